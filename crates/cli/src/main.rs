@@ -1,0 +1,2 @@
+//! The swath program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! What others defined: Metalink, Link and digest headers, input lists, netrc.

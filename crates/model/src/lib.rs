@@ -1,0 +1,1 @@
+//! Ranges, rates, buffers, the dataset index and digests: values without files, sockets or clock.

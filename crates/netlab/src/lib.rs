@@ -1,0 +1,1 @@
+//! The network laboratory: seeded simulator, WAN emulator, faulty servers.

@@ -1,0 +1,1 @@
+//! The planner: decides every swath, without I/O and without a clock of its own.

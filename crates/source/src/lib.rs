@@ -1,0 +1,1 @@
+//! The network inbound: lanes over HTTP, control requests, credentials.

@@ -1,0 +1,1 @@
+//! The local disk: direct I/O, the journal, atomic final names.

@@ -1,0 +1,1 @@
+//! The executor: joins planner, lanes and store into one verified transfer.
