@@ -1,1 +1,19 @@
-//! Ranges, rates, buffers, the dataset index and digests: values without files, sockets or clock.
+//! Values that every other part of swath speaks in: ranges and range sets, identifiers, time,
+//! pool buffers, the dataset index, digests and hash trees.
+//!
+//! This crate opens no file and no socket, starts no thread and reads no clock; time and
+//! randomness arrive as arguments.
+
+pub mod id;
+pub mod pool;
+pub mod range;
+pub mod range_map;
+pub mod range_set;
+pub mod time;
+
+pub use id::{LaneId, SourceId, SwathId};
+pub use pool::{Buffer, Pool};
+pub use range::Range;
+pub use range_map::RangeMap;
+pub use range_set::RangeSet;
+pub use time::Time;

@@ -1,0 +1,267 @@
+//! What a transfer tells its observer: events as they happen, snapshots several times a second,
+//! a summary at the end.
+//!
+//! Everything here is plain data with `serde` names that are stable: `swath get --json` prints
+//! one [`Event`] a line. Times are seconds since the transfer began, sizes are bytes, rates are
+//! bytes per second. No credential ever appears: URLs are shown without user, password and query.
+
+use serde::Serialize;
+
+/// Something that happened in a transfer.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A file's transfer begins; its size may not be known yet.
+    Started {
+        /// Final path of the file (`-` for standard output).
+        path: String,
+        /// The replicas, in the order of their numbers.
+        sources: Vec<String>,
+    },
+    /// The size and what an earlier run left are known.
+    Opened {
+        /// Size of the file in bytes, where the source tells it.
+        size_bytes: Option<u64>,
+        /// Bytes that the journal vouches for, not fetched again.
+        resumed_bytes: u64,
+        /// How the result will be proved, in words a user reads (`sha-256`, `1024 pieces of 1 MiB`, …).
+        verification: String,
+    },
+    /// A source changed its state.
+    Source {
+        /// Seconds since the transfer began.
+        at_s: f64,
+        /// Its number.
+        source: u32,
+        /// Its new state.
+        state: SourceState,
+        /// Why, in words a user reads.
+        reason: Option<String>,
+    },
+    /// A swath ended; see [`SwathRecord`].
+    Swath(SwathRecord),
+    /// The state of everything, several times a second.
+    Progress(Snapshot),
+    /// Something a user should read now (a corrupt block and who sent it, a mirror left out, …).
+    Note {
+        /// Seconds since the transfer began.
+        at_s: f64,
+        /// The sentence.
+        text: String,
+        /// Whether it is a warning rather than information.
+        warning: bool,
+    },
+    /// The file is complete, verified and carries its final name.
+    Finished(Summary),
+    /// The transfer stopped before its end.
+    Failed {
+        /// Seconds since the transfer began.
+        at_s: f64,
+        /// What happened.
+        error: String,
+        /// Bytes kept for the next run.
+        kept_bytes: u64,
+        /// The same figures as for a finished transfer.
+        summary: Summary,
+    },
+}
+
+/// What a source is doing, as shown to a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceState {
+    /// Known, not used yet.
+    Waiting,
+    /// Connecting, or being asked what it offers.
+    Probing,
+    /// Delivering.
+    Running,
+    /// Delivering at less than a quarter of what it did before.
+    Slow,
+    /// Nothing arrives although something was asked for; on probation.
+    Silent,
+    /// Nothing more to ask it for.
+    Idle,
+    /// Left out for good; the reason says why.
+    Bad,
+}
+
+/// The state of a transfer at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Snapshot {
+    /// Seconds since the transfer began.
+    pub at_s: f64,
+    /// What the transfer is busy with.
+    pub phase: Phase,
+    /// Size of the file where known.
+    pub size_bytes: Option<u64>,
+    /// Bytes here so far, earlier runs included.
+    pub done_bytes: u64,
+    /// Bytes of them that an earlier run left.
+    pub resumed_bytes: u64,
+    /// Bytes proved by a digest or piece hash so far.
+    pub verified_bytes: u64,
+    /// What arrives now, over all sources.
+    pub rate_bytes_per_s: f64,
+    /// Time left, `None` while it cannot be said honestly.
+    pub eta: Option<Eta>,
+    /// Every source, by number.
+    pub sources: Vec<SourceSnapshot>,
+}
+
+/// A forecast of the time left with its uncertainty.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Eta {
+    /// Most likely, in seconds.
+    pub likely_s: f64,
+    /// Earliest credible (10th percentile), in seconds.
+    pub low_s: f64,
+    /// Latest credible (90th percentile), in seconds.
+    pub high_s: f64,
+}
+
+/// What a transfer is busy with; every phase has a name so that nothing ever looks dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Asking the sources what they offer.
+    Probing,
+    /// Fetching (and verifying what arrived).
+    Fetching,
+    /// Everything is here; hashing what is left.
+    Verifying,
+    /// The digest does not match; disputed ranges are fetched from other sources.
+    Disputing,
+    /// Syncing, naming, cleaning up.
+    Finishing,
+}
+
+/// One source at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct SourceSnapshot {
+    /// Its number.
+    pub source: u32,
+    /// Its address as shown to a user (host and path, no credentials, no query).
+    pub name: String,
+    /// What it is doing.
+    pub state: SourceState,
+    /// What arrives from it now.
+    pub rate_bytes_per_s: f64,
+    /// Bytes it has delivered in this run.
+    pub bytes: u64,
+    /// Its part of all bytes delivered in this run, 0 to 1.
+    pub share: f64,
+    /// Smallest round trip seen, in milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// Open lanes.
+    pub lanes: u32,
+    /// Requests sent so far.
+    pub requests: u64,
+}
+
+/// One swath's life, told when it ends.
+#[derive(Clone, Debug, Serialize)]
+pub struct SwathRecord {
+    /// Who was asked.
+    pub source: u32,
+    /// On which lane.
+    pub lane: u32,
+    /// First byte of the range.
+    pub start: u64,
+    /// Just after the last byte that this lane delivered.
+    pub end: u64,
+    /// Just after the last byte that was asked for at first.
+    pub asked_end: u64,
+    /// When the request left.
+    pub asked_at_s: f64,
+    /// When its first byte was here.
+    pub first_byte_at_s: Option<f64>,
+    /// When it ended.
+    pub ended_at_s: f64,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How a swath ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Delivered to its end.
+    Done,
+    /// Its tail was given to a faster lane.
+    Trimmed,
+    /// Another copy of it came first.
+    Lost,
+    /// The lane broke, fell silent or was refused.
+    Failed,
+}
+
+/// What a finished (or stopped) transfer amounts to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Final path of the file.
+    pub path: String,
+    /// Size of the file.
+    pub size_bytes: u64,
+    /// Bytes fetched in this run (what was resumed is not in it; wasted bytes are not in it).
+    pub fetched_bytes: u64,
+    /// Bytes that an earlier run left.
+    pub resumed_bytes: u64,
+    /// Wall time from the start to the final name.
+    pub elapsed_s: f64,
+    /// `fetched_bytes / elapsed_s`.
+    pub rate_bytes_per_s: f64,
+    /// Bytes that arrived a second time or were thrown away.
+    pub wasted_bytes: u64,
+    /// Mean rate over the sum of the sources' measured capacities, 0 to 1.
+    pub efficiency: Option<f64>,
+    /// How the file was proved (`sha-256 …`, `pieces`, or what was agreed on instead).
+    pub verified_by: String,
+    /// One sentence on what limited the transfer.
+    pub limited_by: String,
+    /// Digest of the file where one was computed, as `algorithm:hex`.
+    pub digest: Option<String>,
+    /// Per source.
+    pub sources: Vec<SourceSummary>,
+}
+
+/// One source's part in a summary.
+#[derive(Clone, Debug, Serialize)]
+pub struct SourceSummary {
+    /// Its number.
+    pub source: u32,
+    /// Its address as shown to a user.
+    pub name: String,
+    /// Its last state.
+    pub state: SourceState,
+    /// Why it was left out, if it was.
+    pub reason: Option<String>,
+    /// Bytes it delivered.
+    pub bytes: u64,
+    /// Its part of all bytes, 0 to 1.
+    pub share: f64,
+    /// Mean rate over the time it was busy.
+    pub rate_bytes_per_s: f64,
+    /// Highest rate sustained over a second.
+    pub capacity_bytes_per_s: f64,
+    /// Requests sent to it.
+    pub requests: u64,
+    /// Most lanes open at once.
+    pub lanes: u32,
+    /// Smallest round trip, in milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// Bytes of it that were wasted.
+    pub wasted_bytes: u64,
+}
+
+/// Whoever wants to know: a progress bar, a JSON printer, a recorder for the report.
+pub trait Observer: Send {
+    /// Called from the executor for each event, in order; must return quickly.
+    fn observe(&mut self, event: &Event);
+}
+
+impl<F: FnMut(&Event) + Send> Observer for F {
+    fn observe(&mut self, event: &Event) {
+        self(event);
+    }
+}
