@@ -4,6 +4,7 @@
 //! This crate opens no file and no socket, starts no thread and reads no clock; time and
 //! randomness arrive as arguments.
 
+pub mod digest;
 pub mod id;
 pub mod pool;
 pub mod range;

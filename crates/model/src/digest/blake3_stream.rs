@@ -6,7 +6,9 @@
 //! merged lazily, because the last merge of all must be flagged as the root (BLAKE3 paper,
 //! section 5.1.2).
 
-use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
+};
 
 /// The state: `stack` covers the first `chunks` chunks, `tail` holds what follows them.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +65,7 @@ impl Blake3Stream {
             stack.pop()
         } else {
             // What `push` would do before this last subtree.
-            merge(&mut stack, self.chunks);
+            merge_down_to(&mut stack, self.chunks.count_ones() as usize);
             Some(subtree(self.chunks, &self.tail))
         };
         while let Some(left) = stack.pop() {
@@ -74,13 +76,13 @@ impl Blake3Stream {
             right = Some(merge_subtrees_non_root(&left, &cv, Mode::Hash));
         }
         // Unreachable while the invariant holds that at least two subtrees are there once a
-        // chunk has left the tail; `load` checks it.
+        // chunk has left the tail; `load` checks it too.
         [0; 32]
     }
 
     /// Puts the chaining value of the next `chunks` chunks on the stack.
     fn push(&mut self, chaining_value: ChainingValue, chunks: u64) {
-        merge(&mut self.stack, self.chunks);
+        merge_down_to(&mut self.stack, self.chunks.count_ones() as usize);
         self.push_unmerged(chaining_value, chunks);
     }
 
@@ -90,38 +92,39 @@ impl Blake3Stream {
     }
 
     pub(super) fn save(&self, out: &mut Vec<u8>) {
+        let mut stack = self.stack.clone();
+        merge_down_to(&mut stack, depth(self.chunks, &self.tail));
         out.extend_from_slice(&self.chunks.to_le_bytes());
-        out.push(self.stack.len() as u8);
-        out.extend(self.stack.iter().flatten());
+        out.extend(stack.iter().flatten());
         out.extend_from_slice(&self.tail);
     }
 
-    pub(super) fn load(bytes: &[u8]) -> Option<Blake3Stream> {
+    /// What `save` wrote, or `None` if this is not that.
+    pub(super) fn load(bytes: &[u8], input_bytes: u64) -> Option<Blake3Stream> {
         let (chunks, rest) = bytes.split_first_chunk::<8>()?;
         let chunks = u64::from_le_bytes(*chunks);
-        let (&depth, rest) = rest.split_first()?;
-        let (stack, tail) = rest.split_at_checked(usize::from(depth) * 32)?;
-        let merged = chunks.count_ones();
-        // After whole subtrees the last two are still apart, so there may be one more.
-        let depth_fits = u32::from(depth) == merged
-            || (chunks > 0 && chunks.is_multiple_of(2) && u32::from(depth) == merged + 1);
-        let end_fits = tail.len() <= CHUNK && (chunks == 0 || depth >= 2 || !tail.is_empty());
-        if !depth_fits || !end_fits || chunks > u64::MAX / CHUNK as u64 {
+        let tail_bytes = input_bytes.checked_sub(chunks.checked_mul(CHUNK as u64)?)?;
+        if tail_bytes > CHUNK as u64 || (tail_bytes == 0 && chunks % 2 == 1) {
             return None;
         }
-        let stack = stack.as_chunks::<32>().0.to_vec();
-        Some(Blake3Stream { chunks, stack, tail: tail.to_vec() })
-    }
-
-    /// Bytes so far.
-    pub(super) fn bytes(&self) -> u64 {
-        self.chunks * CHUNK as u64 + self.tail.len() as u64
+        let tail = rest.get(rest.len().checked_sub(tail_bytes as usize)?..)?.to_vec();
+        let (stack, odd) = rest[..rest.len() - tail.len()].as_chunks::<32>();
+        if !odd.is_empty() || stack.len() != depth(chunks, &tail) {
+            return None;
+        }
+        Some(Blake3Stream { chunks, stack: stack.to_vec(), tail })
     }
 }
 
-/// Merges neighbours of equal size until one subtree per set bit of `chunks` is left.
-fn merge(stack: &mut Vec<ChainingValue>, chunks: u64) {
-    while stack.len() > chunks.count_ones() as usize {
+/// How few subtrees cover `chunks` chunks: one per set bit, and one more if nothing follows
+/// them, because the two halves of the last must not be merged yet.
+fn depth(chunks: u64, tail: &[u8]) -> usize {
+    chunks.count_ones() as usize + usize::from(tail.is_empty() && chunks > 0)
+}
+
+/// Merges the last neighbours until no more than `depth` subtrees are left.
+fn merge_down_to(stack: &mut Vec<ChainingValue>, depth: usize) {
+    while stack.len() > depth {
         let (Some(right), Some(left)) = (stack.pop(), stack.pop()) else { return };
         stack.push(merge_subtrees_non_root(&left, &right, Mode::Hash));
     }

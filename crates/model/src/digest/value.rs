@@ -159,7 +159,9 @@ pub enum DigestError {
     #[error(transparent)]
     Algorithm(#[from] UnknownAlgorithm),
     /// The number of hexadecimal digits is wrong.
-    #[error("a {algorithm} digest has {expected_digits} hexadecimal digits, this has {actual_digits}")]
+    #[error(
+        "a {algorithm} digest has {expected_digits} hexadecimal digits, this has {actual_digits}"
+    )]
     HexLength {
         /// The algorithm named.
         algorithm: Algorithm,
@@ -240,7 +242,10 @@ mod tests {
         assert_eq!(error.to_string(), "a sha-256 digest has 64 hexadecimal digits, this has 4");
         assert!("2cf2".parse::<Digest>().unwrap_err().to_string().contains("ALGORITHM:HEX"));
         let error = "md5:zz".parse::<Digest>().unwrap_err();
-        assert_eq!(error.to_string(), "'z' at position 0 of the md5 digest is no hexadecimal digit");
+        assert_eq!(
+            error.to_string(),
+            "'z' at position 0 of the md5 digest is no hexadecimal digit"
+        );
         assert!("md5:é".parse::<Digest>().is_err());
     }
 
