@@ -7,6 +7,9 @@
 pub mod digest;
 pub mod id;
 pub mod pool;
+pub mod index;
+pub mod path;
+pub mod pieces;
 pub mod range;
 pub mod range_map;
 pub mod range_set;
