@@ -1,1 +1,4 @@
 //! The network laboratory: seeded simulator, WAN emulator, faulty servers.
+
+pub mod star;
+pub mod wan;

@@ -1,0 +1,170 @@
+//! The command line of `netlab`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use swath_netlab::star::{LinkSpec, ServerKind, StarSpec};
+use swath_netlab::wan::{Change, Queue, Schedule};
+
+/// Runs commands inside an emulated network of namespaces. Needs root.
+#[derive(Debug, Parser)]
+#[command(name = "netlab", version, max_term_width = 100)]
+pub struct Program {
+    #[command(subcommand)]
+    pub task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Task {
+    /// A star of web servers around COMMAND, which finds their URLs in URLS and URL1, URL2, …
+    Star(Star),
+    /// The same links without web servers: SERVER1, SERVER2, … are the addresses, NETNS1, … the
+    /// namespaces for `nsenter --net="$NETNS1"`.
+    Wan(Wan),
+    /// From inside COMMAND: changes links now, for example `netlab set 6 rate=18 loss=0.5`, or
+    /// `netlab set all silent`.
+    Set(Set),
+}
+
+#[derive(Debug, Args)]
+pub struct Star {
+    #[command(flatten)]
+    pub links: Links,
+    /// The folder that every server serves.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub serve: PathBuf,
+    /// The file under DIR that the URLs name; without it they name the folder.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub file: String,
+    /// Which web server.
+    #[arg(long, value_enum, default_value_t = Server::Nginx)]
+    pub server: Server,
+    /// What runs in the middle.
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Wan {
+    #[command(flatten)]
+    pub links: Links,
+    /// What runs in the middle.
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Links {
+    /// One link per server: RATE/DELAY in Mbit/s and one-way milliseconds.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "20/60,40/50,60/40,80/30,120/20,180/10"
+    )]
+    pub links: Vec<LinkSpec>,
+    /// Queue of every direction, in milliseconds at the link's rate.
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    pub queue_ms: u64,
+    /// Random loss on every link, for example 0.5%.
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percentage)]
+    pub loss: f64,
+    /// Decides which packets are lost and how rates jump.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Congestion control of the servers, for example cubic.
+    #[arg(long, value_name = "NAME")]
+    pub cc: Option<String>,
+    /// Largest send buffer of a server's connection.
+    #[arg(long, value_name = "BYTES")]
+    pub send_buffer: Option<u64>,
+    /// Changes while COMMAND runs: cut, silent (the fastest link, after 2 s), jump (a random
+    /// link to 10, 30, 60, 90 or 150 Mbit/s every 0.5 s), or a file of lines
+    /// `AT_MS LINK CHANGE`.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub script: Option<String>,
+    /// Prints what each link carried at the end.
+    #[arg(long)]
+    pub stats: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Set {
+    /// A link, from 1, or `all`.
+    pub link: String,
+    /// rate=MBIT_PER_S, delay=MS, loss=PERCENT, queue=MS, silent or alive.
+    #[arg(required = true)]
+    pub changes: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Server {
+    /// nginx, one process.
+    Nginx,
+    /// Apache httpd.
+    Apache,
+}
+
+impl From<Server> for ServerKind {
+    fn from(server: Server) -> Self {
+        match server {
+            Server::Nginx => ServerKind::Nginx,
+            Server::Apache => ServerKind::Apache,
+        }
+    }
+}
+
+impl Links {
+    pub fn spec(&self) -> StarSpec {
+        StarSpec {
+            queue: Queue::Time(Duration::from_millis(self.queue_ms)),
+            loss: self.loss,
+            seed: self.seed,
+            congestion_control: self.cc.clone(),
+            send_buffer_bytes: self.send_buffer,
+            ..StarSpec::new(self.links.clone())
+        }
+    }
+
+    pub fn schedule(&self) -> Result<Schedule, String> {
+        let rates = self.spec().rates_bits_per_s();
+        match self.script.as_deref() {
+            None => Ok(Schedule::none()),
+            Some("cut") => Ok(Schedule::cut(&rates, SCRIPT_EVENT)),
+            Some("silent") => Ok(Schedule::silent(&rates, SCRIPT_EVENT)),
+            Some("jump") => Ok(Schedule::jump(rates.len(), JUMP_EVERY, JUMP_LENGTH, self.seed)),
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|e| format!("cannot read the script {path}: {e}"))?;
+                Schedule::parse(&text).map_err(|e| format!("{path}: {e}"))
+            }
+        }
+    }
+}
+
+/// Reads `0.5%` or `0.5`, both per cent.
+fn percentage(text: &str) -> Result<f64, String> {
+    let wrong = || format!("'{text}' is not a percentage from 0 to 100");
+    let number: f64 = text.trim_end_matches('%').parse().map_err(|_| wrong())?;
+    if (0.0..=100.0).contains(&number) { Ok(number / 100.0) } else { Err(wrong()) }
+}
+
+/// Checks the changes of `set` before they travel.
+pub fn check_changes(changes: &[String]) -> Result<(), String> {
+    match changes.iter().find(|change| Change::parse(change).is_none()) {
+        Some(bad) => Err(format!(
+            "'{bad}' is not a change (rate=, delay=, loss=, queue=, silent, alive)"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Nothing was measured; as `env` and `timeout` use it.
+pub const EXIT_NOT_STARTED: u8 = 125;
+
+const SCRIPT_EVENT: Duration = Duration::from_secs(2);
+const JUMP_EVERY: Duration = Duration::from_millis(500);
+
+/// Jumps go on for longer than anybody measures.
+const JUMP_LENGTH: Duration = Duration::from_secs(3600);

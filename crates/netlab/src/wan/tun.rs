@@ -1,0 +1,146 @@
+//! TUN devices: created, addressed and read without any helper program.
+//!
+//! The device belongs to the namespace of the thread that opens it and disappears with its
+//! descriptor. Plain mode without offloads: one read is one IP packet of at most [`MTU_BYTES`]
+//! with its checksum filled in, as it would travel on a wire.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use super::LabError;
+
+/// Largest packet on an emulated link, IP header included.
+pub const MTU_BYTES: usize = 1500;
+
+/// One TUN device, up and with an address.
+#[derive(Debug)]
+pub struct Tun {
+    fd: OwnedFd,
+}
+
+impl Tun {
+    /// Creates a device in the namespace of the calling thread.
+    pub fn create(name: &str, address: Ipv4Addr, prefix_bits: u8) -> Result<Self, LabError> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open("/dev/net/tun")
+            .map_err(|e| LabError::system("open /dev/net/tun", e))?;
+        let mut request = request_for(name)?;
+        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+        control(file.as_raw_fd(), TUNSETIFF, &mut request, "create a TUN device")?;
+
+        let socket = control_socket()?;
+        let socket = socket.as_raw_fd();
+        let mut request = request_for(name)?;
+        request.ifr_ifru.ifru_mtu = MTU_BYTES as libc::c_int;
+        control(socket, libc::SIOCSIFMTU as u64, &mut request, "set the MTU of a TUN device")?;
+        request.ifr_ifru.ifru_metric = DEVICE_QUEUE_PACKETS;
+        control(socket, SIOCSIFTXQLEN, &mut request, "set the queue of a TUN device")?;
+        request.ifr_ifru.ifru_addr = socket_address(address);
+        control(socket, libc::SIOCSIFADDR as u64, &mut request, "address a TUN device")?;
+        let mask = u32::MAX.checked_shl(32 - u32::from(prefix_bits.min(32))).unwrap_or(0);
+        request.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::from(mask));
+        control(socket, libc::SIOCSIFNETMASK as u64, &mut request, "set a netmask")?;
+        // Router solicitations would only add noise; a kernel without IPv6 has no such file.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
+        bring_up(name)?;
+        Ok(Self { fd: file.into() })
+    }
+
+    /// The descriptor, for polling.
+    pub fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Reads one packet; `None` when none waits.
+    pub fn receive(&self, packet: &mut [u8]) -> io::Result<Option<usize>> {
+        // SAFETY: the pointer and length describe the caller's live, exclusive buffer.
+        let read =
+            unsafe { libc::read(self.as_raw_fd(), packet.as_mut_ptr().cast(), packet.len()) };
+        match usize::try_from(read) {
+            Ok(length_bytes) => Ok(Some(length_bytes)),
+            Err(_) => match io::Error::last_os_error() {
+                e if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+                e if e.kind() == io::ErrorKind::Interrupted => Ok(None),
+                e => Err(e),
+            },
+        }
+    }
+
+    /// Hands one packet to the kernel of this side; false when it did not take it.
+    pub fn send(&self, packet: &[u8]) -> bool {
+        // SAFETY: the pointer and length describe a live buffer that is only read.
+        let written =
+            unsafe { libc::write(self.as_raw_fd(), packet.as_ptr().cast(), packet.len()) };
+        usize::try_from(written) == Ok(packet.len())
+    }
+}
+
+/// Brings a device of the calling thread's namespace up.
+pub(super) fn bring_up(name: &str) -> Result<(), LabError> {
+    let socket = control_socket()?;
+    let mut request = request_for(name)?;
+    control(socket.as_raw_fd(), libc::SIOCGIFFLAGS as u64, &mut request, "read device flags")?;
+    // SAFETY: SIOCGIFFLAGS has just filled this member of the union.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    request.ifr_ifru.ifru_flags = flags | (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    control(socket.as_raw_fd(), libc::SIOCSIFFLAGS as u64, &mut request, "bring a device up")
+}
+
+fn control_socket() -> Result<OwnedFd, LabError> {
+    // SAFETY: socket has no preconditions.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(LabError::last_os("open a control socket"));
+    }
+    // SAFETY: the descriptor is fresh and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn request_for(name: &str) -> Result<libc::ifreq, LabError> {
+    // SAFETY: ifreq is plain data for which all zeroes is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.is_empty() || name.len() >= request.ifr_name.len() {
+        let cause = io::Error::from(io::ErrorKind::InvalidInput);
+        return Err(LabError::system(format!("name a device '{name}'"), cause));
+    }
+    for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *slot = byte as libc::c_char;
+    }
+    Ok(request)
+}
+
+fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
+    let mut bytes = [0; 14];
+    // Two bytes of port come first, then the address in network order.
+    for (slot, octet) in bytes[2..6].iter_mut().zip(address.octets()) {
+        *slot = octet as libc::c_char;
+    }
+    libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: bytes }
+}
+
+fn control(
+    fd: RawFd,
+    operation: u64,
+    request: &mut libc::ifreq,
+    doing: &str,
+) -> Result<(), LabError> {
+    // SAFETY: every operation used here takes a pointer to an ifreq, which is live and exclusive.
+    let result = unsafe { libc::ioctl(fd, operation as _, request as *mut libc::ifreq) };
+    if result < 0 { Err(LabError::last_os(doing)) } else { Ok(()) }
+}
+
+/// `_IOW('T', 202, int)`, from linux/if_tun.h.
+const TUNSETIFF: u64 = 0x4004_54ca;
+
+/// From linux/sockios.h.
+const SIOCSIFTXQLEN: u64 = 0x8943;
+
+/// The device's own queue must never be the one that drops: it holds what one sender can hand
+/// over between two turns of the engine, and the emulated queue stands behind it.
+const DEVICE_QUEUE_PACKETS: libc::c_int = 10_000;
