@@ -4,9 +4,11 @@
 //! goes away when the values are dropped, or when the process dies in any other way.
 
 mod lab;
+mod scratch;
 mod server;
 mod spec;
 
 pub use lab::Lab;
+pub use scratch::scratch_folder;
 pub use server::{ServerKind, WebServer};
 pub use spec::{LinkSpec, StarSpec};

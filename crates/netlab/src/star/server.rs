@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::scratch_folder;
 use crate::wan::{LabError, Namespace};
 
 /// Which program serves.
@@ -42,10 +43,8 @@ impl WebServer {
             .filter(|root| root.is_dir())
             .ok_or_else(|| LabError::NothingToServe(root.to_owned()))?;
         let program = kind.find()?;
-        let folder = tempfile::Builder::new()
-            .prefix("netlab-")
-            .tempdir()
-            .map_err(|e| LabError::system("make a temporary folder", e))?;
+        let folder =
+            scratch_folder().map_err(|e| LabError::system("make a temporary folder", e))?;
         let said = folder.path().join("stderr");
         let configuration = folder.path().join("server.conf");
         let text = match kind {
@@ -75,9 +74,8 @@ impl WebServer {
                 Ok(())
             });
         }
-        let child = command
-            .spawn()
-            .map_err(|e| LabError::system(format!("start {}", kind.name()), e))?;
+        let child =
+            command.spawn().map_err(|e| LabError::system(format!("start {}", kind.name()), e))?;
         let mut server = Self { child, _folder: folder };
         server.wait_until_up(kind, namespace, &said)?;
         Ok(server)

@@ -89,11 +89,7 @@ impl StarSpec {
 
     pub(super) fn shape(&self, link: usize) -> Shape {
         let LinkSpec { rate_bits_per_s, one_way_delay } = self.links[link];
-        Shape {
-            loss: self.loss,
-            queue: self.queue,
-            ..Shape::new(rate_bits_per_s, one_way_delay)
-        }
+        Shape { loss: self.loss, queue: self.queue, ..Shape::new(rate_bits_per_s, one_way_delay) }
     }
 
     pub(super) fn check(&self) -> Result<(), LabError> {

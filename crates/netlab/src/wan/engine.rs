@@ -94,7 +94,9 @@ impl Engine {
     /// What every link has done so far.
     pub fn counters(&self) -> Vec<LinkCounters> {
         let read = |index: usize| self.shared.counters[index].read();
-        (0..self.links).map(|link| LinkCounters { up: read(2 * link), down: read(2 * link + 1) }).collect()
+        (0..self.links)
+            .map(|link| LinkCounters { up: read(2 * link), down: read(2 * link + 1) })
+            .collect()
     }
 
     /// Processor time the thread has used, delivery into the receiving kernel included.
@@ -198,7 +200,7 @@ impl Carrier {
         let mut pipes = Vec::new();
         for link in links {
             for device in [link.client, link.server] {
-                let own_seed = seed.wrapping_add(pipes.len() as u64 * SEED_STEP);
+                let own_seed = seed.wrapping_add((pipes.len() as u64).wrapping_mul(SEED_STEP));
                 pipes.push(Pipe::new(link.shape, own_seed));
                 devices.push(device);
             }
@@ -207,7 +209,15 @@ impl Carrier {
         let mut polled: Vec<_> = devices.iter().map(|device| watch(device.as_raw_fd())).collect();
         polled.push(watch(shared.wake.as_raw_fd()));
         let clock = Instant::now();
-        Self { devices, pipes, spare: Vec::new(), polled, scheduled: VecDeque::new(), shared, clock }
+        Self {
+            devices,
+            pipes,
+            spare: Vec::new(),
+            polled,
+            scheduled: VecDeque::new(),
+            shared,
+            clock,
+        }
     }
 
     fn run(mut self) {
@@ -250,9 +260,9 @@ impl Carrier {
                 Order::Stop => return false,
                 Order::Change(link, change) => self.reshape(now_ns, link, change),
                 Order::Play(steps) => {
-                    let planned = steps.iter().map(|step| {
-                        (now_ns + step.at.as_nanos() as u64, step.link, step.change)
-                    });
+                    let planned = steps
+                        .iter()
+                        .map(|step| (now_ns + step.at.as_nanos() as u64, step.link, step.change));
                     self.scheduled = planned.collect();
                 }
             }
@@ -304,10 +314,10 @@ impl Carrier {
     /// Reads what waits at one device into the pipe behind it.
     fn accept(&mut self, index: usize, now_ns: u64) {
         for _ in 0..PACKETS_PER_READ {
-            let mut packet = self.spare.pop().unwrap_or_else(|| Packet {
-                bytes: Box::new([0; MTU_BYTES]),
-                length_bytes: 0,
-            });
+            let mut packet = self
+                .spare
+                .pop()
+                .unwrap_or_else(|| Packet { bytes: Box::new([0; MTU_BYTES]), length_bytes: 0 });
             // A device that fails is one that goes away: nothing more will come from it.
             let Ok(Some(length_bytes)) = self.devices[index].receive(&mut packet.bytes[..]) else {
                 self.spare.push(packet);
@@ -379,7 +389,7 @@ fn ask_for_priority() {
 
 /// Shortest time between two turns. Packets are late by at most this, far below any delay that
 /// is emulated, and at high rates one turn moves several of them.
-const TURN: Duration = Duration::from_micros(100);
+const TURN: Duration = Duration::from_micros(150);
 
 /// Reads from one device before the others get their turn.
 const PACKETS_PER_READ: usize = 256;

@@ -49,9 +49,9 @@ impl Change {
                 Some(Change::OneWayDelay(Duration::from_secs_f64(number(value)? / 1e3)))
             }
             Some(("loss", value)) => Some(Change::Loss(number(value)?.min(100.0) / 100.0)),
-            Some(("queue", value)) => Some(Change::Queue(Queue::Time(Duration::from_secs_f64(
-                number(value)? / 1e3,
-            )))),
+            Some(("queue", value)) => {
+                Some(Change::Queue(Queue::Time(Duration::from_secs_f64(number(value)? / 1e3))))
+            }
             _ => None,
         }
     }
@@ -115,7 +115,8 @@ impl Schedule {
         let mut steps = Vec::new();
         let mut at = every;
         while at < length && links > 0 && !every.is_zero() {
-            let rate_mbit_per_s = JUMP_RATES_MBIT_PER_S[random.usize(..JUMP_RATES_MBIT_PER_S.len())];
+            let rate_mbit_per_s =
+                JUMP_RATES_MBIT_PER_S[random.usize(..JUMP_RATES_MBIT_PER_S.len())];
             let change = Change::RateBitsPerS(rate_mbit_per_s * 1_000_000);
             steps.push(Step { at, link: random.usize(..links), change });
             at += every;
@@ -268,9 +269,8 @@ mod tests {
 
     #[test]
     fn jumps_repeat_with_their_seed() {
-        let jump = |seed| {
-            Schedule::jump(6, Duration::from_millis(500), Duration::from_secs(60), seed)
-        };
+        let jump =
+            |seed| Schedule::jump(6, Duration::from_millis(500), Duration::from_secs(60), seed);
         assert_eq!(jump(1), jump(1));
         assert_ne!(jump(1), jump(2));
         assert_eq!(jump(1).steps().len(), 119);

@@ -38,14 +38,14 @@ impl Tun {
         let socket = socket.as_raw_fd();
         let mut request = request_for(name)?;
         request.ifr_ifru.ifru_mtu = MTU_BYTES as libc::c_int;
-        control(socket, libc::SIOCSIFMTU as u64, &mut request, "set the MTU of a TUN device")?;
+        control(socket, libc::SIOCSIFMTU, &mut request, "set the MTU of a TUN device")?;
         request.ifr_ifru.ifru_metric = DEVICE_QUEUE_PACKETS;
         control(socket, SIOCSIFTXQLEN, &mut request, "set the queue of a TUN device")?;
         request.ifr_ifru.ifru_addr = socket_address(address);
-        control(socket, libc::SIOCSIFADDR as u64, &mut request, "address a TUN device")?;
+        control(socket, libc::SIOCSIFADDR, &mut request, "address a TUN device")?;
         let mask = u32::MAX.checked_shl(32 - u32::from(prefix_bits.min(32))).unwrap_or(0);
         request.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::from(mask));
-        control(socket, libc::SIOCSIFNETMASK as u64, &mut request, "set a netmask")?;
+        control(socket, libc::SIOCSIFNETMASK, &mut request, "set a netmask")?;
         // Router solicitations would only add noise; a kernel without IPv6 has no such file.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         bring_up(name)?;
@@ -85,11 +85,11 @@ impl Tun {
 pub(super) fn bring_up(name: &str) -> Result<(), LabError> {
     let socket = control_socket()?;
     let mut request = request_for(name)?;
-    control(socket.as_raw_fd(), libc::SIOCGIFFLAGS as u64, &mut request, "read device flags")?;
+    control(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &mut request, "read device flags")?;
     // SAFETY: SIOCGIFFLAGS has just filled this member of the union.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
     request.ifr_ifru.ifru_flags = flags | (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    control(socket.as_raw_fd(), libc::SIOCSIFFLAGS as u64, &mut request, "bring a device up")
+    control(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &mut request, "bring a device up")
 }
 
 fn control_socket() -> Result<OwnedFd, LabError> {
@@ -126,20 +126,20 @@ fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
 
 fn control(
     fd: RawFd,
-    operation: u64,
+    operation: libc::Ioctl,
     request: &mut libc::ifreq,
     doing: &str,
 ) -> Result<(), LabError> {
     // SAFETY: every operation used here takes a pointer to an ifreq, which is live and exclusive.
-    let result = unsafe { libc::ioctl(fd, operation as _, request as *mut libc::ifreq) };
+    let result = unsafe { libc::ioctl(fd, operation, request as *mut libc::ifreq) };
     if result < 0 { Err(LabError::last_os(doing)) } else { Ok(()) }
 }
 
 /// `_IOW('T', 202, int)`, from linux/if_tun.h.
-const TUNSETIFF: u64 = 0x4004_54ca;
+const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
 
 /// From linux/sockios.h.
-const SIOCSIFTXQLEN: u64 = 0x8943;
+const SIOCSIFTXQLEN: libc::Ioctl = 0x8943;
 
 /// The device's own queue must never be the one that drops: it holds what one sender can hand
 /// over between two turns of the engine, and the emulated queue stands behind it.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use swath_netlab::star::Lab;
+use swath_netlab::star::{Lab, scratch_folder};
 use swath_netlab::wan::Change;
 use tempfile::TempDir;
 
@@ -28,7 +28,7 @@ impl Control {
 
     pub fn open() -> Result<Self, String> {
         let failed = |e: std::io::Error| format!("cannot open the control socket: {e}");
-        let folder = tempfile::Builder::new().prefix("netlab-").tempdir().map_err(failed)?;
+        let folder = scratch_folder().map_err(failed)?;
         let path = folder.path().join("control");
         let socket = UnixDatagram::bind(&path).map_err(failed)?;
         socket.set_read_timeout(Some(LOOK_UP)).map_err(failed)?;

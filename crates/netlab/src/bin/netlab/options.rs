@@ -58,11 +58,7 @@ pub struct Wan {
 #[derive(Debug, Args)]
 pub struct Links {
     /// One link per server: RATE/DELAY in Mbit/s and one-way milliseconds.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "20/60,40/50,60/40,80/30,120/20,180/10"
-    )]
+    #[arg(long, value_delimiter = ',', default_value = "20/60,40/50,60/40,80/30,120/20,180/10")]
     pub links: Vec<LinkSpec>,
     /// Queue of every direction, in milliseconds at the link's rate.
     #[arg(long, value_name = "MS", default_value_t = 100)]
@@ -153,9 +149,9 @@ fn percentage(text: &str) -> Result<f64, String> {
 /// Checks the changes of `set` before they travel.
 pub fn check_changes(changes: &[String]) -> Result<(), String> {
     match changes.iter().find(|change| Change::parse(change).is_none()) {
-        Some(bad) => Err(format!(
-            "'{bad}' is not a change (rate=, delay=, loss=, queue=, silent, alive)"
-        )),
+        Some(bad) => {
+            Err(format!("'{bad}' is not a change (rate=, delay=, loss=, queue=, silent, alive)"))
+        }
         None => Ok(()),
     }
 }

@@ -1,0 +1,138 @@
+//! The emulator end to end: real namespaces, real TCP, a real web server. Needs root and skips
+//! itself otherwise. Limits are wide: the machine may be busy.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use swath_netlab::star::{Lab, LinkSpec, ServerKind, StarSpec, WebServer};
+use swath_netlab::wan::{Change, LabError, Schedule, Step};
+
+/// Builds the star, or says why this test does not run.
+fn lab(spec: &StarSpec) -> Option<Lab> {
+    match Lab::star(spec) {
+        Ok(lab) => Some(lab),
+        Err(LabError::NeedsRoot) => {
+            println!("skipped: needs root");
+            None
+        }
+        Err(e) if !Path::new("/dev/net/tun").exists() => {
+            println!("skipped: {e}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// Serves `size_bytes` to each connection on port 9 of a server's namespace, on its own thread.
+fn serve_bytes(lab: &Lab, link: usize, size_bytes: usize) {
+    let listener = lab.servers()[link].run(|| {
+        TcpListener::bind((Ipv4Addr::UNSPECIFIED, 9))
+            .map_err(|cause| LabError::System { doing: "listen".to_owned(), cause })
+    });
+    let listener = listener.unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut connection, _)) = listener.accept() {
+            let _ = connection.write_all(&vec![7; size_bytes]);
+        }
+    });
+}
+
+/// Connects from the client's namespace; also answers how long that took.
+fn connect(lab: &Lab, link: usize) -> (TcpStream, Duration) {
+    let address = SocketAddr::from((lab.server_address(link), 9));
+    lab.client()
+        .run(|| {
+            let start = Instant::now();
+            let stream = TcpStream::connect_timeout(&address, Duration::from_secs(10));
+            let stream =
+                stream.map_err(|cause| LabError::System { doing: "connect".to_owned(), cause })?;
+            Ok((stream, start.elapsed()))
+        })
+        .unwrap()
+}
+
+#[test]
+fn a_link_has_its_rate_and_its_round_trip() {
+    let Some(lab) = lab(&StarSpec::new(vec![LinkSpec::new(40, 30)])) else { return };
+    serve_bytes(&lab, 0, 2_000_000);
+    let (mut stream, round_trip) = connect(&lab, 0);
+    assert!(round_trip >= Duration::from_millis(60), "{round_trip:?}");
+    assert!(round_trip < Duration::from_millis(200), "{round_trip:?}");
+    let start = Instant::now();
+    let mut body = Vec::new();
+    stream.read_to_end(&mut body).unwrap();
+    // 2 MB at 40 Mbit/s with framing take 0.41 s, and slow start comes on top.
+    let elapsed = start.elapsed();
+    assert_eq!(body.len(), 2_000_000);
+    assert!(elapsed >= Duration::from_millis(400), "{elapsed:?}");
+    assert!(elapsed < Duration::from_secs(3), "{elapsed:?}");
+    let counters = lab.counters()[0];
+    assert!(counters.down.bytes > 2_000_000 && counters.up.packets > 0);
+    assert_eq!(counters.down.lost, 0);
+}
+
+#[test]
+fn a_schedule_silences_a_link_and_brings_it_back() {
+    let Some(lab) = lab(&StarSpec::new(vec![LinkSpec::new(100, 5); 2])) else { return };
+    serve_bytes(&lab, 0, 1000);
+    serve_bytes(&lab, 1, 1000);
+    let step = |at_ms, silent| Step {
+        at: Duration::from_millis(at_ms),
+        link: 0,
+        change: Change::Silent(silent),
+    };
+    lab.play(&Schedule::new(vec![step(0, true), step(1500, false)]));
+    std::thread::sleep(Duration::from_millis(100));
+    let (_other, quick) = connect(&lab, 1);
+    // The first SYN is lost in the silence; TCP tries again after 1 s and after 3 s.
+    let (_stream, slow) = connect(&lab, 0);
+    assert!(quick < Duration::from_millis(900), "{quick:?}");
+    assert!(slow > Duration::from_millis(900), "{slow:?}");
+    assert!(lab.counters()[0].up.dropped >= 1);
+}
+
+#[test]
+fn web_servers_serve_a_folder_and_stop_with_the_value() {
+    let Some(lab) = lab(&StarSpec::new(vec![LinkSpec::new(100, 1); 2])) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("data"), b"0123456789").unwrap();
+    for (link, kind) in [ServerKind::Nginx, ServerKind::Apache].into_iter().enumerate() {
+        let server = match WebServer::start(kind, &lab.servers()[link], folder.path()) {
+            Ok(server) => server,
+            Err(LabError::ServerMissing { program }) => {
+                println!("skipped: {program} is not installed");
+                continue;
+            }
+            Err(e) => panic!("{e}"),
+        };
+        let address = SocketAddr::from((lab.server_address(link), 80));
+        let ask = || {
+            lab.client().run(|| {
+                let system = |cause| LabError::System { doing: "ask".to_owned(), cause };
+                let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))
+                    .map_err(system)?;
+                let request = b"GET /data HTTP/1.1\r\nHost: x\r\nRange: bytes=2-4\r\n\
+                                Connection: close\r\n\r\n";
+                stream.write_all(request).map_err(system)?;
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).map_err(system)?;
+                Ok(answer)
+            })
+        };
+        let answer = ask().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 206 "), "{answer}");
+        assert!(answer.ends_with("\r\n\r\n234"), "{answer}");
+        drop(server);
+        assert!(ask().is_err(), "{kind:?} still answers");
+    }
+}
+
+#[test]
+fn a_missing_folder_is_named() {
+    let Some(lab) = lab(&StarSpec::new(vec![LinkSpec::new(100, 1)])) else { return };
+    let missing = Path::new("/nonexistent/folder");
+    let error = WebServer::start(ServerKind::Nginx, &lab.servers()[0], missing).unwrap_err();
+    assert!(error.to_string().contains("/nonexistent/folder"), "{error}");
+}
