@@ -1,1 +1,25 @@
-//! The planner: decides every swath, without I/O and without a clock of its own.
+//! The planner: decides every swath of a transfer, without I/O and without a clock of its own.
+//!
+//! [`Planner::handle`] takes what happened, [`Planner::poll`] answers what to do next,
+//! [`Planner::poll_timeout`] says when to ask again. Given the same events at the same times it
+//! always decides the same, so a simulator can replay whole transfers from a seed. The algorithm
+//! is described in `docs/planner.md`.
+
+mod config;
+mod endgame;
+mod event;
+mod feed;
+mod lane;
+mod planner;
+pub mod policy;
+mod rate;
+mod source;
+mod tuner;
+mod upkeep;
+mod view;
+
+pub use config::{Config, Lanes, PolicyKind, UnknownPolicy};
+pub use event::{Action, Event, Loss};
+pub use planner::Planner;
+pub use rate::RateWindow;
+pub use view::{SourceStatus, SourceView, WholeView};

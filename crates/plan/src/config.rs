@@ -1,0 +1,115 @@
+//! What a user may set, and the defaults.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How a planner behaves. All sizes are bytes.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Who decides the size of each swath.
+    pub policy: PolicyKind,
+    /// Lanes per source.
+    pub lanes: Lanes,
+    /// Most sources used at once; further ones are spares for those that fail.
+    pub max_sources: usize,
+    /// Swaths begin and end at multiples of this, except at the end of the file.
+    pub grid_bytes: u64,
+    /// Most bytes that may be fetched twice to shorten the end: this part of the size …
+    pub waste_fraction: f64,
+    /// … and never more than this.
+    pub waste_limit_bytes: u64,
+    /// For an ordered consumer: nothing is asked for beyond this distance from what it has taken.
+    pub window_bytes: Option<u64>,
+    /// Whether every source is contacted at once, or the next one only when the file turns out
+    /// to be large or the first one does not answer (for lists of many small files).
+    pub eager: bool,
+    /// First request for `mdtp` (the paper's `C`), and the first request at all of every policy
+    /// while the size is unknown.
+    pub initial_chunk_bytes: u64,
+    /// The paper's `L`: the chunk of the fastest source of a round.
+    pub large_chunk_bytes: u64,
+    /// Chunk of the `fixed` policy.
+    pub chunk_bytes: u64,
+    /// Seed of the back-off's jitter.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            policy: PolicyKind::Swath,
+            lanes: Lanes::Auto { max: 16 },
+            max_sources: 64,
+            grid_bytes: 64 << 10,
+            waste_fraction: 0.02,
+            waste_limit_bytes: 64 << 20,
+            window_bytes: None,
+            eager: true,
+            initial_chunk_bytes: 4_000_000,
+            large_chunk_bytes: 40_000_000,
+            chunk_bytes: 16_000_000,
+            seed: 0,
+        }
+    }
+}
+
+/// How many lanes a source gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lanes {
+    /// One to begin with, more where measurement shows that they pay, up to `max`.
+    Auto {
+        /// The limit.
+        max: u32,
+    },
+    /// Always this many.
+    Fixed(u32),
+}
+
+/// The policies, by the names that a user types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyKind {
+    /// swath's own.
+    Swath,
+    /// Algorithm 1 of MDTP (arXiv 2505.09597), as published.
+    Mdtp,
+    /// Equal chunks with the end game of Rodriguez and Biersack (2002).
+    Fixed,
+    /// One source, one stream; the next source only when that one fails.
+    Single,
+}
+
+/// A policy name that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown policy '{0}' (known: swath, mdtp, fixed, single)")]
+pub struct UnknownPolicy(pub String);
+
+impl FromStr for PolicyKind {
+    type Err = UnknownPolicy;
+    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+        match name {
+            "swath" => Ok(Self::Swath),
+            "mdtp" => Ok(Self::Mdtp),
+            "fixed" => Ok(Self::Fixed),
+            "single" => Ok(Self::Single),
+            other => Err(UnknownPolicy(other.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Swath => "swath",
+            Self::Mdtp => "mdtp",
+            Self::Fixed => "fixed",
+            Self::Single => "single",
+        })
+    }
+}
+
+impl Config {
+    /// How many bytes of a file of `size_bytes` may be fetched twice.
+    pub fn waste_budget_bytes(&self, size_bytes: u64) -> u64 {
+        ((size_bytes as f64 * self.waste_fraction) as u64).min(self.waste_limit_bytes)
+    }
+}

@@ -1,0 +1,150 @@
+//! Everything ends together: the forecast of the end, tails that go to others, hedges.
+
+use swath_model::{LaneId, Range, SwathId, Time};
+
+use crate::lane::Lane;
+use crate::planner::Planner;
+
+impl Planner {
+    /// When everything would end if each lane went on at its rate and all ended together: the
+    /// `T` for which `Σ rate_i · (T − idle_i)` is what is left to fetch, where `idle_i` is the
+    /// round trip that a lane without work loses first.
+    pub(crate) fn forecast(&mut self, now: Time) {
+        let mut left_bytes = self.open.total_bytes() as f64 + self.doubtful.total_bytes() as f64;
+        let mut lanes: Vec<(f64, f64)> = Vec::with_capacity(self.lanes.len());
+        for lane in self.lanes.values() {
+            if !lane.is_up() || lane.silent || lane.parked {
+                continue;
+            }
+            left_bytes += lane.wanted_bytes() as f64;
+            if let Some(rate) = lane.rate.filter(|&rate| rate > 1.0) {
+                lanes.push((if lane.queue.is_empty() { lane.rtt_s } else { 0.0 }, rate));
+            }
+        }
+        if lanes.is_empty() {
+            self.end_at = None;
+            return;
+        }
+        lanes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // Water-filling: lanes join in the order of their idle time until the rest no longer pays.
+        let (mut rate_sum, mut idle_sum) = (0.0, 0.0);
+        let mut end_s = f64::INFINITY;
+        for (idle_s, rate) in lanes {
+            if idle_s >= end_s {
+                break;
+            }
+            rate_sum += rate;
+            idle_sum += rate * idle_s;
+            end_s = (left_bytes + idle_sum) / rate_sum;
+        }
+        self.end_at = Some(now.plus_secs(end_s));
+    }
+
+    /// A lane that would end later than the rest gives its tail back.
+    pub(crate) fn rebalance(&mut self, now: Time) {
+        let Some(left_s) = self.time_left_s(now) else { return };
+        let grid = self.config.grid_bytes.max(1);
+        let mut cuts: Vec<(LaneId, Vec<(SwathId, u64, Range)>)> = Vec::new();
+        let helpers = self.lanes.values().filter(|lane| lane.is_up() && !lane.silent && !lane.parked).count();
+        if helpers < 2 {
+            return;
+        }
+        for lane in self.lanes.values() {
+            let Some(rate) = lane.rate else { continue };
+            if !lane.is_up() || lane.silent || lane.queue.is_empty() {
+                continue;
+            }
+            // While its rate climbs, a lane is faster than it looks.
+            let rate = if lane.ramping(now) { 2.0 * rate } else { rate };
+            let own_s = lane.pipe_bytes() as f64 / rate.max(1.0);
+            if own_s <= LATE * left_s + LATE_S {
+                continue;
+            }
+            let mut keep_bytes = (rate * left_s) as u64;
+            let mut lane_cuts = Vec::new();
+            for (slot, at) in lane.positions() {
+                let left = Range::new(at, slot.end);
+                if keep_bytes >= left.len() {
+                    keep_bytes -= left.len();
+                    continue;
+                }
+                let cut = (at + keep_bytes).next_multiple_of(grid).min(slot.end);
+                keep_bytes = 0;
+                let tail = Range::new(cut, slot.end);
+                if tail.len() >= grid || (!tail.is_empty() && slot.end - slot.start < grid) {
+                    lane_cuts.push((slot.swath, cut, tail));
+                }
+            }
+            if !lane_cuts.is_empty() {
+                cuts.push((lane.id, lane_cuts));
+            }
+        }
+        for (lane, lane_cuts) in cuts {
+            for (swath, cut, tail) in &lane_cuts {
+                if let Some(slot) = self.lanes.get_mut(&lane).and_then(|lane| lane.slot_mut(*swath)) {
+                    slot.end = *cut;
+                }
+                self.give_back(*tail);
+            }
+            for (swath, cut, _) in lane_cuts {
+                self.trim(lane, swath, cut);
+            }
+        }
+    }
+
+    /// The last ranges may be asked for twice: an idle lane takes what another one is late with,
+    /// within the waste budget; the first copy wins.
+    pub(crate) fn hedge(&mut self, now: Time) {
+        if !self.open.is_empty() || !self.doubtful.is_empty() || self.undelivered.is_empty() {
+            return;
+        }
+        let budget = self.config.waste_budget_bytes(self.size_bytes.unwrap_or(0)).saturating_sub(self.hedged_bytes);
+        let idle: Vec<LaneId> = self
+            .lanes
+            .values()
+            .filter(|lane| lane.is_up() && !lane.parked && lane.queue.is_empty() && lane.rate.is_some())
+            .map(|lane| lane.id)
+            .collect();
+        let mut budget = budget;
+        for id in idle {
+            let Some(helper) = self.lanes.get(&id) else { continue };
+            let rate = helper.rate.unwrap_or(1.0).max(1.0);
+            let forbidden = self.sources.get(helper.source.index()).map(|source| &source.forbidden);
+            let best = self
+                .lanes
+                .values()
+                .filter(|lane| lane.source != helper.source || lane.silent)
+                .filter_map(|lane| late(lane, now))
+                .filter(|&(range, late_s)| {
+                    let own_s = helper.rtt_s + range.len() as f64 / rate;
+                    range.len() <= budget
+                        && own_s < HEDGE_GAIN * late_s
+                        && self.shared.bytes_within(range) == 0
+                        && forbidden.is_none_or(|set| set.bytes_within(range) == 0)
+                })
+                .max_by(|a, b| a.1.total_cmp(&b.1));
+            if let Some((range, _)) = best {
+                budget -= range.len();
+                self.hedged_bytes += range.len();
+                self.shared.insert(range);
+                self.assign(id, range, now);
+            }
+        }
+    }
+}
+
+/// What a lane still owes and how long it will take, counting a pause that it is in against it.
+fn late(lane: &Lane, now: Time) -> Option<(Range, f64)> {
+    let (slot, at) = lane.positions().filter(|(slot, at)| *at < slot.end).last()?;
+    let paused_s = now.secs_since(lane.last_progress);
+    let own_s = lane.pipe_bytes() as f64 / lane.rate.unwrap_or(1.0).max(1.0) + lane.rtt_s * f64::from(lane.first_byte_at.is_none() as u8);
+    let overdue_s = if paused_s > 0.5 * lane.rtt_s + 0.02 { 2.0 * paused_s } else { 0.0 };
+    Some((Range::new(at, slot.end), own_s + overdue_s))
+}
+
+/// A lane may end this many times later than the rest …
+const LATE: f64 = 1.1;
+/// … and this much, before its tail is taken: below it the exchange costs more than it brings.
+const LATE_S: f64 = 0.03;
+/// A hedge must promise to end before this part of the time the first copy needs.
+const HEDGE_GAIN: f64 = 0.7;

@@ -1,0 +1,155 @@
+//! What goes into the planner and what comes out of it.
+
+use std::time::Duration;
+
+use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId};
+
+/// Something that happened, told to [`crate::Planner::handle`].
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A replica is known. Sources are numbered from 0 without gaps, in the order of this event.
+    SourceAdded {
+        /// Its number.
+        source: SourceId,
+        /// Most lanes that it allows at once, if it has said so.
+        max_lanes: Option<u32>,
+    },
+    /// The size is known, and which bytes are still to be fetched.
+    Layout {
+        /// Size of the file in bytes.
+        size_bytes: u64,
+        /// What is not yet here.
+        missing: RangeSet,
+    },
+    /// A lane asked for by [`Action::OpenLane`] is connected.
+    LaneUp {
+        /// Which.
+        lane: LaneId,
+        /// Its round trip.
+        rtt: Duration,
+        /// Whether a second request may leave before the first answer has ended.
+        pipelines: bool,
+    },
+    /// How many body bytes a lane has received in all, drained ones included; never decreases.
+    Arrived {
+        /// Which.
+        lane: LaneId,
+        /// Total since the lane was opened.
+        total_bytes: u64,
+    },
+    /// These bytes are in our hands and count (they were still missing).
+    Delivered {
+        /// The swath that they belong to.
+        swath: SwathId,
+        /// The bytes.
+        range: Range,
+    },
+    /// A lane has handed over the last byte of a swath (of what was left of it after trimming).
+    SwathDone {
+        /// Which.
+        swath: SwathId,
+    },
+    /// The answer to one swath was no use, its lane goes on.
+    SwathFailed {
+        /// Which.
+        swath: SwathId,
+        /// How the source failed.
+        loss: Loss,
+    },
+    /// A lane is gone; whatever it had not delivered is to be fetched again.
+    LaneLost {
+        /// Which.
+        lane: LaneId,
+        /// How.
+        loss: Loss,
+    },
+    /// Bytes that were delivered are no good and must be fetched again.
+    Reopened {
+        /// The bytes.
+        range: Range,
+    },
+    /// A source must not be asked for these bytes (any more).
+    Forbidden {
+        /// Which.
+        source: SourceId,
+        /// The bytes.
+        range: Range,
+    },
+    /// A source answers only with the whole file from its beginning.
+    StreamOnly {
+        /// Which.
+        source: SourceId,
+    },
+    /// A connection to this source serves at most this many requests.
+    RequestLimit {
+        /// Which.
+        source: SourceId,
+        /// How many.
+        requests: u32,
+    },
+    /// A source is out for good: it lied, or it disagrees with the others.
+    SourceBad {
+        /// Which.
+        source: SourceId,
+    },
+    /// The consumer of an ordered stream has taken everything before this offset.
+    Consumed {
+        /// The offset.
+        up_to: u64,
+    },
+}
+
+/// Why a lane or a swath came to nothing; decides when the source is asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The source ended the connection in good order: open another at once.
+    Clean,
+    /// Refused, reset, truncated, timed out: try again after a back-off, a limited number of times.
+    Broken,
+    /// The source asked for patience (429, 503): not before this time has passed.
+    Busy(Duration),
+    /// It will never work (404, wrong size, bad certificate): drop the source.
+    Final,
+}
+
+/// Something to do, answered by [`crate::Planner::poll`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Connect one more lane to a source.
+    OpenLane {
+        /// To whom.
+        source: SourceId,
+        /// The number of the new lane; numbers are never reused.
+        lane: LaneId,
+    },
+    /// Ask for a range on a lane, behind whatever was asked there before.
+    Fetch {
+        /// Where.
+        lane: LaneId,
+        /// The number of the new swath.
+        swath: SwathId,
+        /// What.
+        range: Range,
+    },
+    /// Let a swath end earlier than it was asked for.
+    Trim {
+        /// Where.
+        lane: LaneId,
+        /// Which.
+        swath: SwathId,
+        /// The new end; at or before the current position means: nothing more of it.
+        end: u64,
+        /// Whether to give the connection up there, because draining the rest would take longer
+        /// than opening another; otherwise the rest is read and thrown away.
+        drop_lane: bool,
+    },
+    /// Close a lane; it answers with [`Event::LaneLost`] (`Clean`).
+    CloseLane {
+        /// Which.
+        lane: LaneId,
+    },
+    /// Every byte has been delivered.
+    Finished,
+    /// No source is left that could deliver what is missing.
+    Exhausted,
+}

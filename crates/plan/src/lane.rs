@@ -1,0 +1,263 @@
+//! One lane as the planner sees it: what was asked for on it and how far it has come.
+//!
+//! A lane answers in the order of asking. `received` is the meter of the real lane (every body
+//! byte, drained ones too); the first slot began when it stood at `base`, so positions follow
+//! from arithmetic and need no event per read.
+//!
+//! States: `Opening` → `Up` → `Closing`; an `Up` or `Opening` lane may be lost at any time.
+
+use std::collections::VecDeque;
+
+use swath_model::{LaneId, Range, SourceId, SwathId, Time};
+
+use crate::rate::RateWindow;
+
+/// Where a lane is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LaneState {
+    /// Asked for, not connected yet.
+    Opening,
+    /// Connected.
+    Up,
+    /// Told to close; its loss is awaited.
+    Closing,
+}
+
+/// One swath on a lane.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    pub swath: SwathId,
+    pub start: u64,
+    /// Where it ends now, after trimming.
+    pub end: u64,
+    /// Where the request ends that was sent.
+    pub asked_end: u64,
+    pub asked_at: Time,
+    /// Everything before this was delivered by this slot (or was here already).
+    pub delivered_to: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub id: LaneId,
+    pub source: SourceId,
+    pub state: LaneState,
+    pub since: Time,
+    pub rtt_s: f64,
+    pub pipelines: bool,
+    pub queue: VecDeque<Slot>,
+    pub received: u64,
+    base: u64,
+    window: RateWindow,
+    /// Rate at the last tick, kept through idle times.
+    pub rate: Option<f64>,
+    /// Rate at the tick before, to see whether it still climbs.
+    pub peak_rate: f64,
+    pub first_byte_at: Option<Time>,
+    /// Last byte, or the moment when waiting for one began.
+    pub last_progress: Time,
+    pub silent: bool,
+    /// Gets nothing more; closed when its queue is empty.
+    pub parked: bool,
+    /// Position comes from deliveries alone, because the meter also counts skipped bytes.
+    pub streams: bool,
+    /// Bytes received since the queue was last empty.
+    burst: bool,
+    pub served: u32,
+    /// Waits in the planner's list of lanes that may take more.
+    pub hungry: bool,
+}
+
+impl Lane {
+    pub fn new(id: LaneId, source: SourceId, now: Time) -> Self {
+        Self {
+            id,
+            source,
+            state: LaneState::Opening,
+            since: now,
+            rtt_s: 0.1,
+            pipelines: true,
+            queue: VecDeque::new(),
+            received: 0,
+            base: 0,
+            window: RateWindow::new(0.4),
+            rate: None,
+            peak_rate: 0.0,
+            first_byte_at: None,
+            last_progress: now,
+            silent: false,
+            parked: false,
+            streams: false,
+            burst: false,
+            served: 0,
+            hungry: false,
+        }
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.state == LaneState::Up
+    }
+
+    pub fn connected(&mut self, now: Time, rtt_s: f64, pipelines: bool) {
+        self.state = LaneState::Up;
+        self.since = now;
+        self.rtt_s = rtt_s.clamp(0.000_05, 10.0);
+        self.pipelines = pipelines;
+        self.last_progress = now;
+        // A long route delivers in bursts a round trip apart: the window must hold one.
+        self.window.resize((1.2 * self.rtt_s).clamp(WINDOW_MIN_S, WINDOW_MAX_S));
+    }
+
+    pub fn push(&mut self, slot: Slot, now: Time) {
+        if self.queue.is_empty() {
+            self.last_progress = now;
+            self.burst = false;
+        }
+        self.queue.push_back(slot);
+    }
+
+    /// The meter stands at `total`; returns how many bytes are new.
+    pub fn arrived(&mut self, now: Time, total: u64) -> u64 {
+        let new_bytes = total.saturating_sub(self.received);
+        if new_bytes == 0 {
+            return 0;
+        }
+        if !self.burst {
+            // The time before the first byte is the round trip, not the rate.
+            let from = self.queue.front().map_or(now, |slot| slot.asked_at.plus_secs(self.rtt_s));
+            let from = from.max(self.last_progress).min(now);
+            self.window.restart(from, self.received);
+            self.burst = true;
+        }
+        self.received = total;
+        self.last_progress = now;
+        self.first_byte_at.get_or_insert(now);
+        self.window.record(now, total);
+        new_bytes
+    }
+
+    /// Bring `rate` up to date.
+    pub fn refresh_rate(&mut self, now: Time) {
+        if self.queue.is_empty() || !self.burst {
+            return;
+        }
+        if let Some(rate) = self.window.rate_bytes_per_s(now) {
+            self.rate = Some(rate);
+            self.peak_rate = self.peak_rate.max(rate);
+        }
+    }
+
+    /// Whether slow start may still be under way: a young lane whose rate is at its highest.
+    pub fn ramping(&self, now: Time) -> bool {
+        match (self.first_byte_at, self.rate) {
+            (Some(at), Some(rate)) => {
+                now.secs_since(at) < (10.0 * self.rtt_s).min(6.0) && rate >= 0.9 * self.peak_rate
+            }
+            _ => true,
+        }
+    }
+
+    /// Where each slot stands by the meter: calls `each(slot, position)`.
+    pub fn positions(&self) -> impl Iterator<Item = (&Slot, u64)> + '_ {
+        let mut available = self.received.saturating_sub(self.base);
+        let streams = self.streams;
+        self.queue.iter().map(move |slot| {
+            let length = slot.asked_end - slot.start;
+            let taken = available.min(length);
+            available -= taken;
+            let by_meter = if streams { slot.start } else { slot.start + taken };
+            (slot, by_meter.max(slot.delivered_to))
+        })
+    }
+
+    /// Bytes asked for, still wanted and not here.
+    pub fn wanted_bytes(&self) -> u64 {
+        self.positions().map(|(slot, at)| slot.end.saturating_sub(at)).sum()
+    }
+
+    /// Bytes that must still cross the wire before a new request's answer could begin.
+    pub fn pipe_bytes(&self) -> u64 {
+        if self.streams {
+            return self.wanted_bytes();
+        }
+        let asked: u64 = self.queue.iter().map(|slot| slot.asked_end - slot.start).sum();
+        (self.base + asked).saturating_sub(self.received)
+    }
+
+    /// Seconds until a new request's answer could begin, as far as the rate is known.
+    pub fn backlog_s(&self) -> f64 {
+        match self.rate {
+            _ if self.queue.is_empty() => 0.0,
+            Some(rate) => self.pipe_bytes() as f64 / rate.max(1.0),
+            None => self.rtt_s + 0.1,
+        }
+    }
+
+    /// A swath has handed over its last byte: takes it off the queue.
+    pub fn finish(&mut self, swath: SwathId) -> Option<Slot> {
+        let at = self.queue.iter().position(|slot| slot.swath == swath)?;
+        let slot = self.queue.remove(at)?;
+        self.base += slot.asked_end - slot.start;
+        self.served += 1;
+        Some(slot)
+    }
+
+    /// A swath's answer was no use and brought no body.
+    pub fn remove(&mut self, swath: SwathId) -> Option<Slot> {
+        let at = self.queue.iter().position(|slot| slot.swath == swath)?;
+        self.queue.remove(at)
+    }
+
+    pub fn slot_mut(&mut self, swath: SwathId) -> Option<&mut Slot> {
+        self.queue.iter_mut().find(|slot| slot.swath == swath)
+    }
+
+    /// The parts that are asked for and not yet delivered, by what is really in our hands.
+    pub fn undelivered(&self) -> Vec<Range> {
+        self.queue.iter().map(|slot| Range::new(slot.delivered_to, slot.end)).filter(|r| !r.is_empty()).collect()
+    }
+
+    /// After how long without a byte this lane counts as silent.
+    pub fn silence_s(&self) -> f64 {
+        let patience_s = if self.first_byte_at.is_some() { SILENCE_MIN_S } else { SILENCE_FIRST_S };
+        patience_s.max(3.0 * self.rtt_s)
+    }
+}
+
+/// Shortest window: shorter ones mistake the bursts of pacing for changes of the rate.
+const WINDOW_MIN_S: f64 = 0.3;
+/// Longest window: longer ones notice a throttle too late even on the longest routes.
+const WINDOW_MAX_S: f64 = 1.5;
+/// A repaired loss stops a stream for about a round trip, a lost repair for 200 ms and more.
+const SILENCE_MIN_S: f64 = 0.15;
+/// The first answer of a connection may need work at the server (opening, authorisation).
+const SILENCE_FIRST_S: f64 = 0.6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(n: u64, start: u64, end: u64) -> Slot {
+        Slot { swath: SwathId(n), start, end, asked_end: end, asked_at: Time::ZERO, delivered_to: start }
+    }
+
+    #[test]
+    fn positions_follow_the_meter_over_trimmed_and_drained_swaths() {
+        let mut lane = Lane::new(LaneId(0), SourceId(0), Time::ZERO);
+        lane.connected(Time::ZERO, 0.01, true);
+        lane.push(slot(0, 1000, 2000), Time::ZERO);
+        lane.push(slot(1, 5000, 6000), Time::ZERO);
+        lane.arrived(Time::from_millis(20), 1300);
+        let at: Vec<u64> = lane.positions().map(|(_, at)| at).collect();
+        assert_eq!(at, [2000, 5300]);
+        assert_eq!((lane.wanted_bytes(), lane.pipe_bytes()), (700, 700));
+        lane.slot_mut(SwathId(1)).unwrap().end = 5400;
+        assert_eq!((lane.wanted_bytes(), lane.pipe_bytes()), (100, 700));
+        lane.finish(SwathId(0)).unwrap();
+        lane.finish(SwathId(1)).unwrap();
+        lane.push(slot(2, 0, 100), Time::from_millis(30));
+        assert_eq!(lane.pipe_bytes(), 800, "the drained rest comes first");
+        lane.arrived(Time::from_millis(40), 2050);
+        assert_eq!(lane.wanted_bytes(), 50);
+    }
+}

@@ -1,0 +1,455 @@
+//! The planner's books and its two calls.
+//!
+//! Always holds, for every byte of the file: it is delivered, or open (nobody is asked for it),
+//! or asked for on at least one lane. `doubtful` are bytes asked for on lanes that fell silent;
+//! `shared` are bytes asked for on more than one lane.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId, Time};
+
+use crate::config::{Config, Lanes};
+use crate::event::{Action, Event, Loss};
+use crate::lane::{Lane, LaneState};
+use crate::policy::{self, Manners, Policy};
+use crate::source::Source;
+use crate::view::{SourceStatus, SourceView, WholeView};
+
+/// Decides every swath of one transfer.
+pub struct Planner {
+    pub(crate) config: Config,
+    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) manners: Manners,
+    pub(crate) size_bytes: Option<u64>,
+    pub(crate) open: RangeSet,
+    pub(crate) doubtful: RangeSet,
+    pub(crate) shared: RangeSet,
+    pub(crate) undelivered: RangeSet,
+    pub(crate) lanes: BTreeMap<LaneId, Lane>,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) swaths: HashMap<SwathId, LaneId>,
+    pub(crate) actions: VecDeque<Action>,
+    /// Lanes that may take more; each at most once.
+    pub(crate) hungry: VecDeque<LaneId>,
+    pub(crate) next_lane: u32,
+    pub(crate) next_swath: u64,
+    pub(crate) next_tick: Time,
+    /// When everything would end if all went on as at the last tick; `None` while unknown.
+    pub(crate) end_at: Option<Time>,
+    pub(crate) rate: f64,
+    pub(crate) hedged_bytes: u64,
+    pub(crate) consumed: u64,
+    pub(crate) ended: bool,
+    pub(crate) probe_start: u64,
+    pub(crate) rng: fastrand::Rng,
+}
+
+impl Planner {
+    /// A planner that knows no source and no size yet.
+    pub fn new(config: Config) -> Self {
+        let policy = policy::of(&config);
+        Self {
+            manners: policy.manners(),
+            policy,
+            size_bytes: None,
+            open: RangeSet::new(),
+            doubtful: RangeSet::new(),
+            shared: RangeSet::new(),
+            undelivered: RangeSet::new(),
+            lanes: BTreeMap::new(),
+            sources: Vec::new(),
+            swaths: HashMap::new(),
+            actions: VecDeque::new(),
+            hungry: VecDeque::new(),
+            next_lane: 0,
+            next_swath: 0,
+            next_tick: Time::ZERO,
+            end_at: None,
+            rate: 0.0,
+            hedged_bytes: 0,
+            consumed: 0,
+            ended: false,
+            probe_start: 0,
+            rng: fastrand::Rng::with_seed(config.seed),
+            config,
+        }
+    }
+
+    /// Where the first request begins while the size is unknown: the first byte that an earlier
+    /// run left missing.
+    pub fn begin_at(&mut self, offset: u64) {
+        self.probe_start = offset;
+    }
+
+    /// Something happened at `now`; times never go backwards.
+    pub fn handle(&mut self, event: Event, now: Time) {
+        match event {
+            Event::SourceAdded { source, max_lanes } => {
+                debug_assert_eq!(source.index(), self.sources.len());
+                let limit = match self.config.lanes {
+                    Lanes::Auto { max } | Lanes::Fixed(max) => max,
+                };
+                self.sources.push(Source::new(source, max_lanes.unwrap_or(limit).min(limit)));
+                self.next_tick = now;
+            }
+            Event::Layout { size_bytes, missing } => self.layout(size_bytes, missing, now),
+            Event::LaneUp { lane, rtt, pipelines } => self.lane_up(lane, rtt.as_secs_f64(), pipelines, now),
+            Event::Arrived { lane, total_bytes } => self.arrived(lane, total_bytes, now),
+            Event::Delivered { swath, range } => self.delivered(swath, range),
+            Event::SwathDone { swath } => self.swath_done(swath, now),
+            Event::SwathFailed { swath, loss } => self.swath_failed(swath, loss, now),
+            Event::LaneLost { lane, loss } => self.lane_lost(lane, loss, now),
+            Event::Reopened { range } => {
+                self.undelivered.insert(range);
+                self.reopen(range);
+                self.ended = false;
+            }
+            Event::Forbidden { source, range } => {
+                if let Some(source) = self.sources.get_mut(source.index()) {
+                    source.forbidden.insert(range);
+                }
+            }
+            Event::StreamOnly { source } => {
+                if let Some(source) = self.sources.get_mut(source.index()) {
+                    source.stream_only = true;
+                    source.max_lanes = 1;
+                    for id in source.lanes.clone() {
+                        if let Some(lane) = self.lanes.get_mut(&id) {
+                            lane.streams = true;
+                            lane.pipelines = false;
+                        }
+                    }
+                }
+            }
+            Event::RequestLimit { source, requests } => {
+                if let Some(source) = self.sources.get_mut(source.index()) {
+                    source.request_limit = Some(requests);
+                }
+            }
+            Event::SourceBad { source } => self.source_bad(source, now),
+            Event::Consumed { up_to } => {
+                self.consumed = self.consumed.max(up_to);
+                self.all_hungry();
+            }
+        }
+    }
+
+    /// What to do next at `now`; `None` when there is nothing until the next event or
+    /// [`Planner::poll_timeout`].
+    pub fn poll(&mut self, now: Time) -> Option<Action> {
+        if let Some(action) = self.actions.pop_front() {
+            return Some(action);
+        }
+        if self.ended {
+            return None;
+        }
+        if now >= self.next_tick {
+            self.tick(now);
+        }
+        while let Some(lane) = self.hungry.pop_front() {
+            if let Some(lane) = self.lanes.get_mut(&lane) {
+                lane.hungry = false;
+            }
+            self.feed(lane, now);
+            if !self.actions.is_empty() {
+                break;
+            }
+        }
+        if self.actions.is_empty() && self.size_bytes.is_some() && self.undelivered.is_empty() {
+            self.ended = true;
+            self.actions.push_back(Action::Finished);
+        }
+        self.actions.pop_front()
+    }
+
+    /// When [`Planner::poll`] wants to be called again even if nothing happens.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        (!self.ended).then_some(self.next_tick)
+    }
+
+    /// Bytes that are still to be delivered.
+    pub fn undelivered(&self) -> &RangeSet {
+        &self.undelivered
+    }
+
+    /// Seconds until the end if all goes on as now, `None` while that is unknown.
+    pub fn time_left_s(&self, now: Time) -> Option<f64> {
+        self.end_at.filter(|&at| at < Time::MAX).map(|at| at.secs_since(now))
+    }
+
+    /// The state of one source, for display.
+    pub fn source(&self, source: SourceId) -> Option<SourceView> {
+        let it = self.sources.get(source.index())?;
+        let busy = it.lanes.iter().any(|id| self.lanes.get(id).is_some_and(|lane| !lane.queue.is_empty()));
+        Some(SourceView {
+            source,
+            status: it.status,
+            rate_bytes_per_s: it.rate,
+            best_rate_bytes_per_s: it.best_rate,
+            delivered_bytes: it.delivered_bytes,
+            rtt: it.rtt_s.map(std::time::Duration::from_secs_f64),
+            lanes: it.lanes.len() as u32,
+            busy,
+            retry_at: (it.lanes.is_empty() && it.retry_at > Time::ZERO).then_some(it.retry_at),
+        })
+    }
+
+    /// Bytes asked for a second time to shorten the end, so far.
+    pub fn hedged_bytes(&self) -> u64 {
+        self.hedged_bytes
+    }
+
+    fn layout(&mut self, size_bytes: u64, missing: RangeSet, now: Time) {
+        self.size_bytes = Some(size_bytes);
+        self.undelivered = missing;
+        self.open = self.undelivered.clone();
+        // What the probes were asked for is on its way; clip it to the file.
+        let ids: Vec<LaneId> = self.lanes.keys().copied().collect();
+        for id in ids {
+            let Some(lane) = self.lanes.get_mut(&id) else { continue };
+            let mut asked = Vec::new();
+            for slot in &mut lane.queue {
+                slot.end = slot.end.min(size_bytes);
+                slot.asked_end = slot.asked_end.min(size_bytes).max(slot.start);
+                asked.push(Range::new(slot.start.min(size_bytes), slot.end));
+            }
+            for range in asked {
+                if self.open.remove(range) < range.len() {
+                    self.shared.insert(range);
+                }
+            }
+        }
+        self.next_tick = now;
+        self.all_hungry();
+    }
+
+    fn lane_up(&mut self, id: LaneId, rtt_s: f64, pipelines: bool, now: Time) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        lane.connected(now, rtt_s, pipelines);
+        let undelivered_bytes = self.undelivered.total_bytes();
+        if let Some(source) = self.sources.get_mut(lane.source.index()) {
+            source.rtt_s = Some(source.rtt_s.map_or(rtt_s, |before| before.min(rtt_s)));
+            lane.streams = source.stream_only;
+            if self.manners.tunes_lanes && matches!(self.config.lanes, Lanes::Auto { .. }) {
+                let expected = if self.size_bytes.is_some() { undelivered_bytes } else { 0 };
+                source.tuner.first_lane(rtt_s, source.max_lanes, expected);
+            }
+        }
+        self.make_hungry(id);
+    }
+
+    fn arrived(&mut self, id: LaneId, total_bytes: u64, now: Time) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if lane.arrived(now, total_bytes) == 0 {
+            return;
+        }
+        lane.refresh_rate(now);
+        let source = lane.source;
+        if lane.silent {
+            lane.silent = false;
+            // What it still owes is its own again, unless somebody else took it meanwhile.
+            for range in lane.undelivered() {
+                self.doubtful.remove(range);
+            }
+        }
+        if let Some(source) = self.sources.get_mut(source.index()) {
+            source.delivered(0);
+        }
+        self.make_hungry(id);
+    }
+
+    fn delivered(&mut self, swath: SwathId, range: Range) {
+        let new_bytes = self.undelivered.remove(range);
+        self.open.remove(range);
+        self.doubtful.remove(range);
+        if let Some(id) = self.swaths.get(&swath).copied()
+            && let Some(lane) = self.lanes.get_mut(&id)
+        {
+            if let Some(slot) = lane.slot_mut(swath) {
+                slot.delivered_to = slot.delivered_to.max(range.end.min(slot.asked_end));
+            }
+            if let Some(source) = self.sources.get_mut(lane.source.index()) {
+                source.delivered(new_bytes);
+            }
+        }
+        if self.shared.remove(range) > 0 {
+            self.release_others(swath, range);
+        }
+    }
+
+    /// The first copy of `range` is here: others that are fetching it need not.
+    fn release_others(&mut self, winner: SwathId, range: Range) {
+        let mut trims = Vec::new();
+        for lane in self.lanes.values() {
+            for (slot, at) in lane.positions() {
+                let left = Range::new(at, slot.end);
+                if slot.swath == winner || left.intersect(range).is_none() {
+                    continue;
+                }
+                let end = self.undelivered.within(left).last().map_or(at, |last| last.end);
+                if end < slot.end {
+                    trims.push((lane.id, slot.swath, end));
+                }
+            }
+        }
+        for (lane, swath, end) in trims {
+            self.trim(lane, swath, end);
+        }
+    }
+
+    fn swath_done(&mut self, swath: SwathId, now: Time) {
+        let Some(id) = self.swaths.remove(&swath) else { return };
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let Some(slot) = lane.finish(swath) else { return };
+        let source = lane.source;
+        self.policy.swath_ended(source, slot.asked_end - slot.start, now.secs_since(slot.asked_at));
+        // Bytes of it that are not in our hands after all (a short answer) must not get lost.
+        self.give_back(Range::new(slot.delivered_to, slot.end));
+        self.make_hungry(id);
+    }
+
+    fn swath_failed(&mut self, swath: SwathId, loss: Loss, now: Time) {
+        let Some(id) = self.swaths.remove(&swath) else { return };
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let source = lane.source;
+        if let Some(slot) = lane.remove(swath) {
+            self.give_back(Range::new(slot.delivered_to, slot.end));
+        }
+        self.charge(source, loss, now);
+        self.make_hungry(id);
+        self.next_tick = now;
+    }
+
+    fn lane_lost(&mut self, id: LaneId, loss: Loss, now: Time) {
+        let Some(lane) = self.lanes.remove(&id) else { return };
+        if let Some(source) = self.sources.get_mut(lane.source.index()) {
+            source.lanes.retain(|&other| other != id);
+        }
+        for slot in &lane.queue {
+            self.swaths.remove(&slot.swath);
+        }
+        for range in lane.undelivered() {
+            self.give_back(range);
+        }
+        self.charge(lane.source, loss, now);
+        self.next_tick = now;
+    }
+
+    fn charge(&mut self, id: SourceId, loss: Loss, now: Time) {
+        let jitter = self.rng.f64();
+        let Some(source) = self.sources.get_mut(id.index()) else { return };
+        source.lost(loss, now, jitter);
+        if loss != Loss::Clean {
+            source.tuner.reset(now);
+        }
+        if source.status == SourceStatus::Bad {
+            self.source_bad(id, now);
+        }
+    }
+
+    fn source_bad(&mut self, id: SourceId, now: Time) {
+        let Some(source) = self.sources.get_mut(id.index()) else { return };
+        source.status = SourceStatus::Bad;
+        for lane in source.lanes.clone() {
+            self.close(lane);
+        }
+        self.next_tick = now;
+    }
+
+    /// Close a lane; what it owes goes to others now, not when the loss is confirmed.
+    pub(crate) fn close(&mut self, id: LaneId) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if lane.state == LaneState::Closing {
+            return;
+        }
+        lane.state = LaneState::Closing;
+        let queue = std::mem::take(&mut lane.queue);
+        for slot in queue {
+            self.swaths.remove(&slot.swath);
+            self.give_back(Range::new(slot.delivered_to, slot.end));
+        }
+        self.actions.push_back(Action::CloseLane { lane: id });
+    }
+
+    /// `range` is no longer asked for by its lane: whatever of it is still missing and on no
+    /// other lane is open again.
+    pub(crate) fn give_back(&mut self, range: Range) {
+        let missing: Vec<Range> = self.undelivered.within(range).collect();
+        for range in missing {
+            self.reopen(range);
+        }
+    }
+
+    fn reopen(&mut self, range: Range) {
+        let mut free = RangeSet::from(range);
+        if self.shared.bytes_within(range) > 0 || self.doubtful.bytes_within(range) > 0 {
+            for lane in self.lanes.values() {
+                for asked in lane.undelivered() {
+                    if !lane.silent {
+                        free.remove(asked);
+                    }
+                }
+            }
+        }
+        for range in free.iter() {
+            self.doubtful.remove(range);
+            self.shared.remove(range);
+            self.open.insert(range);
+        }
+        if !free.is_empty() {
+            self.all_hungry();
+        }
+    }
+
+    /// Let a swath end at `end`; the caller has taken care of the bytes behind it.
+    pub(crate) fn trim(&mut self, id: LaneId, swath: SwathId, end: u64) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let rate = lane.rate.unwrap_or(0.0).max(1.0);
+        let reopen_s = DROP_ROUND_TRIPS * lane.rtt_s + DROP_S;
+        let Some(slot) = lane.slot_mut(swath) else { return };
+        let end = end.max(slot.start);
+        slot.end = slot.end.min(end);
+        let surplus_bytes = slot.asked_end - slot.end;
+        // Near the end nothing more will be asked for on this lane, so draining costs nothing.
+        let needed = !self.open.is_empty();
+        let drop_lane = lane.streams || (needed && surplus_bytes as f64 / rate > reopen_s);
+        self.actions.push_back(Action::Trim { lane: id, swath, end, drop_lane });
+    }
+
+    pub(crate) fn make_hungry(&mut self, id: LaneId) {
+        if let Some(lane) = self.lanes.get_mut(&id)
+            && !std::mem::replace(&mut lane.hungry, true)
+        {
+            self.hungry.push_back(id);
+        }
+    }
+
+    pub(crate) fn all_hungry(&mut self) {
+        for lane in self.lanes.values_mut() {
+            if lane.is_up() && !std::mem::replace(&mut lane.hungry, true) {
+                self.hungry.push_back(lane.id);
+            }
+        }
+    }
+
+    pub(crate) fn whole_view(&self, now: Time) -> WholeView {
+        WholeView {
+            size_bytes: self.size_bytes.unwrap_or(0),
+            undelivered_bytes: self.undelivered.total_bytes(),
+            open_bytes: self.open.total_bytes(),
+            rate_bytes_per_s: self.rate,
+            time_left_s: match self.end_at {
+                Some(at) if at < Time::MAX => at.secs_since(now),
+                _ => f64::INFINITY,
+            },
+            sources: self.sources.iter().filter(|s| s.is_usable()).count().min(self.config.max_sources),
+            grid_bytes: self.config.grid_bytes.max(1),
+        }
+    }
+}
+
+/// A trimmed body is drained if that takes less than this many round trips (what a new connection
+/// costs: its handshake, the request and the first steps of slow start) …
+const DROP_ROUND_TRIPS: f64 = 3.0;
+/// … and this.
+const DROP_S: f64 = 0.02;

@@ -1,0 +1,80 @@
+//! swath's own policy: size by time, no idle round trip, everything ends together.
+//!
+//! A lane is asked for more as soon as what is still to come on it would last less than its round
+//! trip and a margin. How much: its rate times a time that is short enough to react to changes
+//! and shrinks as the end nears (guided self-scheduling), and never more than its share of what
+//! is left.
+
+use super::{LaneView, Manners, Policy, WholeView};
+
+/// The `swath` policy.
+pub(super) struct Swath;
+
+impl Policy for Swath {
+    fn manners(&self) -> Manners {
+        Manners {
+            rebalances: true,
+            repeats_chunks: false,
+            tunes_lanes: true,
+            watches_silence: true,
+            one_source: false,
+        }
+    }
+
+    fn next(&mut self, lane: &LaneView, whole: &WholeView) -> Option<u64> {
+        let grid = whole.grid_bytes;
+        if lane.on_probation {
+            return (lane.queued == 0).then_some(PROBATION_GRIDS * grid);
+        }
+        let Some(rate) = lane.rate_bytes_per_s else {
+            let share = whole.undelivered_bytes / (16 * whole.sources.max(1) as u64);
+            return (lane.queued == 0).then_some(share.clamp(FIRST_MIN_BYTES, FIRST_MAX_BYTES));
+        };
+        if lane.queued > 0 && (!lane.pipelines || lane.queued >= DEPTH_MAX) {
+            return None;
+        }
+        // In slow start the rate doubles within a round trip: what lasts long now will not then.
+        let haste = if lane.ramping { 2.0 } else { 1.0 };
+        if lane.queued > 0 && lane.backlog_s >= haste * (AHEAD_ROUND_TRIPS * lane.rtt_s + AHEAD_S) {
+            return None;
+        }
+        // All lanes end together `time_left_s` from now; this is what is left of that for us.
+        let idle_s = if lane.queued == 0 { lane.rtt_s } else { 0.0 };
+        let share = rate * (whole.time_left_s - idle_s) - lane.backlog_bytes as f64;
+        if share <= 0.0 {
+            return None;
+        }
+        let longest_s = if lane.few_requests {
+            SWATH_LONG_S
+        } else if lane.pipelines {
+            SWATH_S
+        } else {
+            (10.0 * lane.rtt_s).clamp(SWATH_S, SWATH_LONG_S)
+        };
+        let swath_s = (whole.time_left_s / GUIDE).min(longest_s);
+        let bytes = (haste * rate * swath_s).min(share).min(SWATH_MAX_BYTES);
+        Some((bytes as u64).max(grid))
+    }
+}
+
+/// The next request leaves when the backlog is shorter than this many round trips …
+const AHEAD_ROUND_TRIPS: f64 = 1.5;
+/// … and this, for the server's and our own delays.
+const AHEAD_S: f64 = 0.04;
+/// Longest swath in the steady state. Pipelining makes short ones free, and what is asked for
+/// binds us when the rate falls.
+const SWATH_S: f64 = 0.3;
+/// Longest swath where each request costs more (no pipelining, few requests a connection).
+const SWATH_LONG_S: f64 = 2.0;
+/// Each swath takes this part of the time left.
+const GUIDE: f64 = 3.0;
+/// Largest swath, so that one lane on a very fast path does not run far ahead of the others.
+const SWATH_MAX_BYTES: f64 = (64u64 << 20) as f64;
+/// Most requests waiting on one lane.
+const DEPTH_MAX: usize = 8;
+/// First request on a lane whose rate is unknown: not so little that a fast lane idles for a
+/// round trip, not so much that a slow one holds up the end.
+const FIRST_MIN_BYTES: u64 = 256 << 10;
+const FIRST_MAX_BYTES: u64 = 4 << 20;
+/// What a source on probation is asked for, in grid units.
+const PROBATION_GRIDS: u64 = 4;

@@ -1,0 +1,136 @@
+//! How many lanes a source gets: as many as pay.
+//!
+//! One lane keeps its window open and is fair to others. On routes with loss or with a window
+//! limit more lanes bring more; whether they do is found by trial: double the lanes, wait until
+//! the new ones have come up to speed, keep them if the source as a whole gained enough, else
+//! take them away and wait longer before the next trial.
+//!
+//! States: steady → trial → steady, with `goal` lanes wanted in each.
+
+use swath_model::Time;
+
+/// The lane count of one source.
+#[derive(Clone, Debug)]
+pub(crate) struct Tuner {
+    /// Lanes wanted now.
+    pub goal: u32,
+    trial: Option<Trial>,
+    next_trial_at: Time,
+    pause_s: f64,
+    /// Rate some round trips ago, to see whether it still climbs.
+    before: (Time, f64),
+    climbing: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Trial {
+    from: u32,
+    rate_before: f64,
+    judge_at: Time,
+    latest_at: Time,
+}
+
+/// What the tuner looks at, once a tick.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    pub now: Time,
+    /// Sum over the source's lanes, bytes per second.
+    pub rate: f64,
+    pub best_rate: f64,
+    pub rtt_s: f64,
+    /// Lanes connected and in use.
+    pub lanes_up: u32,
+    pub lanes_max: u32,
+    /// Until the end of the transfer.
+    pub time_left_s: f64,
+}
+
+impl Default for Tuner {
+    fn default() -> Self {
+        Self {
+            goal: 1,
+            trial: None,
+            next_trial_at: Time::ZERO,
+            pause_s: PAUSE_FIRST_S,
+            before: (Time::ZERO, 0.0),
+            climbing: true,
+        }
+    }
+}
+
+impl Tuner {
+    /// The first lane is up: a long route is given several at once, because finding out by trial
+    /// would take most of a transfer there (each doubling of the window costs a round trip, and
+    /// one lane is capped at the sender's window, commonly 4 MiB, per round trip).
+    pub fn first_lane(&mut self, rtt_s: f64, lanes_max: u32, undelivered_bytes: u64) {
+        if rtt_s >= LONG_ROUTE_S && undelivered_bytes >= LONG_ROUTE_BYTES && self.goal == 1 {
+            self.goal = ((rtt_s / LONG_ROUTE_S).round() as u32 + 1).clamp(2, 4).min(lanes_max);
+        }
+    }
+
+    /// Judge, try, or leave alone.
+    pub fn tick(&mut self, reading: Reading) {
+        let Reading { now, rate, best_rate, rtt_s, lanes_up, lanes_max, time_left_s } = reading;
+        let look_s = (2.0 * rtt_s).max(0.2);
+        if now.secs_since(self.before.0) >= look_s {
+            self.climbing = rate > CLIMB * self.before.1;
+            self.before = (now, rate);
+        }
+        if let Some(trial) = &self.trial {
+            if now < trial.judge_at || (self.climbing && now < trial.latest_at) || (lanes_up < self.goal && now < trial.latest_at)
+            {
+                return;
+            }
+            let growth = f64::from(self.goal) / f64::from(trial.from) - 1.0;
+            if rate >= trial.rate_before * (1.0 + PAYS * growth) {
+                self.pause_s = PAUSE_FIRST_S;
+                self.next_trial_at = now;
+            } else {
+                self.goal = trial.from;
+                self.next_trial_at = now.plus_secs(self.pause_s);
+                self.pause_s = (2.0 * self.pause_s).min(PAUSE_MAX_S);
+            }
+            self.trial = None;
+            return;
+        }
+        let settle_s = (8.0 * rtt_s).max(0.4);
+        // A source well below what it once gave may have recovered without its old lanes
+        // noticing: congestion control raises an old stream's rate far slower than a new one's.
+        let below_best = rate < 0.6 * best_rate;
+        let due = now >= self.next_trial_at || (below_best && now.plus_secs(self.pause_s - PAUSE_FIRST_S) >= self.next_trial_at);
+        if !due || self.climbing || lanes_up < self.goal || self.goal >= lanes_max || rate <= 0.0 {
+            return;
+        }
+        if time_left_s < 2.5 * settle_s {
+            return;
+        }
+        self.trial = Some(Trial {
+            from: self.goal,
+            rate_before: rate,
+            judge_at: now.plus_secs(settle_s),
+            latest_at: now.plus_secs(2.0 * settle_s),
+        });
+        self.goal = (2 * self.goal).min(lanes_max);
+    }
+
+    /// A failure or a silence: whatever was on trial is off.
+    pub fn reset(&mut self, now: Time) {
+        if let Some(trial) = self.trial.take() {
+            self.goal = trial.from;
+        }
+        self.next_trial_at = now.plus_secs(self.pause_s);
+    }
+}
+
+/// New lanes must bring at least this part of what the same number of old ones brings.
+const PAYS: f64 = 0.2;
+/// Growth over two round trips that counts as still climbing.
+const CLIMB: f64 = 1.08;
+/// Pause after the first trial that did not pay; doubles with each further one …
+const PAUSE_FIRST_S: f64 = 2.0;
+/// … up to this.
+const PAUSE_MAX_S: f64 = 60.0;
+/// From this round trip on a route counts as long.
+const LONG_ROUTE_S: f64 = 0.2;
+/// Below this much left to fetch, a second lane on a long route would hardly be up in time.
+const LONG_ROUTE_BYTES: u64 = 8 << 20;

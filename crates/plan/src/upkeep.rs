@@ -1,0 +1,236 @@
+//! What is looked at once a tick: rates, silence, lanes to open and to close, the number of lanes.
+
+use swath_model::{LaneId, SourceId, Time};
+
+use crate::config::Lanes;
+use crate::event::Action;
+use crate::lane::{Lane, LaneState};
+use crate::planner::Planner;
+use crate::tuner::Reading;
+use crate::view::SourceStatus;
+
+impl Planner {
+    pub(crate) fn tick(&mut self, now: Time) {
+        self.next_tick = now.plus_secs(TICK_S);
+        self.refresh_rates(now);
+        self.watch_silence(now);
+        self.forecast(now);
+        if self.manners.rebalances && self.size_bytes.is_some() {
+            self.rebalance(now);
+            self.hedge(now);
+        }
+        self.tune_lanes(now);
+        self.open_lanes(now);
+        self.all_hungry();
+        self.check_exhausted();
+    }
+
+    fn refresh_rates(&mut self, now: Time) {
+        for source in &mut self.sources {
+            source.rate = 0.0;
+        }
+        self.rate = 0.0;
+        for lane in self.lanes.values_mut() {
+            lane.refresh_rate(now);
+            if lane.is_up() && !lane.silent && !lane.queue.is_empty() {
+                let rate = lane.rate.unwrap_or(0.0);
+                self.rate += rate;
+                if let Some(source) = self.sources.get_mut(lane.source.index()) {
+                    source.rate += rate;
+                }
+            }
+        }
+        for source in &mut self.sources {
+            source.best_rate = source.best_rate.max(source.rate);
+        }
+    }
+
+    /// Lanes that owe bytes and bring none are silent: what they owe becomes doubtful. Those that
+    /// stay silent are closed and their source goes on probation.
+    fn watch_silence(&mut self, now: Time) {
+        let mut given_up = Vec::new();
+        let watches = self.manners.watches_silence;
+        for lane in self.lanes.values_mut() {
+            let waited_s = now.secs_since(lane.last_progress);
+            match lane.state {
+                LaneState::Up if !lane.queue.is_empty() => {
+                    let patience_s = if watches { lane.silence_s() } else { PATIENCE_PLAIN_S };
+                    if waited_s > patience_s && !lane.silent {
+                        lane.silent = true;
+                        if self.size_bytes.is_some() {
+                            for range in lane.undelivered() {
+                                for missing in self.undelivered.within(range) {
+                                    if self.shared.bytes_within(missing) == 0 {
+                                        self.doubtful.insert(missing);
+                                    }
+                                }
+                            }
+                        }
+                    }
+                    if waited_s > (GIVE_UP_S + 4.0 * patience_s) {
+                        given_up.push((lane.id, lane.source));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (lane, source) in given_up {
+            self.close(lane);
+            let jitter = self.rng.f64();
+            if let Some(source) = self.sources.get_mut(source.index()) {
+                source.fell_silent(now, jitter);
+                source.tuner.reset(now);
+            }
+        }
+        for source in &mut self.sources {
+            if !source.is_usable() {
+                continue;
+            }
+            let mut owing = source.lanes.iter().filter_map(|id| self.lanes.get(id)).filter(|lane| !lane.queue.is_empty());
+            let silent = owing.next().is_some_and(|lane| lane.silent) && owing.all(|lane| lane.silent);
+            source.status = match source.status {
+                SourceStatus::Running | SourceStatus::Probing if silent => SourceStatus::Silent,
+                SourceStatus::Running if source.on_probation() => SourceStatus::Silent,
+                SourceStatus::Silent if !silent && !source.on_probation() => SourceStatus::Running,
+                other => other,
+            };
+        }
+    }
+
+    fn tune_lanes(&mut self, now: Time) {
+        let time_left_s = self.time_left_s(now).unwrap_or(0.0);
+        for at in 0..self.sources.len() {
+            let source = &self.sources[at];
+            if !source.is_usable() {
+                continue;
+            }
+            let lanes: Vec<&Lane> = source.lanes.iter().filter_map(|id| self.lanes.get(id)).collect();
+            let lanes_up = lanes.iter().filter(|lane| lane.is_up() && !lane.parked && lane.first_byte_at.is_some()).count();
+            let goal = match self.config.lanes {
+                Lanes::Fixed(count) if self.manners.tunes_lanes => count.min(source.max_lanes),
+                Lanes::Auto { .. } if self.manners.tunes_lanes => {
+                    let reading = Reading {
+                        now,
+                        rate: source.rate,
+                        best_rate: source.best_rate,
+                        rtt_s: source.rtt_s.unwrap_or(0.1),
+                        lanes_up: lanes_up as u32,
+                        lanes_max: source.max_lanes,
+                        time_left_s,
+                    };
+                    let tunable = source.status == SourceStatus::Running && !source.stream_only;
+                    let source = &mut self.sources[at];
+                    if tunable {
+                        source.tuner.tick(reading);
+                    }
+                    source.tuner.goal.min(source.max_lanes)
+                }
+                _ => 1,
+            };
+            self.fit_lanes(SourceId(at as u32), goal as usize);
+        }
+    }
+
+    /// Park the newest lanes above the goal, take parked ones back below it, close parked ones
+    /// that have nothing left to deliver.
+    fn fit_lanes(&mut self, source: SourceId, goal: usize) {
+        let mut active = 0;
+        let mut idle_parked = Vec::new();
+        let Some(source) = self.sources.get_mut(source.index()) else { return };
+        source.tuner.goal = goal as u32;
+        for id in &source.lanes {
+            let Some(lane) = self.lanes.get_mut(id) else { continue };
+            if lane.state == LaneState::Closing {
+                continue;
+            }
+            active += 1;
+            lane.parked = active > goal;
+            if lane.parked && lane.queue.is_empty() && lane.is_up() {
+                idle_parked.push(*id);
+            }
+        }
+        for id in idle_parked {
+            self.close(id);
+        }
+    }
+
+    fn open_lanes(&mut self, now: Time) {
+        let wanted = self.size_bytes.is_none() || !self.open.is_empty() || !self.doubtful.is_empty();
+        if !wanted {
+            // Once everything is asked for, only a lane that could take a share is worth opening.
+            let far = self.time_left_s(now).is_some_and(|left| left > OPEN_WORTH_S);
+            if !far {
+                return;
+            }
+        }
+        let mut in_use = 0;
+        let limit = if self.manners.one_source { 1 } else { self.config.max_sources.max(1) };
+        for at in 0..self.sources.len() {
+            if in_use >= limit {
+                break;
+            }
+            let source = &self.sources[at];
+            if !source.is_usable() {
+                continue;
+            }
+            // A silent source keeps its place in the count only while others are not needed.
+            if source.status != SourceStatus::Silent {
+                in_use += 1;
+            }
+            if source.retry_at > now {
+                continue;
+            }
+            let goal = if source.on_probation() || source.status == SourceStatus::Silent { 1 } else { source.tuner.goal };
+            let have = source.lanes.len() as u32;
+            for _ in have..goal.max(1).min(source.max_lanes) {
+                let lane = LaneId(self.next_lane);
+                self.next_lane += 1;
+                self.lanes.insert(lane, Lane::new(lane, SourceId(at as u32), now));
+                let source = &mut self.sources[at];
+                source.lanes.push(lane);
+                if source.status == SourceStatus::Spare {
+                    source.status = SourceStatus::Probing;
+                }
+                self.actions.push_back(Action::OpenLane { source: source.id, lane });
+            }
+            if !self.config.eager && self.stay_with_few(now) {
+                break;
+            }
+        }
+    }
+
+    /// For lists of small files: whether the sources contacted so far will do.
+    fn stay_with_few(&self, now: Time) -> bool {
+        let small = self.size_bytes.is_none() || self.undelivered.total_bytes() < SMALL_BYTES;
+        let lively = self.lanes.values().any(|lane| match lane.state {
+            LaneState::Up => !lane.silent,
+            LaneState::Opening => now.secs_since(lane.since) < NEXT_SOURCE_S,
+            LaneState::Closing => false,
+        });
+        small && lively
+    }
+
+    fn check_exhausted(&mut self) {
+        if !self.sources.is_empty()
+            && self.sources.iter().all(|source| !source.is_usable())
+            && (self.size_bytes.is_none() || !self.undelivered.is_empty())
+            && !self.ended
+        {
+            self.ended = true;
+            self.actions.push_back(Action::Exhausted);
+        }
+    }
+}
+
+/// How often everything is looked at. Also the executor's pace for reading the lanes' meters.
+pub(crate) const TICK_S: f64 = 0.02;
+/// A silent lane is closed after this long and four times its patience.
+const GIVE_UP_S: f64 = 1.0;
+/// Policies that do not watch for silence give a lane up only after a plain time-out.
+const PATIENCE_PLAIN_S: f64 = 10.0;
+/// With everything asked for and less than this to go, a new lane would come too late.
+const OPEN_WORTH_S: f64 = 0.5;
+/// Up to this size a file of a list is left to one source.
+const SMALL_BYTES: u64 = 4 << 20;
+/// A source of a list that has not connected after this long is not waited for.
+const NEXT_SOURCE_S: f64 = 0.3;

@@ -1,0 +1,88 @@
+//! What policies and observers may see of the planner's state.
+
+use std::time::Duration;
+
+use swath_model::{SourceId, Time};
+
+/// What a source is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceStatus {
+    /// Not contacted yet.
+    Spare,
+    /// Being contacted, or waiting for its first byte.
+    Probing,
+    /// Delivering.
+    Running,
+    /// Nothing arrives although something was asked for.
+    Silent,
+    /// Out for good.
+    Bad,
+}
+
+/// One source, for display.
+#[derive(Clone, Debug)]
+pub struct SourceView {
+    /// Its number.
+    pub source: SourceId,
+    /// What it is doing.
+    pub status: SourceStatus,
+    /// What arrives from it now, bytes per second.
+    pub rate_bytes_per_s: f64,
+    /// The highest rate seen, bytes per second.
+    pub best_rate_bytes_per_s: f64,
+    /// Bytes of it that counted.
+    pub delivered_bytes: u64,
+    /// Smallest round trip seen.
+    pub rtt: Option<Duration>,
+    /// Lanes open or opening.
+    pub lanes: u32,
+    /// Whether anything is asked for on any of its lanes.
+    pub busy: bool,
+    /// When it is contacted again, if it waits.
+    pub retry_at: Option<Time>,
+}
+
+/// The lane for which a policy is asked.
+#[derive(Clone, Debug)]
+pub struct LaneView {
+    /// Whose lane it is.
+    pub source: SourceId,
+    /// Its own rate, bytes per second; `None` before its first bytes.
+    pub rate_bytes_per_s: Option<f64>,
+    /// Its round trip in seconds.
+    pub rtt_s: f64,
+    /// Swaths asked for and not finished.
+    pub queued: usize,
+    /// Bytes that must come before a new answer could begin.
+    pub backlog_bytes: u64,
+    /// The same in seconds.
+    pub backlog_s: f64,
+    /// Whether it takes a second request before the first is answered.
+    pub pipelines: bool,
+    /// Whether slow start may still be under way.
+    pub ramping: bool,
+    /// The source is on probation: ask for little.
+    pub on_probation: bool,
+    /// A connection to this source serves few requests: make them long.
+    pub few_requests: bool,
+}
+
+/// The whole transfer, for policies.
+#[derive(Clone, Debug, Default)]
+pub struct WholeView {
+    /// Size of the file in bytes.
+    pub size_bytes: u64,
+    /// Bytes not delivered yet.
+    pub undelivered_bytes: u64,
+    /// Bytes that nobody has been asked for.
+    pub open_bytes: u64,
+    /// Sum of all lanes' rates, bytes per second.
+    pub rate_bytes_per_s: f64,
+    /// Seconds until the end if every lane goes on as now and all end together; infinite while
+    /// nothing is known.
+    pub time_left_s: f64,
+    /// Sources in use.
+    pub sources: usize,
+    /// Smallest unit of a swath, bytes.
+    pub grid_bytes: u64,
+}
