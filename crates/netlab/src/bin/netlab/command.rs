@@ -1,6 +1,7 @@
 //! Runs the user's command in the middle of a laboratory and takes it down afterwards.
 
 use std::ffi::OsString;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,14 @@ fn run(
     let mut command = Command::new(program);
     command.args(arguments).envs(environment).env(Control::VARIABLE, control.path());
     lab.client().confine(&mut command);
+    // SAFETY: prctl is async-signal-safe and concerns the child alone.
+    unsafe {
+        command.pre_exec(|| {
+            // Without its laboratory the command would measure nothing.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong);
+            Ok(())
+        });
+    }
     let code = std::thread::scope(|scope| {
         let listener = scope.spawn(|| control.serve(lab));
         let code = match command.spawn() {
@@ -122,7 +131,6 @@ impl Signals {
         let mut kill_at: Option<Instant> = None;
         loop {
             if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
-                use std::os::unix::process::ExitStatusExt;
                 let code = status.code().or(status.signal().map(|signal| 128 + signal));
                 return Ok(code.and_then(|c| u8::try_from(c).ok()).unwrap_or(EXIT_NOT_STARTED));
             }
