@@ -1,4 +1,5 @@
 //! The network laboratory: seeded simulator, WAN emulator, faulty servers.
 
+pub mod faulty;
 pub mod star;
 pub mod wan;

@@ -1,4 +1,4 @@
-//! The `netlab` program: runs a command in the middle of an emulated network.
+//! The `netlab` program: runs a command in the middle of an emulated network, or a faulty server.
 //!
 //! Building and carrying is the library's work; here are the arguments, the control socket, the
 //! signals, and the exit code, which is that of the command.
@@ -10,12 +10,16 @@ mod options;
 use std::process::ExitCode;
 
 use clap::Parser;
+use swath_netlab::faulty;
 
 fn main() -> ExitCode {
     let result = match options::Program::parse().task {
         options::Task::Star(star) => command::star(&star),
         options::Task::Wan(wan) => command::wan(&wan),
         options::Task::Set(set) => control::send(&set).map(|()| 0),
+        options::Task::Serve(serve) => {
+            faulty::cli::run(&serve).map(|()| 0).map_err(|e| e.to_string())
+        }
     };
     match result {
         Ok(code) => ExitCode::from(code),

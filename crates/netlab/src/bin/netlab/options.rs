@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use swath_netlab::faulty::cli::ServeArgs;
 use swath_netlab::star::{LinkSpec, ServerKind, StarSpec};
 use swath_netlab::wan::{Change, Queue, Schedule};
 
-/// Runs commands inside an emulated network of namespaces. Needs root.
+/// Runs commands inside an emulated network of namespaces, as root; serves files wrongly, as
+/// anybody.
 #[derive(Debug, Parser)]
 #[command(name = "netlab", version, max_term_width = 100)]
 pub struct Program {
@@ -26,6 +28,8 @@ pub enum Task {
     /// From inside COMMAND: changes links now, for example `netlab set 6 rate=18 loss=0.5`, or
     /// `netlab set all silent`.
     Set(Set),
+    /// A faulty web server on the loopback interface, its URL on the first line. Needs no root.
+    Serve(Box<ServeArgs>),
 }
 
 #[derive(Debug, Args)]
