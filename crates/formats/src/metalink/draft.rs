@@ -1,0 +1,289 @@
+//! One file of a Metalink while its elements come in.
+
+use quick_xml::XmlVersion;
+use quick_xml::events::BytesStart;
+use swath_model::digest::{Algorithm, Digest, DigestError, UnknownAlgorithm};
+use swath_model::path::SafePath;
+use swath_model::pieces::Pieces;
+use url::Url;
+
+use super::guard::Limit;
+use super::reader::SHOWN_CHARS;
+use super::tags::Tag;
+use super::{File, Metaurl, Mirror, PRIORITY_WORST, Problem, SkipReason, Skipped};
+use crate::mirror_url::mirror_url;
+use crate::text::shown;
+
+/// The attributes of one element, by local name.
+#[derive(Default)]
+pub(super) struct Attributes(Vec<(String, String)>);
+
+impl Attributes {
+    pub(super) fn read(start: &BytesStart) -> Result<Attributes, Problem> {
+        let mut all = Vec::new();
+        // The library's own check for doubled names is quadratic; the limit makes it needless.
+        for attribute in start.attributes().with_checks(false) {
+            if all.len() == ATTRIBUTES_MAX {
+                return Err(Problem::Limit(Limit::Attributes(ATTRIBUTES_MAX)));
+            }
+            let malformed = |error: &dyn std::fmt::Display| {
+                Problem::Xml(shown(&error.to_string(), SHOWN_CHARS))
+            };
+            let attribute = attribute.map_err(|error| malformed(&error))?;
+            if attribute.key.as_namespace_binding().is_some() {
+                continue;
+            }
+            let value = attribute
+                .normalized_value(XmlVersion::Implicit1_0)
+                .map_err(|error| malformed(&error))?;
+            all.push((attribute.key.local_name().as_ref().to_owned(), value.into_owned()));
+        }
+        Ok(Attributes(all))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn shown(&self, name: &str) -> Option<String> {
+        self.get(name).map(|value| shown(value, SHOWN_CHARS)).filter(|value| !value.is_empty())
+    }
+
+    /// Metalink 4 counts down to 1, Metalink 3 up to 100.
+    fn priority(&self) -> u32 {
+        let number = |name| self.get(name).and_then(|value| value.trim().parse::<u32>().ok());
+        match (number("priority"), number("preference")) {
+            (Some(priority), _) => priority.clamp(1, PRIORITY_WORST),
+            (None, Some(preference)) => 101 - preference.min(100),
+            (None, None) => PRIORITY_WORST,
+        }
+    }
+}
+
+/// A file whose end tag has not come yet.
+pub(super) struct Draft {
+    file: File,
+    pieces: Option<PiecesDraft>,
+    addresses: usize,
+}
+
+/// Piece digests whose end tag has not come yet.
+struct PiecesDraft {
+    algorithm: Result<Algorithm, UnknownAlgorithm>,
+    length_bytes: Option<u64>,
+    packed: Vec<u8>,
+    count: u64,
+    /// The first thing wrong with them.
+    problem: Option<SkipReason>,
+}
+
+impl Draft {
+    pub(super) fn new(file: File) -> Draft {
+        Draft { file, pieces: None, addresses: 0 }
+    }
+
+    pub(super) fn pieces_start(&mut self, attributes: &Attributes) {
+        self.pieces = Some(PiecesDraft {
+            algorithm: attributes.get("type").unwrap_or_default().parse(),
+            length_bytes: attributes.get("length").and_then(|text| text.trim().parse().ok()),
+            packed: Vec::new(),
+            count: 0,
+            problem: None,
+        });
+    }
+
+    /// Takes in the end of one of the file's elements.
+    pub(super) fn end(
+        &mut self,
+        tag: Tag,
+        attributes: &Attributes,
+        text: &str,
+        line: u64,
+        base: Option<&Url>,
+    ) -> Result<(), Problem> {
+        let outcome = match tag {
+            Tag::Size => self.size(text),
+            Tag::Identity => {
+                self.file.identity = Some(shown(text, SHOWN_CHARS)).filter(|text| !text.is_empty());
+                Ok(())
+            }
+            Tag::Hash => self.digest(attributes, text)?,
+            Tag::PieceHash => {
+                self.piece(attributes, text)?;
+                Ok(())
+            }
+            Tag::Pieces => return self.pieces_end(line),
+            Tag::Url | Tag::Metaurl => {
+                self.count_address()?;
+                self.address(tag, attributes, text, base)
+            }
+            _ => Ok(()),
+        };
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(reason) => self.skip(text, line, reason),
+        }
+    }
+
+    /// Takes in the end of the file itself.
+    pub(super) fn finish(mut self, line: u64) -> File {
+        if let (Some(pieces), Some(size_bytes)) = (&self.file.pieces, self.file.size_bytes)
+            && let Err(error) = pieces.check(size_bytes)
+        {
+            self.file.pieces = None;
+            let what = "pieces".into();
+            self.file.skipped.push(Skipped { what, line, reason: error.into() });
+        }
+        // Stable: addresses of equal priority stay in their order. The same address may come
+        // twice, as HTTPS and as WebDAV; the better one is kept.
+        self.file.mirrors.sort_by_key(|mirror| mirror.priority);
+        let mut seen = std::collections::HashSet::new();
+        let is_first: Vec<bool> =
+            self.file.mirrors.iter().map(|mirror| seen.insert(mirror.url.as_str())).collect();
+        let mut is_first = is_first.into_iter();
+        self.file.mirrors.retain(|_| is_first.next().unwrap_or(true));
+        self.file.metaurls.sort_by_key(|metaurl| metaurl.priority);
+        self.file
+    }
+
+    fn size(&mut self, text: &str) -> Result<(), SkipReason> {
+        self.file.size_bytes = Some(text.parse().map_err(|_| SkipReason::Size)?);
+        Ok(())
+    }
+
+    /// The outer result is for limits, the inner for what is skipped.
+    fn digest(
+        &mut self,
+        attributes: &Attributes,
+        text: &str,
+    ) -> Result<Result<(), SkipReason>, Problem> {
+        if self.file.digests.len() >= DIGESTS_MAX {
+            return Err(Problem::Limit(Limit::Digests(DIGESTS_MAX)));
+        }
+        Ok(read_digest(attributes, text).map_err(SkipReason::from).and_then(|digest| {
+            let algorithm = digest.algorithm();
+            match self.file.digests.iter().find(|other| other.algorithm() == algorithm) {
+                Some(other) if *other == digest => Ok(()),
+                Some(_) => Err(SkipReason::DigestTwice(algorithm)),
+                None => {
+                    self.file.digests.push(digest);
+                    Ok(())
+                }
+            }
+        }))
+    }
+
+    fn piece(&mut self, attributes: &Attributes, text: &str) -> Result<(), Problem> {
+        let Some(pieces) = &mut self.pieces else { return Ok(()) };
+        if pieces.packed.len() > PIECE_BYTES_MAX {
+            return Err(Problem::Limit(Limit::PieceBytes(PIECE_BYTES_MAX)));
+        }
+        let number = pieces.count;
+        pieces.count += 1;
+        let Ok(algorithm) = pieces.algorithm else { return Ok(()) };
+        // Metalink 3 numbers them, from 0.
+        let in_order = attributes
+            .get("piece")
+            .is_none_or(|piece| piece.trim().parse::<u64>().is_ok_and(|piece| piece == number));
+        let problem = match Digest::from_hex(algorithm, text) {
+            _ if !in_order => SkipReason::PieceOrder,
+            Err(error) => error.into(),
+            Ok(digest) => {
+                pieces.packed.extend_from_slice(digest.as_bytes());
+                return Ok(());
+            }
+        };
+        pieces.problem.get_or_insert(problem);
+        Ok(())
+    }
+
+    fn pieces_end(&mut self, line: u64) -> Result<(), Problem> {
+        let Some(draft) = self.pieces.take() else { return Ok(()) };
+        match draft.finish() {
+            Ok(pieces) => match &self.file.pieces {
+                Some(other) if other.algorithm() >= pieces.algorithm() => {
+                    self.skip(pieces.algorithm().name(), line, SkipReason::PiecesWeaker)
+                }
+                _ => {
+                    self.file.pieces = Some(pieces);
+                    Ok(())
+                }
+            },
+            Err(reason) => self.skip("pieces", line, reason),
+        }
+    }
+
+    fn address(
+        &mut self,
+        tag: Tag,
+        attributes: &Attributes,
+        text: &str,
+        base: Option<&Url>,
+    ) -> Result<(), SkipReason> {
+        let url = mirror_url(text, base)?;
+        let priority = attributes.priority();
+        // Metalink 3 lists torrents among the addresses.
+        let is_torrent = attributes.get("type").is_some_and(|kind| kind == "bittorrent");
+        if tag == Tag::Metaurl || is_torrent {
+            let media_type = match attributes.shown("mediatype") {
+                _ if is_torrent => "torrent".to_owned(),
+                named => named.unwrap_or_default(),
+            };
+            let name = attributes.get("name").map(SafePath::new).transpose()?;
+            self.file.metaurls.push(Metaurl { url, media_type, priority, name });
+            return Ok(());
+        }
+        let (location, name) = match attributes.get("location").map(str::trim).map(str::as_bytes) {
+            Some([a, b]) if a.is_ascii_alphabetic() && b.is_ascii_alphabetic() => {
+                (Some([a.to_ascii_lowercase(), b.to_ascii_lowercase()]), None)
+            }
+            // Rucio puts the name of its storage element here.
+            _ => (None, attributes.shown("location").map(String::into_boxed_str)),
+        };
+        self.file.mirrors.push(Mirror { url, priority, location, name });
+        Ok(())
+    }
+
+    fn count_address(&mut self) -> Result<(), Problem> {
+        self.addresses += 1;
+        if self.addresses > ADDRESSES_MAX {
+            return Err(Problem::Limit(Limit::Addresses(ADDRESSES_MAX)));
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, what: &str, line: u64, reason: SkipReason) -> Result<(), Problem> {
+        if self.file.skipped.len() >= ADDRESSES_MAX {
+            return Err(Problem::Limit(Limit::Addresses(ADDRESSES_MAX)));
+        }
+        let what = shown(what, SHOWN_CHARS).into();
+        self.file.skipped.push(Skipped { what, line, reason });
+        Ok(())
+    }
+}
+
+impl PiecesDraft {
+    fn finish(mut self) -> Result<Pieces, SkipReason> {
+        let algorithm = self.algorithm.map_err(DigestError::from)?;
+        if let Some(problem) = self.problem {
+            return Err(problem);
+        }
+        let length_bytes = self.length_bytes.ok_or(SkipReason::PieceLength)?;
+        self.packed.shrink_to_fit();
+        Ok(Pieces::new(algorithm, length_bytes, self.packed)?)
+    }
+}
+
+fn read_digest(attributes: &Attributes, text: &str) -> Result<Digest, DigestError> {
+    let name = attributes.get("type").unwrap_or_default();
+    Digest::from_hex(name.parse()?, text)
+}
+
+/// Elements of Metalink have at most five attributes, Rucio's addresses have four.
+const ATTRIBUTES_MAX: usize = 64;
+/// There are fewer digest algorithms than this.
+const DIGESTS_MAX: usize = 64;
+/// Far more than any catalogue has replicas.
+const ADDRESSES_MAX: usize = 10_000;
+/// SHA-256 of 2 Mi pieces.
+const PIECE_BYTES_MAX: usize = 64 << 20;

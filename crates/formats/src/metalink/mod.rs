@@ -1,0 +1,267 @@
+//! Metalink: files, their sizes and digests, and where their replicas are.
+//!
+//! Metalink 4 (RFC 5854) is read and written; Metalink 3 is read too. Reading is lenient where
+//! real catalogues are: Rucio's extra elements and attributes, Adler-32, addresses that nobody
+//! here speaks and digests that nobody here computes are skipped, and each skip is reported with
+//! its reason. It is strict where it protects: names are checked, document types and custom
+//! entities are refused, and every size has a limit.
+//!
+//! `Reader` yields one file at a time from any buffered input; `parse` collects them all.
+
+mod draft;
+mod guard;
+mod reader;
+mod tags;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::BTreeMap;
+
+use swath_model::digest::{Algorithm, Digest, DigestError};
+use swath_model::path::{PathError, SafePath};
+use swath_model::pieces::{Pieces, PiecesError};
+use url::Url;
+
+use crate::mirror_url::MirrorUrlError;
+
+pub use guard::Limit;
+pub use reader::{Options, Reader, parse, parse_with};
+pub use writer::{to_string, write};
+
+/// The media type of Metalink 4.
+pub const MEDIA_TYPE: &str = "application/metalink4+xml";
+/// The media type of Metalink 3.
+pub const MEDIA_TYPE_3: &str = "application/metalink+xml";
+/// The namespace of Metalink 4.
+pub const NAMESPACE: &str = "urn:ietf:params:xml:ns:metalink";
+
+/// Whether a `Content-Type` value says that the body is a Metalink.
+pub fn is_media_type(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case(MEDIA_TYPE) || essence.eq_ignore_ascii_case(MEDIA_TYPE_3)
+}
+
+/// Whether a path ends as those of Metalinks do.
+pub fn is_file_name(path: &str) -> bool {
+    let end = path.rsplit('.').next().unwrap_or_default();
+    path.contains('.')
+        && (end.eq_ignore_ascii_case("meta4") || end.eq_ignore_ascii_case("metalink"))
+}
+
+/// A whole Metalink.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metalink {
+    /// What is said about the document itself.
+    pub header: Header,
+    /// The files in their order.
+    pub files: Vec<File>,
+}
+
+impl Metalink {
+    /// How often each reason for skipping occurred, the most frequent first: one line for the
+    /// user where there may be a hundred thousand skips.
+    pub fn skipped_summary(&self) -> Vec<(String, usize)> {
+        let mut counts = BTreeMap::new();
+        for skipped in self.files.iter().flat_map(|file| &file.skipped) {
+            *counts.entry(skipped.reason.to_string()).or_insert(0) += 1;
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        counts
+    }
+}
+
+/// What a Metalink says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The program that wrote it.
+    pub generator: Option<String>,
+    /// Where it came from.
+    pub origin: Option<Origin>,
+}
+
+/// Where a Metalink came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Its address.
+    pub url: Url,
+    /// Whether a newer one may be found there.
+    pub dynamic: bool,
+}
+
+/// One file of a Metalink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Where it is to lie below the chosen folder.
+    pub name: SafePath,
+    /// Its size, where given.
+    pub size_bytes: Option<u64>,
+    /// Digests of the whole file.
+    pub digests: Vec<Digest>,
+    /// Digests of its pieces; their number fits the size.
+    pub pieces: Option<Pieces>,
+    /// Its replicas, the best first.
+    pub mirrors: Vec<Mirror>,
+    /// Other documents that describe it: torrents, nested Metalinks.
+    pub metaurls: Vec<Metaurl>,
+    /// What a catalogue calls it (`scope:name` in Rucio).
+    pub identity: Option<String>,
+    /// What was left out of the above, and why.
+    pub skipped: Vec<Skipped>,
+}
+
+impl File {
+    /// A file of which only the name is known.
+    pub fn new(name: SafePath) -> File {
+        File {
+            name,
+            size_bytes: None,
+            digests: Vec::new(),
+            pieces: None,
+            mirrors: Vec::new(),
+            metaurls: Vec::new(),
+            identity: None,
+            skipped: Vec::new(),
+        }
+    }
+
+    /// The strongest digest of the whole file.
+    pub fn strongest_digest(&self) -> Option<Digest> {
+        self.digests.iter().copied().max_by_key(Digest::algorithm)
+    }
+}
+
+/// One replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mirror {
+    /// Its address, `http` or `https`.
+    pub url: Url,
+    /// 1 is best, 999,999 is worst and means that nothing was said.
+    pub priority: u32,
+    /// The country that it is in: two lower-case letters.
+    pub location: Option<[u8; 2]>,
+    /// What its catalogue calls it (the storage element in Rucio).
+    pub name: Option<Box<str>>,
+}
+
+impl Mirror {
+    /// A replica of which only the address is known.
+    pub fn new(url: Url) -> Mirror {
+        Mirror { url, priority: PRIORITY_WORST, location: None, name: None }
+    }
+}
+
+/// The address of another document that describes the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metaurl {
+    /// Its address, `http` or `https`.
+    pub url: Url,
+    /// What it is: `torrent`, or a media type.
+    pub media_type: String,
+    /// As for mirrors.
+    pub priority: u32,
+    /// Which of that document's files is meant.
+    pub name: Option<SafePath>,
+}
+
+/// Something that was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The text concerned, shortened and without control characters.
+    pub what: Box<str>,
+    /// The line that it ends on.
+    pub line: u64,
+    /// Why it was left out.
+    pub reason: SkipReason,
+}
+
+/// Why something was left out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SkipReason {
+    /// An address that cannot be fetched.
+    #[error("address: {0}")]
+    Url(#[from] MirrorUrlError),
+    /// A digest that is unknown or malformed.
+    #[error("digest: {0}")]
+    Digest(#[from] DigestError),
+    /// A second digest of the same algorithm that contradicts the first.
+    #[error("digest: there is another {0} digest before it")]
+    DigestTwice(Algorithm),
+    /// Piece digests that do not fit.
+    #[error("pieces: {0}")]
+    Pieces(#[from] PiecesError),
+    /// Piece digests without a readable length.
+    #[error("pieces: the length is no number")]
+    PieceLength,
+    /// Piece digests out of order.
+    #[error("pieces: they are out of order")]
+    PieceOrder,
+    /// Piece digests of a weaker algorithm than others.
+    #[error("pieces: there are stronger ones")]
+    PiecesWeaker,
+    /// A size that is no number.
+    #[error("size: it is no number")]
+    Size,
+    /// The name inside another document is not safe.
+    #[error("name: {0}")]
+    Name(#[from] PathError),
+}
+
+/// Why a Metalink cannot be read at all, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} (byte {byte}){}: {problem}", in_element(.element))]
+pub struct MetalinkError {
+    /// Line of the input, from 1.
+    pub line: u64,
+    /// Byte of the input, from 0.
+    pub byte: u64,
+    /// The innermost element that was open, empty outside the root.
+    pub element: &'static str,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+fn in_element(element: &str) -> String {
+    if element.is_empty() { String::new() } else { format!(" in <{element}>") }
+}
+
+/// What makes a Metalink unreadable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// Not even a Metalink.
+    #[error("this is no Metalink: {0}")]
+    NotMetalink(String),
+    /// It ends before its root element does.
+    #[error("it ends in the middle")]
+    Truncated,
+    /// Not well-formed.
+    #[error("malformed XML: {0}")]
+    Xml(String),
+    /// The input could not be read.
+    #[error("cannot be read: {0}")]
+    Read(String),
+    /// A document type, which could define entities.
+    #[error("a document type (DOCTYPE) is refused")]
+    DocumentType,
+    /// An entity that XML itself does not define.
+    #[error("the entity '&{0};' is refused")]
+    Entity(String),
+    /// A file without a name.
+    #[error("a file has no name")]
+    NoName,
+    /// A file whose name could do harm.
+    #[error("the file name {name:?} is refused: {why}")]
+    Name {
+        /// The name, shortened.
+        name: String,
+        /// What is wrong with it.
+        why: PathError,
+    },
+    /// Larger than allowed.
+    #[error("too large: {0}")]
+    Limit(Limit),
+}
+
+/// What RFC 5854 gives to a replica without a priority.
+pub const PRIORITY_WORST: u32 = 999_999;

@@ -1,0 +1,107 @@
+//! One replica's address as others write it, turned into one that swath can fetch.
+//!
+//! Grid catalogues write `davs://` for HTTPS and `dav://` for HTTP; both are mapped. Everything
+//! that is neither is refused with a reason that a user understands, so that it can be listed as
+//! skipped instead of being dropped silently.
+
+use url::Url;
+
+/// Reads `text` as the address of a replica; a relative one is resolved against `base`.
+///
+/// # Errors
+/// [`MirrorUrlError`] if the text is no URL or its scheme is not spoken here.
+pub fn mirror_url(text: &str, base: Option<&Url>) -> Result<Url, MirrorUrlError> {
+    let text = text.trim();
+    if text.len() > URL_BYTES_MAX {
+        return Err(MirrorUrlError::TooLong { bytes: text.len() });
+    }
+    // The standard parser drops tabs and line ends silently; here they are a mistake.
+    if text.contains(|c: char| c.is_control()) {
+        return Err(MirrorUrlError::ControlCharacter);
+    }
+    let mapped = match text.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("davs") => format!("https://{rest}"),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("dav") => format!("http://{rest}"),
+        _ => text.to_owned(),
+    };
+    let url = match (Url::parse(&mapped), base) {
+        (Err(url::ParseError::RelativeUrlWithoutBase), Some(base)) => base.join(&mapped)?,
+        (parsed, _) => parsed?,
+    };
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        scheme => {
+            let scheme = scheme.chars().take(SCHEME_CHARS_SHOWN).collect();
+            Err(MirrorUrlError::Scheme { scheme })
+        }
+    }
+}
+
+/// Why an address cannot be a source.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MirrorUrlError {
+    /// Not HTTP or HTTPS.
+    #[error("'{scheme}' is not spoken here (http, https, dav and davs are)")]
+    Scheme {
+        /// The scheme.
+        scheme: String,
+    },
+    /// No URL at all.
+    #[error("it is no URL: {0}")]
+    Parse(#[from] url::ParseError),
+    /// A tab, line end or the like inside.
+    #[error("it contains a control character")]
+    ControlCharacter,
+    /// Longer than any server takes.
+    #[error("it has {bytes} bytes where {URL_BYTES_MAX} are allowed")]
+    TooLong {
+        /// Its bytes.
+        bytes: usize,
+    },
+}
+
+/// Signed URLs reach 4 KiB; no common server takes more than 16.
+const URL_BYTES_MAX: usize = 16 * 1024;
+const SCHEME_CHARS_SHOWN: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grid_schemes_are_mapped() {
+        for (text, expected) in [
+            ("davs://se.example:8443/a//b", "https://se.example:8443/a//b"),
+            ("DAV://se.example/a", "http://se.example/a"),
+            (" https://x.example/a?b=1&c=%20 ", "https://x.example/a?b=1&c=%20"),
+            ("http://[::1]:80/a", "http://[::1]/a"),
+        ] {
+            assert_eq!(mirror_url(text, None).unwrap().as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn others_are_refused_with_words() {
+        for (text, why) in [
+            ("root://xrd.example:1094//a", "'root' is not spoken here"),
+            ("gsiftp://x.example/a", "'gsiftp'"),
+            ("file:///etc/passwd", "'file'"),
+            ("javascript:alert(1)", "'javascript'"),
+            ("a/b", "no URL"),
+            ("https://", "no URL"),
+            ("davs://", "no URL"),
+            ("http://x/a\nb", "control character"),
+        ] {
+            let error = mirror_url(text, None).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        assert!(mirror_url(&format!("http://x/{}", "a".repeat(17_000)), None).is_err());
+    }
+
+    #[test]
+    fn relative_addresses_need_a_base() {
+        let base = Url::parse("https://x.example/dir/list.meta4").unwrap();
+        assert_eq!(mirror_url("a b", Some(&base)).unwrap().as_str(), "https://x.example/dir/a%20b");
+        assert!(mirror_url("root:/x", Some(&base)).is_err());
+    }
+}
