@@ -88,6 +88,16 @@ impl Client {
         }
     }
 
+    /// Reads what has arrived already, and what follows it closely.
+    pub fn take_arrived(&mut self) {
+        self.socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let mut chunk = [0; 65536];
+        while let Ok(count @ 1..) = self.socket.read(&mut chunk) {
+            self.buffer.extend_from_slice(&chunk[..count]);
+        }
+        self.socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    }
+
     /// Whether nothing arrives for this long.
     pub fn is_quiet_for(&mut self, wait_ms: u64) -> bool {
         self.socket.set_read_timeout(Some(Duration::from_millis(wait_ms))).unwrap();
@@ -96,7 +106,8 @@ impl Client {
         matches!(result, Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 
-    fn more(&mut self) -> bool {
+    /// Reads once; false at the end of the connection.
+    pub fn more(&mut self) -> bool {
         let mut chunk = [0; 65536];
         match self.socket.read(&mut chunk) {
             Ok(0) => false,
