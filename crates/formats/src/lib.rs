@@ -4,8 +4,21 @@
 //! with its position, and bounds its memory. Files, sockets and the clock are left to others:
 //! input arrives as bytes or as a buffered reader, time as a number.
 
+pub mod content_range;
+pub mod digest_header;
+pub mod etag;
+pub mod http_date;
+pub mod keep_alive;
+pub mod link;
+pub mod list;
 pub mod metalink;
 pub mod mirror_url;
+pub mod netrc;
 mod text;
 
+pub use content_range::ContentRange;
+pub use etag::Etag;
+pub use keep_alive::KeepAlive;
+pub use link::Link;
 pub use mirror_url::mirror_url;
+pub use netrc::Netrc;

@@ -1,0 +1,172 @@
+//! Digests in HTTP headers, in all the ways in which servers send them.
+//!
+//! RFC 9530 `Repr-Digest` and `Content-Digest`; RFC 3230 `Digest`, which XRootD and dCache speak
+//! (Adler-32 in hexadecimal digits, the others in base64, and some the other way round);
+//! `Content-MD5`; ownCloud's `OC-Checksum`; `X-Goog-Hash`. Digests that cannot be read are left
+//! out: a server may send what nobody here computes.
+
+use swath_model::digest::{Algorithm, Digest};
+
+/// Value of the request header `Want-Repr-Digest` (RFC 9530): 10 is most wanted.
+pub const WANT_REPR_DIGEST: &str =
+    "sha-256=10, blake3=9, sha-512=8, sha=5, md5=4, crc32c=2, adler=1, adler32=1";
+/// Value of the request header `Want-Digest` (RFC 3230). Some servers answer the first that
+/// they know and others heed the weight, so both say the same.
+pub const WANT_DIGEST: &str =
+    "sha-256;q=1, sha-512;q=0.9, sha;q=0.7, md5;q=0.6, crc32c;q=0.4, adler32;q=0.3";
+
+/// What the digests of a header are computed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Covers {
+    /// The whole file, also when the response carries only a part of it.
+    Representation,
+    /// The bytes of this one response: the whole file only in a 200 without content coding.
+    Message,
+}
+
+/// Reads the header `name` if it is one that carries digests.
+pub fn read(name: &str, value: &str) -> Option<(Covers, Vec<Digest>)> {
+    let is = |other| name.eq_ignore_ascii_case(other);
+    if is("repr-digest") || is("digest") || is("x-goog-hash") {
+        Some((Covers::Representation, parse(value)))
+    } else if is("content-digest") {
+        Some((Covers::Message, parse(value)))
+    } else if is("content-md5") {
+        Some((Covers::Message, lenient(Algorithm::Md5, value).into_iter().collect()))
+    } else if is("oc-checksum") {
+        Some((Covers::Representation, parse_oc(value)))
+    } else {
+        None
+    }
+}
+
+/// Reads a comma-separated list of `algorithm=value`, with values as RFC 9530 (`:base64:`) or
+/// RFC 3230 (base64 or hexadecimal digits) has them.
+pub fn parse(value: &str) -> Vec<Digest> {
+    // Neither base64 nor digits contain commas.
+    let members = value.split(',').take(MEMBERS_MAX);
+    members
+        .filter_map(|member| {
+            let (name, rest) = member.split_once('=')?;
+            let text = rest.split(';').next().unwrap_or(rest);
+            lenient(name.parse().ok()?, text)
+        })
+        .collect()
+}
+
+/// Reads `ALGORITHM:HEX` with spaces between several.
+fn parse_oc(value: &str) -> Vec<Digest> {
+    let members = value.split([' ', ',']).take(MEMBERS_MAX);
+    members
+        .filter_map(|member| {
+            let (name, text) = member.split_once([':', '='])?;
+            lenient(name.parse().ok()?, text)
+        })
+        .collect()
+}
+
+/// Reads a value in whichever notation it is; their lengths tell them apart, except that four
+/// bytes of base64 without padding may look like six digits, which nobody sends.
+fn lenient(algorithm: Algorithm, text: &str) -> Option<Digest> {
+    let text = text.trim().trim_matches('"');
+    let text = text.strip_prefix(':').unwrap_or(text);
+    let text = text.strip_suffix(':').unwrap_or(text);
+    let hex = Digest::from_hex(algorithm, text);
+    hex.or_else(|_| Digest::from_base64(algorithm, text)).ok()
+}
+
+/// Bounds what a long header costs; there are fewer algorithms.
+const MEMBERS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use swath_model::digest::Hasher;
+
+    fn seen(name: &str, value: &str) -> String {
+        let (_, digests) = read(name, value).unwrap();
+        digests.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn rfc_9530_is_read() {
+        let value = "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:;x=1, unixsum=:AAA=:,\
+                     md5=:XUFAKrxLKna5cZ2REBfFkg==:";
+        assert_eq!(
+            seen("Repr-Digest", value),
+            "sha-256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824 \
+             md5:5d41402abc4b2a76b9719d911017c592"
+        );
+        assert_eq!(read("content-digest", value).unwrap().0, Covers::Message);
+        assert_eq!(read("repr-digest", value).unwrap().0, Covers::Representation);
+    }
+
+    #[test]
+    fn rfc_3230_is_read_as_grid_servers_send_it() {
+        for (value, expected) in [
+            ("adler32=8d62e01a", "adler32:8d62e01a"),
+            ("ADLER32=62E01A", "adler32:0062e01a"),
+            (
+                "adler32=8d62e01a,md5=XUFAKrxLKna5cZ2REBfFkg==",
+                "adler32:8d62e01a md5:5d41402abc4b2a76b9719d911017c592",
+            ),
+            ("md5=5d41402abc4b2a76b9719d911017c592", "md5:5d41402abc4b2a76b9719d911017c592"),
+            ("SHA=qvTGHdzF6KLavt4PO0gs2a6pQ00=", "sha-1:aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"),
+            (
+                "SHA-256=2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824, UNIXsum=30637",
+                "sha-256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
+            ),
+            ("sha-256=short, =, adler32", ""),
+        ] {
+            assert_eq!(seen("Digest", value), expected);
+        }
+    }
+
+    #[test]
+    fn other_headers_are_read() {
+        assert_eq!(
+            seen("Content-MD5", "XUFAKrxLKna5cZ2REBfFkg=="),
+            "md5:5d41402abc4b2a76b9719d911017c592"
+        );
+        assert_eq!(
+            seen("OC-Checksum", "ADLER32:8d62e01a MD5:5d41402abc4b2a76b9719d911017c592"),
+            "adler32:8d62e01a md5:5d41402abc4b2a76b9719d911017c592"
+        );
+        assert_eq!(
+            seen("x-goog-hash", "crc32c=n03x6A==,md5=Ojk9c3dhfxgoKVVHYwFbHQ=="),
+            "crc32c:9f4df1e8 md5:3a393d7377617f182829554763015b1d"
+        );
+        assert!(read("Content-Length", "1").is_none());
+    }
+
+    /// What is asked for can be understood when it is answered.
+    #[test]
+    fn wishes_name_known_algorithms() {
+        for wish in WANT_REPR_DIGEST.split(", ").chain(WANT_DIGEST.split(", ")) {
+            let name = wish.split(['=', ';']).next().unwrap();
+            assert!(name.parse::<Algorithm>().is_ok(), "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_notation_is_read(bytes: Vec<u8>, which in 0..7usize) {
+            let digest = Hasher::digest(Algorithm::ALL[which], &bytes);
+            let (name, hex, base64) = (digest.algorithm(), digest.to_hex(), digest.to_base64());
+            for value in [
+                format!("{name}=:{base64}:"), format!("x=y, {name}={base64}"),
+                format!("{name}={hex},"), format!("{name}=\"{hex}\""),
+            ] {
+                prop_assert_eq!(parse(&value), vec![digest], "{}", value);
+            }
+        }
+
+        #[test]
+        fn nothing_panics(value in "(md5|sha-256|adler32)?[=:,; \"a-fé]{0,40}") {
+            for name in ["digest", "oc-checksum", "content-md5"] {
+                let _ = read(name, &value);
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Dates of HTTP: `Retry-After` as a wait, `Last-Modified` as a time.
+
+use std::time::UNIX_EPOCH;
+
+/// Reads an HTTP date in any of its three forms (RFC 9110, section 5.6.7): seconds since 1970.
+pub fn parse(value: &str) -> Option<u64> {
+    let time = httpdate::parse_http_date(value.trim()).ok()?;
+    time.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
+}
+
+/// Reads `Retry-After` (RFC 9110, section 10.2.3): seconds to wait, 0 for a date that has passed.
+/// `now_s` is the time in seconds since 1970. The wait is as the server says, without a limit;
+/// whoever waits sets one.
+pub fn retry_after_s(value: &str, now_s: u64) -> Option<u64> {
+    let value = value.trim();
+    // Some servers send a fraction; it is rounded up.
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !whole.is_empty() && digits(whole) && digits(fraction) {
+        let more = u64::from(fraction.contains(|c| c != '0'));
+        return Some(whole.parse::<u64>().unwrap_or(u64::MAX).saturating_add(more));
+    }
+    parse(value).map(|time_s| time_s.saturating_sub(now_s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn seconds_and_dates_are_read() {
+        for (value, expected_s) in [
+            ("120", Some(120)),
+            (" 0 ", Some(0)),
+            ("1.5", Some(2)),
+            ("1.0", Some(1)),
+            ("99999999999999999999999", Some(u64::MAX)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(37)),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", Some(37)),
+            ("Sun Nov  6 08:49:37 1994", Some(37)),
+            ("Sun, 06 Nov 1994 08:48:00 GMT", Some(0)),
+            ("soon", None),
+            ("", None),
+            ("-1", None),
+        ] {
+            assert_eq!(retry_after_s(value, 784_111_740), expected_s, "{value}");
+        }
+        assert_eq!(parse("Thu, 01 Jan 1970 00:00:01 GMT"), Some(1));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(value in "\\PC{0,30}", now: u64) {
+            let _ = retry_after_s(&value, now);
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Lists of files to fetch, in aria2's input format.
+//!
+//! One file a line, its mirrors separated by tabs; lines that begin with white space carry
+//! options of the file above (`  out=NAME`, `  dir=FOLDER`, `  checksum=sha-256=HEX`); `#` begins
+//! a comment line. `List` reads one file at a time, so a list of any length costs no memory, and
+//! a mistake in one file does not end the list.
+
+use std::io::{self, BufRead, Read};
+
+use swath_model::digest::{Digest, DigestError};
+use swath_model::path::{PathError, SafePath};
+use url::Url;
+
+use crate::mirror_url::{MirrorUrlError, mirror_url};
+use crate::text::shown;
+
+/// One file of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// The line that names its mirrors, from 1.
+    pub line: u64,
+    /// Its mirrors as listed; at least one.
+    pub mirrors: Vec<Url>,
+    /// `out`: its name below the folder.
+    pub out: Option<SafePath>,
+    /// `dir`: its folder, as the author of the list wrote it.
+    pub dir: Option<String>,
+    /// `checksum`: digests of the whole file.
+    pub digests: Vec<Digest>,
+    /// Mirrors that cannot be fetched, with the reason.
+    pub skipped: Vec<(String, MirrorUrlError)>,
+    /// Options that mean nothing here, by name; to be reported.
+    pub unknown_options: Vec<String>,
+}
+
+/// Why a file of the list cannot be fetched, and the line. Reading goes on with the next file,
+/// except after [`ListError::Read`].
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// The list cannot be read.
+    #[error("line {line}: cannot be read: {source}")]
+    Read {
+        /// The line.
+        line: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line is too long.
+    #[error("line {line}: longer than {LINE_BYTES_MAX} bytes")]
+    TooLong {
+        /// The line.
+        line: u64,
+    },
+    /// A line is not UTF-8.
+    #[error("line {line}: not UTF-8")]
+    NotUtf8 {
+        /// The line.
+        line: u64,
+    },
+    /// No mirror of the file can be fetched.
+    #[error("line {line}: {text:?}: {reason}")]
+    NoMirror {
+        /// The line.
+        line: u64,
+        /// The first of them, shortened.
+        text: String,
+        /// Why not.
+        reason: MirrorUrlError,
+    },
+    /// An option before any file.
+    #[error("line {line}: an option (a line that begins with a space) belongs below a file")]
+    NoFile {
+        /// The line.
+        line: u64,
+    },
+    /// An option without `=`.
+    #[error("line {line}: an option is written NAME=VALUE")]
+    Option {
+        /// The line.
+        line: u64,
+    },
+    /// `out` is not safe.
+    #[error("line {line}: the name {name:?} is refused: {why}")]
+    Out {
+        /// The line.
+        line: u64,
+        /// The name, shortened.
+        name: String,
+        /// What is wrong with it.
+        why: PathError,
+    },
+    /// `checksum` cannot be read.
+    #[error("line {line}: checksum: {why}")]
+    Checksum {
+        /// The line.
+        line: u64,
+        /// What is wrong with it.
+        why: DigestError,
+    },
+}
+
+/// An iterator over the files of a list.
+pub struct List<R> {
+    input: R,
+    line: u64,
+    bytes: Vec<u8>,
+    /// The file whose options are being read.
+    pending: Option<Result<Item, ListError>>,
+    ended: bool,
+}
+
+impl<R: BufRead> List<R> {
+    /// Reads from `input`.
+    pub fn new(input: R) -> List<R> {
+        List { input, line: 0, bytes: Vec::new(), pending: None, ended: false }
+    }
+
+    /// Reads the next line into `bytes`; false at the end.
+    fn read_line(&mut self) -> Result<bool, ListError> {
+        self.bytes.clear();
+        self.line += 1;
+        let line = self.line;
+        let mut limited = (&mut self.input).take(LINE_BYTES_MAX as u64 + 1);
+        match limited.read_until(b'\n', &mut self.bytes) {
+            Ok(0) => return Ok(false),
+            Ok(_) => {}
+            Err(source) => return Err(ListError::Read { line, source }),
+        }
+        if self.bytes.last() == Some(&b'\n') {
+            self.bytes.pop();
+        } else if self.bytes.len() > LINE_BYTES_MAX {
+            self.skip_line().map_err(|source| ListError::Read { line, source })?;
+            return Err(ListError::TooLong { line });
+        }
+        if self.bytes.last() == Some(&b'\r') {
+            self.bytes.pop();
+        }
+        Ok(true)
+    }
+
+    /// Passes over the rest of a line without keeping it.
+    fn skip_line(&mut self) -> io::Result<()> {
+        loop {
+            let available = self.input.fill_buf()?;
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(available.len(), |end| end + 1);
+            let is_over = end.is_some() || available.is_empty();
+            self.input.consume(taken);
+            if is_over {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Handles the line in `bytes`; yields the file above it if a new one begins here.
+    fn handle_line(&mut self) -> Option<Result<Item, ListError>> {
+        let line = self.line;
+        let Ok(text) = str::from_utf8(&self.bytes) else {
+            return self.pending.replace(Err(ListError::NotUtf8 { line }));
+        };
+        // A byte order mark, as some editors write.
+        let text = if line == 1 { text.trim_start_matches('\u{feff}') } else { text };
+        if text.trim().is_empty() || text.starts_with('#') {
+            return None;
+        }
+        if !text.starts_with([' ', '\t']) {
+            return self.pending.replace(mirrors(text, line));
+        }
+        match &mut self.pending {
+            None => return Some(Err(ListError::NoFile { line })),
+            // The file is lost already; its options are passed over.
+            Some(Err(_)) => {}
+            Some(Ok(item)) => {
+                if let Err(error) = option(item, text.trim(), line) {
+                    self.pending = Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl<R: BufRead> Iterator for List<R> {
+    type Item = Result<Item, ListError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.ended {
+            let done = match self.read_line() {
+                Ok(true) => self.handle_line(),
+                Ok(false) => {
+                    self.ended = true;
+                    self.pending.take()
+                }
+                Err(error) => {
+                    self.ended = matches!(error, ListError::Read { .. });
+                    self.pending.replace(Err(error))
+                }
+            };
+            if done.is_some() {
+                return done;
+            }
+        }
+        self.pending.take()
+    }
+}
+
+fn mirrors(text: &str, line: u64) -> Result<Item, ListError> {
+    let mut item = Item { line, ..Item::default() };
+    for address in text.split('\t').filter(|address| !address.trim().is_empty()) {
+        match mirror_url(address, None) {
+            Ok(url) if item.mirrors.contains(&url) => {}
+            Ok(url) => item.mirrors.push(url),
+            Err(reason) => item.skipped.push((shown(address, SHOWN_CHARS), reason)),
+        }
+        if item.mirrors.len() + item.skipped.len() >= MIRRORS_MAX {
+            break;
+        }
+    }
+    if !item.mirrors.is_empty() {
+        return Ok(item);
+    }
+    let (text, reason) = item
+        .skipped
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| (shown(text, SHOWN_CHARS), url::ParseError::EmptyHost.into()));
+    Err(ListError::NoMirror { line, text, reason })
+}
+
+fn option(item: &mut Item, text: &str, line: u64) -> Result<(), ListError> {
+    let (name, value) = text.split_once('=').ok_or(ListError::Option { line })?;
+    let value = value.trim();
+    match name.trim() {
+        "out" => {
+            let safe = SafePath::new(value);
+            let refused = |why| ListError::Out { line, name: shown(value, SHOWN_CHARS), why };
+            item.out = Some(safe.map_err(refused)?);
+        }
+        "dir" => item.dir = Some(value.to_owned()).filter(|dir| !dir.is_empty()),
+        "checksum" if item.digests.len() < DIGESTS_MAX => {
+            let digest = value.parse().map_err(|why| ListError::Checksum { line, why })?;
+            item.digests.push(digest);
+        }
+        other if item.unknown_options.len() < OPTIONS_MAX => {
+            item.unknown_options.push(shown(other, SHOWN_CHARS));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Room for a hundred long addresses.
+const LINE_BYTES_MAX: usize = 1 << 20;
+const MIRRORS_MAX: usize = 1_000;
+const DIGESTS_MAX: usize = 16;
+const OPTIONS_MAX: usize = 64;
+const SHOWN_CHARS: usize = 120;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::io::BufReader;
+
+    fn read(text: &str) -> Vec<Result<Item, String>> {
+        List::new(text.as_bytes()).map(|item| item.map_err(|error| error.to_string())).collect()
+    }
+
+    #[test]
+    fn aria2_lists_are_read() {
+        let text = "\u{feff}# two files\r\nhttp://a.example/1\thttp://b.example/1\tftp://c.example/1\r\n  \
+            out=sub/one\r\n\n  checksum=sha-1=a9993e364706816aba3e25717850c26c9cd0d89d\n\tdir=/data\n  \
+            split=5\nhttps://a.example/2";
+        let items = read(text);
+        let [Ok(one), Ok(two)] = &items[..] else { panic!("{items:?}") };
+        assert_eq!((one.line, one.mirrors.len()), (2, 2));
+        assert_eq!(one.out.as_ref().unwrap().as_str(), "sub/one");
+        assert_eq!(one.dir.as_deref(), Some("/data"));
+        assert_eq!(one.digests.len(), 1);
+        assert_eq!(one.unknown_options, ["split"]);
+        assert_eq!(one.skipped[0].0, "ftp://c.example/1");
+        assert_eq!((two.line, two.mirrors[0].as_str()), (8, "https://a.example/2"));
+    }
+
+    #[test]
+    fn mistakes_name_their_line_and_do_not_end_the_list() {
+        for (text, expected) in [
+            ("  out=x\n", "line 1: an option (a line"),
+            ("http://x/1\n  out=../x\n", "line 2: the name \"../x\" is refused: it contains '.'"),
+            ("http://x/1\n  checksum=md5=12\n  dir=y\n", "line 2: checksum: a md5 digest has 32"),
+            ("http://x/1\n  out\n", "line 2: an option is written"),
+            ("gsiftp://x/1\troot://y/1\n", "line 1: \"gsiftp://x/1\": 'gsiftp' is not spoken"),
+            ("not a url\n", "line 1: \"not a url\": it is no URL"),
+        ] {
+            let items = read(&format!("{text}http://good.example/\n"));
+            let errors: Vec<_> = items.iter().filter_map(|item| item.as_ref().err()).collect();
+            assert!(errors.len() == 1 && errors[0].contains(expected), "{text}: {errors:?}");
+            assert!(items.last().unwrap().is_ok());
+        }
+        let mut bytes = b"http://a/\nhttp://\xff/\nhttp://b/\n".to_vec();
+        bytes.extend(vec![b'x'; LINE_BYTES_MAX + 5]);
+        bytes.extend(b"\nhttp://c/");
+        let items: Vec<_> = List::new(&bytes[..]).collect();
+        assert_eq!(
+            items.iter().map(Result::is_ok).collect::<Vec<_>>(),
+            [true, false, true, false, true]
+        );
+        assert!(matches!(items[3], Err(ListError::TooLong { line: 4 })));
+    }
+
+    struct Failing;
+
+    impl Read for Failing {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("gone"))
+        }
+    }
+
+    #[test]
+    fn a_read_error_ends_the_list_after_what_was_read() {
+        let input = BufReader::new("http://a/\n".as_bytes().chain(Failing));
+        let items: Vec<_> = List::new(input).take(5).collect();
+        assert!(matches!(&items[..], [Ok(_), Err(ListError::Read { line: 2, .. })]), "{items:?}");
+    }
+
+    #[test]
+    fn a_hundred_thousand_lines_stream() {
+        let line = b"https://a.example/file\thttps://b.example/file\n  out=x\n";
+        let input = io::repeat(0).take(100_000).bytes().flat_map(|_| line.iter().copied());
+        let input = BufReader::new(Bytes(input));
+        assert_eq!(
+            List::new(input).filter(|item| item.as_ref().unwrap().out.is_some()).count(),
+            100_000
+        );
+    }
+
+    struct Bytes<I>(I);
+
+    impl<I: Iterator<Item = u8>> Read for Bytes<I> {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let mut filled = 0;
+            for (slot, byte) in out.iter_mut().zip(&mut self.0) {
+                *slot = byte;
+                filled += 1;
+            }
+            Ok(filled)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_file_is_found(files in prop::collection::vec(
+            (1..4usize, prop::option::of("[a-z]{1,5}"), 0..3usize), 0..10,
+        )) {
+            let mut text = String::new();
+            for (number, (mirrors, out, blanks)) in files.iter().enumerate() {
+                let all: Vec<_> = (0..*mirrors).map(|m| format!("http://m{m}.example/{number}")).collect();
+                text.push_str(&all.join("\t"));
+                text.push_str(&"\n# note\n".repeat(*blanks));
+                if let Some(out) = out {
+                    text.push_str(&format!("\n out={out}"));
+                }
+                text.push('\n');
+            }
+            let items = read(&text);
+            prop_assert_eq!(items.len(), files.len());
+            for (item, (mirrors, out, _)) in items.iter().zip(&files) {
+                let item = item.as_ref().unwrap();
+                prop_assert_eq!(item.mirrors.len(), *mirrors);
+                prop_assert_eq!(item.out.as_ref().map(SafePath::as_str), out.as_deref());
+            }
+        }
+
+        #[test]
+        fn nothing_panics(bytes in prop::collection::vec(prop_oneof![Just(b'\n'), Just(b'\t'), Just(b' '), any::<u8>()], 0..60)) {
+            for item in List::new(&bytes[..]) {
+                let _ = item.map_err(|error| error.to_string());
+            }
+        }
+    }
+}
