@@ -1,0 +1,268 @@
+//! `bench/multisource`: one file from many mirrors, swath against its peers.
+//!
+//! Runs scenarios × tools in rounds, prints a table, keeps every measurement as JSON and draws a
+//! picture. Needs root for the emulated network.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use swath_bench::data::make_file;
+use swath_bench::machine::{Machine, find_program, version_of};
+use swath_bench::oracle::{Share, fetch};
+use swath_bench::picture::draw;
+use swath_bench::results::{ScenarioResult, Study, ToolResult};
+use swath_bench::scenario::{Scenario, scenarios};
+use swath_bench::star_run::{Places, does_not_apply, run_once};
+use swath_bench::table::{scenario_table, study_table};
+use swath_bench::tool::Tool;
+
+/// One file from many mirrors: swath against its peers, in emulated networks.
+#[derive(Debug, Parser)]
+#[command(name = "multisource", args_conflicts_with_subcommands = true, max_term_width = 100)]
+struct Program {
+    #[command(subcommand)]
+    task: Option<Task>,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Prints the table and draws the picture of earlier results again.
+    Plot {
+        /// Results as kept by an earlier run.
+        results: PathBuf,
+    },
+    /// What the oracle runs as; ADDRESS PATH START END for each share.
+    #[command(hide = true)]
+    Oracle {
+        #[arg(required = true)]
+        shares: Vec<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Options {
+    /// Scenarios; all of them unless named.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    scenarios: Vec<String>,
+    /// Tools; those that each scenario names unless given.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    tools: Vec<String>,
+    /// Rounds, in each of which every tool runs once.
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Size of the file in MiB, in place of the scenario's.
+    #[arg(long, value_name = "MIB")]
+    size: Option<u64>,
+    /// Decides losses and jumps.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The swath program; the one built beside this program unless given.
+    #[arg(long, env = "SWATH", value_name = "FILE")]
+    swath: Option<PathBuf>,
+    /// Where files are served from and written to: a folder in memory, so that disks are out of
+    /// the picture.
+    #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
+    scratch: PathBuf,
+    /// Where the results go.
+    #[arg(long, default_value = "bench/results", value_name = "DIR")]
+    results: PathBuf,
+    /// Name of the results.
+    #[arg(long, default_value = "multisource", value_name = "NAME")]
+    name: String,
+    /// Lists scenarios and their tools, and ends.
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> ExitCode {
+    let program = Program::parse();
+    let result = match program.task {
+        Some(Task::Plot { results }) => plot(&results),
+        Some(Task::Oracle { shares }) => oracle(&shares),
+        None => measure(&program.options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("multisource: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(options: &Options) -> Result<(), String> {
+    let chosen = choose(options)?;
+    if options.list {
+        for (scenario, tools) in &chosen {
+            let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
+            println!("{:<13} {}\n{:<13} {}", scenario.name, scenario.title, "", names.join(", "));
+        }
+        return Ok(());
+    }
+    let scratch = tempfile::Builder::new()
+        .prefix("swath-bench-")
+        .tempdir_in(&options.scratch)
+        .map_err(|e| format!("cannot write to {}: {e}", options.scratch.display()))?;
+    let beside = || Some(std::env::current_exe().ok()?.with_file_name("swath"));
+    let places = Places {
+        swath: options.swath.clone().or_else(beside).unwrap_or_else(|| "swath".into()),
+        served: scratch.path().join("served"),
+        target: scratch.path().join("target"),
+    };
+    for folder in [&places.served, &places.target] {
+        std::fs::create_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    }
+    let mut study = Study {
+        name: options.name.clone(),
+        machine: Machine::here(),
+        command: typed_command(),
+        versions: versions(&places.swath),
+        scenarios: Vec::new(),
+    };
+    println!("{}\n", study.machine.line());
+    for (scenario, tools) in &chosen {
+        let result = measure_scenario(scenario, tools, options.runs, &places)?;
+        println!("{}", scenario_table(&result));
+        study.scenarios.push(result);
+        // After each scenario, so that an interrupted study keeps what it has.
+        keep(&study, &options.results)?;
+    }
+    println!("results and picture: {}/{}.*", options.results.display(), study.name);
+    Ok(())
+}
+
+fn measure_scenario(
+    scenario: &Scenario,
+    tools: &[Tool],
+    runs: u32,
+    places: &Places,
+) -> Result<ScenarioResult, String> {
+    let data = make_file(&places.served, scenario.size_bytes).map_err(|e| format!("data: {e}"))?;
+    let bound = scenario.bound().ok_or("this scenario never ends")?;
+    let mut result = ScenarioResult {
+        name: scenario.name.to_owned(),
+        title: scenario.title.to_owned(),
+        size_bytes: scenario.size_bytes,
+        bound_s: bound.as_secs_f64(),
+        bound_is: "size with framing over the sum of the rates".to_owned(),
+        tools: Vec::new(),
+        skipped: Vec::new(),
+    };
+    let mut taking_part = Vec::new();
+    for &tool in tools {
+        let skip = |reason: &str| (tool.name().to_owned(), reason.to_owned());
+        match (tool.program(&places.swath), does_not_apply(scenario, tool)) {
+            (None, _) => result.skipped.push(skip("not installed")),
+            (_, Some(reason)) => result.skipped.push(skip(reason)),
+            (Some(program), None) => {
+                taking_part.push((tool, program));
+                let name = tool.name().to_owned();
+                result.tools.push(ToolResult { name, command: String::new(), runs: Vec::new() });
+            }
+        }
+    }
+    for round in 1..=runs {
+        for ((tool, program), kept) in taking_part.iter().zip(&mut result.tools) {
+            say(&format!("{} round {round}/{runs}: {}", scenario.name, tool.name()));
+            let (run, command) = run_once(scenario, *tool, program, places, &data)
+                .map_err(|e| format!("{}, {}: {e}", scenario.name, tool.name()))?;
+            kept.command = command;
+            kept.runs.push(run);
+        }
+    }
+    say("");
+    std::fs::remove_file(&data).map_err(|e| format!("data: {e}"))?;
+    Ok(result)
+}
+
+/// Shows what runs at present, on a terminal only.
+fn say(text: &str) {
+    let mut stderr = std::io::stderr();
+    if stderr.is_terminal() {
+        let _ = write!(stderr, "\r\x1b[K{text}");
+        let _ = stderr.flush();
+    }
+}
+
+fn choose(options: &Options) -> Result<Vec<(Scenario, Vec<Tool>)>, String> {
+    let all = scenarios(options.seed);
+    let known: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
+    for name in &options.scenarios {
+        if !known.contains(&name.as_str()) {
+            return Err(format!("no scenario '{name}'; there are {}", known.join(", ")));
+        }
+    }
+    let tools: Option<Vec<Tool>> = options.tools.iter().map(|name| Tool::named(name)).collect();
+    let tools = tools.ok_or_else(|| {
+        let names: Vec<&str> = Tool::ALL.iter().map(|tool| tool.name()).collect();
+        format!("unknown tool among '{}'; there are {}", options.tools.join(","), names.join(", "))
+    })?;
+    let is_chosen = |scenario: &Scenario| {
+        options.scenarios.is_empty() || options.scenarios.iter().any(|name| name == scenario.name)
+    };
+    let chosen = all.into_iter().filter(is_chosen).map(|mut scenario| {
+        if let Some(size_mib) = options.size {
+            scenario.size_bytes = size_mib << 20;
+        }
+        let tools = if tools.is_empty() { scenario.tools.to_vec() } else { tools.clone() };
+        (scenario, tools)
+    });
+    Ok(chosen.collect())
+}
+
+fn versions(swath: &Path) -> Vec<(String, String)> {
+    let programs = [
+        ("swath", Some(swath.to_owned()).filter(|path| path.is_file()), "--version"),
+        ("aria2", find_program("aria2c"), "--version"),
+        ("curl", find_program("curl"), "--version"),
+        ("nginx", find_program("nginx"), "-v"),
+    ];
+    let found = programs.into_iter().map(|(name, path, argument)| {
+        let version = path.map_or("not installed".to_owned(), |path| version_of(&path, argument));
+        (name.to_owned(), version)
+    });
+    found.collect()
+}
+
+fn keep(study: &Study, folder: &Path) -> Result<(), String> {
+    let write = |ending: &str, text: String| {
+        let path = folder.join(format!("{}.{ending}", study.name));
+        std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
+    };
+    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let json = serde_json::to_string_pretty(study).map_err(|e| e.to_string())?;
+    write("json", json + "\n")?;
+    write("txt", study_table(study))?;
+    write("svg", draw(study))
+}
+
+fn plot(path: &Path) -> Result<(), String> {
+    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|e| failed(&e))?;
+    let study: Study = serde_json::from_str(&text).map_err(|e| failed(&e))?;
+    print!("{}", study_table(&study));
+    keep(&study, path.parent().unwrap_or(Path::new(".")))
+}
+
+fn oracle(words: &[String]) -> Result<(), String> {
+    let mut shares = Vec::new();
+    for share in words.chunks_exact(4) {
+        let number = |text: &str| text.parse().map_err(|_| format!("'{text}' is no offset"));
+        shares.push(Share {
+            address: share[0].clone(),
+            path: share[1].clone(),
+            start: number(&share[2])?,
+            end: number(&share[3])?,
+        });
+    }
+    fetch(&shares).map_err(|e| e.to_string())
+}
+
+fn typed_command() -> String {
+    let arguments = std::env::args().skip(1);
+    std::iter::once("bench/multisource".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,17 @@
+//! Benchmarks of swath against its peers: what is measured, how, and how it is shown.
+//!
+//! A study (one program under `src/bin`) runs tools through scenarios and keeps every single
+//! measurement in a [`results::Study`]; tables and pictures are made from that alone, so they can
+//! be drawn again later. Tools take turns within each round, so that a change in the machine's
+//! mood touches all of them alike. What is not installed or cannot apply is listed as skipped.
+
+pub mod data;
+pub mod machine;
+pub mod measure;
+pub mod oracle;
+pub mod picture;
+pub mod results;
+pub mod scenario;
+pub mod star_run;
+pub mod table;
+pub mod tool;

@@ -1,0 +1,120 @@
+//! A study as an aligned text table.
+
+use std::fmt::Write;
+
+use crate::results::{ScenarioResult, Study, ToolResult};
+
+/// The whole study: the machine, one table for each scenario, what was skipped.
+pub fn study_table(study: &Study) -> String {
+    let mut text = format!("{}\n{}\n{}\n", study.name, study.machine.line(), study.command);
+    for (tool, version) in &study.versions {
+        let _ = writeln!(text, "{tool}: {version}");
+    }
+    for scenario in &study.scenarios {
+        text.push('\n');
+        text.push_str(&scenario_table(scenario));
+    }
+    text
+}
+
+/// One scenario. Times are in seconds, processor time is the client's, memory its peak.
+pub fn scenario_table(scenario: &ScenarioResult) -> String {
+    let mut text = format!(
+        "{}: {} (bound {:.2} s: {})\n",
+        scenario.name, scenario.title, scenario.bound_s, scenario.bound_is
+    );
+    let oracle_s = scenario.median_s("oracle");
+    let mut rows = vec![HEADINGS.map(str::to_owned)];
+    rows.extend(scenario.tools.iter().map(|tool| row(tool, scenario.bound_s, oracle_s)));
+    let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+    });
+    for row in &rows {
+        let _ = write!(text, "  {:<1$}", row[0], widths[0]);
+        for (cell, width) in row.iter().zip(widths).skip(1) {
+            let _ = write!(text, "  {cell:>width$}");
+        }
+        text.push('\n');
+    }
+    for tool in &scenario.tools {
+        if let Some(run) = tool.runs.iter().find(|run| run.failure.is_some()) {
+            let reason = run.failure.as_deref().unwrap_or_default();
+            let _ = writeln!(text, "  {} failed {} times: {reason}", tool.name, tool.failures());
+        }
+    }
+    for (tool, reason) in &scenario.skipped {
+        let _ = writeln!(text, "  {tool} skipped: {reason}");
+    }
+    text
+}
+
+fn row(tool: &ToolResult, bound_s: f64, oracle_s: Option<f64>) -> [String; COLUMNS] {
+    let none = || "–".to_owned();
+    let good = tool.good().count();
+    let Some(elapsed_s) = tool.elapsed_s() else {
+        let mut row = std::array::from_fn(|_| none());
+        row[0] = tool.name.clone();
+        row[COLUMNS - 1] = format!("0/{}", tool.runs.len());
+        return row;
+    };
+    [
+        tool.name.clone(),
+        format!("{:.2}", elapsed_s.median),
+        format!("{:.2}", elapsed_s.min),
+        format!("{:.2}", elapsed_s.max),
+        format!("{:.2}", elapsed_s.median / bound_s),
+        oracle_s.map_or_else(none, |oracle_s| format!("{:.2}", elapsed_s.median / oracle_s)),
+        tool.cpu_s().map_or_else(none, |cpu_s| format!("{cpu_s:.2}")),
+        tool.peak_memory_bytes()
+            .map_or_else(none, |bytes| format!("{:.0}", bytes as f64 / f64::from(1 << 20))),
+        format!("{good}/{}", tool.runs.len()),
+    ]
+}
+
+const COLUMNS: usize = 9;
+const HEADINGS: [&str; COLUMNS] =
+    ["tool", "median s", "min", "max", "× bound", "× oracle", "CPU s", "MiB", "good runs"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Run;
+
+    fn run(elapsed_s: f64, failure: Option<&str>) -> Run {
+        Run {
+            elapsed_s,
+            cpu_s: 0.5,
+            peak_memory_bytes: 3 << 20,
+            wire_bytes: 0,
+            failure: failure.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_table_is_aligned_and_hides_nothing() {
+        let tool = |name: &str, runs| ToolResult { name: name.into(), command: "".into(), runs };
+        let scenario = ScenarioResult {
+            name: "static".into(),
+            title: "two links".into(),
+            size_bytes: 1,
+            bound_s: 4.0,
+            bound_is: "the links".into(),
+            tools: vec![
+                tool("swath", vec![run(4.0, None), run(6.0, None), run(5.0, None)]),
+                tool("broken", vec![run(1.0, Some("exit code 3"))]),
+                tool("oracle", vec![run(4.0, None)]),
+            ],
+            skipped: vec![("wget".into(), "not installed".into())],
+        };
+        assert_eq!(
+            scenario_table(&scenario),
+            "static: two links (bound 4.00 s: the links)\n\
+             \x20 tool    median s   min   max  × bound  × oracle  CPU s  MiB  good runs\n\
+             \x20 swath       5.00  4.00  6.00     1.25      1.25   0.50    3        3/3\n\
+             \x20 broken         –     –     –        –         –      –    –        0/1\n\
+             \x20 oracle      4.00  4.00  4.00     1.00      1.00   0.50    3        1/1\n\
+             \x20 broken failed 1 times: exit code 3\n\
+             \x20 wget skipped: not installed\n"
+        );
+    }
+}
