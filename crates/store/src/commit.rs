@@ -1,0 +1,131 @@
+//! Committing: from written to durable, from durable to vouched for.
+//!
+//! Data is synced first, the records are appended after it, the journal is synced last. Power may
+//! fail between any two of these; the journal then says less than there is, never more.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use swath_model::Range;
+
+use crate::journal::{JournalFile, Record};
+use crate::sys;
+use crate::target::{Inner, Journal, Target};
+
+/// Why records could not be committed. What was committed before stays so.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// A `Durable` record names bytes that no write has completed.
+    #[error("{range} of {} was not written", path.display())]
+    NotWritten {
+        /// The final name.
+        path: PathBuf,
+        /// The bytes.
+        range: Range,
+    },
+    /// A record is too large for the journal.
+    #[error("a record for the journal of {} is too large", .0.display())]
+    TooLarge(PathBuf),
+    /// The device or the user's quota is full.
+    #[error("no space left for the journal of {}", path.display())]
+    NoSpace {
+        /// The final name.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The data could not be synced, now or earlier. Nothing written since the last commit can be
+    /// trusted; open the target again to go on from there.
+    #[error("the data of {} could not be made durable", path.display())]
+    DataLost {
+        /// The final name.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The target was finished or discarded.
+    #[error("{} is finished", .0.display())]
+    Closed(PathBuf),
+    /// The journal could not be written.
+    #[error("cannot write the journal of {}", path.display())]
+    Io {
+        /// The final name.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl Target {
+    /// Make everything written so far durable, then write `records` down. When this returns, they
+    /// survive `kill -9` and power loss. Records count in their order; if power fails meanwhile, a
+    /// prefix of them may count.
+    ///
+    /// Calls are made one after the other. A call goes to its end even if the future is dropped.
+    ///
+    /// # Errors
+    /// See [`CommitError`].
+    pub async fn commit(&self, records: Vec<Record>) -> Result<(), CommitError> {
+        let inner = Arc::clone(&self.inner);
+        let path = || inner.names.target.clone();
+        {
+            let progress = inner.progress();
+            if progress.closed {
+                return Err(CommitError::Closed(path()));
+            }
+            for record in &records {
+                if let Record::Durable { range, .. } = record
+                    && !progress.written.covers(*range)
+                {
+                    return Err(CommitError::NotWritten { path: path(), range: *range });
+                }
+            }
+        }
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut journal = Arc::clone(&inner.journal).lock_owned().await;
+        let for_worker = Arc::clone(&inner);
+        let done = inner.disk.workers().run(move || commit_now(&for_worker, &mut journal, &records)).await;
+        done.map_err(|gone| CommitError::Io { path: path(), source: io::Error::other(gone) })?
+    }
+}
+
+fn commit_now(inner: &Inner, journal: &mut Journal, records: &[Record]) -> Result<(), CommitError> {
+    let path = || inner.names.target.clone();
+    // Records about bytes that are durable already need no sync of the data.
+    if records.iter().any(|record| matches!(record, Record::Durable { .. })) {
+        sync_data(inner, journal).map_err(|source| CommitError::DataLost { path: path(), source })?;
+    }
+    let steps = inner.disk.steps().as_ref();
+    let appended = match &mut journal.file {
+        Some(file) => file.append(steps, &inner.names, &mut journal.state, records),
+        None => {
+            let mut state = journal.state.clone();
+            records.iter().for_each(|record| state.apply(record));
+            JournalFile::create(steps, &inner.names, &state).map(|file| {
+                journal.file = Some(file);
+                journal.state = state;
+                inner.progress().journaled = true;
+            })
+        }
+    };
+    appended.map_err(|error| match error {
+        crate::journal::AppendError::TooLarge => CommitError::TooLarge(path()),
+        crate::journal::AppendError::Io(source) if sys::is_full(&source) => {
+            CommitError::NoSpace { path: path(), source }
+        }
+        crate::journal::AppendError::Io(source) => CommitError::Io { path: path(), source },
+    })
+}
+
+/// Sync the part file, once and for all: see [`Journal::data_lost`].
+pub(crate) fn sync_data(inner: &Inner, journal: &mut Journal) -> io::Result<()> {
+    if journal.data_lost {
+        return Err(io::Error::other("an earlier sync failed"));
+    }
+    let synced = inner.disk.sync_data(inner.file.plain());
+    journal.data_lost = synced.is_err();
+    synced
+}

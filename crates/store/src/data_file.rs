@@ -1,0 +1,138 @@
+//! The part file as the engines see it: one inode, an ordinary descriptor, perhaps a direct one.
+//!
+//! Direct writes and ordinary ones may not meet. A direct write goes past the page cache; if the
+//! cache holds a page of the same place, or a large page that reaches into it, the kernel has to
+//! throw that page away, and where it cannot, readers see old bytes. So every direct job holds the
+//! [`DataFile::gate`] shared, while an ordinary job on such a file holds it alone, pushes what it
+//! wrote to the device and empties the cache of it before it lets go. Then no direct write ever
+//! finds a cached page, and as the blocks that an ordinary write touches are never covered as a
+//! whole by a direct write of other bytes, neither can undo the other.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use tokio::sync::RwLock;
+
+use crate::engine::BufferedQueue;
+use crate::sys::{self, DirectAlignment};
+
+/// An open part file.
+pub(crate) struct DataFile {
+    plain: File,
+    direct: Option<Direct>,
+    /// Cleared for good when direct I/O turns out not to work or not to pay.
+    direct_on: AtomicBool,
+    /// Ordinary writes that had to interrupt direct ones.
+    interruptions: AtomicU32,
+    pub(crate) gate: Arc<RwLock<()>>,
+    pub(crate) buffered: BufferedQueue,
+}
+
+struct Direct {
+    file: File,
+    /// What offsets and lengths have to be multiples of.
+    align_bytes: u64,
+}
+
+impl DataFile {
+    /// Wrap the part file; `path` is where it lies, `direct` whether direct I/O is wanted.
+    pub(crate) fn new(plain: File, path: &Path, direct: bool) -> DataFile {
+        let direct = if direct { Direct::open(&plain, path) } else { None };
+        if direct.is_some() {
+            sys::expect_random_reads(&plain);
+        }
+        DataFile {
+            direct_on: AtomicBool::new(direct.is_some()),
+            direct,
+            plain,
+            interruptions: AtomicU32::new(0),
+            gate: Arc::default(),
+            buffered: BufferedQueue::default(),
+        }
+    }
+
+    pub(crate) fn plain(&self) -> &File {
+        &self.plain
+    }
+
+    pub(crate) fn plain_fd(&self) -> i32 {
+        self.plain.as_raw_fd()
+    }
+
+    /// The direct descriptor; of a file without one, the ordinary one, which is slower and right.
+    pub(crate) fn direct_fd(&self) -> i32 {
+        self.direct.as_ref().map_or(self.plain.as_raw_fd(), |direct| direct.file.as_raw_fd())
+    }
+
+    /// Whether there is a direct descriptor, in use or not.
+    pub(crate) fn was_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
+    /// The alignment that direct jobs need, `None` if there are to be none.
+    pub(crate) fn direct_align_bytes(&self) -> Option<u64> {
+        let direct = self.direct.as_ref()?;
+        self.direct_on.load(Ordering::Acquire).then_some(direct.align_bytes)
+    }
+
+    /// No direct I/O from here on.
+    pub(crate) fn stop_direct(&self) {
+        self.direct_on.store(false, Ordering::Release);
+    }
+
+    /// An ordinary write interrupted the direct ones. Where that happens all the time, the whole
+    /// file is better off without direct I/O.
+    pub(crate) fn count_interruption(&self) {
+        if self.interruptions.fetch_add(1, Ordering::Relaxed) >= INTERRUPTIONS_MAX {
+            self.stop_direct();
+        }
+    }
+}
+
+impl Direct {
+    fn open(plain: &File, path: &Path) -> Option<Direct> {
+        // These accept O_DIRECT (tmpfs since Linux 6.6) and use the page cache all the same.
+        if matches!(sys::file_system_kind(plain), TMPFS | RAMFS) {
+            return None;
+        }
+        let align_bytes = match sys::direct_alignment(plain) {
+            DirectAlignment::Impossible => return None,
+            DirectAlignment::Unknown => swath_model::pool::ALIGN_BYTES,
+            DirectAlignment::Known(memory, offset) => {
+                if memory > swath_model::pool::ALIGN_BYTES {
+                    return None;
+                }
+                // Never below a page, for the reason given at the head of this file.
+                offset.max(swath_model::pool::ALIGN_BYTES)
+            }
+        };
+        if !align_bytes.is_power_of_two() {
+            return None;
+        }
+        let file = Self::open_again(plain, path).ok()?;
+        Some(Direct { file, align_bytes: align_bytes as u64 })
+    }
+
+    /// A second descriptor of the same inode, for its flags differ.
+    fn open_again(plain: &File, path: &Path) -> io::Result<File> {
+        let mut options = File::options();
+        options.read(true).write(true).custom_flags(libc::O_DIRECT | libc::O_CLOEXEC | libc::O_NOFOLLOW);
+        let file = options.open(path)?;
+        let (one, other) = (plain.metadata()?, file.metadata()?);
+        if (one.dev(), one.ino()) == (other.dev(), other.ino()) {
+            Ok(file)
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        }
+    }
+}
+
+const TMPFS: i64 = 0x0102_1994;
+const RAMFS: i64 = 0x8584_58f6;
+/// Each costs a few milliseconds; the planner's grid leaves a handful per file.
+const INTERRUPTIONS_MAX: u32 = 64;

@@ -1,0 +1,232 @@
+//! The engine that all targets of a process share.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use swath_model::{Buffer, Pool};
+use tokio::sync::oneshot;
+
+use crate::data_file::DataFile;
+use crate::engine::{BufferedQueue, Direction, Engine, Job, Ring, Threads, Turn};
+use crate::stats::{DiskStats, Meter};
+use crate::steps::{Steps, SystemSteps};
+use crate::workers::Workers;
+
+/// How bytes get to the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoMode {
+    /// io_uring where the system allows it, else threads.
+    #[default]
+    Auto,
+    /// Direct I/O through io_uring.
+    Uring,
+    /// Direct I/O by a few threads.
+    Threads,
+    /// Ordinary writes through the page cache.
+    Buffered,
+}
+
+/// Sizes of a [`Disk`]; the default ones are measured (see `docs/benchmarks.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// How many buffers the kernel has at a time through io_uring.
+    pub ring_depth: usize,
+    /// How many threads write directly.
+    pub write_threads: usize,
+    /// How many threads at most do what blocks: opening, syncing, renaming, ordinary writes.
+    pub worker_threads_max: usize,
+    /// From which size on a file gets direct I/O; smaller ones are written through the page cache.
+    pub direct_from_bytes: u64,
+    /// Reserve the space of a file when it is opened, where the file system does that at once.
+    pub reserve: bool,
+}
+
+impl Default for DiskOptions {
+    fn default() -> Self {
+        Self {
+            ring_depth: 16,
+            write_threads: 4,
+            worker_threads_max: 16,
+            direct_from_bytes: 512 << 10,
+            reserve: true,
+        }
+    }
+}
+
+/// The disk engine; clones share it. It ends when the last clone and the last target are gone.
+#[derive(Clone)]
+pub struct Disk {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine: Engine,
+    workers: Workers,
+    meter: Arc<Meter>,
+    steps: Arc<dyn Steps>,
+    options: DiskOptions,
+    pool: Pool,
+}
+
+/// Why no disk engine could be started.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// io_uring was asked for and is not to be had.
+    #[error("this system has or allows no io_uring")]
+    Uring(#[source] io::Error),
+    /// No thread could be started.
+    #[error("could not start the disk threads")]
+    Threads(#[source] io::Error),
+}
+
+impl Disk {
+    /// Start an engine that writes from and reads into the buffers of `pool`.
+    ///
+    /// # Errors
+    /// [`DiskError::Uring`] only if `mode` is [`IoMode::Uring`]; `Auto` falls back to threads.
+    pub fn start(pool: &Pool, mode: IoMode) -> Result<Disk, DiskError> {
+        Self::start_with(pool, mode, DiskOptions::default())
+    }
+
+    /// As [`Disk::start`] with other sizes than the default ones.
+    ///
+    /// # Errors
+    /// As [`Disk::start`].
+    pub fn start_with(pool: &Pool, mode: IoMode, options: DiskOptions) -> Result<Disk, DiskError> {
+        Self::start_with_steps(pool, mode, options, Arc::new(SystemSteps::new()))
+    }
+
+    pub(crate) fn start_with_steps(
+        pool: &Pool,
+        mode: IoMode,
+        options: DiskOptions,
+        steps: Arc<dyn Steps>,
+    ) -> Result<Disk, DiskError> {
+        let depth = options.ring_depth.clamp(1, 1024);
+        let ring = |meter: &Arc<Meter>| Ring::start(pool, depth, Arc::clone(meter));
+        let threads = || {
+            let meter = Arc::new(Meter::new(options.write_threads + 1));
+            let threads = Threads::start(options.write_threads, Arc::clone(&meter)).map_err(DiskError::Threads)?;
+            Ok((Engine::Threads(threads), meter))
+        };
+        let ring_meter = Arc::new(Meter::new(depth + 1));
+        let (engine, meter) = match mode {
+            IoMode::Uring => (Engine::Ring(ring(&ring_meter).map_err(DiskError::Uring)?), ring_meter),
+            IoMode::Threads => threads()?,
+            IoMode::Buffered => (Engine::None, Arc::new(Meter::new(2))),
+            IoMode::Auto => match ring(&ring_meter) {
+                Ok(ring) => (Engine::Ring(ring), ring_meter),
+                Err(error) => {
+                    tracing::debug!(%error, "no io_uring here; writing with threads");
+                    threads()?
+                }
+            },
+        };
+        let workers = Workers::new(options.worker_threads_max);
+        Ok(Disk { shared: Arc::new(Shared { engine, workers, meter, steps, options, pool: pool.clone() }) })
+    }
+
+    /// What [`IoMode::Auto`] became: `uring`, `threads` or `buffered`.
+    pub fn mode_name(&self) -> &'static str {
+        match self.shared.engine {
+            Engine::Ring(_) => "uring",
+            Engine::Threads(_) => "threads",
+            Engine::None => "buffered",
+        }
+    }
+
+    /// What the disk did so far, for all targets together.
+    pub fn stats(&self) -> DiskStats {
+        self.shared.meter.stats()
+    }
+
+    /// The pool that this disk works with.
+    pub fn pool(&self) -> &Pool {
+        &self.shared.pool
+    }
+
+    pub(crate) fn options(&self) -> &DiskOptions {
+        &self.shared.options
+    }
+
+    pub(crate) fn has_direct(&self) -> bool {
+        !matches!(self.shared.engine, Engine::None)
+    }
+
+    pub(crate) fn steps(&self) -> &Arc<dyn Steps> {
+        &self.shared.steps
+    }
+
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.shared.workers
+    }
+
+    /// Sync a part file and count the time.
+    pub(crate) fn sync_data(&self, file: &std::fs::File) -> io::Result<()> {
+        let began = Instant::now();
+        let synced = self.shared.steps.sync_data(file);
+        self.shared.meter.synced(began.elapsed());
+        synced
+    }
+
+    /// Move `bytes` bytes between `buffer` and `file`; direct if `direct`.
+    pub(crate) async fn transfer(
+        &self,
+        direction: Direction,
+        file: &Arc<DataFile>,
+        offset: u64,
+        bytes: usize,
+        buffer: Buffer,
+        direct: bool,
+        turn: Turn,
+    ) -> (Option<Buffer>, io::Result<usize>) {
+        let (answer, answered) = oneshot::channel();
+        let job = Job { direction, file: Arc::clone(file), offset, bytes, done: 0, buffer, answer, turn };
+        self.shared.meter.begin();
+        if direct {
+            self.shared.engine.submit(job, &self.shared.meter);
+        } else {
+            BufferedQueue::submit(job, &self.shared.workers, &self.shared.meter);
+        }
+        match answered.await {
+            Ok((buffer, outcome)) => (Some(buffer), outcome),
+            Err(_) => (None, Err(io::Error::other("the disk engine gave up"))),
+        }
+    }
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Disk({})", self.mode_name())
+    }
+}
+
+/// The text is none of `auto`, `uring`, `threads`, `buffered`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no way to do I/O: it is auto, uring, threads or buffered")]
+pub struct UnknownIoMode(String);
+
+impl FromStr for IoMode {
+    type Err = UnknownIoMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownIoMode> {
+        [IoMode::Auto, IoMode::Uring, IoMode::Threads, IoMode::Buffered]
+            .into_iter()
+            .find(|mode| mode.to_string() == text)
+            .ok_or_else(|| UnknownIoMode(text.to_owned()))
+    }
+}
+
+impl fmt::Display for IoMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            IoMode::Auto => "auto",
+            IoMode::Uring => "uring",
+            IoMode::Threads => "threads",
+            IoMode::Buffered => "buffered",
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! The engines that move buffers to and from the disk.
+//!
+//! One [`Job`] is one buffer and one place in a file. Direct jobs (aligned memory, offset and
+//! length) go to the ring or to the threads of [`Engine`], any number at once. Ordinary jobs go
+//! through the page cache, one after the other for each file: several at once only wait for the
+//! file's lock in the kernel, and through io_uring they collapse to a fraction of the speed.
+
+mod buffered;
+mod ring;
+mod threads;
+
+use std::io;
+use std::sync::Arc;
+
+use swath_model::Buffer;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, oneshot};
+
+use crate::data_file::DataFile;
+use crate::stats::Meter;
+
+pub(crate) use buffered::BufferedQueue;
+pub(crate) use ring::Ring;
+pub(crate) use threads::Threads;
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Write,
+    Read,
+}
+
+/// One buffer on its way.
+pub(crate) struct Job {
+    pub(crate) direction: Direction,
+    pub(crate) file: Arc<DataFile>,
+    pub(crate) offset: u64,
+    /// How many bytes from the buffer's start.
+    pub(crate) bytes: usize,
+    /// How many of them are done.
+    pub(crate) done: usize,
+    pub(crate) buffer: Buffer,
+    pub(crate) answer: oneshot::Sender<(Buffer, io::Result<usize>)>,
+    /// Held until the kernel is done, even if nobody waits any more.
+    pub(crate) turn: Turn,
+}
+
+/// The right to be under way in a file; see [`DataFile::gate`].
+pub(crate) enum Turn {
+    /// Beside others.
+    Shared { _guard: OwnedRwLockReadGuard<()> },
+    /// Alone: an ordinary job on a file with direct ones. With `clean`, the page cache has to be
+    /// empty of what it touched before the next job begins.
+    Alone { _guard: OwnedRwLockWriteGuard<()>, clean: bool },
+}
+
+impl Job {
+    /// Take the outcome of one system call into account. `Some` if the job is over.
+    fn moved(&mut self, outcome: io::Result<usize>) -> Option<io::Result<usize>> {
+        match outcome {
+            Ok(0) if self.direction == Direction::Read => Some(Ok(self.done)),
+            // The kernel moved nothing and names no reason; asking again could go on for ever.
+            Ok(0) => Some(Err(io::ErrorKind::WriteZero.into())),
+            Ok(count) => {
+                self.done += count;
+                // Less than asked for: the end of the file when reading, a signal or a full disk
+                // when writing. Then the rest says which.
+                (self.done >= self.bytes).then_some(Ok(self.done))
+            }
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Answer and give everything back.
+    fn finish(self, outcome: io::Result<usize>, meter: &Meter) {
+        meter.end(self.direction, *outcome.as_ref().unwrap_or(&0));
+        let Job { buffer, answer, file, turn, .. } = self;
+        drop((file, turn));
+        // Nobody waiting any more is fine: the buffer goes back to its pool.
+        let _ = answer.send((buffer, outcome));
+    }
+
+    /// Do it here and now with ordinary system calls on `fd`.
+    fn run(&mut self, fd: i32) -> io::Result<usize> {
+        loop {
+            let (offset, left, done) = (self.offset + self.done as u64, self.bytes - self.done, self.done);
+            let memory = &mut self.buffer.whole()[done..done + left];
+            let pointer = memory.as_mut_ptr().cast::<libc::c_void>();
+            // SAFETY: `pointer` is valid for `left` bytes in both directions and belongs to this
+            // job alone; the file keeps the descriptor open.
+            let count = unsafe {
+                match self.direction {
+                    Direction::Write => libc::pwrite(fd, pointer, left, offset as i64),
+                    Direction::Read => libc::pread(fd, pointer, left, offset as i64),
+                }
+            };
+            let outcome = usize::try_from(count).map_err(|_| io::Error::last_os_error());
+            if let Some(outcome) = self.moved(outcome) {
+                return outcome;
+            }
+        }
+    }
+}
+
+/// The engine for direct jobs.
+pub(crate) enum Engine {
+    Ring(Ring),
+    Threads(Threads),
+    /// There is none; every job is an ordinary one.
+    None,
+}
+
+impl Engine {
+    /// Begin a direct job. Only for files with a direct descriptor.
+    pub(crate) fn submit(&self, job: Job, meter: &Meter) {
+        match self {
+            Engine::Ring(ring) => ring.submit(job),
+            Engine::Threads(threads) => threads.submit(job),
+            Engine::None => job.finish(Err(io::Error::from_raw_os_error(libc::EINVAL)), meter),
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Direct I/O through one io_uring for all files.
+//!
+//! A thread owns the ring. Jobs reach it through a queue and an event descriptor that the ring
+//! itself watches; at most `depth` are with the kernel at a time. Each buffer of the pool is
+//! registered when it is first written from, so only memory that is used gets pinned, and a
+//! system that limits pinned memory simply keeps some buffers unregistered.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use swath_model::Pool;
+
+use super::{Direction, Job};
+use crate::stats::Meter;
+use crate::sys;
+
+/// The ring's thread and its queue. Dropping it waits for all jobs.
+pub(crate) struct Ring {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// The thread is about to sleep or sleeps: whoever adds a job has to wake it.
+    asleep: AtomicBool,
+    wake: File,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    closing: bool,
+}
+
+impl Ring {
+    /// Start the thread; fails where the kernel has or allows no io_uring.
+    pub(crate) fn start(pool: &Pool, depth: usize, meter: Arc<Meter>) -> io::Result<Ring> {
+        // SAFETY: a plain system call that makes a new descriptor.
+        let fd = sys::check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        // SAFETY: the descriptor is new and owned by nobody else.
+        let wake = unsafe { File::from_raw_fd(fd) };
+        let shared = Arc::new(Shared { queue: Mutex::default(), asleep: AtomicBool::new(false), wake });
+        let (started, start) = std::sync::mpsc::channel();
+        let (for_thread, pool) = (Arc::clone(&shared), pool.clone());
+        let thread = std::thread::Builder::new().name("swath-ring".into()).spawn(move || {
+            // The ring is made by the thread that uses it, which lets the kernel skip locks.
+            match new_ring(depth as u32) {
+                Ok(ring) => {
+                    let registered = Registered::new(&ring, pool);
+                    let _ = started.send(Ok(()));
+                    Loop { ring, depth, shared: for_thread, meter, registered, jobs: Vec::new(), free: Vec::new() }
+                        .run();
+                }
+                Err(error) => drop(started.send(Err(error))),
+            }
+        })?;
+        start.recv().map_err(|_| io::Error::other("the ring's thread ended"))??;
+        Ok(Ring { shared, thread: Some(thread) })
+    }
+
+    pub(crate) fn submit(&self, job: Job) {
+        self.shared.lock().jobs.push_back(job);
+        self.shared.wake();
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Make the event descriptor quiet again.
+    fn clear_wake(&self) {
+        let mut counter = 0u64;
+        // SAFETY: reads eight bytes into a live integer from a descriptor that `self` keeps open.
+        unsafe { libc::read(self.wake.as_raw_fd(), (&raw mut counter).cast(), 8) };
+    }
+
+    /// Wait until the event descriptor is written to.
+    fn sleep(&self) {
+        let mut watched = libc::pollfd { fd: self.wake.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live structure; a signal only makes the caller look again.
+        unsafe { libc::poll(&raw mut watched, 1, -1) };
+        self.clear_wake();
+    }
+
+    fn wake(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            let one = 1u64.to_ne_bytes();
+            // SAFETY: writes eight bytes from a live array to a descriptor that `self` keeps open.
+            unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        }
+    }
+}
+
+fn new_ring(depth: u32) -> io::Result<IoUring> {
+    // One more entry for watching the event descriptor.
+    let entries = (depth + 1).next_power_of_two();
+    let mut lean = IoUring::builder();
+    lean.setup_single_issuer().setup_defer_taskrun();
+    // Before Linux 6.1 these flags are unknown.
+    lean.build(entries).or_else(|_| IoUring::new(entries))
+}
+
+/// Which buffers the kernel knows.
+struct Registered {
+    pool: Pool,
+    known: Vec<bool>,
+    /// No more: the kernel refused one.
+    full: bool,
+}
+
+impl Registered {
+    fn new(ring: &IoUring, pool: Pool) -> Registered {
+        let count = pool.count().min(REGISTERED_MAX);
+        let full = ring.submitter().register_buffers_sparse(count as u32).is_err();
+        Registered { pool, known: vec![false; count], full }
+    }
+
+    /// The kernel's index of a buffer, registering it if need be.
+    fn index(&mut self, ring: &IoUring, job: &mut Job) -> Option<u16> {
+        let index = job.buffer.index();
+        let known = self.known.get_mut(index)?;
+        // A buffer of another pool has an index too, but lies elsewhere.
+        let start = self.pool.region().0.wrapping_add(index * self.pool.buffer_bytes());
+        if job.buffer.whole().as_mut_ptr() != start {
+            return None;
+        }
+        if !*known {
+            if self.full {
+                return None;
+            }
+            let part = libc::iovec { iov_base: start.cast(), iov_len: self.pool.buffer_bytes() };
+            // SAFETY: the memory belongs to `self.pool`, which lives as long as the ring does.
+            if unsafe { ring.submitter().register_buffers_update(index as u32, &[part], None) }.is_err() {
+                self.full = true;
+                return None;
+            }
+            *known = true;
+        }
+        u16::try_from(index).ok()
+    }
+}
+
+/// What the thread runs.
+struct Loop {
+    // Before the pool in `registered`: the ring has to be gone before the memory is.
+    ring: IoUring,
+    depth: usize,
+    shared: Arc<Shared>,
+    meter: Arc<Meter>,
+    registered: Registered,
+    /// Jobs with the kernel, by the number that the kernel gives back.
+    jobs: Vec<Option<Job>>,
+    free: Vec<usize>,
+}
+
+impl Loop {
+    fn run(mut self) {
+        let mut listening = false;
+        let mut in_flight = 0;
+        loop {
+            let mut closing = false;
+            while in_flight < self.depth {
+                let next = {
+                    let mut queue = self.shared.lock();
+                    closing = queue.closing;
+                    queue.jobs.pop_front()
+                };
+                let Some(job) = next else { break };
+                self.begin(job);
+                in_flight += 1;
+            }
+            if closing && in_flight == 0 {
+                return;
+            }
+            if in_flight < self.depth {
+                self.shared.asleep.store(true, Ordering::SeqCst);
+                let queue = self.shared.lock();
+                let more = !queue.jobs.is_empty() || (queue.closing && !closing);
+                drop(queue);
+                if more {
+                    self.shared.asleep.store(false, Ordering::SeqCst);
+                    continue;
+                }
+                if !listening {
+                    // Watched and not read by the kernel, which then never writes to our memory.
+                    let fd = types::Fd(self.shared.wake.as_raw_fd());
+                    let watch = opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(WAKE);
+                    self.push(&watch);
+                    listening = true;
+                }
+            }
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => {}
+                // Too many completions waiting, or a signal: look at what is there and go on.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
+                Err(error) => return self.give_up(error),
+            }
+            self.shared.asleep.store(false, Ordering::SeqCst);
+            let arrived: Vec<(u64, i32)> = self.ring.completion().map(|e: cqueue::Entry| (e.user_data(), e.result())).collect();
+            for (number, result) in arrived {
+                if number == WAKE {
+                    listening = false;
+                    self.shared.clear_wake();
+                } else if self.end(number as usize, result) {
+                    in_flight -= 1;
+                }
+            }
+        }
+    }
+
+    /// Hand a new job to the kernel.
+    fn begin(&mut self, job: Job) {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.jobs.push(None);
+            self.jobs.len() - 1
+        });
+        self.issue(number, job);
+    }
+
+    fn issue(&mut self, number: usize, mut job: Job) {
+        let fd = types::Fd(job.file.direct_fd());
+        let index = self.registered.index(&self.ring, &mut job);
+        let offset = job.offset + job.done as u64;
+        let (done, left) = (job.done, job.bytes - job.done);
+        let pointer = job.buffer.whole()[done..done + left].as_mut_ptr();
+        let left = left as u32;
+        let entry = match (job.direction, index) {
+            (Direction::Write, Some(i)) => opcode::WriteFixed::new(fd, pointer, left, i).offset(offset).build(),
+            (Direction::Write, None) => opcode::Write::new(fd, pointer, left).offset(offset).build(),
+            (Direction::Read, Some(i)) => opcode::ReadFixed::new(fd, pointer, left, i).offset(offset).build(),
+            (Direction::Read, None) => opcode::Read::new(fd, pointer, left).offset(offset).build(),
+        };
+        self.jobs[number] = Some(job);
+        self.push(&entry.user_data(number as u64));
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) {
+        loop {
+            // SAFETY: the entry's memory, if it has any, is a buffer owned by a job in `jobs`, kept
+            // with its open file until the completion arrives.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                return;
+            }
+            // Full: cannot happen with room for `depth + 1`, but submitting makes room anyway.
+            let _ = self.ring.submit();
+        }
+    }
+
+    /// A completion arrived; true if its job is over.
+    fn end(&mut self, number: usize, result: i32) -> bool {
+        let Some(mut job) = self.jobs.get_mut(number).and_then(Option::take) else { return false };
+        let outcome = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
+        match job.moved(outcome) {
+            Some(outcome) => {
+                job.finish(outcome, &self.meter);
+                self.free.push(number);
+                true
+            }
+            None => {
+                self.issue(number, job);
+                false
+            }
+        }
+    }
+
+    /// The ring itself failed, which no known kernel does. What is with the kernel stays there: its
+    /// buffers are given up, for nobody can tell when the kernel is done with them. Everything
+    /// else is done by hand, so that the transfer can go on or end in order.
+    fn give_up(self, error: io::Error) {
+        tracing::error!(%error, "io_uring failed; going on without it");
+        let Loop { ring, shared, meter, registered, jobs, .. } = self;
+        std::mem::forget((ring, registered));
+        for Job { direction, file, buffer, answer, turn, .. } in jobs.into_iter().flatten() {
+            std::mem::forget((file, buffer, turn));
+            meter.end(direction, 0);
+            // Whoever waits learns that the engine is gone.
+            drop(answer);
+        }
+        loop {
+            let (job, closing) = {
+                let mut queue = shared.lock();
+                (queue.jobs.pop_front(), queue.closing)
+            };
+            if let Some(mut job) = job {
+                let fd = job.file.direct_fd();
+                let outcome = job.run(fd);
+                job.finish(outcome, &meter);
+                continue;
+            }
+            if closing {
+                return;
+            }
+            shared.asleep.store(true, Ordering::SeqCst);
+            let queue = shared.lock();
+            let nothing = queue.jobs.is_empty() && !queue.closing;
+            drop(queue);
+            if nothing {
+                shared.sleep();
+            }
+        }
+    }
+}
+
+/// The number of the event descriptor's watch; job numbers are small.
+const WAKE: u64 = u64::MAX;
+/// The kernel's limit (`IORING_MAX_REG_BUFFERS`).
+const REGISTERED_MAX: usize = 1 << 14;

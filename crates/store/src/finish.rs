@@ -1,0 +1,162 @@
+//! The end of a target: its final name, or nothing of it.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use swath_model::Range;
+
+use crate::commit::sync_data;
+use crate::sys;
+use crate::target::{Inner, Journal, Target};
+
+/// Why a target did not get its final name. Part file and journal stay.
+#[derive(Debug, thiserror::Error)]
+pub enum FinishError {
+    /// Not every byte was written.
+    #[error("{missing_bytes} bytes of {} are missing, the first at {}", path.display(), first.start)]
+    Incomplete {
+        /// The final name.
+        path: PathBuf,
+        /// How many.
+        missing_bytes: u64,
+        /// The first of the missing ranges.
+        first: Range,
+    },
+    /// The final name was taken meanwhile.
+    #[error("{} exists already", .0.display())]
+    Exists(PathBuf),
+    /// The data could not be synced.
+    #[error("the data of {} could not be made durable", path.display())]
+    DataLost {
+        /// The final name.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The target was finished or discarded before.
+    #[error("{} is finished", .0.display())]
+    Closed(PathBuf),
+    /// Anything else.
+    #[error("cannot finish {}", path.display())]
+    Io {
+        /// The final name.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl Target {
+    /// Give the file its exact size, its time and its final name, all durable when this returns,
+    /// and remove the journal. Whoever calls this has verified the bytes.
+    ///
+    /// # Errors
+    /// See [`FinishError`]; the target can still be written to and finished again.
+    pub async fn finish(&self, mtime: Option<SystemTime>) -> Result<PathBuf, FinishError> {
+        let inner = Arc::clone(&self.inner);
+        let path = inner.names.target.clone();
+        let size_bytes = {
+            let mut progress = inner.progress();
+            if progress.closed {
+                return Err(FinishError::Closed(path));
+            }
+            let size_bytes = progress.size_bytes.unwrap_or(progress.written.last().map_or(0, |last| last.end));
+            let whole = Range::new(0, size_bytes);
+            if let Some(&first) = progress.written.gaps_within(whole).first() {
+                let missing_bytes = size_bytes - progress.written.bytes_within(whole);
+                return Err(FinishError::Incomplete { path, missing_bytes, first });
+            }
+            progress.closed = true;
+            size_bytes
+        };
+        // Writes whose future was dropped may still be under way.
+        let alone = Arc::clone(&inner.file.gate).write_owned().await;
+        let mut journal = Arc::clone(&inner.journal).lock_owned().await;
+        let for_worker = Arc::clone(&inner);
+        let done = inner
+            .disk
+            .workers()
+            .run(move || {
+                let _alone = alone;
+                let finished = finish_now(&for_worker, &mut journal, size_bytes, mtime);
+                let mut progress = for_worker.progress();
+                progress.closed = finished.is_ok() || progress.gone;
+                finished
+            })
+            .await;
+        done.map_err(|gone| FinishError::Io { path: path.clone(), source: io::Error::other(gone) })??;
+        Ok(path)
+    }
+
+    /// Give up for good: remove the part file and the journal.
+    ///
+    /// # Errors
+    /// What the system says if one of them could not be removed.
+    pub async fn discard(&self) -> io::Result<()> {
+        let inner = Arc::clone(&self.inner);
+        {
+            let mut progress = inner.progress();
+            if progress.closed {
+                return Ok(());
+            }
+            progress.closed = true;
+        }
+        let alone = Arc::clone(&inner.file.gate).write_owned().await;
+        let mut journal = Arc::clone(&inner.journal).lock_owned().await;
+        let for_worker = Arc::clone(&inner);
+        let done = inner.disk.workers().run(move || {
+            let _alone = alone;
+            let steps = for_worker.disk.steps();
+            // The journal first: alone it would vouch for a part file that is not there.
+            if journal.file.take().is_some() {
+                steps.remove(&for_worker.names.journal)?;
+            }
+            let mut progress = for_worker.progress();
+            progress.journaled = false;
+            progress.gone = true;
+            drop(progress);
+            steps.remove(&for_worker.names.part)
+        });
+        done.await.map_err(io::Error::other)?
+    }
+}
+
+fn finish_now(
+    inner: &Inner,
+    journal: &mut Journal,
+    size_bytes: u64,
+    mtime: Option<SystemTime>,
+) -> Result<(), FinishError> {
+    let path = || inner.names.target.clone();
+    let failed = |source| FinishError::Io { path: path(), source };
+    let (steps, names, part) = (inner.disk.steps().as_ref(), &inner.names, inner.file.plain());
+    if part.metadata().map_err(failed)?.len() != size_bytes {
+        steps.set_size(part, size_bytes).map_err(failed)?;
+    }
+    if let Some(mtime) = mtime {
+        // A time that the file system cannot hold is no reason to lose the file.
+        if let Err(error) = sys::set_mtime(part, mtime) {
+            tracing::warn!(%error, path = %names.target.display(), "time not set");
+        }
+    }
+    sync_data(inner, journal).map_err(|source| FinishError::DataLost { path: path(), source })?;
+    steps.rename(&names.part, &names.target, inner.overwrite).map_err(|source| match source.raw_os_error() {
+        Some(libc::EEXIST) => FinishError::Exists(path()),
+        _ => failed(source),
+    })?;
+    inner.progress().gone = true;
+    steps.sync_folder(&names.folder).map_err(failed)?;
+    // Only now: until the new name is durable, power loss brings the part file back.
+    if journal.file.take().is_some() {
+        match steps.remove(&names.journal) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, journal = %names.journal.display(), "journal not removed");
+            }
+            _ => {}
+        }
+        inner.progress().journaled = false;
+    }
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! The records of a journal and their bytes.
+//!
+//! Integers are little-endian; a text or byte string is a `u32` length and its bytes. Reading
+//! checks every bound and refuses bytes that are left over, so a payload has one meaning or none.
+
+use swath_model::Range;
+
+use crate::Identity;
+
+/// One fact about the file, as it is written to the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// What is known about the content; merged into what was known before.
+    Identity {
+        /// Size of the file in bytes, if known by now.
+        size_bytes: Option<u64>,
+        /// Digests, validators and pieces.
+        identity: Identity,
+    },
+    /// The number that `Durable` uses for a source from here on, and the source's address.
+    Source {
+        /// Number within this journal.
+        id: u32,
+        /// Address without credentials.
+        name: String,
+    },
+    /// These bytes were delivered by `source` and lie synced in the part file. They count as
+    /// unverified until a later `Verified`.
+    Durable {
+        /// The bytes of the file.
+        range: Range,
+        /// Who delivered them.
+        source: u32,
+    },
+    /// These durable bytes were compared with a digest.
+    Verified {
+        /// The bytes of the file.
+        range: Range,
+    },
+    /// These bytes were found wrong: neither durable nor verified any more.
+    Bad {
+        /// The bytes of the file.
+        range: Range,
+    },
+    /// State of a digest over the first bytes of the file.
+    HashState(HashState),
+    /// Chaining value of one group of a hash tree.
+    Group {
+        /// Number of the group.
+        index: u64,
+        /// The bytes that it was made from.
+        range: Range,
+        /// The chaining value.
+        cv: [u8; 32],
+    },
+}
+
+/// A digest over `[0, front)` that can be taken up again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HashState {
+    /// Which digest, for example `sha-256`.
+    pub algorithm: String,
+    /// How many bytes from the start of the file went into it.
+    pub front: u64,
+    /// The serialised state, opaque to the store.
+    pub state: Vec<u8>,
+}
+
+impl Record {
+    /// The number that stands for this kind in a frame.
+    pub(crate) fn kind(&self) -> u8 {
+        match self {
+            Record::Identity { .. } => KIND_IDENTITY,
+            Record::Source { .. } => KIND_SOURCE,
+            Record::Durable { .. } => KIND_DURABLE,
+            Record::Verified { .. } => KIND_VERIFIED,
+            Record::Bad { .. } => KIND_BAD,
+            Record::HashState(_) => KIND_HASH_STATE,
+            Record::Group { .. } => KIND_GROUP,
+        }
+    }
+
+    /// Append the payload's bytes to `out`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Record::Identity { size_bytes, identity } => {
+                put_option_u64(out, *size_bytes);
+                put_texts(out, &identity.digests);
+                put_u32(out, identity.validators.len() as u32);
+                for (source, value) in &identity.validators {
+                    put_bytes(out, source.as_bytes());
+                    put_bytes(out, value.as_bytes());
+                }
+                match &identity.pieces {
+                    None => out.push(0),
+                    Some(pieces) => {
+                        out.push(1);
+                        put_bytes(out, pieces.as_bytes());
+                    }
+                }
+            }
+            Record::Source { id, name } => {
+                put_u32(out, *id);
+                put_bytes(out, name.as_bytes());
+            }
+            Record::Durable { range, source } => {
+                put_range(out, *range);
+                put_u32(out, *source);
+            }
+            Record::Verified { range } | Record::Bad { range } => put_range(out, *range),
+            Record::HashState(hash) => {
+                put_bytes(out, hash.algorithm.as_bytes());
+                put_u64(out, hash.front);
+                put_bytes(out, &hash.state);
+            }
+            Record::Group { index, range, cv } => {
+                put_u64(out, *index);
+                put_range(out, *range);
+                out.extend_from_slice(cv);
+            }
+        }
+    }
+
+    /// The record of a payload; `None` if the bytes are not exactly one record of that kind.
+    pub(crate) fn decode(kind: u8, payload: &[u8]) -> Option<Record> {
+        let mut bytes = Bytes(payload);
+        let record = match kind {
+            KIND_IDENTITY => {
+                let size_bytes = bytes.option_u64()?;
+                let digests = (0..bytes.u32()?).map(|_| bytes.text()).collect::<Option<Vec<_>>>()?;
+                let validators =
+                    (0..bytes.u32()?).map(|_| Some((bytes.text()?, bytes.text()?))).collect::<Option<Vec<_>>>()?;
+                let pieces = match bytes.u8()? {
+                    0 => None,
+                    1 => Some(bytes.text()?),
+                    _ => return None,
+                };
+                Record::Identity { size_bytes, identity: Identity { digests, validators, pieces } }
+            }
+            KIND_SOURCE => Record::Source { id: bytes.u32()?, name: bytes.text()? },
+            KIND_DURABLE => Record::Durable { range: bytes.range()?, source: bytes.u32()? },
+            KIND_VERIFIED => Record::Verified { range: bytes.range()? },
+            KIND_BAD => Record::Bad { range: bytes.range()? },
+            KIND_HASH_STATE => Record::HashState(HashState {
+                algorithm: bytes.text()?,
+                front: bytes.u64()?,
+                state: bytes.counted()?.to_vec(),
+            }),
+            KIND_GROUP => Record::Group { index: bytes.u64()?, range: bytes.range()?, cv: bytes.array()? },
+            _ => return None,
+        };
+        bytes.0.is_empty().then_some(record)
+    }
+}
+
+fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_option_u64(out: &mut Vec<u8>, value: Option<u64>) {
+    out.push(u8::from(value.is_some()));
+    put_u64(out, value.unwrap_or(0));
+}
+
+fn put_range(out: &mut Vec<u8>, range: Range) {
+    put_u64(out, range.start);
+    put_u64(out, range.end);
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_u32(out, bytes.len() as u32);
+    out.extend_from_slice(bytes);
+}
+
+fn put_texts(out: &mut Vec<u8>, texts: &[String]) {
+    put_u32(out, texts.len() as u32);
+    for text in texts {
+        put_bytes(out, text.as_bytes());
+    }
+}
+
+/// What is left to read of a payload.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        Some(self.array::<1>()?[0])
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.array()?))
+    }
+
+    fn option_u64(&mut self) -> Option<Option<u64>> {
+        match (self.u8()?, self.u64()?) {
+            (0, 0) => Some(None),
+            (1, value) => Some(Some(value)),
+            _ => None,
+        }
+    }
+
+    fn range(&mut self) -> Option<Range> {
+        let (start, end) = (self.u64()?, self.u64()?);
+        (start <= end).then(|| Range::new(start, end))
+    }
+
+    fn counted(&mut self) -> Option<&'a [u8]> {
+        let count = self.u32()? as usize;
+        self.take(count)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.counted()?.to_vec()).ok()
+    }
+}
+
+const KIND_IDENTITY: u8 = 1;
+const KIND_SOURCE: u8 = 2;
+const KIND_DURABLE: u8 = 3;
+const KIND_VERIFIED: u8 = 4;
+const KIND_BAD: u8 = 5;
+const KIND_HASH_STATE: u8 = 6;
+const KIND_GROUP: u8 = 7;

@@ -1,0 +1,420 @@
+//! Opening a target: from a path and what is known of the content to a locked part file and what
+//! can be believed of it.
+//!
+//! Order: look at the target, make the folder, open and lock the part file, read the journal,
+//! judge it, check the space, give the file its size. Nothing is written before the lock is held,
+//! and a part file made by a call that fails is taken away again.
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use swath_model::{Range, RangeMap, RangeSet};
+
+use crate::data_file::DataFile;
+use crate::disk::Disk;
+use crate::identity::{Identity, Verdict};
+use crate::journal::{HashState, JournalFile, Record, Recovery, State, recover};
+use crate::names::{Names, folder_of};
+use crate::steps::Steps;
+use crate::sys;
+
+/// What to open.
+#[derive(Clone, Debug, Default)]
+pub struct TargetSpec {
+    /// The final name. Missing folders above it are created.
+    pub path: PathBuf,
+    /// Size of the file in bytes, if known.
+    pub size_bytes: Option<u64>,
+    /// What is known of the content, to tell whether a journal belongs to it.
+    pub identity: Identity,
+    /// Replace a file that has the final name.
+    pub overwrite: bool,
+    /// Go on where a former run stopped; otherwise start again.
+    pub resume: bool,
+}
+
+/// What a journal vouches for. Empty for a new target.
+#[derive(Clone, Debug, Default)]
+pub struct Resumed {
+    /// What lies synced in the part file, and the number of who delivered it.
+    pub durable: RangeMap<u32>,
+    /// What of it was compared with a digest.
+    pub verified: RangeSet,
+    /// Digests over the beginning of the file, one of each algorithm at most.
+    pub hash_states: Vec<HashState>,
+    /// Chaining values of groups of a hash tree, by number.
+    pub groups: Vec<(u64, [u8; 32])>,
+    /// The sources by their numbers in `durable`; new ones need other numbers.
+    pub sources: Vec<(u32, String)>,
+    /// A sentence for the user, if something had to be given up.
+    pub note: Option<String>,
+}
+
+/// Why a target could not be opened. Nothing was changed, apart from folders that were created.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The path names no file, for example `..` or a name with a zero byte.
+    #[error("{} names no file", .0.display())]
+    NoName(PathBuf),
+    /// The final name is taken and is not to be replaced.
+    #[error("{} exists already", .0.display())]
+    Exists(PathBuf),
+    /// The final name is a folder's.
+    #[error("{} is a folder", .0.display())]
+    IsFolder(PathBuf),
+    /// Another process, or another target of this one, is writing this file.
+    #[error("{} is being written by another swath", .0.display())]
+    Locked(PathBuf),
+    /// A side file's name is taken by something that swath did not make.
+    #[error("{} is in the way: it is not swath's own", .0.display())]
+    InTheWay(PathBuf),
+    /// The name is longer than the file system allows.
+    #[error("the name of {} is too long for this file system", .0.display())]
+    NameTooLong(PathBuf),
+    /// The folder cannot be made or written into.
+    #[error("cannot write into {}", folder.display())]
+    FolderNotWritable {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file does not fit.
+    #[error("{} needs {needed_bytes} more bytes, but only {available_bytes} are free", path.display())]
+    NoSpace {
+        /// The final name.
+        path: PathBuf,
+        /// How many bytes are still to be allocated.
+        needed_bytes: u64,
+        /// How many there are.
+        available_bytes: u64,
+    },
+    /// Anything else.
+    #[error("cannot open {}", path.display())]
+    Io {
+        /// The file that was being worked on.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// What opening leaves to the target.
+pub(crate) struct Opened {
+    pub(crate) names: Names,
+    pub(crate) file: DataFile,
+    pub(crate) journal: Option<JournalFile>,
+    pub(crate) state: State,
+    pub(crate) resumed: Resumed,
+}
+
+/// Open a target; blocks.
+pub(crate) fn open(disk: &Disk, spec: &TargetSpec) -> Result<Opened, OpenError> {
+    let steps = disk.steps().as_ref();
+    check_target(spec)?;
+    let space = prepare_folder(&spec.path)?;
+    let names =
+        Names::of(&spec.path, space.name_bytes_max).ok_or_else(|| OpenError::NoName(spec.path.clone()))?;
+    let (part, created) = lock_part(&names)?;
+    let opened = open_locked(disk, spec, names.clone(), part, created, &space);
+    if opened.is_err() && created {
+        // Still ours: the lock is held by nobody else, as nobody else had it in between.
+        let _ = steps.remove(&names.part);
+    }
+    opened
+}
+
+fn open_locked(
+    disk: &Disk,
+    spec: &TargetSpec,
+    names: Names,
+    part: File,
+    created: bool,
+    space: &sys::FileSystem,
+) -> Result<Opened, OpenError> {
+    let steps = disk.steps().as_ref();
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |source| OpenError::Io { path, source }
+    };
+    let mut found = read_journal(&names, created)?;
+    let mut note = None;
+    if let Some(reason) = found.reason_to_start_again(spec) {
+        if !created && spec.resume {
+            note = Some(format!("starting again: {reason}"));
+        }
+        start_again(steps, &names, &part, &found).map_err(at(&names.part))?;
+        found = Found::Nothing;
+    }
+    let (mut journal, mut state) = (None, State::default());
+    if let Found::Journal { file, state: recovered, chain, valid_bytes, dropped_bytes } = found {
+        state = *recovered;
+        let mut resumed = JournalFile::resume(steps, file, chain, valid_bytes, dropped_bytes)
+            .map_err(at(&names.journal))?;
+        let lost = lost_ranges(&part, &state).map_err(at(&names.part))?;
+        note = note_of(dropped_bytes, &lost, &state);
+        // Written down at once: these ranges are going to be written again, and a crash in the
+        // middle of that must not find the old journal vouching for them.
+        let records: Vec<Record> = lost.iter().map(|range| Record::Bad { range }).collect();
+        if !records.is_empty() {
+            resumed.append(steps, &names, &mut state, &records).map_err(|error| {
+                let source = error.into_io();
+                OpenError::Io { path: names.journal.clone(), source }
+            })?;
+        }
+        journal = Some(resumed);
+    }
+    state.size_bytes = spec.size_bytes.or(state.size_bytes);
+    state.identity.merge(&spec.identity);
+    let direct = allot(disk, spec, &names, &part, state.size_bytes, space)?;
+    let resumed = Resumed {
+        durable: state.delivered.clone(),
+        verified: state.verified.clone(),
+        hash_states: state.hash_states.values().cloned().collect(),
+        groups: state.groups.iter().map(|(&index, &(_, cv))| (index, cv)).collect(),
+        sources: state.sources.iter().map(|(&id, name)| (id, name.clone())).collect(),
+        note,
+    };
+    let file = DataFile::new(part, &names.part, direct);
+    Ok(Opened { names, file, journal, state, resumed })
+}
+
+/// The final name has to be free, or a file that may be replaced.
+fn check_target(spec: &TargetSpec) -> Result<(), OpenError> {
+    match spec.path.symlink_metadata() {
+        Ok(found) if found.is_dir() => Err(OpenError::IsFolder(spec.path.clone())),
+        Ok(_) if !spec.overwrite => Err(OpenError::Exists(spec.path.clone())),
+        Ok(_) => Ok(()),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENAMETOOLONG) => Err(OpenError::NameTooLong(spec.path.clone())),
+            None => Err(OpenError::NoName(spec.path.clone())),
+            // Whatever else is wrong shows when the folder is opened.
+            _ => Ok(()),
+        },
+    }
+}
+
+/// Make the folder if need be and ask what it offers.
+fn prepare_folder(target: &Path) -> Result<sys::FileSystem, OpenError> {
+    let folder = folder_of(target);
+    let not_writable = |source| OpenError::FolderNotWritable { folder: folder.clone(), source };
+    let space = match sys::file_system(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(&folder).map_err(not_writable)?;
+            sys::file_system(&folder)
+        }
+        answer => answer,
+    };
+    let space = space.map_err(not_writable)?;
+    if space.read_only {
+        return Err(not_writable(io::Error::from_raw_os_error(libc::EROFS)));
+    }
+    Ok(space)
+}
+
+/// Open the part file and take its lock; true if it was created here.
+///
+/// Between opening and locking, the one who held the lock may have renamed or removed the file.
+/// The lock then belongs to an inode without this name, so the name is looked at once more.
+fn lock_part(names: &Names) -> Result<(File, bool), OpenError> {
+    let mut options = File::options();
+    // Not blocking on a FIFO that someone put there.
+    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    for _ in 0..LOCK_ATTEMPTS_MAX {
+        let created = options.clone().create_new(true).open(&names.part);
+        let (opened, created) = match created {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (options.open(&names.part), false),
+            other => (other, true),
+        };
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !created => continue,
+            Err(error) => return Err(part_error(names, error)),
+        };
+        let io_error = |source| OpenError::Io { path: names.part.clone(), source };
+        let meant = file.metadata().map_err(io_error)?;
+        if !meant.is_file() {
+            return Err(OpenError::InTheWay(names.part.clone()));
+        }
+        if !sys::try_lock(&file).map_err(io_error)? {
+            return Err(OpenError::Locked(names.target.clone()));
+        }
+        match names.part.symlink_metadata() {
+            Ok(now) if (now.dev(), now.ino()) == (meant.dev(), meant.ino()) => return Ok((file, created)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(error)),
+            _ => {}
+        }
+    }
+    Err(OpenError::Locked(names.target.clone()))
+}
+
+fn part_error(names: &Names, source: io::Error) -> OpenError {
+    match source.raw_os_error() {
+        Some(libc::ELOOP | libc::EISDIR | libc::ENXIO) => OpenError::InTheWay(names.part.clone()),
+        Some(libc::ENAMETOOLONG) => OpenError::NameTooLong(names.target.clone()),
+        Some(libc::ENOSPC | libc::EDQUOT) => {
+            OpenError::NoSpace { path: names.target.clone(), needed_bytes: 1, available_bytes: 0 }
+        }
+        Some(libc::EACCES | libc::EPERM | libc::EROFS | libc::ENOENT | libc::ENOTDIR) => {
+            OpenError::FolderNotWritable { folder: names.folder.clone(), source }
+        }
+        _ => OpenError::Io { path: names.part.clone(), source },
+    }
+}
+
+/// What lies where the journal belongs.
+enum Found {
+    Nothing,
+    Damaged,
+    Journal {
+        file: File,
+        state: Box<State>,
+        chain: crate::journal::Chain,
+        valid_bytes: u64,
+        dropped_bytes: u64,
+    },
+}
+
+impl Found {
+    /// Why nothing of the part file can be used; `None` if it can.
+    fn reason_to_start_again(&self, spec: &TargetSpec) -> Option<String> {
+        match self {
+            Found::Nothing => Some("a former run left no journal".to_owned()),
+            Found::Damaged => Some("the journal is damaged from its beginning".to_owned()),
+            Found::Journal { .. } if !spec.resume => Some("resuming is switched off".to_owned()),
+            Found::Journal { state, .. } => {
+                match state.identity.compare(state.size_bytes, &spec.identity, spec.size_bytes) {
+                    Verdict::Different(what) => Some(format!("the journal is of another content ({what})")),
+                    Verdict::Same | Verdict::Unproven => None,
+                }
+            }
+        }
+    }
+}
+
+fn read_journal(names: &Names, part_created: bool) -> Result<Found, OpenError> {
+    let io_error = |source| OpenError::Io { path: names.journal.clone(), source };
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    let file = match options.open(&names.journal) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ENXIO)) => {
+            return Err(OpenError::InTheWay(names.journal.clone()));
+        }
+        Err(error) => return Err(io_error(error)),
+    };
+    let kind = file.metadata().map_err(io_error)?.file_type();
+    if !kind.is_file() || kind.is_fifo() {
+        return Err(OpenError::InTheWay(names.journal.clone()));
+    }
+    match recover(BufReader::with_capacity(1 << 16, &file)).map_err(io_error)? {
+        Recovery::Journal { state, chain, valid_bytes, dropped_bytes } => {
+            Ok(Found::Journal { file, state: Box::new(state), chain, valid_bytes, dropped_bytes })
+        }
+        Recovery::Nothing => Ok(Found::Damaged),
+        // Beside a part file it is a journal that went bad; alone it is somebody's file whose name
+        // happens to end like ours.
+        Recovery::NotAJournal if part_created => Err(OpenError::InTheWay(names.journal.clone())),
+        Recovery::NotAJournal => Ok(Found::Damaged),
+    }
+}
+
+/// Empty the part file. The old journal is gone for good before the first byte of new content is
+/// written, so that it can never vouch for that.
+fn start_again(steps: &dyn Steps, names: &Names, part: &File, found: &Found) -> io::Result<()> {
+    if !matches!(found, Found::Nothing) {
+        steps.remove(&names.journal)?;
+        steps.sync_folder(&names.folder)?;
+    }
+    if part.metadata()?.len() > 0 {
+        steps.set_size(part, 0)?;
+    }
+    Ok(())
+}
+
+/// What the journal calls durable and the part file does not hold.
+fn lost_ranges(part: &File, state: &State) -> io::Result<RangeSet> {
+    let size_bytes = part.metadata()?.len();
+    let mut lost: RangeSet = state.durable.within(Range::new(size_bytes, u64::MAX)).collect();
+    if sys::file_system_kind(part) == ZFS {
+        // It stores blocks of zeros as holes, so a hole proves nothing.
+        return Ok(lost);
+    }
+    for range in state.durable.iter() {
+        let end = range.end.min(size_bytes);
+        let mut from = range.start;
+        while from < end {
+            // A file system that cannot tell shows no holes.
+            let Some(hole) = sys::first_hole(part, from) else { return Ok(lost) };
+            if hole >= end {
+                break;
+            }
+            let data = sys::first_data(part, hole).unwrap_or(end).min(end);
+            lost.insert(Range::new(hole, data));
+            from = data.max(hole + 1);
+        }
+    }
+    Ok(lost)
+}
+
+fn note_of(dropped_bytes: u64, lost: &RangeSet, state: &State) -> Option<String> {
+    let kept_bytes = state.durable.total_bytes() - lost.total_bytes();
+    if !lost.is_empty() {
+        let lost_bytes = lost.total_bytes();
+        return Some(format!(
+            "the part file lacks {lost_bytes} bytes that the journal vouches for: kept {kept_bytes} bytes"
+        ));
+    }
+    (dropped_bytes > 0).then(|| {
+        format!("the last {dropped_bytes} bytes of the journal are damaged: kept {kept_bytes} bytes of the file")
+    })
+}
+
+/// Check the space, give the part file its size, and decide whether direct I/O is wanted.
+fn allot(
+    disk: &Disk,
+    spec: &TargetSpec,
+    names: &Names,
+    part: &File,
+    size_bytes: Option<u64>,
+    space: &sys::FileSystem,
+) -> Result<bool, OpenError> {
+    let options = disk.options();
+    let Some(size_bytes) = size_bytes else { return Ok(disk.has_direct()) };
+    let io_error = |source| OpenError::Io { path: names.part.clone(), source };
+    let now = part.metadata().map_err(io_error)?;
+    let no_space = |needed_bytes, available_bytes| OpenError::NoSpace {
+        path: spec.path.clone(),
+        needed_bytes,
+        available_bytes,
+    };
+    let needed_bytes = size_bytes.saturating_sub(now.blocks().saturating_mul(512));
+    if needed_bytes > space.available_bytes {
+        return Err(no_space(needed_bytes, space.available_bytes));
+    }
+    if size_bytes < options.direct_from_bytes {
+        return Ok(false);
+    }
+    if now.len() != size_bytes && now.len() < size_bytes {
+        disk.steps().set_size(part, size_bytes).map_err(io_error)?;
+    }
+    if options.reserve && matches!(sys::file_system_kind(part), EXT4 | XFS | BTRFS) {
+        match sys::reserve(part, 0, size_bytes) {
+            Err(error) if sys::is_full(&error) => return Err(no_space(needed_bytes, space.available_bytes)),
+            // Only a convenience: what cannot be reserved is allocated by writing.
+            _ => {}
+        }
+    }
+    Ok(disk.has_direct())
+}
+
+/// Two are enough unless others finish the same target again and again.
+const LOCK_ATTEMPTS_MAX: u32 = 16;
+/// File systems that reserve any size at once, by their magic numbers.
+const EXT4: i64 = 0xEF53;
+const XFS: i64 = 0x5846_5342;
+const BTRFS: i64 = 0x9123_683E;
+const ZFS: i64 = 0x2fc1_2fc1;

@@ -1,0 +1,76 @@
+//! The steps on which durability hangs, behind one trait.
+//!
+//! Data, journal, name and folder become durable in a fixed order. Every step of that order goes
+//! through [`Steps`], so that tests can record it, let single steps fail and cut the power between
+//! any two of them.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::sys;
+
+/// The operations that must happen in the right order.
+pub(crate) trait Steps: Send + Sync {
+    /// Make all data written to the part file durable, with what is needed to read it back.
+    fn sync_data(&self, part: &File) -> io::Result<()>;
+    /// Write `bytes` at offset `at` of the journal.
+    fn append_journal(&self, journal: &File, at_bytes: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Make the journal durable.
+    fn sync_journal(&self, journal: &File) -> io::Result<()>;
+    /// Cut the journal or the part file to `size_bytes`.
+    fn set_size(&self, file: &File, size_bytes: u64) -> io::Result<()>;
+    /// Give a file another name in its folder; without `replace`, fail if that name is taken.
+    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()>;
+    /// Make the names in `folder` durable.
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+    /// Take a name away.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+}
+
+/// The steps as the operating system offers them.
+pub(crate) struct SystemSteps {
+    folders: sys::FolderSync,
+}
+
+impl SystemSteps {
+    pub(crate) fn new() -> Self {
+        Self { folders: sys::FolderSync::default() }
+    }
+}
+
+impl Steps for SystemSteps {
+    fn sync_data(&self, part: &File) -> io::Result<()> {
+        sys::retry(|| sys::check(
+            // SAFETY: a plain system call on a descriptor that `part` keeps open.
+            unsafe { libc::fdatasync(part.as_raw_fd()) },
+        ))
+        .map(drop)
+    }
+
+    fn append_journal(&self, journal: &File, at_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        journal.write_all_at(bytes, at_bytes)
+    }
+
+    fn sync_journal(&self, journal: &File) -> io::Result<()> {
+        self.sync_data(journal)
+    }
+
+    fn set_size(&self, file: &File, size_bytes: u64) -> io::Result<()> {
+        file.set_len(size_bytes)
+    }
+
+    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
+        if replace { std::fs::rename(from, to) } else { sys::rename_if_free(from, to) }
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        self.folders.sync(folder)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+}

@@ -1,0 +1,325 @@
+//! System calls that the standard library does not offer, with their odd cases handled.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::SystemTime;
+
+/// The result of a system call that answers −1 and `errno` on failure.
+pub(crate) fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+/// Call again as long as a signal interrupts.
+pub(crate) fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// A path as the kernel takes it.
+pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+/// Whether the error means that the device or a quota is full.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+}
+
+/// Whether the error means that the kernel or file system lacks the call.
+pub(crate) fn is_unsupported(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM))
+}
+
+/// Take the lock of an open file for this open file alone, without waiting. `Ok(false)` if another
+/// one holds it. File systems without locks count as unlocked: `Ok(true)`.
+pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+    // SAFETY: a plain system call on a descriptor that `file` keeps open.
+    let locked = retry(|| check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }));
+    match locked {
+        Ok(_) => Ok(true),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EWOULDBLOCK) => Ok(false),
+            Some(libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL) => Ok(true),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Rename without ever replacing a file: `EEXIST` if `to` is taken.
+pub(crate) fn rename_if_free(from: &Path, to: &Path) -> io::Result<()> {
+    let (from_c, to_c) = (c_path(from)?, c_path(to)?);
+    // SAFETY: both are valid C strings that outlive the call. Called by number because older C
+    // libraries have no wrapper.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            libc::AT_FDCWD,
+            from_c.as_ptr(),
+            libc::AT_FDCWD,
+            to_c.as_ptr(),
+            libc::RENAME_NOREPLACE,
+        )
+    };
+    if answer == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if !is_unsupported(&error) {
+        return Err(error);
+    }
+    // A second name refuses to replace too, on every file system that has second names.
+    match std::fs::hard_link(from, to) {
+        Ok(()) => std::fs::remove_file(from),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        Err(_) => {
+            // Neither exists here; between this look and the rename another program could still
+            // create the name, which only such file systems suffer.
+            if to.symlink_metadata().is_ok() {
+                return Err(io::Error::from_raw_os_error(libc::EEXIST));
+            }
+            std::fs::rename(from, to)
+        }
+    }
+}
+
+/// Set the time of last modification.
+pub(crate) fn set_mtime(file: &File, mtime: SystemTime) -> io::Result<()> {
+    file.set_times(std::fs::FileTimes::new().set_modified(mtime))
+}
+
+/// What a file system says about a folder.
+pub(crate) struct FileSystem {
+    /// Bytes that an ordinary user may still write.
+    pub(crate) available_bytes: u64,
+    /// Mounted read-only.
+    pub(crate) read_only: bool,
+    /// Longest file name in bytes.
+    pub(crate) name_bytes_max: usize,
+}
+
+/// Ask the file system behind `folder`.
+pub(crate) fn file_system(folder: &Path) -> io::Result<FileSystem> {
+    let folder = c_path(folder)?;
+    let mut answer = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `folder` is a valid C string and `answer` has room for the result.
+    retry(|| check(unsafe { libc::statvfs(folder.as_ptr(), answer.as_mut_ptr()) }))?;
+    // SAFETY: the call succeeded, so it filled the structure.
+    let answer = unsafe { answer.assume_init() };
+    let unit_bytes = if answer.f_frsize == 0 { answer.f_bsize } else { answer.f_frsize };
+    Ok(FileSystem {
+        available_bytes: answer.f_bavail.saturating_mul(unit_bytes),
+        read_only: answer.f_flag & libc::ST_RDONLY != 0,
+        name_bytes_max: (answer.f_namemax as usize).clamp(32, 4096),
+    })
+}
+
+/// Reserve the bytes `[start, end)` on the device without changing the file's size.
+pub(crate) fn reserve(file: &File, start: u64, end: u64) -> io::Result<()> {
+    let (Ok(start), Ok(bytes)) = (i64::try_from(start), i64::try_from(end - start)) else {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    };
+    retry(|| {
+        // SAFETY: a plain system call on a descriptor that `file` keeps open.
+        check(unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, start, bytes) })
+    })
+    .map(drop)
+}
+
+/// The magic number of the file system that `file` lies on, 0 if it cannot be had.
+pub(crate) fn file_system_kind(file: &File) -> i64 {
+    let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open and `answer` has room for the result.
+    let done = retry(|| check(unsafe { libc::fstatfs(file.as_raw_fd(), answer.as_mut_ptr()) }));
+    // SAFETY: read only after the call succeeded and filled the structure.
+    done.map_or(0, |_| unsafe { answer.assume_init() }.f_type)
+}
+
+/// What direct I/O on `file` asks of offsets and lengths, in bytes.
+pub(crate) enum DirectAlignment {
+    /// The kernel knows: this alignment of memory and of offsets.
+    Known(usize, usize),
+    /// The kernel knows that it is impossible.
+    Impossible,
+    /// The kernel cannot tell (before Linux 6.1, or this file system does not say).
+    Unknown,
+}
+
+/// Ask for the alignment of direct I/O (`STATX_DIOALIGN`).
+pub(crate) fn direct_alignment(file: &File) -> DirectAlignment {
+    let mut answer = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path is an empty C string, which with AT_EMPTY_PATH means the descriptor, and
+    // `answer` has room for the result.
+    let done = retry(|| {
+        check(unsafe {
+            libc::statx(
+                file.as_raw_fd(),
+                c"".as_ptr(),
+                libc::AT_EMPTY_PATH,
+                libc::STATX_DIOALIGN,
+                answer.as_mut_ptr(),
+            )
+        })
+    });
+    if done.is_err() {
+        return DirectAlignment::Unknown;
+    }
+    // SAFETY: zero-initialised, and filled by the call.
+    let answer = unsafe { answer.assume_init() };
+    if answer.stx_mask & libc::STATX_DIOALIGN == 0 {
+        return DirectAlignment::Unknown;
+    }
+    match (answer.stx_dio_mem_align as usize, answer.stx_dio_offset_align as usize) {
+        (0, _) | (_, 0) => DirectAlignment::Impossible,
+        (memory, offset) => DirectAlignment::Known(memory, offset),
+    }
+}
+
+/// Push `[start, end)` of a file to the device and wait; what the page cache holds of it is clean
+/// afterwards and is given up. Says nothing about durability: the device's own cache is not
+/// flushed.
+pub(crate) fn write_back_and_drop(file: &File, start: u64, end: u64) -> io::Result<()> {
+    let (start, bytes) = (start as i64, (end - start) as i64);
+    let fd = file.as_raw_fd();
+    let flags =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: plain system calls on a descriptor that `file` keeps open.
+    if let Err(error) = retry(|| check(unsafe { libc::sync_file_range(fd, start, bytes, flags) })) {
+        if !is_unsupported(&error) {
+            return Err(error);
+        }
+        // SAFETY: as above.
+        retry(|| check(unsafe { libc::fdatasync(fd) }))?;
+    }
+    // Advice only: the answer does not matter.
+    // SAFETY: as above.
+    unsafe { libc::posix_fadvise(fd, start, bytes, libc::POSIX_FADV_DONTNEED) };
+    Ok(())
+}
+
+/// Ask the kernel not to read ahead: what it reads beyond the asked range would stay cached while
+/// direct writes change it on the device.
+pub(crate) fn expect_random_reads(file: &File) {
+    // SAFETY: a plain system call on a descriptor that `file` keeps open; it is advice only.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
+}
+
+/// Begin to write `[start, end)` back without waiting.
+pub(crate) fn begin_write_back(file: &File, start: u64, end: u64) {
+    // SAFETY: a plain system call on a descriptor that `file` keeps open; failure only means that
+    // the kernel writes back when it likes.
+    unsafe {
+        libc::sync_file_range(file.as_raw_fd(), start as i64, (end - start) as i64, libc::SYNC_FILE_RANGE_WRITE)
+    };
+}
+
+/// The first hole at or after `offset`, the end of the file counting as one. `None` if the file
+/// system does not say.
+pub(crate) fn first_hole(file: &File, offset: u64) -> Option<u64> {
+    seek(file.as_raw_fd(), offset, libc::SEEK_HOLE)
+}
+
+/// The first byte of data at or after `offset`; `None` if there is none or it cannot be told.
+pub(crate) fn first_data(file: &File, offset: u64) -> Option<u64> {
+    seek(file.as_raw_fd(), offset, libc::SEEK_DATA)
+}
+
+fn seek(fd: RawFd, offset: u64, whence: libc::c_int) -> Option<u64> {
+    let offset = i64::try_from(offset).ok()?;
+    // SAFETY: a plain system call; all reads and writes here carry their own offset, so the
+    // descriptor's position means nothing to anyone.
+    u64::try_from(unsafe { libc::lseek(fd, offset, whence) }).ok()
+}
+
+/// Syncs folders, one call for all who ask while another call is under way.
+///
+/// A sync that begins after a rename covers it. Whoever arrives while one runs waits for the next,
+/// and that next one is shared by all who arrived meanwhile, so thousands of small files that
+/// finish together cost a few calls.
+#[derive(Default)]
+pub(crate) struct FolderSync {
+    folders: Mutex<HashMap<PathBuf, Arc<FolderTurns>>>,
+}
+
+#[derive(Default)]
+struct FolderTurns {
+    turns: Mutex<Turns>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Turns {
+    running: bool,
+    begun: u64,
+    done: u64,
+    /// What the turn numbered `done` ended with.
+    outcomes: HashMap<u64, (Option<i32>, u64)>,
+    waiting: u64,
+}
+
+impl FolderSync {
+    /// Make all names in `folder` durable that are there now.
+    pub(crate) fn sync(&self, folder: &Path) -> io::Result<()> {
+        let turns = {
+            let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+            if folders.len() > FOLDERS_KEPT_MAX {
+                folders.retain(|_, turns| Arc::strong_count(turns) > 1);
+            }
+            Arc::clone(folders.entry(folder.to_owned()).or_default())
+        };
+        let mut state = turns.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        // The first turn that begins from now on.
+        let mine = state.begun + 1;
+        state.waiting += 1;
+        loop {
+            if state.done >= mine {
+                break;
+            }
+            if !state.running {
+                state.running = true;
+                state.begun += 1;
+                let turn = state.begun;
+                let covered = std::mem::take(&mut state.waiting);
+                drop(state);
+                let outcome = sync_folder_now(folder);
+                state = turns.turns.lock().unwrap_or_else(PoisonError::into_inner);
+                state.running = false;
+                state.done = turn;
+                let errno = outcome.err().map(|error| error.raw_os_error().unwrap_or(libc::EIO));
+                state.outcomes.insert(turn, (errno, covered));
+                turns.changed.notify_all();
+                continue;
+            }
+            state = turns.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let Some((errno, left)) = state.outcomes.get_mut(&mine) else { return Ok(()) };
+        let errno = *errno;
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            state.outcomes.remove(&mine);
+        }
+        errno.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
+    }
+}
+
+fn sync_folder_now(folder: &Path) -> io::Result<()> {
+    let opened = File::open(folder)?;
+    // SAFETY: a plain system call on a descriptor that `opened` keeps open.
+    match retry(|| check(unsafe { libc::fsync(opened.as_raw_fd()) })) {
+        // Some file systems cannot sync a folder; their names are as durable as they get.
+        Err(error) if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Folders whose turns are remembered; beyond it the idle ones are forgotten.
+const FOLDERS_KEPT_MAX: usize = 1024;

@@ -1,0 +1,335 @@
+//! One file being written: its buffers in and out.
+//!
+//! All methods take `&self`, so a target can be shared by the tasks that fill it. Always holds:
+//! `written` contains only bytes whose write the kernel has reported as done; only such bytes can
+//! be committed, and only a file that consists of such bytes can be finished.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use swath_model::{Buffer, Range, RangeSet};
+
+use crate::data_file::DataFile;
+use crate::disk::Disk;
+use crate::engine::{Direction, Turn};
+use crate::journal::{JournalFile, State};
+use crate::names::Names;
+use crate::open::{self, OpenError, Resumed, TargetSpec};
+use crate::sys;
+
+/// A file being written. Dropping it keeps the part file and the journal for another run; a part
+/// file that no journal vouches for is removed.
+pub struct Target {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) disk: Disk,
+    pub(crate) names: Names,
+    pub(crate) file: Arc<DataFile>,
+    pub(crate) overwrite: bool,
+    progress: Mutex<Progress>,
+    /// Held through a whole commit, so commits happen one after the other.
+    pub(crate) journal: Arc<tokio::sync::Mutex<Journal>>,
+}
+
+pub(crate) struct Progress {
+    pub(crate) written: RangeSet,
+    pub(crate) size_bytes: Option<u64>,
+    /// Finished or discarded, or about to be.
+    pub(crate) closed: bool,
+    /// The part file has its final name or none: there is nothing to keep.
+    pub(crate) gone: bool,
+    /// There is a journal on the disk.
+    pub(crate) journaled: bool,
+}
+
+pub(crate) struct Journal {
+    /// Not before the first commit: most small files never need one.
+    pub(crate) file: Option<JournalFile>,
+    pub(crate) state: State,
+    /// A sync of the data failed. The kernel may have dropped what it could not write, so no later
+    /// sync says anything about bytes written before.
+    pub(crate) data_lost: bool,
+}
+
+/// Why bytes could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The device or the user's quota is full. What was committed stays.
+    #[error("no space left for {} at byte {offset}", path.display())]
+    NoSpace {
+        /// The final name.
+        path: PathBuf,
+        /// Where the write began.
+        offset: u64,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The bytes would lie behind the end of the file.
+    #[error("bytes {range} lie behind the end of {} at {size_bytes}", path.display())]
+    PastEnd {
+        /// The final name.
+        path: PathBuf,
+        /// Where the bytes were to go.
+        range: Range,
+        /// Size of the file.
+        size_bytes: u64,
+    },
+    /// The target was finished or discarded.
+    #[error("{} is finished", .0.display())]
+    Closed(PathBuf),
+    /// Anything else.
+    #[error("cannot write to {} at byte {offset}", path.display())]
+    Io {
+        /// The final name.
+        path: PathBuf,
+        /// Where the write began.
+        offset: u64,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// Why bytes could not be read back.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {} back at byte {offset}", path.display())]
+pub struct ReadError {
+    /// The final name.
+    pub path: PathBuf,
+    /// Where the read began.
+    pub offset: u64,
+    /// What the system says.
+    pub source: io::Error,
+}
+
+impl Target {
+    /// Open a target: check its place, lock it, read its journal, check the space.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; nothing is left behind.
+    pub async fn open(disk: &Disk, spec: TargetSpec) -> Result<(Target, Resumed), OpenError> {
+        let (for_worker, overwrite, path) = (disk.clone(), spec.overwrite, spec.path.clone());
+        let opened = disk.workers().run(move || open::open(&for_worker, &spec)).await;
+        let opened = opened.map_err(|gone| OpenError::Io { path, source: io::Error::other(gone) })??;
+        let progress = Progress {
+            written: opened.state.durable.clone(),
+            size_bytes: opened.state.size_bytes,
+            closed: false,
+            gone: false,
+            journaled: opened.journal.is_some(),
+        };
+        let journal = Journal { file: opened.journal, state: opened.state, data_lost: false };
+        let inner = Inner {
+            disk: disk.clone(),
+            names: opened.names,
+            file: Arc::new(opened.file),
+            overwrite,
+            progress: Mutex::new(progress),
+            journal: Arc::new(tokio::sync::Mutex::new(journal)),
+        };
+        Ok((Target { inner: Arc::new(inner) }, opened.resumed))
+    }
+
+    /// The final name.
+    pub fn path(&self) -> &Path {
+        &self.inner.names.target
+    }
+
+    /// Where the data lies until it is finished.
+    pub fn part_path(&self) -> &Path {
+        &self.inner.names.part
+    }
+
+    /// Size of the file in bytes, if known.
+    pub fn size_bytes(&self) -> Option<u64> {
+        self.inner.progress().size_bytes
+    }
+
+    /// Whether writes go past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.inner.file.direct_align_bytes().is_some()
+    }
+
+    /// The size became known only now.
+    ///
+    /// # Errors
+    /// [`WriteError::PastEnd`] if more than that was written already.
+    pub fn set_size(&self, size_bytes: u64) -> Result<(), WriteError> {
+        let mut progress = self.inner.progress();
+        if let Some(last) = progress.written.last()
+            && last.end > size_bytes
+        {
+            return Err(WriteError::PastEnd { path: self.path().to_owned(), range: last, size_bytes });
+        }
+        progress.size_bytes = Some(size_bytes);
+        Ok(())
+    }
+
+    /// These bytes turned out wrong: until they are written again they can neither be committed nor
+    /// finished. If they were committed as durable, a `Bad` record has to say so too.
+    pub fn distrust(&self, range: Range) {
+        self.inner.progress().written.remove(range);
+    }
+
+    /// Write the valid bytes of `data` at `offset` and give the buffer back, its valid bytes
+    /// unchanged. They are not durable before a commit.
+    ///
+    /// Bytes on the grid of 4,096 (only the end of the file may be off it) go past the page cache;
+    /// others take a slower way. The write happens even if the future is dropped. Writes of
+    /// overlapping ranges at the same time leave either's bytes.
+    ///
+    /// # Errors
+    /// See [`WriteError`]; the buffer goes back to its pool.
+    pub async fn write(&self, offset: u64, mut data: Buffer) -> Result<Buffer, WriteError> {
+        let inner = &self.inner;
+        let bytes = data.filled();
+        let range = Range::of_len(offset, bytes as u64);
+        let size_bytes = inner.admit(range)?;
+        if bytes == 0 {
+            return Ok(data);
+        }
+        loop {
+            let direct_bytes = inner.file.direct_align_bytes().and_then(|align_bytes| {
+                direct_length(range, size_bytes, align_bytes).filter(|&length| length <= data.capacity())
+            });
+            let turn = match direct_bytes {
+                Some(_) => Turn::Shared { _guard: Arc::clone(&inner.file.gate).read_owned().await },
+                None => inner.turn_for_ordinary().await,
+            };
+            if direct_bytes.is_some() && inner.file.direct_align_bytes().is_none() {
+                // Direct I/O was given up while this waited.
+                continue;
+            }
+            if let Some(length) = direct_bytes {
+                data.whole()[bytes..length].fill(0);
+            }
+            let length = direct_bytes.unwrap_or(bytes);
+            let direct = direct_bytes.is_some();
+            let (buffer, outcome) =
+                inner.disk.transfer(Direction::Write, &inner.file, offset, length, data, direct, turn).await;
+            match (buffer, outcome) {
+                (Some(buffer), Ok(_)) => {
+                    inner.progress().written.insert(range);
+                    return Ok(buffer);
+                }
+                (Some(buffer), Err(error)) if direct && error.raw_os_error() == Some(libc::EINVAL) => {
+                    tracing::debug!(path = %inner.names.part.display(), "direct I/O refused; writing without");
+                    inner.file.stop_direct();
+                    data = buffer;
+                }
+                (_, Err(error)) => return Err(inner.write_error(offset, error)),
+                (None, Ok(_)) => return Err(inner.write_error(offset, io::Error::other("no buffer"))),
+            }
+        }
+    }
+
+    /// Read up to `bytes` bytes at `offset` into `into` (at most its capacity, and nothing behind
+    /// the end of the file); what was in it is lost.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn read(&self, offset: u64, bytes: usize, mut into: Buffer) -> Result<Buffer, ReadError> {
+        let inner = &self.inner;
+        into.truncate(0);
+        let size_bytes = inner.progress().size_bytes.unwrap_or(u64::MAX);
+        let wanted = bytes.min(into.capacity()).min(usize::try_from(size_bytes.saturating_sub(offset)).unwrap_or(usize::MAX));
+        if wanted == 0 {
+            return Ok(into);
+        }
+        let direct_bytes = inner.file.direct_align_bytes().and_then(|align_bytes| {
+            let length = wanted.next_multiple_of(align_bytes as usize);
+            (offset % align_bytes == 0 && length <= into.capacity()).then_some(length)
+        });
+        let turn = match direct_bytes {
+            Some(_) => Turn::Shared { _guard: Arc::clone(&inner.file.gate).read_owned().await },
+            None => inner.turn_for_ordinary().await,
+        };
+        let length = direct_bytes.unwrap_or(wanted);
+        let direct = direct_bytes.is_some();
+        let (buffer, outcome) =
+            inner.disk.transfer(Direction::Read, &inner.file, offset, length, into, direct, turn).await;
+        let failed = |source| ReadError { path: inner.names.target.clone(), offset, source };
+        let count = outcome.map_err(failed)?;
+        let Some(mut buffer) = buffer else { return Err(failed(io::Error::other("no buffer"))) };
+        buffer.advance(count.min(wanted));
+        Ok(buffer)
+    }
+}
+
+impl Inner {
+    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
+        // The bookkeeping is consistent between any two statements.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether `range` may be written; answers with the size of the file.
+    fn admit(&self, range: Range) -> Result<Option<u64>, WriteError> {
+        let progress = self.progress();
+        if progress.closed {
+            return Err(WriteError::Closed(self.names.target.clone()));
+        }
+        // Offsets beyond what the system's signed type holds are beyond every file.
+        let end_max = progress.size_bytes.unwrap_or(u64::MAX).min(OFFSET_MAX);
+        if range.end > end_max {
+            let path = self.names.target.clone();
+            return Err(WriteError::PastEnd { path, range, size_bytes: end_max });
+        }
+        Ok(progress.size_bytes)
+    }
+
+    /// The turn of an ordinary job. Beside direct ones it has to be alone and to clean up.
+    async fn turn_for_ordinary(&self) -> Turn {
+        if !self.file.was_direct() {
+            return Turn::Shared { _guard: Arc::clone(&self.file.gate).read_owned().await };
+        }
+        let guard = Arc::clone(&self.file.gate).write_owned().await;
+        let clean = self.file.direct_align_bytes().is_some();
+        if clean {
+            self.file.count_interruption();
+        }
+        Turn::Alone { _guard: guard, clean }
+    }
+
+    fn write_error(&self, offset: u64, source: io::Error) -> WriteError {
+        let path = self.names.target.clone();
+        if sys::is_full(&source) {
+            WriteError::NoSpace { path, offset, source }
+        } else {
+            WriteError::Io { path, offset, source }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let progress = self.progress.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !progress.gone && !progress.journaled {
+            // Nothing vouches for these bytes, so another run could only start again.
+            let _ = self.disk.steps().remove(&self.names.part);
+        }
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Target({})", self.inner.names.target.display())
+    }
+}
+
+/// How many bytes a direct write of `range` has to move: its length, or up to the next block if it
+/// ends the file. Nothing else lies in the rest of that block, and finishing cuts it off.
+fn direct_length(range: Range, size_bytes: Option<u64>, align_bytes: u64) -> Option<usize> {
+    if range.start % align_bytes != 0 {
+        return None;
+    }
+    if range.len() % align_bytes != 0 && size_bytes != Some(range.end) {
+        return None;
+    }
+    usize::try_from(range.len().next_multiple_of(align_bytes)).ok()
+}
+
+/// The largest offset that the kernel takes, less one block for the padding.
+const OFFSET_MAX: u64 = i64::MAX as u64 - (1 << 20);
