@@ -1,0 +1,192 @@
+//! Keeping a recording small: merging swaths, map pieces and samples that no screen could tell
+//! apart. Nothing that is told in figures (bytes, counts) comes from here, only what is drawn.
+
+use std::collections::HashMap;
+
+use swath_model::{Range, RangeMap};
+
+use super::recording::{Bar, Delivery, Sample};
+use crate::observe::Outcome;
+
+/// At most `bars_max` bars: neighbours on a lane are merged while the merged bar is short.
+///
+/// "Short" starts at a part in 100,000 of the time so far and doubles until the bars are few
+/// enough. Different outcomes stay apart unless nothing else helps. The order of ends is kept.
+pub(super) fn fewer_bars(mut bars: Vec<Bar>, bars_max: usize, end_s: f64) -> Vec<Bar> {
+    let mut short_s = (end_s / 100_000.0).max(1e-6);
+    let mut rounds = 0;
+    while bars.len() > bars_max && rounds < 64 {
+        // After 20 doublings a bar spans more than the whole transfer; then outcomes give way.
+        bars = merge_round(bars, short_s, rounds >= 24);
+        short_s *= 2.0;
+        rounds += 1;
+    }
+    // More lanes than bars allowed: the oldest go.
+    let surplus = bars.len().saturating_sub(bars_max);
+    bars.drain(..surplus);
+    bars
+}
+
+/// Merge each bar into the one before it on its lane where both together are short.
+fn merge_round(bars: Vec<Bar>, short_s: f64, across_outcomes: bool) -> Vec<Bar> {
+    let mut out: Vec<Bar> = Vec::with_capacity(bars.len() / 2);
+    let mut last_on_lane: HashMap<(u32, u32), usize> = HashMap::new();
+    for bar in bars {
+        if let Some(&at) = last_on_lane.get(&(bar.source, bar.lane)) {
+            let before = &mut out[at];
+            let together_s = bar.ended_at_s - before.asked_at_s.min(bar.asked_at_s);
+            if together_s <= short_s && (across_outcomes || bar.outcome == before.outcome) {
+                let bytes = before.range.len().saturating_add(bar.range.len());
+                before.range = Range::of_len(before.range.start, bytes);
+                before.asked_at_s = before.asked_at_s.min(bar.asked_at_s);
+                before.first_byte_at_s = before.first_byte_at_s.or(bar.first_byte_at_s);
+                before.ended_at_s = before.ended_at_s.max(bar.ended_at_s);
+                before.swaths = before.swaths.saturating_add(bar.swaths);
+                before.outcome = worse(before.outcome, bar.outcome);
+                continue;
+            }
+        }
+        last_on_lane.insert((bar.source, bar.lane), out.len());
+        out.push(bar);
+    }
+    out
+}
+
+/// The outcome that a reader should not miss.
+fn worse(a: Outcome, b: Outcome) -> Outcome {
+    let rank = |outcome| match outcome {
+        Outcome::Done => 0,
+        Outcome::Trimmed => 1,
+        Outcome::Lost => 2,
+        Outcome::Failed => 3,
+    };
+    if rank(b) > rank(a) { b } else { a }
+}
+
+/// The map with fewer pieces: small neighbours become one, given to whoever brought most of it.
+///
+/// "Small" is less than a `pieces`th of what the map covers, gaps of that size are closed; at most
+/// about `2 * pieces` pieces remain.
+pub(super) fn coarser_map(map: &RangeMap<Delivery>, pieces: usize) -> RangeMap<Delivery> {
+    let covered: u64 = map.iter().map(|(range, _)| range.len()).sum();
+    let small = (covered / pieces.max(1) as u64).max(1);
+    let mut out = RangeMap::new();
+    let mut group: Vec<(Range, Delivery)> = Vec::new();
+    for (range, delivery) in map.iter() {
+        let start = group.first().map_or(range.start, |(first, _)| first.start);
+        let end = group.last().map_or(range.start, |(last, _)| last.end);
+        if range.len() >= small || range.start - end >= small || range.start - start >= small {
+            set_group(&mut out, &group);
+            group.clear();
+        }
+        group.push((range, delivery));
+    }
+    set_group(&mut out, &group);
+    out
+}
+
+/// Give all of a group to whoever brought most of it.
+fn set_group(map: &mut RangeMap<Delivery>, group: &[(Range, Delivery)]) {
+    let (Some((first, _)), Some((last, _))) = (group.first(), group.last()) else { return };
+    let mut bytes: HashMap<u32, (u64, u32)> = HashMap::new();
+    for (range, delivery) in group {
+        let entry = bytes.entry(delivery.source).or_default();
+        *entry = (entry.0 + range.len(), entry.1.max(delivery.at_ms));
+    }
+    let most =
+        bytes.into_iter().max_by_key(|&(source, (bytes, _))| (bytes, std::cmp::Reverse(source)));
+    if let Some((source, (_, at_ms))) = most {
+        map.set(Range::new(first.start, last.end), Delivery { source, at_ms });
+    }
+}
+
+/// The mean of samples that follow each other, at their middle.
+pub(super) fn mean_sample(samples: &[Sample]) -> Sample {
+    let n = samples.len().max(1) as f64;
+    let width = samples.iter().map(|s| s.rates_bytes_per_s.len()).max().unwrap_or(0);
+    let mut rates = vec![0.0_f64; width];
+    for sample in samples {
+        for (sum, rate) in rates.iter_mut().zip(&sample.rates_bytes_per_s) {
+            *sum += f64::from(*rate);
+        }
+    }
+    Sample {
+        at_s: samples.iter().map(|s| s.at_s).sum::<f64>() / n,
+        rates_bytes_per_s: rates.into_iter().map(|sum| (sum / n) as f32).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bar(lane: u32, i: u32, outcome: Outcome) -> Bar {
+        let at = f64::from(i) * 0.01;
+        Bar {
+            source: 0,
+            lane,
+            range: Range::of_len(u64::from(i) * 100, 100),
+            asked_at_s: at,
+            first_byte_at_s: Some(at + 0.001),
+            ended_at_s: at + 0.01,
+            outcome,
+            swaths: 1,
+        }
+    }
+
+    #[test]
+    fn bars_are_merged_and_no_swath_or_byte_is_lost() {
+        let bars: Vec<Bar> = (0..10_000).map(|i| bar(i % 4, i, Outcome::Done)).collect();
+        let few = fewer_bars(bars, 1_000, 100.0);
+        assert!(few.len() <= 1_000 && few.len() > 100, "{}", few.len());
+        assert_eq!(few.iter().map(|b| b.swaths).sum::<u32>(), 10_000);
+        assert_eq!(few.iter().map(|b| b.range.len()).sum::<u64>(), 1_000_000);
+    }
+
+    #[test]
+    fn failures_stay_visible_while_there_is_room() {
+        let bars: Vec<Bar> = (0..10_000)
+            .map(|i| bar(0, i, if i == 5_000 { Outcome::Failed } else { Outcome::Done }))
+            .collect();
+        let few = fewer_bars(bars, 1_000, 100.0);
+        assert_eq!(
+            few.iter()
+                .filter(|b| b.outcome == Outcome::Failed)
+                .map(|b| b.swaths)
+                .collect::<Vec<_>>(),
+            [1]
+        );
+    }
+
+    #[test]
+    fn more_lanes_than_bars_is_bounded_too() {
+        let bars: Vec<Bar> = (0..5_000).map(|i| bar(i, i, Outcome::Done)).collect();
+        assert_eq!(fewer_bars(bars, 100, 50.0).len(), 100);
+    }
+
+    #[test]
+    fn the_map_gets_coarser_but_covers_the_same() {
+        let mut map = RangeMap::new();
+        for i in 0..9_000_u64 {
+            map.set(
+                Range::of_len(i * 10, 10),
+                Delivery { source: (i % 3) as u32, at_ms: i as u32 },
+            );
+        }
+        map.set(Range::new(90_000, 180_000), Delivery { source: 7, at_ms: 1 });
+        let coarse = coarser_map(&map, 1_000);
+        assert!((400..2_000).contains(&coarse.count()), "{}", coarse.count());
+        assert_eq!(coarse.iter().map(|(range, _)| range.len()).sum::<u64>(), 180_000);
+        let big: Vec<_> = coarse.iter().filter(|(_, d)| d.source == 7).collect();
+        assert_eq!(big, [(Range::new(90_000, 180_000), Delivery { source: 7, at_ms: 1 })]);
+    }
+
+    #[test]
+    fn samples_average() {
+        let sample = |at_s, rates: &[f32]| Sample { at_s, rates_bytes_per_s: rates.to_vec() };
+        assert_eq!(
+            mean_sample(&[sample(1.0, &[10.0]), sample(2.0, &[20.0, 4.0])]),
+            sample(1.5, &[15.0, 2.0])
+        );
+    }
+}

@@ -1,0 +1,33 @@
+//! The report page of a transfer: a [`Recorder`] listens to the events, [`render`] makes one
+//! self-contained HTML file of what it heard.
+//!
+//! The page needs no network and no script to be read: charts are inline SVG that stretch to the
+//! width of the window, tables repeat their figures, and a small inline script adds tooltips and
+//! zoom. Every text that came from outside is escaped, and a content security policy in the page
+//! forbids whatever else might slip in. [`units`] writes figures for people; the terminal uses it
+//! too.
+
+mod axis;
+mod bound;
+mod escape;
+mod map;
+mod page;
+mod palette;
+mod recording;
+mod scene;
+mod tables;
+mod timeline;
+pub mod units;
+
+pub use page::render;
+pub use recording::{
+    BARS_MAX, Bar, Delivery, Ending, MOMENTS_MAX, Moment, MomentKind, PIECES_MAX, RATES_MAX,
+    Recorder, Recording, Sample,
+};
+
+#[cfg(test)]
+use crate::observe;
+#[cfg(test)]
+mod synthetic;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! Recordings of whole transfers and the pages made of them.
+
+use swath_model::Range;
+
+use super::synthetic::{Link, Scenario, play};
+use super::{BARS_MAX, Ending, MOMENTS_MAX, PIECES_MAX, RATES_MAX, Recorder, Recording, render};
+use crate::observe::{
+    Event, Observer as _, Outcome, Phase, Snapshot, SourceSnapshot, SourceState, SwathRecord,
+};
+
+fn record(events: &[Event]) -> Recording {
+    let mut recorder = Recorder::new();
+    for event in events {
+        recorder.observe(event);
+    }
+    recorder.recording()
+}
+
+fn six() -> Scenario {
+    let mut six =
+        Scenario::star("/data/a.root", 1_000_000_000, &[20.0, 40.0, 60.0, 80.0, 120.0, 180.0]);
+    six.links[4].dies_s = Some((1.2, "connection refused".to_owned()));
+    six
+}
+
+/// The data that the page's script reads.
+fn data(page: &str) -> serde_json::Value {
+    let (_, rest) = page.split_once("id=\"data\">").expect("the page has data");
+    let (text, _) = rest.split_once("</script>").expect("the data ends");
+    serde_json::from_str(text).expect("the data is JSON")
+}
+
+#[test]
+fn the_map_gives_every_byte_to_one_source() {
+    let recording = record(&play(&six()));
+    let ranges: Vec<Range> = recording.map.iter().map(|(range, _)| range).collect();
+    assert_eq!(ranges.first().map(|r| r.start), Some(0));
+    assert_eq!(ranges.iter().map(|r| r.len()).sum::<u64>(), 1_000_000_000);
+    assert_eq!(recording.ending, Some(Ending::Finished));
+}
+
+#[test]
+fn a_copy_that_came_second_takes_nothing_from_the_first() {
+    let swath = |source, start, end, outcome| {
+        Event::Swath(SwathRecord {
+            source,
+            lane: 0,
+            start,
+            end,
+            asked_end: end,
+            asked_at_s: 0.0,
+            first_byte_at_s: Some(0.1),
+            ended_at_s: 0.2,
+            outcome,
+        })
+    };
+    let recording = record(&[
+        swath(0, 0, 50, Outcome::Done),
+        swath(1, 0, 80, Outcome::Lost),
+        swath(2, 60, 100, Outcome::Done),
+        swath(1, 10, 20, Outcome::Done),
+    ]);
+    let who: Vec<(u64, u64, u32)> =
+        recording.map.iter().map(|(r, d)| (r.start, r.end, d.source)).collect();
+    assert_eq!(who, [(0, 10, 0), (10, 20, 1), (20, 50, 0), (50, 60, 1), (60, 100, 2)]);
+}
+
+#[test]
+fn a_page_holds_everything_and_loads_nothing() {
+    let page = render(&record(&play(&six())));
+    for text in [
+        "a.root",
+        "1.00",
+        "Complete, verified by sha-256",
+        "connection refused",
+        "mirror6.",
+        "What limited it",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    for loaded in [
+        "src=\"",
+        "@import",
+        "<link rel=\"stylesheet",
+        "url(http",
+        "fetch(",
+        "XMLHttp",
+        "<iframe",
+        "<base",
+    ] {
+        assert!(!page.contains(loaded), "{loaded}");
+    }
+    for tag in [
+        "section", "div", "svg", "table", "tbody", "tr", "td", "ul", "li", "script", "style",
+        "span", "details",
+    ] {
+        let opened =
+            page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+        assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+    let data = data(&page);
+    assert_eq!(data["src"].as_array().map(Vec::len), Some(6));
+    assert!(!page.contains("NaN") && !page.contains("inf%"));
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let mut scenario = Scenario::star(
+        "/tmp/</title><script>alert(1)</script>\u{202e}.bin",
+        50_000_000,
+        &[40.0, 25.0],
+    );
+    scenario.links[0].name =
+        "evil.example/\"'><img src=x onerror=alert(2)></script><script>alert(3)</script>"
+            .to_owned();
+    scenario.links.push(Link {
+        rate: 0.0,
+        dies_s: Some((0.1, "<svg onload=alert(4)>".to_owned())),
+        ..scenario.links[1].clone()
+    });
+    let page = render(&record(&play(&scenario)));
+    for raw in ["<script>alert", "<img", "<svg onload", "\"'>", "\u{202e}"] {
+        assert!(!page.contains(raw), "{raw}");
+    }
+    assert_eq!(page.matches("<script").count(), 2, "the data and the script, nothing else");
+    assert_eq!(
+        data(&page)["src"][0],
+        "evil.example/\"'><img src=x onerror=alert(2)></script><script>alert(3)</script>"
+    );
+}
+
+#[test]
+fn an_empty_or_broken_off_recording_has_a_page() {
+    assert!(render(&Recording::default()).contains("Not finished"));
+    let mut events = play(&six());
+    events.truncate(events.len() / 2);
+    let page = render(&record(&events));
+    assert!(page.contains("Not finished") && page.contains("not fetched in this run"));
+    // A zero-byte file, times and rates that are no numbers.
+    let odd = Event::Progress(Snapshot {
+        at_s: f64::NAN,
+        phase: Phase::Fetching,
+        size_bytes: Some(0),
+        done_bytes: 0,
+        resumed_bytes: 0,
+        verified_bytes: 0,
+        rate_bytes_per_s: f64::INFINITY,
+        eta: None,
+        sources: vec![SourceSnapshot {
+            source: u32::MAX,
+            name: "far.example".to_owned(),
+            state: SourceState::Running,
+            rate_bytes_per_s: f64::NAN,
+            bytes: 0,
+            share: f64::NAN,
+            rtt_ms: Some(f64::NAN),
+            lanes: u32::MAX,
+            requests: 0,
+        }],
+    });
+    let odd_swath = Event::Swath(SwathRecord {
+        source: u32::MAX,
+        lane: u32::MAX,
+        start: u64::MAX,
+        end: 0,
+        asked_end: 7,
+        asked_at_s: f64::NEG_INFINITY,
+        first_byte_at_s: Some(f64::NAN),
+        ended_at_s: -1.0,
+        outcome: Outcome::Failed,
+    });
+    assert!(render(&record(&[odd, odd_swath])).contains("</html>"));
+}
+
+#[test]
+fn memory_and_page_are_bounded() {
+    let mut recorder = Recorder::new();
+    for i in 0..60_000_u64 {
+        let at_s = i as f64 * 0.002;
+        recorder.observe(&Event::Swath(SwathRecord {
+            source: (i % 300) as u32,
+            lane: (i / 300 % 8) as u32,
+            start: (i * 7_919 % 60_000) * 1_000,
+            end: (i * 7_919 % 60_000) * 1_000 + 1_000,
+            asked_end: 0,
+            asked_at_s: at_s,
+            first_byte_at_s: Some(at_s + 0.05),
+            ended_at_s: at_s + 0.3,
+            outcome: if i % 50 == 0 { Outcome::Failed } else { Outcome::Done },
+        }));
+        if i % 20 == 0 {
+            let source = |source| SourceSnapshot {
+                source,
+                name: format!("mirror{source}.example/file"),
+                state: SourceState::Running,
+                rate_bytes_per_s: 1e6,
+                bytes: 0,
+                share: 0.0,
+                rtt_ms: None,
+                lanes: 1,
+                requests: 0,
+            };
+            recorder.observe(&Event::Progress(Snapshot {
+                at_s,
+                phase: Phase::Fetching,
+                size_bytes: Some(60_000_000),
+                done_bytes: 0,
+                resumed_bytes: 0,
+                verified_bytes: 0,
+                rate_bytes_per_s: 3e8,
+                eta: None,
+                sources: (0..300).map(source).collect(),
+            }));
+            recorder.observe(&Event::Note { at_s, text: "again".to_owned(), warning: false });
+        }
+    }
+    let recording = recorder.recording();
+    assert!(recording.bars.len() <= BARS_MAX);
+    assert!(recording.map.count() <= PIECES_MAX);
+    assert!(recording.samples.len() * 300 <= RATES_MAX + 300);
+    assert!(recording.moments.len() <= MOMENTS_MAX && recording.moments_dropped > 0);
+    assert_eq!(recording.swaths, 60_000);
+    let page = render(&recording);
+    assert!(page.len() < 8_000_000, "{} bytes", page.len());
+}

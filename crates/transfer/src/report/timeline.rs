@@ -1,0 +1,344 @@
+//! What happened when, on one shared time axis: rates stacked by source, marks for notes and
+//! changes of state, and a row of swaths for each source.
+
+use std::fmt::Write as _;
+
+use super::axis;
+use super::bound::mean_sample;
+use super::escape::html;
+use super::palette::{colour, pattern, swatch};
+use super::recording::{Bar, Moment, MomentKind, Sample};
+use super::scene::{Scene, X_MAX};
+use super::units;
+use crate::observe::{Outcome, SourceState};
+
+/// Height of the rates chart in pixels.
+const RATES_PX: i64 = 220;
+/// Points drawn over all sources; finer ones are averaged.
+const POINTS_MAX: usize = 24_000;
+/// Height that all swath rows together should not much exceed, in pixels.
+const ROWS_PX: usize = 1_000;
+
+/// The timeline card.
+pub(super) fn card(scene: &Scene<'_>) -> String {
+    let mut out = String::new();
+    out.push_str(
+        "<section class=\"card\" aria-labelledby=\"t-time\"><div class=\"cardhead\"><h2 id=\"t-time\">Timeline</h2>\
+         <div class=\"zoom\" hidden><span class=\"hint\">drag to zoom</span>\
+         <button type=\"button\" data-z=\"in\" aria-label=\"zoom in\">+</button>\
+         <button type=\"button\" data-z=\"out\" aria-label=\"zoom out\">−</button>\
+         <button type=\"button\" data-z=\"left\" aria-label=\"earlier\">‹</button>\
+         <button type=\"button\" data-z=\"right\" aria-label=\"later\">›</button>\
+         <button type=\"button\" data-z=\"all\">all</button></div></div><div class=\"timeline\" id=\"timeline\">",
+    );
+    out.push_str(&rates(scene));
+    out.push_str(&marks(scene));
+    out.push_str(&scene.axis());
+    for &source in &scene.rows {
+        out.push_str(&row(scene, source));
+    }
+    if scene.rows.len() > 8 {
+        out.push_str(&scene.axis());
+    }
+    out.push_str("<div class=\"cross\" id=\"cross\" hidden></div></div>");
+    let more = scene.recording.sources.len() - scene.rows.len();
+    if more > 0 {
+        let _ = write!(
+            out,
+            "<p class=\"hint\">{more} more sources, which delivered less, are in the table below.</p>"
+        );
+    }
+    out.push_str(legend());
+    out.push_str("</section>");
+    out
+}
+
+fn legend() -> &'static str {
+    "<ul class=\"legend\" aria-label=\"How swaths are drawn\">\
+     <li><i class=\"key wait\"></i>waiting for the first byte</li>\
+     <li><i class=\"key done\"></i>delivered</li>\
+     <li><i class=\"key trim\"></i>tail given to a faster lane</li>\
+     <li><i class=\"key lost\"></i>another copy came first</li>\
+     <li><i class=\"key fail\"></i>failed</li>\
+     <li><i class=\"key still\"></i>source silent</li>\
+     <li><i class=\"key gone\"></i>source left out</li></ul>"
+}
+
+/// The samples that are drawn: few enough for the page, never beyond its end.
+pub(super) fn drawn_samples(scene: &Scene<'_>) -> Vec<Sample> {
+    let samples = &scene.recording.samples;
+    let points = (POINTS_MAX / scene.recording.sources.len().max(1)).clamp(60, 1_200);
+    samples.chunks(samples.len().div_ceil(points).max(1)).map(mean_sample).collect()
+}
+
+fn rates(scene: &Scene<'_>) -> String {
+    let samples = drawn_samples(scene);
+    let n = scene.recording.sources.len();
+    let totals: Vec<f64> =
+        samples.iter().map(|s| s.rates_bytes_per_s.iter().map(|r| f64::from(*r)).sum()).collect();
+    let peak = totals.iter().copied().fold(0.0, f64::max);
+    let top = if peak > 0.0 { peak * 1.06 } else { 1.0 };
+    let y = |rate: f64| ((1.0 - rate / top) * 1_000.0).round() as i64;
+    let mut layers = String::new();
+    let mut below = vec![0.0_f64; samples.len()];
+    for source in 0..n {
+        let above: Vec<f64> = samples
+            .iter()
+            .zip(&below)
+            .map(|(s, b)| b + f64::from(s.rates_bytes_per_s.get(source).copied().unwrap_or(0.0)))
+            .collect();
+        if above.iter().zip(&below).all(|(a, b)| a <= b) {
+            continue;
+        }
+        let mut d = String::new();
+        for (i, (sample, a)) in samples.iter().zip(&above).enumerate() {
+            let _ =
+                write!(d, "{}{} {}", if i == 0 { "M" } else { "L" }, scene.x(sample.at_s), y(*a));
+        }
+        for (sample, b) in samples.iter().zip(&below).rev() {
+            let _ = write!(d, "L{} {}", scene.x(sample.at_s), y(*b));
+        }
+        let _ = write!(layers, "<path class=\"area c{}\" d=\"{d}z\"/>", colour(source));
+        if pattern(source) > 0 {
+            let _ = write!(layers, "<path fill=\"url(#t{})\" d=\"{d}z\"/>", pattern(source));
+        }
+        below = above;
+    }
+    let total: String = samples
+        .iter()
+        .zip(&totals)
+        .enumerate()
+        .map(|(i, (s, rate))| {
+            format!("{}{} {}", if i == 0 { "M" } else { "L" }, scene.x(s.at_s), y(*rate))
+        })
+        .collect();
+    let levels = axis::marks(top, 4);
+    let lines: String = levels.iter().map(|v| format!("M0 {}h{X_MAX}", y(*v))).collect();
+    let labels: String = levels
+        .iter()
+        .skip(1)
+        .map(|v| {
+            format!(
+                "<span style=\"top:{:.1}%\">{}</span>",
+                (1.0 - v / top) * 100.0,
+                axis::rate_label(*v)
+            )
+        })
+        .collect();
+    let mean = scene.recording.summary.as_ref().map_or(String::new(), |s| {
+        format!("<small>{} on average</small>", units::rate(s.rate_bytes_per_s))
+    });
+    // Lines between the layers would hide thin layers.
+    let many = if n > 12 { " many" } else { "" };
+    format!(
+        "<div class=\"lab rl\"><b>Rate</b><small>{} at its peak</small>{mean}</div>\
+         <div class=\"plot rates{many}\" data-row=\"rates\" style=\"height:{RATES_PX}px\">\
+         <svg class=\"tx\" viewBox=\"0 0 {X_MAX} 1000\" data-h=\"1000\" preserveAspectRatio=\"none\" role=\"img\">\
+         <title>Rate of each source over time, stacked; peak {}</title>{}<path class=\"grid\" d=\"{lines}\"/>{layers}\
+         <path class=\"total\" d=\"{total}\"/></svg><div class=\"ylab\" aria-hidden=\"true\">{labels}</div></div>",
+        units::rate(peak),
+        units::rate(peak),
+        scene.grid(1_000),
+    )
+}
+
+/// How a moment is marked, and whether it deserves a mark at all.
+fn glyph(moment: &Moment) -> Option<(&'static str, &'static str)> {
+    match moment.kind {
+        MomentKind::Note => Some(("note", "i")),
+        MomentKind::Warning => Some(("warn", "!")),
+        MomentKind::State { state: SourceState::Silent, .. } => Some(("still", "…")),
+        MomentKind::State { state: SourceState::Slow, .. } => Some(("still", "↓")),
+        MomentKind::State { state: SourceState::Bad, .. } => Some(("bad", "×")),
+        // A source that runs is worth a mark only where the executor says why (it is back).
+        MomentKind::State { state: SourceState::Running, .. } if !moment.text.is_empty() => {
+            Some(("back", "✓"))
+        }
+        MomentKind::State { .. } => None,
+    }
+}
+
+/// A moment as a sentence.
+pub(super) fn sentence(scene: &Scene<'_>, moment: &Moment) -> String {
+    let MomentKind::State { source, state } = moment.kind else { return moment.text.clone() };
+    let became = match state {
+        SourceState::Waiting => "is known",
+        SourceState::Probing => "is asked what it offers",
+        SourceState::Running => "delivers",
+        SourceState::Slow => "is slow",
+        SourceState::Silent => "is silent",
+        SourceState::Idle => "has nothing more to deliver",
+        SourceState::Bad => "is left out",
+    };
+    let name = scene.name(source as usize);
+    let host = name.split('/').next().unwrap_or("");
+    let why = if moment.text.is_empty() { String::new() } else { format!(": {}", moment.text) };
+    format!("source {} ({host}) {became}{why}", u64::from(source) + 1)
+}
+
+/// The moments worth a mark, each with its sign, for the page's list of events too.
+pub(super) fn marked<'a>(scene: &Scene<'a>) -> Vec<(&'static str, &'static str, &'a Moment)> {
+    let moments = scene.recording.moments.iter();
+    moments.filter_map(|m| glyph(m).map(|(class, sign)| (class, sign, m))).collect()
+}
+
+fn marks(scene: &Scene<'_>) -> String {
+    let marked = marked(scene);
+    if marked.is_empty() {
+        return String::new();
+    }
+    // Marks that would lie on each other become one with a count.
+    let near_s = scene.end_s * 0.018;
+    let mut groups: Vec<Vec<(&str, &str, &Moment)>> = Vec::new();
+    for mark in marked {
+        match groups.last_mut() {
+            Some(group) if mark.2.at_s - group[0].2.at_s < near_s => group.push(mark),
+            _ => groups.push(vec![mark]),
+        }
+    }
+    let mut out =
+        String::from("<div class=\"lab el\"><b>Events</b></div><div class=\"plot marks\">");
+    for group in &groups {
+        let rank =
+            |class: &str| ["note", "back", "still", "warn", "bad"].iter().position(|c| *c == class);
+        let Some((class, sign, first)) = group.iter().max_by_key(|(class, ..)| rank(class)) else {
+            continue;
+        };
+        let lines: Vec<String> = group
+            .iter()
+            .take(12)
+            .map(|(.., m)| format!("{}  {}", axis_time(m.at_s), sentence(scene, m)))
+            .collect();
+        let text = html(&lines.join(" · "));
+        let sign = if group.len() > 1 { group.len().to_string() } else { (*sign).to_owned() };
+        let _ = write!(
+            out,
+            "<span class=\"mark {class}\" tabindex=\"0\" role=\"img\" data-t=\"{:.3}\" style=\"left:{}\" \
+             aria-label=\"{text}\" data-tip=\"{text}\">{sign}</span>",
+            first.at_s,
+            scene.percent(first.at_s)
+        );
+    }
+    out.push_str("</div>");
+    out
+}
+
+/// A moment's time with its unit.
+pub(super) fn axis_time(at_s: f64) -> String {
+    if at_s < 60.0 { format!("{at_s:.2} s") } else { axis::time_label(at_s) }
+}
+
+/// The swaths of one source.
+fn row(scene: &Scene<'_>, source: usize) -> String {
+    let bars: Vec<&Bar> =
+        scene.recording.bars.iter().filter(|b| b.source as usize == source).collect();
+    let lanes = bars.iter().map(|b| b.lane as usize + 1).max().unwrap_or(1).min(256);
+    let all_lanes: usize = scene.rows.len().max(1) * lanes;
+    let lane_px = if lanes == 1 && scene.rows.len() <= 20 {
+        24
+    } else {
+        (ROWS_PX / all_lanes)
+            .clamp(if lanes == 1 { 16 } else { 4 }, if lanes == 1 { 24 } else { 16 })
+    } as i64;
+    let height = lane_px * lanes as i64;
+    let gap = if lane_px > 6 { 1 } else { 0 };
+    let rect = |from_s: f64, to_s: f64, lane: i64| {
+        let (x0, x1) = (scene.x(from_s), scene.x(to_s));
+        let (x0, w) = (x0.min(X_MAX as i64 - 3), (x1 - x0).max(3));
+        format!("M{x0} {}h{w}v{}h-{w}z", lane * lane_px + gap, lane_px - 2 * gap)
+    };
+    let (mut wait, mut done, mut ends, mut lost, mut failed, mut body_px) =
+        (String::new(), String::new(), String::new(), String::new(), String::new(), 0.0);
+    for bar in &bars {
+        let lane = i64::from(bar.lane).min(lanes as i64 - 1);
+        let first_s = bar.first_byte_at_s.unwrap_or(bar.ended_at_s);
+        if first_s > bar.asked_at_s {
+            wait.push_str(&rect(bar.asked_at_s, first_s, lane));
+        }
+        body_px += (bar.ended_at_s - first_s) / scene.end_s * 1_000.0;
+        if bar.first_byte_at_s.is_some() || bar.outcome == Outcome::Failed {
+            let body = rect(first_s, bar.ended_at_s, lane);
+            match bar.outcome {
+                Outcome::Done => done.push_str(&body),
+                Outcome::Trimmed => {
+                    done.push_str(&body);
+                    let _ = write!(
+                        ends,
+                        "M{} {}v{}",
+                        scene.x(bar.ended_at_s),
+                        lane * lane_px + gap,
+                        lane_px - 2 * gap
+                    );
+                }
+                Outcome::Lost => lost.push_str(&body),
+                Outcome::Failed => failed.push_str(&body),
+            }
+        }
+    }
+    let dense = if !bars.is_empty() && body_px / (bars.len() as f64) < 5.0 { " dense" } else { "" };
+    let c = colour(source);
+    let over = match pattern(source) {
+        0 => String::new(),
+        p => format!("<path fill=\"url(#t{p})\" d=\"{done}\"/>"),
+    };
+    let swaths: u64 = bars.iter().map(|b| u64::from(b.swaths)).sum();
+    let figures = units::percent(scene.share(source));
+    let fail_hatch = if failed.is_empty() {
+        String::new()
+    } else {
+        format!("<path fill=\"url(#tfail)\" d=\"{failed}\"/>")
+    };
+    let lost_hatch = if lost.is_empty() {
+        String::new()
+    } else {
+        format!("<path fill=\"url(#tlost)\" d=\"{lost}\"/>")
+    };
+    format!(
+        "<div class=\"lab sl\">{}<em>{}</em><div class=\"nm\" title=\"{}\">{}</div><small>{figures}</small></div>\
+         <div class=\"plot gantt{dense}\" data-row=\"{source}\" data-lane=\"{lane_px}\" style=\"height:{height}px\">\
+         <svg class=\"tx c{c}\" viewBox=\"0 0 {X_MAX} {height}\" data-h=\"{height}\" preserveAspectRatio=\"none\" \
+         role=\"img\"><title>{} swaths of source {}</title>{}{}<path class=\"wait\" d=\"{wait}\"/>\
+         <path class=\"body\" d=\"{done}\"/>{over}<path class=\"ends\" d=\"{ends}\"/>\
+         <path class=\"weak\" d=\"{lost}{failed}\"/>{lost_hatch}{fail_hatch}</svg></div>",
+        swatch(source),
+        source + 1,
+        html(&scene.name(source)),
+        scene.name_html(source),
+        units::count(swaths),
+        source + 1,
+        spells(scene, source, height),
+        scene.grid(height),
+    )
+}
+
+/// When a source was silent or left out, as a tint behind its swaths.
+fn spells(scene: &Scene<'_>, source: usize, height: i64) -> String {
+    let mut out = String::new();
+    let mut since: Option<(f64, SourceState)> = None;
+    let mut draw = |from: (f64, SourceState), to_s: f64| {
+        let (x, w) = (scene.x(from.0), (scene.x(to_s) - scene.x(from.0)).max(3));
+        let class = match from.1 {
+            SourceState::Silent => "still",
+            SourceState::Bad => "gone",
+            _ => return,
+        };
+        let _ = write!(
+            out,
+            "<rect class=\"{class}\" x=\"{x}\" y=\"0\" width=\"{w}\" height=\"{height}\"/>"
+        );
+    };
+    for moment in &scene.recording.moments {
+        if let MomentKind::State { source: who, state } = moment.kind
+            && who as usize == source
+        {
+            if let Some(before) = since {
+                draw(before, moment.at_s);
+            }
+            since = Some((moment.at_s, state));
+        }
+    }
+    if let Some(before) = since {
+        draw(before, scene.end_s);
+    }
+    out
+}
