@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -27,6 +28,7 @@ pub(super) async fn serve(
     tls: Option<TlsAcceptor>,
     number: u64,
 ) {
+    let _open = Open::count(&shared);
     let _ = stream.set_nodelay(true);
     let socket = Socket(stream.as_raw_fd());
     let mut changed = shared.changed.subscribe();
@@ -65,6 +67,22 @@ where
     tokio::select! {
         () = session.run() => {}
         () = pump(reader, queue) => {}
+    }
+}
+
+/// Counts a connection for as long as its task lives, however it ends.
+struct Open(Arc<Shared>);
+
+impl Open {
+    fn count(shared: &Arc<Shared>) -> Open {
+        shared.open_connections.fetch_add(1, Relaxed);
+        Open(shared.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open_connections.fetch_sub(1, Relaxed);
     }
 }
 

@@ -7,6 +7,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Deref;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
@@ -287,6 +288,25 @@ impl Handle {
     pub fn connections(&self) -> u64 {
         self.shared.connections.load(Relaxed)
     }
+
+    /// Connections open now.
+    pub fn open_connections(&self) -> u64 {
+        self.shared.open_connections.load(Relaxed)
+    }
+
+    /// Waits until something about this server holds, and answers whether it came to that.
+    pub fn wait_until(&self, at_most: Duration, mut holds: impl FnMut(&Handle) -> bool) -> bool {
+        let deadline = Instant::now() + at_most;
+        loop {
+            if holds(self) {
+                return true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(POLL);
+        }
+    }
 }
 
 impl std::fmt::Debug for Handle {
@@ -314,8 +334,8 @@ impl Main {
             if wants_life && listener.is_none() {
                 listener = bind(self.address).and_then(|socket| socket.listen(BACKLOG)).ok();
                 self.shared.set_listens(listener.is_some());
-            } else if !wants_life && listener.is_some() {
-                listener = None;
+            } else if !wants_life && let Some(listener) = listener.take() {
+                close(listener);
                 tasks.shutdown().await;
                 self.shared.set_listens(false);
             }
@@ -337,6 +357,9 @@ impl Main {
                 _ = tasks.join_next(), if !tasks.is_empty() => {}
             }
         }
+        if let Some(listener) = listener {
+            close(listener);
+        }
         tasks.shutdown().await;
         drop(self.reserved);
     }
@@ -347,6 +370,16 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
     match listener {
         Some(listener) => Ok(listener.accept().await?.0),
         None => std::future::pending().await,
+    }
+}
+
+/// Ends listening at once, even while a process that this one is just starting still has a copy
+/// of the descriptor.
+fn close(listener: TcpListener) {
+    // SAFETY: the descriptor is the listener's, which lives until the end of this function;
+    // `shutdown` touches no memory.
+    unsafe {
+        libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR);
     }
 }
 
@@ -377,5 +410,7 @@ fn media_type_of(path: &str) -> &'static str {
     }
 }
 
+/// Short beside any step of a test.
+const POLL: Duration = Duration::from_millis(2);
 const BACKLOG: u32 = 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);

@@ -1,5 +1,7 @@
 //! A server without rules is a correct one.
 
+use std::time::Duration;
+
 use super::super::{Content, Server};
 use super::client::{Client, get};
 
@@ -130,17 +132,39 @@ fn close_is_honoured_and_junk_is_refused() {
 
 #[test]
 fn a_dropped_server_leaves_nothing() {
-    let (server, _) = honest();
+    // Below the ports that the kernel gives away, where another test would take it at once.
+    let first = 20_000 + (std::process::id() % 5_000) as u16;
+    let start = |port| Server::builder().port(port).file("/f", Content::random(3, 10)).start();
+    let server = (first..first + 100).find_map(|port| start(port).ok()).unwrap();
+    assert!(start(server.port()).is_err(), "one port, one server");
     let address = server.address();
     let mut client = Client::to(&server);
     client.get("/f", &["Range: bytes=0-0"]);
     drop(server);
     assert!(std::net::TcpStream::connect(address).is_err());
     assert_eq!(client.rest().unwrap_or_default(), Vec::<u8>::new());
-    // The port is free again.
-    let again = Server::builder().port(address.port()).start().unwrap();
-    assert_eq!(again.port(), address.port());
-    assert!(Server::builder().port(address.port()).start().is_err());
+    assert_eq!(start(address.port()).unwrap().port(), address.port());
+}
+
+#[test]
+fn a_hundred_gibibytes_cost_nothing() {
+    let content = Content::random(7, 100 << 30);
+    let server = Server::builder().file("/huge", content.clone()).start().unwrap();
+    let part = get(&server, "/huge", &["Range: bytes=-1000"]);
+    assert_eq!(part.body, content.read((100 << 30) - 1000, 100 << 30));
+    assert_eq!(part.header("content-range"), Some("bytes 107374181400-107374182399/107374182400"));
+}
+
+#[test]
+fn open_connections_are_counted() {
+    let (server, _) = honest();
+    let clients: Vec<_> = (0..3).map(|_| Client::to(&server)).collect();
+    let wait = Duration::from_secs(10);
+    assert!(server.wait_until(wait, |server| server.open_connections() == 3));
+    drop(clients);
+    assert!(server.wait_until(wait, |server| server.open_connections() == 0));
+    assert_eq!(server.connections(), 3);
+    assert!(!server.wait_until(Duration::ZERO, |server| server.connections() == 4));
 }
 
 #[test]
