@@ -22,7 +22,7 @@ pub fn draw(study: &Study) -> String {
         "<svg xmlns='http://www.w3.org/2000/svg' width='{WIDTH}' height='{height}' \
          viewBox='0 0 {WIDTH} {height}' font-family='{FONT}'>\n\
          <title>{name}: time over the bound</title>\n\
-         <rect width='{WIDTH}' height='{height}' fill='#fcfcfa'/>\n\
+         <rect width='{WIDTH}' height='{height}' fill='{PAPER}'/>\n\
          <text x='24' y='38' font-size='20' font-weight='600' fill='{INK}'>\
          Time over the physical bound</text>\n\
          <text x='24' y='60' font-size='13' fill='{FAINT}'>\
@@ -49,7 +49,8 @@ pub fn draw(study: &Study) -> String {
     for scenario in &study.scenarios {
         let _ = writeln!(
             svg,
-            "<text x='24' y='{:.1}' font-size='14' font-weight='600' fill='{INK}'>{}\
+            "<text x='24' y='{:.1}' font-size='14' font-weight='600' fill='{INK}' \
+             paint-order='stroke' stroke='{PAPER}' stroke-width='6'>{}\
              <tspan font-weight='400' fill='{FAINT}' dx='8'>{} · bound {:.2} s</tspan></text>",
             y + 17.0,
             escape(&scenario.name),
@@ -57,19 +58,24 @@ pub fn draw(study: &Study) -> String {
             scenario.bound_s
         );
         y += GROUP_HEAD;
+        let first = y;
         for tool in &scenario.tools {
             draw_bar(&mut svg, scenario, tool, y, scale_end, &x);
             y += ROW;
         }
+        let _ = writeln!(
+            svg,
+            "<line x1='{at:.1}' y1='{:.1}' x2='{at:.1}' y2='{:.1}' stroke='{INK}' \
+             stroke-width='1.2' stroke-dasharray='4 3'/>",
+            first - 4.0,
+            y - ROW + BAR + 4.0,
+            at = x(1.0)
+        );
         y += GROUP_GAP;
     }
-    let one = x(1.0);
     let _ = writeln!(
         svg,
-        "<line x1='{one:.1}' y1='{y1}' x2='{one:.1}' y2='{bottom:.1}' stroke='{INK}' \
-         stroke-width='1.2' stroke-dasharray='4 3'/>\n\
-         <text x='24' y='{foot:.1}' font-size='11' fill='{FAINT}'>{machine}</text>\n</svg>",
-        y1 = TOP - 8.0,
+        "<text x='24' y='{foot:.1}' font-size='11' fill='{FAINT}'>{machine}</text>\n</svg>",
         foot = height - 14.0,
         machine = escape(&study.machine.line()),
     );
@@ -118,7 +124,7 @@ fn draw_bar(
         let cut = end - 14.0;
         let _ = write!(
             svg,
-            "<path d='M{:.1} {:.1} l6 {h:.1} M{:.1} {:.1} l6 {h:.1}' stroke='#fcfcfa' \
+            "<path d='M{:.1} {:.1} l6 {h:.1} M{:.1} {:.1} l6 {h:.1}' stroke='{PAPER}' \
              stroke-width='2.4'/>",
             cut - 5.0,
             y - 1.0,
@@ -197,5 +203,6 @@ const ROW: f64 = 22.0;
 const BAR: f64 = 15.0;
 const WIDEST_RATIO: f64 = 3.0;
 const FONT: &str = "Inter, Helvetica Neue, Helvetica, Arial, sans-serif";
+const PAPER: &str = "#fcfcfa";
 const INK: &str = "#23262b";
 const FAINT: &str = "#6d727b";

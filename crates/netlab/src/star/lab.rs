@@ -1,6 +1,7 @@
 //! The running star: its namespaces, addresses and links.
 
 use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::StarSpec;
@@ -32,19 +33,19 @@ impl Lab {
         for link in 0..spec.links.len() {
             let server = Namespace::new(format!("netlab-{process}-server{}", link + 1))?;
             prepare(&server)?;
-            if let Some(name) = &spec.congestion_control {
-                server.set_parameter("net.ipv4.tcp_congestion_control", name)?;
-            }
             if let Some(bytes) = spec.send_buffer_bytes {
                 server.set_parameter("net.ipv4.tcp_wmem", &buffer_sizes(bytes))?;
             }
-            let device = format!("link{}", link + 1);
+            let device = device(link);
             let create = |address| Tun::create(&device, address, LINK_PREFIX_BITS);
             links.push(Link {
                 client: client.run(|| create(address(link, 1)))?,
                 server: server.run(|| create(address(link, 2)))?,
                 shape: spec.shape(link),
             });
+            if let Some(name) = &spec.congestion_control {
+                set_congestion_control(&server, link, name)?;
+            }
             servers.push(server);
         }
         let engine = Engine::start(links, spec.seed)?;
@@ -90,6 +91,27 @@ impl Lab {
 /// Makes runs independent of each other: no memory of earlier connections to the same address.
 fn prepare(namespace: &Namespace) -> Result<(), LabError> {
     namespace.set_parameter("net.ipv4.tcp_no_metrics_save", "1")
+}
+
+/// Makes a server use this congestion control. A kernel refuses one that its administrator has
+/// not allowed for everybody; a route may still ask for it, and the machine stays as it is.
+fn set_congestion_control(server: &Namespace, link: usize, name: &str) -> Result<(), LabError> {
+    let refused = match server.set_parameter("net.ipv4.tcp_congestion_control", name) {
+        Ok(()) => return Ok(()),
+        Err(refused) => refused,
+    };
+    let network = Ipv4Addr::new(10, 77, (link + 1) as u8, 0);
+    let device = device(link);
+    let mut command = Command::new("ip");
+    command.args(["route", "replace", &format!("{network}/{LINK_PREFIX_BITS}")]);
+    command.args(["dev", &device, "scope", "link", "src", &address(link, 2).to_string()]);
+    command.args(["congctl", name]).stdout(Stdio::null()).stderr(Stdio::null());
+    server.confine(&mut command);
+    if command.status().is_ok_and(|status| status.success()) { Ok(()) } else { Err(refused) }
+}
+
+fn device(link: usize) -> String {
+    format!("link{}", link + 1)
 }
 
 fn buffer_sizes(largest_bytes: u64) -> String {
