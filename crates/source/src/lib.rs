@@ -1,1 +1,21 @@
 //! The network inbound: lanes over HTTP, control requests, credentials.
+//!
+//! A [`Source`] is one replica of a file; [`open_lane`] opens a connection to it that carries
+//! ranges into pool buffers and reports by events. [`Net`] is what they all share. This crate
+//! touches no disk but for certificates and tokens, and plans nothing: who fetches what is
+//! decided elsewhere.
+
+mod error;
+mod facts;
+mod http;
+mod lane;
+mod net;
+mod redirect;
+mod source;
+mod target;
+
+pub use error::{Class, LaneError};
+pub use facts::Facts;
+pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};
+pub use net::{Bearer, Net, NetError, NetOptions, Secret, discover_bearer};
+pub use source::{Expected, Quirks, Source, Trust, display_name};

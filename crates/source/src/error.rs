@@ -1,0 +1,214 @@
+//! What can go wrong on a lane, in words that a user understands, and what that means for the
+//! source.
+//!
+//! The planner decides by [`Class`] alone; the words are for people. No message ever holds a
+//! credential or the query of a URL.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Why an answer was bad or a lane ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaneError {
+    /// The host name has no address.
+    #[error("the name {host} cannot be resolved: {reason}")]
+    Dns {
+        /// The name asked for.
+        host: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// No address of the host took the connection.
+    #[error("cannot connect to {host}: {reason}")]
+    Connect {
+        /// Host and port.
+        host: String,
+        /// What the system said about the last address tried.
+        reason: String,
+    },
+    /// The TLS handshake failed (certificate, protocol, name).
+    #[error("no secure connection to {host}: {reason}")]
+    Tls {
+        /// Host and port.
+        host: String,
+        /// What rustls said.
+        reason: String,
+    },
+    /// A proxy refused to connect us.
+    #[error("the proxy {proxy} refused: {reason}")]
+    Proxy {
+        /// Host and port of the proxy.
+        proxy: String,
+        /// What it answered.
+        reason: String,
+    },
+    /// The server answered with a status that carries no data.
+    #[error("the server answered {code} {reason}")]
+    Status {
+        /// The status code.
+        code: u16,
+        /// The server's own words for it.
+        reason: String,
+        /// How long the server asked us to stay away.
+        retry_after: Option<Duration>,
+    },
+    /// More redirects than sensible, or one that leads back to where it began.
+    #[error("the redirects never end (last: {last})")]
+    RedirectLoop {
+        /// The last address, without credentials and query.
+        last: String,
+    },
+    /// A redirect from https to http, which would give up the protection asked for.
+    #[error("refused a redirect from https to unprotected http ({to})")]
+    RedirectInsecure {
+        /// Where it led, without credentials and query.
+        to: String,
+    },
+    /// A redirect that cannot be followed.
+    #[error("cannot follow the redirect: {reason}")]
+    RedirectInvalid {
+        /// Why.
+        reason: String,
+    },
+    /// The answer is not HTTP as agreed.
+    #[error("the server does not speak proper HTTP: {reason}")]
+    Protocol {
+        /// What was wrong.
+        reason: String,
+    },
+    /// The answer covers another range than the one asked for.
+    #[error("the server sent another range than asked for: {reason}")]
+    WrongRange {
+        /// Asked and answered.
+        reason: String,
+    },
+    /// The range lies behind the end of the file.
+    #[error("the range begins at or behind the end of the file ({size_bytes} bytes)")]
+    BeyondEnd {
+        /// The size that the server tells.
+        size_bytes: u64,
+    },
+    /// The file has another size than the one expected.
+    #[error("the file there has {actual} bytes, {expected} were expected")]
+    SizeMismatch {
+        /// Bytes expected.
+        expected: u64,
+        /// Bytes that this source claims.
+        actual: u64,
+    },
+    /// The file changed at the source while it was read.
+    #[error("the file changed at the source (was {was}, is {is})")]
+    Changed {
+        /// Validator seen first or expected.
+        was: String,
+        /// Validator of this answer.
+        is: String,
+    },
+    /// A web page came where data was expected.
+    #[error("the server sent a web page (text/html) instead of the file")]
+    Html,
+    /// The body ended early.
+    #[error("the answer ended after {got} of {wanted} bytes")]
+    Truncated {
+        /// Body bytes that came.
+        got: u64,
+        /// Body bytes announced.
+        wanted: u64,
+    },
+    /// The body is compressed or otherwise transformed although we asked for it as it is.
+    #[error("the server insists on sending the file encoded as {encoding}")]
+    Encoded {
+        /// The coding named by the server.
+        encoding: String,
+    },
+    /// Nothing came for as long as we are willing to wait.
+    #[error("no answer within {} s", .after.as_secs_f64())]
+    Timeout {
+        /// How long we waited.
+        after: Duration,
+    },
+    /// An address that something from the network named, and that the user did not allow.
+    #[error(
+        "refused to contact {address}: a foreign server pointed to an address inside this network"
+    )]
+    RefusedAddress {
+        /// The address.
+        address: IpAddr,
+    },
+    /// A scheme that no lane speaks.
+    #[error("the scheme {scheme} is not supported")]
+    Scheme {
+        /// The scheme of the URL.
+        scheme: String,
+    },
+    /// The connection broke.
+    #[error("the connection broke: {reason}")]
+    Reset {
+        /// What the system said.
+        reason: String,
+    },
+}
+
+/// What an error means for the source that caused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// May well work the next time.
+    Transient,
+    /// The server asks for patience of this length.
+    Busy(Duration),
+    /// Credentials are missing or not good enough.
+    Auth,
+    /// The file is not there.
+    Gone,
+    /// What the source says does not fit what was asked or agreed; not to be mixed with others.
+    Lying,
+    /// Cannot be had from this source by us.
+    Unsupported,
+}
+
+impl LaneError {
+    /// What this error means for its source.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Dns { .. }
+            | Self::Connect { .. }
+            | Self::Proxy { .. }
+            | Self::Protocol { .. }
+            | Self::Truncated { .. }
+            | Self::Timeout { .. }
+            | Self::Reset { .. } => Class::Transient,
+            Self::Status { code, retry_after, .. } => match code {
+                401 | 403 | 407 => Class::Auth,
+                404 | 410 => Class::Gone,
+                429 | 503 => Class::Busy(retry_after.unwrap_or(DEFAULT_PATIENCE)),
+                408 | 425 | 500..=599 => Class::Transient,
+                _ => Class::Unsupported,
+            },
+            Self::WrongRange { .. }
+            | Self::SizeMismatch { .. }
+            | Self::BeyondEnd { .. }
+            | Self::Changed { .. }
+            | Self::Html => Class::Lying,
+            Self::Tls { .. }
+            | Self::RedirectLoop { .. }
+            | Self::RedirectInsecure { .. }
+            | Self::RedirectInvalid { .. }
+            | Self::Encoded { .. }
+            | Self::RefusedAddress { .. }
+            | Self::Scheme { .. } => Class::Unsupported,
+        }
+    }
+
+    pub(crate) fn protocol(reason: impl Into<String>) -> Self {
+        Self::Protocol { reason: reason.into() }
+    }
+
+    pub(crate) fn reset(error: &std::io::Error) -> Self {
+        Self::Reset { reason: error.to_string() }
+    }
+}
+
+/// Patience where a busy server names none: long enough to matter to the server, short enough
+/// that a transfer of some minutes comes back to it.
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(2);

@@ -1,0 +1,222 @@
+//! Judging a response head: what the body is, measured against the range that was asked for.
+//!
+//! Pure: the lane acts on the verdict. RFC 9110 sections 14 (ranges) and 15 (status codes).
+
+use std::time::Duration;
+
+use swath_model::Range;
+
+use super::head::{Head, shortened};
+use crate::error::LaneError;
+
+/// What an answer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// 1xx: the real answer follows.
+    Interim,
+    /// The body is data of the file.
+    Data {
+        /// Offset in the file of the body's first byte.
+        starts_at: u64,
+        /// Offset just after the last byte, where announced.
+        ends_at: Option<u64>,
+        /// Size of the whole file, where told.
+        size_bytes: Option<u64>,
+        /// Whether the range was honoured (otherwise the body is the whole file).
+        ranges: bool,
+    },
+    /// 416 with the size: the range begins behind the end (or the file is empty).
+    PastEnd {
+        /// Size of the whole file.
+        size_bytes: u64,
+    },
+    /// The file is elsewhere.
+    Redirect {
+        /// As the server wrote it, perhaps relative.
+        location: String,
+    },
+    /// No data; the reason is final for this request.
+    Refused(LaneError),
+}
+
+/// Judge `head` as the answer to a GET for `asked` (an end of `u64::MAX` asks for everything
+/// from the start on).
+pub(crate) fn judge(head: &Head, asked: Range) -> Answer {
+    match head.status {
+        100..=199 => Answer::Interim,
+        206 => partial(head, asked),
+        200 => whole(head),
+        301 | 302 | 303 | 307 | 308 => match head.field("location") {
+            Some(location) => Answer::Redirect { location: location.to_owned() },
+            None => Answer::Refused(LaneError::RedirectInvalid {
+                reason: format!("the server answered {} without saying where", head.status),
+            }),
+        },
+        416 => match head.field("content-range").and_then(ContentRange::parse) {
+            Some(ContentRange { bytes: None, size_bytes: Some(size_bytes) }) => {
+                Answer::PastEnd { size_bytes }
+            }
+            _ => Answer::Refused(status_error(head)),
+        },
+        _ => Answer::Refused(status_error(head)),
+    }
+}
+
+fn partial(head: &Head, asked: Range) -> Answer {
+    let wrong = |reason: String| Answer::Refused(LaneError::WrongRange { reason });
+    let Some(text) = head.field("content-range") else {
+        return wrong(format!("asked for {asked}, the answer does not say what it holds"));
+    };
+    let Some(ContentRange { bytes: Some(bytes), size_bytes }) = ContentRange::parse(text) else {
+        return wrong(format!("asked for {asked}, the answer says {:?}", shortened(text)));
+    };
+    if bytes.start != asked.start || bytes.end > asked.end {
+        return wrong(format!("asked for {asked}, the answer holds {bytes}"));
+    }
+    match head.content_length() {
+        Ok(Some(length)) if length != bytes.len() => Answer::Refused(LaneError::protocol(format!(
+            "a range of {} bytes in a body of {length} bytes",
+            bytes.len()
+        ))),
+        Err(error) => Answer::Refused(LaneError::protocol(error.to_string())),
+        Ok(_) => Answer::Data {
+            starts_at: bytes.start,
+            ends_at: Some(bytes.end),
+            size_bytes,
+            ranges: true,
+        },
+    }
+}
+
+fn whole(head: &Head) -> Answer {
+    match head.content_length() {
+        Ok(length) => {
+            // Chunked bodies may carry a length that does not count.
+            let length = if head.is_chunked().unwrap_or(true) { None } else { length };
+            Answer::Data { starts_at: 0, ends_at: length, size_bytes: length, ranges: false }
+        }
+        Err(error) => Answer::Refused(LaneError::protocol(error.to_string())),
+    }
+}
+
+fn status_error(head: &Head) -> LaneError {
+    LaneError::Status {
+        code: head.status,
+        reason: shortened(&head.reason),
+        retry_after: retry_after(head),
+    }
+}
+
+/// `Retry-After` in seconds; the date form counts from the server's own `Date`.
+fn retry_after(head: &Head) -> Option<Duration> {
+    let text = head.field("retry-after")?.trim();
+    let seconds: u64 = text.parse().ok()?;
+    Some(Duration::from_secs(seconds.min(RETRY_AFTER_LIMIT_S)))
+}
+
+/// Nobody is made to wait longer than this by a header.
+const RETRY_AFTER_LIMIT_S: u64 = 24 * 3600;
+
+/// A `Content-Range` field: `bytes 0-4/10`, `bytes 0-4/*` or `bytes */10`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ContentRange {
+    bytes: Option<Range>,
+    size_bytes: Option<u64>,
+}
+
+impl ContentRange {
+    fn parse(text: &str) -> Option<ContentRange> {
+        let (unit, rest) = text.trim().split_once([' ', '=', ':'])?;
+        if !unit.eq_ignore_ascii_case("bytes") {
+            return None;
+        }
+        let (range, size) = rest.trim().split_once('/')?;
+        let size_bytes = match size.trim() {
+            "*" => None,
+            digits => Some(number(digits)?),
+        };
+        let bytes = match range.trim() {
+            "*" => None,
+            both => {
+                let (first, last) = both.split_once('-')?;
+                let (first, last) = (number(first.trim())?, number(last.trim())?);
+                if last < first || size_bytes.is_some_and(|size| last >= size) {
+                    return None;
+                }
+                Some(Range::new(first, last.checked_add(1)?))
+            }
+        };
+        Some(ContentRange { bytes, size_bytes })
+    }
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Class;
+
+    fn verdict(text: &str, start: u64, end: u64) -> Answer {
+        let text = text.replace('\n', "\r\n") + "\r\n\r\n";
+        judge(&Head::parse(text.as_bytes()).unwrap().unwrap().0, Range::new(start, end))
+    }
+
+    #[test]
+    fn ranges_are_taken_only_as_asked() {
+        let good = "HTTP/1.1 206 OK\nContent-Range: bytes 10-19/100\nContent-Length: 10";
+        assert_eq!(
+            verdict(good, 10, 20),
+            Answer::Data { starts_at: 10, ends_at: Some(20), size_bytes: Some(100), ranges: true }
+        );
+        for (start, end) in [(9, 20), (11, 20), (10, 15), (0, 5)] {
+            assert!(
+                matches!(verdict(good, start, end), Answer::Refused(LaneError::WrongRange { .. })),
+                "{start}-{end}"
+            );
+        }
+        for bad in [
+            "bytes 19-10/100",
+            "bytes 10-19/15",
+            "lines 10-19/100",
+            "bytes 10-19",
+            "bytes -19/100",
+            "junk",
+        ] {
+            let text = format!("HTTP/1.1 206 OK\nContent-Range: {bad}");
+            assert!(
+                matches!(verdict(&text, 10, 20), Answer::Refused(LaneError::WrongRange { .. })),
+                "{bad}"
+            );
+        }
+        let short_body = "HTTP/1.1 206 OK\nContent-Range: bytes 10-19/100\nContent-Length: 9";
+        assert!(matches!(verdict(short_body, 10, 20), Answer::Refused(LaneError::Protocol { .. })));
+    }
+
+    #[test]
+    fn a_server_without_ranges_sends_everything() {
+        assert_eq!(
+            verdict("HTTP/1.1 200 OK\nContent-Length: 7", 3, 5),
+            Answer::Data { starts_at: 0, ends_at: Some(7), size_bytes: Some(7), ranges: false }
+        );
+        assert_eq!(
+            verdict("HTTP/1.1 200 OK\nTransfer-Encoding: chunked", 3, 5),
+            Answer::Data { starts_at: 0, ends_at: None, size_bytes: None, ranges: false }
+        );
+    }
+
+    #[test]
+    fn an_empty_file_and_an_impatient_server() {
+        assert_eq!(
+            verdict("HTTP/1.1 416 No\nContent-Range: bytes */0", 0, 9),
+            Answer::PastEnd { size_bytes: 0 }
+        );
+        let Answer::Refused(busy) = verdict("HTTP/1.1 503 Busy\nRetry-After: 7", 0, 9) else {
+            panic!()
+        };
+        assert_eq!(busy.class(), Class::Busy(Duration::from_secs(7)));
+        assert_eq!(busy.to_string(), "the server answered 503 Busy");
+    }
+}

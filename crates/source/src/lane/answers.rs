@@ -1,0 +1,343 @@
+//! What becomes of an answer: a body that passes, a redirect, a failure, an end.
+
+use std::io;
+use std::sync::Arc;
+
+use url::Url;
+
+use super::converse::SETTLED_LIMIT_BYTES;
+use super::event::LaneEventKind;
+use super::own::{Next, OwnLane};
+use super::talk::{Kind, Passing, Talk};
+use crate::error::LaneError;
+use crate::facts::Facts;
+use crate::http::answer::{Answer, judge};
+use crate::http::body::Body;
+use crate::http::head::Head;
+use crate::redirect;
+
+/// Interim answers beyond this number are nonsense.
+const INTERIM_LIMIT: u32 = 32;
+
+impl OwnLane {
+    /// An answer to the front ask begins.
+    pub(super) fn on_head(&mut self, talk: &mut Talk, head: &Head) -> Option<Next> {
+        let Some(front) = self.asks.front() else {
+            return Some(Next::End(Some(LaneError::protocol("an answer to nothing"))));
+        };
+        let asked = front.requested;
+        let answer = judge(head, asked);
+        if answer == Answer::Interim {
+            talk.interim += 1;
+            return (talk.interim > INTERIM_LIMIT)
+                .then(|| self.nonsense(talk, "interim answers without end"));
+        }
+        let body = match Body::after(head) {
+            Ok(body) => body,
+            Err(error) => return Some(self.nonsense(talk, &error.to_string())),
+        };
+        talk.interim = 0;
+        talk.conn.answers += 1;
+        self.note_connection(talk, head, &body);
+        match answer {
+            Answer::Interim => None,
+            Answer::Redirect { location } => self.follow(talk, body, &location),
+            Answer::Refused(error) => self.refused(talk, body, error),
+            Answer::PastEnd { size_bytes } => {
+                let facts = Facts {
+                    size_bytes: Some(size_bytes),
+                    ranges: true,
+                    ..Facts::brief(head, &self.sent_to())
+                };
+                if let Err(error) = self.learn(facts, head) {
+                    return self.fail(talk, body, error);
+                }
+                if asked.start > size_bytes {
+                    return self.fail(talk, body, LaneError::BeyondEnd { size_bytes });
+                }
+                self.settle_done();
+                self.pass(talk, body, Kind::Settled)
+            }
+            Answer::Data { starts_at, ends_at, size_bytes, ranges } => {
+                let facts = Facts { size_bytes, ranges, ..Facts::brief(head, &self.sent_to()) };
+                let expected = self.source.expected_size();
+                if let Err(error) =
+                    facts.check(head, expected).and_then(|()| self.learn(facts, head))
+                {
+                    return self.fail(talk, body, error);
+                }
+                if self.asks.front().is_some_and(|front| front.pipelined) {
+                    self.source.pipeline_works();
+                }
+                let kind = if ranges { Kind::Range } else { Kind::Stream };
+                if !ranges && self.asks.sent() > 1 {
+                    // The others will be answered with whole files too; this one serves them all.
+                    talk.reusable = false;
+                    self.asks.unsend_all_but_front();
+                }
+                talk.passing = Some(Passing { body, at: starts_at, ends_at, kind });
+                None
+            }
+        }
+    }
+
+    /// What the head tells about the connection itself.
+    fn note_connection(&mut self, talk: &mut Talk, head: &Head, body: &Body) {
+        if let Some(rtt) = talk.conn.kernel_rtt() {
+            self.out.meter.note_rtt(rtt);
+        }
+        if !head.keeps_alive() || body.ends_with_connection() {
+            talk.reusable = false;
+            self.source.closes_after(talk.conn.answers);
+        }
+        let max = head.field("keep-alive").into_iter().flat_map(|value| value.split(',')).find_map(
+            |part| {
+                let (name, value) = part.split_once('=')?;
+                name.trim().eq_ignore_ascii_case("max").then(|| value.trim().parse::<u64>().ok())?
+            },
+        );
+        talk.answers_left = max.or(talk.answers_left.map(|left| left.saturating_sub(1)));
+    }
+
+    fn sent_to(&mut self) -> Url {
+        let target = self.asks.front().and_then(|front| front.sent_to.clone());
+        target.map_or_else(|| self.target.url.clone(), |target| target.url.clone())
+    }
+
+    /// Hold the facts against what is known and report them if they are news.
+    fn learn(&mut self, facts: Facts, head: &Head) -> Result<(), LaneError> {
+        if self.source.learn(&facts)? {
+            let facts = facts.complete(head);
+            self.source.remember(facts.clone());
+            self.out.send(LaneEventKind::Facts(Box::new(facts)));
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, talk: &mut Talk, body: Body, location: &str) -> Option<Next> {
+        let from = self.sent_to();
+        let front = self.asks.front()?;
+        match redirect::follow(&from, location, &mut front.visited) {
+            Ok(url) => {
+                let target = self.source.redirect_to(&url);
+                self.go_to(talk, body, target)
+            }
+            Err(error) => self.fail(talk, body, error),
+        }
+    }
+
+    fn refused(&mut self, talk: &mut Talk, body: Body, error: LaneError) -> Option<Next> {
+        let sent_to = self.asks.front().and_then(|front| front.sent_to.clone());
+        let front = self.asks.front()?;
+        if matches!(error, LaneError::WrongRange { .. }) && front.pipelined {
+            // Answers out of order: nothing that follows can be trusted either.
+            self.source.pipeline_confused();
+            talk.reusable = false;
+            return Some(Next::End(None));
+        }
+        // A redirect remembered from earlier may have expired; one just followed has not.
+        let stale_redirect = matches!(error, LaneError::Status { .. })
+            && !front.went_back
+            && front.visited.is_empty();
+        if stale_redirect
+            && let Some(target) = sent_to
+            && self.source.back_to_original(&target)
+        {
+            front.went_back = true;
+            let target = self.source.target();
+            return self.go_to(talk, body, target);
+        }
+        self.fail(talk, body, error)
+    }
+
+    /// Ask the front ask again at `target`, over this connection if it leads there.
+    fn go_to(
+        &mut self,
+        talk: &mut Talk,
+        body: Body,
+        target: Arc<crate::target::Target>,
+    ) -> Option<Next> {
+        let here = target.origin.as_ref() == Some(&talk.conn.origin);
+        self.target = target;
+        if here && talk.reusable && is_short(&body) {
+            return self.pass(talk, body, Kind::Again);
+        }
+        talk.reusable = false;
+        Some(Next::Reconnect)
+    }
+
+    /// Report the front ask as failed and get rid of its body.
+    fn fail(&mut self, talk: &mut Talk, body: Body, error: LaneError) -> Option<Next> {
+        let front = self.asks.front()?;
+        self.out.flush(front);
+        if !front.reported {
+            front.reported = true;
+            self.out.send(LaneEventKind::Failed { swath: front.swath, error });
+        }
+        self.pass(talk, body, Kind::Settled)
+    }
+
+    /// Report the front ask as done.
+    fn settle_done(&mut self) {
+        if let Some(front) = self.asks.front() {
+            self.out.flush(front);
+            if !front.reported {
+                front.reported = true;
+                self.out.done(front.swath);
+            }
+        }
+    }
+
+    /// Let a body pass that nobody wants, if that is cheaper than a new connection.
+    fn pass(&mut self, talk: &mut Talk, body: Body, kind: Kind) -> Option<Next> {
+        if !is_short(&body) {
+            talk.reusable = false;
+            return Some(self.left_with_rest(kind));
+        }
+        talk.passing = Some(Passing { body, at: 0, ends_at: None, kind });
+        None
+    }
+
+    /// The rest of a body is not worth waiting for.
+    pub(super) fn left_with_rest(&mut self, kind: Kind) -> Next {
+        if kind == Kind::Again { Next::Reconnect } else { Next::End(None) }
+    }
+
+    /// A body is complete.
+    pub(super) fn finish_answer(&mut self, talk: &mut Talk) -> Option<Next> {
+        let passing = talk.passing.take()?;
+        match passing.kind {
+            Kind::Settled => {
+                self.asks.pop_front();
+            }
+            Kind::Again => self.asks.ask_again(),
+            Kind::Range | Kind::Stream => self.finish_data(&passing),
+        }
+        if talk.reusable {
+            return None;
+        }
+        Some(if passing.kind == Kind::Again { Next::Reconnect } else { Next::End(None) })
+    }
+
+    fn finish_data(&mut self, passing: &Passing) {
+        let at = passing.at;
+        let missing = passing.ends_at.filter(|&end| at < end);
+        let size_bytes =
+            if passing.kind == Kind::Stream { Some(at) } else { self.source.known_size() };
+        let unknown_size = passing.kind == Kind::Stream && passing.ends_at.is_none();
+        let verdict = if let Some(end) = missing {
+            Err(LaneError::Truncated {
+                got: passing.body.taken(),
+                wanted: end - (at - passing.body.taken()),
+            })
+        } else if unknown_size {
+            self.learn_size(at)
+        } else {
+            Ok(())
+        };
+        let out = self.asks.sent();
+        let Some(front) = self.asks.front() else { return };
+        let at_end = size_bytes.is_some_and(|size| front.position >= size);
+        if front.is_complete() || (verdict.is_ok() && at_end && size_bytes == Some(front.position))
+        {
+            self.settle_done();
+            self.asks.pop_front();
+            return;
+        }
+        if out == 0 {
+            return;
+        }
+        self.out.flush(front);
+        let error = match verdict {
+            Err(error) => error,
+            Ok(()) if at_end => LaneError::BeyondEnd { size_bytes: size_bytes.unwrap_or(at) },
+            // A server may answer with less than was asked for; the rest is asked for again.
+            Ok(()) => return self.asks.ask_again(),
+        };
+        let swath = front.swath;
+        self.asks.pop_front();
+        self.out.send(LaneEventKind::Failed { swath, error });
+    }
+
+    /// The end of a stream of unknown length shows the size.
+    fn learn_size(&mut self, size_bytes: u64) -> Result<(), LaneError> {
+        let Some(known) = self.source.facts() else { return Ok(()) };
+        let facts = Facts { size_bytes: Some(size_bytes), ..known };
+        if self.source.learn(&facts)? {
+            self.out.send(LaneEventKind::Facts(Box::new(facts)));
+        }
+        Ok(())
+    }
+
+    /// What came is not HTTP.
+    pub(super) fn nonsense(&mut self, talk: &mut Talk, reason: &str) -> Next {
+        talk.reusable = false;
+        if self.asks.front().is_some_and(|front| front.pipelined) {
+            self.source.pipeline_confused();
+            return Next::End(None);
+        }
+        Next::End(Some(LaneError::protocol(reason)))
+    }
+
+    /// The server ended the connection, or it broke.
+    pub(super) fn connection_ended(&mut self, talk: &mut Talk, error: Option<&io::Error>) -> Next {
+        talk.reusable = false;
+        if let Some(passing) = &mut talk.passing {
+            if error.is_none() && passing.body.end_of_connection() {
+                return self.finish_answer(talk).unwrap_or(Next::End(None));
+            }
+            return match passing.kind {
+                Kind::Settled => Next::End(None),
+                Kind::Again => Next::Reconnect,
+                Kind::Range | Kind::Stream
+                    if self.asks.front().is_none_or(|front| front.reported) =>
+                {
+                    Next::End(None)
+                }
+                Kind::Range | Kind::Stream => {
+                    Next::End(Some(match (error, passing.body.remaining()) {
+                        (Some(error), _) => LaneError::reset(error),
+                        (None, Some(left)) => LaneError::Truncated {
+                            got: passing.body.taken(),
+                            wanted: passing.body.taken() + left,
+                        },
+                        (None, None) => {
+                            LaneError::Reset { reason: "closed within a chunk".to_owned() }
+                        }
+                    }))
+                }
+            };
+        }
+        let out = self.asks.sent();
+        if out == 0 {
+            return Next::End(None);
+        }
+        if talk.conn.reused && !talk.heard {
+            // It was closed while it lay idle; a fresh one will do.
+            self.may_reuse = false;
+            return Next::Reconnect;
+        }
+        let pipelined = out > 1 || self.asks.front().is_some_and(|front| front.pipelined);
+        if talk.input.is_empty() && pipelined {
+            self.source.pipeline_broken();
+        }
+        if talk.input.is_empty() && talk.conn.answers > 0 {
+            if !pipelined {
+                self.source.closes_after(talk.conn.answers);
+            }
+            return Next::End(None);
+        }
+        Next::End(Some(match error {
+            Some(error) => LaneError::reset(error),
+            None => {
+                LaneError::Reset { reason: "the server closed it without an answer".to_owned() }
+            }
+        }))
+    }
+}
+
+/// Whether letting the body pass is cheaper than a new connection. Chunked bodies are tried.
+fn is_short(body: &Body) -> bool {
+    !body.ends_with_connection()
+        && body.remaining().is_none_or(|bytes| bytes <= SETTLED_LIMIT_BYTES)
+}

@@ -1,0 +1,220 @@
+//! What a lane was asked for: swaths in order, the first `sent` of them already requested.
+//!
+//! Life of an ask: waiting -> sent -> answered (at the front) -> done, failed or unfinished. An
+//! ask whose answer was not begun goes back to waiting when the connection changes. A trimmed
+//! ask may be done (`reported`) before its answer has passed; it then stays to have its body
+//! thrown away.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use swath_model::{Range, SwathId};
+use url::Url;
+
+use super::AfterTrim;
+use crate::target::Target;
+
+/// One swath asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub swath: SwathId,
+    /// The next byte to deliver.
+    pub position: u64,
+    /// Nothing from here on is delivered; `u64::MAX` stands for the end of the file.
+    pub end: u64,
+    /// What the request said, once sent.
+    pub requested: Range,
+    /// Where the request went, once sent.
+    pub sent_to: Option<Arc<Target>>,
+    /// What happens behind a trimmed end.
+    pub then: AfterTrim,
+    /// `Done` was reported already.
+    pub reported: bool,
+    /// It was sent while an earlier answer was outstanding.
+    pub pipelined: bool,
+    /// Redirects followed for it.
+    pub visited: Vec<Url>,
+    /// The remembered redirect failed for it and the original address is tried again.
+    pub went_back: bool,
+}
+
+impl Ask {
+    fn new(swath: SwathId, range: Range) -> Self {
+        Self {
+            swath,
+            position: range.start,
+            end: range.end,
+            requested: range,
+            sent_to: None,
+            then: AfterTrim::Drain,
+            reported: false,
+            pipelined: false,
+            visited: Vec::new(),
+            went_back: false,
+        }
+    }
+
+    /// Whether everything wanted of it is delivered.
+    pub fn is_complete(&self) -> bool {
+        self.position >= self.end
+    }
+}
+
+/// The asks of a lane in the order of their requests.
+#[derive(Debug, Default)]
+pub(crate) struct Asks {
+    queue: VecDeque<Ask>,
+    sent: usize,
+}
+
+/// What a trim did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trimmed {
+    /// No such swath here (any more).
+    Unknown,
+    /// It will end earlier.
+    Shortened,
+    /// It is complete now; `Done` is due.
+    Complete,
+}
+
+impl Asks {
+    /// A new swath at the end of the line.
+    pub fn push(&mut self, swath: SwathId, range: Range) {
+        self.queue.push_back(Ask::new(swath, range));
+    }
+
+    /// How many requests are out without their answer having passed.
+    pub fn sent(&self) -> usize {
+        self.sent
+    }
+
+    /// Whether nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// The ask whose answer comes next or is passing now.
+    pub fn front(&mut self) -> Option<&mut Ask> {
+        self.queue.front_mut()
+    }
+
+    /// The next ask that was not sent.
+    pub fn next_waiting(&mut self) -> Option<&mut Ask> {
+        self.queue.get_mut(self.sent)
+    }
+
+    /// The next waiting ask was sent to `target`.
+    pub fn mark_sent(&mut self, target: &Arc<Target>) {
+        if let Some(ask) = self.queue.get_mut(self.sent) {
+            ask.requested = Range::new(ask.position, ask.end);
+            ask.sent_to = Some(Arc::clone(target));
+            ask.pipelined = self.sent > 0;
+            self.sent += 1;
+        }
+    }
+
+    /// The front ask's answer has passed (or it needs none).
+    pub fn pop_front(&mut self) -> Option<Ask> {
+        self.sent = self.sent.saturating_sub(1);
+        self.queue.pop_front()
+    }
+
+    /// Put the front ask, whose answer has passed, at the front of those that wait.
+    pub fn ask_again(&mut self) {
+        if self.sent > 0
+            && let Some(ask) = self.queue.pop_front()
+        {
+            self.sent -= 1;
+            self.queue.insert(self.sent, ask);
+        }
+    }
+
+    /// Only the front ask counts as sent: its answer will serve the others too.
+    pub fn unsend_all_but_front(&mut self) {
+        self.sent = self.sent.min(1);
+        let front = self.queue.front().map(|ask| ask.swath);
+        self.queue.retain(|ask| !ask.reported || Some(ask.swath) == front);
+    }
+
+    /// Forget that anything was sent: the connection is gone or another one is needed.
+    pub fn unsend(&mut self) {
+        self.sent = 0;
+        self.queue.retain(|ask| !ask.reported);
+    }
+
+    /// End `swath` at `end`.
+    pub fn trim(&mut self, swath: SwathId, end: u64, then: AfterTrim) -> Trimmed {
+        let Some(at) = self.queue.iter().position(|ask| ask.swath == swath && !ask.reported) else {
+            return Trimmed::Unknown;
+        };
+        let was_sent = at < self.sent;
+        let ask = &mut self.queue[at];
+        if end >= ask.end {
+            return Trimmed::Shortened;
+        }
+        ask.end = end;
+        ask.then = then;
+        if !ask.is_complete() {
+            return Trimmed::Shortened;
+        }
+        ask.reported = true;
+        if !was_sent {
+            self.queue.remove(at);
+        }
+        Trimmed::Complete
+    }
+
+    /// Everything that is neither done nor failed.
+    pub fn unfinished(&self) -> Vec<SwathId> {
+        self.queue.iter().filter(|ask| !ask.reported).map(|ask| ask.swath).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asks(sent: usize) -> Asks {
+        let mut asks = Asks::default();
+        for number in 0..4 {
+            asks.push(SwathId(number), Range::of_len(number * 10, 10));
+        }
+        let net = crate::Net::new(crate::NetOptions::default()).unwrap();
+        let url = Url::parse("http://a/").unwrap();
+        let target = Arc::new(Target::new(&net, &url, &url, crate::Trust::Named));
+        for _ in 0..sent {
+            asks.mark_sent(&target);
+        }
+        asks
+    }
+
+    #[test]
+    fn trimming_follows_the_state_of_the_ask() {
+        let mut asks = asks(2);
+        assert_eq!(asks.trim(SwathId(1), 15, AfterTrim::Drain), Trimmed::Shortened);
+        assert_eq!(asks.trim(SwathId(1), 10, AfterTrim::Drain), Trimmed::Complete);
+        assert_eq!(
+            asks.trim(SwathId(1), 10, AfterTrim::Drain),
+            Trimmed::Unknown,
+            "reported already"
+        );
+        assert_eq!(asks.trim(SwathId(3), 30, AfterTrim::Drop), Trimmed::Complete);
+        assert_eq!(asks.trim(SwathId(9), 0, AfterTrim::Drop), Trimmed::Unknown);
+        assert_eq!(asks.unfinished(), [SwathId(0), SwathId(2)]);
+        assert_eq!(asks.sent(), 2, "a sent ask stays until its answer has passed");
+        asks.unsend();
+        assert_eq!(asks.unfinished(), [SwathId(0), SwathId(2)]);
+        assert_eq!(asks.front().unwrap().swath, SwathId(0));
+    }
+
+    #[test]
+    fn asking_again_keeps_the_order_of_what_is_out() {
+        let mut asks = asks(2);
+        asks.ask_again();
+        let order: Vec<u64> = asks.unfinished().iter().map(|swath| swath.0).collect();
+        assert_eq!(order, [1, 0, 2, 3]);
+        assert_eq!(asks.sent(), 1);
+        assert_eq!(asks.next_waiting().unwrap().swath, SwathId(0));
+    }
+}

@@ -1,0 +1,368 @@
+//! The conversation on one connection: requests out, answers in, bodies into buffers.
+//!
+//! One loop. Each turn obeys orders, queues what requests may leave, and then does the next
+//! thing that the stream of bytes asks for: understand a head (see `answers`), move payload,
+//! or wait. While a whole file streams in (a server without ranges) the lane serves ask after
+//! ask from it and leaves the rest in the socket while nobody wants it.
+
+use swath_model::pool::Take;
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::time::Instant;
+
+use super::AfterTrim;
+use super::own::{Next, OwnLane};
+use super::talk::{Kind, TICK, Talk, Wake, Want};
+use crate::error::LaneError;
+use crate::http::head::Head;
+use crate::http::request;
+
+/// More requests than this are never out at once.
+const PIPELINE_LIMIT: usize = 64;
+
+/// What the stream of bytes asks for next.
+enum Turn {
+    /// Payload for the front ask.
+    Deliver(u64),
+    /// Payload that nobody wants.
+    Skip(u64),
+    /// A head.
+    Head,
+    /// Framing within a body.
+    Frame,
+    /// The body is complete.
+    Finish,
+    /// Nothing until somebody asks for something.
+    Rest,
+    /// Go around once more.
+    Again,
+    Leave(Next),
+}
+
+impl OwnLane {
+    /// Talk until the connection or the lane ends.
+    pub async fn converse(&mut self, talk: &mut Talk) -> Next {
+        // A place in the pool's line; given up as soon as no buffer is wanted, as an unused
+        // place would hold up those behind it.
+        let mut place: Option<Take> = None;
+        loop {
+            self.obey_all();
+            if self.closing {
+                return Next::End(None);
+            }
+            if let Some(next) = self.send(talk) {
+                return next;
+            }
+            let turn = self.turn(talk);
+            if !matches!(turn, Turn::Deliver(_)) {
+                place = None;
+            }
+            let left = match turn {
+                Turn::Again => None,
+                Turn::Leave(next) => Some(next),
+                Turn::Deliver(bytes) => self.deliver(talk, bytes, &mut place).await,
+                Turn::Skip(bytes) => self.skip(talk, bytes).await,
+                Turn::Finish => self.finish_answer(talk),
+                Turn::Frame if talk.input.is_empty() => self.wait(talk, Want::Input).await,
+                Turn::Frame => self.frame(talk),
+                Turn::Head => match Head::parse(talk.input.data()) {
+                    Ok(Some((head, bytes))) => {
+                        talk.input.consume(bytes);
+                        self.on_head(talk, &head)
+                    }
+                    Ok(None) => self.wait(talk, Want::Input).await,
+                    Err(error) => Some(self.nonsense(talk, &error.to_string())),
+                },
+                Turn::Rest => {
+                    talk.last_progress = Instant::now();
+                    let want = if talk.passing.is_some() { Want::Nothing } else { Want::Input };
+                    self.wait(talk, want).await
+                }
+            };
+            if let Some(next) = left {
+                return next;
+            }
+        }
+    }
+
+    fn obey_all(&mut self) {
+        loop {
+            match self.orders.try_recv() {
+                Ok(order) => self.obey(Some(order)),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => return self.obey(None),
+            }
+        }
+    }
+
+    /// Queue every request that may leave now. `Some` if this connection takes no more.
+    fn send(&mut self, talk: &mut Talk) -> Option<Next> {
+        if let Some(passing) = &talk.passing
+            && passing.kind == Kind::Stream
+        {
+            // The stream itself answers whatever is asked next.
+            if self.asks.sent() == 0 {
+                self.asks.mark_sent(&self.target);
+            }
+            return None;
+        }
+        while let Some(ask) = self.asks.next_waiting() {
+            let (position, end) = (ask.position, ask.end);
+            let out = self.asks.sent();
+            let quirks = self.source.quirks();
+            let first = quirks.ranges.is_none();
+            if out > 0 && (first || !quirks.pipelines || out >= PIPELINE_LIMIT || !talk.reusable) {
+                return None;
+            }
+            let served = talk.conn.answers + out as u64;
+            let exhausted = quirks.requests_per_connection.is_some_and(|limit| served >= limit)
+                || talk.answers_left.is_some_and(|left| out as u64 >= left);
+            if exhausted {
+                // What is out is still answered; with nothing out there is no use in staying.
+                talk.reusable &= out > 0;
+                return (out == 0).then_some(Next::End(None));
+            }
+            let extra = if first { self.first_time_lines() } else { "" };
+            request::append(
+                talk.outgoing(),
+                &self.target.shared,
+                swath_model::Range::new(position, end),
+                extra,
+            );
+            self.asks.mark_sent(&self.target);
+            self.out.meter.count_request();
+            if out == 0 {
+                talk.last_progress = Instant::now();
+            }
+        }
+        None
+    }
+
+    /// What only the first request to a source asks for.
+    fn first_time_lines(&self) -> &'static str {
+        if self.source.net().wants_metalinks() {
+            concat!(
+                "Accept: application/metalink4+xml\r\n",
+                "Want-Repr-Digest: sha-256=5, sha-512=4, sha=2, md5=1\r\n",
+                "Want-Digest: sha-256, sha-512;q=0.8, adler32;q=0.5, md5;q=0.4\r\n"
+            )
+        } else {
+            concat!(
+                "Want-Repr-Digest: sha-256=5, sha-512=4, sha=2, md5=1\r\n",
+                "Want-Digest: sha-256, sha-512;q=0.8, adler32;q=0.5, md5;q=0.4\r\n"
+            )
+        }
+    }
+
+    fn turn(&mut self, talk: &mut Talk) -> Turn {
+        let Some(passing) = &talk.passing else {
+            return if self.asks.sent() > 0 { Turn::Head } else { Turn::Rest };
+        };
+        if passing.body.is_done() {
+            return Turn::Finish;
+        }
+        let payload = passing.body.payload();
+        if payload == 0 {
+            return Turn::Frame;
+        }
+        if matches!(passing.kind, Kind::Settled | Kind::Again) {
+            return if passing.body.taken() > SETTLED_LIMIT_BYTES {
+                Turn::Leave(self.left_with_rest(passing.kind))
+            } else {
+                Turn::Skip(payload)
+            };
+        }
+        let Some(front) = self.asks.front() else { return Turn::Rest };
+        if front.is_complete() {
+            if !front.reported {
+                front.reported = true;
+                self.out.flush(front);
+                self.out.done(front.swath);
+            }
+            if front.then == AfterTrim::Drop {
+                return Turn::Leave(Next::End(None));
+            }
+            if passing.kind == Kind::Range {
+                return Turn::Skip(payload);
+            }
+            self.asks.pop_front();
+            return Turn::Again;
+        }
+        let announced = passing.ends_at.map_or(u64::MAX, |end| end.saturating_sub(passing.at));
+        if announced == 0 || (front.position < passing.at && passing.kind == Kind::Range) {
+            return Turn::Leave(Next::End(Some(LaneError::protocol(
+                "the body is longer than announced",
+            ))));
+        }
+        if front.position < passing.at {
+            // The stream has passed what is wanted now: begin anew.
+            return Turn::Leave(Next::Reconnect);
+        }
+        if front.position > passing.at {
+            return Turn::Skip(payload.min(front.position - passing.at));
+        }
+        Turn::Deliver(payload.min(announced).min(front.end - passing.at))
+    }
+
+    /// Move payload into the front ask's buffer.
+    async fn deliver(
+        &mut self,
+        talk: &mut Talk,
+        bytes: u64,
+        place: &mut Option<Take>,
+    ) -> Option<Next> {
+        let bytes = match self.allowed(bytes) {
+            Ok(bytes) => bytes,
+            Err(due) => {
+                *place = None;
+                talk.last_progress = Instant::now();
+                return self.wait(talk, Want::Until(due)).await;
+            }
+        };
+        if let Some(take) = place {
+            talk.last_progress = Instant::now();
+            let wake = talk.wait(&mut self.orders, &mut self.out, Want::Buffer(take)).await;
+            if matches!(wake, Wake::Buffer(_)) {
+                *place = None;
+            }
+            return self.woken(talk, wake);
+        }
+        if !self.out.has_buffer() && !talk.input.is_empty() {
+            self.want_buffer(place);
+            return None;
+        }
+        if !talk.input.is_empty() {
+            let front = self.asks.front()?;
+            let room = self.out.room(front, bytes);
+            let data = talk.input.data();
+            let moved = room.len().min(data.len());
+            room[..moved].copy_from_slice(&data[..moved]);
+            talk.input.consume(moved);
+            self.delivered(talk, moved);
+            return None;
+        }
+        if !self.out.has_buffer() && !talk.conn.is_plain() {
+            // Only reading shows whether TLS has something; a little comes by way of the input.
+            return self.wait(talk, Want::Input).await;
+        }
+        let front = self.asks.front()?;
+        let wake = talk.wait(&mut self.orders, &mut self.out, Want::Payload(front, bytes)).await;
+        match wake {
+            Wake::Readable => {
+                self.want_buffer(place);
+                None
+            }
+            Wake::Read(Ok(moved)) if moved > 0 => {
+                self.delivered(talk, moved);
+                None
+            }
+            other => self.woken(talk, other),
+        }
+    }
+
+    /// Take a buffer, or a place in the line for one.
+    fn want_buffer(&mut self, place: &mut Option<Take>) {
+        match self.out.pool.try_take() {
+            Some(buffer) => self.out.supply(buffer),
+            None => *place = Some(self.out.pool.take()),
+        }
+    }
+
+    fn delivered(&mut self, talk: &mut Talk, bytes: usize) {
+        self.spend(bytes);
+        if let Some(passing) = &mut talk.passing {
+            passing.body.take(bytes as u64);
+            passing.at += bytes as u64;
+        }
+        if let Some(front) = self.asks.front() {
+            self.out.wrote(front, bytes);
+        }
+    }
+
+    /// Throw payload away.
+    async fn skip(&mut self, talk: &mut Talk, bytes: u64) -> Option<Next> {
+        let bytes = match self.allowed(bytes) {
+            Ok(bytes) => bytes,
+            Err(due) => {
+                talk.last_progress = Instant::now();
+                return self.wait(talk, Want::Until(due)).await;
+            }
+        };
+        let skipped = if talk.input.is_empty() {
+            match talk.wait(&mut self.orders, &mut self.out, Want::Skip(bytes)).await {
+                Wake::Read(Ok(skipped)) if skipped > 0 => skipped,
+                other => return self.woken(talk, other),
+            }
+        } else {
+            let skipped = usize::try_from(bytes).unwrap_or(usize::MAX).min(talk.input.data().len());
+            talk.input.consume(skipped);
+            skipped
+        };
+        self.spend(skipped);
+        self.out.meter.count_wasted(skipped as u64);
+        if let Some(passing) = &mut talk.passing {
+            passing.body.take(skipped as u64);
+            passing.at += skipped as u64;
+        }
+        None
+    }
+
+    fn frame(&mut self, talk: &mut Talk) -> Option<Next> {
+        let passing = talk.passing.as_mut()?;
+        match passing.body.frame(talk.input.data()) {
+            Ok(used) => {
+                talk.input.consume(used);
+                None
+            }
+            Err(error) => Some(Next::End(Some(LaneError::protocol(error.to_string())))),
+        }
+    }
+
+    async fn wait(&mut self, talk: &mut Talk, want: Want<'_>) -> Option<Next> {
+        let wake = talk.wait(&mut self.orders, &mut self.out, want).await;
+        self.woken(talk, wake)
+    }
+
+    /// What every wake-up has in common.
+    fn woken(&mut self, talk: &mut Talk, wake: Wake) -> Option<Next> {
+        match wake {
+            Wake::Order(order) => {
+                self.obey(order);
+                None
+            }
+            Wake::Buffer(buffer) => {
+                self.out.supply(buffer);
+                None
+            }
+            Wake::Readable => None,
+            // Nobody asked for anything, so nothing should come (some servers say 408 before
+            // they close an idle connection).
+            Wake::Read(Ok(bytes))
+                if bytes > 0 && talk.passing.is_none() && self.asks.sent() == 0 =>
+            {
+                talk.reusable = false;
+                Some(Next::End(None))
+            }
+            Wake::Read(Ok(bytes)) if bytes > 0 => None,
+            Wake::Read(Ok(_)) => Some(self.connection_ended(talk, None)),
+            Wake::Read(Err(error)) => Some(self.connection_ended(talk, Some(&error))),
+            Wake::Tick => self.look_around(talk),
+        }
+    }
+
+    fn look_around(&mut self, talk: &mut Talk) -> Option<Next> {
+        let silence = talk.last_progress.elapsed();
+        // A buffer must not lie around half full while others wait for one.
+        if silence >= TICK && self.out.has_buffer() && self.out.pool.free_count() == 0 {
+            self.hand_over();
+        }
+        let limit = self.source.net().timeout();
+        let waits = self.asks.sent() > 0;
+        (waits && silence >= limit).then(|| {
+            talk.reusable = false;
+            Next::End(Some(LaneError::Timeout { after: limit }))
+        })
+    }
+}
+
+/// An answer that is thrown away may be this long; beyond that a new connection is cheaper.
+pub(super) const SETTLED_LIMIT_BYTES: u64 = 256 * 1024;

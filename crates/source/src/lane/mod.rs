@@ -1,0 +1,154 @@
+//! Lanes: one connection to a source each, carrying swaths one behind the other.
+//!
+//! [`open_lane`] starts a task that owns the connection; the [`Lane`] handle sends it orders and
+//! it answers with [`LaneEvent`]s. `own` is the HTTP/1.1 lane of our own (`asks` holds what was
+//! asked for, `delivery` fills pool buffers), `fallback` does the same over a library for what
+//! our own does not speak.
+
+mod answers;
+mod asks;
+mod converse;
+mod delivery;
+mod event;
+mod own;
+mod talk;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use swath_model::{LaneId, Pool, Range, SwathId};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+pub use event::{LaneEvent, LaneEventKind};
+
+use crate::source::Source;
+use asks::Ask;
+use delivery::Delivery;
+
+/// What happens to the rest of a body behind a trimmed swath.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterTrim {
+    /// Read it and throw it away; the connection stays.
+    Drain,
+    /// Close the connection; the lane ends.
+    Drop,
+}
+
+/// The handle of an open lane. Dropping it closes the lane.
+#[derive(Debug)]
+pub struct Lane {
+    id: LaneId,
+    commands: UnboundedSender<Command>,
+    meter: Arc<Meter>,
+}
+
+/// An order to a lane's task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Fetch { swath: SwathId, range: Range },
+    Trim { swath: SwathId, end: u64, then: AfterTrim },
+    Close,
+}
+
+/// What a lane has done so far; read at any time, written by the lane alone.
+#[derive(Debug, Default)]
+pub struct Meter {
+    body_bytes: AtomicU64,
+    wasted_bytes: AtomicU64,
+    requests: AtomicU64,
+    rtt_us: AtomicU64,
+}
+
+/// Open a lane to `source`: it connects at once and reports to `events` under the number `lane`.
+/// Must be called within a tokio runtime.
+pub fn open_lane(
+    source: &Arc<Source>,
+    lane: LaneId,
+    pool: &Pool,
+    events: UnboundedSender<LaneEvent>,
+) -> Lane {
+    let (sender, receiver) = unbounded_channel();
+    let meter = Arc::new(Meter::default());
+    let delivery = Delivery::new(lane, pool.clone(), events, Arc::clone(&meter));
+    tokio::spawn(run(Arc::clone(source), receiver, delivery));
+    Lane { id: lane, commands: sender, meter }
+}
+
+async fn run(source: Arc<Source>, commands: UnboundedReceiver<Command>, delivery: Delivery) {
+    own::OwnLane::new(source, commands, delivery).run().await;
+}
+
+impl Lane {
+    /// The number under which it reports.
+    pub fn id(&self) -> LaneId {
+        self.id
+    }
+
+    /// Ask for `range` as swath `swath`; an end of `u64::MAX` asks for everything from the start
+    /// on. The request leaves at once, also while earlier bodies still arrive, unless the source
+    /// is known not to bear that. `false` if the lane has ended already.
+    pub fn fetch(&self, swath: SwathId, range: Range) -> bool {
+        self.commands.send(Command::Fetch { swath, range }).is_ok()
+    }
+
+    /// Give back the end of a swath: nothing from `end` on will be delivered. If that much (or
+    /// more) was delivered already the swath is done at once.
+    pub fn trim(&self, swath: SwathId, end: u64, then: AfterTrim) {
+        let _ = self.commands.send(Command::Trim { swath, end, then });
+    }
+
+    /// End the lane; its last event lists what is unfinished. A connection without outstanding
+    /// answers is kept for the next lane to the same server.
+    pub fn close(&self) {
+        let _ = self.commands.send(Command::Close);
+    }
+
+    /// The lane's counters.
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+}
+
+impl Meter {
+    /// Body bytes received, those thrown away included.
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Body bytes received and thrown away (skipped, or behind a trimmed end).
+    pub fn wasted_bytes(&self) -> u64 {
+        self.wasted_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Requests sent.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// The kernel's newest estimate of the round-trip time; `None` before the connection is up.
+    pub fn rtt(&self) -> Option<Duration> {
+        match self.rtt_us.load(Ordering::Relaxed) {
+            0 => None,
+            micros => Some(Duration::from_micros(micros)),
+        }
+    }
+
+    pub(crate) fn count_body(&self, bytes: u64) {
+        self.body_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_wasted(&self, bytes: u64) {
+        self.body_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.wasted_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_rtt(&self, rtt: Duration) {
+        self.rtt_us
+            .store(u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX).max(1), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,193 @@
+//! The HTTP/1.1 lane of our own: its life from connecting to its last event.
+//!
+//! States: connecting -> conversing (see `converse`) -> connecting again (a redirect to another
+//! server, a stale idle connection) or ended. Orders are obeyed in every state.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
+
+use super::asks::{Asks, Trimmed};
+use super::delivery::Delivery;
+use super::event::LaneEventKind;
+use super::talk::Talk;
+use super::{AfterTrim, Command};
+use crate::error::LaneError;
+use crate::net::Conn;
+use crate::source::Source;
+use crate::target::Target;
+
+/// The task behind a lane.
+pub(super) struct OwnLane {
+    pub source: Arc<Source>,
+    pub orders: UnboundedReceiver<Command>,
+    pub out: Delivery,
+    pub asks: Asks,
+    pub target: Arc<Target>,
+    /// The owner wants no more.
+    pub closing: bool,
+    /// Bytes that the rate limit lets us read, and from when on.
+    allowance: usize,
+    allowed_from: Instant,
+    /// An idle connection may be used; not after one turned out stale.
+    pub may_reuse: bool,
+    /// The address of a redirect did not answer, and the original one is tried again.
+    went_back: bool,
+}
+
+/// How a conversation ended.
+pub(super) enum Next {
+    /// Go on over another connection to [`OwnLane::target`].
+    Reconnect,
+    /// The lane is over.
+    End(Option<LaneError>),
+}
+
+impl OwnLane {
+    pub fn new(source: Arc<Source>, orders: UnboundedReceiver<Command>, out: Delivery) -> Self {
+        let target = source.target();
+        Self {
+            source,
+            orders,
+            out,
+            asks: Asks::default(),
+            target,
+            closing: false,
+            allowance: 0,
+            allowed_from: Instant::now(),
+            may_reuse: true,
+            went_back: false,
+        }
+    }
+
+    /// Live until closed, by whomever.
+    pub async fn run(mut self) {
+        let error = loop {
+            let conn = match self.connect().await {
+                Ok(Some(conn)) => conn,
+                Ok(None) => break None,
+                Err(error) => {
+                    if !self.went_back && self.source.back_to_original(&self.target) {
+                        self.went_back = true;
+                        self.target = self.source.target();
+                        continue;
+                    }
+                    break Some(error);
+                }
+            };
+            let mut talk = Talk::new(conn);
+            match self.converse(&mut talk).await {
+                Next::Reconnect => {
+                    self.hand_over();
+                    self.asks.unsend();
+                }
+                Next::End(error) => {
+                    self.put_aside(talk);
+                    break error;
+                }
+            }
+        };
+        self.finish(error);
+    }
+
+    /// A connection to the target, while orders are obeyed; `None` if the lane is to close.
+    async fn connect(&mut self) -> Result<Option<Conn>, LaneError> {
+        let net = self.source.net().clone();
+        let target = Arc::clone(&self.target);
+        let mut connecting = std::pin::pin!(net.connect(&target, self.may_reuse));
+        let conn = loop {
+            tokio::select! {
+                biased;
+                order = self.orders.recv() => {
+                    self.obey(order);
+                    if self.closing {
+                        return Ok(None);
+                    }
+                }
+                result = &mut connecting => break result?,
+            }
+        };
+        let rtt = conn.rtt;
+        self.out.meter.note_rtt(rtt);
+        let pipelines = self.source.quirks().pipelines;
+        let (reused, peer) = (conn.reused, conn.peer);
+        self.out.send(LaneEventKind::Up { rtt, pipelines, http: "HTTP/1.1", reused, peer });
+        Ok(Some(conn))
+    }
+
+    /// Carry out an order; `None` is the handle's end.
+    pub fn obey(&mut self, order: Option<Command>) {
+        match order {
+            None | Some(Command::Close) => self.closing = true,
+            Some(Command::Fetch { swath, range }) if range.is_empty() => self.out.done(swath),
+            Some(Command::Fetch { swath, range }) => self.asks.push(swath, range),
+            Some(Command::Trim { swath, end, then }) => self.trim(swath, end, then),
+        }
+    }
+
+    fn trim(&mut self, swath: swath_model::SwathId, end: u64, then: AfterTrim) {
+        if self.asks.trim(swath, end, then) != Trimmed::Complete {
+            return;
+        }
+        // A buffer is only ever held for the front ask.
+        if let Some(front) = self.asks.front()
+            && front.swath == swath
+        {
+            self.out.flush(front);
+        }
+        self.out.done(swath);
+    }
+
+    /// Deliver what is held of the front ask.
+    pub fn hand_over(&mut self) {
+        match self.asks.front() {
+            Some(front) => self.out.flush(front),
+            None => self.out.release(),
+        }
+    }
+
+    /// Keep the connection for another lane if nothing is under way on it.
+    fn put_aside(&mut self, talk: Talk) {
+        let clean =
+            talk.input.is_empty() && talk.all_sent() && !talk.write_broken && self.asks.sent() == 0;
+        if clean && talk.reusable {
+            self.source.net().keep_idle(talk.conn);
+        }
+    }
+
+    fn finish(mut self, error: Option<LaneError>) {
+        self.hand_over();
+        // Orders that are already on their way are counted too.
+        self.orders.close();
+        while let Ok(order) = self.orders.try_recv() {
+            self.obey(Some(order));
+        }
+        let unfinished = self.asks.unfinished();
+        self.out.send(LaneEventKind::Closed { error, unfinished });
+    }
+
+    /// How many of `bytes` the rate limit lets us read now; else the moment to wait for.
+    pub fn allowed(&mut self, bytes: u64) -> Result<u64, Instant> {
+        let limiter = self.source.net().limiter();
+        if !limiter.is_on() {
+            return Ok(bytes);
+        }
+        let now = Instant::now();
+        if self.allowance == 0
+            && let Some((share, due)) = limiter.reserve(now)
+        {
+            (self.allowance, self.allowed_from) = (share, due);
+        }
+        if self.allowed_from > now {
+            Err(self.allowed_from)
+        } else {
+            Ok(bytes.min(self.allowance.max(1) as u64))
+        }
+    }
+
+    /// `bytes` were read under the limit.
+    pub fn spend(&mut self, bytes: usize) {
+        self.allowance = self.allowance.saturating_sub(bytes);
+    }
+}

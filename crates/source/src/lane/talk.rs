@@ -1,0 +1,258 @@
+//! One connection in use by a lane: bytes not yet understood, bytes not yet sent, and waiting for
+//! orders, data and time at once.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use swath_model::Buffer;
+use swath_model::pool::Take;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::Command;
+use super::asks::Ask;
+use super::delivery::Delivery;
+use crate::http::body::Body;
+use crate::http::head::HEAD_LIMIT_BYTES;
+use crate::net::Conn;
+
+/// A connection in use.
+pub(super) struct Talk {
+    pub conn: Conn,
+    pub input: Input,
+    outgoing: Vec<u8>,
+    sent_bytes: usize,
+    /// Writing failed; what the server still has to say is read nevertheless.
+    pub write_broken: bool,
+    /// Something came since this lane has the connection.
+    pub heard: bool,
+    /// The connection may serve another lane after this one.
+    pub reusable: bool,
+    /// The server said that it answers so many more requests, those already sent included.
+    pub answers_left: Option<u64>,
+    /// The body that is passing.
+    pub passing: Option<Passing>,
+    /// Interim answers since the last final one.
+    pub interim: u32,
+    pub last_progress: Instant,
+    timer: Pin<Box<Sleep>>,
+    scratch: Vec<u8>,
+}
+
+/// A body on its way through a lane.
+pub(super) struct Passing {
+    pub body: Body,
+    /// Offset in the file of the next payload byte.
+    pub at: u64,
+    /// Offset just after the announced data.
+    pub ends_at: Option<u64>,
+    pub kind: Kind,
+}
+
+/// What a body is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Exactly the front ask's range.
+    Range,
+    /// The whole file from its start: serves one ask after the other, as far as it goes.
+    Stream,
+    /// Thrown away; the front ask is settled.
+    Settled,
+    /// Thrown away; the front ask is to be asked again.
+    Again,
+}
+
+/// What a lane waits for, besides orders and time.
+pub(super) enum Want<'a> {
+    /// Payload of this ask, at most so many bytes, straight into its buffer.
+    Payload(&'a Ask, u64),
+    /// So many bytes at most, to throw away.
+    Skip(u64),
+    /// Anything, to be understood.
+    Input,
+    /// A buffer of the pool.
+    Buffer(&'a mut Take),
+    /// This moment, because of the rate limit.
+    Until(Instant),
+    /// Nothing: the rest of a body is left where it is until somebody wants it.
+    Nothing,
+}
+
+/// What woke a lane.
+pub(super) enum Wake {
+    /// An order; `None` if the handle is gone.
+    Order(Option<Command>),
+    /// Bytes were read (or thrown away) as wanted; 0 is the end of the connection.
+    Read(io::Result<usize>),
+    /// Bytes are there, but there is no buffer to read them into.
+    Readable,
+    /// The buffer waited for.
+    Buffer(Buffer),
+    /// Time has passed.
+    Tick,
+}
+
+/// How often a waiting lane looks around.
+pub(super) const TICK: Duration = Duration::from_millis(250);
+
+impl Talk {
+    pub fn new(conn: Conn) -> Talk {
+        let now = Instant::now();
+        Talk {
+            conn,
+            input: Input::default(),
+            outgoing: Vec::new(),
+            sent_bytes: 0,
+            write_broken: false,
+            heard: false,
+            reusable: true,
+            answers_left: None,
+            passing: None,
+            interim: 0,
+            last_progress: now,
+            timer: Box::pin(sleep_until(now + TICK)),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The queue of bytes to send, to append to.
+    pub fn outgoing(&mut self) -> &mut Vec<u8> {
+        if self.sent_bytes == self.outgoing.len() {
+            self.outgoing.clear();
+            self.sent_bytes = 0;
+        }
+        &mut self.outgoing
+    }
+
+    /// Whether everything was sent.
+    pub fn all_sent(&self) -> bool {
+        self.sent_bytes == self.outgoing.len()
+    }
+
+    /// Send what is queued and wait for an order, for what is wanted, or for time to pass.
+    pub async fn wait(
+        &mut self,
+        orders: &mut UnboundedReceiver<Command>,
+        out: &mut Delivery,
+        mut want: Want<'_>,
+    ) -> Wake {
+        if let Want::Until(due) = want {
+            self.timer.as_mut().reset(due.min(Instant::now() + TICK));
+        }
+        poll_fn(|cx| {
+            if let Poll::Ready(order) = orders.poll_recv(cx) {
+                return Poll::Ready(Wake::Order(order));
+            }
+            self.poll_send(cx);
+            if let Poll::Ready(wake) = self.poll_want(cx, out, &mut want) {
+                return Poll::Ready(wake);
+            }
+            if self.timer.as_mut().poll(cx).is_ready() {
+                self.timer.as_mut().reset(Instant::now() + TICK);
+                return Poll::Ready(Wake::Tick);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>) {
+        while !self.all_sent() && !self.write_broken {
+            match self.conn.poll_write(cx, &self.outgoing[self.sent_bytes..]) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(bytes)) if bytes > 0 => {
+                    self.sent_bytes += bytes;
+                    self.last_progress = Instant::now();
+                }
+                Poll::Ready(_) => self.write_broken = true,
+            }
+        }
+    }
+
+    fn poll_want(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Delivery,
+        want: &mut Want<'_>,
+    ) -> Poll<Wake> {
+        let read = match want {
+            Want::Nothing | Want::Until(_) => return Poll::Pending,
+            Want::Buffer(take) => return Pin::new(&mut **take).poll(cx).map(Wake::Buffer),
+            Want::Payload(..) if !out.has_buffer() => {
+                return self.conn.poll_readable(cx).map(|result| match result {
+                    Ok(()) => Wake::Readable,
+                    Err(error) => Wake::Read(Err(error)),
+                });
+            }
+            Want::Payload(ask, limit) => self.conn.poll_read(cx, out.room(ask, *limit)),
+            Want::Skip(limit) => {
+                if self.scratch.is_empty() && !self.conn.is_plain() {
+                    self.scratch.resize(SCRATCH_BYTES, 0);
+                }
+                self.conn.poll_discard(cx, &mut self.scratch, *limit)
+            }
+            Want::Input => self.conn.poll_read(cx, self.input.spare()).map_ok(|bytes| {
+                self.input.wrote(bytes);
+                bytes
+            }),
+        };
+        read.map(|result| {
+            if matches!(result, Ok(bytes) if bytes > 0) {
+                self.heard = true;
+                self.last_progress = Instant::now();
+            }
+            Wake::Read(result)
+        })
+    }
+}
+
+/// Room for what is thrown away from a TLS connection.
+const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// Bytes that came and are not understood yet: heads, framing, and what came along with them.
+#[derive(Default)]
+pub(super) struct Input {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+/// Enough for nearly every head; what comes along of the body is copied, so it is not large.
+const INPUT_BYTES: usize = 16 * 1024;
+
+impl Input {
+    pub fn data(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    pub fn consume(&mut self, bytes: usize) {
+        self.start = (self.start + bytes).min(self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    fn spare(&mut self) -> &mut [u8] {
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.end == self.bytes.len() {
+            let grown = if self.bytes.is_empty() { INPUT_BYTES } else { HEAD_LIMIT_BYTES };
+            self.bytes.resize(grown.max(self.bytes.len()), 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    fn wrote(&mut self, bytes: usize) {
+        self.end += bytes;
+    }
+}

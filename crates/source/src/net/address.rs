@@ -1,0 +1,119 @@
+//! Which networks may be contacted: a foreign server must not lead us to machines that only we
+//! can reach.
+//!
+//! Addresses fall into four classes. Public ones are always fine; the others only if a source
+//! that the user named is of the same class.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use url::Host;
+
+/// The classes of addresses in which the user's own sources are.
+#[derive(Debug, Default)]
+pub(crate) struct Surroundings {
+    allowed: AtomicU8,
+}
+
+/// Whose neighbourhood an address belongs to, as a bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Public = 0,
+    Private = 1,
+    LinkLocal = 2,
+    Loopback = 4,
+}
+
+impl Surroundings {
+    /// The user named a source here.
+    pub fn allow(&self, address: IpAddr) {
+        self.allowed.fetch_or(class(address) as u8, Ordering::Relaxed);
+    }
+
+    /// The user named a source with this host; names are judged when they are resolved.
+    pub fn allow_host(&self, host: &Host<String>) {
+        match host {
+            Host::Ipv4(address) => self.allow(IpAddr::V4(*address)),
+            Host::Ipv6(address) => self.allow(IpAddr::V6(*address)),
+            Host::Domain(name) if name == "localhost" => {
+                self.allow(IpAddr::V4(Ipv4Addr::LOCALHOST))
+            }
+            Host::Domain(_) => {}
+        }
+    }
+
+    /// Whether something from the network may lead us to `address`.
+    pub fn permits(&self, address: IpAddr) -> bool {
+        let class = class(address) as u8;
+        class == 0 || self.allowed.load(Ordering::Relaxed) & class != 0
+    }
+}
+
+fn class(address: IpAddr) -> Class {
+    match address {
+        IpAddr::V4(address) => class_v4(address),
+        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            Some(inner) => class_v4(inner),
+            None => class_v6(address),
+        },
+    }
+}
+
+fn class_v4(address: Ipv4Addr) -> Class {
+    let [a, b, ..] = address.octets();
+    if address.is_loopback() || a == 0 {
+        Class::Loopback
+    } else if address.is_link_local() || address.is_multicast() || address.is_broadcast() {
+        Class::LinkLocal
+    } else if address.is_private() || (a == 100 && b & 0xc0 == 64) {
+        Class::Private
+    } else {
+        Class::Public
+    }
+}
+
+fn class_v6(address: Ipv6Addr) -> Class {
+    let first = address.segments()[0];
+    if address.is_loopback() || address.is_unspecified() {
+        Class::Loopback
+    } else if first & 0xffc0 == 0xfe80 || first & 0xff00 == 0xff00 {
+        Class::LinkLocal
+    } else if first & 0xfe00 == 0xfc00 {
+        Class::Private
+    } else {
+        Class::Public
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_users_own_neighbourhood_is_open() {
+        let here = Surroundings::default();
+        let loopback: IpAddr = "127.1.2.3".parse().unwrap();
+        let private: IpAddr = "192.168.1.1".parse().unwrap();
+        assert!(here.permits("192.0.2.1".parse().unwrap()));
+        for closed in [
+            "127.0.0.1",
+            "::1",
+            "::ffff:127.0.0.1",
+            "0.0.0.0",
+            "10.0.0.1",
+            "172.16.0.1",
+            "100.64.0.1",
+            "169.254.169.254",
+            "fe80::1",
+            "fd00::1",
+            "ff02::1",
+            "::",
+        ] {
+            assert!(!here.permits(closed.parse().unwrap()), "{closed}");
+        }
+        here.allow(private);
+        assert!(here.permits(private) && !here.permits(loopback));
+        here.allow_host(&Host::Domain("localhost".to_owned()));
+        assert!(here.permits(loopback));
+    }
+}

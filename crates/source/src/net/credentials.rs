@@ -1,0 +1,136 @@
+//! Who we are: tokens, passwords, and to whom they may be shown.
+//!
+//! The rule that decides who gets any is in [`super::Net::credentials_for`]: the origin that the
+//! user named and nobody else.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+
+use base64::Engine as _;
+use url::{Host, Url};
+
+use super::options::NetOptions;
+use crate::target::Origin;
+
+/// Something that must not be seen: `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wrap a secret, white space around it stripped.
+    pub fn new(text: &str) -> Secret {
+        Secret(text.trim().to_owned())
+    }
+
+    /// The secret itself, for sending.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// A bearer token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bearer {
+    /// The token.
+    pub token: Secret,
+    /// Given for this very run, rather than found lying around: then it is sent without TLS too.
+    pub explicit: bool,
+}
+
+/// The bearer token in the order of the WLCG discovery: `BEARER_TOKEN`, the file named by
+/// `BEARER_TOKEN_FILE`, `$XDG_RUNTIME_DIR/bt_u$UID`, `/tmp/bt_u$UID`; white space is stripped,
+/// what is empty counts as missing. `env` looks up the environment.
+pub fn discover_bearer(env: impl Fn(&str) -> Option<String>, uid: u32) -> Option<Bearer> {
+    let usable = |text: String| {
+        let secret = Secret::new(&text);
+        let safe = !secret.0.is_empty() && secret.0.bytes().all(|byte| byte.is_ascii_graphic());
+        safe.then_some(Bearer { token: secret, explicit: false })
+    };
+    let file = |path: &Path| std::fs::read_to_string(path).ok().and_then(usable);
+    env("BEARER_TOKEN")
+        .and_then(usable)
+        .or_else(|| env("BEARER_TOKEN_FILE").and_then(|path| file(Path::new(&path))))
+        .or_else(|| {
+            env("XDG_RUNTIME_DIR")
+                .and_then(|folder| file(&Path::new(&folder).join(format!("bt_u{uid}"))))
+        })
+        .or_else(|| file(Path::new(&format!("/tmp/bt_u{uid}"))))
+}
+
+/// What goes into the requests to one origin.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Credentials {
+    pub headers: Vec<(String, String)>,
+    /// The whole value of `Authorization`.
+    pub authorization: Option<Secret>,
+}
+
+/// The credentials for `origin`, which is entitled to them. A password in the URL comes before a
+/// token, a token before netrc; a header of the user's own beats all.
+pub(super) fn of(options: &NetOptions, url: &Url, origin: &Origin) -> Credentials {
+    let headers = options.headers.clone();
+    if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
+        return Credentials { headers, authorization: None };
+    }
+    let authorization =
+        from_url(url).or_else(|| bearer(options, origin)).or_else(|| netrc(options, origin));
+    Credentials { headers, authorization }
+}
+
+fn from_url(url: &Url) -> Option<Secret> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    Some(basic(&unescaped(url.username()), &unescaped(url.password().unwrap_or(""))))
+}
+
+fn bearer(options: &NetOptions, origin: &Origin) -> Option<Secret> {
+    let bearer = options.bearer.as_ref()?;
+    let protected = origin.tls || is_loopback(&origin.host) || bearer.explicit;
+    protected.then(|| Secret(format!("Bearer {}", bearer.token.expose())))
+}
+
+fn netrc(options: &NetOptions, origin: &Origin) -> Option<Secret> {
+    let _ = (options.netrc.as_deref()?, origin);
+    None
+}
+
+fn is_loopback(host: &Host<String>) -> bool {
+    match host {
+        Host::Domain(name) => name == "localhost",
+        Host::Ipv4(address) => IpAddr::V4(*address).is_loopback(),
+        Host::Ipv6(address) => IpAddr::V6(*address).is_loopback(),
+    }
+}
+
+fn basic(user: &str, password: &str) -> Secret {
+    let both = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+    Secret(format!("Basic {both}"))
+}
+
+/// Percent escapes undone.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let escape = || u8::from_str_radix(std::str::from_utf8(tail.get(..2)?).ok()?, 16).ok();
+        match (byte == b'%').then(escape).flatten() {
+            Some(decoded) => {
+                bytes.push(decoded);
+                rest = &tail[2..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

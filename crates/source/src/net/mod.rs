@@ -1,0 +1,139 @@
+//! What all lanes and control requests of a process share: options, TLS, resolved names, idle
+//! connections, credentials, the rate limit.
+
+mod address;
+mod connect;
+mod credentials;
+mod idle;
+mod limiter;
+mod options;
+mod resolve;
+mod stream;
+mod tls;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use url::Url;
+
+pub(crate) use address::Surroundings;
+pub(crate) use credentials::Credentials;
+pub use credentials::{Bearer, Secret, discover_bearer};
+pub(crate) use limiter::Limiter;
+pub use options::{NetError, NetOptions};
+pub(crate) use stream::Conn;
+
+use crate::target::Origin;
+
+/// Everything shared about the network; cheap to clone, all clones are one.
+#[derive(Clone)]
+pub struct Net {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: NetOptions,
+    tls: tokio_rustls::TlsConnector,
+    names: resolve::Names,
+    idle: idle::IdleConnections,
+    limiter: Limiter,
+    /// Origins of sources that the user named.
+    named: Mutex<HashSet<Origin>>,
+    surroundings: Surroundings,
+}
+
+impl Net {
+    /// Read certificates and check the options.
+    ///
+    /// # Errors
+    /// [`NetError`] if a CA file cannot be read or a header cannot be sent.
+    pub fn new(options: NetOptions) -> Result<Net, NetError> {
+        options.check()?;
+        let tls = tls::connector(&options)?;
+        let limiter = Limiter::new(options.limit_bytes_per_s);
+        Ok(Net {
+            shared: Arc::new(Shared {
+                tls,
+                names: resolve::Names::default(),
+                idle: idle::IdleConnections::default(),
+                limiter,
+                named: Mutex::default(),
+                surroundings: Surroundings::default(),
+                options,
+            }),
+        })
+    }
+
+    /// Change the rate limit of all lanes together; `None` lifts it.
+    pub fn set_limit(&self, bytes_per_s: Option<u64>) {
+        self.shared.limiter.set(bytes_per_s);
+    }
+
+    /// How many connections wait for their next use.
+    pub fn idle_connections(&self) -> usize {
+        self.shared.idle.len()
+    }
+
+    pub(crate) fn user_agent(&self) -> &str {
+        &self.shared.options.user_agent
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.shared.options.timeout
+    }
+
+    pub(crate) fn limiter(&self) -> &Limiter {
+        &self.shared.limiter
+    }
+
+    pub(crate) fn wants_metalinks(&self) -> bool {
+        self.shared.options.metalinks
+    }
+
+    /// The user named this address: its origin may get credentials, its network is allowed.
+    pub(crate) fn note_named(&self, url: &Url) {
+        if let Some(origin) = Origin::of(url) {
+            self.shared.surroundings.allow_host(&origin.host);
+            self.shared.named.lock().unwrap_or_else(PoisonError::into_inner).insert(origin);
+        }
+    }
+
+    fn is_named(&self, origin: &Origin) -> bool {
+        self.shared.named.lock().unwrap_or_else(PoisonError::into_inner).contains(origin)
+    }
+
+    /// What may be sent to `url` on behalf of the source given as `source_url`.
+    pub(crate) fn credentials_for(
+        &self,
+        source_url: &Url,
+        url: &Url,
+        trust: crate::Trust,
+    ) -> Credentials {
+        let (Some(own), Some(origin)) = (Origin::of(source_url), Origin::of(url)) else {
+            return Credentials::default();
+        };
+        let entitled = own == origin && (trust == crate::Trust::Named || self.is_named(&origin));
+        if entitled {
+            credentials::of(&self.shared.options, source_url, &origin)
+        } else {
+            Credentials::default()
+        }
+    }
+
+    /// A connection that served before, still open and clean.
+    pub(crate) fn take_idle(&self, origin: &Origin) -> Option<Conn> {
+        self.shared.idle.take(origin)
+    }
+
+    /// Keep a clean connection for the next lane.
+    pub(crate) fn keep_idle(&self, conn: Conn) {
+        self.shared.idle.put(conn);
+    }
+}
+
+impl std::fmt::Debug for Net {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Net({} idle connections)", self.idle_connections())
+    }
+}

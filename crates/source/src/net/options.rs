@@ -1,0 +1,82 @@
+//! What the user may choose about the network.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::credentials::Bearer;
+use crate::http::request::is_field_safe;
+
+/// Options for everything that goes over the network.
+#[derive(Clone, Debug)]
+pub struct NetOptions {
+    /// Headers that the user adds to requests to their own sources.
+    pub headers: Vec<(String, String)>,
+    /// A bearer token for the user's own sources.
+    pub bearer: Option<Bearer>,
+    /// Text of a netrc file.
+    pub netrc: Option<String>,
+    /// Files with further certificate authorities (PEM).
+    pub ca_files: Vec<PathBuf>,
+    /// Accept any certificate.
+    pub insecure: bool,
+    /// Upper bound for connecting, for the first byte of an answer and for silence in a body.
+    pub timeout: Duration,
+    /// How we name ourselves.
+    pub user_agent: String,
+    /// Limit of all lanes together, in bytes per second.
+    pub limit_bytes_per_s: Option<u64>,
+    /// Ask the first time for a Metalink too (`Accept: application/metalink4+xml`).
+    pub metalinks: bool,
+}
+
+impl Default for NetOptions {
+    fn default() -> Self {
+        Self {
+            headers: Vec::new(),
+            bearer: None,
+            netrc: None,
+            ca_files: Vec::new(),
+            insecure: false,
+            timeout: Duration::from_secs(30),
+            user_agent: concat!("swath/", env!("CARGO_PKG_VERSION")).to_owned(),
+            limit_bytes_per_s: None,
+            metalinks: false,
+        }
+    }
+}
+
+/// Why the options cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetError {
+    /// A file with certificates cannot be read.
+    #[error("cannot read the certificates in {path}: {reason}")]
+    Certificates {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A header that cannot be sent.
+    #[error("the header {name:?} holds characters that cannot be sent")]
+    Header {
+        /// Its name.
+        name: String,
+    },
+    /// The TLS library refuses its configuration.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(String),
+}
+
+impl NetOptions {
+    pub(super) fn check(&self) -> Result<(), NetError> {
+        let agent = [("User-Agent", self.user_agent.as_str())];
+        let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in own.chain(agent) {
+            if !is_field_safe(name, value) {
+                return Err(NetError::Header { name: name.to_owned() });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! One connection, plain or TLS, read by polling so that a lane can wait for orders, data and
+//! time at once.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_rustls::client::TlsStream;
+
+use crate::target::Origin;
+
+/// An open connection to an origin.
+pub(crate) struct Conn {
+    stream: Stream,
+    pub origin: Origin,
+    pub peer: SocketAddr,
+    /// Round-trip time seen while connecting.
+    pub rtt: Duration,
+    /// It served an earlier lane.
+    pub reused: bool,
+    /// Answers received on it, over all lanes.
+    pub answers: u64,
+    /// When it was put aside.
+    pub idle_since: Instant,
+    low_water: usize,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<ReadAhead>>),
+}
+
+impl Conn {
+    pub fn plain(stream: TcpStream, origin: Origin, peer: SocketAddr, rtt: Duration) -> Conn {
+        Conn::new(Stream::Plain(stream), origin, peer, rtt)
+    }
+
+    pub fn tls(
+        stream: TlsStream<ReadAhead>,
+        origin: Origin,
+        peer: SocketAddr,
+        rtt: Duration,
+    ) -> Conn {
+        Conn::new(Stream::Tls(Box::new(stream)), origin, peer, rtt)
+    }
+
+    fn new(stream: Stream, origin: Origin, peer: SocketAddr, rtt: Duration) -> Conn {
+        let idle_since = Instant::now();
+        Conn { stream, origin, peer, rtt, reused: false, answers: 0, idle_since, low_water: 1 }
+    }
+
+    /// Whether [`Conn::poll_readable`] means anything; with TLS only reading shows what is there.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.stream, Stream::Plain(_))
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        match &self.stream {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => &tls.get_ref().0.tcp,
+        }
+    }
+
+    /// Wait for bytes without reading them.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.tcp().poll_read_ready(cx)
+    }
+
+    /// Read what is there into `space`; 0 is the end of the connection.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, space: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut space = ReadBuf::new(space);
+        match &mut self.stream {
+            Stream::Plain(tcp) => ready!(Pin::new(tcp).poll_read(cx, &mut space))?,
+            Stream::Tls(tls) => match ready!(Pin::new(tls).poll_read(cx, &mut space)) {
+                // Many servers close without the farewell that TLS asks for; bodies have lengths.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+                other => other?,
+            },
+        }
+        Poll::Ready(Ok(space.filled().len()))
+    }
+
+    /// Throw away up to `limit_bytes`; plain TCP does that without copying.
+    pub fn poll_discard(
+        &mut self,
+        cx: &mut Context<'_>,
+        scratch: &mut [u8],
+        limit_bytes: u64,
+    ) -> Poll<io::Result<usize>> {
+        let limit = usize::try_from(limit_bytes).unwrap_or(usize::MAX).min(DISCARD_AT_ONCE_BYTES);
+        let Stream::Plain(tcp) = &self.stream else {
+            let limit = limit.min(scratch.len());
+            return self.poll_read(cx, &mut scratch[..limit]);
+        };
+        loop {
+            ready!(tcp.poll_read_ready(cx))?;
+            let discarded = tcp.try_io(Interest::READABLE, || {
+                // SAFETY: with MSG_TRUNC the kernel drops the bytes of a TCP socket and never
+                // writes to the address, which may be null (tcp(7)).
+                let bytes = unsafe {
+                    libc::recv(tcp.as_raw_fd(), std::ptr::null_mut(), limit, libc::MSG_TRUNC)
+                };
+                usize::try_from(bytes).map_err(|_| io::Error::last_os_error())
+            });
+            match discarded {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+
+    /// Write from `data`; returns how much was taken.
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_write(cx, data),
+            Stream::Tls(tls) => {
+                let written = ready!(Pin::new(&mut *tls).poll_write(cx, data))?;
+                // What does not leave at once leaves with the next read or write.
+                let _ = Pin::new(tls).poll_flush(cx)?;
+                Poll::Ready(Ok(written))
+            }
+        }
+    }
+
+    /// Wake up only when that many bytes are there (or the connection ends). Fewer wake-ups at
+    /// high rates; 1 is the normal state. Does nothing with TLS, whose records hide the amount.
+    pub fn set_low_water(&mut self, bytes: usize) {
+        let bytes = bytes.max(1);
+        if self.low_water == bytes || !self.is_plain() {
+            return;
+        }
+        let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the descriptor is open, the pointer and length describe a local integer.
+        let result = unsafe {
+            libc::setsockopt(
+                self.tcp().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVLOWAT,
+                (&raw const value).cast(),
+                size_of_val(&value) as libc::socklen_t,
+            )
+        };
+        if result == 0 {
+            self.low_water = bytes;
+        }
+    }
+
+    /// The kernel's present estimate of the round-trip time.
+    pub fn kernel_rtt(&self) -> Option<Duration> {
+        kernel_rtt(self.tcp())
+    }
+
+    /// Whether nothing has come and the other end has not closed: fit for another use.
+    pub fn is_quiet(&mut self) -> bool {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut byte = [0];
+        self.poll_read(&mut cx, &mut byte).is_pending()
+    }
+}
+
+/// Discarding more than this at once would keep other tasks waiting.
+const DISCARD_AT_ONCE_BYTES: usize = 8 * 1024 * 1024;
+
+pub(super) fn kernel_rtt(tcp: &TcpStream) -> Option<Duration> {
+    // SAFETY: tcp_info is plain integers, for which zero is a valid value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the pointer and length describe `info`; the kernel writes no more than that.
+    let result = unsafe {
+        libc::getsockopt(
+            tcp.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    (result == 0 && info.tcpi_rtt > 0).then(|| Duration::from_micros(u64::from(info.tcpi_rtt)))
+}
+
+/// TCP with a large buffer in front of TLS: rustls reads 4 KiB at a time, the kernel is asked
+/// for much more at once.
+pub(crate) struct ReadAhead {
+    tcp: TcpStream,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+/// Holds sixteen full TLS records.
+const READ_AHEAD_BYTES: usize = 256 * 1024;
+
+impl ReadAhead {
+    pub fn new(tcp: TcpStream) -> ReadAhead {
+        ReadAhead { tcp, buffer: vec![0; READ_AHEAD_BYTES].into_boxed_slice(), start: 0, end: 0 }
+    }
+}
+
+impl AsyncRead for ReadAhead {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        space: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.start == this.end {
+            let mut whole = ReadBuf::new(&mut this.buffer);
+            ready!(Pin::new(&mut this.tcp).poll_read(cx, &mut whole))?;
+            this.start = 0;
+            this.end = whole.filled().len();
+        }
+        let bytes = (this.end - this.start).min(space.remaining());
+        space.put_slice(&this.buffer[this.start..this.start + bytes]);
+        this.start += bytes;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for ReadAhead {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,78 @@
+//! Where redirects may lead.
+
+use url::Url;
+
+use crate::error::LaneError;
+use crate::http::head::shortened;
+use crate::source::display_name;
+
+/// More redirects than this for one request are a loop.
+const REDIRECTS_LIMIT: usize = 10;
+
+/// The address that `location`, sent by the server at `from`, leads to. `visited` collects where
+/// this request has been; an address in it is not visited again.
+pub(crate) fn follow(from: &Url, location: &str, visited: &mut Vec<Url>) -> Result<Url, LaneError> {
+    let invalid = |reason: String| LaneError::RedirectInvalid { reason };
+    let mut url = from
+        .join(location.trim())
+        .map_err(|error| invalid(format!("{:?} is no address ({error})", shortened(location))))?;
+    url.set_fragment(None);
+    // Credentials come from the user, never from a server.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    match (from.scheme(), url.scheme()) {
+        (_, "https") | ("http", "http") => {}
+        ("https", "http") => return Err(LaneError::RedirectInsecure { to: display_name(&url) }),
+        (_, other) => {
+            return Err(invalid(format!("the scheme {:?} is not supported", shortened(other))));
+        }
+    }
+    if !url.has_host() {
+        return Err(invalid(format!("{:?} names no host", shortened(location))));
+    }
+    visited.push(from.clone());
+    if visited.len() > REDIRECTS_LIMIT || visited.contains(&url) {
+        return Err(LaneError::RedirectLoop { last: display_name(&url) });
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(from: &str, location: &str) -> Result<String, LaneError> {
+        follow(&Url::parse(from).unwrap(), location, &mut Vec::new()).map(String::from)
+    }
+
+    #[test]
+    fn redirects_are_resolved_and_judged() {
+        assert_eq!(to("http://a/x/y", "../z?q#f").unwrap(), "http://a/z?q");
+        assert_eq!(to("http://a/x", "https://b/y").unwrap(), "https://b/y");
+        assert_eq!(to("https://a/x", "//b/y").unwrap(), "https://b/y");
+        assert_eq!(to("http://a/x", "http://me:secret@b/y").unwrap(), "http://b/y");
+        assert!(matches!(to("https://a/x", "http://a/x"), Err(LaneError::RedirectInsecure { .. })));
+        for bad in ["file:///etc/passwd", "ftp://b/y", "http://", "javascript:alert(1)"] {
+            assert!(
+                matches!(to("http://a/x", bad), Err(LaneError::RedirectInvalid { .. })),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn loops_and_endless_chains_end() {
+        let mut visited = Vec::new();
+        let a = Url::parse("http://h/a").unwrap();
+        let b = follow(&a, "/b", &mut visited).unwrap();
+        assert!(matches!(follow(&b, "/a", &mut visited), Err(LaneError::RedirectLoop { .. })));
+        let mut visited = Vec::new();
+        let mut at = a;
+        let mut steps = 0;
+        while let Ok(next) = follow(&at, &format!("/{steps}x"), &mut visited) {
+            at = next;
+            steps += 1;
+        }
+        assert_eq!(steps, REDIRECTS_LIMIT);
+    }
+}

@@ -1,0 +1,76 @@
+//! Where the requests of a source go now: an origin, a path, and what every request there says.
+
+use std::fmt;
+
+use url::{Host, Url};
+
+use crate::http::request;
+use crate::net::Net;
+use crate::source::Trust;
+
+/// Scheme, host and port: the unit to which connections and credentials belong.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Origin {
+    pub tls: bool,
+    pub host: Host<String>,
+    pub port: u16,
+}
+
+impl Origin {
+    /// `None` for anything but http and https with a host.
+    pub fn of(url: &Url) -> Option<Origin> {
+        let tls = match url.scheme() {
+            "https" => true,
+            "http" => false,
+            _ => return None,
+        };
+        Some(Origin { tls, host: url.host()?.to_owned(), port: url.port_or_known_default()? })
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// One address that requests go to.
+pub(crate) struct Target {
+    pub url: Url,
+    pub origin: Option<Origin>,
+    pub trust: Trust,
+    /// The part that all requests share; holds credentials, so it is never shown.
+    pub shared: String,
+}
+
+impl Target {
+    /// `url` as an address of the source that was given as `source_url`.
+    pub fn new(net: &Net, source_url: &Url, url: &Url, trust: Trust) -> Target {
+        let origin = Origin::of(url);
+        let credentials = net.credentials_for(source_url, url, trust);
+        let mut fields: Vec<(&str, &str)> = vec![("User-Agent", net.user_agent())];
+        if !credentials.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("accept")) {
+            fields.push(("Accept", "*/*"));
+        }
+        fields.extend(
+            credentials.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())),
+        );
+        if let Some(authorization) = &credentials.authorization {
+            fields.push(("Authorization", authorization.expose()));
+        }
+        // Any host but the one the user named was named by the network.
+        let trust = if Origin::of(source_url) == origin { trust } else { Trust::Discovered };
+        Target {
+            shared: request::shared_part(url, false, &fields),
+            origin,
+            url: url.clone(),
+            trust,
+        }
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Target({})", crate::source::display_name(&self.url))
+    }
+}
