@@ -5,6 +5,7 @@
 //! always decides the same, so a simulator can replay whole transfers from a seed. The algorithm
 //! is described in `docs/planner.md`.
 
+mod audit;
 mod config;
 mod endgame;
 mod event;
@@ -18,6 +19,7 @@ mod tuner;
 mod upkeep;
 mod view;
 
+pub use audit::Books;
 pub use config::{Config, Lanes, PolicyKind, UnknownPolicy};
 pub use event::{Action, Event, Loss};
 pub use planner::Planner;

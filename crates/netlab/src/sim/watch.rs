@@ -1,0 +1,334 @@
+//! Books of the simulator's own, and the rules that must hold after every step.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::{self, Write};
+use std::hash::{DefaultHasher, Hasher};
+
+use swath_model::{LaneId, Range, RangeSet, SourceId, Time};
+use swath_plan::{Action, Event, Lanes, Loss, Planner, PolicyKind};
+
+use super::lane::{PAUSE_S, SimLane};
+use super::scenario::Scenario;
+use super::server::Mood;
+use super::world::SimSource;
+
+/// What the watch knows of a source.
+#[derive(Clone, Default)]
+struct Marks {
+    forbidden: RangeSet,
+    /// Not to be asked before.
+    busy_until: Time,
+    bad: bool,
+    /// When something last went wrong with it.
+    failed_at: Option<Time>,
+    failures: u32,
+}
+
+/// Follows events and actions and says when a rule is broken.
+pub(super) struct Watch {
+    pub duplicate_bytes: u64,
+    pub drained_bytes: u64,
+    pub hedged_bytes: u64,
+    pub requests: u64,
+    pub lanes_opened: u64,
+    pub lanes_peak: usize,
+    pub actions: u64,
+    /// Bytes that were asked for twice for other reasons than haste.
+    excused_bytes: u64,
+    marks: Vec<Marks>,
+    size_bytes: u64,
+    window_bytes: Option<u64>,
+    lanes_max: usize,
+    sources_max: usize,
+    budget_bytes: u64,
+    policy: PolicyKind,
+    probing: bool,
+    hash: DefaultHasher,
+    trace: Option<VecDeque<String>>,
+    broken: Option<String>,
+    checks: u64,
+}
+
+impl Watch {
+    pub fn new(scenario: &Scenario, traced: bool) -> Self {
+        let config = &scenario.config;
+        Self {
+            duplicate_bytes: 0,
+            drained_bytes: 0,
+            hedged_bytes: 0,
+            requests: 0,
+            lanes_opened: 0,
+            lanes_peak: 0,
+            actions: 0,
+            excused_bytes: 0,
+            marks: vec![Marks::default(); scenario.sources.len()],
+            size_bytes: scenario.size_bytes,
+            window_bytes: config.window_bytes,
+            lanes_max: match config.lanes {
+                Lanes::Auto { max } | Lanes::Fixed(max) => max.max(1) as usize,
+            },
+            sources_max: config.max_sources.max(1),
+            budget_bytes: config.waste_budget_bytes(scenario.size_bytes),
+            policy: config.policy,
+            probing: true,
+            hash: DefaultHasher::new(),
+            trace: traced.then(VecDeque::new),
+            broken: None,
+            checks: 0,
+        }
+    }
+
+    pub fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    pub fn fingerprint(&self) -> u64 {
+        self.hash.finish()
+    }
+
+    /// The last lines of the log.
+    pub fn steps(&self) -> String {
+        self.trace.iter().flatten().fold(String::new(), |all, line| all + line + "\n")
+    }
+
+    pub fn note(&mut self, now: Time, line: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            if trace.len() >= TRACE_LINES {
+                trace.pop_front();
+            }
+            trace.push_back(format!("{:9.4} {}", now.as_secs_f64(), line()));
+        }
+    }
+
+    pub fn told(&mut self, event: &Event, now: Time) {
+        match event {
+            Event::Layout { .. } => self.probing = false,
+            Event::Forbidden { source, range } => {
+                self.marks[source.index()].forbidden.insert(*range);
+            }
+            Event::SourceBad { source } => self.marks[source.index()].bad = true,
+            _ => {}
+        }
+        self.note(now, || format!("  {event:?}"));
+    }
+
+    /// A source failed in some way.
+    pub fn failed(&mut self, source: usize, loss: Loss, now: Time) {
+        let marks = &mut self.marks[source];
+        match loss {
+            Loss::Clean => return,
+            Loss::Busy(wait) => marks.busy_until = marks.busy_until.max(now + wait),
+            Loss::Final => marks.bad = true,
+            Loss::Broken => {}
+        }
+        marks.failed_at = Some(now);
+        marks.failures += 1;
+    }
+
+    pub fn action(
+        &mut self,
+        action: &Action,
+        now: Time,
+        sources: &[SimSource],
+        lanes: &BTreeMap<LaneId, SimLane>,
+        delivered: &RangeSet,
+        consumed: u64,
+    ) {
+        self.actions += 1;
+        let _ = write!(HashWriter(&mut self.hash), "{} {action:?}", now.as_nanos());
+        self.note(now, || format!("    -> {action:?}"));
+        let verdict = match *action {
+            Action::OpenLane { source, lane } => self.opens(source, lane, now, lanes),
+            Action::Fetch { lane, range, .. } => self.fetches(lane, range, now, lanes, delivered, consumed),
+            Action::Trim { .. } | Action::CloseLane { .. } | Action::Finished | Action::Exhausted => Ok(()),
+        };
+        let _ = sources;
+        if let Err(what) = verdict {
+            self.broken.get_or_insert(format!("{what} ({action:?})"));
+        }
+    }
+
+    fn opens(&mut self, source: SourceId, lane: LaneId, now: Time, lanes: &BTreeMap<LaneId, SimLane>) -> Result<(), String> {
+        self.lanes_opened += 1;
+        let marks = &self.marks[source.index()];
+        if lanes.contains_key(&lane) {
+            return Err("a lane's number is used twice".into());
+        }
+        if marks.bad {
+            return Err("a lane to a source that is out".into());
+        }
+        if marks.busy_until > now {
+            return Err("a lane to a source that asked for patience".into());
+        }
+        let at_source = lanes.values().filter(|lane| lane.source == source.index()).count() + 1;
+        self.lanes_peak = self.lanes_peak.max(at_source);
+        let limit = if self.policy == PolicyKind::Swath { self.lanes_max } else { 1 };
+        if at_source > limit {
+            return Err(format!("{at_source} lanes to one source, {limit} allowed"));
+        }
+        Ok(())
+    }
+
+    fn fetches(
+        &mut self,
+        id: LaneId,
+        range: Range,
+        now: Time,
+        lanes: &BTreeMap<LaneId, SimLane>,
+        delivered: &RangeSet,
+        consumed: u64,
+    ) -> Result<(), String> {
+        self.requests += 1;
+        let Some(lane) = lanes.get(&id) else { return Err("a fetch on a lane that is gone".into()) };
+        let marks = &self.marks[lane.source];
+        if !lane.is_up() {
+            return Err("a fetch on a lane that is not up".into());
+        }
+        if range.is_empty() {
+            return Err("a fetch of nothing".into());
+        }
+        if marks.bad || marks.busy_until > now {
+            return Err("a fetch from a source that is out or asked for patience".into());
+        }
+        if marks.forbidden.bytes_within(range) > 0 {
+            return Err("a fetch of what the source must not be asked for".into());
+        }
+        let waiting = lane.asks.iter().filter(|ask| !ask.outstanding().is_empty()).count();
+        if !lane.pipelines && waiting > 0 {
+            return Err("a second request on a lane that does not pipeline".into());
+        }
+        if waiting > QUEUE_MAX {
+            return Err(format!("{waiting} requests wait on one lane"));
+        }
+        if !self.probing {
+            if range.end > self.size_bytes {
+                return Err("a fetch beyond the end of the file".into());
+            }
+            if delivered.covers(range) {
+                return Err("a fetch of what is here".into());
+            }
+            if self.window_bytes.is_some_and(|window| range.end > consumed.saturating_add(window)) {
+                return Err("a fetch beyond the window".into());
+            }
+        }
+        for other in lanes.values().filter(|other| other.id != id && other.is_up()) {
+            let twice_bytes: u64 =
+                other.asks.iter().filter_map(|ask| ask.outstanding().intersect(range)).map(Range::len).sum();
+            if twice_bytes > 0 {
+                let paused = now.secs_since(other.last_progress) > PAUSE_S
+                    || other.resumed_at.is_some_and(|at| now.secs_since(at) < RESUMED_S);
+                if paused || self.probing {
+                    self.excused_bytes += twice_bytes;
+                } else {
+                    self.hedged_bytes += twice_bytes;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The rules that do not belong to a single action.
+    pub fn check(
+        &mut self,
+        planner: &Planner,
+        lanes: &BTreeMap<LaneId, SimLane>,
+        delivered: &RangeSet,
+        layout_told: bool,
+        now: Time,
+        ticked: bool,
+    ) -> Result<(), String> {
+        if let Some(what) = self.broken.take() {
+            return Err(what);
+        }
+        if !ticked {
+            return Ok(());
+        }
+        self.checks += 1;
+        let size_bytes = self.size_bytes;
+        if layout_told {
+            let missing_bytes = size_bytes - delivered.total_bytes();
+            if planner.undelivered().total_bytes() != missing_bytes {
+                return Err(format!("{missing_bytes} bytes missing, the planner says {}", planner.undelivered().total_bytes()));
+            }
+        }
+        // Large books are looked through less often, or the check would be all there is to do.
+        if self.checks.is_multiple_of(1 + (planner.undelivered().count() + lanes.len()) as u64 / 100) {
+            let books = planner.audit()?;
+            let slots_max = lanes.len() * (QUEUE_MAX + 8);
+            if books.slots > slots_max || books.swaths != books.slots || books.lanes > lanes.len() || books.actions > 0 {
+                return Err(format!("the books grow: {books:?} with {} lanes", lanes.len()));
+            }
+            if layout_told && delivered.gaps_within(Range::new(0, size_bytes)) != planner.undelivered().iter().collect::<Vec<_>>() {
+                return Err("the planner misses other bytes than we do".into());
+            }
+        }
+        let in_use: std::collections::BTreeSet<usize> = lanes.values().map(|lane| lane.source).collect();
+        if in_use.len() > self.sources_max + SOURCES_SLACK {
+            return Err(format!("{} sources in use, {} allowed", in_use.len(), self.sources_max));
+        }
+        if self.actions as f64 > ACTIONS_BASE + ACTIONS_PER_S * self.marks.len() as f64 * (1.0 + now.as_secs_f64()) + self.size_bytes as f64 / 16_384.0 {
+            return Err(format!("{} actions", self.actions));
+        }
+        Ok(())
+    }
+
+    /// The rules at the end.
+    pub fn conclude(
+        &mut self,
+        finished: bool,
+        sources: &[SimSource],
+        delivered: &RangeSet,
+        planner: &Planner,
+        now: Time,
+    ) -> Result<(), String> {
+        if finished {
+            if delivered.total_bytes() != self.size_bytes {
+                return Err(format!("finished with {} of {} bytes", delivered.total_bytes(), self.size_bytes));
+            }
+            if self.policy == PolicyKind::Swath && self.hedged_bytes > self.budget_bytes + SLACK_BYTES {
+                return Err(format!("{} bytes hedged, the budget is {}", self.hedged_bytes, self.budget_bytes));
+            }
+            let explained_bytes = self.hedged_bytes + self.excused_bytes + self.drained_bytes;
+            if self.duplicate_bytes > explained_bytes + SLACK_BYTES * (1 + sources.len() as u64) {
+                return Err(format!("{} bytes came twice, {explained_bytes} explained", self.duplicate_bytes));
+            }
+            return Ok(());
+        }
+        for (at, (source, marks)) in sources.iter().zip(&self.marks).enumerate() {
+            let useful = planner.undelivered().iter().any(|run| !marks.forbidden.covers(run));
+            let failing = marks.failures >= FAILURES_MIN && marks.failed_at.is_some_and(|when| now.secs_since(when) < 30.0);
+            if source.mood == Mood::Well && !source.link.is_silent() && !marks.bad && useful && !failing {
+                return Err(format!("given up, although source {at} is well"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Feeds formatted text to a hash.
+struct HashWriter<'a>(&'a mut DefaultHasher);
+
+impl Write for HashWriter<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Lines of the log that are kept.
+const TRACE_LINES: usize = 150;
+/// Requests that may wait on one lane.
+const QUEUE_MAX: usize = 8;
+/// After a pause, what was asked for in it may still be asked for elsewhere for this long: the
+/// planner hears of the first byte at its next look.
+const RESUMED_S: f64 = 0.05;
+/// Rounding to grid and chunk.
+const SLACK_BYTES: u64 = 1 << 20;
+/// Sources that fell silent or wait do not count for the planner, but still have lanes here.
+const SOURCES_SLACK: usize = 4;
+/// A transfer begins with a burst of actions; afterwards they stay below this rate per source.
+const ACTIONS_BASE: f64 = 1000.0;
+/// See [`ACTIONS_BASE`].
+const ACTIONS_PER_S: f64 = 400.0;
+/// A source may be given up after so many failures in a row.
+const FAILURES_MIN: u32 = 10;
