@@ -233,12 +233,13 @@ impl Draft {
             self.file.metaurls.push(Metaurl { url, media_type, priority, name });
             return Ok(());
         }
-        let (location, name) = match attributes.get("location").map(str::trim).map(str::as_bytes) {
+        let location = attributes.shown("location");
+        let (location, name) = match location.as_deref().map(str::as_bytes) {
             Some([a, b]) if a.is_ascii_alphabetic() && b.is_ascii_alphabetic() => {
                 (Some([a.to_ascii_lowercase(), b.to_ascii_lowercase()]), None)
             }
             // Rucio puts the name of its storage element here.
-            _ => (None, attributes.shown("location").map(String::into_boxed_str)),
+            _ => (None, location.map(String::into_boxed_str)),
         };
         self.file.mirrors.push(Mirror { url, priority, location, name });
         Ok(())

@@ -26,7 +26,7 @@ pub fn write(metalink: &Metalink, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "</metalink>")
 }
 
-/// As [`write`], to a text.
+/// As [`write()`], to a text.
 pub fn to_string(metalink: &Metalink) -> String {
     let mut bytes = Vec::new();
     // Writing to memory does not fail, and only text is written.

@@ -131,6 +131,10 @@ impl Hasher {
         }
         let (bytes, rest) = rest.split_first_chunk::<8>().ok_or(LoadError::Damaged)?;
         let bytes = u64::from_le_bytes(*bytes);
+        // Lengths in bits are to fit in 64 bits, with room to go on.
+        if bytes > INPUT_BYTES_MAX || !counts_agree(algorithm, rest, bytes) {
+            return Err(LoadError::Damaged);
+        }
         let state = match algorithm {
             Algorithm::Adler32 => {
                 word(rest).map(simd_adler32::Adler32::from_checksum).map(State::Adler32)
@@ -166,6 +170,22 @@ pub enum LoadError {
     Damaged,
 }
 
+/// Whether a block hash's own count of blocks and of bytes waiting agrees with `input_bytes`.
+/// The hash crates do not check theirs, and overflow on a wild one. They write the chaining
+/// words, the number of blocks, the number of bytes waiting, and these bytes.
+fn counts_agree(algorithm: Algorithm, state: &[u8], input_bytes: u64) -> bool {
+    let (block_bytes, count_bytes) = match algorithm {
+        Algorithm::Adler32 | Algorithm::Crc32c | Algorithm::Blake3 => return true,
+        Algorithm::Md5 | Algorithm::Sha1 | Algorithm::Sha256 => (64, 8),
+        Algorithm::Sha512 => (128, 16),
+    };
+    // The chaining words are as long as the digest.
+    let Some((_, counts)) = state.split_at_checked(algorithm.digest_bytes()) else { return false };
+    let blocks = u128::from(input_bytes / block_bytes).to_le_bytes();
+    let waiting = (input_bytes % block_bytes) as u8;
+    counts.starts_with(&blocks[..count_bytes]) && counts.get(count_bytes) == Some(&waiting)
+}
+
 fn word(bytes: &[u8]) -> Option<u32> {
     bytes.try_into().ok().map(u32::from_le_bytes)
 }
@@ -191,6 +211,9 @@ fn tag(algorithm: Algorithm) -> u8 {
 /// To be raised when a state changes its form, which also a new minor version of a hash crate
 /// may cause: `the_saved_form_is_stable` fails then.
 const FORMAT_VERSION: u8 = 1;
+
+/// An exbibyte: no file is larger.
+const INPUT_BYTES_MAX: u64 = 1 << 60;
 
 #[cfg(test)]
 mod tests {
@@ -249,6 +272,22 @@ mod tests {
             for other in Algorithm::ALL.into_iter().filter(|other| *other != algorithm) {
                 let error = Hasher::load(other, &saved).unwrap_err();
                 assert_eq!(error, LoadError::OtherAlgorithm(other));
+            }
+        }
+    }
+
+    /// Found by fuzzing: the hash crates take any count of blocks and then overflow.
+    #[test]
+    fn a_state_that_contradicts_its_length_is_refused() {
+        for algorithm in [Algorithm::Md5, Algorithm::Sha1, Algorithm::Sha256, Algorithm::Sha512] {
+            let mut hasher = Hasher::new(algorithm);
+            hasher.update(&[7; 5000]);
+            let saved = hasher.save();
+            let count_at = 10 + algorithm.digest_bytes();
+            for at in [2, count_at, count_at + 7] {
+                let mut damaged = saved.clone();
+                damaged[at] ^= 0x80;
+                assert_eq!(Hasher::load(algorithm, &damaged).unwrap_err(), LoadError::Damaged);
             }
         }
     }
