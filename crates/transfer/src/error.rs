@@ -1,0 +1,64 @@
+//! Why a transfer ended without its file.
+
+use std::io;
+
+use swath_store::{FinishError, OpenError};
+
+/// Why a transfer ended without its file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GetError {
+    /// The request names no replica.
+    #[error("no source was given")]
+    NoSources,
+    /// The target cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The disk or the writer failed while the transfer ran.
+    #[error("{what}: {error}")]
+    Write {
+        /// What was being done.
+        what: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The disk is full.
+    #[error("the disk is full")]
+    DiskFull,
+    /// Every source failed before the end; each with its reason.
+    #[error("no source is left that could deliver the rest")]
+    Exhausted {
+        /// (source, reason), credentials removed.
+        reasons: Vec<(String, String)>,
+    },
+    /// Nothing arrived from any source for a long time.
+    #[error("nothing arrived from any source for {stall_s:.0} s")]
+    Stalled {
+        /// How long.
+        stall_s: f64,
+        /// (source, reason), credentials removed.
+        reasons: Vec<(String, String)>,
+    },
+    /// The file is not what it should be, and no other source has anything better.
+    #[error("the digest does not match: wanted {wanted}, got {actual}{}", .hint)]
+    Digest {
+        /// The digest that was wanted.
+        wanted: String,
+        /// What the file came to.
+        actual: String,
+        /// What was tried.
+        hint: String,
+    },
+    /// An answer turned out to be a Metalink: the caller should read it and ask again.
+    #[error("{url} is a Metalink")]
+    Metalink {
+        /// Where it is.
+        url: url::Url,
+    },
+    /// Ended by the user.
+    #[error("stopped")]
+    Stopped,
+    /// The final name could not be given.
+    #[error(transparent)]
+    Finish(#[from] FinishError),
+}

@@ -1,0 +1,86 @@
+//! What the planner decided is done.
+
+use swath_model::Time;
+use swath_plan::{Action, Event as PlanEvent, Loss};
+use swath_source::{AfterTrim, open_lane};
+
+use super::Ended;
+use super::state::{LaneEntry, Run, SwathEntry};
+use crate::error::GetError;
+use crate::observe::{Outcome, SourceState};
+
+impl Run<'_> {
+    /// Carry out one action of the planner.
+    pub(super) fn act(&mut self, action: Action) -> Result<(), Ended> {
+        let now = self.now();
+        match action {
+            Action::OpenLane { source, lane } => {
+                let Some(entry) = self.sources.get_mut(source.index()) else { return Ok(()) };
+                let handle = open_lane(&entry.source, lane, &self.engine.pool, self.lane_sender.clone());
+                entry.figures.lane_opened();
+                let first = entry.state == SourceState::Waiting;
+                self.lanes.insert(lane, LaneEntry { lane: handle, source: source.index(), seen_bytes: 0 });
+                if first {
+                    self.set_state(source.index(), SourceState::Probing, None);
+                }
+            }
+            Action::Fetch { lane, swath, range } => {
+                let Some(entry) = self.lanes.get(&lane) else { return Ok(()) };
+                let source = entry.source;
+                self.swaths.insert(
+                    swath,
+                    SwathEntry {
+                        lane,
+                        source,
+                        range,
+                        asked_at: now,
+                        first_byte_at: None,
+                        delivered_to: range.start,
+                        outcome: None,
+                    },
+                );
+                if let Some(source) = self.sources.get_mut(source) {
+                    source.figures.asked(now);
+                }
+                // A lane that has just ended says so by its last event; the planner then gives
+                // the range to another.
+                entry.lane.fetch(swath, range);
+            }
+            Action::Trim { lane, swath, end, drop_lane } => {
+                if let Some(entry) = self.swaths.get_mut(&swath) {
+                    entry.outcome = Some(if end <= entry.delivered_to { Outcome::Lost } else { Outcome::Trimmed });
+                }
+                if let Some(entry) = self.lanes.get(&lane) {
+                    entry.lane.trim(swath, end, if drop_lane { AfterTrim::Drop } else { AfterTrim::Drain });
+                }
+            }
+            Action::CloseLane { lane } => {
+                if let Some(entry) = self.lanes.get(&lane) {
+                    entry.lane.close();
+                } else {
+                    self.planner.handle(PlanEvent::LaneLost { lane, loss: Loss::Clean }, now);
+                }
+            }
+            Action::Finished => {
+                self.planner_done = true;
+                self.fetch_ended_at.get_or_insert(now);
+            }
+            // In a comparison, what nobody else can deliver stays uncompared.
+            Action::Exhausted if self.audit.is_some() => self.planner_done = true,
+            Action::Exhausted => return Err(GetError::Exhausted { reasons: self.reasons() }.into()),
+        }
+        Ok(())
+    }
+
+    /// Begin again: everything so far came from mirrors that are in the minority.
+    pub(super) async fn restart(&mut self) {
+        self.close_lanes();
+        self.jobs.shutdown().await;
+        if let Some(target) = self.target.take() {
+            // Nothing of it may be taken for the other content; a failure shows when the target
+            // is opened again.
+            let _ = target.discard().await;
+        }
+        self.reset_books(Time::ZERO);
+    }
+}

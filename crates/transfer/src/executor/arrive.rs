@@ -1,0 +1,502 @@
+//! What lanes report is entered into the books.
+
+use std::sync::Arc;
+
+use swath_model::digest::{Algorithm, Digest};
+use swath_model::{Buffer, LaneId, Range, RangeSet, SourceId, SwathId, Time};
+use swath_plan::{Event as PlanEvent, Loss};
+use swath_source::{Class, Expected, Facts, LaneError, LaneEvent, LaneEventKind};
+use swath_store::{Identity, Target, TargetSpec};
+
+use super::Ended;
+use super::agree::Version;
+use super::ordered::Ordered;
+use super::state::Run;
+use crate::error::GetError;
+use crate::observe::{Event, Outcome, Phase, SourceState};
+use crate::request::Destination;
+use crate::verify::{Proof, Saved, Verifier};
+
+impl Run<'_> {
+    pub(super) async fn lane_event(&mut self, event: LaneEvent) -> Result<(), Ended> {
+        let lane = event.lane;
+        let Some(source) = self.lanes.get(&lane).map(|entry| entry.source) else { return Ok(()) };
+        match event.kind {
+            LaneEventKind::Up { rtt, pipelines, .. } => {
+                self.last_arrival = self.now();
+                if let Some(entry) = self.sources.get_mut(source) {
+                    entry.ever_up = true;
+                    entry.figures.round_trip(rtt);
+                }
+                self.planner.handle(PlanEvent::LaneUp { lane, rtt, pipelines }, self.now());
+            }
+            LaneEventKind::Facts(facts) => self.facts(source, *facts).await?,
+            LaneEventKind::Chunk { swath, offset, buffer } => self.chunk(source, swath, offset, buffer)?,
+            LaneEventKind::Done { swath } => self.done(source, swath)?,
+            LaneEventKind::Failed { swath, error } => {
+                self.close_swath(swath, Outcome::Failed);
+                let loss = self.charge(source, &error);
+                if let LaneError::BeyondEnd { size_bytes } = &error
+                    && self.size_bytes.is_none()
+                {
+                    let facts = Facts { size_bytes: Some(*size_bytes), ranges: true, ..Facts::default() };
+                    self.facts(source, facts).await?;
+                }
+                self.planner.handle(PlanEvent::SwathFailed { swath, loss }, self.now());
+            }
+            LaneEventKind::Closed { error, unfinished } => self.closed(lane, source, error, unfinished),
+        }
+        Ok(())
+    }
+
+    fn closed(&mut self, lane: LaneId, source: usize, error: Option<LaneError>, unfinished: Vec<SwathId>) {
+        if let Some(entry) = self.lanes.remove(&lane)
+            && let Some(source) = self.sources.get_mut(source)
+        {
+            let meter = entry.lane.meter();
+            source.figures.lane_ended(meter.requests(), meter.wasted_bytes());
+        }
+        for swath in unfinished {
+            self.close_swath(swath, Outcome::Failed);
+        }
+        let crossed: Vec<SwathId> =
+            self.swaths.iter().filter(|(_, swath)| swath.lane == lane).map(|(&id, _)| id).collect();
+        for swath in crossed {
+            self.close_swath(swath, Outcome::Failed);
+        }
+        let loss = match &error {
+            Some(error) => self.charge(source, error),
+            None => Loss::Clean,
+        };
+        self.planner.handle(PlanEvent::LaneLost { lane, loss }, self.now());
+    }
+
+    /// What an error means for the planner; the source's state and reason follow.
+    fn charge(&mut self, source: usize, error: &LaneError) -> Loss {
+        let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
+        entry.failures += 1;
+        let never_there = !entry.ever_up && entry.failures >= NEVER_UP_TRIES;
+        entry.reason = Some(error.to_string());
+        let loss = match error.class() {
+            Class::Busy(wait) => Loss::Busy(wait.min(PATIENCE_MAX)),
+            Class::Transient if never_there => Loss::Final,
+            Class::Transient => Loss::Broken,
+            // The size is told by such an answer; if it is the wrong one that is judged there.
+            Class::Lying if matches!(error, LaneError::BeyondEnd { .. }) && self.size_bytes.is_none() => Loss::Clean,
+            Class::Auth | Class::Gone | Class::Lying | Class::Unsupported => Loss::Final,
+        };
+        if loss == Loss::Final && !self.is_bad(source) {
+            self.set_state(source, SourceState::Bad, Some(error.to_string()));
+        }
+        loss
+    }
+
+    /// A source said what its file is.
+    async fn facts(&mut self, source: usize, facts: Facts) -> Result<(), Ended> {
+        if self.is_bad(source) {
+            return Ok(());
+        }
+        let is_metalink = facts.content_type.as_deref().is_some_and(is_metalink_type);
+        if is_metalink && self.request.discover && self.size_bytes.is_none() {
+            let entry = &self.sources[source];
+            let url = facts.final_url.clone().unwrap_or_else(|| entry.source.url().clone());
+            return Err(GetError::Metalink { url }.into());
+        }
+        let id = SourceId(source as u32);
+        if !facts.ranges && facts.size_bytes != Some(0) {
+            self.planner.handle(PlanEvent::StreamOnly { source: id }, self.now());
+        }
+        let again = self.sources[source].facts.is_some();
+        let accepted = self.sources[source].accepted;
+        self.sources[source].facts = Some(facts.clone());
+        if again && accepted == Some(true) {
+            return Ok(());
+        }
+        let Some(version) = Version::of(&facts) else {
+            if self.sources.iter().any(|entry| entry.accepted == Some(true)) {
+                self.drop_source(source, "it does not tell the size of its file".to_owned());
+                return Ok(());
+            }
+            self.sources[source].accepted = Some(true);
+            return self.open(source, None).await;
+        };
+        if let Some(reason) = self.contradicts_digest(&facts) {
+            self.drop_source(source, reason);
+            return Ok(());
+        }
+        let expected = self.request.size_bytes.or(self.size_bytes);
+        if let Some(expected) = expected.filter(|&expected| expected != version.size_bytes) {
+            self.reject(source, format!("its file has {} bytes, {expected} are expected", version.size_bytes))?;
+            return Ok(());
+        }
+        let reference = self
+            .sources
+            .iter()
+            .filter(|entry| entry.accepted == Some(true))
+            .find_map(|entry| entry.facts.as_ref().and_then(Version::of));
+        let proved = self.proof.whole.is_some() || self.proof.pieces.is_some() || !self.request.digests.is_empty();
+        if let Some(reference) = &reference
+            && let Err(reason) = reference.admits(&version, proved)
+        {
+            return self.reject(source, reason);
+        }
+        let entry = &mut self.sources[source];
+        entry.accepted = Some(true);
+        entry.source.expect(Expected { size_bytes: Some(version.size_bytes), etag: facts.etag.clone() });
+        if self.size_bytes.is_none() {
+            self.open(source, Some(version.size_bytes)).await?;
+        }
+        self.discover(source, &facts);
+        Ok(())
+    }
+
+    /// Leave a mirror out. If the mirrors left out so far agree with one another and outnumber
+    /// those in use, and nothing else says who is right, the majority is.
+    fn reject(&mut self, source: usize, reason: String) -> Result<(), Ended> {
+        self.sources[source].accepted = Some(false);
+        let known = self.request.size_bytes.is_some() || !self.request.digests.is_empty() || self.proof.pieces.is_some();
+        let own = self.sources[source].facts.as_ref().and_then(Version::of);
+        if let Some(own) = own
+            && !known
+            && self.target.is_some()
+        {
+            let agrees = |accepted| {
+                self.sources
+                    .iter()
+                    .filter(|entry| entry.accepted == Some(accepted))
+                    .filter(|entry| {
+                        entry.facts.as_ref().and_then(Version::of).is_some_and(|version| accepted || own.admits(&version, false).is_ok())
+                    })
+                    .count()
+            };
+            if agrees(false) > agrees(true) {
+                let others: Vec<usize> =
+                    (0..self.sources.len()).filter(|&at| self.sources[at].accepted == Some(true)).collect();
+                for at in others {
+                    self.sources[at].accepted = Some(false);
+                    self.drop_source(at, "most other mirrors hold another version of the file".to_owned());
+                }
+                for entry in &mut self.sources {
+                    if entry.state == SourceState::Bad && entry.accepted == Some(false) {
+                        let same = entry.facts.as_ref().and_then(Version::of).is_some_and(|v| own.admits(&v, false).is_ok());
+                        if same {
+                            entry.state = SourceState::Waiting;
+                            entry.reason = None;
+                        }
+                    }
+                }
+                self.note("most mirrors hold another version than the first one that answered: starting again with them".to_owned(), true);
+                return Err(Ended::Restart);
+            }
+        }
+        self.drop_source(source, reason);
+        Ok(())
+    }
+
+    /// Whether a source's own digest of its file contradicts what is known.
+    fn contradicts_digest(&self, facts: &Facts) -> Option<String> {
+        let known = self.request.digests.iter().chain(self.proof.whole.as_ref());
+        for known in known {
+            for theirs in facts.digests.iter().filter(|theirs| theirs.algorithm() == known.algorithm()) {
+                if theirs != known {
+                    return Some(format!("its file has the digest {theirs}, wanted is {known}"));
+                }
+            }
+        }
+        None
+    }
+
+    /// The file is known: open the target, take up what an earlier run left, tell the planner.
+    async fn open(&mut self, source: usize, size_bytes: Option<u64>) -> Result<(), Ended> {
+        if self.request.digests.is_empty() && self.request.pieces.is_none() {
+            let offered = self.sources[source].facts.as_ref().map(|facts| facts.digests.clone()).unwrap_or_default();
+            self.request.digests = offered;
+        }
+        self.proof.whole = self.request.digests.iter().max_by_key(|digest| preference(digest.algorithm())).cloned();
+        if let (Some(pieces), Some(size)) = (&self.proof.pieces, size_bytes)
+            && let Err(error) = pieces.check(size)
+        {
+            let text = format!("the piece digests do not fit the file and are not used: {error}");
+            self.proof.pieces = None;
+            self.note(text, true);
+        }
+        self.verification = describe(&self.proof);
+        self.size_bytes = size_bytes;
+        let size = size_bytes.unwrap_or(UNKNOWN_SIZE);
+        let mut resumed = swath_store::Resumed::default();
+        if let Destination::File(path) = &self.request.destination {
+            let spec = TargetSpec {
+                path: path.clone(),
+                size_bytes,
+                identity: self.identity(),
+                overwrite: self.request.overwrite,
+                resume: self.request.resume && size_bytes.is_some(),
+            };
+            let (target, found) = Target::open(&self.engine.disk, spec).await?;
+            self.target = Some(Arc::new(target));
+            resumed = found;
+        } else if let Destination::Writer(_) = &self.request.destination {
+            let empty = Destination::File(std::path::PathBuf::new());
+            let Destination::Writer(writer) = std::mem::replace(&mut self.request.destination, empty) else {
+                return Ok(());
+            };
+            self.ordered = Some(Ordered::start(writer, &self.proof, size_bytes, self.ordered_sender.clone()));
+            self.is_stream = true;
+        }
+        if let Some(note) = resumed.note.take() {
+            self.note(note, true);
+        }
+        if !resumed.sources.is_empty() {
+            self.adopt_journal_names(&resumed.sources);
+        }
+        for (range, journal_id) in resumed.durable.iter() {
+            self.have.insert(range);
+            self.deliverers.set(range, journal_id);
+        }
+        self.resumed_bytes = self.have.total_bytes();
+        self.verified = resumed.verified.clone();
+        self.verified_bytes = self.verified.total_bytes();
+        if self.target.is_some() && (self.proof.whole.is_some() || self.proof.pieces.is_some()) {
+            let retained = (self.engine.pool.count() / 2).max(2);
+            let mut verifier =
+                Verifier::new(&self.proof, if size_bytes.is_some() { size } else { u64::MAX }, retained);
+            let saved: Vec<Saved> = resumed
+                .hash_states
+                .iter()
+                .filter_map(|saved| {
+                    Some(Saved { algorithm: saved.algorithm.parse().ok()?, front: saved.front, state: saved.state.clone() })
+                })
+                .collect();
+            verifier.resume(&self.have, &self.verified, &saved, &resumed.groups);
+            self.whole_wanted = verifier.hashes_whole();
+            let buffer_bytes = self.engine.pool.buffer_bytes() as u64;
+            let handle = self.engine.hash.add(verifier, self.report_sender.clone(), buffer_bytes);
+            // An empty block makes it look at what is there already.
+            if let Some(buffer) = self.engine.pool.try_take() {
+                handle.accept(0, buffer);
+            }
+            self.verifier = Some(handle);
+        }
+        self.phase = Phase::Fetching;
+        let (resumed_bytes, verification) = (self.resumed_bytes, self.verification.clone());
+        self.observer.observe(&Event::Opened { size_bytes, resumed_bytes, verification });
+        let mut missing = RangeSet::full(size);
+        missing.subtract(&self.have);
+        self.planner.handle(PlanEvent::Layout { size_bytes: size, missing }, self.now());
+        Ok(())
+    }
+
+    /// What is known of the content, for the journal.
+    pub(super) fn identity(&self) -> Identity {
+        let validators = self
+            .sources
+            .iter()
+            .filter(|entry| entry.accepted == Some(true))
+            .filter_map(|entry| {
+                let facts = entry.facts.as_ref()?;
+                let value = facts.etag.clone().filter(|tag| !tag.starts_with("W/")).or(facts.last_modified.clone())?;
+                Some((entry.source.display_name().to_owned(), value))
+            })
+            .collect();
+        Identity {
+            digests: self.request.digests.iter().map(|digest| format!("{}:{}", digest.algorithm(), digest.to_hex())).collect(),
+            validators,
+            pieces: self.proof.pieces.as_ref().map(|pieces| {
+                let print = swath_model::digest::Hasher::digest(Algorithm::Blake3, pieces.packed());
+                format!("{}:{}:{}", pieces.algorithm(), pieces.length_bytes(), print.to_hex())
+            }),
+        }
+    }
+
+    /// Bytes came.
+    fn chunk(&mut self, source: usize, swath: SwathId, offset: u64, buffer: Buffer) -> Result<(), Ended> {
+        let now = self.now();
+        self.last_arrival = now;
+        let range = Range::of_len(offset, buffer.len() as u64);
+        if let Some(entry) = self.swaths.get_mut(&swath) {
+            entry.first_byte_at.get_or_insert(now);
+            entry.delivered_to = entry.delivered_to.max(range.end);
+        }
+        if self.sources[source].accepted != Some(true) || self.is_bad(source) {
+            self.discard(source, buffer);
+            return Ok(());
+        }
+        if let Some(entry) = self.sources.get_mut(source) {
+            entry.failures = 0;
+        }
+        if self.audit.is_some() {
+            self.audit_chunk(source, swath, range, buffer);
+            return Ok(());
+        }
+        let new = self.have.gaps_within(range);
+        match new.as_slice() {
+            [] => self.discard(source, buffer),
+            [whole] if *whole == range => self.take_in(source, swath, range, buffer),
+            parts => {
+                // Another lane was first with a part of it: only the rest is new.
+                for part in parts {
+                    if let Some(mut piece) = self.engine.pool.try_take() {
+                        let from = (part.start - offset) as usize;
+                        piece.push(&buffer[from..from + part.len() as usize]);
+                        self.take_in(source, swath, *part, piece);
+                    } else {
+                        self.planner.handle(PlanEvent::Reopened { range: *part }, now);
+                    }
+                }
+                self.wasted_bytes += range.len() - parts.iter().map(|part| part.len()).sum::<u64>();
+            }
+        }
+        Ok(())
+    }
+
+    /// New bytes in our hands: enter them and send them on their way to the disk.
+    fn take_in(&mut self, source: usize, swath: SwathId, range: Range, buffer: Buffer) {
+        self.have.insert(range);
+        self.deliverers.set(range, self.journal_ids[source]);
+        if let Some(entry) = self.sources.get_mut(source) {
+            entry.figures.bytes += range.len();
+        }
+        self.planner.handle(PlanEvent::Delivered { swath, range }, self.now());
+        self.store(range, buffer);
+    }
+
+    fn done(&mut self, source: usize, swath: SwathId) -> Result<(), Ended> {
+        let now = self.now();
+        let end_of_stream = self
+            .swaths
+            .get(&swath)
+            .filter(|entry| self.size_bytes.is_none() && entry.outcome.is_none() && entry.delivered_to < entry.range.end)
+            .map(|entry| entry.delivered_to);
+        self.close_swath(swath, Outcome::Done);
+        if let Some(entry) = self.sources.get_mut(source) {
+            entry.figures.answered(now, self.swaths.values().any(|other| other.source == source));
+        }
+        self.planner.handle(PlanEvent::SwathDone { swath }, now);
+        if let Some(size_bytes) = end_of_stream
+            && self.phase != Phase::Probing
+        {
+            self.size_bytes = Some(size_bytes);
+            if let Some(target) = &self.target {
+                target.set_size(size_bytes).map_err(|error| Ended::Error(super::sink::write_error(error)))?;
+            }
+            if let Some(verifier) = &self.verifier {
+                verifier.end_at(size_bytes);
+            }
+            if let Some(ordered) = &self.ordered {
+                ordered.end_at(size_bytes);
+            }
+            let mut missing = RangeSet::full(size_bytes);
+            missing.subtract(&self.have);
+            self.planner.handle(PlanEvent::Layout { size_bytes, missing }, now);
+        }
+        Ok(())
+    }
+
+    /// More mirrors are found by themselves: `Link: rel=duplicate` (RFC 6249).
+    fn discover(&mut self, source: usize, facts: &Facts) {
+        if !self.request.discover || duplicates(facts).is_empty() {
+            return;
+        }
+        let mut found = 0;
+        for duplicate in &duplicates(facts) {
+            if self.discovered >= DISCOVERED_MAX {
+                break;
+            }
+            let mirror = crate::request::Mirror {
+                url: duplicate.clone(),
+                priority: 10,
+                trust: swath_source::Trust::Discovered,
+            };
+            if self.add_source(&mirror) {
+                self.discovered += 1;
+                found += 1;
+            }
+        }
+        if found > 0 {
+            let name = self.sources[source].source.display_name().to_owned();
+            self.note(format!("{name} names {found} more mirrors"), false);
+        }
+    }
+
+    /// Forget everything about the content, keep what is known about the sources.
+    pub(super) fn reset_books(&mut self, _from: Time) {
+        self.size_bytes = None;
+        self.have = RangeSet::new();
+        self.deliverers = swath_model::RangeMap::new();
+        self.verified = RangeSet::new();
+        self.verified_bytes = 0;
+        self.resumed_bytes = 0;
+        self.verifier = None;
+        self.proof = Proof { whole: None, pieces: self.request.pieces.clone() };
+        self.planner_done = false;
+        self.committing = false;
+        self.phase = Phase::Probing;
+        self.records.clear();
+        self.journal_names.clear();
+        self.adopt_journal_names(&[]);
+        self.planner = swath_plan::Planner::new(self.request.plan.clone());
+        let now = self.now();
+        for at in 0..self.sources.len() {
+            let source = SourceId(at as u32);
+            self.planner.handle(PlanEvent::SourceAdded { source, max_lanes: None }, now);
+            if self.sources[at].state == SourceState::Bad {
+                self.planner.handle(PlanEvent::SourceBad { source }, now);
+            } else {
+                self.sources[at].accepted = None;
+                self.sources[at].facts = None;
+            }
+        }
+    }
+}
+
+/// What a user reads about how the file is proved.
+fn describe(proof: &Proof) -> String {
+    match (&proof.pieces, &proof.whole) {
+        (Some(pieces), _) if pieces.algorithm().resists_malice() => {
+            format!("{} pieces by {}", pieces.count(), pieces.algorithm())
+        }
+        (Some(pieces), Some(whole)) => {
+            format!("{} pieces by {}, the whole by {}", pieces.count(), pieces.algorithm(), whole.algorithm())
+        }
+        (Some(pieces), None) => format!("{} pieces by {}", pieces.count(), pieces.algorithm()),
+        (None, Some(whole)) => whole.algorithm().to_string(),
+        (None, None) => "nothing but the mirrors' agreement on size and version".to_owned(),
+    }
+}
+
+/// Which of several digests is checked: one that can be computed in any order first, then the
+/// stronger, then the faster.
+fn preference(algorithm: Algorithm) -> u32 {
+    match algorithm {
+        Algorithm::Blake3 => 7,
+        Algorithm::Sha256 => 6,
+        Algorithm::Sha512 => 5,
+        Algorithm::Sha1 => 4,
+        Algorithm::Md5 => 3,
+        Algorithm::Crc32c => 2,
+        Algorithm::Adler32 => 1,
+    }
+}
+
+fn is_metalink_type(content_type: &str) -> bool {
+    let media = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    media == "application/metalink4+xml" || media == "application/metalink+xml"
+}
+
+/// A digest as the journal and messages write it.
+pub(super) fn digest_text(digest: &Digest) -> String {
+    digest.to_string()
+}
+
+/// Stands for the size of a stream that does not tell it.
+const UNKNOWN_SIZE: u64 = u64::MAX / 2;
+/// A source that was never reached is given up after so many tries.
+const NEVER_UP_TRIES: u32 = 3;
+/// Longest time that a server may put us off in one go.
+const PATIENCE_MAX: std::time::Duration = std::time::Duration::from_secs(120);
+/// Most mirrors taken over from answers.
+const DISCOVERED_MAX: usize = 32;
+
+fn duplicates(_facts: &Facts) -> Vec<url::Url> {
+    Vec::new()
+}

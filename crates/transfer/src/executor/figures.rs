@@ -1,0 +1,304 @@
+//! What observers see: rates, shares, forecasts, the summary.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use swath_model::{SourceId, Time};
+use swath_plan::SourceStatus;
+
+use super::state::Run;
+use crate::observe::{
+    Eta, Event, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary,
+};
+
+/// One source's figures.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    /// Bytes that counted.
+    pub bytes: u64,
+    pub wasted_bytes: u64,
+    pub corrupt: u32,
+    requests_ended: u64,
+    lanes: u32,
+    lanes_max: u32,
+    rtt: Option<Duration>,
+    busy_since: Option<Time>,
+    busy_s: f64,
+    /// (time, body bytes) of the last second, to find the highest rate held for one.
+    recent: VecDeque<(Time, u64)>,
+    capacity: f64,
+    last_heard: Time,
+}
+
+impl Figures {
+    pub fn lane_opened(&mut self) {
+        self.lanes += 1;
+        self.lanes_max = self.lanes_max.max(self.lanes);
+    }
+
+    pub fn lane_ended(&mut self, requests: u64, wasted_bytes: u64) {
+        self.lanes = self.lanes.saturating_sub(1);
+        self.requests_ended += requests;
+        self.wasted_bytes += wasted_bytes;
+    }
+
+    pub fn round_trip(&mut self, rtt: Duration) {
+        self.rtt = Some(self.rtt.map_or(rtt, |known| known.min(rtt)));
+    }
+
+    pub fn asked(&mut self, now: Time) {
+        self.busy_since.get_or_insert(now);
+    }
+
+    pub fn answered(&mut self, now: Time, still_busy: bool) {
+        if !still_busy && let Some(since) = self.busy_since.take() {
+            self.busy_s += now.secs_since(since);
+        }
+    }
+
+    pub fn heard(&mut self, now: Time) {
+        self.last_heard = now;
+    }
+
+    fn busy_s(&self, now: Time) -> f64 {
+        self.busy_s + self.busy_since.map_or(0.0, |since| now.secs_since(since))
+    }
+
+    /// Note how far the source is; keeps the highest rate held for a second.
+    fn sample(&mut self, now: Time, body_bytes: u64) {
+        self.recent.push_back((now, body_bytes));
+        while self.recent.len() > 2 && now.secs_since(self.recent[1].0) >= 1.0 {
+            self.recent.pop_front();
+        }
+        if let Some(&(from, before)) = self.recent.front()
+            && now.secs_since(from) >= 0.9
+        {
+            let rate = body_bytes.saturating_sub(before) as f64 / now.secs_since(from);
+            self.capacity = self.capacity.max(rate);
+        }
+    }
+
+    fn mean_rate(&self, now: Time) -> f64 {
+        let busy_s = self.busy_s(now);
+        if busy_s > 0.0 { self.bytes as f64 / busy_s } else { 0.0 }
+    }
+}
+
+impl Run<'_> {
+    /// Take the state of everything, about five times a second, and show it.
+    pub(super) fn take_figures(&mut self, now: Time) {
+        let mut body = vec![0u64; self.sources.len()];
+        let mut requests = vec![0u64; self.sources.len()];
+        let mut lanes = vec![0u32; self.sources.len()];
+        for entry in self.lanes.values() {
+            body[entry.source] += entry.lane.meter().body_bytes();
+            requests[entry.source] += entry.lane.meter().requests();
+            lanes[entry.source] += 1;
+        }
+        for (at, entry) in self.sources.iter_mut().enumerate() {
+            entry.figures.sample(now, body[at].max(entry.figures.bytes));
+        }
+        self.follow_states();
+        let total: u64 = self.sources.iter().map(|entry| entry.figures.bytes).sum();
+        let mut rate = 0.0;
+        let sources: Vec<SourceSnapshot> = self
+            .sources
+            .iter()
+            .enumerate()
+            .map(|(at, entry)| {
+                let view = self.planner.source(SourceId(at as u32));
+                let own = view.as_ref().map_or(0.0, |view| view.rate_bytes_per_s);
+                rate += own;
+                SourceSnapshot {
+                    source: at as u32,
+                    name: entry.source.display_name().to_owned(),
+                    state: entry.state,
+                    rate_bytes_per_s: own,
+                    bytes: entry.figures.bytes,
+                    share: if total > 0 { entry.figures.bytes as f64 / total as f64 } else { 0.0 },
+                    rtt_ms: entry.figures.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
+                    lanes: lanes[at],
+                    requests: entry.figures.requests_ended + requests[at],
+                }
+            })
+            .collect();
+        let snapshot = Snapshot {
+            at_s: now.as_secs_f64(),
+            phase: self.phase,
+            size_bytes: self.size_bytes,
+            done_bytes: self.have.total_bytes(),
+            resumed_bytes: self.resumed_bytes,
+            verified_bytes: self.verified_bytes.max(self.hashed_bytes),
+            rate_bytes_per_s: rate,
+            eta: self.eta(rate),
+            sources,
+        };
+        self.observer.observe(&Event::Progress(snapshot));
+    }
+
+    /// The time left: what is left over the rate, with the spread of the rates seen lately.
+    fn eta(&mut self, rate: f64) -> Option<Eta> {
+        self.rates.push_back(rate);
+        if self.rates.len() > RATES_KEPT {
+            self.rates.pop_front();
+        }
+        let size = self.size_bytes?;
+        let left = size.saturating_sub(self.have.total_bytes()) as f64;
+        if self.rates.len() < 5 || self.phase != Phase::Fetching {
+            return None;
+        }
+        let count = self.rates.len() as f64;
+        let mean = self.rates.iter().sum::<f64>() / count;
+        let spread = (self.rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / count).sqrt();
+        if mean <= 0.0 {
+            return None;
+        }
+        // Where it goes on for as long as what was seen so far, the spread averages out.
+        let seen_s = count * 0.2;
+        let likely_s = left / mean;
+        let spread = DECILE * spread / (1.0 + likely_s / seen_s).sqrt().max(1.0) + 0.02 * mean;
+        let low_s = left / (mean + spread);
+        let high_s = left / (mean - spread).max(0.1 * mean);
+        Some(Eta { likely_s, low_s, high_s })
+    }
+
+    /// Bring the states that users see up to what the planner sees.
+    fn follow_states(&mut self) {
+        for at in 0..self.sources.len() {
+            let Some(view) = self.planner.source(SourceId(at as u32)) else { continue };
+            let old = self.sources[at].state;
+            if old == SourceState::Bad {
+                continue;
+            }
+            let state = match view.status {
+                SourceStatus::Spare => SourceState::Waiting,
+                SourceStatus::Probing => SourceState::Probing,
+                SourceStatus::Silent => SourceState::Silent,
+                SourceStatus::Bad => SourceState::Bad,
+                SourceStatus::Running if !view.busy => SourceState::Idle,
+                SourceStatus::Running if view.rate_bytes_per_s < 0.25 * view.best_rate_bytes_per_s => SourceState::Slow,
+                SourceStatus::Running => SourceState::Running,
+            };
+            let reason = match state {
+                SourceState::Bad => Some(self.sources[at].reason.clone().unwrap_or_else(|| "it failed too often".to_owned())),
+                SourceState::Silent => Some("nothing arrives from it".to_owned()),
+                _ => None,
+            };
+            self.set_state(at, state, reason);
+        }
+    }
+
+    pub(super) fn summary(&mut self) -> Summary {
+        let now = self.now();
+        let elapsed_s = now.as_secs_f64().max(1e-6);
+        let fetch_s = self.fetch_ended_at.unwrap_or(now).as_secs_f64().max(1e-6);
+        let fetched_bytes: u64 = self.sources.iter().map(|entry| entry.figures.bytes).sum();
+        let mut requests: Vec<u64> = self.sources.iter().map(|entry| entry.figures.requests_ended).collect();
+        let mut wasted_bytes = self.wasted_bytes;
+        for entry in self.lanes.values() {
+            requests[entry.source] += entry.lane.meter().requests();
+        }
+        let sources: Vec<SourceSummary> = self
+            .sources
+            .iter()
+            .enumerate()
+            .map(|(at, entry)| {
+                let figures = &entry.figures;
+                let mean = figures.mean_rate(now);
+                SourceSummary {
+                    source: at as u32,
+                    name: entry.source.display_name().to_owned(),
+                    state: entry.state,
+                    reason: entry.reason.clone().filter(|_| entry.state == SourceState::Bad),
+                    bytes: figures.bytes,
+                    share: if fetched_bytes > 0 { figures.bytes as f64 / fetched_bytes as f64 } else { 0.0 },
+                    rate_bytes_per_s: mean,
+                    capacity_bytes_per_s: figures.capacity.max(mean),
+                    requests: requests[at],
+                    lanes: figures.lanes_max,
+                    rtt_ms: figures.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
+                    wasted_bytes: figures.wasted_bytes,
+                }
+            })
+            .collect();
+        wasted_bytes = wasted_bytes.max(sources.iter().map(|source| source.wasted_bytes).sum());
+        let capacity: f64 = sources.iter().map(|source| source.capacity_bytes_per_s).sum();
+        let efficiency = (capacity > 0.0).then(|| (fetched_bytes as f64 / fetch_s / capacity).min(1.0));
+        Summary {
+            path: self.name.clone(),
+            size_bytes: self.size_bytes.unwrap_or_else(|| self.have.total_bytes()),
+            fetched_bytes,
+            resumed_bytes: self.resumed_bytes,
+            elapsed_s,
+            rate_bytes_per_s: fetched_bytes as f64 / elapsed_s,
+            wasted_bytes,
+            efficiency,
+            verified_by: self.verification.clone(),
+            limited_by: self.limit(fetch_s, elapsed_s, fetched_bytes, efficiency, &sources),
+            digest: self.digest.as_ref().map(ToString::to_string),
+            sources,
+        }
+    }
+
+    /// One sentence on what limited the transfer.
+    fn limit(&self, fetch_s: f64, elapsed_s: f64, fetched_bytes: u64, efficiency: Option<f64>, sources: &[SourceSummary]) -> String {
+        if fetched_bytes == 0 {
+            return "nothing had to be fetched".to_owned();
+        }
+        let rate = fetched_bytes as f64 / fetch_s;
+        if let Some(limit) = self.engine.limit_bytes_per_s
+            && rate > 0.85 * limit as f64
+        {
+            return "the rate limit that was asked for".to_owned();
+        }
+        let disk = self.engine.disk.stats();
+        let saturated_s = disk.saturated.saturating_sub(self.disk_began.saturated).as_secs_f64();
+        if saturated_s > 0.5 * elapsed_s {
+            return format!("the disk: it was saturated {:.0} % of the time", 100.0 * saturated_s / elapsed_s);
+        }
+        let hashing_s = self.engine.hash.busy().saturating_sub(self.hash_began).as_secs_f64();
+        if hashing_s > 0.85 * elapsed_s || elapsed_s - fetch_s > 0.3 * elapsed_s && hashing_s > 0.5 * elapsed_s {
+            return format!("hashing: it took {hashing_s:.1} s of {elapsed_s:.1} s");
+        }
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
+        let cpu_s = process_cpu_s() - self.cpu_began_s;
+        if cpu_s > 0.85 * cores * elapsed_s {
+            return "this machine's processors".to_owned();
+        }
+        let used: Vec<&SourceSummary> = sources.iter().filter(|source| source.bytes > 0).collect();
+        match (used.as_slice(), efficiency) {
+            ([only], Some(efficiency)) if efficiency >= 0.75 => format!("the link or the server of {}", only.name),
+            (_, Some(efficiency)) if efficiency >= 0.75 => {
+                "the sources' links: each delivered as fast as it could, to the end".to_owned()
+            }
+            _ if fetch_s < 2.0 => "round trips: the file is too small for the connections to come up to speed".to_owned(),
+            _ => "the sources: what they delivered changed while the transfer ran".to_owned(),
+        }
+    }
+
+    /// The newest modification time that an accepted source tells.
+    pub(super) fn newest_modified(&self) -> Option<std::time::SystemTime> {
+        self.sources
+            .iter()
+            .filter(|entry| entry.accepted == Some(true))
+            .filter_map(|entry| entry.facts.as_ref()?.last_modified.as_deref())
+            .find_map(swath_formats::http_date::parse)
+            .map(|seconds| std::time::UNIX_EPOCH + Duration::from_secs(seconds))
+    }
+}
+
+/// Processor time of this process so far, in seconds.
+pub(super) fn process_cpu_s() -> f64 {
+    // The command's name may hold anything; what follows its closing bracket is numbers.
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = text.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
+    let ticks: f64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    ticks / TICKS_PER_S
+}
+
+/// The kernel's unit of processor time, fixed at 100 Hz for user space.
+const TICKS_PER_S: f64 = 100.0;
+/// Snapshots over which the spread of the rate is taken: 6 s.
+const RATES_KEPT: usize = 30;
+/// The 10th and 90th percentile of a normal distribution lie this many deviations from its mean.
+const DECILE: f64 = 1.28;

@@ -1,0 +1,227 @@
+//! The executor of one transfer: carries messages between planner, lanes, store and verifier.
+//!
+//! One task owns all state ([`Run`]); lanes, disk writes and hashing run elsewhere and report by
+//! channels. The planner decides, this module obeys: no size, no source and no retry is chosen
+//! here. What it does own: which mirrors agree (`agree`), who delivered what and who is to blame
+//! (`blame`), how bytes reach the disk (`sink`), what observers hear (`figures`).
+
+mod act;
+mod agree;
+mod arrive;
+mod audit;
+mod blame;
+mod figures;
+mod ordered;
+mod sink;
+mod state;
+
+use std::time::Duration;
+
+use swath_model::Time;
+use swath_plan::Event as PlanEvent;
+use tokio::time::{Instant, sleep_until};
+
+use crate::engine::{Engine, Stop};
+use crate::error::GetError;
+use crate::observe::{Event, Observer, Phase, SourceState, Summary};
+use crate::request::{Destination, Request};
+use state::Run;
+
+/// Fetch one file.
+pub(crate) async fn run(
+    engine: &Engine,
+    mut request: Request,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+) -> Result<Summary, GetError> {
+    if request.mirrors.is_empty() {
+        return Err(GetError::NoSources);
+    }
+    if let Destination::File(path) = &request.destination
+        && !request.overwrite
+        && path.symlink_metadata().is_ok()
+    {
+        return Err(swath_store::OpenError::Exists(path.clone()).into());
+    }
+    request.mirrors.sort_by_key(|mirror| mirror.priority);
+    let mut run = Run::new(engine, request, observer);
+    run.announce();
+    let result = loop {
+        match run.drive(stop).await {
+            Err(Ended::Restart) => run.restart().await,
+            Err(Ended::Error(error)) => break Err(error),
+            Ok(()) => match run.judge(stop).await {
+                Ok(()) => break run.finish().await,
+                Err(Ended::Restart) => run.restart().await,
+                Err(Ended::Error(error)) => break Err(error),
+            },
+        }
+    };
+    match result {
+        Ok(()) => {
+            let summary = run.summary();
+            run.observer.observe(&Event::Finished(summary.clone()));
+            Ok(summary)
+        }
+        Err(error) => {
+            let kept_bytes = run.keep().await;
+            let summary = run.summary();
+            let at_s = run.at_s();
+            run.observer.observe(&Event::Failed { at_s, error: error.to_string(), kept_bytes, summary });
+            Err(error)
+        }
+    }
+}
+
+/// Why the main loop ended early.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// What was fetched so far belongs to a minority of the mirrors: begin again without it.
+    Restart,
+    /// For good.
+    Error(GetError),
+}
+
+impl<E: Into<GetError>> From<E> for Ended {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+impl Run<'_> {
+    /// The main loop: until every byte is fetched, written and, piece by piece, verified.
+    async fn drive(&mut self, stop: &Stop) -> Result<(), Ended> {
+        loop {
+            self.read_meters();
+            while let Some(action) = self.planner.poll(self.now()) {
+                self.act(action)?;
+            }
+            if self.is_complete() {
+                return Ok(());
+            }
+            let wake = self.wake_at();
+            tokio::select! {
+                biased;
+                () = stop.wait() => return Err(GetError::Stopped.into()),
+                Some(event) = self.lane_events.recv() => {
+                    self.lane_event(event).await?;
+                    // What else is there already is handled before the planner is asked again.
+                    for _ in 0..EVENTS_PER_TURN {
+                        let Ok(event) = self.lane_events.try_recv() else { break };
+                        self.lane_event(event).await?;
+                    }
+                }
+                Some(done) = self.jobs.join_next(), if !self.jobs.is_empty() => self.job_done(done)?,
+                Some(report) = self.reports.recv() => self.hash_report(report)?,
+                Some(word) = self.ordered_words.recv() => self.ordered_word(word)?,
+                () = sleep_until(wake) => {}
+            }
+            self.housekeeping()?;
+        }
+    }
+
+    /// Everything is fetched and written; wait for the last hashes and settle what they say.
+    async fn judge(&mut self, stop: &Stop) -> Result<(), Ended> {
+        self.phase = Phase::Verifying;
+        self.close_lanes();
+        loop {
+            if let Some((good, actual)) = self.whole_verdict.take() {
+                if good {
+                    self.digest = Some(actual);
+                    self.convict_suspect();
+                    return Ok(());
+                }
+                self.audit(actual, stop).await?;
+                continue;
+            }
+            if !self.awaits_whole() {
+                return Ok(());
+            }
+            tokio::select! {
+                biased;
+                () = stop.wait() => return Err(GetError::Stopped.into()),
+                Some(done) = self.jobs.join_next(), if !self.jobs.is_empty() => self.job_done(done)?,
+                Some(report) = self.reports.recv() => self.hash_report(report)?,
+                Some(word) = self.ordered_words.recv() => self.ordered_word(word)?,
+                () = sleep_until(Instant::now() + SNAPSHOT) => {}
+            }
+            self.housekeeping()?;
+        }
+    }
+
+    /// When the loop must turn again even if nothing happens.
+    fn wake_at(&self) -> Instant {
+        let planner = self.planner.poll_timeout().unwrap_or(Time::MAX);
+        let snapshot = self.last_snapshot + SNAPSHOT;
+        self.began + planner.min(snapshot).max(self.now()).since(Time::ZERO)
+    }
+
+    /// What is due by time: snapshots, commits, the stall limit.
+    fn housekeeping(&mut self) -> Result<(), Ended> {
+        let now = self.now();
+        if now.since(self.last_snapshot) >= SNAPSHOT {
+            self.last_snapshot = now;
+            self.take_figures(now);
+        }
+        if now.since(self.last_commit) >= COMMIT_EVERY {
+            self.last_commit = now;
+            self.commit();
+        }
+        let stall_s = self.request.stall_s;
+        if self.phase == Phase::Fetching || self.phase == Phase::Probing || self.phase == Phase::Disputing {
+            if now.secs_since(self.last_arrival) > stall_s {
+                return Err(GetError::Stalled { stall_s, reasons: self.reasons() }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Tell the planner how far every lane has come.
+    fn read_meters(&mut self) {
+        let now = self.now();
+        if now.since(self.last_meters) < METERS && now.since(self.last_meters) != Duration::ZERO {
+            return;
+        }
+        self.last_meters = now;
+        for (&id, lane) in &mut self.lanes {
+            let total_bytes = lane.lane.meter().body_bytes();
+            if total_bytes == lane.seen_bytes {
+                continue;
+            }
+            lane.seen_bytes = total_bytes;
+            self.last_arrival = now;
+            if let Some(source) = self.sources.get_mut(lane.source) {
+                source.figures.heard(now);
+            }
+            self.planner.handle(PlanEvent::Arrived { lane: id, total_bytes }, now);
+        }
+    }
+
+    /// Whether there is nothing more to wait for in the main loop.
+    fn is_complete(&self) -> bool {
+        self.planner_done && self.jobs.is_empty() && self.unproved_pieces() == 0 && self.ordered_done()
+    }
+
+    /// (source, why it is out) for every source that is.
+    pub(super) fn reasons(&self) -> Vec<(String, String)> {
+        self.sources
+            .iter()
+            .map(|source| {
+                let why = source.reason.clone().unwrap_or_else(|| match source.state {
+                    SourceState::Silent => "it went silent".to_owned(),
+                    _ => "no answer".to_owned(),
+                });
+                (source.source.display_name().to_owned(), why)
+            })
+            .collect()
+    }
+}
+
+/// How often observers get a snapshot.
+const SNAPSHOT: Duration = Duration::from_millis(200);
+/// How often what is durable is journaled; what a crash can cost.
+const COMMIT_EVERY: Duration = Duration::from_millis(1000);
+/// Meters are read at most this often: finer steps would cost more than they tell.
+const METERS: Duration = Duration::from_millis(4);
+/// Lane events handled in one turn of the loop.
+const EVENTS_PER_TURN: usize = 64;

@@ -1,0 +1,208 @@
+//! The way to the disk: writes, read-backs, commits, the end.
+//!
+//! A buffer is written first, then hashed, then returned to the pool; it is never copied. What is
+//! written and synced is journaled, in that order, about once a second.
+
+use std::io;
+use std::sync::Arc;
+
+use swath_model::{Buffer, Range};
+use swath_store::{CommitError, HashState, ReadError, Record, WriteError};
+
+use super::Ended;
+use super::blame::PartPrint;
+use super::state::Run;
+use crate::error::GetError;
+use crate::observe::Phase;
+use crate::verify::Report;
+
+/// The end of a piece of work with the disk.
+#[derive(Debug)]
+pub(super) enum JobDone {
+    /// A block is written (not synced).
+    Written { range: Range, result: Result<Buffer, WriteError> },
+    /// A block was read back for hashing.
+    ReadBack { range: Range, result: Result<Buffer, ReadError> },
+    /// A block was compared for the audit; the buffer read from disk came out equal or not.
+    Compared { range: Range, source: usize, result: Result<bool, ReadError> },
+    /// Records are in the journal.
+    Committed { result: Result<(), CommitError> },
+    /// The parts of a suspect piece were hashed.
+    Printed { piece: Range, prints: Vec<PartPrint>, healed: bool },
+}
+
+impl Run<'_> {
+    /// Send a block to the disk or into the ordered stream.
+    pub(super) fn store(&mut self, range: Range, buffer: Buffer) {
+        if let Some(ordered) = &self.ordered {
+            ordered.accept(range.start, buffer);
+            return;
+        }
+        let Some(target) = self.target.clone() else { return };
+        self.jobs.spawn(async move {
+            let result = target.write(range.start, buffer).await;
+            JobDone::Written { range, result }
+        });
+    }
+
+    pub(super) fn job_done(&mut self, done: Result<JobDone, tokio::task::JoinError>) -> Result<(), Ended> {
+        let done = done.map_err(|error| GetError::Write {
+            what: "a disk task ended unexpectedly".to_owned(),
+            error: io::Error::other(error),
+        })?;
+        match done {
+            JobDone::Written { range, result } => {
+                let buffer = result.map_err(write_error)?;
+                self.written(range);
+                if let Some(verifier) = &self.verifier {
+                    verifier.accept(range.start, buffer);
+                }
+            }
+            JobDone::ReadBack { range, result } => {
+                let buffer = result.map_err(read_error)?;
+                if let Some(verifier) = &self.verifier
+                    && self.have.covers(range)
+                {
+                    verifier.accept(range.start, buffer);
+                }
+            }
+            JobDone::Committed { result } => {
+                self.committing = false;
+                result.map_err(|error| GetError::Write { what: "writing the journal".to_owned(), error: io::Error::other(error) })?;
+            }
+            JobDone::Compared { range, source, result } => {
+                let equal = result.map_err(read_error)?;
+                self.compared(range, source, equal);
+            }
+            JobDone::Printed { piece, prints, healed } => self.printed(piece, prints, healed),
+        }
+        Ok(())
+    }
+
+    /// Bytes lie in the part file: they may be journaled after the next sync.
+    fn written(&mut self, range: Range) {
+        for (part, source) in self.deliverers.within(range) {
+            if let Some(Record::Durable { range: last, source: same }) = self.records.last_mut()
+                && last.end == part.start
+                && *same == source
+            {
+                last.end = part.end;
+            } else {
+                self.records.push(Record::Durable { range: part, source });
+            }
+        }
+    }
+
+    /// The verifier has something to say.
+    pub(super) fn hash_report(&mut self, report: Report) -> Result<(), Ended> {
+        if let Some(range) = report.wants
+            && let Some(target) = self.target.clone()
+        {
+            let pool = self.engine.pool.clone();
+            self.jobs.spawn(async move {
+                let buffer = pool.take().await;
+                let result = target.read(range.start, range.len() as usize, buffer).await;
+                JobDone::ReadBack { range, result }
+            });
+        }
+        self.hashed_bytes = report.hashed_bytes;
+        self.verdicts(report.verdicts)
+    }
+
+    /// Journal what has been written and hashed since the last time.
+    pub(super) fn commit(&mut self) {
+        let Some(target) = self.target.clone() else { return };
+        if self.committing || self.records.is_empty() || self.phase == Phase::Disputing {
+            return;
+        }
+        self.committing = true;
+        let mut records = std::mem::take(&mut self.records);
+        let identity = self.identity();
+        records.insert(0, Record::Identity { size_bytes: self.size_bytes, identity });
+        let save = self.verifier.as_ref().map(|verifier| verifier.ask_to_save());
+        self.jobs.spawn(async move {
+            if let Some(save) = save {
+                for saved in save.await.unwrap_or_default() {
+                    records.push(Record::HashState(HashState {
+                        algorithm: saved.algorithm.to_string(),
+                        front: saved.front,
+                        state: saved.state,
+                    }));
+                }
+            }
+            JobDone::Committed { result: target.commit(records).await }
+        });
+    }
+
+    /// Everything is right: give the file its name.
+    pub(super) async fn finish(&mut self) -> Result<(), GetError> {
+        self.phase = Phase::Finishing;
+        self.close_lanes();
+        if let Some(ordered) = self.ordered.take() {
+            ordered.finish().await.map_err(|error| GetError::Write { what: "writing to the output".to_owned(), error })?;
+        }
+        let Some(target) = self.target.take() else { return Ok(()) };
+        let modified = self.request.modified.or_else(|| self.newest_modified());
+        target.finish(modified).await?;
+        Ok(())
+    }
+
+    /// Stopped early: journal what there is; returns the bytes kept for the next run.
+    pub(super) async fn keep(&mut self) -> u64 {
+        self.close_lanes();
+        let Some(target) = self.target.take() else { return 0 };
+        // What is on its way to the disk may still arrive there.
+        let deadline = tokio::time::Instant::now() + KEEP_WITHIN;
+        while !self.jobs.is_empty() {
+            match tokio::time::timeout_at(deadline, self.jobs.join_next()).await {
+                Ok(Some(Ok(JobDone::Written { range, result: Ok(_) }))) => self.written(range),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.jobs.abort_all();
+        let mut records = std::mem::take(&mut self.records);
+        if let Some(verifier) = self.verifier.take() {
+            let saved = tokio::time::timeout_at(deadline, verifier.ask_to_save()).await;
+            if let Ok(Ok(saved)) = saved {
+                for saved in saved {
+                    records.push(Record::HashState(HashState {
+                        algorithm: saved.algorithm.to_string(),
+                        front: saved.front,
+                        state: saved.state,
+                    }));
+                }
+            }
+        }
+        let kept: u64 = self.have.total_bytes();
+        if kept == 0 || self.void {
+            let _ = target.discard().await;
+            return 0;
+        }
+        records.insert(0, Record::Identity { size_bytes: self.size_bytes, identity: self.identity() });
+        if target.commit(records).await.is_err() {
+            // A full disk: what was committed before is still there.
+            return self.committed_bytes;
+        }
+        kept
+    }
+
+    pub(super) fn target_handle(&self) -> Option<Arc<swath_store::Target>> {
+        self.target.clone()
+    }
+}
+
+/// A write that failed, as an error of the whole transfer.
+pub(super) fn write_error(error: WriteError) -> GetError {
+    match error {
+        WriteError::NoSpace { .. } => GetError::DiskFull,
+        other => GetError::Write { what: "writing".to_owned(), error: io::Error::other(other) },
+    }
+}
+
+fn read_error(error: ReadError) -> GetError {
+    GetError::Write { what: "reading back".to_owned(), error: io::Error::other(error) }
+}
+
+/// Ctrl-C must end the program within a second: what is not on the disk by then is fetched again.
+const KEEP_WITHIN: std::time::Duration = std::time::Duration::from_millis(600);

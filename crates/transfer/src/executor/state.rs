@@ -1,0 +1,352 @@
+//! The state of one transfer.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use swath_model::digest::Digest;
+use swath_model::{Buffer, LaneId, Pool, Range, RangeMap, RangeSet, SourceId, SwathId, Time};
+use swath_plan::{Event as PlanEvent, Planner};
+use swath_source::{Facts, Lane, LaneEvent, Source};
+use swath_store::{Record, Target};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::audit::Audit;
+use super::blame::Suspicion;
+use super::figures::Figures;
+use super::ordered::{Ordered, Word};
+use super::sink::JobDone;
+use crate::engine::Engine;
+use crate::observe::{Event, Observer, Outcome, Phase, SourceState, SwathRecord};
+use crate::request::{Destination, Mirror, Request};
+use crate::verify::{Proof, Report, VerifierHandle};
+
+/// One source of this transfer.
+pub(super) struct SourceEntry {
+    pub source: Arc<Source>,
+    pub facts: Option<Facts>,
+    /// Whether its file is the one that we fetch; `None` while it has not said.
+    pub accepted: Option<bool>,
+    pub state: SourceState,
+    pub reason: Option<String>,
+    pub ever_up: bool,
+    pub failures: u32,
+    pub figures: Figures,
+}
+
+/// One open lane.
+pub(super) struct LaneEntry {
+    pub lane: Lane,
+    pub source: usize,
+    pub seen_bytes: u64,
+}
+
+/// One swath that is asked for.
+pub(super) struct SwathEntry {
+    pub lane: LaneId,
+    pub source: usize,
+    pub range: Range,
+    pub asked_at: Time,
+    pub first_byte_at: Option<Time>,
+    pub delivered_to: u64,
+    pub outcome: Option<Outcome>,
+}
+
+pub(super) struct Run<'a> {
+    pub engine: &'a Engine,
+    pub request: Request,
+    pub observer: &'a mut dyn Observer,
+    pub began: Instant,
+    pub planner: Planner,
+    pub planner_done: bool,
+    pub phase: Phase,
+    pub sources: Vec<SourceEntry>,
+    pub lanes: BTreeMap<LaneId, LaneEntry>,
+    pub swaths: HashMap<SwathId, SwathEntry>,
+    pub lane_sender: UnboundedSender<LaneEvent>,
+    pub lane_events: UnboundedReceiver<LaneEvent>,
+    /// Disk reads and writes under way.
+    pub jobs: JoinSet<JobDone>,
+    pub size_bytes: Option<u64>,
+    /// In our hands, whether written yet or not.
+    pub have: RangeSet,
+    /// Number of the source (in the journal's numbering) of every byte that we have.
+    pub deliverers: RangeMap<u32>,
+    pub resumed_bytes: u64,
+    pub verified_bytes: u64,
+    pub proof: Proof,
+    pub verification: String,
+    pub target: Option<Arc<Target>>,
+    pub ordered: Option<Ordered>,
+    pub ordered_sender: UnboundedSender<Word>,
+    pub ordered_words: UnboundedReceiver<Word>,
+    pub verifier: Option<VerifierHandle>,
+    pub reports: UnboundedReceiver<Report>,
+    pub report_sender: UnboundedSender<Report>,
+    pub verified: RangeSet,
+    pub whole_verdict: Option<(bool, Digest)>,
+    pub whole_wanted: bool,
+    pub digest: Option<Digest>,
+    /// Journal records whose bytes are written but not yet committed.
+    pub records: Vec<Record>,
+    pub committing: bool,
+    /// Bytes that the journal vouches for.
+    pub committed_bytes: u64,
+    pub suspicions: Vec<Suspicion>,
+    pub audit: Option<Audit>,
+    /// Number in the journal of each source, by our own number.
+    pub journal_ids: Vec<u32>,
+    /// Names of all sources that the journal knows, earlier runs included.
+    pub journal_names: BTreeMap<u32, String>,
+    pub discovered: usize,
+    pub wasted_bytes: u64,
+    pub last_meters: Time,
+    pub last_snapshot: Time,
+    pub last_commit: Time,
+    pub last_arrival: Time,
+    pub cpu_began_s: f64,
+    pub disk_began: swath_store::DiskStats,
+    pub hash_began: std::time::Duration,
+    pub fetch_ended_at: Option<Time>,
+    /// The destination as shown to a user.
+    pub name: String,
+    /// Bytes go to an ordered stream, not to a file.
+    pub is_stream: bool,
+    /// What the ordered stream has written.
+    pub consumed: u64,
+    /// What every digest has taken in.
+    pub hashed_bytes: u64,
+    pub bad_pieces: u64,
+    pub audits: u32,
+    /// (range, deliverer, contradicted by), in journal numbers.
+    pub disputed: Vec<(Range, u32, u32)>,
+    pub tried: Vec<u32>,
+    pub suspect: Option<(u32, String)>,
+    /// What is on the disk is known to be wrong as a whole and not worth keeping.
+    pub void: bool,
+    /// Total rates of the last snapshots.
+    pub rates: VecDeque<f64>,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(engine: &'a Engine, request: Request, observer: &'a mut dyn Observer) -> Self {
+        let (lane_sender, lane_events) = unbounded_channel();
+        let (report_sender, reports) = unbounded_channel();
+        let (ordered_sender, ordered_words) = unbounded_channel();
+        let mut plan = request.plan.clone();
+        if matches!(request.destination, Destination::Writer(_)) {
+            plan.window_bytes = Some(window_bytes(&engine.pool));
+        }
+        let mut run = Self {
+            engine,
+            observer,
+            began: Instant::now(),
+            planner: Planner::new(plan),
+            planner_done: false,
+            phase: Phase::Probing,
+            sources: Vec::new(),
+            lanes: BTreeMap::new(),
+            swaths: HashMap::new(),
+            lane_sender,
+            lane_events,
+            jobs: JoinSet::new(),
+            size_bytes: None,
+            have: RangeSet::new(),
+            deliverers: RangeMap::new(),
+            resumed_bytes: 0,
+            verified_bytes: 0,
+            proof: Proof { whole: None, pieces: request.pieces.clone() },
+            verification: String::new(),
+            target: None,
+            ordered: None,
+            ordered_sender,
+            ordered_words,
+            verifier: None,
+            reports,
+            report_sender,
+            verified: RangeSet::new(),
+            whole_verdict: None,
+            whole_wanted: false,
+            digest: None,
+            records: Vec::new(),
+            committing: false,
+            committed_bytes: 0,
+            suspicions: Vec::new(),
+            audit: None,
+            journal_ids: Vec::new(),
+            journal_names: BTreeMap::new(),
+            discovered: 0,
+            wasted_bytes: 0,
+            last_meters: Time::ZERO,
+            last_snapshot: Time::ZERO,
+            last_commit: Time::ZERO,
+            last_arrival: Time::ZERO,
+            cpu_began_s: super::figures::process_cpu_s(),
+            disk_began: engine.disk.stats(),
+            hash_began: engine.hash.busy(),
+            fetch_ended_at: None,
+            name: request.destination_name(),
+            is_stream: false,
+            consumed: 0,
+            hashed_bytes: 0,
+            bad_pieces: 0,
+            audits: 0,
+            disputed: Vec::new(),
+            tried: Vec::new(),
+            suspect: None,
+            void: false,
+            rates: VecDeque::new(),
+            request,
+        };
+        for mirror in run.request.mirrors.clone() {
+            run.add_source(&mirror);
+        }
+        run
+    }
+
+    /// Make a mirror known to the planner, unless its address is already.
+    pub fn add_source(&mut self, mirror: &Mirror) -> bool {
+        if self.sources.iter().any(|entry| entry.source.url() == &mirror.url) {
+            return false;
+        }
+        let number = self.sources.len();
+        let id = SourceId(number as u32);
+        let source = Source::new(&self.engine.net, id, mirror.url.clone(), mirror.trust);
+        let journal_id = self.journal_id_for(source.display_name());
+        self.journal_ids.push(journal_id);
+        self.sources.push(SourceEntry {
+            source,
+            facts: None,
+            accepted: None,
+            state: SourceState::Waiting,
+            reason: None,
+            ever_up: false,
+            failures: 0,
+            figures: Figures::default(),
+        });
+        self.planner.handle(PlanEvent::SourceAdded { source: id, max_lanes: None }, self.now());
+        true
+    }
+
+    /// The number under which the journal knows (from now on) the source of this name.
+    fn journal_id_for(&mut self, name: &str) -> u32 {
+        if let Some((&id, _)) = self.journal_names.iter().find(|(_, known)| *known == name) {
+            return id;
+        }
+        let id = self.journal_names.last_key_value().map_or(0, |(&last, _)| last + 1);
+        self.journal_names.insert(id, name.to_owned());
+        self.records.push(Record::Source { id, name: name.to_owned() });
+        id
+    }
+
+    /// The journal was read: take its numbers over for the sources that it knows.
+    pub fn adopt_journal_names(&mut self, known: &[(u32, String)]) {
+        self.journal_names = known.iter().cloned().collect();
+        self.records.clear();
+        let names: Vec<String> = self.sources.iter().map(|entry| entry.source.display_name().to_owned()).collect();
+        self.journal_ids = names.iter().map(|name| self.journal_id_for(name)).collect();
+    }
+
+    /// Which of our sources (if any) has this number in the journal.
+    pub fn source_of_journal_id(&self, id: u32) -> Option<usize> {
+        self.journal_ids.iter().position(|&known| known == id)
+    }
+
+    pub fn announce(&mut self) {
+        let sources = self.sources.iter().map(|entry| entry.source.display_name().to_owned()).collect();
+        let path = self.request.destination_name();
+        self.observer.observe(&Event::Started { path, sources });
+    }
+
+    pub fn now(&self) -> Time {
+        Time::ZERO + self.began.elapsed()
+    }
+
+    pub fn at_s(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    pub fn note(&mut self, text: String, warning: bool) {
+        let at_s = self.at_s();
+        self.observer.observe(&Event::Note { at_s, text, warning });
+    }
+
+    /// Change a source's state as shown to a user.
+    pub fn set_state(&mut self, at: usize, state: SourceState, reason: Option<String>) {
+        let at_s = self.at_s();
+        let Some(entry) = self.sources.get_mut(at) else { return };
+        if reason.is_some() {
+            entry.reason.clone_from(&reason);
+        }
+        if entry.state == state {
+            return;
+        }
+        entry.state = state;
+        self.observer.observe(&Event::Source { at_s, source: at as u32, state, reason });
+    }
+
+    /// A source is out for good.
+    pub fn drop_source(&mut self, at: usize, reason: String) {
+        self.set_state(at, SourceState::Bad, Some(reason));
+        let source = SourceId(at as u32);
+        self.planner.handle(PlanEvent::SourceBad { source }, self.now());
+    }
+
+    pub fn is_bad(&self, at: usize) -> bool {
+        self.sources.get(at).is_none_or(|entry| entry.state == SourceState::Bad)
+    }
+
+    /// A swath is over: tell the observer what became of it.
+    pub fn close_swath(&mut self, id: SwathId, outcome: Outcome) {
+        let Some(swath) = self.swaths.remove(&id) else { return };
+        let ended_at_s = self.at_s();
+        let outcome = swath.outcome.unwrap_or(outcome);
+        self.observer.observe(&Event::Swath(SwathRecord {
+            source: swath.source as u32,
+            lane: swath.lane.0,
+            start: swath.range.start,
+            end: swath.delivered_to.max(swath.range.start),
+            asked_end: swath.range.end,
+            asked_at_s: swath.asked_at.as_secs_f64(),
+            first_byte_at_s: swath.first_byte_at.map(Time::as_secs_f64),
+            ended_at_s,
+            outcome,
+        }));
+    }
+
+    /// End every lane; connections in good order are kept for the next file.
+    pub fn close_lanes(&mut self) {
+        for (_, entry) in std::mem::take(&mut self.lanes) {
+            entry.lane.close();
+            let meter = entry.lane.meter();
+            if let Some(source) = self.sources.get_mut(entry.source) {
+                source.figures.lane_ended(meter.requests(), meter.wasted_bytes());
+            }
+        }
+        let open: Vec<SwathId> = self.swaths.keys().copied().collect();
+        for id in open {
+            self.close_swath(id, Outcome::Lost);
+        }
+        // Late events of these lanes must not be taken for those of lanes to come.
+        let (sender, events) = unbounded_channel();
+        self.lane_sender = sender;
+        self.lane_events = events;
+    }
+
+    /// Keep a chunk's buffer out of the pool's free list no longer than needed.
+    pub fn discard(&mut self, source: usize, buffer: Buffer) {
+        let bytes = buffer.len() as u64;
+        self.wasted_bytes += bytes;
+        if let Some(entry) = self.sources.get_mut(source) {
+            entry.figures.wasted_bytes += bytes;
+        }
+    }
+}
+
+/// How far an ordered transfer may run ahead of its consumer: what the pool holds, less one
+/// buffer for every lane that is being filled.
+fn window_bytes(pool: &Pool) -> u64 {
+    let buffers = pool.count().saturating_sub(pool.count() / 3).max(2);
+    (buffers * pool.buffer_bytes()) as u64 / 2
+}

@@ -1,0 +1,140 @@
+//! What is wanted: one file, its replicas, where it goes, what proves it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use swath_model::digest::{Digest, DigestError};
+use swath_model::pieces::Pieces;
+use swath_plan::Config;
+use swath_source::Trust;
+use tokio::io::AsyncWrite;
+use url::Url;
+
+/// One replica of the file.
+#[derive(Clone, Debug)]
+pub struct Mirror {
+    /// Its address.
+    pub url: Url,
+    /// Smaller is better (Metalink's order); only a tie-break, speed is measured.
+    pub priority: u32,
+    /// Who named it: the user's own sources get the user's credentials, discovered ones do not.
+    pub trust: Trust,
+}
+
+/// Where the bytes go.
+pub enum Destination {
+    /// Into this file, by way of `NAME.swath.part`.
+    File(PathBuf),
+    /// In order to this writer, within bounded memory.
+    Writer(Box<dyn AsyncWrite + Send + Unpin>),
+}
+
+impl fmt::Debug for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "File({})", path.display()),
+            Self::Writer(_) => f.write_str("Writer"),
+        }
+    }
+}
+
+/// One file to fetch.
+#[derive(Debug)]
+pub struct Request {
+    /// Its replicas.
+    pub mirrors: Vec<Mirror>,
+    /// Where it goes.
+    pub destination: Destination,
+    /// Its digests as the user or a Metalink gave them; the strongest is checked.
+    pub digests: Vec<Digest>,
+    /// Digests of its pieces.
+    pub pieces: Option<Pieces>,
+    /// Its size, if known beforehand.
+    pub size_bytes: Option<u64>,
+    /// The modification time to give it.
+    pub modified: Option<SystemTime>,
+    /// Replace a file that is there already.
+    pub overwrite: bool,
+    /// Go on from what an earlier run left.
+    pub resume: bool,
+    /// Use mirrors that an answer names (`Link: rel=duplicate`).
+    pub discover: bool,
+    /// How it is planned.
+    pub plan: Config,
+    /// End with an error when no source has delivered a byte for this long, in seconds.
+    pub stall_s: f64,
+}
+
+/// A request that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// Not a URL.
+    #[error("'{text}' is not a URL: {reason}")]
+    Url {
+        /// As given.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Not a digest.
+    #[error(transparent)]
+    Digest(#[from] DigestError),
+}
+
+impl Request {
+    /// A file to be written to `path`; add at least one replica.
+    pub fn to_file(path: impl Into<PathBuf>) -> Self {
+        Self::to(Destination::File(path.into()))
+    }
+
+    /// A file to be written in order to `writer`.
+    pub fn to_writer(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
+        Self::to(Destination::Writer(Box::new(writer)))
+    }
+
+    fn to(destination: Destination) -> Self {
+        Self {
+            mirrors: Vec::new(),
+            destination,
+            digests: Vec::new(),
+            pieces: None,
+            size_bytes: None,
+            modified: None,
+            overwrite: false,
+            resume: true,
+            discover: true,
+            plan: Config::default(),
+            stall_s: 60.0,
+        }
+    }
+
+    /// Add a replica that the user names.
+    ///
+    /// # Errors
+    /// [`RequestError::Url`] if it is no URL.
+    pub fn url(mut self, text: &str) -> Result<Self, RequestError> {
+        let url = Url::parse(text)
+            .map_err(|error| RequestError::Url { text: text.to_owned(), reason: error.to_string() })?;
+        self.mirrors.push(Mirror { url, priority: 1, trust: Trust::Named });
+        Ok(self)
+    }
+
+    /// Add a digest, as `sha-256:HEX`.
+    ///
+    /// # Errors
+    /// [`RequestError::Digest`] if it is none.
+    pub fn digest(mut self, text: &str) -> Result<Self, RequestError> {
+        self.digests.push(text.parse()?);
+        Ok(self)
+    }
+
+    /// How the destination is shown to a user.
+    pub fn destination_name(&self) -> String {
+        match &self.destination {
+            Destination::File(path) => path.display().to_string(),
+            Destination::Writer(_) => "-".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! The verifier of one file: tracks, what is kept in memory for them, and verdicts.
+
+use std::collections::BTreeMap;
+
+use swath_model::digest::{Algorithm, Blake3Tree, Digest, Hasher};
+use swath_model::pieces::Pieces;
+use swath_model::{Buffer, Range, RangeSet};
+
+use super::track::{Kind, Track};
+
+/// What proves a file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Proof {
+    /// Digest of the whole.
+    pub whole: Option<Digest>,
+    /// Digest of each piece.
+    pub pieces: Option<Pieces>,
+}
+
+/// What the verifier has to say.
+#[derive(Clone, Debug)]
+pub(crate) enum Verdict {
+    /// These bytes are proved.
+    Good(Range),
+    /// These bytes are not what they should be.
+    Bad(Range),
+    /// The chaining value of a group of the BLAKE3 tree, for the journal.
+    Group {
+        /// Which group.
+        index: u64,
+        /// Its value.
+        value: [u8; 32],
+    },
+    /// The whole file was hashed.
+    Whole {
+        /// Whether its digest is the one wanted.
+        good: bool,
+        /// What it came to.
+        actual: Digest,
+    },
+}
+
+/// The state of a hash in progress, for the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Saved {
+    /// Which digest.
+    pub algorithm: Algorithm,
+    /// Everything before this has been taken in.
+    pub front: u64,
+    /// The hasher's own form.
+    pub state: Vec<u8>,
+}
+
+/// Verifies one file.
+pub(crate) struct Verifier {
+    size_bytes: u64,
+    tracks: Vec<Track>,
+    seen: RangeSet,
+    /// Proved by pieces; gates the whole-file hash if there is one too.
+    proved: RangeSet,
+    gated: bool,
+    retained: BTreeMap<u64, Buffer>,
+    retained_max: usize,
+    verdicts: Vec<Verdict>,
+}
+
+impl Verifier {
+    /// A verifier for a file of `size_bytes` (`u64::MAX` while that is unknown) that keeps at
+    /// most `retained_max` buffers.
+    pub fn new(proof: &Proof, size_bytes: u64, retained_max: usize) -> Self {
+        let mut tracks = Vec::new();
+        let strong_pieces = proof.pieces.as_ref().is_some_and(|pieces| pieces.algorithm().resists_malice());
+        if let Some(pieces) = &proof.pieces {
+            tracks.push(Track::new(Kind::Pieces(pieces.clone()), size_bytes));
+        }
+        // Strong piece digests prove the whole; hashing it once more would prove nothing new.
+        if let Some(whole) = proof.whole.as_ref().filter(|_| !strong_pieces) {
+            let tree = (whole.algorithm() == Algorithm::Blake3 && size_bytes != u64::MAX)
+                .then(|| Blake3Tree::new(size_bytes).ok())
+                .flatten();
+            let kind = match tree {
+                Some(tree) => Kind::Tree(Box::new(tree), whole.clone()),
+                None => Kind::Whole(whole.clone()),
+            };
+            tracks.push(Track::new(kind, size_bytes));
+        }
+        Self {
+            size_bytes,
+            gated: proof.pieces.is_some(),
+            tracks,
+            seen: RangeSet::new(),
+            proved: RangeSet::new(),
+            retained: BTreeMap::new(),
+            retained_max,
+            verdicts: Vec::new(),
+        }
+    }
+
+    /// Bytes that an earlier run left: `seen` is on the disk, `proved` needs no more hashing.
+    pub fn resume(&mut self, seen: &RangeSet, proved: &RangeSet, saved: &[Saved], groups: &[(u64, [u8; 32])]) {
+        self.seen = seen.clone();
+        self.proved = proved.clone();
+        for track in &mut self.tracks {
+            match &mut track.kind {
+                Kind::Pieces(_) => track.hashed = proved.clone(),
+                Kind::Whole(wanted) => {
+                    let best = saved
+                        .iter()
+                        .filter(|saved| saved.algorithm == wanted.algorithm() && seen.covers(Range::new(0, saved.front)))
+                        .max_by_key(|saved| saved.front);
+                    if let Some(saved) = best
+                        && let Ok(hasher) = Hasher::load(saved.algorithm, &saved.state)
+                        && hasher.bytes() == saved.front
+                    {
+                        track.resume_whole(hasher, saved.front);
+                    }
+                }
+                Kind::Tree(tree, _) => {
+                    for &(index, value) in groups {
+                        if let Some(range) = tree.range_of(index)
+                            && seen.covers(range)
+                            && tree.set_cv(index, value).is_ok()
+                        {
+                            track.hashed.insert(range);
+                        }
+                    }
+                }
+            }
+            let mut behind = seen.clone();
+            behind.subtract(&track.hashed);
+            track.behind = behind;
+        }
+    }
+
+    /// The end is known at last (of a stream that did not say its size).
+    pub fn end_at(&mut self, size_bytes: u64) {
+        self.size_bytes = size_bytes;
+        for track in &mut self.tracks {
+            track.set_size(size_bytes);
+        }
+        self.judge_whole();
+    }
+
+    /// Bytes that are on the disk now (or are read back from it).
+    pub fn accept(&mut self, offset: u64, buffer: Buffer) {
+        let range = Range::of_len(offset, buffer.len() as u64);
+        self.seen.insert(range);
+        for track in &mut self.tracks {
+            for gap in track.hashed.gaps_within(range) {
+                track.behind.insert(gap);
+            }
+        }
+        if range.is_empty() {
+            self.judge_whole();
+            return;
+        }
+        self.retained.insert(offset, buffer);
+        self.advance(range);
+        while self.retained.len() > self.retained_max {
+            // The farthest is needed last.
+            self.retained.pop_last();
+        }
+    }
+
+    fn advance(&mut self, range: Range) {
+        let mut around = range;
+        for at in 0..self.tracks.len() {
+            // Pieces come first in the list; what they prove opens the gate for the whole.
+            while let Some((key, position)) = self.next_step(at, around) {
+                let limit = self.limit(at, position);
+                let Some(buffer) = self.retained.get(&key) else { break };
+                if !self.tracks[at].absorb(key, buffer, limit, &mut self.verdicts) {
+                    break;
+                }
+            }
+            let mut proved_now = false;
+            for verdict in &self.verdicts {
+                if let Verdict::Good(range) = verdict {
+                    self.proved.insert(*range);
+                    proved_now = true;
+                    around = Range::new(around.start.min(range.start), around.end.max(range.end));
+                }
+            }
+            let _ = proved_now;
+        }
+        let tracks = &self.tracks;
+        self.retained.retain(|&offset, buffer| {
+            let range = Range::of_len(offset, buffer.len() as u64);
+            !tracks.iter().all(|track| track.hashed.covers(range))
+        });
+        self.judge_whole();
+    }
+
+    /// A retained buffer with which track `at` can go on near `around`: its key and the position.
+    fn next_step(&self, at: usize, around: Range) -> Option<(u64, u64)> {
+        let track = &self.tracks[at];
+        track.continuations(around).into_iter().find_map(|position| {
+            let (&key, buffer) = self.retained.range(..=position).next_back()?;
+            (key + buffer.len() as u64 > position && self.limit(at, position) > position).then_some((key, position))
+        })
+    }
+
+    /// How far track `at` may go from `position`: a whole-file hash takes in only what the pieces
+    /// have proved, because a hasher cannot unlearn a bad one.
+    fn limit(&self, at: usize, position: u64) -> u64 {
+        if !self.gated || !self.tracks[at].is_whole() {
+            return u64::MAX;
+        }
+        match self.proved.first_from(position) {
+            Some(run) if run.start == position => run.end,
+            _ => position,
+        }
+    }
+
+    fn judge_whole(&mut self) {
+        if self.size_bytes == u64::MAX {
+            return;
+        }
+        for track in &mut self.tracks {
+            self.verdicts.extend(track.finish());
+        }
+    }
+
+    /// What there is to say since the last call.
+    pub fn verdicts(&mut self) -> Vec<Verdict> {
+        std::mem::take(&mut self.verdicts)
+    }
+
+    /// These bytes are void (they proved bad, or are fetched again from somebody else).
+    pub fn forget(&mut self, range: Range) {
+        self.seen.remove(range);
+        self.proved.remove(range);
+        self.retained.retain(|&offset, buffer| Range::of_len(offset, buffer.len() as u64).intersect(range).is_none());
+        for track in &mut self.tracks {
+            track.forget(range, &self.seen);
+        }
+    }
+
+    /// Bytes, at most `most_bytes`, that have to be read back for hashing to go on.
+    pub fn wants(&self, most_bytes: u64) -> Option<Range> {
+        (0..self.tracks.len()).find_map(|at| {
+            let track = &self.tracks[at];
+            let front = track.whole_state().map_or(0, |(front, _)| front);
+            let limit = if track.is_whole() { self.limit(at, front) } else { u64::MAX };
+            track.wants(most_bytes, limit, |offset| {
+                self.retained
+                    .range(..=offset)
+                    .next_back()
+                    .is_some_and(|(&key, buffer)| key + buffer.len() as u64 > offset)
+            })
+        })
+    }
+
+    /// Whether a digest of the whole is among what it computes.
+    pub fn hashes_whole(&self) -> bool {
+        self.tracks.iter().any(|track| !matches!(track.kind, Kind::Pieces(_)))
+    }
+
+    /// Bytes that every track has taken in.
+    pub fn hashed_bytes(&self) -> u64 {
+        self.tracks.iter().map(|track| track.hashed.total_bytes()).min().unwrap_or(0)
+    }
+
+    /// Whole-file hashes in progress, for the journal.
+    pub fn save(&self) -> Vec<Saved> {
+        self.tracks
+            .iter()
+            .filter_map(Track::whole_state)
+            .map(|(front, hasher)| Saved { algorithm: hasher.algorithm(), front, state: hasher.save() })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use swath_model::Pool;
+
+    fn content(size: usize) -> Vec<u8> {
+        (0..size).map(|i| (i as u32).wrapping_mul(2_654_435_761).rotate_left(7) as u8).collect()
+    }
+
+    fn pieces(data: &[u8], algorithm: Algorithm, length: usize) -> Pieces {
+        let packed = data.chunks(length).flat_map(|piece| Hasher::digest(algorithm, piece).as_bytes().to_vec()).collect();
+        Pieces::new(algorithm, length as u64, packed).unwrap()
+    }
+
+    /// Hands `data` over in random cuts and order, reading back whenever asked to.
+    fn run(verifier: &mut Verifier, pool: &Pool, data: &[u8], rng: &mut fastrand::Rng) -> Vec<Verdict> {
+        let mut cuts = vec![0, data.len()];
+        for _ in 0..rng.usize(0..40) {
+            cuts.push(rng.usize(0..=data.len()));
+        }
+        cuts.sort_unstable();
+        let mut parts: Vec<(usize, usize)> = cuts.windows(2).map(|w| (w[0], w[1])).filter(|(a, b)| a < b).collect();
+        rng.shuffle(&mut parts);
+        let mut verdicts = Vec::new();
+        for (start, end) in parts {
+            let mut at = start;
+            while at < end {
+                let mut buffer = pool.try_take().unwrap();
+                at += {
+                    let n = buffer.push(&data[at..end]);
+                    verifier.accept(at as u64, buffer);
+                    n
+                };
+                if rng.bool() {
+                    read_back(verifier, pool, data, 1);
+                }
+            }
+            verdicts.extend(verifier.verdicts());
+        }
+        read_back(verifier, pool, data, usize::MAX);
+        verdicts.extend(verifier.verdicts());
+        verdicts
+    }
+
+    fn read_back(verifier: &mut Verifier, pool: &Pool, data: &[u8], most: usize) {
+        for _ in 0..most {
+            let Some(range) = verifier.wants(pool.buffer_bytes() as u64) else { return };
+            let mut buffer = pool.try_take().unwrap();
+            buffer.push(&data[range.start as usize..range.end as usize]);
+            verifier.accept(range.start, buffer);
+        }
+    }
+
+    #[test]
+    fn any_order_any_proof_comes_to_the_same_digest() {
+        let pool = Pool::new(64, 4096);
+        for seed in 0..120 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let data = content(rng.usize(0..700_000));
+            let algorithm = *rng.choice(&Algorithm::ALL).unwrap();
+            let proof = Proof {
+                whole: rng.bool().then(|| Hasher::digest(algorithm, &data)),
+                pieces: rng.bool().then(|| pieces(&data, *rng.choice(&[Algorithm::Sha1, Algorithm::Sha256]).unwrap(), 10_000)),
+            };
+            let mut verifier = Verifier::new(&proof, data.len() as u64, rng.usize(1..40));
+            let verdicts = run(&mut verifier, &pool, &data, &mut rng);
+            assert!(!verdicts.iter().any(|v| matches!(v, Verdict::Bad(_) | Verdict::Whole { good: false, .. })), "seed {seed}");
+            let strong = proof.pieces.as_ref().is_some_and(|p| p.algorithm().resists_malice());
+            if proof.whole.is_some() && !strong && !data.is_empty() {
+                assert!(verdicts.iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })), "seed {seed}");
+            }
+            if proof.pieces.is_some() {
+                let good: u64 = verdicts.iter().map(|v| if let Verdict::Good(r) = v { r.len() } else { 0 }).sum();
+                assert_eq!(good, data.len() as u64, "seed {seed}");
+            }
+            assert_eq!(pool.free_count() + verifier.retained.len(), pool.count());
+        }
+    }
+
+    #[test]
+    fn a_bad_piece_is_named_and_heals() {
+        let pool = Pool::new(64, 4096);
+        for seed in 0..60 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let data = content(rng.usize(50_000..300_000));
+            let mut wrong = data.clone();
+            let spot = rng.usize(0..data.len());
+            wrong[spot] ^= 1;
+            let proof = Proof {
+                whole: Some(Hasher::digest(Algorithm::Sha256, &data)),
+                pieces: Some(pieces(&data, Algorithm::Sha1, 10_000)),
+            };
+            let mut verifier = Verifier::new(&proof, data.len() as u64, 10);
+            let verdicts = run(&mut verifier, &pool, &wrong, &mut rng);
+            let bad: Vec<Range> = verdicts.iter().filter_map(|v| if let Verdict::Bad(r) = v { Some(*r) } else { None }).collect();
+            assert_eq!(bad.len(), 1, "seed {seed}");
+            assert!(bad[0].contains(spot as u64));
+            verifier.forget(bad[0]);
+            let mut at = bad[0].start;
+            while at < bad[0].end {
+                let mut buffer = pool.try_take().unwrap();
+                let n = buffer.push(&data[at as usize..bad[0].end as usize]);
+                verifier.accept(at, buffer);
+                at += n as u64;
+            }
+            read_back(&mut verifier, &pool, &data, usize::MAX);
+            assert!(verifier.verdicts().iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_saved_hash_goes_on_where_it_was() {
+        let pool = Pool::new(64, 4096);
+        for algorithm in Algorithm::ALL {
+            let data = content(600_000);
+            let proof = Proof { whole: Some(Hasher::digest(algorithm, &data)), pieces: None };
+            let mut first = Verifier::new(&proof, data.len() as u64, 8);
+            let mut groups = Vec::new();
+            let half = 300_000;
+            for (i, part) in data[..half].chunks(4096).enumerate() {
+                let mut buffer = pool.try_take().unwrap();
+                buffer.push(part);
+                first.accept(i as u64 * 4096, buffer);
+            }
+            for verdict in first.verdicts() {
+                if let Verdict::Group { index, value } = verdict {
+                    groups.push((index, value));
+                }
+            }
+            let saved = first.save();
+            let mut second = Verifier::new(&proof, data.len() as u64, 8);
+            let seen = RangeSet::from(Range::new(0, half as u64));
+            second.resume(&seen, &RangeSet::new(), &saved, &groups);
+            let behind = second.tracks[0].behind.total_bytes();
+            assert!(behind < 262_144, "{algorithm}: {behind} bytes to hash again");
+            for (i, part) in data[half..].chunks(4096).enumerate() {
+                let mut buffer = pool.try_take().unwrap();
+                buffer.push(part);
+                second.accept((half + i * 4096) as u64, buffer);
+            }
+            read_back(&mut second, &pool, &data, usize::MAX);
+            assert!(second.verdicts().iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })), "{algorithm}");
+        }
+    }
+}
