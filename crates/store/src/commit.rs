@@ -87,7 +87,8 @@ impl Target {
         }
         let mut journal = Arc::clone(&inner.journal).lock_owned().await;
         let for_worker = Arc::clone(&inner);
-        let done = inner.disk.workers().run(move || commit_now(&for_worker, &mut journal, &records)).await;
+        let done =
+            inner.disk.workers().run(move || commit_now(&for_worker, &mut journal, &records)).await;
         done.map_err(|gone| CommitError::Io { path: path(), source: io::Error::other(gone) })?
     }
 }
@@ -96,7 +97,8 @@ fn commit_now(inner: &Inner, journal: &mut Journal, records: &[Record]) -> Resul
     let path = || inner.names.target.clone();
     // Records about bytes that are durable already need no sync of the data.
     if records.iter().any(|record| matches!(record, Record::Durable { .. })) {
-        sync_data(inner, journal).map_err(|source| CommitError::DataLost { path: path(), source })?;
+        sync_data(inner, journal)
+            .map_err(|source| CommitError::DataLost { path: path(), source })?;
     }
     let steps = inner.disk.steps().as_ref();
     let appended = match &mut journal.file {

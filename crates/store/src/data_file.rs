@@ -121,7 +121,10 @@ impl Direct {
     /// A second descriptor of the same inode, for its flags differ.
     fn open_again(plain: &File, path: &Path) -> io::Result<File> {
         let mut options = File::options();
-        options.read(true).write(true).custom_flags(libc::O_DIRECT | libc::O_CLOEXEC | libc::O_NOFOLLOW);
+        options
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_DIRECT | libc::O_CLOEXEC | libc::O_NOFOLLOW);
         let file = options.open(path)?;
         let (one, other) = (plain.metadata()?, file.metadata()?);
         if (one.dev(), one.ino()) == (other.dev(), other.ino()) {

@@ -71,6 +71,14 @@ struct Shared {
     pool: Pool,
 }
 
+/// How one buffer is to be moved.
+pub(crate) struct Way {
+    pub(crate) direction: Direction,
+    /// Past the page cache; offset and length have to be aligned then.
+    pub(crate) direct: bool,
+    pub(crate) turn: Turn,
+}
+
 /// Why no disk engine could be started.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
@@ -109,12 +117,15 @@ impl Disk {
         let ring = |meter: &Arc<Meter>| Ring::start(pool, depth, Arc::clone(meter));
         let threads = || {
             let meter = Arc::new(Meter::new(options.write_threads + 1));
-            let threads = Threads::start(options.write_threads, Arc::clone(&meter)).map_err(DiskError::Threads)?;
+            let threads = Threads::start(options.write_threads, Arc::clone(&meter))
+                .map_err(DiskError::Threads)?;
             Ok((Engine::Threads(threads), meter))
         };
         let ring_meter = Arc::new(Meter::new(depth + 1));
         let (engine, meter) = match mode {
-            IoMode::Uring => (Engine::Ring(ring(&ring_meter).map_err(DiskError::Uring)?), ring_meter),
+            IoMode::Uring => {
+                (Engine::Ring(ring(&ring_meter).map_err(DiskError::Uring)?), ring_meter)
+            }
             IoMode::Threads => threads()?,
             IoMode::Buffered => (Engine::None, Arc::new(Meter::new(2))),
             IoMode::Auto => match ring(&ring_meter) {
@@ -126,7 +137,9 @@ impl Disk {
             },
         };
         let workers = Workers::new(options.worker_threads_max);
-        Ok(Disk { shared: Arc::new(Shared { engine, workers, meter, steps, options, pool: pool.clone() }) })
+        Ok(Disk {
+            shared: Arc::new(Shared { engine, workers, meter, steps, options, pool: pool.clone() }),
+        })
     }
 
     /// What [`IoMode::Auto`] became: `uring`, `threads` or `buffered`.
@@ -172,19 +185,19 @@ impl Disk {
         synced
     }
 
-    /// Move `bytes` bytes between `buffer` and `file`; direct if `direct`.
+    /// Move `bytes` bytes between `buffer` and `file`.
     pub(crate) async fn transfer(
         &self,
-        direction: Direction,
+        way: Way,
         file: &Arc<DataFile>,
         offset: u64,
         bytes: usize,
         buffer: Buffer,
-        direct: bool,
-        turn: Turn,
     ) -> (Option<Buffer>, io::Result<usize>) {
+        let Way { direction, direct, turn } = way;
         let (answer, answered) = oneshot::channel();
-        let job = Job { direction, file: Arc::clone(file), offset, bytes, done: 0, buffer, answer, turn };
+        let job =
+            Job { direction, file: Arc::clone(file), offset, bytes, done: 0, buffer, answer, turn };
         self.shared.meter.begin();
         if direct {
             self.shared.engine.submit(job, &self.shared.meter);

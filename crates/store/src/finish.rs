@@ -62,7 +62,8 @@ impl Target {
             if progress.closed {
                 return Err(FinishError::Closed(path));
             }
-            let size_bytes = progress.size_bytes.unwrap_or(progress.written.last().map_or(0, |last| last.end));
+            let size_bytes =
+                progress.size_bytes.unwrap_or(progress.written.last().map_or(0, |last| last.end));
             let whole = Range::new(0, size_bytes);
             if let Some(&first) = progress.written.gaps_within(whole).first() {
                 let missing_bytes = size_bytes - progress.written.bytes_within(whole);
@@ -86,7 +87,10 @@ impl Target {
                 finished
             })
             .await;
-        done.map_err(|gone| FinishError::Io { path: path.clone(), source: io::Error::other(gone) })??;
+        done.map_err(|gone| FinishError::Io {
+            path: path.clone(),
+            source: io::Error::other(gone),
+        })??;
         Ok(path)
     }
 
@@ -142,9 +146,11 @@ fn finish_now(
         }
     }
     sync_data(inner, journal).map_err(|source| FinishError::DataLost { path: path(), source })?;
-    steps.rename(&names.part, &names.target, inner.overwrite).map_err(|source| match source.raw_os_error() {
-        Some(libc::EEXIST) => FinishError::Exists(path()),
-        _ => failed(source),
+    steps.rename(&names.part, &names.target, inner.overwrite).map_err(|source| {
+        match source.raw_os_error() {
+            Some(libc::EEXIST) => FinishError::Exists(path()),
+            _ => failed(source),
+        }
     })?;
     inner.progress().gone = true;
     steps.sync_folder(&names.folder).map_err(failed)?;

@@ -73,11 +73,16 @@ impl Identity {
         for (source, before) in &self.validators {
             for (_, after) in now.validators.iter().filter(|(other, _)| other == source) {
                 if before != after {
-                    return Verdict::Different(format!("at {source} it was {before} and is {after}"));
+                    return Verdict::Different(format!(
+                        "at {source} it was {before} and is {after}"
+                    ));
                 }
             }
         }
-        let agreed = self.validators.iter().any(|(_, before)| now.validators.iter().any(|(_, after)| before == after));
+        let agreed = self
+            .validators
+            .iter()
+            .any(|(_, before)| now.validators.iter().any(|(_, after)| before == after));
         if agreed { Verdict::Same } else { Verdict::Unproven }
     }
 
@@ -124,14 +129,23 @@ mod tests {
         assert_eq!(a.compare(Some(5), &nothing, Some(5)), Verdict::Unproven);
         assert_eq!(a.compare(None, &nothing, Some(5)), Verdict::Unproven);
         // A digest outweighs a changed validator (a mirror that restarted with other tags).
-        assert_eq!(a.compare(None, &identity(&["md5:11"], &[("u", "\"2\"")], None), None), Verdict::Same);
+        assert_eq!(
+            a.compare(None, &identity(&["md5:11"], &[("u", "\"2\"")], None), None),
+            Verdict::Same
+        );
         assert!(different(a.compare(None, &identity(&["md5:11", "sha-256:ab"], &[], None), None)));
         assert_eq!(a.compare(None, &identity(&["sha-512:1"], &[], None), None), Verdict::Unproven);
         assert!(different(a.compare(None, &identity(&[], &[], Some("sha-1:1024:q")), None)));
-        assert_eq!(a.compare(None, &identity(&[], &[], Some("sha-1:2048:q")), None), Verdict::Unproven);
+        assert_eq!(
+            a.compare(None, &identity(&[], &[], Some("sha-1:2048:q")), None),
+            Verdict::Unproven
+        );
         assert!(different(a.compare(None, &identity(&[], &[("u", "\"2\"")], None), None)));
         assert_eq!(a.compare(None, &identity(&[], &[("v", "\"1\"")], None), None), Verdict::Same);
-        assert_eq!(a.compare(None, &identity(&[], &[("v", "\"2\"")], None), None), Verdict::Unproven);
+        assert_eq!(
+            a.compare(None, &identity(&[], &[("v", "\"2\"")], None), None),
+            Verdict::Unproven
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod data_file;
 mod disk;
 mod engine;
 mod finish;
+mod folder_sync;
 mod identity;
 mod journal;
 mod names;
@@ -22,6 +23,9 @@ mod steps;
 mod sys;
 mod target;
 mod workers;
+
+#[cfg(test)]
+mod power_tests;
 
 pub use commit::CommitError;
 pub use disk::{Disk, DiskError, DiskOptions, IoMode, UnknownIoMode};

@@ -115,8 +115,8 @@ pub(crate) fn open(disk: &Disk, spec: &TargetSpec) -> Result<Opened, OpenError> 
     let steps = disk.steps().as_ref();
     check_target(spec)?;
     let space = prepare_folder(&spec.path)?;
-    let names =
-        Names::of(&spec.path, space.name_bytes_max).ok_or_else(|| OpenError::NoName(spec.path.clone()))?;
+    let names = Names::of(&spec.path, space.name_bytes_max)
+        .ok_or_else(|| OpenError::NoName(spec.path.clone()))?;
     let (part, created) = lock_part(&names)?;
     let opened = open_locked(disk, spec, names.clone(), part, created, &space);
     if opened.is_err() && created {
@@ -183,6 +183,9 @@ fn open_locked(
 
 /// The final name has to be free, or a file that may be replaced.
 fn check_target(spec: &TargetSpec) -> Result<(), OpenError> {
+    if Names::of(&spec.path, usize::MAX).is_none() {
+        return Err(OpenError::NoName(spec.path.clone()));
+    }
     match spec.path.symlink_metadata() {
         Ok(found) if found.is_dir() => Err(OpenError::IsFolder(spec.path.clone())),
         Ok(_) if !spec.overwrite => Err(OpenError::Exists(spec.path.clone())),
@@ -221,11 +224,16 @@ fn prepare_folder(target: &Path) -> Result<sys::FileSystem, OpenError> {
 fn lock_part(names: &Names) -> Result<(File, bool), OpenError> {
     let mut options = File::options();
     // Not blocking on a FIFO that someone put there.
-    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    options
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
     for _ in 0..LOCK_ATTEMPTS_MAX {
         let created = options.clone().create_new(true).open(&names.part);
         let (opened, created) = match created {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (options.open(&names.part), false),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                (options.open(&names.part), false)
+            }
             other => (other, true),
         };
         let file = match opened {
@@ -242,7 +250,9 @@ fn lock_part(names: &Names) -> Result<(File, bool), OpenError> {
             return Err(OpenError::Locked(names.target.clone()));
         }
         match names.part.symlink_metadata() {
-            Ok(now) if (now.dev(), now.ino()) == (meant.dev(), meant.ino()) => return Ok((file, created)),
+            Ok(now) if (now.dev(), now.ino()) == (meant.dev(), meant.ino()) => {
+                return Ok((file, created));
+            }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(error)),
             _ => {}
         }
@@ -286,7 +296,9 @@ impl Found {
             Found::Journal { .. } if !spec.resume => Some("resuming is switched off".to_owned()),
             Found::Journal { state, .. } => {
                 match state.identity.compare(state.size_bytes, &spec.identity, spec.size_bytes) {
-                    Verdict::Different(what) => Some(format!("the journal is of another content ({what})")),
+                    Verdict::Different(what) => {
+                        Some(format!("the journal is of another content ({what})"))
+                    }
                     Verdict::Same | Verdict::Unproven => None,
                 }
             }
@@ -297,11 +309,16 @@ impl Found {
 fn read_journal(names: &Names, part_created: bool) -> Result<Found, OpenError> {
     let io_error = |source| OpenError::Io { path: names.journal.clone(), source };
     let mut options = File::options();
-    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    options
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
     let file = match options.open(&names.journal) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ENXIO)) => {
+        Err(error)
+            if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ENXIO)) =>
+        {
             return Err(OpenError::InTheWay(names.journal.clone()));
         }
         Err(error) => return Err(io_error(error)),
@@ -312,7 +329,7 @@ fn read_journal(names: &Names, part_created: bool) -> Result<Found, OpenError> {
     }
     match recover(BufReader::with_capacity(1 << 16, &file)).map_err(io_error)? {
         Recovery::Journal { state, chain, valid_bytes, dropped_bytes } => {
-            Ok(Found::Journal { file, state: Box::new(state), chain, valid_bytes, dropped_bytes })
+            Ok(Found::Journal { file, state, chain, valid_bytes, dropped_bytes })
         }
         Recovery::Nothing => Ok(Found::Damaged),
         // Beside a part file it is a journal that went bad; alone it is somebody's file whose name
@@ -401,9 +418,13 @@ fn allot(
     if now.len() != size_bytes && now.len() < size_bytes {
         disk.steps().set_size(part, size_bytes).map_err(io_error)?;
     }
+    // Reserving also waits for direct writes of a killed process that the device still works on:
+    // they outlive the process and its lock, and must not land on top of ours.
     if options.reserve && matches!(sys::file_system_kind(part), EXT4 | XFS | BTRFS) {
         match sys::reserve(part, 0, size_bytes) {
-            Err(error) if sys::is_full(&error) => return Err(no_space(needed_bytes, space.available_bytes)),
+            Err(error) if sys::is_full(&error) => {
+                return Err(no_space(needed_bytes, space.available_bytes));
+            }
             // Only a convenience: what cannot be reserved is allocated by writing.
             _ => {}
         }

@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::folder_sync::FolderSync;
 use crate::sys;
 
 /// The operations that must happen in the right order.
@@ -32,21 +33,23 @@ pub(crate) trait Steps: Send + Sync {
 
 /// The steps as the operating system offers them.
 pub(crate) struct SystemSteps {
-    folders: sys::FolderSync,
+    folders: FolderSync,
 }
 
 impl SystemSteps {
     pub(crate) fn new() -> Self {
-        Self { folders: sys::FolderSync::default() }
+        Self { folders: FolderSync::default() }
     }
 }
 
 impl Steps for SystemSteps {
     fn sync_data(&self, part: &File) -> io::Result<()> {
-        sys::retry(|| sys::check(
-            // SAFETY: a plain system call on a descriptor that `part` keeps open.
-            unsafe { libc::fdatasync(part.as_raw_fd()) },
-        ))
+        sys::retry(|| {
+            sys::check(
+                // SAFETY: a plain system call on a descriptor that `part` keeps open.
+                unsafe { libc::fdatasync(part.as_raw_fd()) },
+            )
+        })
         .map(drop)
     }
 

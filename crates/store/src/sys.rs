@@ -1,13 +1,11 @@
 //! System calls that the standard library does not offer, with their odd cases handled.
 
-use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::path::Path;
 use std::time::SystemTime;
 
 /// The result of a system call that answers −1 and `errno` on failure.
@@ -27,7 +25,8 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T>
 
 /// A path as the kernel takes it.
 pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
 /// Whether the error means that the device or a quota is full.
@@ -37,14 +36,18 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 
 /// Whether the error means that the kernel or file system lacks the call.
 pub(crate) fn is_unsupported(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM)
+    )
 }
 
 /// Take the lock of an open file for this open file alone, without waiting. `Ok(false)` if another
 /// one holds it. File systems without locks count as unlocked: `Ok(true)`.
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     // SAFETY: a plain system call on a descriptor that `file` keeps open.
-    let locked = retry(|| check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }));
+    let locked =
+        retry(|| check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }));
     match locked {
         Ok(_) => Ok(true),
         Err(error) => match error.raw_os_error() {
@@ -160,6 +163,7 @@ pub(crate) fn direct_alignment(file: &File) -> DirectAlignment {
     // SAFETY: the path is an empty C string, which with AT_EMPTY_PATH means the descriptor, and
     // `answer` has room for the result.
     let done = retry(|| {
+        // SAFETY: as said above.
         check(unsafe {
             libc::statx(
                 file.as_raw_fd(),
@@ -190,8 +194,9 @@ pub(crate) fn direct_alignment(file: &File) -> DirectAlignment {
 pub(crate) fn write_back_and_drop(file: &File, start: u64, end: u64) -> io::Result<()> {
     let (start, bytes) = (start as i64, (end - start) as i64);
     let fd = file.as_raw_fd();
-    let flags =
-        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     // SAFETY: plain system calls on a descriptor that `file` keeps open.
     if let Err(error) = retry(|| check(unsafe { libc::sync_file_range(fd, start, bytes, flags) })) {
         if !is_unsupported(&error) {
@@ -218,7 +223,12 @@ pub(crate) fn begin_write_back(file: &File, start: u64, end: u64) {
     // SAFETY: a plain system call on a descriptor that `file` keeps open; failure only means that
     // the kernel writes back when it likes.
     unsafe {
-        libc::sync_file_range(file.as_raw_fd(), start as i64, (end - start) as i64, libc::SYNC_FILE_RANGE_WRITE)
+        libc::sync_file_range(
+            file.as_raw_fd(),
+            start as i64,
+            (end - start) as i64,
+            libc::SYNC_FILE_RANGE_WRITE,
+        )
     };
 }
 
@@ -239,87 +249,3 @@ fn seek(fd: RawFd, offset: u64, whence: libc::c_int) -> Option<u64> {
     // descriptor's position means nothing to anyone.
     u64::try_from(unsafe { libc::lseek(fd, offset, whence) }).ok()
 }
-
-/// Syncs folders, one call for all who ask while another call is under way.
-///
-/// A sync that begins after a rename covers it. Whoever arrives while one runs waits for the next,
-/// and that next one is shared by all who arrived meanwhile, so thousands of small files that
-/// finish together cost a few calls.
-#[derive(Default)]
-pub(crate) struct FolderSync {
-    folders: Mutex<HashMap<PathBuf, Arc<FolderTurns>>>,
-}
-
-#[derive(Default)]
-struct FolderTurns {
-    turns: Mutex<Turns>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Turns {
-    running: bool,
-    begun: u64,
-    done: u64,
-    /// What the turn numbered `done` ended with.
-    outcomes: HashMap<u64, (Option<i32>, u64)>,
-    waiting: u64,
-}
-
-impl FolderSync {
-    /// Make all names in `folder` durable that are there now.
-    pub(crate) fn sync(&self, folder: &Path) -> io::Result<()> {
-        let turns = {
-            let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
-            if folders.len() > FOLDERS_KEPT_MAX {
-                folders.retain(|_, turns| Arc::strong_count(turns) > 1);
-            }
-            Arc::clone(folders.entry(folder.to_owned()).or_default())
-        };
-        let mut state = turns.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first turn that begins from now on.
-        let mine = state.begun + 1;
-        state.waiting += 1;
-        loop {
-            if state.done >= mine {
-                break;
-            }
-            if !state.running {
-                state.running = true;
-                state.begun += 1;
-                let turn = state.begun;
-                let covered = std::mem::take(&mut state.waiting);
-                drop(state);
-                let outcome = sync_folder_now(folder);
-                state = turns.turns.lock().unwrap_or_else(PoisonError::into_inner);
-                state.running = false;
-                state.done = turn;
-                let errno = outcome.err().map(|error| error.raw_os_error().unwrap_or(libc::EIO));
-                state.outcomes.insert(turn, (errno, covered));
-                turns.changed.notify_all();
-                continue;
-            }
-            state = turns.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        let Some((errno, left)) = state.outcomes.get_mut(&mine) else { return Ok(()) };
-        let errno = *errno;
-        *left = left.saturating_sub(1);
-        if *left == 0 {
-            state.outcomes.remove(&mine);
-        }
-        errno.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
-    }
-}
-
-fn sync_folder_now(folder: &Path) -> io::Result<()> {
-    let opened = File::open(folder)?;
-    // SAFETY: a plain system call on a descriptor that `opened` keeps open.
-    match retry(|| check(unsafe { libc::fsync(opened.as_raw_fd()) })) {
-        // Some file systems cannot sync a folder; their names are as durable as they get.
-        Err(error) if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Folders whose turns are remembered; beyond it the idle ones are forgotten.
-const FOLDERS_KEPT_MAX: usize = 1024;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use swath_model::{Buffer, Range, RangeSet};
 
 use crate::data_file::DataFile;
-use crate::disk::Disk;
+use crate::disk::{Disk, Way};
 use crate::engine::{Direction, Turn};
 use crate::journal::{JournalFile, State};
 use crate::names::Names;
@@ -113,7 +113,8 @@ impl Target {
     pub async fn open(disk: &Disk, spec: TargetSpec) -> Result<(Target, Resumed), OpenError> {
         let (for_worker, overwrite, path) = (disk.clone(), spec.overwrite, spec.path.clone());
         let opened = disk.workers().run(move || open::open(&for_worker, &spec)).await;
-        let opened = opened.map_err(|gone| OpenError::Io { path, source: io::Error::other(gone) })??;
+        let opened =
+            opened.map_err(|gone| OpenError::Io { path, source: io::Error::other(gone) })??;
         let progress = Progress {
             written: opened.state.durable.clone(),
             size_bytes: opened.state.size_bytes,
@@ -162,7 +163,11 @@ impl Target {
         if let Some(last) = progress.written.last()
             && last.end > size_bytes
         {
-            return Err(WriteError::PastEnd { path: self.path().to_owned(), range: last, size_bytes });
+            return Err(WriteError::PastEnd {
+                path: self.path().to_owned(),
+                range: last,
+                size_bytes,
+            });
         }
         progress.size_bytes = Some(size_bytes);
         Ok(())
@@ -193,7 +198,8 @@ impl Target {
         }
         loop {
             let direct_bytes = inner.file.direct_align_bytes().and_then(|align_bytes| {
-                direct_length(range, size_bytes, align_bytes).filter(|&length| length <= data.capacity())
+                direct_length(range, size_bytes, align_bytes)
+                    .filter(|&length| length <= data.capacity())
             });
             let turn = match direct_bytes {
                 Some(_) => Turn::Shared { _guard: Arc::clone(&inner.file.gate).read_owned().await },
@@ -208,20 +214,25 @@ impl Target {
             }
             let length = direct_bytes.unwrap_or(bytes);
             let direct = direct_bytes.is_some();
+            let way = Way { direction: Direction::Write, direct, turn };
             let (buffer, outcome) =
-                inner.disk.transfer(Direction::Write, &inner.file, offset, length, data, direct, turn).await;
+                inner.disk.transfer(way, &inner.file, offset, length, data).await;
             match (buffer, outcome) {
                 (Some(buffer), Ok(_)) => {
                     inner.progress().written.insert(range);
                     return Ok(buffer);
                 }
-                (Some(buffer), Err(error)) if direct && error.raw_os_error() == Some(libc::EINVAL) => {
+                (Some(buffer), Err(error))
+                    if direct && error.raw_os_error() == Some(libc::EINVAL) =>
+                {
                     tracing::debug!(path = %inner.names.part.display(), "direct I/O refused; writing without");
                     inner.file.stop_direct();
                     data = buffer;
                 }
                 (_, Err(error)) => return Err(inner.write_error(offset, error)),
-                (None, Ok(_)) => return Err(inner.write_error(offset, io::Error::other("no buffer"))),
+                (None, Ok(_)) => {
+                    return Err(inner.write_error(offset, io::Error::other("no buffer")));
+                }
             }
         }
     }
@@ -231,17 +242,24 @@ impl Target {
     ///
     /// # Errors
     /// See [`ReadError`].
-    pub async fn read(&self, offset: u64, bytes: usize, mut into: Buffer) -> Result<Buffer, ReadError> {
+    pub async fn read(
+        &self,
+        offset: u64,
+        bytes: usize,
+        mut into: Buffer,
+    ) -> Result<Buffer, ReadError> {
         let inner = &self.inner;
         into.truncate(0);
         let size_bytes = inner.progress().size_bytes.unwrap_or(u64::MAX);
-        let wanted = bytes.min(into.capacity()).min(usize::try_from(size_bytes.saturating_sub(offset)).unwrap_or(usize::MAX));
+        let wanted = bytes
+            .min(into.capacity())
+            .min(usize::try_from(size_bytes.saturating_sub(offset)).unwrap_or(usize::MAX));
         if wanted == 0 {
             return Ok(into);
         }
         let direct_bytes = inner.file.direct_align_bytes().and_then(|align_bytes| {
             let length = wanted.next_multiple_of(align_bytes as usize);
-            (offset % align_bytes == 0 && length <= into.capacity()).then_some(length)
+            (offset.is_multiple_of(align_bytes) && length <= into.capacity()).then_some(length)
         });
         let turn = match direct_bytes {
             Some(_) => Turn::Shared { _guard: Arc::clone(&inner.file.gate).read_owned().await },
@@ -249,8 +267,8 @@ impl Target {
         };
         let length = direct_bytes.unwrap_or(wanted);
         let direct = direct_bytes.is_some();
-        let (buffer, outcome) =
-            inner.disk.transfer(Direction::Read, &inner.file, offset, length, into, direct, turn).await;
+        let way = Way { direction: Direction::Read, direct, turn };
+        let (buffer, outcome) = inner.disk.transfer(way, &inner.file, offset, length, into).await;
         let failed = |source| ReadError { path: inner.names.target.clone(), offset, source };
         let count = outcome.map_err(failed)?;
         let Some(mut buffer) = buffer else { return Err(failed(io::Error::other("no buffer"))) };
@@ -322,10 +340,10 @@ impl fmt::Debug for Target {
 /// How many bytes a direct write of `range` has to move: its length, or up to the next block if it
 /// ends the file. Nothing else lies in the rest of that block, and finishing cuts it off.
 fn direct_length(range: Range, size_bytes: Option<u64>, align_bytes: u64) -> Option<usize> {
-    if range.start % align_bytes != 0 {
+    if !range.start.is_multiple_of(align_bytes) {
         return None;
     }
-    if range.len() % align_bytes != 0 && size_bytes != Some(range.end) {
+    if !range.len().is_multiple_of(align_bytes) && size_bytes != Some(range.end) {
         return None;
     }
     usize::try_from(range.len().next_multiple_of(align_bytes)).ok()

@@ -84,7 +84,11 @@ impl Workers {
         state.threads += 1;
         drop(state);
         let shared = Arc::clone(&self.shared);
-        if std::thread::Builder::new().name("swath-disk".into()).spawn(move || shared.work()).is_err() {
+        if std::thread::Builder::new()
+            .name("swath-disk".into())
+            .spawn(move || shared.work())
+            .is_err()
+        {
             let mut state = self.shared.lock();
             state.threads -= 1;
             if state.threads == 0 {

@@ -7,12 +7,15 @@ use std::time::{Duration, SystemTime};
 
 use common::*;
 use swath_model::Range;
-use swath_store::{CommitError, FinishError, HashState, Identity, IoMode, Record, Target, TargetSpec, WriteError};
+use swath_store::{
+    CommitError, FinishError, HashState, Identity, IoMode, Record, Target, TargetSpec, WriteError,
+};
 
 #[tokio::test]
 async fn files_of_every_odd_size_come_out_right() {
     let folder = folder();
-    let sizes = [0, 1, 511, 4095, 4096, 4097, 65_536, 524_287, 524_288, 524_289, 700_001, 1_048_576];
+    let sizes =
+        [0, 1, 511, 4095, 4096, 4097, 65_536, 524_287, 524_288, 524_289, 700_001, 1_048_576];
     for (disk, pool) in disks() {
         for size_bytes in sizes {
             let path = folder.path().join(format!("{}-{size_bytes}", disk.mode_name()));
@@ -61,7 +64,8 @@ async fn unaligned_pieces_at_the_same_time_do_not_disturb_each_other() {
             while at < size_bytes {
                 let aligned = random.bool();
                 let len = if aligned { 4096 * random.u64(1..16) } else { random.u64(1..20_000) };
-                let end = if random.u8(0..4) == 0 { (at + len).next_multiple_of(4096) } else { at + len };
+                let end =
+                    if random.u8(0..4) == 0 { (at + len).next_multiple_of(4096) } else { at + len };
                 let end = end.min(size_bytes).min(at + BUFFER_BYTES as u64);
                 pieces.push(Range::new(at, end));
                 at = end;
@@ -114,7 +118,10 @@ async fn what_was_committed_is_there_again_and_nothing_else() {
 
         let (target, resumed) = open(&disk, &path, size_bytes).await;
         let durable_now: Vec<_> = resumed.durable.iter().collect();
-        assert_eq!(durable_now, [(Range::new(0, 131_072), 0), (Range::new(983_040, size_bytes), 0)]);
+        assert_eq!(
+            durable_now,
+            [(Range::new(0, 131_072), 0), (Range::new(983_040, size_bytes), 0)]
+        );
         assert_eq!(resumed.verified.iter().collect::<Vec<_>>(), [Range::new(0, 65_536)]);
         assert_eq!(resumed.hash_states, [hash]);
         assert_eq!(resumed.groups, [(1, [3; 32])]);
@@ -124,7 +131,10 @@ async fn what_was_committed_is_there_again_and_nothing_else() {
         check(&target, &pool, Range::new(983_040, size_bytes)).await;
         match target.finish(None).await {
             Err(FinishError::Incomplete { missing_bytes, first, .. }) => {
-                assert_eq!((missing_bytes, first), (983_040 - 131_072, Range::new(131_072, 983_040)));
+                assert_eq!(
+                    (missing_bytes, first),
+                    (983_040 - 131_072, Range::new(131_072, 983_040))
+                );
             }
             other => panic!("{other:?}"),
         }
@@ -149,7 +159,9 @@ async fn nothing_is_vouched_for_that_was_not_written() {
     assert!(matches!(early, Err(CommitError::NotWritten { range, .. }) if range.end == 65_537));
     target.commit(vec![durable(Range::new(0, 65_536))]).await.unwrap();
     target.distrust(Range::new(0, 10));
-    let bad = target.commit(vec![Record::Bad { range: Range::new(0, 10) }, durable(Range::new(0, 10))]).await;
+    let bad = target
+        .commit(vec![Record::Bad { range: Range::new(0, 10) }, durable(Range::new(0, 10))])
+        .await;
     assert!(matches!(bad, Err(CommitError::NotWritten { .. })));
     target.commit(vec![Record::Bad { range: Range::new(0, 10) }]).await.unwrap();
     drop(target);
@@ -210,7 +222,8 @@ async fn another_content_starts_again_and_says_so() {
     let folder = folder();
     let (disk, pool) = disk(IoMode::Auto);
     let path = folder.path().join("file");
-    let digest = |hex: &str| Identity { digests: vec![format!("sha-256:{hex}")], ..Identity::default() };
+    let digest =
+        |hex: &str| Identity { digests: vec![format!("sha-256:{hex}")], ..Identity::default() };
     let with = |size_bytes, identity| TargetSpec { identity, ..spec(&path, size_bytes) };
     let begin = async |identity| {
         let (target, resumed) = Target::open(&disk, with(1 << 20, identity)).await.unwrap();
@@ -225,7 +238,9 @@ async fn another_content_starts_again_and_says_so() {
     assert_eq!(other.durable.count(), 0);
     assert_eq!(
         other.note.as_deref(),
-        Some("starting again: the journal is of another content (the digest was sha-256:aa and is sha-256:bb)")
+        Some(
+            "starting again: the journal is of another content (the digest was sha-256:aa and is sha-256:bb)"
+        )
     );
     let (_, other) = Target::open(&disk, with(2 << 20, digest("bb"))).await.unwrap();
     assert!(other.note.unwrap().contains("the size was 1048576 bytes and is 2097152 bytes"));

@@ -55,8 +55,11 @@ impl BufferedQueue {
             let clean = matches!(job.turn, Turn::Alone { clean: true, .. });
             if clean && outcome.is_ok() {
                 // Whole blocks, because the kernel drops no page that is only partly meant.
-                let (first, last) = (start - start % BLOCK_BYTES, end.next_multiple_of(BLOCK_BYTES));
-                outcome = outcome.and_then(|count| sys::write_back_and_drop(file.plain(), first, last).map(|()| count));
+                let (first, last) =
+                    (start - start % BLOCK_BYTES, end.next_multiple_of(BLOCK_BYTES));
+                outcome = outcome.and_then(|count| {
+                    sys::write_back_and_drop(file.plain(), first, last).map(|()| count)
+                });
             }
             let pushing = job.direction == Direction::Write && !clean;
             job.finish(outcome, meter);

@@ -83,7 +83,8 @@ impl Job {
     /// Do it here and now with ordinary system calls on `fd`.
     fn run(&mut self, fd: i32) -> io::Result<usize> {
         loop {
-            let (offset, left, done) = (self.offset + self.done as u64, self.bytes - self.done, self.done);
+            let (offset, left, done) =
+                (self.offset + self.done as u64, self.bytes - self.done, self.done);
             let memory = &mut self.buffer.whole()[done..done + left];
             let pointer = memory.as_mut_ptr().cast::<libc::c_void>();
             // SAFETY: `pointer` is valid for `left` bytes in both directions and belongs to this

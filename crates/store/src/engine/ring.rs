@@ -46,7 +46,8 @@ impl Ring {
         let fd = sys::check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         // SAFETY: the descriptor is new and owned by nobody else.
         let wake = unsafe { File::from_raw_fd(fd) };
-        let shared = Arc::new(Shared { queue: Mutex::default(), asleep: AtomicBool::new(false), wake });
+        let shared =
+            Arc::new(Shared { queue: Mutex::default(), asleep: AtomicBool::new(false), wake });
         let (started, start) = std::sync::mpsc::channel();
         let (for_thread, pool) = (Arc::clone(&shared), pool.clone());
         let thread = std::thread::Builder::new().name("swath-ring".into()).spawn(move || {
@@ -55,8 +56,16 @@ impl Ring {
                 Ok(ring) => {
                     let registered = Registered::new(&ring, pool);
                     let _ = started.send(Ok(()));
-                    Loop { ring, depth, shared: for_thread, meter, registered, jobs: Vec::new(), free: Vec::new() }
-                        .run();
+                    Loop {
+                        ring,
+                        depth,
+                        shared: for_thread,
+                        meter,
+                        registered,
+                        jobs: Vec::new(),
+                        free: Vec::new(),
+                    }
+                    .run();
                 }
                 Err(error) => drop(started.send(Err(error))),
             }
@@ -95,7 +104,8 @@ impl Shared {
 
     /// Wait until the event descriptor is written to.
     fn sleep(&self) {
-        let mut watched = libc::pollfd { fd: self.wake.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut watched =
+            libc::pollfd { fd: self.wake.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one live structure; a signal only makes the caller look again.
         unsafe { libc::poll(&raw mut watched, 1, -1) };
         self.clear_wake();
@@ -149,7 +159,9 @@ impl Registered {
             }
             let part = libc::iovec { iov_base: start.cast(), iov_len: self.pool.buffer_bytes() };
             // SAFETY: the memory belongs to `self.pool`, which lives as long as the ring does.
-            if unsafe { ring.submitter().register_buffers_update(index as u32, &[part], None) }.is_err() {
+            if unsafe { ring.submitter().register_buffers_update(index as u32, &[part], None) }
+                .is_err()
+            {
                 self.full = true;
                 return None;
             }
@@ -203,7 +215,8 @@ impl Loop {
                 if !listening {
                     // Watched and not read by the kernel, which then never writes to our memory.
                     let fd = types::Fd(self.shared.wake.as_raw_fd());
-                    let watch = opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(WAKE);
+                    let watch =
+                        opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(WAKE);
                     self.push(&watch);
                     listening = true;
                 }
@@ -211,11 +224,19 @@ impl Loop {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
                 // Too many completions waiting, or a signal: look at what is there and go on.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
+                Err(error)
+                    if matches!(
+                        error.raw_os_error(),
+                        Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)
+                    ) => {}
                 Err(error) => return self.give_up(error),
             }
             self.shared.asleep.store(false, Ordering::SeqCst);
-            let arrived: Vec<(u64, i32)> = self.ring.completion().map(|e: cqueue::Entry| (e.user_data(), e.result())).collect();
+            let arrived: Vec<(u64, i32)> = self
+                .ring
+                .completion()
+                .map(|e: cqueue::Entry| (e.user_data(), e.result()))
+                .collect();
             for (number, result) in arrived {
                 if number == WAKE {
                     listening = false;
@@ -244,9 +265,15 @@ impl Loop {
         let pointer = job.buffer.whole()[done..done + left].as_mut_ptr();
         let left = left as u32;
         let entry = match (job.direction, index) {
-            (Direction::Write, Some(i)) => opcode::WriteFixed::new(fd, pointer, left, i).offset(offset).build(),
-            (Direction::Write, None) => opcode::Write::new(fd, pointer, left).offset(offset).build(),
-            (Direction::Read, Some(i)) => opcode::ReadFixed::new(fd, pointer, left, i).offset(offset).build(),
+            (Direction::Write, Some(i)) => {
+                opcode::WriteFixed::new(fd, pointer, left, i).offset(offset).build()
+            }
+            (Direction::Write, None) => {
+                opcode::Write::new(fd, pointer, left).offset(offset).build()
+            }
+            (Direction::Read, Some(i)) => {
+                opcode::ReadFixed::new(fd, pointer, left, i).offset(offset).build()
+            }
             (Direction::Read, None) => opcode::Read::new(fd, pointer, left).offset(offset).build(),
         };
         self.jobs[number] = Some(job);

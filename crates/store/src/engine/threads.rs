@@ -23,12 +23,17 @@ struct Shared {
 
 impl Threads {
     pub(crate) fn start(count: usize, meter: Arc<Meter>) -> io::Result<Threads> {
-        let shared =
-            Arc::new(Shared { queue: Mutex::new((VecDeque::new(), false)), changed: Condvar::new(), meter });
+        let shared = Arc::new(Shared {
+            queue: Mutex::new((VecDeque::new(), false)),
+            changed: Condvar::new(),
+            meter,
+        });
         let mut threads = Threads { shared, threads: Vec::new() };
         for _ in 0..count.max(1) {
             let shared = Arc::clone(&threads.shared);
-            let thread = std::thread::Builder::new().name("swath-write".into()).spawn(move || shared.work())?;
+            let thread = std::thread::Builder::new()
+                .name("swath-write".into())
+                .spawn(move || shared.work())?;
             threads.threads.push(thread);
         }
         Ok(threads)

@@ -36,7 +36,11 @@ pub(crate) enum AppendError {
 impl JournalFile {
     /// Create the journal with the state so far as its first records. The name is durable when
     /// this returns.
-    pub(crate) fn create(steps: &dyn Steps, names: &Names, state: &State) -> Result<JournalFile, AppendError> {
+    pub(crate) fn create(
+        steps: &dyn Steps,
+        names: &Names,
+        state: &State,
+    ) -> Result<JournalFile, AppendError> {
         let (file, chain, end_bytes) = write_new(steps, &names.journal, state)?;
         if let Err(error) = steps.sync_folder(&names.folder) {
             let _ = steps.remove(&names.journal);
@@ -88,7 +92,9 @@ impl JournalFile {
         for record in records {
             state.apply(record);
         }
-        if self.end_bytes > COMPACT_FROM_BYTES && self.end_bytes / COMPACT_GROWTH > self.compact_bytes {
+        if self.end_bytes > COMPACT_FROM_BYTES
+            && self.end_bytes / COMPACT_GROWTH > self.compact_bytes
+        {
             // The journal is whole without it: failing to shorten it is no failure.
             if let Err(AppendError::Io(error)) = self.compact(steps, names, state) {
                 tracing::warn!(%error, journal = %names.journal.display(), "journal could not be shortened");
@@ -99,7 +105,12 @@ impl JournalFile {
     }
 
     /// Replace the journal by the shortest one that says the same.
-    fn compact(&mut self, steps: &dyn Steps, names: &Names, state: &State) -> Result<(), AppendError> {
+    fn compact(
+        &mut self,
+        steps: &dyn Steps,
+        names: &Names,
+        state: &State,
+    ) -> Result<(), AppendError> {
         let (file, chain, end_bytes) = write_new(steps, &names.journal_new, state)?;
         let renamed = steps.rename(&names.journal_new, &names.journal, true);
         if let Err(error) = renamed.and_then(|()| steps.sync_folder(&names.folder)) {
@@ -132,7 +143,11 @@ fn write_new(
             _ => {}
         }
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        options
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
         let file = options.open(path)?;
         steps.append_journal(&file, 0, &bytes)?;
         steps.sync_journal(&file)?;
@@ -151,7 +166,6 @@ fn write_new(
 const COMPACT_FROM_BYTES: u64 = 1 << 20;
 /// Rewriting at every doubling costs at most one more byte written per byte appended.
 const COMPACT_GROWTH: u64 = 2;
-
 
 impl AppendError {
     /// The error as the file system would name it.

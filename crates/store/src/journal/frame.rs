@@ -24,7 +24,8 @@ impl Opening {
     pub(crate) fn fresh() -> Opening {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let mut hasher = blake3::Hasher::new();
-        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since_epoch =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         hasher.update(&since_epoch.as_nanos().to_le_bytes());
         hasher.update(&std::process::id().to_le_bytes());
         hasher.update(&COUNTER.fetch_add(1, Ordering::Relaxed).to_le_bytes());
@@ -96,7 +97,7 @@ pub(crate) enum Recovery {
     /// A journal; everything up to `valid_bytes` is believed.
     Journal {
         /// The effect of all believed records.
-        state: State,
+        state: Box<State>,
         /// Where the next frame belongs.
         chain: Chain,
         /// Length of the believed part of the file.
@@ -112,7 +113,11 @@ pub(crate) fn recover(mut source: impl Read) -> io::Result<Recovery> {
     let got = read_full(&mut source, &mut opening)?;
     if got < OPENING_BYTES {
         let magic = &opening[..got.min(16)];
-        return Ok(if magic == &MAGIC[..magic.len()] { Recovery::Nothing } else { Recovery::NotAJournal });
+        return Ok(if magic == &MAGIC[..magic.len()] {
+            Recovery::Nothing
+        } else {
+            Recovery::NotAJournal
+        });
     }
     if opening[..16] != *MAGIC {
         return Ok(Recovery::NotAJournal);
@@ -156,7 +161,7 @@ pub(crate) fn recover(mut source: impl Read) -> io::Result<Recovery> {
         unread_bytes = 0;
     }
     let dropped_bytes = unread_bytes + io::copy(&mut source, &mut io::sink())?;
-    Ok(Recovery::Journal { state, chain, valid_bytes, dropped_bytes })
+    Ok(Recovery::Journal { state: Box::new(state), chain, valid_bytes, dropped_bytes })
 }
 
 /// Fill `out` as far as the source goes.

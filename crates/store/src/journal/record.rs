@@ -127,9 +127,11 @@ impl Record {
         let record = match kind {
             KIND_IDENTITY => {
                 let size_bytes = bytes.option_u64()?;
-                let digests = (0..bytes.u32()?).map(|_| bytes.text()).collect::<Option<Vec<_>>>()?;
-                let validators =
-                    (0..bytes.u32()?).map(|_| Some((bytes.text()?, bytes.text()?))).collect::<Option<Vec<_>>>()?;
+                let digests =
+                    (0..bytes.u32()?).map(|_| bytes.text()).collect::<Option<Vec<_>>>()?;
+                let validators = (0..bytes.u32()?)
+                    .map(|_| Some((bytes.text()?, bytes.text()?)))
+                    .collect::<Option<Vec<_>>>()?;
                 let pieces = match bytes.u8()? {
                     0 => None,
                     1 => Some(bytes.text()?),
@@ -146,7 +148,9 @@ impl Record {
                 front: bytes.u64()?,
                 state: bytes.counted()?.to_vec(),
             }),
-            KIND_GROUP => Record::Group { index: bytes.u64()?, range: bytes.range()?, cv: bytes.array()? },
+            KIND_GROUP => {
+                Record::Group { index: bytes.u64()?, range: bytes.range()?, cv: bytes.array()? }
+            }
             _ => return None,
         };
         bytes.0.is_empty().then_some(record)

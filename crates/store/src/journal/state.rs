@@ -84,12 +84,21 @@ impl State {
 
     /// The fewest records that lead to this state from nothing.
     pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
-        let identity = Record::Identity { size_bytes: self.size_bytes, identity: self.identity.clone() };
-        let sources = self.sources.iter().map(|(&id, name)| Record::Source { id, name: name.clone() });
-        let durable = self.delivered.iter().map(|(range, source)| Record::Durable { range, source });
+        let identity =
+            Record::Identity { size_bytes: self.size_bytes, identity: self.identity.clone() };
+        let sources =
+            self.sources.iter().map(|(&id, name)| Record::Source { id, name: name.clone() });
+        let durable =
+            self.delivered.iter().map(|(range, source)| Record::Durable { range, source });
         let verified = self.verified.iter().map(|range| Record::Verified { range });
         let hashes = self.hash_states.values().cloned().map(Record::HashState);
-        let groups = self.groups.iter().map(|(&index, &(range, cv))| Record::Group { index, range, cv });
-        std::iter::once(identity).chain(sources).chain(durable).chain(verified).chain(hashes).chain(groups)
+        let groups =
+            self.groups.iter().map(|(&index, &(range, cv))| Record::Group { index, range, cv });
+        std::iter::once(identity)
+            .chain(sources)
+            .chain(durable)
+            .chain(verified)
+            .chain(hashes)
+            .chain(groups)
     }
 }

@@ -27,7 +27,7 @@ fn believed(bytes: &[u8]) -> (State, usize) {
     match recover(bytes).unwrap() {
         Recovery::Journal { state, valid_bytes, dropped_bytes, .. } => {
             assert_eq!(valid_bytes + dropped_bytes, bytes.len() as u64);
-            (state, valid_bytes as usize)
+            (*state, valid_bytes as usize)
         }
         Recovery::Nothing | Recovery::NotAJournal => (State::default(), 0),
     }
@@ -46,7 +46,11 @@ fn some_records() -> Vec<Record> {
         Record::Durable { range: Range::new(0, 8192), source: 0 },
         Record::Durable { range: Range::new(65_536, 131_072), source: 7 },
         Record::Verified { range: Range::new(0, 4096) },
-        Record::HashState(HashState { algorithm: "sha-256".into(), front: 4096, state: vec![1, 2, 3, 4] }),
+        Record::HashState(HashState {
+            algorithm: "sha-256".into(),
+            front: 4096,
+            state: vec![1, 2, 3, 4],
+        }),
         Record::Group { index: 3, range: Range::new(65_536, 66_560), cv: [9; 32] },
         Record::Bad { range: Range::new(65_536, 65_540) },
         Record::Durable { range: Range::new(8192, 12_288), source: 7 },
@@ -60,7 +64,11 @@ fn a_cut_at_every_byte_leaves_the_records_before_it() {
         let (state, valid_bytes) = believed(&bytes[..cut]);
         let expected = ends.iter().rev().find(|(end, _)| *end <= cut);
         assert_eq!(valid_bytes, expected.map_or(0, |(end, _)| *end), "cut at {cut}");
-        assert_eq!(state, expected.map_or_else(State::default, |(_, state)| state.clone()), "cut at {cut}");
+        assert_eq!(
+            state,
+            expected.map_or_else(State::default, |(_, state)| state.clone()),
+            "cut at {cut}"
+        );
     }
 }
 
@@ -111,7 +119,11 @@ fn nothing_made_from_distrusted_bytes_survives_them() {
     // Nor is anything accepted that is not made from durable bytes.
     state.apply(&Record::Verified { range: Range::new(3999, 4002) });
     assert!(!state.verified.contains(4000));
-    state.apply(&Record::HashState(HashState { algorithm: "md5".into(), front: 4096, state: vec![] }));
+    state.apply(&Record::HashState(HashState {
+        algorithm: "md5".into(),
+        front: 4096,
+        state: vec![],
+    }));
     assert!(state.hash_states.is_empty());
 }
 

@@ -40,7 +40,12 @@ pub fn content(range: Range) -> Vec<u8> {
 }
 
 pub fn spec(path: &Path, size_bytes: u64) -> TargetSpec {
-    TargetSpec { path: path.to_owned(), size_bytes: Some(size_bytes), resume: true, ..TargetSpec::default() }
+    TargetSpec {
+        path: path.to_owned(),
+        size_bytes: Some(size_bytes),
+        resume: true,
+        ..TargetSpec::default()
+    }
 }
 
 pub async fn open(disk: &Disk, path: &Path, size_bytes: u64) -> (Target, Resumed) {
@@ -67,7 +72,10 @@ pub async fn check(target: &Target, pool: &Pool, range: Range) {
         let bytes = (range.end - at).min(pool.buffer_bytes() as u64) as usize;
         let buffer = target.read(at, bytes, pool.take().await).await.unwrap();
         assert_eq!(buffer.filled(), bytes, "at {at}");
-        assert!(buffer[..] == content(Range::of_len(at, bytes as u64)), "wrong bytes in {range} from {at}");
+        assert!(
+            buffer[..] == content(Range::of_len(at, bytes as u64)),
+            "wrong bytes in {range} from {at}"
+        );
         at += bytes as u64;
     }
 }
@@ -89,7 +97,7 @@ pub fn names(folder: &Path) -> Vec<String> {
 /// A folder on an ordinary file system: the system's temporary folder may be in memory, which has
 /// no direct I/O to test.
 pub fn folder() -> tempfile::TempDir {
-    let base = std::env::var_os("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let base = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
     std::fs::create_dir_all(&base).unwrap();
     tempfile::tempdir_in(base).unwrap()
 }
