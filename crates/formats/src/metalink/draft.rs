@@ -143,6 +143,10 @@ impl Draft {
         let mut is_first = is_first.into_iter();
         self.file.mirrors.retain(|_| is_first.next().unwrap_or(true));
         self.file.metaurls.sort_by_key(|metaurl| metaurl.priority);
+        // There may be a hundred thousand files, each with room for four of everything.
+        self.file.mirrors.shrink_to_fit();
+        self.file.digests.shrink_to_fit();
+        self.file.skipped.shrink_to_fit();
         self.file
     }
 
