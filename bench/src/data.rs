@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use sha2::Digest;
+
 /// Makes a file of incompressible bytes, the same for the same size, unless it exists already.
 pub fn make_file(folder: &Path, size_bytes: u64) -> io::Result<PathBuf> {
     let path = folder.join(format!("data-{size_bytes}"));
@@ -41,6 +43,22 @@ pub fn same_content(one: &Path, other: &Path) -> io::Result<bool> {
         if left[..count] != right[..count] {
             return Ok(false);
         }
+    }
+}
+
+/// BLAKE3 and SHA-256 of a file, in hexadecimal.
+pub fn digests(path: &Path) -> io::Result<(String, String)> {
+    let mut file = File::open(path)?;
+    let (mut blake3, mut sha256) = (blake3::Hasher::new(), sha2::Sha256::new());
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let count = file.read(&mut chunk)?;
+        if count == 0 {
+            let sha256 = sha256.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+            return Ok((blake3.finalize().to_hex().to_string(), sha256));
+        }
+        blake3.update(&chunk[..count]);
+        sha256.update(&chunk[..count]);
     }
 }
 

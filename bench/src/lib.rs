@@ -5,7 +5,9 @@
 //! be drawn again later. Tools take turns within each round, so that a change in the machine's
 //! mood touches all of them alike. What is not installed or cannot apply is listed as skipped.
 
+pub mod check;
 pub mod data;
+pub mod disk_run;
 pub mod machine;
 pub mod measure;
 pub mod oracle;
@@ -13,5 +15,6 @@ pub mod picture;
 pub mod results;
 pub mod scenario;
 pub mod star_run;
+pub mod study_files;
 pub mod table;
 pub mod tool;

@@ -1,6 +1,6 @@
 //! What the measurements were made on, and when.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -56,8 +56,29 @@ impl Machine {
     }
 }
 
+/// What took part in a study, with versions.
+pub fn versions(swath: &Path) -> Vec<(String, String)> {
+    let programs = [
+        ("swath", Some(swath.to_owned()).filter(|path| path.is_file()), "--version"),
+        ("aria2", find_program("aria2c"), "--version"),
+        ("curl", find_program("curl"), "--version"),
+        ("nginx", find_program("nginx"), "-v"),
+    ];
+    let found = programs.into_iter().map(|(name, path, argument)| {
+        let version = path.map_or("not installed".to_owned(), |path| version_of(&path, argument));
+        (name.to_owned(), version)
+    });
+    found.collect()
+}
+
+/// A program built together with this one.
+pub fn beside_us(name: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    own.with_file_name(name)
+}
+
 /// The first line that a program prints about its version.
-pub fn version_of(program: &Path, argument: &str) -> String {
+fn version_of(program: &Path, argument: &str) -> String {
     let output = Command::new(program).arg(argument).output();
     let Ok(output) = output else { return "unknown".to_owned() };
     let said = [output.stdout, output.stderr].concat();
@@ -66,9 +87,9 @@ pub fn version_of(program: &Path, argument: &str) -> String {
 }
 
 /// A program in the search path (or the path itself when it has a slash).
-pub fn find_program(name: &str) -> Option<std::path::PathBuf> {
+pub fn find_program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
-        return Some(name.into()).filter(|path: &std::path::PathBuf| path.is_file());
+        return Some(name.into()).filter(|path: &PathBuf| path.is_file());
     }
     let path = std::env::var_os("PATH")?;
     let mut folders: Vec<_> = std::env::split_paths(&path).collect();

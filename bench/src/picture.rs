@@ -24,12 +24,12 @@ pub fn draw(study: &Study) -> String {
          <title>{name}: time over the bound</title>\n\
          <rect width='{WIDTH}' height='{height}' fill='{PAPER}'/>\n\
          <text x='24' y='38' font-size='20' font-weight='600' fill='{INK}'>\
-         Time over the physical bound</text>\n\
+         Time over the bound</text>\n\
          <text x='24' y='60' font-size='13' fill='{FAINT}'>\
-         Medians; shorter is better; 1 is what the {limit} allow. The thin line spans the \
-         fastest and the slowest run.</text>",
+         Medians; shorter is better. The thin line spans the \
+         fastest and the slowest run. 1× is {bound_is}.</text>",
         name = escape(&study.name),
-        limit = if study.name == "disk" { "disks" } else { "links" },
+        bound_is = escape(study.scenarios.first().map_or("", |first| &first.bound_is)),
     );
     let bottom = height - BOTTOM + 4.0;
     let steps = (scale_end * 2.0).round() as u32;
@@ -91,7 +91,7 @@ fn draw_bar(
     x: &impl Fn(f64) -> f64,
 ) {
     let middle = y + BAR / 2.0 + 4.0;
-    let is_ours = tool.name == "swath";
+    let is_ours = is_ours(&tool.name);
     let _ = write!(
         svg,
         "<text x='{:.1}' y='{middle:.1}' font-size='12.5' text-anchor='end' font-weight='{}' \
@@ -171,12 +171,16 @@ fn scale_end(study: &Study) -> f64 {
 /// Ours in a strong colour, our other policies in its pale relatives, peers in others.
 fn colour(tool: &str) -> &'static str {
     match tool {
-        "swath" => "#1f6f6b",
         "mdtp" | "fixed" | "single" | "swath-lane1" => "#9cc7c0",
         "oracle" | "dd" => "#8a8f98",
         "curl" => "#c9b48a",
+        _ if is_ours(tool) => "#1f6f6b",
         _ => "#e0a458",
     }
+}
+
+fn is_ours(tool: &str) -> bool {
+    tool.starts_with("swath") && tool != "swath-lane1"
 }
 
 fn shortened(text: &str) -> String {

@@ -61,6 +61,10 @@ pub struct Run {
     /// Bytes that arrived at the client over all links, IP headers included; zero where no
     /// emulated link is involved.
     pub wire_bytes: u64,
+    /// Until all of it was on the disk after the program had ended; zero where that is of no
+    /// interest.
+    #[serde(default)]
+    pub sync_s: f64,
     /// Why the run does not count; `None` for a good one.
     pub failure: Option<String>,
 }
@@ -79,6 +83,11 @@ impl ToolResult {
     /// Median processor time of the good runs.
     pub fn cpu_s(&self) -> Option<f64> {
         Spread::of(self.good().map(|run| run.cpu_s)).map(|spread| spread.median)
+    }
+
+    /// Median time from the end of the program until all was on the disk.
+    pub fn sync_s(&self) -> Option<f64> {
+        Spread::of(self.good().map(|run| run.sync_s)).map(|spread| spread.median)
     }
 
     /// Greatest peak memory of the good runs.

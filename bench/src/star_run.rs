@@ -11,8 +11,8 @@ use std::time::Duration;
 use swath_netlab::star::{Lab, ServerKind, WebServer};
 use swath_netlab::wan::LabError;
 
-use crate::data::same_content;
-use crate::measure::{Ending, Measured, measure};
+use crate::check::{empty, failure_of};
+use crate::measure::measure;
 use crate::oracle::cut_shares;
 use crate::results::Run;
 use crate::scenario::Scenario;
@@ -74,17 +74,15 @@ pub fn run_once(
     let measured = measure(&mut command, limit, || lab.play(&scenario.schedule))
         .map_err(system("run a tool"))?;
     let wire_bytes = lab.counters().iter().map(|counters| counters.down.bytes).sum();
-    let failure = failure_of(tool, &measured, data, &output).map(|failure| {
-        let text = std::fs::read_to_string(&said).unwrap_or_default();
-        let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-        if last.is_empty() { failure } else { format!("{failure}: {}", last.trim()) }
-    });
+    let output = (tool != Tool::Oracle).then_some(output.as_path());
+    let failure = failure_of(measured.ending, data, output, &said);
     empty(&places.target).map_err(system("empty the target folder"))?;
     let run = Run {
         elapsed_s: measured.elapsed.as_secs_f64(),
         cpu_s: measured.cpu.as_secs_f64(),
         peak_memory_bytes: measured.peak_memory_bytes,
         wire_bytes,
+        sync_s: 0.0,
         failure,
     };
     Ok((run, typed))
@@ -105,32 +103,6 @@ fn add_shares(command: &mut Command, scenario: &Scenario, lab: &Lab, name: &str)
         command.arg(format!("{}:80", lab.server_address(link)));
         command.args([format!("/{name}"), start.to_string(), end.to_string()]);
     }
-}
-
-fn failure_of(tool: Tool, measured: &Measured, data: &Path, output: &Path) -> Option<String> {
-    match measured.ending {
-        Ending::Code(0) if tool == Tool::Oracle => None,
-        Ending::Code(0) => match same_content(data, output) {
-            Ok(true) => None,
-            Ok(false) => Some("the file is wrong".to_owned()),
-            Err(e) => Some(format!("no file: {e}")),
-        },
-        Ending::Code(code) => Some(format!("exit code {code}")),
-        Ending::Signal(signal) => Some(format!("signal {signal}")),
-        Ending::TimeLimit => Some("stopped at the time limit".to_owned()),
-    }
-}
-
-fn empty(folder: &Path) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            std::fs::remove_dir_all(entry.path())?;
-        } else {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 const OUTPUT: &str = "output";

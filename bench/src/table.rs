@@ -17,7 +17,8 @@ pub fn study_table(study: &Study) -> String {
     text
 }
 
-/// One scenario. Times are in seconds, processor time is the client's, memory its peak.
+/// One scenario. Times are in seconds, processor time is the client's, memory its peak;
+/// sync is what a program left to be written after its end.
 pub fn scenario_table(scenario: &ScenarioResult) -> String {
     let mut text = format!(
         "{}: {} (bound {:.2} s: {})\n",
@@ -50,6 +51,7 @@ pub fn scenario_table(scenario: &ScenarioResult) -> String {
 
 fn row(tool: &ToolResult, bound_s: f64, oracle_s: Option<f64>) -> [String; COLUMNS] {
     let none = || "–".to_owned();
+    let seconds = |value: Option<f64>| value.map_or_else(none, |value| format!("{value:.2}"));
     let good = tool.good().count();
     let Some(elapsed_s) = tool.elapsed_s() else {
         let mut row = std::array::from_fn(|_| none());
@@ -64,16 +66,27 @@ fn row(tool: &ToolResult, bound_s: f64, oracle_s: Option<f64>) -> [String; COLUM
         format!("{:.2}", elapsed_s.max),
         format!("{:.2}", elapsed_s.median / bound_s),
         oracle_s.map_or_else(none, |oracle_s| format!("{:.2}", elapsed_s.median / oracle_s)),
-        tool.cpu_s().map_or_else(none, |cpu_s| format!("{cpu_s:.2}")),
+        seconds(tool.cpu_s()),
+        seconds(tool.sync_s().filter(|sync_s| *sync_s > 0.0)),
         tool.peak_memory_bytes()
             .map_or_else(none, |bytes| format!("{:.0}", bytes as f64 / f64::from(1 << 20))),
         format!("{good}/{}", tool.runs.len()),
     ]
 }
 
-const COLUMNS: usize = 9;
-const HEADINGS: [&str; COLUMNS] =
-    ["tool", "median s", "min", "max", "× bound", "× oracle", "CPU s", "MiB", "good runs"];
+const COLUMNS: usize = 10;
+const HEADINGS: [&str; COLUMNS] = [
+    "tool",
+    "median s",
+    "min",
+    "max",
+    "× bound",
+    "× oracle",
+    "CPU s",
+    "sync s",
+    "MiB",
+    "good runs",
+];
 
 #[cfg(test)]
 mod tests {
@@ -86,6 +99,7 @@ mod tests {
             cpu_s: 0.5,
             peak_memory_bytes: 3 << 20,
             wire_bytes: 0,
+            sync_s: 0.0,
             failure: failure.map(str::to_owned),
         }
     }
@@ -109,10 +123,10 @@ mod tests {
         assert_eq!(
             scenario_table(&scenario),
             "static: two links (bound 4.00 s: the links)\n\
-             \x20 tool    median s   min   max  × bound  × oracle  CPU s  MiB  good runs\n\
-             \x20 swath       5.00  4.00  6.00     1.25      1.25   0.50    3        3/3\n\
-             \x20 broken         –     –     –        –         –      –    –        0/1\n\
-             \x20 oracle      4.00  4.00  4.00     1.00      1.00   0.50    3        1/1\n\
+             \x20 tool    median s   min   max  × bound  × oracle  CPU s  sync s  MiB  good runs\n\
+             \x20 swath       5.00  4.00  6.00     1.25      1.25   0.50       –    3        3/3\n\
+             \x20 broken         –     –     –        –         –      –       –    –        0/1\n\
+             \x20 oracle      4.00  4.00  4.00     1.00      1.00   0.50       –    3        1/1\n\
              \x20 broken failed 1 times: exit code 3\n\
              \x20 wget skipped: not installed\n"
         );

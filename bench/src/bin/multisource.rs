@@ -3,19 +3,18 @@
 //! Runs scenarios × tools in rounds, prints a table, keeps every measurement as JSON and draws a
 //! picture. Needs root for the emulated network.
 
-use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use swath_bench::data::make_file;
-use swath_bench::machine::{Machine, find_program, version_of};
+use swath_bench::machine::{Machine, beside_us, versions};
 use swath_bench::oracle::{Share, fetch};
-use swath_bench::picture::draw;
 use swath_bench::results::{ScenarioResult, Study, ToolResult};
 use swath_bench::scenario::{Scenario, scenarios};
 use swath_bench::star_run::{Places, does_not_apply, run_once};
-use swath_bench::table::{scenario_table, study_table};
+use swath_bench::study_files::{self, say, typed_command};
+use swath_bench::table::scenario_table;
 use swath_bench::tool::Tool;
 
 /// One file from many mirrors: swath against its peers, in emulated networks.
@@ -81,7 +80,7 @@ struct Options {
 fn main() -> ExitCode {
     let program = Program::parse();
     let result = match program.task {
-        Some(Task::Plot { results }) => plot(&results),
+        Some(Task::Plot { results }) => study_files::plot(&results),
         Some(Task::Oracle { shares }) => oracle(&shares),
         None => measure(&program.options),
     };
@@ -107,9 +106,8 @@ fn measure(options: &Options) -> Result<(), String> {
         .prefix("swath-bench-")
         .tempdir_in(&options.scratch)
         .map_err(|e| format!("cannot write to {}: {e}", options.scratch.display()))?;
-    let beside = || Some(std::env::current_exe().ok()?.with_file_name("swath"));
     let places = Places {
-        swath: options.swath.clone().or_else(beside).unwrap_or_else(|| "swath".into()),
+        swath: options.swath.clone().unwrap_or_else(|| beside_us("swath")),
         served: scratch.path().join("served"),
         target: scratch.path().join("target"),
     };
@@ -119,7 +117,7 @@ fn measure(options: &Options) -> Result<(), String> {
     let mut study = Study {
         name: options.name.clone(),
         machine: Machine::here(),
-        command: typed_command(),
+        command: typed_command("bench/multisource"),
         versions: versions(&places.swath),
         scenarios: Vec::new(),
     };
@@ -129,7 +127,7 @@ fn measure(options: &Options) -> Result<(), String> {
         println!("{}", scenario_table(&result));
         study.scenarios.push(result);
         // After each scenario, so that an interrupted study keeps what it has.
-        keep(&study, &options.results)?;
+        study_files::keep(&study, &options.results)?;
     }
     println!("results and picture: {}/{}.*", options.results.display(), study.name);
     Ok(())
@@ -179,15 +177,6 @@ fn measure_scenario(
     Ok(result)
 }
 
-/// Shows what runs at present, on a terminal only.
-fn say(text: &str) {
-    let mut stderr = std::io::stderr();
-    if stderr.is_terminal() {
-        let _ = write!(stderr, "\r\x1b[K{text}");
-        let _ = stderr.flush();
-    }
-}
-
 fn choose(options: &Options) -> Result<Vec<(Scenario, Vec<Tool>)>, String> {
     let all = scenarios(options.seed);
     let known: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
@@ -214,40 +203,6 @@ fn choose(options: &Options) -> Result<Vec<(Scenario, Vec<Tool>)>, String> {
     Ok(chosen.collect())
 }
 
-fn versions(swath: &Path) -> Vec<(String, String)> {
-    let programs = [
-        ("swath", Some(swath.to_owned()).filter(|path| path.is_file()), "--version"),
-        ("aria2", find_program("aria2c"), "--version"),
-        ("curl", find_program("curl"), "--version"),
-        ("nginx", find_program("nginx"), "-v"),
-    ];
-    let found = programs.into_iter().map(|(name, path, argument)| {
-        let version = path.map_or("not installed".to_owned(), |path| version_of(&path, argument));
-        (name.to_owned(), version)
-    });
-    found.collect()
-}
-
-fn keep(study: &Study, folder: &Path) -> Result<(), String> {
-    let write = |ending: &str, text: String| {
-        let path = folder.join(format!("{}.{ending}", study.name));
-        std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
-    };
-    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let json = serde_json::to_string_pretty(study).map_err(|e| e.to_string())?;
-    write("json", json + "\n")?;
-    write("txt", study_table(study))?;
-    write("svg", draw(study))
-}
-
-fn plot(path: &Path) -> Result<(), String> {
-    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|e| failed(&e))?;
-    let study: Study = serde_json::from_str(&text).map_err(|e| failed(&e))?;
-    print!("{}", study_table(&study));
-    keep(&study, path.parent().unwrap_or(Path::new(".")))
-}
-
 fn oracle(words: &[String]) -> Result<(), String> {
     let mut shares = Vec::new();
     for share in words.chunks_exact(4) {
@@ -260,9 +215,4 @@ fn oracle(words: &[String]) -> Result<(), String> {
         });
     }
     fetch(&shares).map_err(|e| e.to_string())
-}
-
-fn typed_command() -> String {
-    let arguments = std::env::args().skip(1);
-    std::iter::once("bench/multisource".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }

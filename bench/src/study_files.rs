@@ -1,0 +1,48 @@
+//! The files of a study: measurements as JSON, the table as text, the picture as SVG.
+
+use std::fmt::Display;
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+use crate::picture::draw;
+use crate::results::Study;
+use crate::table::study_table;
+
+/// Writes all three files of a study into a folder.
+pub fn keep(study: &Study, folder: &Path) -> Result<(), String> {
+    let write = |ending: &str, text: String| {
+        let path = folder.join(format!("{}.{ending}", study.name));
+        fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
+    };
+    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let json = serde_json::to_string_pretty(study).map_err(|e| e.to_string())?;
+    write("json", json + "\n")?;
+    write("txt", study_table(study))?;
+    write("svg", draw(study))
+}
+
+/// Prints the table and draws the picture of results that were kept earlier.
+pub fn plot(path: &Path) -> Result<(), String> {
+    let failed = |e: &dyn Display| format!("{}: {e}", path.display());
+    let text = fs::read_to_string(path).map_err(|e| failed(&e))?;
+    let study: Study = serde_json::from_str(&text).map_err(|e| failed(&e))?;
+    print!("{}", study_table(&study));
+    keep(&study, path.parent().unwrap_or(Path::new(".")))
+}
+
+/// The command line of this study as a user types it.
+pub fn typed_command(script: &str) -> String {
+    let arguments = std::env::args().skip(1);
+    std::iter::once(script.to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+/// Shows what runs at present, on a terminal only.
+pub fn say(text: &str) {
+    let mut stderr = std::io::stderr();
+    if stderr.is_terminal() {
+        // Nothing is lost when this cannot be shown.
+        let _ = write!(stderr, "\r\x1b[K{text}");
+        let _ = stderr.flush();
+    }
+}
