@@ -27,7 +27,8 @@ pub fn draw(study: &Study) -> String {
          Time over the bound</text>\n\
          <text x='24' y='60' font-size='13' fill='{FAINT}'>\
          Medians; shorter is better. The thin line spans the \
-         fastest and the slowest run. 1× is {bound_is}.</text>",
+         fastest and the slowest run.</text>\n\
+         <text x='24' y='79' font-size='13' fill='{FAINT}'>1× is the bound: {bound_is}.</text>",
         name = escape(&study.name),
         bound_is = escape(study.scenarios.first().map_or("", |first| &first.bound_is)),
     );
@@ -199,7 +200,7 @@ const WIDTH: f64 = 900.0;
 const LEFT: f64 = 130.0;
 /// What is left of the width is for the values beside the bars.
 const PLOT_WIDTH: f64 = 610.0;
-const TOP: f64 = 88.0;
+const TOP: f64 = 108.0;
 const BOTTOM: f64 = 60.0;
 const GROUP_HEAD: f64 = 28.0;
 const GROUP_GAP: f64 = 16.0;
@@ -210,3 +211,51 @@ const FONT: &str = "Inter, Helvetica Neue, Helvetica, Arial, sans-serif";
 const PAPER: &str = "#fcfcfa";
 const INK: &str = "#23262b";
 const FAINT: &str = "#6d727b";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::results::Run;
+
+    #[test]
+    fn every_tool_is_in_the_picture_whatever_it_did() {
+        let run = |elapsed_s, failure: Option<&str>| Run {
+            elapsed_s,
+            cpu_s: 0.0,
+            peak_memory_bytes: 0,
+            wire_bytes: 0,
+            sync_s: 0.0,
+            failure: failure.map(str::to_owned),
+        };
+        let tool = |name: &str, runs| ToolResult { name: name.into(), command: "".into(), runs };
+        let scenario = ScenarioResult {
+            name: "static".into(),
+            title: "a < b & c".into(),
+            size_bytes: 1,
+            bound_s: 2.0,
+            bound_is: "the links".into(),
+            tools: vec![
+                tool("swath", vec![run(2.5, None)]),
+                tool("slow", vec![run(20.0, None)]),
+                tool("mixed", vec![run(3.0, None), run(1.0, Some("exit code 1"))]),
+                tool("broken", vec![run(1.0, Some("exit code 3"))]),
+            ],
+            skipped: Vec::new(),
+        };
+        let study = Study {
+            name: "study".into(),
+            machine: Machine::here(),
+            command: "".into(),
+            versions: Vec::new(),
+            scenarios: vec![scenario],
+        };
+        let svg = draw(&study);
+        for shown in ["a &lt; b &amp; c", "1.25×", "10.00×", "1 of 2 failed", "exit code 3"] {
+            assert!(svg.contains(shown), "{shown} is missing");
+        }
+        // The bar of the slow one is cut where the scale ends.
+        assert!(svg.contains(&format!("width='{PLOT_WIDTH:.1}'")));
+        assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+    }
+}
