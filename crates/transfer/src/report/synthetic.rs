@@ -144,9 +144,7 @@ pub fn play(scenario: &Scenario) -> Vec<Event> {
                 if dead {
                     if before != SourceState::Bad {
                         let why = link.dies_s.as_ref().map(|d| d.1.clone()).unwrap_or_default();
-                        set(SourceState::Bad, Some(why.clone()), &mut events);
-                        let text = format!("source {} ({}) is left out: {why}", i + 1, link.name);
-                        events.push(Event::Note { at_s: now, text, warning: true });
+                        set(SourceState::Bad, Some(why), &mut events);
                     }
                 } else {
                     set(

@@ -1,0 +1,321 @@
+//! One display for a list of files, whether three or a hundred thousand.
+//!
+//! Each file's transfer has its own observer; all of them feed one tally. What is kept grows with
+//! the files under way and the hosts, never with the length of the list: finished files are sums,
+//! failed ones are named up to [`FAILED_MAX`].
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use serde::Serialize;
+use swath_transfer::observe::{Event, Observer, Snapshot, Summary};
+
+use super::batch_view::{frame, plain_line, summary};
+use super::eta::Forecast;
+use super::json::{Json, OfFile};
+use super::look::{Look, Tone};
+use super::plain::Pace;
+use super::{Mode, Terminal, text};
+
+/// Failed files that are named at the end.
+pub(super) const FAILED_MAX: usize = 20;
+/// Hosts told apart in the summary.
+const HOSTS_MAX: usize = 256;
+/// Notes shown; the rest is counted.
+const NOTES_MAX: u64 = 1_000;
+
+/// The display of a list; clones share it.
+#[derive(Clone)]
+pub struct Files {
+    shared: Arc<Mutex<Shared>>,
+}
+
+/// What is known of the list as a whole.
+#[derive(Default)]
+pub(super) struct Tally {
+    /// What the list is called.
+    pub(super) title: String,
+    /// Files in it.
+    pub(super) count: u64,
+    /// Bytes of all of them, where known.
+    pub(super) size_bytes: Option<u64>,
+    /// Files that ended well.
+    pub(super) complete: u64,
+    /// Files that did not.
+    pub(super) failed: u64,
+    /// Their paths and why, the first of them.
+    pub(super) failures: Vec<(String, String)>,
+    /// Bytes of ended files, fetched in this run.
+    pub(super) fetched_bytes: u64,
+    /// Bytes of ended files, from an earlier run.
+    pub(super) resumed_bytes: u64,
+    /// Bytes that arrived for nothing.
+    pub(super) wasted_bytes: u64,
+    /// Files under way.
+    pub(super) active: BTreeMap<u64, Active>,
+    /// Bytes and requests by host.
+    pub(super) hosts: BTreeMap<String, (u64, u64)>,
+    /// Rates of bytes.
+    pub(super) bytes: Forecast,
+    /// Rates of files.
+    pub(super) files: Forecast,
+    /// Seconds since the list began.
+    pub(super) at_s: f64,
+}
+
+/// A file under way.
+#[derive(Default)]
+pub(super) struct Active {
+    pub(super) path: String,
+    pub(super) snapshot: Option<Snapshot>,
+}
+
+struct Shared {
+    mode: Mode,
+    terminal: Terminal,
+    json: Json,
+    begun: Instant,
+    pace: Pace,
+    notes: u64,
+    tally: Tally,
+}
+
+/// What `--json` prints when a list ends.
+#[derive(Serialize)]
+struct ListFinished {
+    event: &'static str,
+    files: u64,
+    complete: u64,
+    failed: u64,
+    fetched_bytes: u64,
+    resumed_bytes: u64,
+    wasted_bytes: u64,
+    elapsed_s: f64,
+}
+
+impl Files {
+    pub(super) fn new(
+        mode: Mode,
+        terminal: Terminal,
+        title: &str,
+        count: u64,
+        size_bytes: Option<u64>,
+    ) -> Self {
+        let tally = Tally { title: title.to_owned(), count, size_bytes, ..Tally::default() };
+        let json = Json::new(Box::new(io::stdout()));
+        let shared = Shared {
+            mode,
+            terminal,
+            json,
+            begun: Instant::now(),
+            pace: Pace::default(),
+            notes: 0,
+            tally,
+        };
+        let files = Self { shared: Arc::new(Mutex::new(shared)) };
+        if mode == Mode::Plain {
+            let shared = files.lock();
+            shared.print(&format!("{}: {} files", shared.tally.title, super::units::count(count)));
+        }
+        files
+    }
+
+    /// The observer of the `file`th file of the list.
+    pub fn observer(&self, file: u64) -> Box<dyn Observer> {
+        Box::new(OneFile { files: self.clone(), file })
+    }
+
+    /// A file failed before its transfer told anything, or its failure was not an event.
+    pub fn failed(&self, path: &str, error: &str) {
+        let mut shared = self.lock();
+        shared.tally.fail(path, error);
+        shared.warn(&format!("{path}: {error}"));
+        shared.show();
+    }
+
+    /// The list is through: take the bars away and print the summary.
+    pub fn end(&self) {
+        let mut shared = self.lock();
+        shared.tick();
+        let tally = &shared.tally;
+        match shared.mode {
+            Mode::Terminal => {
+                let mut screen = shared.terminal.lock();
+                let text = summary(tally, screen.look());
+                screen.end(&text);
+            }
+            Mode::Plain => {
+                let _ = io::stderr().write_all(summary(tally, Look::of_lines()).as_bytes());
+            }
+            Mode::Json => {
+                let line = ListFinished {
+                    event: "list_finished",
+                    files: tally.count,
+                    complete: tally.complete,
+                    failed: tally.failed,
+                    fetched_bytes: tally.fetched_bytes,
+                    resumed_bytes: tally.resumed_bytes,
+                    wasted_bytes: tally.wasted_bytes,
+                    elapsed_s: tally.at_s,
+                };
+                shared.json.line(&line);
+            }
+            Mode::Quiet => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct OneFile {
+    files: Files,
+    file: u64,
+}
+
+impl Observer for OneFile {
+    fn observe(&mut self, event: &Event) {
+        let mut shared = self.files.lock();
+        if shared.mode == Mode::Json {
+            shared.json.line(&OfFile { file: self.file, event });
+        }
+        if let Event::Note { text, warning, .. } = event {
+            let path = shared.tally.active.get(&self.file).map_or("", |a| a.path.as_str());
+            let line = format!("{path}: {text}");
+            if *warning {
+                shared.warn(&line);
+            }
+        }
+        if let Event::Failed { error, .. } = event {
+            let path = shared.tally.active.get(&self.file).map_or("", |a| a.path.as_str());
+            let line = format!("{path}: {error}");
+            shared.warn(&line);
+        }
+        shared.tally.add(self.file, event);
+        if !matches!(event, Event::Swath(_) | Event::Source { .. }) {
+            shared.show();
+        }
+    }
+}
+
+impl Shared {
+    fn tick(&mut self) {
+        let at_s = self.begun.elapsed().as_secs_f64();
+        self.tally.tick(at_s);
+    }
+
+    /// Show the state where that is due.
+    fn show(&mut self) {
+        match self.mode {
+            Mode::Terminal => {
+                if self.terminal.lock().is_due() {
+                    self.tick();
+                    let mut screen = self.terminal.lock();
+                    let lines = frame(&self.tally, screen.look());
+                    screen.draw(lines);
+                }
+            }
+            Mode::Plain => {
+                let at_s = self.begun.elapsed().as_secs_f64();
+                let done = self.tally.complete + self.tally.failed;
+                if self.pace.is_due(at_s, done, Some(self.tally.count)) {
+                    self.tick();
+                    self.print(&plain_line(&self.tally));
+                }
+            }
+            Mode::Json | Mode::Quiet => {}
+        }
+    }
+
+    /// A warning about one file; after many, only their number is told.
+    fn warn(&mut self, line: &str) {
+        self.notes += 1;
+        let line = match self.notes {
+            NOTES_MAX => "more warnings are not shown",
+            n if n > NOTES_MAX => return,
+            _ => line,
+        };
+        match self.mode {
+            Mode::Terminal => self.terminal.lock().note(line, Tone::Warn),
+            Mode::Plain | Mode::Quiet => self.print(&format!("warning: {line}")),
+            Mode::Json => {}
+        }
+    }
+
+    fn print(&self, line: &str) {
+        let look = Look::of_lines();
+        let _ = writeln!(io::stderr(), "{}", text::safe(&look.plain_words(line), look));
+    }
+}
+
+impl Tally {
+    /// Take in an event of one file.
+    pub(super) fn add(&mut self, file: u64, event: &Event) {
+        match event {
+            Event::Started { path, .. } => {
+                self.active.insert(file, Active { path: path.clone(), snapshot: None });
+            }
+            Event::Progress(snapshot) => {
+                self.active.entry(file).or_default().snapshot = Some(snapshot.clone());
+            }
+            Event::Finished(end) => {
+                self.active.remove(&file);
+                self.complete += 1;
+                self.sum(end);
+            }
+            Event::Failed { error, summary: end, .. } => {
+                self.active.remove(&file);
+                self.fail(&end.path, error);
+                self.sum(end);
+            }
+            Event::Opened { .. } | Event::Source { .. } | Event::Swath(_) | Event::Note { .. } => {}
+        }
+    }
+
+    fn fail(&mut self, path: &str, error: &str) {
+        self.failed += 1;
+        if self.failures.len() < FAILED_MAX {
+            self.failures.push((path.to_owned(), error.to_owned()));
+        }
+    }
+
+    fn sum(&mut self, end: &Summary) {
+        self.fetched_bytes = self.fetched_bytes.saturating_add(end.fetched_bytes);
+        self.resumed_bytes = self.resumed_bytes.saturating_add(end.resumed_bytes);
+        self.wasted_bytes = self.wasted_bytes.saturating_add(end.wasted_bytes);
+        for source in &end.sources {
+            let bare = source.name.split_once("://").map_or(source.name.as_str(), |(_, rest)| rest);
+            let host = bare.split('/').next().unwrap_or("");
+            let full = self.hosts.len() >= HOSTS_MAX && !self.hosts.contains_key(host);
+            let entry =
+                self.hosts.entry(if full { "others" } else { host }.to_owned()).or_default();
+            *entry =
+                (entry.0.saturating_add(source.bytes), entry.1.saturating_add(source.requests));
+        }
+    }
+
+    /// Take the time, for rates and forecasts.
+    pub(super) fn tick(&mut self, at_s: f64) {
+        self.at_s = at_s;
+        let (fetched, files) = (self.fetched_now() as f64, (self.complete + self.failed) as f64);
+        self.bytes.add(at_s, fetched);
+        self.files.add(at_s, files);
+    }
+
+    /// Bytes that this run fetched so far, files under way included.
+    pub(super) fn fetched_now(&self) -> u64 {
+        let under_way = self.active.values().filter_map(|a| a.snapshot.as_ref());
+        let under_way: u64 = under_way.map(|s| s.done_bytes.saturating_sub(s.resumed_bytes)).sum();
+        self.fetched_bytes.saturating_add(under_way)
+    }
+
+    /// Bytes that are here, earlier runs included.
+    pub(super) fn done_now(&self) -> u64 {
+        let under_way: u64 =
+            self.active.values().filter_map(|a| a.snapshot.as_ref()).map(|s| s.done_bytes).sum();
+        self.fetched_bytes.saturating_add(self.resumed_bytes).saturating_add(under_way)
+    }
+}

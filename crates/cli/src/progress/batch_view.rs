@@ -1,0 +1,178 @@
+//! What the display of a list of files says: pure functions of its [`Tally`].
+
+use swath_transfer::observe::{Eta, Snapshot};
+
+use super::batch::{Active, Tally};
+use super::frame::{bar_line, name_of, phase_word, plural, title};
+use super::look::{Look, Tone};
+use super::{text, units};
+
+/// Files under way with a line of their own.
+const FILES_MAX: usize = 6;
+
+/// The lines of a frame.
+pub(super) fn frame(tally: &Tally, look: Look) -> Vec<String> {
+    let dash = look.either("–", "-");
+    let mut figures = vec![
+        format!(
+            "{} of {} files",
+            units::count(tally.complete + tally.failed),
+            units::count(tally.count)
+        ),
+        amount(tally),
+        units::rate(tally.bytes.rate_over(2.0)),
+    ];
+    if tally.failed > 0 {
+        figures.insert(1, format!("{} failed", units::count(tally.failed)));
+    }
+    let eta = forecast(tally);
+    figures.push(eta.map_or(format!("ETA {dash}"), |e| {
+        format!("ETA {}", units::eta(e.likely_s, e.low_s, e.high_s, dash))
+    }));
+    let mut lines = title("fetching", &text::safe(&tally.title, look), &figures, look);
+    lines.push(match tally.size_bytes {
+        Some(size) => bar_line(tally.done_now(), size, look),
+        None => bar_line(tally.complete + tally.failed, tally.count, look),
+    });
+    // The files with most bytes are those that a user waits for; small ones come and go unseen.
+    let mut active: Vec<(u64, &Active, &Snapshot)> =
+        tally.active.iter().filter_map(|(n, a)| Some((*n, a, a.snapshot.as_ref()?))).collect();
+    let room = look.height.saturating_sub(lines.len() + 3).clamp(1, FILES_MAX);
+    if active.len() > room {
+        active.sort_by_key(|(n, _, s)| (std::cmp::Reverse(s.size_bytes), *n));
+        active.truncate(room);
+        active.sort_by_key(|(n, ..)| *n);
+    }
+    for (_, file, snapshot) in &active {
+        lines.push(file_line(&file.path, snapshot, look));
+    }
+    let all = tally.active.len();
+    if all > active.len() {
+        let n = all - active.len();
+        let more = format!(
+            "    and {} more {} under way",
+            units::count(n as u64),
+            plural(n, "file", "files")
+        );
+        lines.push(look.tone(Tone::Dim, &text::cut_end(&more, look.width.saturating_sub(1), look)));
+    }
+    lines
+}
+
+/// `  run-0042.h5   fetching   120 MB of 1.05 GB   98.0 MB/s   6 sources`.
+fn file_line(path: &str, snapshot: &Snapshot, look: Look) -> String {
+    let usable = look.width.saturating_sub(1);
+    let amount = match snapshot.size_bytes {
+        Some(size) => format!("{} of {}", units::bytes(snapshot.done_bytes), units::bytes(size)),
+        None => units::bytes(snapshot.done_bytes),
+    };
+    let mut parts =
+        vec![text::right(&amount, 18), text::right(&units::rate(snapshot.rate_bytes_per_s), 9)];
+    if usable >= 70 {
+        let running = snapshot.sources.iter().filter(|s| s.rate_bytes_per_s > 0.0).count();
+        parts.insert(0, text::left(phase_word(snapshot.phase), 9, look));
+        parts.push(text::right(&format!("{running} {}", plural(running, "source", "sources")), 10));
+    }
+    let figures = parts.join("  ");
+    let room = usable.saturating_sub(text::width(&figures) + 4).max(1);
+    let name = text::cut_middle(&name_of(path, look), room, look);
+    text::cut_end(&format!("  {}  {figures}", text::left(&name, room, look)), usable, look)
+}
+
+/// A line of the plain display.
+pub(super) fn plain_line(tally: &Tally) -> String {
+    let done = tally.complete + tally.failed;
+    let mut line = format!(
+        "{:.0} s: {}, {} of {} files, {}, {}",
+        tally.at_s,
+        units::percent_done(done, tally.count),
+        units::count(done),
+        units::count(tally.count),
+        amount(tally),
+        units::rate(tally.bytes.rate_over(8.0)),
+    );
+    if tally.failed > 0 {
+        line.push_str(&format!(", {} failed", units::count(tally.failed)));
+    }
+    if let Some(eta) = forecast(tally) {
+        line.push_str(&format!(", ETA {}", units::eta(eta.likely_s, eta.low_s, eta.high_s, "–")));
+    }
+    line
+}
+
+fn amount(tally: &Tally) -> String {
+    match tally.size_bytes {
+        Some(size) => format!("{} of {}", units::bytes(tally.done_now()), units::bytes(size)),
+        None => units::bytes(tally.done_now()),
+    }
+}
+
+/// By bytes where the sum is known, else by files.
+fn forecast(tally: &Tally) -> Option<Eta> {
+    match tally.size_bytes {
+        Some(size) => tally.bytes.eta(size.saturating_sub(tally.done_now()) as f64),
+        None => tally.files.eta(tally.count.saturating_sub(tally.complete + tally.failed) as f64),
+    }
+}
+
+/// The summary of the list; ends with a line break.
+pub(super) fn summary(tally: &Tally, look: Look) -> String {
+    let title = text::safe(&tally.title, look);
+    let mut out = format!(
+        "{}: {} of {} files in {}, {}, {}\n",
+        look.tone(Tone::Bold, &title),
+        units::count(tally.complete),
+        units::count(tally.count),
+        units::duration(tally.at_s),
+        units::bytes(tally.fetched_bytes + tally.resumed_bytes),
+        look.tone(Tone::Bold, &units::rate(tally.fetched_bytes as f64 / tally.at_s.max(1e-3))),
+    );
+    if tally.resumed_bytes > 0 {
+        out.push_str(&format!(
+            "{} were here from an earlier run, {} were fetched now\n",
+            units::bytes(tally.resumed_bytes),
+            units::bytes(tally.fetched_bytes)
+        ));
+    }
+    let mut hosts: Vec<_> = tally.hosts.iter().collect();
+    hosts.sort_by_key(|(host, (bytes, _))| (std::cmp::Reverse(*bytes), (*host).clone()));
+    let total: u64 = hosts.iter().map(|(_, (bytes, _))| *bytes).sum();
+    let shown = &hosts[..hosts.len().min(12)];
+    let columns = shown
+        .iter()
+        .map(|(host, _)| text::width(host))
+        .max()
+        .unwrap_or(0)
+        .min(look.width.saturating_sub(40).max(12));
+    for (host, (bytes, requests)) in shown {
+        let host = text::cut_middle(&text::safe(host, look), columns, look);
+        let share = units::percent(*bytes as f64 / total.max(1) as f64);
+        out.push_str(&format!(
+            "  {}  {}  {}  {} requests\n",
+            text::left(&host, columns, look),
+            text::right(&units::bytes(*bytes), 8),
+            text::right(&share, 5),
+            text::right(&units::count(*requests), 7),
+        ));
+    }
+    if hosts.len() > shown.len() {
+        out.push_str(&format!("  and {} more hosts\n", hosts.len() - shown.len()));
+    }
+    out.push_str(&format!("wasted {}\n", units::bytes(tally.wasted_bytes)));
+    if tally.failed > 0 {
+        let n = tally.failed as usize;
+        out.push_str(&look.tone(
+            Tone::Bad,
+            &format!("{} {} failed:", units::count(tally.failed), plural(n, "file", "files")),
+        ));
+        out.push('\n');
+        for (path, error) in &tally.failures {
+            out.push_str(&format!("  {}: {}\n", text::safe(path, look), text::safe(error, look)));
+        }
+        let more = tally.failed.saturating_sub(tally.failures.len() as u64);
+        if more > 0 {
+            out.push_str(&format!("  and {} more\n", units::count(more)));
+        }
+    }
+    out
+}

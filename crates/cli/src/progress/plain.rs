@@ -1,0 +1,178 @@
+//! A line now and then, for logs and pipes: at the start, after a second, then at growing
+//! intervals of at most ten seconds or at each tenth of the size; every note; the summary.
+
+use std::io::Write;
+
+use swath_transfer::observe::{Event, Observer, Phase, Snapshot, SourceState};
+
+use super::frame::{name_of, phase_word, plural};
+use super::look::Look;
+use super::{stopped_summary, summary, text, units};
+
+/// When a line of progress is due: pure, so that lists of files use it too.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pace {
+    last_s: Option<f64>,
+    interval_s: f64,
+    tenth: u64,
+}
+
+impl Pace {
+    /// Whether to print now; the first time after a second.
+    pub(super) fn is_due(&mut self, at_s: f64, done: u64, size: Option<u64>) -> bool {
+        let tenth = size
+            .filter(|s| *s > 0)
+            .map_or(0, |size| (u128::from(done) * 10 / u128::from(size)) as u64);
+        let since_s = at_s - self.last_s.unwrap_or(0.0);
+        let wait_s = self.interval_s.max(1.0);
+        if since_s < 1.0 || (since_s < wait_s && tenth <= self.tenth) {
+            return false;
+        }
+        self.interval_s = (wait_s * 1.6).min(10.0);
+        self.last_s = Some(at_s);
+        self.tenth = tenth;
+        true
+    }
+}
+
+/// See the module.
+pub struct Plain {
+    out: Box<dyn Write + Send>,
+    look: Look,
+    pace: Pace,
+    phase: Option<Phase>,
+    names: Vec<String>,
+}
+
+impl Plain {
+    /// Writes to `out`, usually standard error.
+    pub fn new(out: Box<dyn Write + Send>) -> Self {
+        Self::with_look(out, Look::of_lines())
+    }
+
+    /// The same with a given look.
+    pub fn with_look(out: Box<dyn Write + Send>, look: Look) -> Self {
+        Self { out, look, pace: Pace::default(), phase: None, names: Vec::new() }
+    }
+
+    fn line(&mut self, line: &str) {
+        let _ = writeln!(self.out, "{}", text::safe(&self.look.plain_words(line), self.look));
+        let _ = self.out.flush();
+    }
+
+    fn block(&mut self, lines: &str) {
+        let _ = write!(self.out, "{lines}");
+        let _ = self.out.flush();
+    }
+}
+
+impl Observer for Plain {
+    fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Started { path, sources } => {
+                self.names.clone_from(sources);
+                let n = sources.len();
+                let line = format!(
+                    "{} from {n} {}",
+                    name_of(path, self.look),
+                    plural(n, "source", "sources")
+                );
+                self.line(&line);
+            }
+            Event::Opened { size_bytes, resumed_bytes, verification } => {
+                let mut line = size_bytes.map_or("size unknown".to_owned(), units::bytes);
+                if *resumed_bytes > 0 {
+                    line.push_str(&format!(
+                        ", {} of it from an earlier run",
+                        units::bytes(*resumed_bytes)
+                    ));
+                }
+                if !verification.is_empty() {
+                    line.push_str(&format!(", to be verified by {verification}"));
+                }
+                self.line(&line);
+            }
+            Event::Source { source, state: SourceState::Bad, reason, .. } => {
+                let name =
+                    self.names.get(*source as usize).map_or(String::new(), |n| format!(" ({n})"));
+                let why = reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
+                self.line(&format!("source {}{name} is left out{why}", u64::from(*source) + 1));
+            }
+            Event::Progress(snapshot) => {
+                let phase_is_new =
+                    self.phase.is_some_and(|phase| phase != snapshot.phase) && snapshot.at_s >= 1.0;
+                self.phase = Some(snapshot.phase);
+                if self.pace.is_due(snapshot.at_s, snapshot.done_bytes, snapshot.size_bytes)
+                    || phase_is_new
+                {
+                    self.line(&progress_line(snapshot));
+                }
+            }
+            Event::Note { text, warning, .. } => {
+                let line = if *warning { format!("warning: {text}") } else { text.clone() };
+                self.line(&line);
+            }
+            Event::Finished(end) => self.block(&summary(end, self.look)),
+            Event::Failed { summary: end, .. } => self.block(&stopped_summary(end, self.look)),
+            Event::Source { .. } | Event::Swath(_) => {}
+        }
+    }
+}
+
+/// `12 s  61 %  640 MB of 1.05 GB  412 MB/s  ETA 12 s (10–19)  6 of 6 sources`.
+fn progress_line(snapshot: &Snapshot) -> String {
+    let (done, verb) = match snapshot.phase {
+        Phase::Verifying => (snapshot.verified_bytes, "verifying "),
+        phase @ (Phase::Disputing | Phase::Finishing | Phase::Probing) => {
+            return format!("{:.0} s: {}", snapshot.at_s, phase_word(phase));
+        }
+        Phase::Fetching => (snapshot.done_bytes, ""),
+    };
+    let mut line = match snapshot.size_bytes {
+        Some(size) => format!(
+            "{:.0} s: {verb}{}, {} of {}",
+            snapshot.at_s,
+            units::percent_done(done, size),
+            units::bytes(done),
+            units::bytes(size)
+        ),
+        None => format!("{:.0} s: {verb}{}", snapshot.at_s, units::bytes(done)),
+    };
+    if snapshot.phase == Phase::Fetching {
+        line.push_str(&format!(", {}", units::rate(snapshot.rate_bytes_per_s)));
+        let running = snapshot
+            .sources
+            .iter()
+            .filter(|s| matches!(s.state, SourceState::Running | SourceState::Slow))
+            .count();
+        let all = snapshot.sources.len();
+        line.push_str(&format!(" from {running} of {all} {}", plural(all, "source", "sources")));
+    }
+    if let Some(eta) = snapshot.eta {
+        line.push_str(&format!(", ETA {}", units::eta(eta.likely_s, eta.low_s, eta.high_s, "–")));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_rarer_and_at_each_tenth() {
+        let mut pace = Pace::default();
+        let due: Vec<u64> =
+            (0..480).filter(|i| pace.is_due(*i as f64 * 0.125, 0, Some(1_000))).collect();
+        assert_eq!(due, [8, 21, 42, 75, 128, 208, 288, 368, 448]);
+        let mut pace = Pace::default();
+        let due: Vec<u64> =
+            (0..200).filter(|i| pace.is_due(*i as f64, *i, Some(100))).take(6).collect();
+        assert_eq!(due, [1, 3, 6, 10, 17, 20]);
+    }
+
+    #[test]
+    fn a_fast_transfer_prints_no_flood() {
+        let mut pace = Pace::default();
+        assert_eq!((0..100).filter(|i| pace.is_due(*i as f64 * 0.009, *i, Some(100))).count(), 0);
+    }
+}

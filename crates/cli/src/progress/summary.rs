@@ -1,0 +1,156 @@
+//! What a transfer amounts to, printed at its end.
+
+use swath_transfer::observe::{SourceState, SourceSummary, Summary};
+
+use super::frame::{name_of, rtt};
+use super::look::{Look, Tone};
+use super::{text, units};
+
+/// Most sources in the table.
+const ROWS_MAX: usize = 40;
+
+/// The summary of a finished transfer; ends with a line break.
+pub fn summary(end: &Summary, look: Look) -> String {
+    let name = name_of(&end.path, look);
+    let mut head = format!("{}: {}", look.tone(Tone::Bold, &name), units::bytes(end.size_bytes));
+    head.push_str(&format!(" in {}", units::duration(end.elapsed_s)));
+    if end.fetched_bytes > 0 {
+        head.push_str(&format!(", {}", look.tone(Tone::Bold, &units::rate(end.rate_bytes_per_s))));
+    }
+    if !end.verified_by.is_empty() {
+        let by = look.plain_words(&end.verified_by);
+        head.push_str(&format!(
+            ", {}",
+            look.tone(Tone::Good, &format!("verified by {}", text::safe(&by, look)))
+        ));
+    }
+    with_details(head, end, look)
+}
+
+/// The summary of a transfer that stopped before its end; why and what next is told elsewhere.
+pub fn stopped_summary(end: &Summary, look: Look) -> String {
+    let name = name_of(&end.path, look);
+    let here = end.fetched_bytes.saturating_add(end.resumed_bytes);
+    let stopped =
+        format!("stopped with {} of {}", units::bytes(here), units::bytes(end.size_bytes));
+    let head = format!(
+        "{}: {} after {}, {}",
+        look.tone(Tone::Bold, &name),
+        look.tone(Tone::Warn, &stopped),
+        units::duration(end.elapsed_s),
+        units::rate(end.rate_bytes_per_s),
+    );
+    with_details(head, end, look)
+}
+
+fn with_details(head: String, end: &Summary, look: Look) -> String {
+    let mut out = format!("{head}\n");
+    if end.resumed_bytes > 0 {
+        out.push_str(&format!(
+            "{} were here from an earlier run, {} were fetched now\n",
+            units::bytes(end.resumed_bytes),
+            units::bytes(end.fetched_bytes)
+        ));
+    }
+    out.push_str(&table(&end.sources, look));
+    let mut facts = vec![format!("wasted {}{}", units::bytes(end.wasted_bytes), wasted_part(end))];
+    if let Some(efficiency) = end.efficiency {
+        facts.push(format!("efficiency {} of the sources' capacity", units::percent(efficiency)));
+    }
+    out.push_str(&format!("{}\n", facts.join(", ")));
+    if !end.limited_by.is_empty() {
+        let by = end.limited_by.strip_prefix("limited by ").unwrap_or(&end.limited_by);
+        out.push_str(&format!("limited by {}\n", text::safe(&look.plain_words(by), look)));
+    }
+    out
+}
+
+fn wasted_part(end: &Summary) -> String {
+    if end.wasted_bytes == 0 {
+        return String::new();
+    }
+    let part =
+        end.wasted_bytes as f64 / (end.fetched_bytes + end.wasted_bytes).max(1) as f64 * 100.0;
+    if part < 0.05 { " (<0.1 %)".to_owned() } else { format!(" ({part:.1} %)") }
+}
+
+/// One line for each source, the columns that fit.
+fn table(sources: &[SourceSummary], look: Look) -> String {
+    if sources.is_empty() {
+        return String::new();
+    }
+    let mut shown: Vec<&SourceSummary> = sources.iter().collect();
+    if shown.len() > ROWS_MAX {
+        shown.sort_by_key(|s| (std::cmp::Reverse(s.bytes), s.source));
+        shown.truncate(ROWS_MAX - 1);
+        shown.sort_by_key(|s| s.source);
+    }
+    let head = ["bytes", "share", "rate", "requests", "lanes", "RTT"].map(str::to_owned);
+    let rows: Vec<[String; 6]> = shown.iter().map(|s| figures(s)).collect();
+    // Columns go from the last to the first as the terminal gets narrower; "rate" stays.
+    let usable = look.width.saturating_sub(1);
+    let widths: Vec<usize> = (0..6)
+        .map(|i| {
+            rows.iter().map(|r| text::width(&r[i])).max().unwrap_or(0).max(text::width(&head[i]))
+        })
+        .collect();
+    let longest = shown.iter().map(|s| text::width(bare(&s.name))).max().unwrap_or(0).max(6);
+    let mut columns = 6;
+    let fixed = |columns: usize| 4 + widths[..columns].iter().map(|w| w + 2).sum::<usize>();
+    while columns > 3 && fixed(columns) + longest.min(20) > usable {
+        columns -= 1;
+    }
+    let name_max = usable.saturating_sub(fixed(columns)).clamp(8, longest.max(8));
+    let line = |number: &str, name: &str, cells: &[String; 6]| {
+        let mut line = format!("{} {}", text::right(number, 3), text::left(name, name_max, look));
+        for (cell, width) in cells.iter().zip(&widths).take(columns) {
+            line.push_str(&format!("  {}", text::right(cell, *width)));
+        }
+        line
+    };
+    let mut out = format!("{}\n", look.tone(Tone::Dim, line("", "source", &head).trim_end()));
+    for (source, cells) in shown.iter().zip(&rows) {
+        let name = text::cut_address(&text::safe(bare(&source.name), look), name_max, look);
+        out.push_str(line(&(u64::from(source.source) + 1).to_string(), &name, cells).trim_end());
+        out.push('\n');
+        if let Some((word, tone)) = remark(source.state) {
+            let why = source
+                .reason
+                .as_deref()
+                .map_or(String::new(), |r| format!(": {}", text::safe(r, look)));
+            out.push_str(&format!("    {}\n", look.tone(tone, &format!("{word}{why}"))));
+        }
+    }
+    if sources.len() > shown.len() {
+        out.push_str(&format!(
+            "    and {} more\n",
+            units::count((sources.len() - shown.len()) as u64)
+        ));
+    }
+    out
+}
+
+fn figures(source: &SourceSummary) -> [String; 6] {
+    [
+        units::bytes(source.bytes),
+        units::percent(source.share),
+        units::rate(source.rate_bytes_per_s),
+        units::count(source.requests),
+        source.lanes.to_string(),
+        source.rtt_ms.map_or("-".to_owned(), rtt),
+    ]
+}
+
+/// What is worth a line of its own.
+fn remark(state: SourceState) -> Option<(&'static str, Tone)> {
+    match state {
+        SourceState::Bad => Some(("left out", Tone::Bad)),
+        SourceState::Silent => Some(("silent at the end", Tone::Warn)),
+        SourceState::Slow => Some(("slow at the end", Tone::Warn)),
+        _ => None,
+    }
+}
+
+fn bare(name: &str) -> &str {
+    name.split_once("://").map_or(name, |(_, rest)| rest)
+}

@@ -1,0 +1,191 @@
+//! Bars that move, for a person at a terminal.
+//!
+//! Clones share one screen. Frames are at least [`FRAME_MS`] apart; notes come at once. When the
+//! transfer ends, or the last clone goes, the bars leave the screen; the summary is printed where
+//! they were.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use swath_transfer::observe::{Event, Observer, SourceState};
+
+use super::frame::{View, frame};
+use super::look::{Look, Tone};
+use super::screen::Screen;
+use super::{summary, text};
+
+/// Time between two frames; the eye needs no more.
+const FRAME_MS: u64 = 90;
+
+/// See the module.
+#[derive(Clone)]
+pub struct Terminal {
+    shared: Arc<Mutex<Shared>>,
+}
+
+/// The screen and what is on it.
+pub(super) struct Shared {
+    screen: Screen<Box<dyn Write + Send>>,
+    look: Box<dyn Fn() -> Look + Send>,
+    view: View,
+    block: Vec<String>,
+    drawn_at: Option<Instant>,
+}
+
+impl Terminal {
+    /// On standard error.
+    pub fn stderr() -> Self {
+        Self::new(Box::new(io::stderr()), Box::new(Look::of_stderr))
+    }
+
+    /// On any terminal; `look` is asked before each frame.
+    pub fn new(out: Box<dyn Write + Send>, look: Box<dyn Fn() -> Look + Send>) -> Self {
+        let screen = Screen::new(out);
+        let shared =
+            Shared { screen, look, view: View::default(), block: Vec::new(), drawn_at: None };
+        Self { shared: Arc::new(Mutex::new(shared)) }
+    }
+
+    /// Where log lines go so that they appear above the bars.
+    pub fn log_writer(&self) -> LogWriter {
+        LogWriter { shared: Arc::clone(&self.shared), line: Vec::new() }
+    }
+
+    /// Take the bars off the screen.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for Terminal {
+    fn observe(&mut self, event: &Event) {
+        let mut shared = self.lock();
+        match event {
+            Event::Started { path, sources } => {
+                shared.view =
+                    View { path: path.clone(), sources: sources.len(), ..View::default() };
+                shared.draw_view(true);
+            }
+            Event::Source { source, state, reason, .. } => {
+                match reason {
+                    Some(reason) => shared.view.reasons.insert(*source, reason.clone()),
+                    None => shared.view.reasons.remove(source),
+                };
+                if *state == SourceState::Bad {
+                    let look = (shared.look)();
+                    let name = shared
+                        .view
+                        .snapshot
+                        .as_ref()
+                        .and_then(|s| s.sources.iter().find(|s| s.source == *source));
+                    let name = name.map_or(String::new(), |s| {
+                        format!(" ({})", text::cut_address(&text::safe(&s.name, look), 60, look))
+                    });
+                    let why = reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
+                    let line = format!("source {}{name} is left out{why}", u64::from(*source) + 1);
+                    shared.note(&line, Tone::Warn);
+                }
+            }
+            Event::Progress(snapshot) => {
+                shared.view.snapshot = Some(snapshot.clone());
+                shared.draw_view(false);
+            }
+            Event::Note { text, warning, .. } => {
+                shared.note(text, if *warning { Tone::Warn } else { Tone::Plain });
+            }
+            Event::Finished(end) => {
+                let text = summary(end, (shared.look)());
+                shared.end(&text);
+            }
+            Event::Failed { summary: end, .. } => {
+                let text = super::stopped_summary(end, (shared.look)());
+                shared.end(&text);
+            }
+            Event::Opened { .. } | Event::Swath(_) => {}
+        }
+    }
+}
+
+impl Shared {
+    /// Draw the view of the one file unless a frame was drawn just now.
+    fn draw_view(&mut self, now: bool) {
+        if now || self.is_due() {
+            let look = (self.look)();
+            let lines = frame(&mut self.view, look);
+            self.draw(lines);
+        }
+    }
+
+    /// Whether the last frame is old enough.
+    pub(super) fn is_due(&self) -> bool {
+        self.drawn_at.is_none_or(|at| at.elapsed() >= Duration::from_millis(FRAME_MS))
+    }
+
+    pub(super) fn look(&self) -> Look {
+        (self.look)()
+    }
+
+    pub(super) fn draw(&mut self, lines: Vec<String>) {
+        let columns = (self.look)().width;
+        self.screen.draw(&lines, columns);
+        self.block = lines;
+        self.drawn_at = Some(Instant::now());
+    }
+
+    /// A sentence above the bars.
+    pub(super) fn note(&mut self, sentence: &str, tone: Tone) {
+        let look = (self.look)();
+        let line = look.tone(tone, &text::safe(&look.plain_words(sentence), look));
+        self.screen.print_above(&line, &self.block, look.width);
+    }
+
+    /// The bars go, the text stays.
+    pub(super) fn end(&mut self, text: &str) {
+        self.clear();
+        let columns = (self.look)().width;
+        self.screen.print_above(text, &[], columns);
+    }
+
+    fn clear(&mut self) {
+        let columns = (self.look)().width;
+        self.screen.clear(columns);
+        self.block.clear();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Puts whole lines above the bars.
+#[derive(Clone)]
+pub struct LogWriter {
+    shared: Arc<Mutex<Shared>>,
+    line: Vec<u8>,
+}
+
+impl Write for LogWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        if let Some(end) = self.line.iter().rposition(|b| *b == b'\n') {
+            let rest = self.line.split_off(end + 1);
+            let lines = std::mem::replace(&mut self.line, rest);
+            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let shared = &mut *shared;
+            let columns = (shared.look)().width;
+            shared.screen.print_above(&String::from_utf8_lossy(&lines), &shared.block, columns);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

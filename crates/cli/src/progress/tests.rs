@@ -1,0 +1,507 @@
+//! Snapshots of what users read. Where one changes on purpose, copy what the failed test prints.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use swath_transfer::observe::{
+    self, Eta, Event, Observer as _, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary,
+    Summary,
+};
+
+use super::batch::Tally;
+use super::frame::{View, frame};
+use super::look::Look;
+use super::{Json, Plain, Quiet, Terminal, batch_view, stopped_summary, summary, text};
+
+#[path = "../../../transfer/src/report/synthetic.rs"]
+mod synthetic;
+
+const ASCII: Look = Look { unicode: false, ..Look::PLAIN };
+
+fn look(width: usize) -> Look {
+    Look { width, ..Look::PLAIN }
+}
+
+/// Compares line by line, so that a difference can be read.
+#[track_caller]
+fn reads(text: &str, expected: &[&str]) {
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines == expected, "it reads now:\n{text}\n(as lines)\n{lines:#?}");
+}
+
+fn source(number: u32, state: SourceState, rate_mb: f64, share: f64) -> SourceSnapshot {
+    let hosts = ["mirror-a.example.org", "b.example.net", "très-loin.example", "d.example"];
+    SourceSnapshot {
+        source: number,
+        name: format!("{}/pub/release-7/big-file.h5", hosts[number as usize % 4]),
+        state,
+        rate_bytes_per_s: rate_mb * 1e6,
+        bytes: (share * 640e6) as u64,
+        share,
+        rtt_ms: Some(11.0 * f64::from(number + 1)),
+        lanes: number + 1,
+        requests: 7,
+    }
+}
+
+fn snapshot() -> Snapshot {
+    Snapshot {
+        at_s: 3.0,
+        phase: Phase::Fetching,
+        size_bytes: Some(1_050_000_000),
+        done_bytes: 640_000_000,
+        resumed_bytes: 0,
+        verified_bytes: 630_000_000,
+        rate_bytes_per_s: 412e6,
+        eta: Some(Eta { likely_s: 12.0, low_s: 10.0, high_s: 19.0 }),
+        sources: vec![
+            source(0, SourceState::Running, 182.0, 0.61),
+            source(1, SourceState::Slow, 1.5, 0.12),
+            source(2, SourceState::Silent, 0.0, 0.27),
+            source(3, SourceState::Bad, 0.0, 0.0),
+            source(4, SourceState::Probing, 0.0, 0.0),
+        ],
+    }
+}
+
+fn view() -> View {
+    let reasons = [(3, "404 Not Found \x1b[31m(twice)".to_owned())].into();
+    View {
+        path: "/data/big-file.h5".to_owned(),
+        sources: 5,
+        snapshot: Some(snapshot()),
+        reasons,
+        shown: Vec::new(),
+    }
+}
+
+#[test]
+fn a_frame_at_100_columns() {
+    reads(
+        &frame(&mut view(), look(100)).join("\n"),
+        &[
+            "fetching big-file.h5                                640 MB of 1.05 GB   412 MB/s   ETA 12 s (10–19)",
+            "━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╸────────────────────────────────────  60 %",
+            " 1 running mirror-a.example.org/…/big-file.h5        ████████   182 MB/s   61 %    11 ms    1 lane",
+            " 2 slow    b.example.net/pub/release-7/big-file.h5   █▋        1.50 MB/s   12 %    22 ms   2 lanes",
+            " 3 silent  très-loin.example/…/big-file.h5           ███▌          0 B/s   27 %    33 ms   3 lanes",
+            " 4 bad     d.example/pub/release-7/big-file.h5       404 Not Found �[31m(twice)",
+            " 5 probing mirror-a.example.org/…/big-file.h5                                      55 ms   5 lanes",
+        ],
+    );
+}
+
+#[test]
+fn a_frame_at_80_columns_in_ascii() {
+    reads(
+        &frame(&mut view(), ASCII).join("\n"),
+        &[
+            "fetching big-file.h5            640 MB of 1.05 GB   412 MB/s   ETA 12 s (10-19)",
+            "[###########################################----------------------------]  60 %",
+            " 1 running mirror-a.example.org  ########   182 MB/s   61 %    11 ms    1 lane",
+            " 2 slow    b.example.net         ##        1.50 MB/s   12 %    22 ms   2 lanes",
+            " 3 silent  tr?s-loin.example     ####          0 B/s   27 %    33 ms   3 lanes",
+            " 4 bad     d.example/...file.h5  404 Not Found ?[31m(twice)",
+            " 5 probing mirror-a.example.org                                55 ms   5 lanes",
+        ],
+    );
+}
+
+#[test]
+fn a_frame_at_60_columns() {
+    reads(
+        &frame(&mut view(), look(60)).join("\n"),
+        &[
+            "fetching big-file.h5",
+            "640 MB of 1.05 GB  412 MB/s  ETA 12 s (10–19)",
+            "━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━─────────────────────  60 %",
+            " 1 running mirror-a.…ample.org  ████████   182 MB/s   61 %",
+            " 2 slow    b.example.net/…e.h5  █▋        1.50 MB/s   12 %",
+            " 3 silent  très-loin.example    ███▌          0 B/s   27 %",
+            " 4 bad     d.example/…-file.h5  404 Not Found �[31m(twice)",
+            " 5 probing mirror-a.…ample.org",
+        ],
+    );
+}
+
+#[test]
+fn a_frame_at_40_columns() {
+    reads(
+        &frame(&mut view(), look(40)).join("\n"),
+        &[
+            "fetching big-file.h5",
+            "640 MB of 1.05 GB  412 MB/s",
+            "ETA 12 s (10–19)",
+            "━━━━━━━━━━━━━━━━━━━━─────────────  60 %",
+            " 1 running mirror-a…ple.org   182 MB/s",
+            " 2 slow    b.example.net     1.50 MB/s",
+            " 3 silent  très-loi…example      0 B/s",
+            " 4 bad     d.example/…le.h5  404 Not F…",
+            " 5 probing mirror-a…ple.org",
+        ],
+    );
+}
+
+#[test]
+fn no_line_reaches_the_last_column_at_any_width() {
+    for width in 1..200 {
+        for unicode in [true, false] {
+            for colour in [true, false] {
+                let look = Look { width, height: 24, colour, unicode };
+                for line in frame(&mut view(), look) {
+                    let columns = text::width_painted(&line);
+                    assert!(columns < width.max(40), "{columns} of {width}: {line}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn colour_says_no_more_than_words() {
+    let look = Look { colour: true, ..Look::PLAIN };
+    let painted = frame(&mut view(), look);
+    assert!(painted[2].contains("\x1b[32mrunning\x1b[0m"), "{}", painted[2]);
+    assert!(painted[5].contains("\x1b[31mbad    \x1b[0m"), "{}", painted[5]);
+}
+
+#[test]
+fn before_the_first_figures() {
+    let mut view = View { snapshot: None, ..view() };
+    reads(
+        &frame(&mut view, look(80)).join("\n"),
+        &["big-file.h5  asking 5 sources what they offer"],
+    );
+}
+
+#[test]
+fn an_unknown_size_has_no_bar_and_no_forecast() {
+    let mut view = view();
+    if let Some(snapshot) = &mut view.snapshot {
+        snapshot.size_bytes = None;
+        snapshot.eta = None;
+        snapshot.sources.truncate(1);
+    }
+    reads(
+        &frame(&mut view, look(90)).join("\n"),
+        &[
+            "fetching big-file.h5                                            640 MB   412 MB/s   ETA –",
+            " 1 running mirror-a.example.org/…-file.h5  ████████   182 MB/s   61 %    11 ms    1 lane",
+        ],
+    );
+}
+
+#[test]
+fn verifying_counts_what_is_proved() {
+    let mut view = view();
+    if let Some(snapshot) = &mut view.snapshot {
+        snapshot.phase = Phase::Verifying;
+        snapshot.rate_bytes_per_s = 0.0;
+        snapshot.sources.clear();
+    }
+    reads(
+        &frame(&mut view, look(90)).join("\n"),
+        &[
+            "verifying big-file.h5                                630 MB of 1.05 GB   ETA 12 s (10–19)",
+            "━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╸─────────────────────────────────  60 %",
+        ],
+    );
+}
+
+#[test]
+fn of_many_sources_the_busiest_are_shown_and_do_not_jump() {
+    let mut view = view();
+    let many = |bump: u32| -> Vec<SourceSnapshot> {
+        (0..30)
+            .map(|i| {
+                let state = if i == 29 { SourceState::Bad } else { SourceState::Running };
+                let rate = if i == bump { 1.1 } else { 1.0 } * (10.0 + f64::from(i % 15));
+                SourceSnapshot { bytes: 0, ..source(i, state, rate, 0.03) }
+            })
+            .collect()
+    };
+    if let Some(snapshot) = &mut view.snapshot {
+        snapshot.sources = many(99);
+    }
+    let first = frame(&mut view, look(80));
+    assert_eq!(first.len(), 2 + 12);
+    assert_eq!(first.last().map(String::as_str), Some("    and 19 more: 18 running, 1 bad"));
+    let shown = view.shown.clone();
+    // Source 9 becomes a little faster than one that has a line: nothing moves.
+    if let Some(snapshot) = &mut view.snapshot {
+        snapshot.sources = many(9);
+    }
+    frame(&mut view, look(80));
+    assert_eq!(view.shown.len(), shown.len());
+    assert!(shown.iter().all(|s| view.shown.contains(s)), "{shown:?} {:?}", view.shown);
+    // A low terminal shows fewer.
+    assert!(frame(&mut view, Look { height: 8, ..look(80) }).len() <= 7);
+}
+
+fn end() -> Summary {
+    let of = |s: SourceSnapshot, reason: Option<&str>| SourceSummary {
+        source: s.source,
+        name: s.name,
+        state: s.state,
+        reason: reason.map(str::to_owned),
+        bytes: s.bytes,
+        share: s.share,
+        rate_bytes_per_s: s.rate_bytes_per_s,
+        capacity_bytes_per_s: s.rate_bytes_per_s * 1.1,
+        requests: 1_204,
+        lanes: s.lanes,
+        rtt_ms: s.rtt_ms,
+        wasted_bytes: 0,
+    };
+    Summary {
+        path: "/data/big-file.h5".to_owned(),
+        size_bytes: 1_050_000_000,
+        fetched_bytes: 640_000_000,
+        resumed_bytes: 410_000_000,
+        elapsed_s: 2.61,
+        rate_bytes_per_s: 245e6,
+        wasted_bytes: 3_200_000,
+        efficiency: Some(0.93),
+        verified_by: "sha-256".to_owned(),
+        limited_by: "the sources' links".to_owned(),
+        digest: None,
+        sources: vec![
+            of(source(0, SourceState::Running, 182.0, 0.61), None),
+            of(source(1, SourceState::Idle, 64.0, 0.39), None),
+            of(source(3, SourceState::Bad, 0.0, 0.0), Some("404 Not Found")),
+        ],
+    }
+}
+
+#[test]
+fn the_summary() {
+    reads(
+        &summary(&end(), look(100)),
+        &[
+            "big-file.h5: 1.05 GB in 2.61 s, 245 MB/s, verified by sha-256",
+            "410 MB were here from an earlier run, 640 MB were fetched now",
+            "    source                                          bytes  share       rate  requests  lanes    RTT",
+            "  1 mirror-a.example.org/…/big-file.h5             390 MB   61 %   182 MB/s     1,204      1  11 ms",
+            "  2 b.example.net/pub/release-7/big-file.h5        250 MB   39 %  64.0 MB/s     1,204      2  22 ms",
+            "  4 d.example/pub/release-7/big-file.h5               0 B    0 %      0 B/s     1,204      4  44 ms",
+            "    left out: 404 Not Found",
+            "wasted 3.20 MB (0.5 %), efficiency 93 % of the sources' capacity",
+            "limited by the sources' links",
+        ],
+    );
+}
+
+#[test]
+fn the_summary_of_a_stop_in_a_narrow_terminal() {
+    reads(
+        &stopped_summary(&end(), look(50)),
+        &[
+            "big-file.h5: stopped with 1.05 GB of 1.05 GB after 2.61 s, 245 MB/s",
+            "410 MB were here from an earlier run, 640 MB were fetched now",
+            "    source                bytes  share       rate",
+            "  1 mirror-a.…ample.org  390 MB   61 %   182 MB/s",
+            "  2 b.example.net/…e.h5  250 MB   39 %  64.0 MB/s",
+            "  4 d.example/…-file.h5     0 B    0 %      0 B/s",
+            "    left out: 404 Not Found",
+            "wasted 3.20 MB (0.5 %), efficiency 93 % of the sources' capacity",
+            "limited by the sources' links",
+        ],
+    );
+}
+
+/// A writer whose text can be read afterwards.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("unpoisoned").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().expect("unpoisoned").clone()).expect("text")
+    }
+}
+
+fn events() -> Vec<Event> {
+    let mut scenario =
+        synthetic::Scenario::star("/data/a.root", 1_000_000_000, &[60.0, 120.0, 40.0]);
+    scenario.links[2].dies_s = Some((1.5, "connection refused".to_owned()));
+    let mut events = synthetic::play(&scenario);
+    let note = Event::Note {
+        at_s: 1.6,
+        text: "a block from source 2 was corrupt".to_owned(),
+        warning: true,
+    };
+    events.insert(events.len() / 2, note);
+    events
+}
+
+#[test]
+fn the_plain_display() {
+    let out = Shared::default();
+    let mut plain = Plain::with_look(Box::new(out.clone()), look(100));
+    events().iter().for_each(|event| plain.observe(event));
+    reads(
+        &out.text(),
+        &[
+            "a.root from 3 sources",
+            "1.00 GB, to be verified by sha-256, 954 pieces of 1 MiB",
+            "1 s: 14 %, 142 MB of 1.00 GB, 206 MB/s from 3 of 3 sources, ETA 4 s (4–6)",
+            "source 3 (mirror3.in2p3.fr/atlas/rucio/data18_13TeV/a.root) is left out: connection refused",
+            "2 s: 33 %, 335 MB of 1.00 GB, 168 MB/s from 2 of 3 sources, ETA 4 s (3–6)",
+            "3 s: 50 %, 503 MB of 1.00 GB, 168 MB/s from 2 of 3 sources, ETA 3 s (3–4)",
+            "warning: a block from source 2 was corrupt",
+            "4 s: 67 %, 676 MB of 1.00 GB, 178 MB/s from 2 of 3 sources, ETA 2 s (2–3)",
+            "5 s: 84 %, 848 MB of 1.00 GB, 160 MB/s from 2 of 3 sources, ETA 1 s",
+            "6 s: 99 %, 999 MB of 1.00 GB, 76.1 MB/s from 1 of 3 sources, ETA <1 s",
+            "a.root: 1.00 GB in 6.11 s, 164 MB/s, verified by sha-256",
+            "    source                                         bytes  share       rate  requests  lanes     RTT",
+            "  1 mirror1.cern.ch/…/a.root                      347 MB   35 %  57.7 MB/s        14      1  4.0 ms",
+            "  2 mirror2.desy.de/…/a.root                      610 MB   61 %   108 MB/s        12      1  137 ms",
+            "  3 mirror3.in2p3.fr/…/a.root                    43.5 MB    4 %  31.7 MB/s         2      1   61 ms",
+            "    left out: connection refused",
+            "wasted 13.5 MB (1.3 %), efficiency 70 % of the sources' capacity",
+            "limited by the sources' links: all of them delivered all that they could",
+        ],
+    );
+}
+
+#[test]
+fn quiet_tells_warnings_only() {
+    let out = Shared::default();
+    let mut quiet = Quiet::new(Box::new(out.clone()));
+    events().iter().for_each(|event| quiet.observe(event));
+    assert_eq!(out.text(), "warning: a block from source 2 was corrupt\n");
+}
+
+#[test]
+fn json_is_one_event_a_line() {
+    let out = Shared::default();
+    let mut json = Json::new(Box::new(out.clone()));
+    let events = events();
+    events.iter().for_each(|event| json.observe(event));
+    let text = out.text();
+    assert_eq!(text.lines().count(), events.len());
+    for line in text.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
+        assert!(value["event"].is_string(), "{line}");
+    }
+    let of_file =
+        serde_json::to_value(super::json::OfFile { file: 7, event: &events[0] }).expect("JSON");
+    assert_eq!((of_file["file"].as_u64(), of_file["event"].as_str()), (Some(7), Some("started")));
+}
+
+#[test]
+fn the_terminal_cleans_up_and_leaves_the_summary() {
+    let out = Shared::default();
+    let mut terminal = Terminal::new(Box::new(out.clone()), Box::new(|| look(100)));
+    let mut log = terminal.log_writer();
+    for event in events() {
+        terminal.observe(&event);
+    }
+    write!(log, "half a line").expect("written");
+    writeln!(log, " and its end").expect("written");
+    drop((terminal, log));
+    let text = out.text();
+    assert!(text.contains("a block from source 2 was corrupt\n"));
+    assert!(text.contains("source 3 (mirror3.in2p3.fr/atlas/rucio/data18_13TeV/a.root) is left out: connection refused\n"), "{text}");
+    let (_, after) = text.rsplit_once("a.root: 1.00 GB in ").expect("the summary");
+    assert!(after.ends_with("half a line and its end\n"), "{after}");
+    assert!(!after.contains("\x1b[2K") && !after.contains('━'));
+}
+
+fn tally() -> Tally {
+    let mut tally = Tally { title: "list.txt".to_owned(), count: 100_000, ..Tally::default() };
+    let mut big = snapshot();
+    big.sources.truncate(2);
+    for file in 0..1_204_u64 {
+        let path = format!("runs/run-{file:05}.h5");
+        tally.add(file, &Event::Started { path: path.clone(), sources: Vec::new() });
+        tally.add(file, &Event::Finished(Summary { path, ..end() }));
+        if file % 100 == 0 {
+            tally.tick(file as f64 / 100.0);
+        }
+    }
+    for file in 1_204..1_212 {
+        tally.add(
+            file,
+            &Event::Started { path: format!("runs/run-{file:05}.h5"), sources: Vec::new() },
+        );
+    }
+    tally.add(1_205, &Event::Progress(big));
+    let stopped = Event::Failed {
+        at_s: 1.0,
+        error: "404 Not Found".to_owned(),
+        kept_bytes: 0,
+        summary: end(),
+    };
+    tally.add(1_211, &stopped);
+    tally.tick(12.1);
+    tally
+}
+
+#[test]
+fn a_list_of_files_has_a_few_lines() {
+    reads(
+        &batch_view::frame(&tally(), look(110)).join("\n"),
+        &[
+            "fetching list.txt                1,205 of 100,000 files   1 failed   1.27 TB   61.1 GB/s   ETA 17 min (15–19)",
+            "━──────────────────────────────────────────────────────────────────────────────────────────────────────   1 %",
+            "  run-01205.h5                                           fetching    640 MB of 1.05 GB   412 MB/s   2 sources",
+            "    and 6 more files under way",
+        ],
+    );
+}
+
+#[test]
+fn a_list_of_files_in_a_narrow_terminal() {
+    reads(
+        &batch_view::frame(&tally(), look(48)).join("\n"),
+        &[
+            "fetching list.txt",
+            "1,205 of 100,000 files  1 failed  1.27 TB",
+            "61.1 GB/s  ETA 17 min (15–19)",
+            "─────────────────────────────────────────   1 %",
+            "  run-01205.h5     640 MB of 1.05 GB   412 MB/s",
+            "    and 6 more files under way",
+        ],
+    );
+}
+
+#[test]
+fn a_list_of_files_in_plain_lines_and_at_its_end() {
+    let text = format!(
+        "{}\n{}",
+        batch_view::plain_line(&tally()),
+        batch_view::summary(&tally(), look(80))
+    );
+    reads(
+        &text,
+        &[
+            "12 s: 1 %, 1,205 of 100,000 files, 1.27 TB, 63.5 GB/s, 1 failed, ETA 17 min (15–19)",
+            "list.txt: 1,204 of 100,000 files in 12.1 s, 1.27 TB, 63.7 GB/s",
+            "494 GB were here from an earlier run, 771 GB were fetched now",
+            "  mirror-a.example.org    470 GB   61 %  1,450,820 requests",
+            "  b.example.net           301 GB   39 %  1,450,820 requests",
+            "  d.example                  0 B    0 %  1,450,820 requests",
+            "wasted 3.86 GB",
+            "1 file failed:",
+            "  /data/big-file.h5: 404 Not Found",
+        ],
+    );
+}
+
+#[test]
+fn a_list_keeps_nothing_of_finished_files() {
+    let tally = tally();
+    assert_eq!(tally.active.len(), 7);
+    assert_eq!(tally.hosts.len(), 3);
+}

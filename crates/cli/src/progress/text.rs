@@ -1,0 +1,173 @@
+//! Text that fits: measured in columns, cut in the middle, without what could move a cursor.
+
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use super::look::Look;
+
+/// `text` with every character that is not for showing replaced: control characters (among them
+/// the escape that starts a sequence), marks that change the direction of writing, and where the
+/// place shows only ASCII, whatever is not.
+pub(super) fn safe(text: &str, look: Look) -> String {
+    text.chars()
+        .map(|c| match c {
+            c if c.is_control() || is_invisible(c) => look.either('\u{fffd}', '?'),
+            c if !look.unicode && !c.is_ascii() => '?',
+            c => c,
+        })
+        .collect()
+}
+
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Columns that `text` takes; it must not hold escape sequences.
+pub(super) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// Columns of `text` with escape sequences left out of the count.
+pub(super) fn width_painted(text: &str) -> usize {
+    let mut columns = 0;
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c == '\x1b' {
+            // The only sequences written here end with a letter.
+            for c in chars.by_ref() {
+                if c.is_ascii_alphabetic() {
+                    break;
+                }
+            }
+        } else {
+            columns += c.width().unwrap_or(0);
+        }
+    }
+    columns
+}
+
+/// Exactly `columns` wide: filled with spaces on the right, or cut at the end.
+pub(super) fn left(text: &str, columns: usize, look: Look) -> String {
+    let text = cut_end(text, columns, look);
+    let fill = columns.saturating_sub(width(&text));
+    format!("{text}{}", " ".repeat(fill))
+}
+
+/// Exactly `columns` wide where it fits, filled with spaces on the left.
+pub(super) fn right(text: &str, columns: usize) -> String {
+    format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
+}
+
+/// At most `columns` wide, the end cut off.
+pub(super) fn cut_end(text: &str, columns: usize, look: Look) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let dots = look.either("…", "...");
+    if columns <= width(dots) {
+        return head(text, columns).to_owned();
+    }
+    format!("{}{dots}", head(text, columns - width(dots)))
+}
+
+/// At most `columns` wide, the middle cut out.
+pub(super) fn cut_middle(text: &str, columns: usize, look: Look) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let dots = look.either("…", "...");
+    let room = columns.saturating_sub(width(dots));
+    if room < 2 {
+        return head(text, columns).to_owned();
+    }
+    let start = head(text, room.div_ceil(2));
+    format!("{start}{dots}{}", tail(text, room - width(start)))
+}
+
+/// A source's address at most `columns` wide: its host whole where possible, then the end of its
+/// path, which is what tells replicas and files apart.
+pub(super) fn cut_address(text: &str, columns: usize, look: Look) -> String {
+    let text = text.split_once("://").map_or(text, |(_, rest)| rest);
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let dots = look.either("/…", "/...");
+    let host = text.split('/').next().unwrap_or(text);
+    let last = text.rsplit('/').next().unwrap_or("");
+    let used = width(host) + width(dots);
+    if used + 4 > columns || host.len() == text.len() {
+        return cut_middle(host, columns, look);
+    }
+    let room = columns - used;
+    let end = if width(last) < room { format!("/{last}") } else { tail(last, room).to_owned() };
+    format!("{host}{dots}{end}")
+}
+
+/// The longest start that is at most `columns` wide.
+fn head(text: &str, columns: usize) -> &str {
+    let mut used = 0;
+    for (at, c) in text.char_indices() {
+        used += c.width().unwrap_or(0);
+        if used > columns {
+            return &text[..at];
+        }
+    }
+    text
+}
+
+/// The longest end that is at most `columns` wide.
+fn tail(text: &str, columns: usize) -> &str {
+    let mut used = 0;
+    for (at, c) in text.char_indices().rev() {
+        used += c.width().unwrap_or(0);
+        if used > columns {
+            return &text[at + c.len_utf8()..];
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASCII: Look = Look { unicode: false, ..Look::PLAIN };
+
+    #[test]
+    fn nothing_from_outside_moves_the_cursor() {
+        assert_eq!(
+            safe("a\x1b[2Jb\r\n\u{202e}c\u{9b}", Look::PLAIN),
+            "a\u{fffd}[2Jb\u{fffd}\u{fffd}\u{fffd}c\u{fffd}"
+        );
+        assert_eq!(safe("é\x07", ASCII), "??");
+    }
+
+    #[test]
+    fn widths_count_columns() {
+        assert_eq!(width("日本"), 4);
+        assert_eq!(width_painted("\x1b[31mbad\x1b[0m 日"), 6);
+        assert_eq!(left("日本語", 5, Look::PLAIN), "日本…");
+        assert_eq!(left("ab", 4, Look::PLAIN), "ab  ");
+        assert_eq!(right("ab", 4), "  ab");
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        assert_eq!(cut_end("404 Not Found", 8, Look::PLAIN), "404 Not…");
+        assert_eq!(cut_end("404 Not Found", 8, ASCII), "404 N...");
+        assert_eq!(cut_middle("abcdefghij", 7, Look::PLAIN), "abc…hij");
+        assert_eq!(cut_middle("abcdefghij", 1, Look::PLAIN), "a");
+        assert_eq!(cut_middle("日本語日本語", 7, Look::PLAIN), "日…本語");
+    }
+
+    #[test]
+    fn addresses_keep_host_and_file() {
+        let address = "https://mirror-a.example.org/pub/data/release-7/big-file.h5";
+        let cut = |columns| cut_address(address, columns, Look::PLAIN);
+        assert_eq!(cut(60), "mirror-a.example.org/pub/data/release-7/big-file.h5");
+        assert_eq!(cut(36), "mirror-a.example.org/…/big-file.h5");
+        assert_eq!(cut(30), "mirror-a.example.org/…-file.h5");
+        assert_eq!(cut(24), "mirror-a.example.org");
+        assert_eq!(cut(12), "mirror…e.org");
+        assert_eq!(cut_address(address, 36, ASCII), "mirror-a.example.org/.../big-file.h5");
+    }
+}
