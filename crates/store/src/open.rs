@@ -142,8 +142,8 @@ fn open_locked(
     let mut found = read_journal(&names, created)?;
     let mut note = None;
     if let Some(reason) = found.reason_to_start_again(spec) {
-        if !created && spec.resume {
-            note = Some(format!("starting again: {reason}"));
+        if !created {
+            note = spec.resume.then(|| format!("starting again: {reason}"));
         }
         start_again(steps, &names, &part, &found).map_err(at(&names.part))?;
         found = Found::Nothing;
