@@ -102,7 +102,8 @@ impl Planner {
         let idle: Vec<LaneId> = self
             .lanes
             .values()
-            .filter(|lane| lane.is_up() && !lane.parked && lane.queue.is_empty() && lane.rate.is_some())
+            .filter(|lane| lane.is_up() && !lane.parked && !lane.dropping && !lane.streams && lane.queue.is_empty() && lane.rate.is_some())
+            .filter(|lane| self.sources.get(lane.source.index()).is_some_and(|it| it.is_usable() && it.quiet_until <= now))
             .map(|lane| lane.id)
             .collect();
         let mut budget = budget;
@@ -115,6 +116,7 @@ impl Planner {
                 .values()
                 .filter(|lane| lane.source != helper.source || lane.silent)
                 .filter_map(|lane| late(lane, now))
+                .filter_map(|(range, late_s)| Some((self.undelivered.within(range).last()?, late_s)))
                 .filter(|&(range, late_s)| {
                     let own_s = helper.rtt_s + range.len() as f64 / rate;
                     range.len() <= budget

@@ -17,15 +17,18 @@ impl Planner {
         // The limit only guards against a policy that is never satisfied.
         for _ in 0..FEED_MAX {
             let Some(lane) = self.lanes.get(&id) else { return };
-            if !lane.is_up() || lane.parked || lane.silent {
+            if !lane.is_up() || lane.parked || lane.silent || lane.dropping {
                 return;
             }
             let Some(source) = self.sources.get(lane.source.index()) else { return };
-            if !source.is_usable() || source.retry_at > now || (lane.streams && !lane.queue.is_empty()) {
+            if !source.is_usable() || source.quiet_until > now || (lane.streams && !lane.queue.is_empty()) {
                 return;
             }
             let source_id = lane.source;
-            let streams = lane.streams;
+            if lane.streams {
+                self.feed_stream(id, now);
+                return;
+            }
             let view = LaneView {
                 source: source_id,
                 rate_bytes_per_s: lane.rate,
@@ -40,14 +43,42 @@ impl Planner {
             };
             let whole = self.whole_view(now);
             let Some(bytes) = self.policy.next(&view, &whole) else { return };
-            let bytes = if streams { u64::MAX } else { bytes };
-            let Some(range) = self.pick(source_id, bytes) else {
+            let Some(range) = self.find(source_id, 0, bytes) else {
                 if self.manners.repeats_chunks && view.queued == 0 {
                     self.repeat_chunk(id, now);
                 }
                 return;
             };
+            self.take(range);
             self.assign(id, range, now);
+        }
+    }
+
+    /// A source that sends only the whole file is worth what lies ahead of where its answer
+    /// stands: it gets its whole share in one piece, and nothing that others bring sooner than it
+    /// could skip up to it.
+    fn feed_stream(&mut self, id: LaneId, now: Time) {
+        let Some(lane) = self.lanes.get(&id) else { return };
+        let others = self.lanes.values().any(|lane| lane.is_up() && !lane.silent && !lane.parked && !lane.streams);
+        let (source, at, rate) = (lane.source, lane.stream_at(), lane.rate);
+        let whole = self.whole_view(now);
+        let share = match rate {
+            _ if !others => u64::MAX,
+            Some(rate) if whole.time_left_s.is_finite() => (rate * whole.time_left_s) as u64,
+            _ => whole.undelivered_bytes / whole.sources.max(1) as u64,
+        };
+        // Ahead of where it stands, else from the beginning.
+        for from in [at, 0] {
+            let Some(range) = self.find(source, from, share) else { continue };
+            let Some(lane) = self.lanes.get(&id) else { return };
+            let skip_bytes = if others { lane.skip_bytes(range.start) } else { 0 };
+            let useful = share.saturating_sub(skip_bytes).min(range.len());
+            if useful >= self.config.grid_bytes.min(range.len()) {
+                let range = Range::new(range.start, self.cut(range, useful));
+                self.take(range);
+                self.assign(id, range, now);
+                return;
+            }
         }
     }
 
@@ -56,40 +87,47 @@ impl Planner {
     fn feed_probe(&mut self, id: LaneId, now: Time) {
         let asked = self.lanes.values().any(|lane| !lane.queue.is_empty() && now.secs_since(lane.last_progress) < lane.silence_s());
         let Some(lane) = self.lanes.get(&id) else { return };
-        let retry_at = self.sources.get(lane.source.index()).map_or(Time::ZERO, |source| source.retry_at);
-        if asked || !lane.is_up() || !lane.queue.is_empty() || lane.silent || retry_at > now {
+        let quiet_until = self.sources.get(lane.source.index()).map_or(Time::ZERO, |source| source.quiet_until);
+        if asked || !lane.is_up() || !lane.queue.is_empty() || lane.silent || quiet_until > now {
             return;
         }
         let bytes = self.config.initial_chunk_bytes.min(PROBE_MAX_BYTES).max(self.config.grid_bytes);
         self.assign(id, Range::of_len(self.probe_start, bytes), now);
     }
 
-    /// The next `bytes` bytes or fewer that this source may be asked for: open ones first, then
-    /// those that a silent lane owes.
-    fn pick(&mut self, source: SourceId, bytes: u64) -> Option<Range> {
+    /// The next `bytes` bytes or fewer at or after `from` that this source may be asked for: open
+    /// ones first, then those that a silent lane owes.
+    fn find(&self, source: SourceId, from: u64, bytes: u64) -> Option<Range> {
         let limit = match self.config.window_bytes {
             Some(window) => self.consumed.saturating_add(window),
             None => u64::MAX,
         };
         let forbidden = &self.sources.get(source.index())?.forbidden;
         let find = |set: &RangeSet| {
-            let mut from = 0;
+            let mut from = from;
             while let Some(run) = set.first_from(from).filter(|run| run.start < limit) {
-                from = run.end;
-                if let Some(run) = forbidden.gaps_within(run).into_iter().next() {
-                    return Some(Range::new(run.start, self.cut(run, bytes).min(limit)));
-                }
+                let end = match forbidden.first_from(run.start) {
+                    // Nothing before the end of what is forbidden needs to be looked at.
+                    Some(bad) if bad.start == run.start => {
+                        from = bad.end;
+                        continue;
+                    }
+                    Some(bad) => bad.start.min(run.end),
+                    None => run.end,
+                };
+                return Some(Range::new(run.start, self.cut(Range::new(run.start, end), bytes).min(limit)));
             }
             None
         };
-        if let Some(range) = find(&self.open) {
-            self.open.remove(range);
-            return Some(range);
+        find(&self.open).or_else(|| find(&self.doubtful))
+    }
+
+    /// A range found by [`Planner::find`] is about to be asked for.
+    fn take(&mut self, range: Range) {
+        if self.open.remove(range) == 0 {
+            self.doubtful.remove(range);
+            self.shared.insert(range);
         }
-        let range = find(&self.doubtful)?;
-        self.doubtful.remove(range);
-        self.shared.insert(range);
-        Some(range)
     }
 
     /// Where a swath of about `bytes` bytes from the start of `run` ends: on the grid, and at the
@@ -132,12 +170,14 @@ impl Planner {
     /// The end game of the `fixed` policy: an idle lane asks for what another one still fetches.
     fn repeat_chunk(&mut self, id: LaneId, now: Time) {
         let Some(own) = self.lanes.get(&id).map(|lane| lane.source) else { return };
+        let Some(forbidden) = self.sources.get(own.index()).map(|source| &source.forbidden) else { return };
         let candidate = self
             .lanes
             .values()
             .filter(|lane| lane.source != own)
             .flat_map(|lane| lane.positions().map(|(slot, at)| Range::new(at, slot.end)))
-            .filter(|range| !range.is_empty() && self.shared.bytes_within(*range) == 0)
+            .filter_map(|range| self.undelivered.within(range).last())
+            .filter(|range| self.shared.bytes_within(*range) == 0 && forbidden.bytes_within(*range) == 0)
             .max_by_key(|range| range.len());
         if let Some(range) = candidate {
             self.shared.insert(range);

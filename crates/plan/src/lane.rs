@@ -48,6 +48,8 @@ pub(crate) struct Lane {
     pub queue: VecDeque<Slot>,
     pub received: u64,
     base: u64,
+    /// Where the meter stood when the whole-file answer began.
+    stream_base: u64,
     window: RateWindow,
     /// Rate at the last tick, kept through idle times.
     pub rate: Option<f64>,
@@ -59,7 +61,9 @@ pub(crate) struct Lane {
     pub silent: bool,
     /// Gets nothing more; closed when its queue is empty.
     pub parked: bool,
-    /// Position comes from deliveries alone, because the meter also counts skipped bytes.
+    /// It will be given up at the end of a trimmed swath: gets nothing more.
+    pub dropping: bool,
+    /// Every answer is the whole file: what lies before a range has to be skipped.
     pub streams: bool,
     /// Bytes received since the queue was last empty.
     burst: bool,
@@ -87,7 +91,9 @@ impl Lane {
             last_progress: now,
             silent: false,
             parked: false,
+            dropping: false,
             streams: false,
+            stream_base: 0,
             burst: false,
             served: 0,
             hungry: false,
@@ -112,6 +118,10 @@ impl Lane {
         if self.queue.is_empty() {
             self.last_progress = now;
             self.burst = false;
+        }
+        if self.streams && slot.start < self.stream_at() {
+            // It has passed already: the answer begins anew.
+            self.stream_base = self.received;
         }
         self.queue.push_back(slot);
     }
@@ -160,14 +170,28 @@ impl Lane {
     /// Where each slot stands by the meter: calls `each(slot, position)`.
     pub fn positions(&self) -> impl Iterator<Item = (&Slot, u64)> + '_ {
         let mut available = self.received.saturating_sub(self.base);
-        let streams = self.streams;
+        let streams_at = self.streams.then(|| self.stream_at());
         self.queue.iter().map(move |slot| {
             let length = slot.asked_end - slot.start;
             let taken = available.min(length);
             available -= taken;
-            let by_meter = if streams { slot.start } else { slot.start + taken };
+            let by_meter = match streams_at {
+                Some(at) => at.clamp(slot.start, slot.asked_end),
+                None => slot.start + taken,
+            };
             (slot, by_meter.max(slot.delivered_to))
         })
+    }
+
+    /// How far a whole-file answer has come.
+    pub fn stream_at(&self) -> u64 {
+        self.received - self.stream_base
+    }
+
+    /// Bytes that a whole-file answer brings for nothing before `start`.
+    pub fn skip_bytes(&self, start: u64) -> u64 {
+        let at = self.stream_at();
+        if start >= at { start - at } else { start }
     }
 
     /// Bytes asked for, still wanted and not here.
@@ -178,7 +202,8 @@ impl Lane {
     /// Bytes that must still cross the wire before a new request's answer could begin.
     pub fn pipe_bytes(&self) -> u64 {
         if self.streams {
-            return self.wanted_bytes();
+            let skip_bytes = self.queue.front().map_or(0, |slot| slot.start.saturating_sub(self.stream_at()));
+            return skip_bytes + self.wanted_bytes();
         }
         let asked: u64 = self.queue.iter().map(|slot| slot.asked_end - slot.start).sum();
         (self.base + asked).saturating_sub(self.received)

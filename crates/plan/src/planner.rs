@@ -91,6 +91,8 @@ impl Planner {
                 };
                 self.sources.push(Source::new(source, max_lanes.unwrap_or(limit).min(limit)));
                 self.next_tick = now;
+                // A new replica may go on where all others have failed.
+                self.ended &= self.size_bytes.is_some() && self.undelivered.is_empty();
             }
             Event::Layout { size_bytes, missing } => self.layout(size_bytes, missing, now),
             Event::LaneUp { lane, rtt, pipelines } => self.lane_up(lane, rtt.as_secs_f64(), pipelines, now),
@@ -214,8 +216,11 @@ impl Planner {
                 asked.push(Range::new(slot.start.min(size_bytes), slot.end));
             }
             for range in asked {
-                if self.open.remove(range) < range.len() {
-                    self.shared.insert(range);
+                let missing: Vec<Range> = self.undelivered.within(range).collect();
+                for range in missing {
+                    if self.open.remove(range) < range.len() {
+                        self.shared.insert(range);
+                    }
                 }
             }
         }
@@ -262,17 +267,20 @@ impl Planner {
         let new_bytes = self.undelivered.remove(range);
         self.open.remove(range);
         self.doubtful.remove(range);
+        // What a closed lane still had, or lies behind a trimmed end, may be asked for elsewhere.
+        let mut unexpected = true;
         if let Some(id) = self.swaths.get(&swath).copied()
             && let Some(lane) = self.lanes.get_mut(&id)
         {
             if let Some(slot) = lane.slot_mut(swath) {
                 slot.delivered_to = slot.delivered_to.max(range.end.min(slot.asked_end));
+                unexpected = range.end > slot.end;
             }
             if let Some(source) = self.sources.get_mut(lane.source.index()) {
                 source.delivered(new_bytes);
             }
         }
-        if self.shared.remove(range) > 0 {
+        if self.shared.remove(range) > 0 || unexpected {
             self.release_others(swath, range);
         }
     }
@@ -316,6 +324,9 @@ impl Planner {
             self.give_back(Range::new(slot.delivered_to, slot.end));
         }
         self.charge(source, loss, now);
+        if let Some(source) = self.sources.get_mut(source.index()) {
+            source.quiet_until = source.retry_at;
+        }
         self.make_hungry(id);
         self.next_tick = now;
     }
@@ -331,6 +342,9 @@ impl Planner {
         for range in lane.undelivered() {
             self.give_back(range);
         }
+        // Closed in good order, but without the answer that it owed: not to be tried for ever.
+        let unanswered = lane.received == 0 && !lane.queue.is_empty() && !lane.dropping;
+        let loss = if loss == Loss::Clean && unanswered { Loss::Broken } else { loss };
         self.charge(lane.source, loss, now);
         self.next_tick = now;
     }
@@ -382,19 +396,27 @@ impl Planner {
 
     fn reopen(&mut self, range: Range) {
         let mut free = RangeSet::from(range);
+        let mut doubtful = RangeSet::new();
         if self.shared.bytes_within(range) > 0 || self.doubtful.bytes_within(range) > 0 {
             for lane in self.lanes.values() {
-                for asked in lane.undelivered() {
-                    if !lane.silent {
+                for asked in lane.undelivered().into_iter().filter_map(|asked| asked.intersect(range)) {
+                    if lane.silent {
+                        doubtful.insert(asked);
+                    } else {
                         free.remove(asked);
                     }
                 }
             }
         }
         for range in free.iter() {
-            self.doubtful.remove(range);
             self.shared.remove(range);
+            self.doubtful.remove(range);
             self.open.insert(range);
+            // What a silent lane owes stays its own as well, should it speak again.
+            for range in doubtful.within(range) {
+                self.open.remove(range);
+                self.doubtful.insert(range);
+            }
         }
         if !free.is_empty() {
             self.all_hungry();
@@ -410,9 +432,11 @@ impl Planner {
         let end = end.max(slot.start);
         slot.end = slot.end.min(end);
         let surplus_bytes = slot.asked_end - slot.end;
-        // Near the end nothing more will be asked for on this lane, so draining costs nothing.
         let needed = !self.open.is_empty();
-        let drop_lane = lane.streams || (needed && surplus_bytes as f64 / rate > reopen_s);
+        // Near the end nothing more will be asked for on this lane, so draining costs nothing.
+        // A whole-file answer waits at the new end, and goes on from there if that is wanted.
+        let drop_lane = !lane.streams && needed && surplus_bytes as f64 / rate > reopen_s;
+        lane.dropping |= drop_lane;
         self.actions.push_back(Action::Trim { lane: id, swath, end, drop_lane });
     }
 

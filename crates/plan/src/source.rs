@@ -23,8 +23,10 @@ pub(crate) struct Source {
     pub failures: u32,
     /// Silences since the last byte that was not followed by another.
     pub silences: u32,
-    /// Not to be contacted before.
+    /// No lane is to be opened before.
     pub retry_at: Time,
+    /// Nothing is to be asked for before, on lanes that are open either.
+    pub quiet_until: Time,
     /// Sum of its lanes' rates at the last tick.
     pub rate: f64,
     pub best_rate: f64,
@@ -46,6 +48,7 @@ impl Source {
             failures: 0,
             silences: 0,
             retry_at: Time::ZERO,
+            quiet_until: Time::ZERO,
             rate: 0.0,
             best_rate: 0.0,
             delivered_bytes: 0,
@@ -75,6 +78,7 @@ impl Source {
             Loss::Busy(wait) => {
                 self.failures += 1;
                 self.retry_at = self.retry_at.max(now + wait);
+                self.quiet_until = self.quiet_until.max(now + wait);
             }
             Loss::Broken => {
                 self.failures += 1;

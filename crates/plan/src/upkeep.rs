@@ -1,11 +1,12 @@
 //! What is looked at once a tick: rates, silence, lanes to open and to close, the number of lanes.
 
-use swath_model::{LaneId, SourceId, Time};
+use swath_model::{LaneId, Range, RangeSet, SourceId, Time};
 
 use crate::config::Lanes;
 use crate::event::Action;
 use crate::lane::{Lane, LaneState};
 use crate::planner::Planner;
+use crate::source::Source;
 use crate::tuner::Reading;
 use crate::view::SourceStatus;
 
@@ -49,6 +50,7 @@ impl Planner {
     /// stay silent are closed and their source goes on probation.
     fn watch_silence(&mut self, now: Time) {
         let mut given_up = Vec::new();
+        let mut fell_silent = Vec::new();
         let watches = self.manners.watches_silence;
         for lane in self.lanes.values_mut() {
             let waited_s = now.secs_since(lane.last_progress);
@@ -57,15 +59,7 @@ impl Planner {
                     let patience_s = if watches { lane.silence_s() } else { PATIENCE_PLAIN_S };
                     if waited_s > patience_s && !lane.silent {
                         lane.silent = true;
-                        if self.size_bytes.is_some() {
-                            for range in lane.undelivered() {
-                                for missing in self.undelivered.within(range) {
-                                    if self.shared.bytes_within(missing) == 0 {
-                                        self.doubtful.insert(missing);
-                                    }
-                                }
-                            }
-                        }
+                        fell_silent.extend(lane.undelivered());
                     }
                     if waited_s > (GIVE_UP_S + 4.0 * patience_s) {
                         given_up.push((lane.id, lane.source));
@@ -74,12 +68,20 @@ impl Planner {
                 _ => {}
             }
         }
+        if self.size_bytes.is_some() {
+            for range in fell_silent {
+                self.doubt(range);
+            }
+        }
         for (lane, source) in given_up {
             self.close(lane);
             let jitter = self.rng.f64();
-            if let Some(source) = self.sources.get_mut(source.index()) {
+            let Some(source) = self.sources.get_mut(source.index()) else { continue };
+            source.tuner.reset(now);
+            // One stuck lane of several says nothing of its source, several at once say it once.
+            let mut others = source.lanes.iter().filter_map(|id| self.lanes.get(id));
+            if others.all(|lane| lane.silent || lane.state == LaneState::Closing) && source.retry_at <= now {
                 source.fell_silent(now, jitter);
-                source.tuner.reset(now);
             }
         }
         for source in &mut self.sources {
@@ -95,6 +97,19 @@ impl Planner {
                 other => other,
             };
         }
+    }
+
+    /// `range` is owed by a silent lane: doubtful, as far as no lively one brings it.
+    fn doubt(&mut self, range: Range) {
+        let mut doubtful: RangeSet = self.undelivered.within(range).collect();
+        if self.shared.bytes_within(range) > 0 {
+            for lane in self.lanes.values().filter(|lane| !lane.silent) {
+                for asked in lane.undelivered() {
+                    doubtful.remove(asked);
+                }
+            }
+        }
+        self.doubtful.union_with(&doubtful);
     }
 
     fn tune_lanes(&mut self, now: Time) {
@@ -163,22 +178,20 @@ impl Planner {
                 return;
             }
         }
-        let mut in_use = 0;
+        // A source that waits for its next try leaves its place to a spare; a silent one keeps
+        // its lanes besides.
+        let mut in_use = self.sources.iter().filter(|it| it.is_usable() && !it.lanes.is_empty() && it.status != SourceStatus::Silent).count();
         let limit = if self.manners.one_source { 1 } else { self.config.max_sources.max(1) };
         for at in 0..self.sources.len() {
-            if in_use >= limit {
-                break;
-            }
             let source = &self.sources[at];
-            if !source.is_usable() {
+            if !source.is_usable() || source.retry_at > now {
                 continue;
             }
-            // A silent source keeps its place in the count only while others are not needed.
-            if source.status != SourceStatus::Silent {
+            if source.lanes.is_empty() {
+                if in_use >= limit {
+                    continue;
+                }
                 in_use += 1;
-            }
-            if source.retry_at > now {
-                continue;
             }
             let goal = if source.on_probation() || source.status == SourceStatus::Silent { 1 } else { source.tuner.goal };
             let have = source.lanes.len() as u32;
@@ -211,14 +224,21 @@ impl Planner {
     }
 
     fn check_exhausted(&mut self) {
-        if !self.sources.is_empty()
-            && self.sources.iter().all(|source| !source.is_usable())
-            && (self.size_bytes.is_none() || !self.undelivered.is_empty())
-            && !self.ended
-        {
+        let missing = self.size_bytes.is_none() || !self.undelivered.is_empty();
+        if self.ended || self.sources.is_empty() || !missing || self.sources.iter().any(|source| self.is_of_use(source)) {
+            return;
+        }
+        // What was asked for before it was forbidden may still come.
+        if self.lanes.values().all(|lane| lane.queue.is_empty()) {
             self.ended = true;
             self.actions.push_back(Action::Exhausted);
         }
+    }
+
+    /// Whether a source may be asked for any of what is missing, now or later.
+    fn is_of_use(&self, source: &Source) -> bool {
+        source.is_usable()
+            && (source.forbidden.is_empty() || self.undelivered.iter().any(|range| !source.forbidden.covers(range)))
     }
 }
 

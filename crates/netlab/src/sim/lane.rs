@@ -64,6 +64,8 @@ pub(super) enum Heard {
     Done(SwathId),
     Failed(SwathId, Loss),
     Lost(Loss),
+    /// A new connection in place of the old one, and this is asked for first on it.
+    Reconnected { first: Range },
 }
 
 /// A connection.
@@ -267,7 +269,14 @@ impl SimLane {
         let Some(ask) = self.asks.front() else { return false };
         if ask.position < at || (left_bytes == 0 && ask.position < ask.end) {
             // What is asked for has passed already: only a new connection brings it.
-            heard.push(Heard::Lost(Loss::Clean));
+            let first = Range::new(ask.position, ask.end);
+            self.segments.clear();
+            self.requests.clear();
+            self.unread_bytes = 0;
+            self.stream_at = None;
+            self.server_done = false;
+            self.answers = 0;
+            heard.push(Heard::Reconnected { first });
             return false;
         }
         let skip_bytes = (ask.position - at).min(self.unread_bytes);

@@ -125,6 +125,10 @@ impl Link {
     /// A connection is gone; what it has on the way still crosses the link.
     pub fn close(&mut self, lane: LaneId) {
         self.flows.retain(|flow| flow.lane != lane);
+        let (queued, landing) = (self.queue.iter_mut().map(|it| &mut it.0), self.flight.iter_mut().map(|it| &mut it.1));
+        for parcel in queued.chain(landing).chain(self.acks.iter_mut().map(|it| &mut it.1)).filter(|it| **it == lane) {
+            *parcel = NOBODY;
+        }
     }
 
     /// The server hands `bytes` more to a connection.
@@ -247,6 +251,8 @@ impl Link {
     }
 }
 
+/// Whose parcels are that nobody waits for any more.
+const NOBODY: LaneId = LaneId(u32::MAX);
 /// Payload of a packet.
 const PACKET_BYTES: u64 = 1448;
 /// Ten packets, as Linux begins (RFC 6928).

@@ -190,6 +190,7 @@ impl<'a> World<'a> {
 
     fn apply(&mut self, at: usize, change: &Change) {
         let id = SourceId(at as u32);
+        let known = at < self.next_source;
         let Some(source) = self.sources.get_mut(at) else { return };
         match change {
             Change::Rate(rate) => source.link.rate_bytes_per_s = *rate,
@@ -201,6 +202,7 @@ impl<'a> World<'a> {
                     self.lose(lane, Loss::Broken);
                 }
             }
+            Change::Corrupt(_) | Change::Bad if !known => {}
             Change::Corrupt(range) => {
                 self.tell(Event::Forbidden { source: id, range: *range });
                 for (part, deliverer) in self.deliverers.within(*range) {
@@ -354,6 +356,15 @@ impl<'a> World<'a> {
                 Heard::Failed(swath, loss) => {
                     self.watch.failed(at, loss, self.now);
                     self.tell(Event::SwathFailed { swath, loss });
+                }
+                Heard::Reconnected { first } => {
+                    let state = &mut self.sources[at];
+                    state.link.close(id);
+                    state.link.open(id);
+                    let arrives_s = 1.5 * state.link.rtt_s() + state.spec.think_s;
+                    if let Some(lane) = self.lanes.get_mut(&id) {
+                        lane.requests.push_back((self.now.plus_secs(arrives_s), first));
+                    }
                 }
                 Heard::Lost(loss) => {
                     let state = &mut self.sources[at];
