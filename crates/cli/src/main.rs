@@ -1,2 +1,51 @@
-//! The swath program.
-fn main() {}
+//! The swath program: arguments in, progress and exit codes out.
+
+mod args;
+mod exit;
+mod generate;
+mod get;
+mod probe;
+mod progress;
+mod signals;
+mod units;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Cli, Command};
+use exit::Exit;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; a closed pipe behind them is none either.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+        }
+    };
+    let exit = match cli.command {
+        Command::Get(get) => with_runtime(|| get::run(*get)),
+        Command::Probe(probe) => with_runtime(|| probe::run(probe)),
+        Command::Verify(verify) => verify::run(&verify),
+        Command::Completions { shell } => generate::completions(shell),
+        Command::Man { dir } => generate::man(dir.as_deref()),
+    };
+    exit.into()
+}
+
+/// Run a command that needs the network.
+fn with_runtime<F: Future<Output = Exit>>(command: impl FnOnce() -> F) -> Exit {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("swath").build();
+    match runtime {
+        Ok(runtime) => {
+            let exit = runtime.block_on(command());
+            // Lookups that still hang in the resolver must not hold up the end.
+            runtime.shutdown_background();
+            exit
+        }
+        Err(error) => exit::fail(Exit::Internal, &format!("cannot start: {error}")),
+    }
+}

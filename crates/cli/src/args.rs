@@ -1,0 +1,211 @@
+//! The command line: one definition for parsing, help, man pages and completions.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+use swath_model::digest::Digest;
+use swath_transfer::{IoMode, Lanes, PolicyKind};
+
+use crate::units;
+
+/// Moves large datasets from many replicas at once, verified and resumable.
+#[derive(Debug, Parser)]
+#[command(name = "swath", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Fetch a file from all its replicas at once
+    Get(Box<Get>),
+    /// Tell what each replica offers
+    Probe(Probe),
+    /// Check a file against digests
+    Verify(Verify),
+    /// Print completions for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Print the man page
+    Man {
+        /// Write one page per command into this folder instead
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        dir: Option<PathBuf>,
+    },
+}
+
+/// `swath get`
+#[derive(Args, Debug)]
+#[command(after_long_help = GET_EXAMPLES)]
+pub struct Get {
+    /// Replicas of one file; or one Metalink (a .meta4 file or its URL)
+    #[arg(value_name = "URL", required_unless_present = "input", conflicts_with = "input")]
+    pub sources: Vec<String>,
+    /// Fetch every file of a list: one a line, its mirrors separated by tabs ('-' reads standard input)
+    #[arg(short, long, value_name = "LIST", value_hint = ValueHint::FilePath)]
+    pub input: Option<PathBuf>,
+    /// Write to this file; '-' writes in order to standard output
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    /// Write into this folder
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
+    /// What the file must come to: ALGORITHM:HEX, with sha-256, sha-512, sha-1, md5, adler32, crc32c or blake3
+    #[arg(long, value_name = "DIGEST")]
+    pub digest: Vec<Digest>,
+    /// Files of a list that are fetched at the same time
+    #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: u16,
+    /// Replace files that are there already
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Start again instead of going on from what an earlier run left
+    #[arg(long)]
+    pub no_resume: bool,
+    /// How the transfer is planned
+    #[command(flatten)]
+    pub plan: Plan,
+    /// The network
+    #[command(flatten)]
+    pub net: Net,
+    /// How the disk is written: auto, uring, threads or buffered
+    #[arg(long, value_name = "MODE", default_value = "auto", help_heading = "Disk")]
+    pub io: IoMode,
+    /// Memory for buffers
+    #[arg(long, value_name = "SIZE", default_value = "96M", value_parser = units::size_above_zero, help_heading = "Disk")]
+    pub memory: u64,
+    /// Print one JSON event a line on standard output
+    #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
+    pub json: bool,
+    /// Print warnings and errors only
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+    /// Leave a page with charts of the transfer
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
+    pub report: Option<PathBuf>,
+}
+
+/// Planning.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Planning")]
+pub struct Plan {
+    /// swath, or one of the published ones to compare with: mdtp, fixed, single
+    #[arg(long, value_name = "POLICY", default_value = "swath")]
+    pub policy: PolicyKind,
+    /// Connections per source: 'auto' adds as many as pay, or a number
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = lanes)]
+    pub lanes: Lanes,
+    /// Most sources used at once; further ones are spares
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_sources: u16,
+    /// First chunk of each source (mdtp)
+    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = units::size_above_zero)]
+    pub initial_chunk: u64,
+    /// Chunk of the fastest source (mdtp)
+    #[arg(long, value_name = "SIZE", default_value = "40M", value_parser = units::size_above_zero)]
+    pub large_chunk: u64,
+    /// Chunk size (fixed)
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = units::size_above_zero)]
+    pub chunk: u64,
+}
+
+/// The network.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Network")]
+pub struct Net {
+    /// Take no more than this per second, over all sources
+    #[arg(long, value_name = "RATE", value_parser = units::size_above_zero)]
+    pub limit_rate: Option<u64>,
+    /// Send this header to the sources named by you ('Name: value'; repeatable)
+    #[arg(long, value_name = "HEADER", value_parser = header)]
+    pub header: Vec<(String, String)>,
+    /// Read a bearer token from this file (otherwise found as WLCG prescribes: BEARER_TOKEN, BEARER_TOKEN_FILE, …)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub bearer_file: Option<PathBuf>,
+    /// Trust the certificate authorities in this file (PEM) too
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub ca: Vec<PathBuf>,
+    /// Accept any certificate
+    #[arg(long)]
+    pub insecure: bool,
+    /// Give up when nothing arrives from any source for this long
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::time)]
+    pub timeout: Duration,
+    /// Take only the sources given, none that they name
+    #[arg(long)]
+    pub no_discover: bool,
+}
+
+/// `swath probe`
+#[derive(Args, Debug)]
+pub struct Probe {
+    /// Replicas of one file
+    #[arg(value_name = "URL", required = true)]
+    pub sources: Vec<String>,
+    /// The network
+    #[command(flatten)]
+    pub net: Net,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `swath verify`
+#[derive(Args, Debug)]
+pub struct Verify {
+    /// The file to check
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// What it must come to: ALGORITHM:HEX (repeatable)
+    #[arg(long, value_name = "DIGEST", required_unless_present = "metalink")]
+    pub digest: Vec<Digest>,
+    /// Check against the sizes, digests and pieces in this Metalink
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub metalink: Option<PathBuf>,
+    /// Print nothing
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+fn lanes(text: &str) -> Result<Lanes, String> {
+    match text {
+        "auto" => Ok(Lanes::Auto { max: AUTO_LANES_MAX }),
+        _ => match text.parse::<u32>() {
+            Ok(count @ 1..=256) => Ok(Lanes::Fixed(count)),
+            _ => Err("must be 'auto' or a number from 1 to 256".to_owned()),
+        },
+    }
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("a header is written 'Name: value'")?;
+    let name = name.trim();
+    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("the name of a header is one word of visible characters".to_owned());
+    }
+    Ok((name.to_owned(), value.trim().to_owned()))
+}
+
+/// Most lanes that `auto` goes up to, per source: what a server's owner may take for decent.
+const AUTO_LANES_MAX: u32 = 16;
+
+const GET_EXAMPLES: &str = "\
+Examples:
+  swath get https://one.example/data.h5 https://two.example/data.h5
+  swath get data.meta4 -d /scratch
+  swath get -i list.txt -d /scratch
+  swath get https://one.example/data.tar --digest sha-256:9f86… -o - | tar x
+
+Exit codes:
+  0 complete and verified       5 the target cannot be written
+  1 internal error              6 an input cannot be read
+  2 wrong command line          7 no source could be used
+  3 incomplete, goes on later   8 some files of a list failed
+  4 digest mismatch           130 interrupted, goes on later";

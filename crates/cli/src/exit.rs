@@ -1,0 +1,78 @@
+//! Exit codes. They are documented in `docs/get.md` and do not change.
+
+use std::process::ExitCode;
+
+use swath_store::{FinishError, OpenError};
+use swath_transfer::GetError;
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything asked for is there and verified.
+    Done = 0,
+    /// Something that should not happen.
+    Internal = 1,
+    /// The command line makes no sense.
+    Usage = 2,
+    /// Stopped before the end; what came is kept and the same command goes on.
+    Incomplete = 3,
+    /// The data is not what its digest says.
+    Mismatch = 4,
+    /// The target: it exists, is locked, cannot be written, the disk is full.
+    Target = 5,
+    /// A Metalink, a list or another input cannot be read.
+    Input = 6,
+    /// No source could be used and nothing came.
+    Sources = 7,
+    /// Some files of a list failed, others came.
+    Some = 8,
+    /// Ended by Ctrl-C or a signal; what came is kept.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Say what went wrong and how to go on.
+pub fn fail(exit: Exit, message: &str) -> Exit {
+    eprintln!("swath: {message}");
+    exit
+}
+
+/// The exit code of a transfer that failed after `kept_bytes` bytes were put aside.
+pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
+    match error {
+        GetError::NoSources => Exit::Usage,
+        GetError::Open(open) => match open {
+            OpenError::Io { .. } => Exit::Target,
+            _ => Exit::Target,
+        },
+        GetError::Finish(FinishError::Incomplete { .. }) => Exit::Internal,
+        GetError::Write { .. } | GetError::DiskFull | GetError::Finish(_) => Exit::Target,
+        GetError::Exhausted { .. } | GetError::Stalled { .. } if kept_bytes > 0 => Exit::Incomplete,
+        GetError::Exhausted { .. } | GetError::Stalled { .. } => Exit::Sources,
+        GetError::Digest { .. } => Exit::Mismatch,
+        GetError::Metalink { .. } => Exit::Input,
+        GetError::Stopped => Exit::Interrupted,
+        _ => Exit::Internal,
+    }
+}
+
+/// An error with all its causes, as one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let next_text = next.to_string();
+        if !text.contains(&next_text) {
+            text.push_str(": ");
+            text.push_str(&next_text);
+        }
+        cause = next.source();
+    }
+    text
+}
