@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use swath_formats::digest_header::{self, Covers};
+use swath_formats::{Link, link};
 use swath_model::digest::Digest;
 use url::Url;
 
@@ -19,6 +21,8 @@ pub struct Facts {
     pub last_modified: Option<String>,
     /// Digests of the whole file (`Repr-Digest`, `Digest`, `Content-MD5`, `OC-Checksum`).
     pub digests: Vec<Digest>,
+    /// Other places that know the file (`Link`); targets are absolute and without credentials.
+    pub links: Vec<Link>,
     /// Media type as written.
     pub content_type: Option<String>,
     /// Whether ranges are honoured; where not, everything is one stream from the start.
@@ -40,16 +44,38 @@ impl Facts {
             etag: text("etag"),
             last_modified: text("last-modified"),
             digests: Vec::new(),
+            links: Vec::new(),
             content_type: text("content-type"),
             ranges: false,
-            final_url: Some(url.clone()),
+            final_url: Some(without_credentials(url)),
             server: text("server"),
             retry_after: None,
         }
     }
 
     /// With all the rest that the head tells.
-    pub(crate) fn complete(self, _head: &Head) -> Facts {
+    pub(crate) fn complete(mut self, head: &Head) -> Facts {
+        let whole_message = head.status == 200 && head.field("content-encoding").is_none();
+        for (name, value) in head.all() {
+            if let Some((covers, digests)) = digest_header::read(name, value)
+                && (covers == Covers::Representation || whole_message)
+            {
+                self.digests.extend(digests);
+            }
+        }
+        self.digests.sort();
+        self.digests.dedup();
+        let base = self.final_url.clone();
+        for mut link in head.fields("link").flat_map(link::parse).take(LINKS_LIMIT) {
+            let resolved = base
+                .as_ref()
+                .map_or_else(|| Url::parse(&link.target), |base| base.join(&link.target));
+            if let Ok(url) = resolved {
+                link.target = without_credentials(&url).into();
+                self.links.push(link);
+            }
+        }
+        self.retry_after = crate::http::answer::retry_after(head);
         self
     }
 
@@ -88,4 +114,14 @@ impl Facts {
         }
         Ok(())
     }
+}
+
+/// More links than this in one answer are of no use.
+const LINKS_LIMIT: usize = 256;
+
+fn without_credentials(url: &Url) -> Url {
+    let mut url = url.clone();
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url
 }

@@ -17,5 +17,5 @@ mod target;
 pub use error::{Class, LaneError};
 pub use facts::Facts;
 pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};
-pub use net::{Bearer, Net, NetError, NetOptions, Secret, discover_bearer};
+pub use net::{Bearer, Net, NetError, NetOptions, Proxies, Secret, discover_bearer};
 pub use source::{Expected, Quirks, Source, Trust, display_name};

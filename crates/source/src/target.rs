@@ -58,10 +58,16 @@ impl Target {
         if let Some(authorization) = &credentials.authorization {
             fields.push(("Authorization", authorization.expose()));
         }
+        let absolute = origin.as_ref().is_some_and(|origin| net.asks_proxy(origin));
+        let proxy_authorization =
+            origin.as_ref().filter(|_| absolute).and_then(|origin| net.proxy_authorization(origin));
+        if let Some(authorization) = &proxy_authorization {
+            fields.push(("Proxy-Authorization", authorization.expose()));
+        }
         // Any host but the one the user named was named by the network.
         let trust = if Origin::of(source_url) == origin { trust } else { Trust::Discovered };
         Target {
-            shared: request::shared_part(url, false, &fields),
+            shared: request::shared_part(url, absolute, &fields),
             origin,
             url: url.clone(),
             trust,

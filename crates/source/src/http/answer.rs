@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use swath_formats::{ContentRange, content_range, http_date};
 use swath_model::Range;
 
 use super::head::{Head, shortened};
@@ -52,8 +53,8 @@ pub(crate) fn judge(head: &Head, asked: Range) -> Answer {
                 reason: format!("the server answered {} without saying where", head.status),
             }),
         },
-        416 => match head.field("content-range").and_then(ContentRange::parse) {
-            Some(ContentRange { bytes: None, size_bytes: Some(size_bytes) }) => {
+        416 => match head.field("content-range").map(content_range::parse) {
+            Some(Ok(ContentRange { range: None, size_bytes: Some(size_bytes) })) => {
                 Answer::PastEnd { size_bytes }
             }
             _ => Answer::Refused(status_error(head)),
@@ -67,8 +68,10 @@ fn partial(head: &Head, asked: Range) -> Answer {
     let Some(text) = head.field("content-range") else {
         return wrong(format!("asked for {asked}, the answer does not say what it holds"));
     };
-    let Some(ContentRange { bytes: Some(bytes), size_bytes }) = ContentRange::parse(text) else {
-        return wrong(format!("asked for {asked}, the answer says {:?}", shortened(text)));
+    let (bytes, size_bytes) = match content_range::parse(text) {
+        Ok(ContentRange { range: Some(bytes), size_bytes }) => (bytes, size_bytes),
+        Ok(_) => return wrong(format!("asked for {asked}, the answer holds nothing")),
+        Err(error) => return wrong(error.to_string()),
     };
     if bytes.start != asked.start || bytes.end > asked.end {
         return wrong(format!("asked for {asked}, the answer holds {bytes}"));
@@ -108,51 +111,15 @@ fn status_error(head: &Head) -> LaneError {
 }
 
 /// `Retry-After` in seconds; the date form counts from the server's own `Date`.
-fn retry_after(head: &Head) -> Option<Duration> {
-    let text = head.field("retry-after")?.trim();
-    let seconds: u64 = text.parse().ok()?;
+pub(crate) fn retry_after(head: &Head) -> Option<Duration> {
+    let now_s = head.field("date").and_then(http_date::parse);
+    // Without the server's own clock a date means nothing; as if long past it means "now".
+    let seconds = http_date::retry_after_s(head.field("retry-after")?, now_s.unwrap_or(u64::MAX))?;
     Some(Duration::from_secs(seconds.min(RETRY_AFTER_LIMIT_S)))
 }
 
 /// Nobody is made to wait longer than this by a header.
 const RETRY_AFTER_LIMIT_S: u64 = 24 * 3600;
-
-/// A `Content-Range` field: `bytes 0-4/10`, `bytes 0-4/*` or `bytes */10`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ContentRange {
-    bytes: Option<Range>,
-    size_bytes: Option<u64>,
-}
-
-impl ContentRange {
-    fn parse(text: &str) -> Option<ContentRange> {
-        let (unit, rest) = text.trim().split_once([' ', '=', ':'])?;
-        if !unit.eq_ignore_ascii_case("bytes") {
-            return None;
-        }
-        let (range, size) = rest.trim().split_once('/')?;
-        let size_bytes = match size.trim() {
-            "*" => None,
-            digits => Some(number(digits)?),
-        };
-        let bytes = match range.trim() {
-            "*" => None,
-            both => {
-                let (first, last) = both.split_once('-')?;
-                let (first, last) = (number(first.trim())?, number(last.trim())?);
-                if last < first || size_bytes.is_some_and(|size| last >= size) {
-                    return None;
-                }
-                Some(Range::new(first, last.checked_add(1)?))
-            }
-        };
-        Some(ContentRange { bytes, size_bytes })
-    }
-}
-
-fn number(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
-}
 
 #[cfg(test)]
 mod tests {

@@ -54,16 +54,6 @@ impl Head {
         }
     }
 
-    /// A head from the parts of a library's answer.
-    pub fn from_parts<'a>(
-        status: u16,
-        reason: &str,
-        fields: impl Iterator<Item = (&'a str, &'a [u8])>,
-    ) -> Head {
-        let fields = fields.map(|(name, value)| (name.to_ascii_lowercase(), text(value))).collect();
-        Head { minor_version: 1, status, reason: reason.to_owned(), fields }
-    }
-
     fn from_parsed(response: &httparse::Response<'_, '_>) -> Head {
         let fields = response
             .headers
@@ -86,6 +76,11 @@ impl Head {
     /// All fields of this (lower-case) name.
     pub fn fields<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.fields.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Every field: name in lower case, value.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The announced length of the body.

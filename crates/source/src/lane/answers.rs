@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use swath_formats::keep_alive;
 use url::Url;
 
 use super::converse::SETTLED_LIMIT_BYTES;
@@ -90,12 +91,7 @@ impl OwnLane {
             talk.reusable = false;
             self.source.closes_after(talk.conn.answers);
         }
-        let max = head.field("keep-alive").into_iter().flat_map(|value| value.split(',')).find_map(
-            |part| {
-                let (name, value) = part.split_once('=')?;
-                name.trim().eq_ignore_ascii_case("max").then(|| value.trim().parse::<u64>().ok())?
-            },
-        );
+        let max = head.field("keep-alive").and_then(|value| keep_alive::parse(value).max_requests);
         talk.answers_left = max.or(talk.answers_left.map(|left| left.saturating_sub(1)));
     }
 
@@ -282,6 +278,9 @@ impl OwnLane {
     /// The server ended the connection, or it broke.
     pub(super) fn connection_ended(&mut self, talk: &mut Talk, error: Option<&io::Error>) -> Next {
         talk.reusable = false;
+        if let Some(error) = talk.conn.library_error() {
+            return Next::End(Some(error));
+        }
         if let Some(passing) = &mut talk.passing {
             if error.is_none() && passing.body.end_of_connection() {
                 return self.finish_answer(talk).unwrap_or(Next::End(None));

@@ -89,11 +89,6 @@ impl Asks {
         self.sent
     }
 
-    /// Whether nothing is asked for.
-    pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
     /// The ask whose answer comes next or is passing now.
     pub fn front(&mut self) -> Option<&mut Ask> {
         self.queue.front_mut()

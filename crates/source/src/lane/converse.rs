@@ -121,7 +121,7 @@ impl OwnLane {
                 talk.reusable &= out > 0;
                 return (out == 0).then_some(Next::End(None));
             }
-            let extra = if first { self.first_time_lines() } else { "" };
+            let extra = if first { self.source.net().first_time_lines() } else { "" };
             request::append(
                 talk.outgoing(),
                 &self.target.shared,
@@ -135,22 +135,6 @@ impl OwnLane {
             }
         }
         None
-    }
-
-    /// What only the first request to a source asks for.
-    fn first_time_lines(&self) -> &'static str {
-        if self.source.net().wants_metalinks() {
-            concat!(
-                "Accept: application/metalink4+xml\r\n",
-                "Want-Repr-Digest: sha-256=5, sha-512=4, sha=2, md5=1\r\n",
-                "Want-Digest: sha-256, sha-512;q=0.8, adler32;q=0.5, md5;q=0.4\r\n"
-            )
-        } else {
-            concat!(
-                "Want-Repr-Digest: sha-256=5, sha-512=4, sha=2, md5=1\r\n",
-                "Want-Digest: sha-256, sha-512;q=0.8, adler32;q=0.5, md5;q=0.4\r\n"
-            )
-        }
     }
 
     fn turn(&mut self, talk: &mut Talk) -> Turn {
@@ -244,6 +228,7 @@ impl OwnLane {
             // Only reading shows whether TLS has something; a little comes by way of the input.
             return self.wait(talk, Want::Input).await;
         }
+        talk.set_low_water(bytes);
         let front = self.asks.front()?;
         let wake = talk.wait(&mut self.orders, &mut self.out, Want::Payload(front, bytes)).await;
         match wake {
@@ -351,6 +336,8 @@ impl OwnLane {
 
     fn look_around(&mut self, talk: &mut Talk) -> Option<Next> {
         let silence = talk.last_progress.elapsed();
+        // What is below the mark must not stay in the socket.
+        talk.slow_down();
         // A buffer must not lie around half full while others wait for one.
         if silence >= TICK && self.out.has_buffer() && self.out.pool.free_count() == 0 {
             self.hand_over();

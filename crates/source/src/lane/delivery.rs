@@ -43,11 +43,6 @@ impl Delivery {
         self.held.is_some()
     }
 
-    /// Whether a buffer with data in it is held.
-    pub fn holds_data(&self) -> bool {
-        self.held.as_ref().is_some_and(|buffer| buffer.filled() > 0)
-    }
-
     /// Take this empty buffer into use.
     pub fn supply(&mut self, buffer: Buffer) {
         self.held = Some(buffer);

@@ -95,7 +95,8 @@ impl OwnLane {
     async fn connect(&mut self) -> Result<Option<Conn>, LaneError> {
         let net = self.source.net().clone();
         let target = Arc::clone(&self.target);
-        let mut connecting = std::pin::pin!(net.connect(&target, self.may_reuse));
+        let mut connecting =
+            std::pin::pin!(net.connect(&target, self.may_reuse, self.source.quirks().fallback));
         let conn = loop {
             tokio::select! {
                 biased;
@@ -111,8 +112,12 @@ impl OwnLane {
         let rtt = conn.rtt;
         self.out.meter.note_rtt(rtt);
         let pipelines = self.source.quirks().pipelines;
+        if conn.is_library() {
+            self.source.needs_fallback();
+        }
+        let http = if conn.is_library() { "HTTP by library" } else { "HTTP/1.1" };
         let (reused, peer) = (conn.reused, conn.peer);
-        self.out.send(LaneEventKind::Up { rtt, pipelines, http: "HTTP/1.1", reused, peer });
+        self.out.send(LaneEventKind::Up { rtt, pipelines, http, reused, peer });
         Ok(Some(conn))
     }
 

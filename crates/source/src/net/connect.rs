@@ -1,32 +1,44 @@
-//! Opening connections: names, address families side by side (RFC 8305), TLS.
+//! Opening connections: names, address families side by side (RFC 8305), proxies, TLS.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
-use url::Host;
+use tokio::time::timeout;
+use url::{Host, Url};
 
-use super::Net;
-use super::stream::{Conn, ReadAhead, kernel_rtt};
+use super::credentials::from_url;
+use super::gateway::Gateway;
+use super::happy::first_to_answer;
+use super::stream::{Conn, ReadAhead};
+use super::{Net, tunnel};
 use crate::error::LaneError;
 use crate::source::Trust;
 use crate::target::{Origin, Target};
 
+/// An open TCP connection: the stream, its other end, its round-trip time.
+type Connected = (TcpStream, SocketAddr, Duration);
+
 impl Net {
-    /// A connection to `target`: an idle one if there is one, else a new one, within the time-out.
-    pub(crate) async fn connect(&self, target: &Target, reuse: bool) -> Result<Conn, LaneError> {
+    /// A connection to `target` within the time-out: an idle one if `reuse` and there is one, else
+    /// a new one; by way of the library if `fallback`, or if nothing else will do.
+    pub(crate) async fn connect(
+        &self,
+        target: &Target,
+        reuse: bool,
+        fallback: bool,
+    ) -> Result<Conn, LaneError> {
         let Some(origin) = &target.origin else {
             return Err(LaneError::Scheme { scheme: target.url.scheme().to_owned() });
         };
         if reuse && let Some(conn) = self.take_idle(origin) {
             return Ok(conn);
         }
+        let fallback = fallback || self.shared.options.fallback_only;
         let limit = self.timeout();
-        match timeout(limit, self.connect_new(origin, target.trust)).await {
+        match timeout(limit, self.connect_new(origin, target.trust, fallback)).await {
             Ok(result) => result,
             Err(_) => Err(LaneError::Connect {
                 host: origin.to_string(),
@@ -35,32 +47,79 @@ impl Net {
         }
     }
 
-    async fn connect_new(&self, origin: &Origin, trust: Trust) -> Result<Conn, LaneError> {
-        let addresses = self.addresses(origin, trust).await?;
-        let (tcp, peer, rtt) = match first_to_answer(&addresses, origin.port).await {
-            Ok(connected) => connected,
-            Err(error) => {
-                self.shared.names.forget(&origin.host.to_string());
-                return Err(LaneError::Connect {
-                    host: origin.to_string(),
-                    reason: error.to_string(),
-                });
-            }
+    async fn connect_new(
+        &self,
+        origin: &Origin,
+        trust: Trust,
+        fallback: bool,
+    ) -> Result<Conn, LaneError> {
+        let proxy = self.shared.options.proxies.find(origin);
+        let (mut tcp, peer, rtt) = match proxy {
+            Some(proxy) => self.connect_proxy(proxy).await?,
+            None => self.connect_tcp(origin, trust).await?,
         };
-        if addresses.len() > 1 {
-            self.shared.names.prefer(&origin.host.to_string(), peer.ip());
+        // This connection has shown the round-trip time; the library makes its own.
+        let by_library = || {
+            Ok(Conn::gateway(
+                Gateway::open(self.client(trust, proxy.is_some())?, origin),
+                origin.clone(),
+                peer,
+                rtt,
+            ))
+        };
+        if fallback || proxy.is_some_and(|proxy| proxy.scheme() != "http") {
+            return by_library();
         }
         // Requests are small and must not wait for acknowledgements.
         let _ = tcp.set_nodelay(true);
         if !origin.tls {
             return Ok(Conn::plain(tcp, origin.clone(), peer, rtt));
         }
+        if let Some(proxy) = proxy {
+            tunnel::open(&mut tcp, proxy, origin).await?;
+        }
         let tls_error = |reason: String| LaneError::Tls { host: origin.to_string(), reason };
         let name = server_name(&origin.host)
             .ok_or_else(|| tls_error("not a proper host name".to_owned()))?;
-        let tls = self.shared.tls.connect(name, ReadAhead::new(tcp)).await;
-        let tls = tls.map_err(|error| tls_error(error.to_string()))?;
-        Ok(Conn::tls(tls, origin.clone(), peer, rtt))
+        match self.shared.tls.connect(name, ReadAhead::new(tcp)).await {
+            Ok(tls) => Ok(Conn::tls(tls, origin.clone(), peer, rtt)),
+            Err(error) if speaks_other_http(&error) => by_library(),
+            Err(error) => Err(tls_error(error.to_string())),
+        }
+    }
+
+    async fn connect_tcp(&self, origin: &Origin, trust: Trust) -> Result<Connected, LaneError> {
+        let addresses = self.addresses(origin, trust).await?;
+        let name = origin.host.to_string();
+        match first_to_answer(&addresses, origin.port).await {
+            Ok(connected) => {
+                if addresses.len() > 1 {
+                    self.shared.names.prefer(&name, connected.1.ip());
+                }
+                Ok(connected)
+            }
+            Err(error) => {
+                self.shared.names.forget(&name);
+                Err(LaneError::Connect { host: origin.to_string(), reason: error.to_string() })
+            }
+        }
+    }
+
+    async fn connect_proxy(&self, proxy: &Url) -> Result<Connected, LaneError> {
+        let name = proxy.host_str().unwrap_or("");
+        let port = proxy.port_or_known_default().unwrap_or(DEFAULT_PROXY_PORT);
+        let refused = |reason: String| LaneError::Proxy { proxy: format!("{name}:{port}"), reason };
+        let addresses = match proxy.host() {
+            Some(Host::Ipv4(address)) => vec![IpAddr::V4(address)],
+            Some(Host::Ipv6(address)) => vec![IpAddr::V6(address)],
+            _ => self
+                .shared
+                .names
+                .resolve(name, port)
+                .await
+                .map_err(|error| refused(plain_words(&error)))?,
+        };
+        first_to_answer(&addresses, port).await.map_err(|error| refused(error.to_string()))
     }
 
     /// The addresses of `origin` that may be contacted.
@@ -69,11 +128,22 @@ impl Net {
             Host::Ipv4(address) => vec![IpAddr::V4(*address)],
             Host::Ipv6(address) => vec![IpAddr::V6(*address)],
             Host::Domain(name) => {
-                let dns_error = |reason: String| LaneError::Dns { host: name.clone(), reason };
                 let found = self.shared.names.resolve(name, origin.port).await;
-                found.map_err(|error| dns_error(plain_words(&error)))?
+                found.map_err(|error| LaneError::Dns {
+                    host: name.clone(),
+                    reason: plain_words(&error),
+                })?
             }
         };
+        self.permitted(addresses, trust)
+    }
+
+    /// Those of `addresses` that something of this trust may lead us to.
+    pub(super) fn permitted(
+        &self,
+        addresses: Vec<IpAddr>,
+        trust: Trust,
+    ) -> Result<Vec<IpAddr>, LaneError> {
         let surroundings = &self.shared.surroundings;
         if trust == Trust::Named {
             addresses.iter().for_each(|&address| surroundings.allow(address));
@@ -87,7 +157,23 @@ impl Net {
             _ => Ok(permitted),
         }
     }
+
+    /// What every request to a proxy for plain `origin` says besides.
+    pub(crate) fn proxy_authorization(&self, origin: &Origin) -> Option<super::Secret> {
+        self.shared.options.proxies.find(origin).and_then(from_url)
+    }
+
+    /// Whether requests to `origin` are sent to a proxy rather than through one.
+    pub(crate) fn asks_proxy(&self, origin: &Origin) -> bool {
+        let proxy = self.shared.options.proxies.find(origin);
+        !origin.tls
+            && !self.shared.options.fallback_only
+            && proxy.is_some_and(|proxy| proxy.scheme() == "http")
+    }
 }
+
+/// As curl has it.
+const DEFAULT_PROXY_PORT: u16 = 1080;
 
 fn server_name(host: &Host<String>) -> Option<ServerName<'static>> {
     Some(match host {
@@ -97,53 +183,14 @@ fn server_name(host: &Host<String>) -> Option<ServerName<'static>> {
     })
 }
 
-/// The next address is tried when one has not answered for this long (RFC 8305, section 5).
-const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
-/// So many addresses of one name are tried.
-const ADDRESSES_LIMIT: usize = 8;
-
-/// Connect to whichever of `addresses` answers first, preferring the earlier ones.
-async fn first_to_answer(
-    addresses: &[IpAddr],
-    port: u16,
-) -> io::Result<(TcpStream, SocketAddr, Duration)> {
-    let mut waiting =
-        addresses.iter().take(ADDRESSES_LIMIT).map(|&address| SocketAddr::new(address, port));
-    let mut attempts = JoinSet::new();
-    let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    loop {
-        if let Some(address) = waiting.next() {
-            attempts.spawn(connect_one(address));
-        }
-        let answer = if waiting.len() > 0 {
-            match timeout(NEXT_ADDRESS_AFTER, attempts.join_next()).await {
-                Ok(answer) => answer,
-                Err(_) => continue,
-            }
-        } else {
-            attempts.join_next().await
-        };
-        match answer {
-            Some(Ok(Ok(connected))) => return Ok(connected),
-            Some(Ok(Err(error))) => last_error = error,
-            Some(Err(_)) => {}
-            None if waiting.len() == 0 => return Err(last_error),
-            None => {}
-        }
-    }
-}
-
-async fn connect_one(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr, Duration)> {
-    let begin = Instant::now();
-    let tcp = TcpStream::connect(address).await?;
-    let elapsed = begin.elapsed();
-    // The kernel's figure does not contain the time until this task ran again.
-    let rtt = kernel_rtt(&tcp).map_or(elapsed, |kernel| kernel.min(elapsed));
-    Ok((tcp, address, rtt))
+/// Whether the server refused because it speaks no HTTP/1.1.
+fn speaks_other_http(error: &std::io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(inner, Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)))
 }
 
 /// The resolver's error without its technical prefix.
-fn plain_words(error: &io::Error) -> String {
+fn plain_words(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.rsplit(": ").next().unwrap_or(&text).to_owned()
 }

@@ -84,7 +84,8 @@ pub(super) fn of(options: &NetOptions, url: &Url, origin: &Origin) -> Credential
     Credentials { headers, authorization }
 }
 
-fn from_url(url: &Url) -> Option<Secret> {
+/// Basic credentials from the user and password in `url`.
+pub(super) fn from_url(url: &Url) -> Option<Secret> {
     if url.username().is_empty() && url.password().is_none() {
         return None;
     }
@@ -98,8 +99,8 @@ fn bearer(options: &NetOptions, origin: &Origin) -> Option<Secret> {
 }
 
 fn netrc(options: &NetOptions, origin: &Origin) -> Option<Secret> {
-    let _ = (options.netrc.as_deref()?, origin);
-    None
+    let found = options.netrc.as_ref()?.find(&origin.host.to_string())?;
+    Some(basic(&found.login, &found.password))
 }
 
 fn is_loopback(host: &Host<String>) -> bool {

@@ -2,19 +2,25 @@
 //! connections, credentials, the rate limit.
 
 mod address;
+mod clients;
 mod connect;
 mod credentials;
+mod gateway;
+mod happy;
 mod idle;
 mod limiter;
 mod options;
+mod proxy;
 mod resolve;
 mod stream;
 mod tls;
+mod tunnel;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use swath_formats::digest_header;
 use url::Url;
 
 pub(crate) use address::Surroundings;
@@ -22,6 +28,7 @@ pub(crate) use credentials::Credentials;
 pub use credentials::{Bearer, Secret, discover_bearer};
 pub(crate) use limiter::Limiter;
 pub use options::{NetError, NetOptions};
+pub use proxy::Proxies;
 pub(crate) use stream::Conn;
 
 use crate::target::Origin;
@@ -38,6 +45,8 @@ struct Shared {
     names: resolve::Names,
     idle: idle::IdleConnections,
     limiter: Limiter,
+    clients: clients::Clients,
+    first_time_lines: String,
     /// Origins of sources that the user named.
     named: Mutex<HashSet<Origin>>,
     surroundings: Surroundings,
@@ -51,6 +60,13 @@ impl Net {
     pub fn new(options: NetOptions) -> Result<Net, NetError> {
         options.check()?;
         let tls = tls::connector(&options)?;
+        let metalinks =
+            if options.metalinks { "Accept: application/metalink4+xml\r\n" } else { "" };
+        let first_time_lines = format!(
+            "{metalinks}Want-Repr-Digest: {}\r\nWant-Digest: {}\r\n",
+            digest_header::WANT_REPR_DIGEST,
+            digest_header::WANT_DIGEST
+        );
         let limiter = Limiter::new(options.limit_bytes_per_s);
         Ok(Net {
             shared: Arc::new(Shared {
@@ -58,6 +74,8 @@ impl Net {
                 names: resolve::Names::default(),
                 idle: idle::IdleConnections::default(),
                 limiter,
+                first_time_lines,
+                clients: clients::Clients::default(),
                 named: Mutex::default(),
                 surroundings: Surroundings::default(),
                 options,
@@ -87,8 +105,9 @@ impl Net {
         &self.shared.limiter
     }
 
-    pub(crate) fn wants_metalinks(&self) -> bool {
-        self.shared.options.metalinks
+    /// Header lines that only the first request to a source has.
+    pub(crate) fn first_time_lines(&self) -> &str {
+        &self.shared.first_time_lines
     }
 
     /// The user named this address: its origin may get credentials, its network is allowed.

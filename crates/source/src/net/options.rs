@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use swath_formats::Netrc;
+
 use super::credentials::Bearer;
+use super::proxy::Proxies;
 use crate::http::request::is_field_safe;
 
 /// Options for everything that goes over the network.
@@ -13,8 +16,12 @@ pub struct NetOptions {
     pub headers: Vec<(String, String)>,
     /// A bearer token for the user's own sources.
     pub bearer: Option<Bearer>,
-    /// Text of a netrc file.
-    pub netrc: Option<String>,
+    /// Logins by host.
+    pub netrc: Option<Netrc>,
+    /// Proxies, usually [`Proxies::from_env`]; none by default.
+    pub proxies: Proxies,
+    /// Use the library for everything, as for servers that our own lanes cannot speak with.
+    pub fallback_only: bool,
     /// Files with further certificate authorities (PEM).
     pub ca_files: Vec<PathBuf>,
     /// Accept any certificate.
@@ -35,6 +42,8 @@ impl Default for NetOptions {
             headers: Vec::new(),
             bearer: None,
             netrc: None,
+            proxies: Proxies::default(),
+            fallback_only: false,
             ca_files: Vec::new(),
             insecure: false,
             timeout: Duration::from_secs(30),

@@ -13,6 +13,8 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
+use super::gateway::Gateway;
+use crate::error::LaneError;
 use crate::target::Origin;
 
 /// An open connection to an origin.
@@ -34,6 +36,8 @@ pub(crate) struct Conn {
 enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<ReadAhead>>),
+    /// The library, behind a pipe.
+    Gateway(Gateway),
 }
 
 impl Conn {
@@ -50,6 +54,10 @@ impl Conn {
         Conn::new(Stream::Tls(Box::new(stream)), origin, peer, rtt)
     }
 
+    pub fn gateway(gateway: Gateway, origin: Origin, peer: SocketAddr, rtt: Duration) -> Conn {
+        Conn::new(Stream::Gateway(gateway), origin, peer, rtt)
+    }
+
     fn new(stream: Stream, origin: Origin, peer: SocketAddr, rtt: Duration) -> Conn {
         let idle_since = Instant::now();
         Conn { stream, origin, peer, rtt, reused: false, answers: 0, idle_since, low_water: 1 }
@@ -60,16 +68,48 @@ impl Conn {
         matches!(self.stream, Stream::Plain(_))
     }
 
-    fn tcp(&self) -> &TcpStream {
+    /// Whether the library is behind it.
+    pub fn is_library(&self) -> bool {
+        matches!(self.stream, Stream::Gateway(_))
+    }
+
+    /// Why the library could not go on, if it is to blame for the end of this connection.
+    pub fn library_error(&self) -> Option<LaneError> {
         match &self.stream {
-            Stream::Plain(tcp) => tcp,
-            Stream::Tls(tls) => &tls.get_ref().0.tcp,
+            Stream::Gateway(gateway) => gateway.failure(),
+            _ => None,
         }
     }
 
-    /// Wait for bytes without reading them.
+    /// Protocol version and cipher, with TLS of our own.
+    pub fn tls_words(&self) -> Option<String> {
+        let Stream::Tls(tls) = &self.stream else { return None };
+        let session = tls.get_ref().1;
+        let version =
+            session.protocol_version().and_then(|version| version.as_str().map(str::to_owned))?;
+        let suite = session
+            .negotiated_cipher_suite()
+            .and_then(|suite| suite.suite().as_str().map(str::to_owned));
+        Some(match suite {
+            Some(suite) => format!("{} {suite}", version.replace("TLSv1_", "TLS 1.")),
+            None => version,
+        })
+    }
+
+    fn tcp(&self) -> Option<&TcpStream> {
+        match &self.stream {
+            Stream::Plain(tcp) => Some(tcp),
+            Stream::Tls(tls) => Some(&tls.get_ref().0.tcp),
+            Stream::Gateway(_) => None,
+        }
+    }
+
+    /// Wait for bytes without reading them; always ready where only reading can tell.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.tcp().poll_read_ready(cx)
+        match &self.stream {
+            Stream::Plain(tcp) => tcp.poll_read_ready(cx),
+            _ => Poll::Ready(Ok(())),
+        }
     }
 
     /// Read what is there into `space`; 0 is the end of the connection.
@@ -82,6 +122,9 @@ impl Conn {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
                 other => other?,
             },
+            Stream::Gateway(gateway) => {
+                ready!(Pin::new(&mut gateway.pipe).poll_read(cx, &mut space))?
+            }
         }
         Poll::Ready(Ok(space.filled().len()))
     }
@@ -126,6 +169,7 @@ impl Conn {
                 let _ = Pin::new(tls).poll_flush(cx)?;
                 Poll::Ready(Ok(written))
             }
+            Stream::Gateway(gateway) => Pin::new(&mut gateway.pipe).poll_write(cx, data),
         }
     }
 
@@ -133,14 +177,15 @@ impl Conn {
     /// high rates; 1 is the normal state. Does nothing with TLS, whose records hide the amount.
     pub fn set_low_water(&mut self, bytes: usize) {
         let bytes = bytes.max(1);
-        if self.low_water == bytes || !self.is_plain() {
+        if self.low_water == bytes {
             return;
         }
+        let Stream::Plain(tcp) = &self.stream else { return };
         let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         // SAFETY: the descriptor is open, the pointer and length describe a local integer.
         let result = unsafe {
             libc::setsockopt(
-                self.tcp().as_raw_fd(),
+                tcp.as_raw_fd(),
                 libc::SOL_SOCKET,
                 libc::SO_RCVLOWAT,
                 (&raw const value).cast(),
@@ -154,7 +199,7 @@ impl Conn {
 
     /// The kernel's present estimate of the round-trip time.
     pub fn kernel_rtt(&self) -> Option<Duration> {
-        kernel_rtt(self.tcp())
+        self.tcp().and_then(kernel_rtt)
     }
 
     /// Whether nothing has come and the other end has not closed: fit for another use.
