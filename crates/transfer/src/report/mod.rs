@@ -1,6 +1,8 @@
 //! The report page of a transfer: a [`Recorder`] listens to the events, [`render`] makes one
 //! self-contained HTML file of what it heard.
 //!
+//! [`ListRecorder`] does the same for a list of files.
+//!
 //! The page needs no network and no script to be read: charts are inline SVG that stretch to the
 //! width of the window, tables repeat their figures, and a small inline script adds tooltips and
 //! zoom. Every text that came from outside is escaped, and a content security policy in the page
@@ -10,6 +12,7 @@
 mod axis;
 mod bound;
 mod escape;
+mod list;
 mod map;
 mod page;
 mod palette;
@@ -19,6 +22,7 @@ mod tables;
 mod timeline;
 pub mod units;
 
+pub use list::ListRecorder;
 pub use page::render;
 pub use recording::{
     BARS_MAX, Bar, Delivery, Ending, MOMENTS_MAX, Moment, MomentKind, PIECES_MAX, RATES_MAX,

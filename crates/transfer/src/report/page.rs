@@ -124,6 +124,9 @@ fn tiles(scene: &Scene<'_>) -> String {
         n => format!("{} of it from an earlier run", units::bytes(n)),
     };
     tile("size", &recording.size_bytes.map_or("–".to_owned(), units::bytes), &resumed);
+    if let Some(files) = recording.files {
+        tile("files", &units::count(files), "");
+    }
     let time_s = recording.summary.as_ref().map_or(recording.end_s, |s| s.elapsed_s);
     tile("time", &units::duration(time_s), "");
     if let Some(s) = &recording.summary {

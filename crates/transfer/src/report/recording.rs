@@ -114,6 +114,8 @@ pub struct Recording {
     pub resumed_bytes: u64,
     /// How the result was to be proved.
     pub verification: String,
+    /// Files, where it is of a list.
+    pub files: Option<u64>,
     /// Swaths in the order of their ends.
     pub bars: Vec<Bar>,
     /// Swaths that ended, whether kept one by one or merged.
@@ -133,9 +135,9 @@ pub struct Recording {
     /// The latest time heard of, in seconds.
     pub end_s: f64,
     /// Samples averaged into one of the kept ones.
-    stride: usize,
+    pub(super) stride: usize,
     /// Those of the next sample so far.
-    pending: Vec<Sample>,
+    pub(super) pending: Vec<Sample>,
 }
 
 /// Listens to one transfer; clones share what they hear.
@@ -166,7 +168,7 @@ impl Observer for Recorder {
 
 impl Recording {
     /// Take in one event.
-    fn add(&mut self, event: &Event) {
+    pub(super) fn add(&mut self, event: &Event) {
         match event {
             Event::Started { path, sources } => {
                 self.path.clone_from(path);
@@ -243,7 +245,11 @@ impl Recording {
                 rates_bytes_per_s[at] = clean(source.rate_bytes_per_s) as f32;
             }
         }
-        self.pending.push(Sample { at_s: clean(snapshot.at_s), rates_bytes_per_s });
+        self.add_sample(Sample { at_s: clean(snapshot.at_s), rates_bytes_per_s });
+    }
+
+    pub(super) fn add_sample(&mut self, sample: Sample) {
+        self.pending.push(sample);
         if self.pending.len() >= self.stride.max(1) {
             self.flush_pending();
         }
@@ -291,7 +297,7 @@ impl Recording {
         self.end_s = self.end_s.max(clean(at_s));
     }
 
-    fn flush_pending(&mut self) {
+    pub(super) fn flush_pending(&mut self) {
         if !self.pending.is_empty() {
             self.samples.push(bound::mean_sample(&self.pending));
             self.pending.clear();
