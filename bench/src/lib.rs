@@ -15,6 +15,7 @@ pub mod picture;
 pub mod results;
 pub mod scenario;
 pub mod star_run;
+pub mod store_run;
 pub mod study_files;
 pub mod table;
 pub mod tool;
