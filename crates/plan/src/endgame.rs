@@ -50,17 +50,14 @@ impl Planner {
             return;
         }
         for lane in self.lanes.values() {
-            let Some(rate) = lane.rate else { continue };
             if !lane.is_up() || lane.silent || lane.queue.is_empty() {
                 continue;
             }
-            // While its rate climbs, a lane is faster than it looks.
-            let rate = if lane.ramping(now) { 2.0 * rate } else { rate };
-            let own_s = lane.pipe_bytes() as f64 / rate.max(1.0);
+            let Some(own_s) = lane.needs_s(lane.pipe_bytes(), now) else { continue };
             if own_s <= LATE * left_s + LATE_S {
                 continue;
             }
-            let mut keep_bytes = (rate * left_s) as u64;
+            let mut keep_bytes = (lane.brings_bytes(left_s, now) as u64).saturating_sub(lane.ahead_bytes());
             let mut lane_cuts = Vec::new();
             for (slot, at) in lane.positions() {
                 let left = Range::new(at, slot.end);

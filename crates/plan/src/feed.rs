@@ -35,7 +35,7 @@ impl Planner {
                 rtt_s: lane.rtt_s,
                 queued: lane.queue.len(),
                 backlog_bytes: lane.pipe_bytes(),
-                backlog_s: lane.backlog_s(),
+                backlog_s: lane.backlog_s(now),
                 pipelines: lane.pipelines,
                 ramping: lane.ramping(now),
                 on_probation: source.on_probation(),
@@ -80,6 +80,23 @@ impl Planner {
                 return;
             }
         }
+    }
+
+    /// Give an idle lane the next range that it may be asked for, whatever its policy thinks;
+    /// answers whether there was one.
+    pub(crate) fn feed_anyhow(&mut self, id: LaneId, now: Time) -> bool {
+        let Some(lane) = self.lanes.get(&id) else { return false };
+        let (source_id, rate) = (lane.source, lane.rate.unwrap_or(0.0));
+        let free = lane.is_up() && !lane.parked && !lane.silent && !lane.dropping && lane.queue.is_empty();
+        let Some(source) = self.sources.get(source_id.index()) else { return false };
+        if !free || !source.is_usable() || source.quiet_until > now {
+            return false;
+        }
+        let bytes = (rate * ANYHOW_S) as u64;
+        let Some(range) = self.find(source_id, 0, bytes.max(self.config.grid_bytes)) else { return false };
+        self.take(range);
+        self.assign(id, range, now);
+        true
     }
 
     /// While the size is unknown the first lane that is up asks for the first bytes; the others
@@ -189,6 +206,8 @@ impl Planner {
 
 /// Most swaths handed to one lane in one go.
 const FEED_MAX: usize = 8;
+/// A lane that takes work because no other can gets this much at once.
+const ANYHOW_S: f64 = 0.3;
 /// Fewer requests per connection than this, and swaths become longer.
 const FEW_REQUESTS: u32 = 200;
 /// Most bytes of the first request, whose answer also tells the size.

@@ -151,6 +151,10 @@ impl Lane {
         if self.queue.is_empty() || !self.burst {
             return;
         }
+        // Within less than a round trip there is a burst and a pause, and no rate.
+        if self.window.span_s(now) < 0.9 * self.rtt_s {
+            return;
+        }
         if let Some(rate) = self.window.rate_bytes_per_s(now) {
             self.rate = Some(rate);
             self.peak_rate = self.peak_rate.max(rate);
@@ -165,6 +169,28 @@ impl Lane {
             }
             _ => true,
         }
+    }
+
+    /// How long this lane needs for `bytes` more bytes, `None` while its rate is unknown. In slow
+    /// start the rate doubles every round trip, so `k` round trips bring `(2^k - 1)` times what
+    /// one brings now.
+    pub fn needs_s(&self, bytes: u64, now: Time) -> Option<f64> {
+        let rate = self.rate?.max(1.0);
+        let steady_s = bytes as f64 / rate;
+        if !self.ramping(now) {
+            return Some(steady_s);
+        }
+        Some(steady_s.min(self.rtt_s * (1.0 + steady_s / self.rtt_s).log2()))
+    }
+
+    /// How many bytes this lane brings in `seconds`: the inverse of [`Lane::needs_s`].
+    pub fn brings_bytes(&self, seconds: f64, now: Time) -> f64 {
+        let rate = self.rate.unwrap_or(0.0);
+        if !self.ramping(now) {
+            return rate * seconds;
+        }
+        let doublings = (seconds / self.rtt_s).min(DOUBLINGS_MAX);
+        rate * seconds.max(self.rtt_s * (doublings.exp2() - 1.0))
     }
 
     /// Where each slot stands by the meter: calls `each(slot, position)`.
@@ -194,6 +220,14 @@ impl Lane {
         if start >= at { start - at } else { start }
     }
 
+    /// Bytes that must be skipped before the first swath begins.
+    pub fn ahead_bytes(&self) -> u64 {
+        match self.queue.front() {
+            Some(slot) if self.streams => slot.start.saturating_sub(self.stream_at()),
+            _ => 0,
+        }
+    }
+
     /// Bytes asked for, still wanted and not here.
     pub fn wanted_bytes(&self) -> u64 {
         self.positions().map(|(slot, at)| slot.end.saturating_sub(at)).sum()
@@ -202,20 +236,18 @@ impl Lane {
     /// Bytes that must still cross the wire before a new request's answer could begin.
     pub fn pipe_bytes(&self) -> u64 {
         if self.streams {
-            let skip_bytes = self.queue.front().map_or(0, |slot| slot.start.saturating_sub(self.stream_at()));
-            return skip_bytes + self.wanted_bytes();
+            return self.ahead_bytes() + self.wanted_bytes();
         }
         let asked: u64 = self.queue.iter().map(|slot| slot.asked_end - slot.start).sum();
         (self.base + asked).saturating_sub(self.received)
     }
 
     /// Seconds until a new request's answer could begin, as far as the rate is known.
-    pub fn backlog_s(&self) -> f64 {
-        match self.rate {
-            _ if self.queue.is_empty() => 0.0,
-            Some(rate) => self.pipe_bytes() as f64 / rate.max(1.0),
-            None => self.rtt_s + 0.1,
+    pub fn backlog_s(&self, now: Time) -> f64 {
+        if self.queue.is_empty() {
+            return 0.0;
         }
+        self.needs_s(self.pipe_bytes(), now).unwrap_or(self.rtt_s + 0.1)
     }
 
     /// A swath has handed over its last byte: takes it off the queue.
@@ -249,6 +281,8 @@ impl Lane {
     }
 }
 
+/// Slow start is not extrapolated further than this: 64 times the rate of now.
+const DOUBLINGS_MAX: f64 = 6.0;
 /// Shortest window: shorter ones mistake the bursts of pacing for changes of the rate.
 const WINDOW_MIN_S: f64 = 0.3;
 /// Longest window: longer ones notice a throttle too late even on the longest routes.

@@ -33,6 +33,8 @@ pub struct Planner {
     pub(crate) hungry: VecDeque<LaneId>,
     pub(crate) next_lane: u32,
     pub(crate) next_swath: u64,
+    /// The time of the call that is under way.
+    pub(crate) clock: Time,
     pub(crate) next_tick: Time,
     /// When everything would end if all went on as at the last tick; `None` while unknown.
     pub(crate) end_at: Option<Time>,
@@ -41,6 +43,8 @@ pub struct Planner {
     pub(crate) consumed: u64,
     pub(crate) ended: bool,
     pub(crate) probe_start: u64,
+    /// Looks in a row at which no lane had work although some was open.
+    pub(crate) ticks_at_rest: u32,
     pub(crate) rng: fastrand::Rng,
 }
 
@@ -63,6 +67,7 @@ impl Planner {
             hungry: VecDeque::new(),
             next_lane: 0,
             next_swath: 0,
+            clock: Time::ZERO,
             next_tick: Time::ZERO,
             end_at: None,
             rate: 0.0,
@@ -70,6 +75,7 @@ impl Planner {
             consumed: 0,
             ended: false,
             probe_start: 0,
+            ticks_at_rest: 0,
             rng: fastrand::Rng::with_seed(config.seed),
             config,
         }
@@ -83,6 +89,7 @@ impl Planner {
 
     /// Something happened at `now`; times never go backwards.
     pub fn handle(&mut self, event: Event, now: Time) {
+        self.clock = now;
         match event {
             Event::SourceAdded { source, max_lanes } => {
                 debug_assert_eq!(source.index(), self.sources.len());
@@ -139,6 +146,7 @@ impl Planner {
     /// What to do next at `now`; `None` when there is nothing until the next event or
     /// [`Planner::poll_timeout`].
     pub fn poll(&mut self, now: Time) -> Option<Action> {
+        self.clock = now;
         if let Some(action) = self.actions.pop_front() {
             return Some(action);
         }
@@ -250,17 +258,22 @@ impl Planner {
         }
         lane.refresh_rate(now);
         let source = lane.source;
-        if lane.silent {
-            lane.silent = false;
-            // What it still owes is its own again, unless somebody else took it meanwhile.
-            for range in lane.undelivered() {
-                self.doubtful.remove(range);
-            }
-        }
+        self.speaks(id);
         if let Some(source) = self.sources.get_mut(source.index()) {
             source.delivered(0);
         }
         self.make_hungry(id);
+    }
+
+    /// A lane that may have been silent is not: what it still owes is its own again, unless
+    /// somebody else took it meanwhile.
+    fn speaks(&mut self, id: LaneId) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if std::mem::replace(&mut lane.silent, false) {
+            for range in lane.undelivered() {
+                self.doubtful.remove(range);
+            }
+        }
     }
 
     fn delivered(&mut self, swath: SwathId, range: Range) {
@@ -320,7 +333,11 @@ impl Planner {
         let Some(id) = self.swaths.remove(&swath) else { return };
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let source = lane.source;
-        if let Some(slot) = lane.remove(swath) {
+        lane.last_progress = now;
+        let slot = lane.remove(swath);
+        // It has answered, if only to refuse.
+        self.speaks(id);
+        if let Some(slot) = slot {
             self.give_back(Range::new(slot.delivered_to, slot.end));
         }
         self.charge(source, loss, now);
@@ -426,16 +443,16 @@ impl Planner {
     /// Let a swath end at `end`; the caller has taken care of the bytes behind it.
     pub(crate) fn trim(&mut self, id: LaneId, swath: SwathId, end: u64) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let rate = lane.rate.unwrap_or(0.0).max(1.0);
         let reopen_s = DROP_ROUND_TRIPS * lane.rtt_s + DROP_S;
         let Some(slot) = lane.slot_mut(swath) else { return };
         let end = end.max(slot.start);
         slot.end = slot.end.min(end);
         let surplus_bytes = slot.asked_end - slot.end;
+        let drain_s = lane.needs_s(surplus_bytes, self.clock).unwrap_or(0.0);
         let needed = !self.open.is_empty();
         // Near the end nothing more will be asked for on this lane, so draining costs nothing.
         // A whole-file answer waits at the new end, and goes on from there if that is wanted.
-        let drop_lane = !lane.streams && needed && surplus_bytes as f64 / rate > reopen_s;
+        let drop_lane = !lane.streams && needed && drain_s > reopen_s;
         lane.dropping |= drop_lane;
         self.actions.push_back(Action::Trim { lane: id, swath, end, drop_lane });
     }
@@ -473,7 +490,7 @@ impl Planner {
 }
 
 /// A trimmed body is drained if that takes less than this many round trips (what a new connection
-/// costs: its handshake, the request and the first steps of slow start) …
-const DROP_ROUND_TRIPS: f64 = 3.0;
+/// costs: its handshake, the request and several steps of slow start) …
+const DROP_ROUND_TRIPS: f64 = 5.0;
 /// … and this.
 const DROP_S: f64 = 0.02;

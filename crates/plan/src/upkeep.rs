@@ -22,6 +22,7 @@ impl Planner {
         }
         self.tune_lanes(now);
         self.open_lanes(now);
+        self.unstick(now);
         self.all_hungry();
         self.check_exhausted();
     }
@@ -55,7 +56,8 @@ impl Planner {
         for lane in self.lanes.values_mut() {
             let waited_s = now.secs_since(lane.last_progress);
             match lane.state {
-                LaneState::Up if !lane.queue.is_empty() => {
+                // A silent lane may owe nothing any more, and still drain nothing.
+                LaneState::Up if !lane.queue.is_empty() || lane.silent => {
                     let patience_s = if watches { lane.silence_s() } else { PATIENCE_PLAIN_S };
                     if waited_s > patience_s && !lane.silent {
                         lane.silent = true;
@@ -180,11 +182,15 @@ impl Planner {
         }
         // A source that waits for its next try leaves its place to a spare; a silent one keeps
         // its lanes besides.
-        let mut in_use = self.sources.iter().filter(|it| it.is_usable() && !it.lanes.is_empty() && it.status != SourceStatus::Silent).count();
+        let mut in_use = self
+            .sources
+            .iter()
+            .filter(|it| !it.lanes.is_empty() && it.status != SourceStatus::Silent && self.is_of_use(it))
+            .count();
         let limit = if self.manners.one_source { 1 } else { self.config.max_sources.max(1) };
         for at in 0..self.sources.len() {
             let source = &self.sources[at];
-            if !source.is_usable() || source.retry_at > now {
+            if source.retry_at > now || !self.is_of_use(source) {
                 continue;
             }
             if source.lanes.is_empty() {
@@ -223,6 +229,29 @@ impl Planner {
         small && lively
     }
 
+    /// Policies leave a slow lane idle when faster ones will be done sooner. Those may be unable to
+    /// take what is left (it is forbidden to them, or they wait), so when everything has come to
+    /// rest, any lane that may must take it.
+    fn unstick(&mut self, now: Time) {
+        let open = !self.open.is_empty() || !self.doubtful.is_empty();
+        if !open || self.end_at.is_none() || self.lanes.values().any(|lane| !lane.silent && !lane.queue.is_empty()) {
+            self.ticks_at_rest = 0;
+            return;
+        }
+        self.ticks_at_rest += 1;
+        if self.ticks_at_rest < REST_TICKS {
+            return;
+        }
+        // A whole-file answer is the last resort: it may be far from what is left.
+        let mut ids: Vec<(bool, LaneId)> = self.lanes.values().map(|lane| (lane.streams, lane.id)).collect();
+        ids.sort();
+        for (_, id) in ids {
+            if self.feed_anyhow(id, now) {
+                return;
+            }
+        }
+    }
+
     fn check_exhausted(&mut self) {
         let missing = self.size_bytes.is_none() || !self.undelivered.is_empty();
         if self.ended || self.sources.is_empty() || !missing || self.sources.iter().any(|source| self.is_of_use(source)) {
@@ -248,6 +277,8 @@ pub(crate) const TICK_S: f64 = 0.02;
 const GIVE_UP_S: f64 = 1.0;
 /// Policies that do not watch for silence give a lane up only after a plain time-out.
 const PATIENCE_PLAIN_S: f64 = 10.0;
+/// So many looks in a row find every lane at rest before one is given work against its policy.
+const REST_TICKS: u32 = 3;
 /// With everything asked for and less than this to go, a new lane would come too late.
 const OPEN_WORTH_S: f64 = 0.5;
 /// Up to this size a file of a list is left to one source.

@@ -79,12 +79,14 @@ pub fn random(seed: u64) -> Scenario {
         config.eager = rng.u32(0..5) > 0;
         if rng.u32(0..5) == 0 {
             config.window_bytes = Some(rng.u64(1 << 20..32 << 20));
+            // What is streamed in order is not resumed.
+            scenario.missing = None;
             scenario.consumer_bytes_per_s = rates * (0.2 + 2.0 * rng.f64());
             scenario.changes.retain(|(_, _, change)| !matches!(change, Change::Corrupt(_)));
         }
     });
     let mut scenario = script.build();
-    scenario.limit_s = limit_s(&scenario, well);
+    scenario.limit_s = if doomed { 20_000.0 } else { limit_s(&scenario, well) };
     scenario
 }
 
@@ -103,7 +105,9 @@ fn limit_s(scenario: &Scenario, well: usize) -> f64 {
     let consumer_s = if scenario.config.window_bytes.is_some() { missing_bytes / scenario.consumer_bytes_per_s } else { 0.0 };
     let bound_s = outcome::bound_s(&alone);
     let bound_s = if bound_s.is_finite() { bound_s } else { 0.0 };
-    180.0 + 6.0 * (bound_s * (missing_bytes / scenario.missing_bytes().max(1) as f64) + window_s + loss_s + consumer_s)
+    let ranges = scenario.missing.as_ref().map_or(1, RangeSet::count) as f64;
+    let trips_s = ranges * (6.0 * link.delay_s + scenario.sources[well].think_s);
+    180.0 + 6.0 * trips_s + 6.0 * (bound_s * (missing_bytes / scenario.missing_bytes().max(1) as f64) + window_s + loss_s + consumer_s)
 }
 
 fn source(rng: &mut fastrand::Rng) -> SourceSpec {

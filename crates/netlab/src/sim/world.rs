@@ -20,6 +20,7 @@ use super::watch::Watch;
 
 /// A source at run time.
 pub(super) struct SimSource {
+    pub id: usize,
     pub spec: SourceSpec,
     pub link: Link,
     pub mood: Mood,
@@ -75,7 +76,9 @@ impl<'a> World<'a> {
         let sources = scenario
             .sources
             .iter()
-            .map(|spec| SimSource {
+            .enumerate()
+            .map(|(id, spec)| SimSource {
+                id,
                 link: Link::new(&spec.link),
                 mood: spec.mood,
                 spec: spec.clone(),
@@ -124,7 +127,7 @@ impl<'a> World<'a> {
             if due || std::mem::take(&mut self.stirred) {
                 self.act();
             }
-            if let Err(what) = self.watch.check(&self.planner, &self.lanes, &self.delivered, self.layout_told, self.now, due) {
+            if let Err(what) = self.watch.check(&self.planner, &self.lanes, &self.delivered, &self.sources, self.layout_told, self.now, due) {
                 return Err(self.violation(what));
             }
             if let Some(finished) = self.end {
@@ -461,6 +464,8 @@ impl<'a> World<'a> {
                 }
                 Action::CloseLane { lane } => self.lose(lane, Loss::Clean),
                 Action::Finished => self.end = Some(true),
+                // Replicas that are still to be found may go on.
+                Action::Exhausted if self.next_source < self.sources.len() => {}
                 Action::Exhausted => self.end = Some(false),
             }
             if self.watch.is_broken() {
@@ -487,12 +492,28 @@ impl<'a> World<'a> {
         self.lanes.insert(lane, SimLane::new(lane, at, self.now, connects, pipelines));
     }
 
+    /// How everything stands, for a violation.
+    fn standing(&self) -> String {
+        let mut text = String::new();
+        for (at, source) in self.sources.iter().enumerate() {
+            let view = self.planner.source(SourceId(at as u32));
+            text += &format!("source {at}: {:?}, silent {}, {view:?}\n", source.mood, source.link.is_silent());
+        }
+        for lane in self.lanes.values().take(100) {
+            let asks: Vec<Range> = lane.asks.iter().map(|ask| ask.outstanding()).collect();
+            text += &format!("{:?} to {}, up {}, last byte {:?}: {asks:?}\n", lane.id, lane.source, lane.is_up(), lane.last_progress);
+        }
+        text += &format!("{:?}\n", self.planner.audit());
+        let missing: Vec<Range> = self.planner.undelivered().iter().take(10).collect();
+        text + &format!("missing: {missing:?} …\n")
+    }
+
     fn violation(&mut self, what: String) -> Violation {
         Violation {
             at_s: self.now.as_secs_f64(),
             what,
             scenario: format!("{:?}", self.scenario),
-            steps: self.watch.steps(),
+            steps: self.watch.steps() + &self.standing(),
         }
     }
 

@@ -33,14 +33,14 @@ impl Policy for Swath {
         if lane.queued > 0 && (!lane.pipelines || lane.queued >= DEPTH_MAX) {
             return None;
         }
-        // In slow start the rate doubles within a round trip: what lasts long now will not then.
-        let haste = if lane.ramping { 2.0 } else { 1.0 };
-        if lane.queued > 0 && lane.backlog_s >= haste * (AHEAD_ROUND_TRIPS * lane.rtt_s + AHEAD_S) {
+        if lane.queued > 0 && lane.backlog_s >= AHEAD_ROUND_TRIPS * lane.rtt_s + AHEAD_S {
             return None;
         }
+        // In slow start the rate doubles within a round trip.
+        let haste = if lane.ramping { 2.0 } else { 1.0 };
         // All lanes end together `time_left_s` from now; this is what is left of that for us.
         let idle_s = if lane.queued == 0 { lane.rtt_s } else { 0.0 };
-        let share = rate * (whole.time_left_s - idle_s) - lane.backlog_bytes as f64;
+        let share = haste * rate * (whole.time_left_s - idle_s) - lane.backlog_bytes as f64;
         if share <= 0.0 {
             return None;
         }
