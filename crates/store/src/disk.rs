@@ -243,3 +243,61 @@ impl fmt::Display for IoMode {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From now on io_uring is forbidden to this thread and those that it starts, as many
+    /// containers forbid it.
+    fn forbid_io_uring() -> io::Result<()> {
+        let answer = |value| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: value };
+        let mut program = [
+            // Load the number of the system call; compare; allow or answer with EPERM.
+            libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
+            libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: libc::SYS_io_uring_setup as u32 },
+            answer(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+            answer(libc::SECCOMP_RET_ALLOW),
+        ];
+        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // SAFETY: the filter and its program outlive the calls, which copy them.
+        unsafe {
+            crate::sys::check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+            crate::sys::check(libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const filter,
+            ))?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn where_io_uring_is_forbidden_threads_write() {
+        std::thread::spawn(|| {
+            if let Err(error) = forbid_io_uring() {
+                eprintln!("skipped: no seccomp here: {error}");
+                return;
+            }
+            let pool = Pool::new(2, 4096);
+            assert_eq!(Disk::start(&pool, IoMode::Auto).unwrap().mode_name(), "threads");
+            match Disk::start(&pool, IoMode::Uring) {
+                Err(DiskError::Uring(error)) => assert_eq!(error.raw_os_error(), Some(libc::EPERM)),
+                other => panic!("{other:?}"),
+            }
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn modes_have_one_name_each() {
+        for mode in [IoMode::Auto, IoMode::Uring, IoMode::Threads, IoMode::Buffered] {
+            assert_eq!(mode.to_string().parse(), Ok(mode));
+        }
+        assert_eq!(
+            "direct".parse::<IoMode>().unwrap_err().to_string(),
+            "\"direct\" is no way to do I/O: it is auto, uring, threads or buffered"
+        );
+    }
+}

@@ -7,6 +7,32 @@
 //! committed; one target is written by one process at a time.
 //!
 //! Which bytes are right is for others to say; this crate compares nothing with any digest.
+//!
+//! ```
+//! use swath_model::{Pool, Range};
+//! use swath_store::{Disk, IoMode, Record, Target, TargetSpec};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! let pool = Pool::new(8, 512 << 10);
+//! let disk = Disk::start(&pool, IoMode::Auto)?;
+//! let path = folder.path().join("data.bin");
+//! let spec = TargetSpec { path, size_bytes: Some(5), resume: true, ..TargetSpec::default() };
+//! let (target, resumed) = Target::open(&disk, spec).await?;
+//! assert_eq!(resumed.durable.count(), 0, "nothing left from an earlier run");
+//!
+//! let mut buffer = pool.take().await;
+//! buffer.push(b"hello");
+//! let buffer = target.write(0, buffer).await?;
+//! assert_eq!(&buffer[..], b"hello", "the buffer comes back, for hashing");
+//!
+//! target.commit(vec![Record::Durable { range: Range::new(0, 5), source: 0 }]).await?;
+//! let path = target.finish(None).await?;
+//! assert_eq!(std::fs::read(path)?, b"hello");
+//! # Ok(())
+//! # }
+//! ```
 
 mod commit;
 mod data_file;

@@ -33,6 +33,9 @@ pub struct TargetSpec {
     pub overwrite: bool,
     /// Go on where a former run stopped; otherwise start again.
     pub resume: bool,
+    /// Leave out what is zero: whole buffers of zeros become holes, and no space is reserved or
+    /// asked for in advance. For large files of known size only; others are written as ever.
+    pub sparse: bool,
 }
 
 /// What a journal vouches for. Empty for a new target.
@@ -142,10 +145,11 @@ fn open_locked(
     let mut found = read_journal(&names, created)?;
     let mut note = None;
     if let Some(reason) = found.reason_to_start_again(spec) {
-        if !created {
+        // A part file made just now is empty already.
+        if !created || !matches!(found, Found::Nothing) {
             note = spec.resume.then(|| format!("starting again: {reason}"));
+            start_again(steps, &names, &part, &found).map_err(at(&names.part))?;
         }
-        start_again(steps, &names, &part, &found).map_err(at(&names.part))?;
         found = Found::Nothing;
     }
     let (mut journal, mut state) = (None, State::default());
@@ -153,7 +157,7 @@ fn open_locked(
         state = *recovered;
         let mut resumed = JournalFile::resume(steps, file, chain, valid_bytes, dropped_bytes)
             .map_err(at(&names.journal))?;
-        let lost = lost_ranges(&part, &state).map_err(at(&names.part))?;
+        let lost = lost_ranges(&part, &state, spec.sparse).map_err(at(&names.part))?;
         note = note_of(dropped_bytes, &lost, &state);
         // Written down at once: these ranges are going to be written again, and a crash in the
         // middle of that must not find the old journal vouching for them.
@@ -353,11 +357,11 @@ fn start_again(steps: &dyn Steps, names: &Names, part: &File, found: &Found) -> 
 }
 
 /// What the journal calls durable and the part file does not hold.
-fn lost_ranges(part: &File, state: &State) -> io::Result<RangeSet> {
+fn lost_ranges(part: &File, state: &State, sparse: bool) -> io::Result<RangeSet> {
     let size_bytes = part.metadata()?.len();
     let mut lost: RangeSet = state.durable.within(Range::new(size_bytes, u64::MAX)).collect();
-    if sys::file_system_kind(part) == ZFS {
-        // It stores blocks of zeros as holes, so a hole proves nothing.
+    if sparse || sys::file_system_kind(part) == ZFS {
+        // Blocks of zeros are stored as holes, so a hole proves nothing.
         return Ok(lost);
     }
     for range in state.durable.iter() {
@@ -409,7 +413,7 @@ fn allot(
         available_bytes,
     };
     let needed_bytes = size_bytes.saturating_sub(now.blocks().saturating_mul(512));
-    if needed_bytes > space.available_bytes {
+    if needed_bytes > space.available_bytes && !spec.sparse {
         return Err(no_space(needed_bytes, space.available_bytes));
     }
     if size_bytes < options.direct_from_bytes {
@@ -420,7 +424,8 @@ fn allot(
     }
     // Reserving also waits for direct writes of a killed process that the device still works on:
     // they outlive the process and its lock, and must not land on top of ours.
-    if options.reserve && matches!(sys::file_system_kind(part), EXT4 | XFS | BTRFS) {
+    if options.reserve && !spec.sparse && matches!(sys::file_system_kind(part), EXT4 | XFS | BTRFS)
+    {
         match sys::reserve(part, 0, size_bytes) {
             Err(error) if sys::is_full(&error) => {
                 return Err(no_space(needed_bytes, space.available_bytes));

@@ -232,6 +232,16 @@ pub(crate) fn begin_write_back(file: &File, start: u64, end: u64) {
     };
 }
 
+/// Whether `[start, end)` reads as zeros because nothing was ever stored there. False if the file
+/// system does not say.
+pub(crate) fn is_hole(file: &File, start: u64, end: u64) -> bool {
+    match first_data(file, start) {
+        Some(data) => data >= end,
+        // The only error that means "no data from here on".
+        None => io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO),
+    }
+}
+
 /// The first hole at or after `offset`, the end of the file counting as one. `None` if the file
 /// system does not say.
 pub(crate) fn first_hole(file: &File, offset: u64) -> Option<u64> {

@@ -30,6 +30,8 @@ pub(crate) struct Inner {
     pub(crate) names: Names,
     pub(crate) file: Arc<DataFile>,
     pub(crate) overwrite: bool,
+    /// Zeros are left out.
+    sparse: bool,
     progress: Mutex<Progress>,
     /// Held through a whole commit, so commits happen one after the other.
     pub(crate) journal: Arc<tokio::sync::Mutex<Journal>>,
@@ -112,6 +114,9 @@ impl Target {
     /// See [`OpenError`]; nothing is left behind.
     pub async fn open(disk: &Disk, spec: TargetSpec) -> Result<(Target, Resumed), OpenError> {
         let (for_worker, overwrite, path) = (disk.clone(), spec.overwrite, spec.path.clone());
+        // Smaller ones do not get their size in advance, which holes at the end would need.
+        let sparse = spec.sparse
+            && spec.size_bytes.is_some_and(|size| size >= disk.options().direct_from_bytes);
         let opened = disk.workers().run(move || open::open(&for_worker, &spec)).await;
         let opened =
             opened.map_err(|gone| OpenError::Io { path, source: io::Error::other(gone) })??;
@@ -128,6 +133,7 @@ impl Target {
             names: opened.names,
             file: Arc::new(opened.file),
             overwrite,
+            sparse,
             progress: Mutex::new(progress),
             journal: Arc::new(tokio::sync::Mutex::new(journal)),
         };
@@ -194,6 +200,13 @@ impl Target {
         let range = Range::of_len(offset, bytes as u64);
         let size_bytes = inner.admit(range)?;
         if bytes == 0 {
+            return Ok(data);
+        }
+        if inner.sparse
+            && is_zero(&data)
+            && sys::is_hole(inner.file.plain(), range.start, range.end)
+        {
+            inner.progress().written.insert(range);
             return Ok(data);
         }
         loop {
@@ -347,6 +360,11 @@ fn direct_length(range: Range, size_bytes: Option<u64>, align_bytes: u64) -> Opt
         return None;
     }
     usize::try_from(range.len().next_multiple_of(align_bytes)).ok()
+}
+
+/// Whether every byte is zero: the first one, and each is like the one before it.
+fn is_zero(data: &[u8]) -> bool {
+    data.first() == Some(&0) && data[1..] == data[..data.len() - 1]
 }
 
 /// The largest offset that the kernel takes, less one block for the padding.

@@ -15,7 +15,7 @@ use swath_model::{Range, RangeSet};
 use swath_store::{HashState, IoMode, Record, Target, TargetSpec};
 
 const SIZE_BYTES: u64 = 6_000_013;
-const KILLS: u32 = 60;
+const KILLS: u32 = 40;
 
 fn place() -> PathBuf {
     std::env::var_os("SWATH_PLACE").expect("run by its parent test").into()

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use common::*;
-use swath_model::Range;
+use swath_model::{Pool, Range};
 use swath_store::{
-    CommitError, FinishError, HashState, Identity, IoMode, Record, Target, TargetSpec, WriteError,
+    CommitError, Disk, FinishError, HashState, Identity, IoMode, Record, Target, TargetSpec,
+    WriteError,
 };
 
 #[tokio::test]
@@ -248,4 +249,39 @@ async fn another_content_starts_again_and_says_so() {
     let fresh = TargetSpec { resume: false, ..with(1 << 20, digest("bb")) };
     let (_, fresh) = Target::open(&disk, fresh).await.unwrap();
     assert_eq!((fresh.durable.count(), fresh.note), (0, None));
+}
+
+/// Larger than any disk here, in the memory of two buffers.
+#[tokio::test]
+async fn a_sparse_file_takes_only_the_space_of_what_is_not_zero() {
+    let folder = folder();
+    let size_bytes = (8 << 40) + 5;
+    let pool = Pool::new(2, BUFFER_BYTES);
+    let disk = Disk::start(&pool, IoMode::Auto).unwrap();
+    let path = folder.path().join("file");
+    let sparse = TargetSpec { sparse: true, ..spec(&path, size_bytes) };
+    let (target, _) = Target::open(&disk, sparse.clone()).await.unwrap();
+    let zeros = async |target: &Target, offset, bytes: usize| {
+        let mut buffer = pool.take().await;
+        buffer.whole().fill(0);
+        buffer.advance(bytes);
+        target.write(offset, buffer).await.unwrap();
+    };
+    zeros(&target, 0, 65_536).await;
+    fill(&target, &pool, Range::new(65_536, 131_072)).await;
+    zeros(&target, size_bytes - 5, 5).await;
+    let written = [Range::new(0, 131_072), Range::new(size_bytes - 5, size_bytes)];
+    target.commit(written.map(durable).to_vec()).await.unwrap();
+    drop(target);
+
+    let (target, resumed) = Target::open(&disk, sparse).await.unwrap();
+    assert_eq!(resumed.durable.iter().map(|(range, _)| range).collect::<Vec<_>>(), written);
+    // Zeros that replace something are written.
+    zeros(&target, 65_536, 4096).await;
+    let found = target.read(65_536, 8192, pool.take().await).await.unwrap();
+    assert!(found[..4096] == [0; 4096] && found[4096..] == content(Range::new(69_632, 73_728)));
+    drop(found);
+    let blocks = std::os::unix::fs::MetadataExt::blocks(&target.part_path().metadata().unwrap());
+    assert!(blocks * 512 <= 131_072, "{blocks} blocks");
+    target.discard().await.unwrap();
 }
