@@ -5,6 +5,8 @@
 //! or wait. While a whole file streams in (a server without ranges) the lane serves ask after
 //! ask from it and leaves the rest in the socket while nobody wants it.
 
+use std::time::Duration;
+
 use swath_model::pool::Take;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::time::Instant;
@@ -18,6 +20,9 @@ use crate::http::request;
 
 /// More requests than this are never out at once.
 const PIPELINE_LIMIT: usize = 64;
+
+/// An answer that follows another within this time was not lost.
+const LOST_AFTER: Duration = Duration::from_millis(100);
 
 /// What the stream of bytes asks for next.
 enum Turn {
@@ -47,6 +52,7 @@ impl OwnLane {
         loop {
             self.obey_all();
             if self.closing {
+                self.note_lost_answers(talk);
                 return Next::End(None);
             }
             if let Some(next) = self.send(talk) {
@@ -81,6 +87,15 @@ impl OwnLane {
             if let Some(next) = left {
                 return next;
             }
+        }
+    }
+
+    /// A lane closed while a pipelined answer did not come: the server may have lost the request.
+    fn note_lost_answers(&mut self, talk: &Talk) {
+        let patience = (talk.conn.rtt * 3).max(LOST_AFTER);
+        let waits = talk.passing.is_none() && talk.input.is_empty() && talk.last_progress.elapsed() > patience;
+        if waits && talk.conn.answers > 0 && self.asks.front().is_some_and(|front| front.pipelined) {
+            self.source.pipeline_broken();
         }
     }
 

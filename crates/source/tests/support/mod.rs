@@ -1,6 +1,8 @@
 //! A scripted server and helpers that collect what a lane reports.
 #![allow(dead_code, missing_docs)]
 
+pub mod driver;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
