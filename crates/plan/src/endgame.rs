@@ -1,6 +1,6 @@
 //! Everything ends together: the forecast of the end, tails that go to others, hedges.
 
-use swath_model::{LaneId, Range, SwathId, Time};
+use swath_model::{LaneId, Range, RangeSet, SwathId, Time};
 
 use crate::lane::Lane;
 use crate::planner::Planner;
@@ -18,7 +18,7 @@ impl Planner {
             }
             left_bytes += lane.wanted_bytes() as f64;
             if let Some(rate) = lane.rate.filter(|&rate| rate > 1.0) {
-                lanes.push((if lane.queue.is_empty() { lane.rtt_s } else { 0.0 }, rate));
+                lanes.push((if lane.queue.is_empty() { lane.trip_s() } else { 0.0 }, rate));
             }
         }
         if lanes.is_empty() {
@@ -42,7 +42,7 @@ impl Planner {
 
     /// A lane that would end later than the rest gives its tail back.
     pub(crate) fn rebalance(&mut self, now: Time) {
-        let Some(left_s) = self.time_left_s(now) else { return };
+        let Some(left_s) = self.horizon_s(now) else { return };
         let grid = self.config.grid_bytes.max(1);
         let mut cuts: Vec<(LaneId, Vec<(SwathId, u64, Range)>)> = Vec::new();
         let helpers = self.lanes.values().filter(|lane| lane.is_up() && !lane.silent && !lane.parked).count();
@@ -92,7 +92,9 @@ impl Planner {
     /// The last ranges may be asked for twice: an idle lane takes what another one is late with,
     /// within the waste budget; the first copy wins.
     pub(crate) fn hedge(&mut self, now: Time) {
-        if !self.open.is_empty() || !self.doubtful.is_empty() || self.undelivered.is_empty() {
+        let reach = self.reach();
+        let more = |set: &RangeSet| set.first().is_some_and(|first| first.start < reach);
+        if more(&self.open) || more(&self.doubtful) || self.undelivered.is_empty() {
             return;
         }
         let budget = self.config.waste_budget_bytes(self.size_bytes.unwrap_or(0)).saturating_sub(self.hedged_bytes);
@@ -115,7 +117,7 @@ impl Planner {
                 .filter_map(|lane| late(lane, now))
                 .filter_map(|(range, late_s)| Some((self.undelivered.within(range).last()?, late_s)))
                 .filter(|&(range, late_s)| {
-                    let own_s = helper.rtt_s + range.len() as f64 / rate;
+                    let own_s = helper.trip_s() + range.len() as f64 / rate;
                     range.len() <= budget
                         && own_s < HEDGE_GAIN * late_s
                         && self.shared.bytes_within(range) == 0

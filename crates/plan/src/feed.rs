@@ -32,7 +32,7 @@ impl Planner {
             let view = LaneView {
                 source: source_id,
                 rate_bytes_per_s: lane.rate,
-                rtt_s: lane.rtt_s,
+                rtt_s: lane.trip_s(),
                 queued: lane.queue.len(),
                 backlog_bytes: lane.pipe_bytes(),
                 backlog_s: lane.backlog_s(now),
@@ -109,16 +109,18 @@ impl Planner {
             return;
         }
         let bytes = self.config.initial_chunk_bytes.min(PROBE_MAX_BYTES).max(self.config.grid_bytes);
-        self.assign(id, Range::of_len(self.probe_start, bytes), now);
+        let bytes = bytes.min(self.config.window_bytes.unwrap_or(u64::MAX)).max(1);
+        let range = Range::of_len(self.probe_start, bytes);
+        let Some(source) = self.sources.get(lane.source.index()) else { return };
+        if let Some(range) = source.forbidden.gaps_within(range).into_iter().next() {
+            self.assign(id, range, now);
+        }
     }
 
     /// The next `bytes` bytes or fewer at or after `from` that this source may be asked for: open
     /// ones first, then those that a silent lane owes.
     fn find(&self, source: SourceId, from: u64, bytes: u64) -> Option<Range> {
-        let limit = match self.config.window_bytes {
-            Some(window) => self.consumed.saturating_add(window),
-            None => u64::MAX,
-        };
+        let limit = self.reach();
         let forbidden = &self.sources.get(source.index())?.forbidden;
         let find = |set: &RangeSet| {
             let mut from = from;

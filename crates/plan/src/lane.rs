@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use swath_model::{LaneId, Range, SourceId, SwathId, Time};
 
 use crate::rate::RateWindow;
+use crate::upkeep::TICK_S;
 
 /// Where a lane is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,9 @@ pub(crate) struct Lane {
     pub state: LaneState,
     pub since: Time,
     pub rtt_s: f64,
+    /// From a request on an idle lane to the first byte of its answer, where that is much longer
+    /// than the round trip: a server that fetches from tape, or asks others first.
+    pub answer_s: f64,
     pub pipelines: bool,
     pub queue: VecDeque<Slot>,
     pub received: u64,
@@ -80,6 +84,7 @@ impl Lane {
             state: LaneState::Opening,
             since: now,
             rtt_s: 0.1,
+            answer_s: 0.0,
             pipelines: true,
             queue: VecDeque::new(),
             received: 0,
@@ -134,7 +139,13 @@ impl Lane {
         }
         if !self.burst {
             // The time before the first byte is the round trip, not the rate.
-            let from = self.queue.front().map_or(now, |slot| slot.asked_at.plus_secs(self.rtt_s));
+            if let Some(slot) = self.queue.front() {
+                // The meter is read once a look, so the answer may have begun that much earlier.
+                let waited_s = now.secs_since(slot.asked_at) - TICK_S;
+                self.answer_s = if waited_s > self.answer_s { waited_s } else { 0.5 * (self.answer_s + waited_s) };
+            }
+            let trip_s = self.trip_s();
+            let from = self.queue.front().map_or(now, |slot| slot.asked_at.plus_secs(trip_s));
             let from = from.max(self.last_progress).min(now);
             self.window.restart(from, self.received);
             self.burst = true;
@@ -144,6 +155,11 @@ impl Lane {
         self.first_byte_at.get_or_insert(now);
         self.window.record(now, total);
         new_bytes
+    }
+
+    /// What a request costs before its answer begins.
+    pub fn trip_s(&self) -> f64 {
+        self.rtt_s.max(self.answer_s)
     }
 
     /// Bring `rate` up to date.
@@ -161,11 +177,12 @@ impl Lane {
         }
     }
 
-    /// Whether slow start may still be under way: a young lane whose rate is at its highest.
+    /// Whether slow start may still be under way: a young lane whose rate has not fallen. (Data
+    /// comes in bursts a round trip apart then, so the measured rate swings by a factor of two.)
     pub fn ramping(&self, now: Time) -> bool {
         match (self.first_byte_at, self.rate) {
             (Some(at), Some(rate)) => {
-                now.secs_since(at) < (10.0 * self.rtt_s).min(6.0) && rate >= 0.9 * self.peak_rate
+                now.secs_since(at) < (RAMP_ROUND_TRIPS * self.rtt_s).min(RAMP_MAX_S) && rate >= 0.5 * self.peak_rate
             }
             _ => true,
         }
@@ -277,10 +294,14 @@ impl Lane {
     /// After how long without a byte this lane counts as silent.
     pub fn silence_s(&self) -> f64 {
         let patience_s = if self.first_byte_at.is_some() { SILENCE_MIN_S } else { SILENCE_FIRST_S };
-        patience_s.max(3.0 * self.rtt_s)
+        patience_s.max(3.0 * self.trip_s())
     }
 }
 
+/// From 10 packets to 4 MiB a window doubles eight times; two more for the handshake's aftermath.
+const RAMP_ROUND_TRIPS: f64 = 10.0;
+/// Longer than this nothing counts as slow start.
+const RAMP_MAX_S: f64 = 6.0;
 /// Slow start is not extrapolated further than this: 64 times the rate of now.
 const DOUBLINGS_MAX: f64 = 6.0;
 /// Shortest window: shorter ones mistake the bursts of pacing for changes of the rate.

@@ -187,6 +187,20 @@ impl Planner {
         self.end_at.filter(|&at| at < Time::MAX).map(|at| at.secs_since(now))
     }
 
+    /// Where everything must end together: the end of the file, or of an ordered consumer's window.
+    pub(crate) fn horizon_s(&self, now: Time) -> Option<f64> {
+        let left_s = self.time_left_s(now)?;
+        match self.config.window_bytes {
+            Some(window) if self.rate > 0.0 => Some(left_s.min(window as f64 / self.rate)),
+            _ => Some(left_s),
+        }
+    }
+
+    /// Nothing may be asked for from here on.
+    pub(crate) fn reach(&self) -> u64 {
+        self.config.window_bytes.map_or(u64::MAX, |window| self.consumed.saturating_add(window))
+    }
+
     /// The state of one source, for display.
     pub fn source(&self, source: SourceId) -> Option<SourceView> {
         let it = self.sources.get(source.index())?;
@@ -289,6 +303,7 @@ impl Planner {
                 slot.delivered_to = slot.delivered_to.max(range.end.min(slot.asked_end));
                 unexpected = range.end > slot.end;
             }
+            lane.first_byte_at.get_or_insert(self.clock);
             if let Some(source) = self.sources.get_mut(lane.source.index()) {
                 source.delivered(new_bytes);
             }
@@ -360,7 +375,7 @@ impl Planner {
             self.give_back(range);
         }
         // Closed in good order, but without the answer that it owed: not to be tried for ever.
-        let unanswered = lane.received == 0 && !lane.queue.is_empty() && !lane.dropping;
+        let unanswered = lane.first_byte_at.is_none() && !lane.queue.is_empty() && !lane.dropping;
         let loss = if loss == Loss::Clean && unanswered { Loss::Broken } else { loss };
         self.charge(lane.source, loss, now);
         self.next_tick = now;
@@ -479,10 +494,7 @@ impl Planner {
             undelivered_bytes: self.undelivered.total_bytes(),
             open_bytes: self.open.total_bytes(),
             rate_bytes_per_s: self.rate,
-            time_left_s: match self.end_at {
-                Some(at) if at < Time::MAX => at.secs_since(now),
-                _ => f64::INFINITY,
-            },
+            time_left_s: self.horizon_s(now).unwrap_or(f64::INFINITY),
             sources: self.sources.iter().filter(|s| s.is_usable()).count().min(self.config.max_sources),
             grid_bytes: self.config.grid_bytes.max(1),
         }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use swath_model::{Range, RangeSet};
 use swath_plan::{Lanes, PolicyKind};
 
-use super::outcome;
 use super::scenario::Scenario;
 use super::script::{Script, honest};
 use super::server::{Change, Mood, SourceSpec};
@@ -33,7 +32,8 @@ pub fn random(seed: u64) -> Scenario {
     let well = rng.usize(0..count);
     if !doomed {
         sources[well].mood = Mood::Well;
-        sources[well].resets_per_s = sources[well].resets_per_s.min(0.1);
+        // Without ranges a reset costs everything.
+        sources[well].resets_per_s = if sources[well].ranges { sources[well].resets_per_s.min(0.1) } else { 0.0 };
     }
     let rates: f64 = sources.iter().map(|source| source.link.rate_bytes_per_s).sum();
     let size_bytes = match rng.u32(0..12) {
@@ -86,29 +86,42 @@ pub fn random(seed: u64) -> Scenario {
         }
     });
     let mut scenario = script.build();
-    scenario.limit_s = if doomed { 20_000.0 } else { limit_s(&scenario, well) };
+    scenario.limit_s = if doomed { LONG_S } else { limit_s(&scenario, well) };
     scenario
 }
 
-/// Generous: what the one good source alone would need, several times over, and all the waiting
-/// that back-off may impose.
+/// Generous: what the one good source alone would need at its worst rate, several times over, and
+/// all the waiting that back-off may impose. Where the planner has to stay with whatever source
+/// it began with there is no such limit, only the one on standstill.
 fn limit_s(scenario: &Scenario, well: usize) -> f64 {
+    let config = &scenario.config;
+    if config.policy != PolicyKind::Swath || config.max_sources < scenario.sources.len() {
+        return LONG_S;
+    }
+    let source = &scenario.sources[well];
+    let link = &source.link;
+    let rtt_s = 2.0 * link.delay_s + 0.002;
     // Without ranges the whole file comes, perhaps more than once.
-    let missing_bytes =
-        if scenario.sources[well].ranges { scenario.missing_bytes() as f64 } else { 3.0 * scenario.size_bytes as f64 };
-    let mut alone = scenario.clone();
-    alone.sources = vec![scenario.sources[well].clone()];
-    alone.changes = scenario.changes.iter().filter(|c| c.1 == well).map(|c| (c.0, 0, c.2.clone())).collect();
-    let link = &scenario.sources[well].link;
-    let window_s = link.window_cap_bytes.map_or(0.0, |cap| missing_bytes / (cap as f64 / (2.0 * link.delay_s + 0.002)));
-    let loss_s = if link.loss > 0.0 { missing_bytes / (1448.0 * 1.2 / link.loss.sqrt() / (2.0 * link.delay_s + 0.002)) } else { 0.0 };
-    let consumer_s = if scenario.config.window_bytes.is_some() { missing_bytes / scenario.consumer_bytes_per_s } else { 0.0 };
-    let bound_s = outcome::bound_s(&alone);
-    let bound_s = if bound_s.is_finite() { bound_s } else { 0.0 };
+    let bytes = if source.ranges { scenario.missing_bytes() as f64 } else { 3.0 * scenario.size_bytes as f64 };
+    let mut rate = link.rate_bytes_per_s;
+    for (_, at, change) in &scenario.changes {
+        if let (true, Change::Rate(other)) = (*at == well, change) {
+            rate = rate.min(*other);
+        }
+    }
+    if config.window_bytes.is_some() {
+        rate = rate.min(scenario.consumer_bytes_per_s);
+    }
+    rate = rate.min(link.window_cap_bytes.map_or(f64::INFINITY, |cap| cap as f64 / rtt_s));
+    if link.loss > 0.0 {
+        rate = rate.min(1448.0 * 1.2 / link.loss.sqrt() / rtt_s);
+    }
     let ranges = scenario.missing.as_ref().map_or(1, RangeSet::count) as f64;
-    let trips_s = ranges * (6.0 * link.delay_s + scenario.sources[well].think_s);
-    180.0 + 6.0 * trips_s + 6.0 * (bound_s * (missing_bytes / scenario.missing_bytes().max(1) as f64) + window_s + loss_s + consumer_s)
+    180.0 + 6.0 * (bytes / rate + ranges * (3.0 * rtt_s + source.think_s))
 }
+
+/// No limit worth the name.
+const LONG_S: f64 = 100_000.0;
 
 fn source(rng: &mut fastrand::Rng) -> SourceSpec {
     let rate_mbit = 10f64.powf(0.3 + 2.2 * rng.f64());

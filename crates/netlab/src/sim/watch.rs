@@ -1,11 +1,11 @@
 //! Books of the simulator's own, and the rules that must hold after every step.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hasher};
 
 use swath_model::{LaneId, Range, RangeSet, SourceId, Time};
-use swath_plan::{Action, Event, Lanes, Loss, Planner, PolicyKind};
+use swath_plan::{Action, Event, Lanes, Loss, Planner, PolicyKind, SourceStatus};
 
 use super::lane::{PAUSE_S, SimLane};
 use super::scenario::Scenario;
@@ -114,6 +114,7 @@ impl Watch {
                     self.fresh = (now, RangeSet::new());
                 }
                 self.fresh.1.insert(*range);
+                self.arrived_at = now;
             }
             Event::Arrived { .. } => self.arrived_at = now,
             Event::Forbidden { source, range } => {
@@ -280,11 +281,13 @@ impl Watch {
         }
         if now.secs_since(self.arrived_at) > STALL_S && delivered.total_bytes() < size_bytes {
             let well = |source: &&SimSource| source.mood == Mood::Well && !source.link.is_silent();
-            if sources.iter().filter(well).any(|source| !self.marks[source.id].bad) {
+            let useful = |marks: &Marks| planner.undelivered().iter().any(|run| !marks.forbidden.covers(run));
+            if sources.iter().filter(well).map(|source| &self.marks[source.id]).any(|marks| !marks.bad && useful(marks)) {
                 return Err(format!("nothing has arrived for {STALL_S} s"));
             }
         }
-        let in_use: std::collections::BTreeSet<usize> = lanes.values().map(|lane| lane.source).collect();
+        let counts = |at: &usize| planner.source(SourceId(*at as u32)).is_some_and(|it| it.status != SourceStatus::Silent);
+        let in_use: BTreeSet<usize> = lanes.values().map(|lane| lane.source).filter(counts).collect();
         if in_use.len() > self.sources_max + SOURCES_SLACK {
             return Err(format!("{} sources in use, {} allowed", in_use.len(), self.sources_max));
         }
