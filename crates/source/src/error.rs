@@ -136,6 +136,12 @@ pub enum LaneError {
         /// The address.
         address: IpAddr,
     },
+    /// A document that should be small is not.
+    #[error("the document is larger than {limit_bytes} bytes")]
+    TooLarge {
+        /// The most that was accepted.
+        limit_bytes: u64,
+    },
     /// A scheme that no lane speaks.
     #[error("the scheme {scheme} is not supported")]
     Scheme {
@@ -196,6 +202,7 @@ impl LaneError {
             | Self::RedirectInvalid { .. }
             | Self::Encoded { .. }
             | Self::RefusedAddress { .. }
+            | Self::TooLarge { .. }
             | Self::Scheme { .. } => Class::Unsupported,
         }
     }

@@ -9,6 +9,7 @@ use url::Url;
 
 use crate::error::LaneError;
 use crate::http::head::Head;
+use crate::source::without_credentials;
 
 /// What an answer's head tells about the whole file.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -118,10 +119,3 @@ impl Facts {
 
 /// More links than this in one answer are of no use.
 const LINKS_LIMIT: usize = 256;
-
-fn without_credentials(url: &Url) -> Url {
-    let mut url = url.clone();
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url
-}

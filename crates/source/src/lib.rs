@@ -5,6 +5,7 @@
 //! touches no disk but for certificates and tokens, and plans nothing: who fetches what is
 //! decided elsewhere.
 
+mod control;
 mod error;
 mod facts;
 mod http;
@@ -14,6 +15,7 @@ mod redirect;
 mod source;
 mod target;
 
+pub use control::{Document, ProbeReport, fetch_small, head, probe};
 pub use error::{Class, LaneError};
 pub use facts::Facts;
 pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};

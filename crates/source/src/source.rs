@@ -47,7 +47,6 @@ pub struct Quirks {
 }
 
 /// One replica of a file.
-#[derive(Debug)]
 pub struct Source {
     id: SourceId,
     url: Url,
@@ -255,14 +254,27 @@ impl Source {
     }
 }
 
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the address as given, which may hold credentials.
+        write!(f, "Source({}, {}, {:?})", self.id, self.name, self.trust)
+    }
+}
+
 /// Times that something must happen in a row before it counts as the server's nature.
 const BREAKS_TO_BELIEVE: u32 = 2;
 
+/// `url` without user and password.
+pub(crate) fn without_credentials(url: &Url) -> Url {
+    let mut url = url.clone();
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url
+}
+
 /// `url` without credentials, query and fragment.
 pub fn display_name(url: &Url) -> String {
-    let mut shown = url.clone();
-    let _ = shown.set_username("");
-    let _ = shown.set_password(None);
+    let mut shown = without_credentials(url);
     shown.set_query(None);
     shown.set_fragment(None);
     shown.into()

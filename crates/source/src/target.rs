@@ -46,11 +46,22 @@ pub(crate) struct Target {
 impl Target {
     /// `url` as an address of the source that was given as `source_url`.
     pub fn new(net: &Net, source_url: &Url, url: &Url, trust: Trust) -> Target {
+        Target::with_accept(net, source_url, url, trust, "*/*")
+    }
+
+    /// The same with these media types asked for.
+    pub fn with_accept(
+        net: &Net,
+        source_url: &Url,
+        url: &Url,
+        trust: Trust,
+        accept: &str,
+    ) -> Target {
         let origin = Origin::of(url);
         let credentials = net.credentials_for(source_url, url, trust);
         let mut fields: Vec<(&str, &str)> = vec![("User-Agent", net.user_agent())];
         if !credentials.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("accept")) {
-            fields.push(("Accept", "*/*"));
+            fields.push(("Accept", accept));
         }
         fields.extend(
             credentials.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())),

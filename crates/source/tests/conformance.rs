@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use support::driver::{Outcome, download};
 use swath_model::SourceId;
-use swath_netlab::faulty::{Algorithm, Behaviour, Certificate, Content, DigestField, Pipelining, RangeLie, Scope, Server};
+use swath_netlab::faulty::{
+    Algorithm, Behaviour, Certificate, Content, DigestField, Pipelining, RangeLie, Scope, Server,
+};
 use swath_source::{Class, LaneError, Net, NetOptions, Source, Trust};
 use url::Url;
 
@@ -52,7 +54,12 @@ impl Case {
 
     async fn complete(&self) -> Outcome {
         let outcome = self.run().await;
-        assert!(outcome.is(&self.all()), "errors: {:?}, covered {:?}", outcome.errors, outcome.covered);
+        assert!(
+            outcome.is(&self.all()),
+            "errors: {:?}, covered {:?}",
+            outcome.errors,
+            outcome.covered
+        );
         outcome
     }
 

@@ -93,8 +93,11 @@ impl OwnLane {
     /// A lane closed while a pipelined answer did not come: the server may have lost the request.
     fn note_lost_answers(&mut self, talk: &Talk) {
         let patience = (talk.conn.rtt * 3).max(LOST_AFTER);
-        let waits = talk.passing.is_none() && talk.input.is_empty() && talk.last_progress.elapsed() > patience;
-        if waits && talk.conn.answers > 0 && self.asks.front().is_some_and(|front| front.pipelined) {
+        let waits = talk.passing.is_none()
+            && talk.input.is_empty()
+            && talk.last_progress.elapsed() > patience;
+        if waits && talk.conn.answers > 0 && self.asks.front().is_some_and(|front| front.pipelined)
+        {
             self.source.pipeline_broken();
         }
     }

@@ -35,6 +35,19 @@ impl Net {
         Ok(slot.get_or_init(|| client).clone())
     }
 
+    /// Whether the server at `url` chooses HTTP/2 when it may.
+    pub(crate) async fn speaks_http2(&self, url: &url::Url, trust: Trust) -> bool {
+        let proxied = crate::target::Origin::of(url)
+            .is_some_and(|origin| self.shared.options.proxies.find(&origin).is_some());
+        let Ok(client) = self.client(trust, proxied) else { return false };
+        let head = client
+            .head(crate::source::without_credentials(url))
+            .timeout(self.timeout())
+            .send()
+            .await;
+        head.is_ok_and(|response| response.version() == reqwest::Version::HTTP_2)
+    }
+
     fn build(&self, trust: Trust, proxied: bool) -> Result<reqwest::Client, String> {
         let options = &self.shared.options;
         let mut config = tls::config(options).map_err(|error| error.to_string())?;

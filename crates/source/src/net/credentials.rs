@@ -135,3 +135,49 @@ fn unescaped(text: &str) -> String {
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn authorization(options: &NetOptions, url: &str) -> Option<String> {
+        let url = Url::parse(url).unwrap();
+        let origin = Origin::of(&url).unwrap();
+        of(options, &url, &origin).authorization.map(|secret| secret.0)
+    }
+
+    #[test]
+    fn a_found_token_needs_tls_and_a_given_one_does_not() {
+        let with = |explicit| NetOptions {
+            bearer: Some(Bearer { token: Secret::new("tok"), explicit }),
+            ..NetOptions::default()
+        };
+        let token = Some("Bearer tok".to_owned());
+        assert_eq!(authorization(&with(false), "http://example.org/"), None);
+        assert_eq!(authorization(&with(true), "http://example.org/"), token);
+        for url in
+            ["https://example.org/", "http://127.0.0.1/", "http://localhost:99/", "http://[::1]/"]
+        {
+            assert_eq!(authorization(&with(false), url), token, "{url}");
+        }
+        assert_eq!(
+            authorization(&with(true), "https://a:b%3Ac@example.org/").as_deref(),
+            Some("Basic YTpiOmM=")
+        );
+        let own = NetOptions {
+            headers: vec![("authorization".to_owned(), "Mine".to_owned())],
+            ..with(true)
+        };
+        assert_eq!(
+            authorization(&own, "https://example.org/"),
+            None,
+            "the user's own header goes instead"
+        );
+    }
+
+    #[test]
+    fn escapes_are_undone_wherever_they_are_proper() {
+        assert_eq!(unescaped("a%20b%zz%4"), "a b%zz%4");
+        assert_eq!(unescaped("%C3%A4"), "ä");
+    }
+}

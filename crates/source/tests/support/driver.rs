@@ -50,7 +50,11 @@ pub async fn download(source: &Arc<Source>) -> Outcome {
                 let next = next_missing(&outcome.covered, &out, size);
                 let Some(start) = next.filter(|_| out.len() < ahead) else { break };
                 let known = size.is_some() || outcome.facts.is_empty();
-                let end = if known { (start + SWATH_BYTES).min(size.unwrap_or(u64::MAX)) } else { u64::MAX };
+                let end = if known {
+                    (start + SWATH_BYTES).min(size.unwrap_or(u64::MAX))
+                } else {
+                    u64::MAX
+                };
                 let range = Range::new(start, end);
                 out.push((SwathId(swath), range));
                 lane.fetch(SwathId(swath), range);
@@ -72,9 +76,13 @@ pub async fn download(source: &Arc<Source>) -> Outcome {
                     outcome.facts.push(*facts);
                 }
                 LaneEventKind::Chunk { swath, offset, buffer } => {
-                    let (_, range) = out.iter().find(|(id, _)| *id == swath).expect("a swath asked for");
+                    let (_, range) =
+                        out.iter().find(|(id, _)| *id == swath).expect("a swath asked for");
                     let end = offset + buffer.len() as u64;
-                    assert!(range.covers(Range::new(offset, end)), "{range} asked, {offset}..{end} delivered");
+                    assert!(
+                        range.covers(Range::new(offset, end)),
+                        "{range} asked, {offset}..{end} delivered"
+                    );
                     if outcome.data.len() < end as usize {
                         outcome.data.resize(end as usize, 0);
                     }
@@ -82,7 +90,8 @@ pub async fn download(source: &Arc<Source>) -> Outcome {
                     outcome.covered.insert(Range::new(offset, end));
                 }
                 LaneEventKind::Done { swath } => {
-                    let (_, range) = *out.iter().find(|(id, _)| *id == swath).expect("a swath asked for");
+                    let (_, range) =
+                        *out.iter().find(|(id, _)| *id == swath).expect("a swath asked for");
                     out.retain(|(id, _)| *id != swath);
                     let end = range.end.min(size.unwrap_or(range.end));
                     assert!(
@@ -102,7 +111,10 @@ pub async fn download(source: &Arc<Source>) -> Outcome {
                 }
                 LaneEventKind::Closed { error, unfinished } => {
                     for id in unfinished {
-                        assert!(out.iter().any(|(other, _)| *other == id), "{id} was not asked for");
+                        assert!(
+                            out.iter().any(|(other, _)| *other == id),
+                            "{id} was not asked for"
+                        );
                     }
                     let class = error.as_ref().map(LaneError::class);
                     outcome.errors.extend(error);

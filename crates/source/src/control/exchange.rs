@@ -1,0 +1,152 @@
+//! One request after the other on one connection, answers into memory.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::error::LaneError;
+use crate::http::body::Body;
+use crate::http::head::Head;
+use crate::net::Conn;
+
+/// A connection used for control requests.
+pub(super) struct Exchange {
+    conn: Conn,
+    input: Vec<u8>,
+    limit: Duration,
+    sent_at: Instant,
+    reusable: bool,
+}
+
+/// An answer with as much of its body as was wanted.
+pub(super) struct Reply {
+    pub head: Head,
+    pub body: Vec<u8>,
+    pub complete: bool,
+    pub first_byte: Duration,
+}
+
+impl Exchange {
+    pub fn new(conn: Conn, limit: Duration) -> Exchange {
+        Exchange { conn, input: Vec::new(), limit, sent_at: Instant::now(), reusable: true }
+    }
+
+    /// The connection, if another request could follow on it.
+    pub fn into_conn(self) -> Option<Conn> {
+        (self.reusable && self.input.is_empty()).then_some(self.conn)
+    }
+
+    /// Send a request, or several at once.
+    pub async fn send(&mut self, mut request: &[u8]) -> Result<(), LaneError> {
+        self.sent_at = Instant::now();
+        while !request.is_empty() {
+            let writing = poll_fn(|cx| self.conn.poll_write(cx, request));
+            match timeout(self.limit, writing).await {
+                Ok(Ok(bytes)) if bytes > 0 => request = &request[bytes..],
+                Ok(Ok(_)) => {
+                    return Err(LaneError::Reset { reason: "nothing can be sent".to_owned() });
+                }
+                Ok(Err(error)) => return Err(LaneError::reset(&error)),
+                Err(_) => return Err(LaneError::Timeout { after: self.limit }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Read the next final answer, at most `limit_bytes` of its body.
+    pub async fn answer(&mut self, to_head: bool, limit_bytes: usize) -> Result<Reply, LaneError> {
+        let mut first_byte = None;
+        let head = loop {
+            match Head::parse(&self.input)
+                .map_err(|error| LaneError::protocol(error.to_string()))?
+            {
+                Some((head, bytes)) => {
+                    self.input.drain(..bytes);
+                    if head.status >= 200 {
+                        break head;
+                    }
+                }
+                None => {
+                    if !self.read().await? {
+                        return Err(LaneError::Reset {
+                            reason: "the server closed it without an answer".to_owned(),
+                        });
+                    }
+                    first_byte.get_or_insert_with(|| self.sent_at.elapsed());
+                }
+            }
+        };
+        self.conn.answers += 1;
+        self.reusable &= head.keeps_alive();
+        let first_byte = first_byte.unwrap_or_default();
+        if to_head {
+            return Ok(Reply { head, body: Vec::new(), complete: true, first_byte });
+        }
+        let body = Body::after(&head).map_err(|error| LaneError::protocol(error.to_string()))?;
+        let (body, complete) = self.body(body, limit_bytes).await?;
+        Ok(Reply { head, body, complete, first_byte })
+    }
+
+    async fn body(
+        &mut self,
+        mut body: Body,
+        limit_bytes: usize,
+    ) -> Result<(Vec<u8>, bool), LaneError> {
+        let mut data = Vec::new();
+        self.reusable &= !body.ends_with_connection();
+        while !body.is_done() {
+            let payload =
+                usize::try_from(body.payload()).unwrap_or(usize::MAX).min(self.input.len());
+            if payload > 0 {
+                let kept = payload.min(limit_bytes - data.len());
+                data.extend_from_slice(&self.input[..kept]);
+                self.input.drain(..payload);
+                body.take(payload as u64);
+                if kept < payload {
+                    self.reusable = false;
+                    return Ok((data, false));
+                }
+            } else if !self.input.is_empty() && body.payload() == 0 {
+                let used = body
+                    .frame(&self.input)
+                    .map_err(|error| LaneError::protocol(error.to_string()))?;
+                self.input.drain(..used);
+            } else if !self.read().await? && !body.end_of_connection() {
+                let got = body.taken();
+                return Err(LaneError::Truncated {
+                    got,
+                    wanted: got + body.remaining().unwrap_or(0),
+                });
+            }
+        }
+        Ok((data, true))
+    }
+
+    /// Read something; `false` at the end of the connection.
+    async fn read(&mut self) -> Result<bool, LaneError> {
+        let before = self.input.len();
+        self.input.resize(before + READ_BYTES, 0);
+        let reading =
+            timeout(self.limit, poll_fn(|cx| self.conn.poll_read(cx, &mut self.input[before..])))
+                .await;
+        let bytes = match reading {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(error)) => {
+                self.input.truncate(before);
+                return Err(self.conn.library_error().unwrap_or_else(|| LaneError::reset(&error)));
+            }
+            Err(_) => return Err(LaneError::Timeout { after: self.limit }),
+        };
+        self.input.truncate(before + bytes);
+        if bytes == 0 {
+            self.reusable = false;
+            if let Some(error) = self.conn.library_error() {
+                return Err(error);
+            }
+        }
+        Ok(bytes > 0)
+    }
+}
+
+const READ_BYTES: usize = 16 * 1024;

@@ -1,0 +1,207 @@
+//! Control requests: small documents, heads, and what a replica offers.
+//!
+//! They follow the same rules as lanes: redirects, credentials, permitted addresses, proxies.
+
+mod exchange;
+mod probe;
+
+use swath_model::Range;
+use url::Url;
+
+pub use probe::{ProbeReport, probe};
+
+use crate::error::LaneError;
+use crate::facts::Facts;
+use crate::http::head::{Head, shortened};
+use crate::net::{Conn, Net};
+use crate::redirect;
+use crate::source::{Trust, without_credentials};
+use crate::target::Target;
+use exchange::Exchange;
+
+/// A small document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Its media type as written.
+    pub content_type: Option<String>,
+    /// Where it came from after redirects, without credentials.
+    pub final_url: Url,
+}
+
+/// Fetch the whole of a small document (a Metalink, a list), asking for the media types in
+/// `accept`.
+///
+/// # Errors
+/// Any [`LaneError`]; [`LaneError::TooLarge`] if it is longer than `limit_bytes`.
+pub async fn fetch_small(
+    net: &Net,
+    url: &Url,
+    trust: Trust,
+    accept: &str,
+    limit_bytes: usize,
+) -> Result<Document, LaneError> {
+    let request = Request { method: Method::Get, range: None, accept, extra: "", limit_bytes };
+    let answered = ask(net, url, trust, &request).await?;
+    answered.expect_status(&[200])?;
+    if !answered.complete {
+        return Err(LaneError::TooLarge { limit_bytes: limit_bytes as u64 });
+    }
+    Ok(Document {
+        bytes: answered.body,
+        content_type: answered.head.field("content-type").map(str::to_owned),
+        final_url: without_credentials(&answered.url),
+    })
+}
+
+/// What the server says about the file in answer to HEAD.
+///
+/// # Errors
+/// Any [`LaneError`].
+pub async fn head(net: &Net, url: &Url, trust: Trust) -> Result<Facts, LaneError> {
+    let extra = net.first_time_lines();
+    let request =
+        Request { method: Method::Head, range: None, accept: "*/*", extra, limit_bytes: 0 };
+    let answered = ask(net, url, trust, &request).await?;
+    answered.expect_status(&[200])?;
+    Ok(answered.head_facts())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    Get,
+    Head,
+}
+
+/// What to ask.
+struct Request<'a> {
+    method: Method,
+    range: Option<Range>,
+    accept: &'a str,
+    /// Complete header lines.
+    extra: &'a str,
+    /// More of the body is not read.
+    limit_bytes: usize,
+}
+
+impl Request<'_> {
+    fn bytes(&self, target: &Target) -> Vec<u8> {
+        let mut out = Vec::with_capacity(target.shared.len() + 128);
+        let method = if self.method == Method::Head { "HEAD" } else { "GET" };
+        out.extend_from_slice(method.as_bytes());
+        out.extend_from_slice(target.shared.trim_start_matches("GET").as_bytes());
+        if let Some(range) = self.range {
+            out.extend_from_slice(
+                format!("Range: {}\r\n", crate::http::request::range_value(range)).as_bytes(),
+            );
+        }
+        out.extend_from_slice(self.extra.as_bytes());
+        out.extend_from_slice(b"\r\n");
+        out
+    }
+}
+
+/// The final answer to a request.
+struct Answered {
+    head: Head,
+    body: Vec<u8>,
+    /// Whether `body` is all of it.
+    complete: bool,
+    url: Url,
+    redirects: Vec<Url>,
+    /// The connection, if it can be used further.
+    conn: Option<Conn>,
+    /// Seconds from the request to the first byte of the answer.
+    first_byte: std::time::Duration,
+    peer: std::net::SocketAddr,
+    rtt: std::time::Duration,
+    tls: Option<String>,
+}
+
+impl Answered {
+    fn expect_status(&self, good: &[u16]) -> Result<(), LaneError> {
+        if good.contains(&self.head.status) {
+            return Ok(());
+        }
+        Err(LaneError::Status {
+            code: self.head.status,
+            reason: shortened(&self.head.reason),
+            retry_after: crate::http::answer::retry_after(&self.head),
+        })
+    }
+
+    /// Facts from the answer to HEAD.
+    fn head_facts(&self) -> Facts {
+        let ranges = self
+            .head
+            .field("accept-ranges")
+            .is_some_and(|unit| unit.trim().eq_ignore_ascii_case("bytes"));
+        let size_bytes = self.head.content_length().ok().flatten();
+        Facts { size_bytes, ranges, ..Facts::brief(&self.head, &self.url) }.complete(&self.head)
+    }
+}
+
+/// Ask, following redirects.
+async fn ask(
+    net: &Net,
+    url: &Url,
+    trust: Trust,
+    request: &Request<'_>,
+) -> Result<Answered, LaneError> {
+    if trust == Trust::Named {
+        net.note_named(url);
+    }
+    let mut redirects = Vec::new();
+    let mut at = url.clone();
+    loop {
+        let target = Target::with_accept(net, url, &at, trust, request.accept);
+        let mut answered = match ask_once(net, &target, request, true).await {
+            // An idle connection may have been closed meanwhile.
+            Err((_, true)) => {
+                ask_once(net, &target, request, false).await.map_err(|(error, _)| error)?
+            }
+            other => other.map_err(|(error, _)| error)?,
+        };
+        let location = match answered.head.status {
+            301 | 302 | 303 | 307 | 308 => answered.head.field("location"),
+            _ => None,
+        };
+        match location {
+            Some(location) => at = redirect::follow(&at, location, &mut redirects)?,
+            None => {
+                answered.redirects = redirects;
+                return Ok(answered);
+            }
+        }
+    }
+}
+
+/// Ask one server. The error says whether it befell a connection that had been used before.
+async fn ask_once(
+    net: &Net,
+    target: &Target,
+    request: &Request<'_>,
+    reuse: bool,
+) -> Result<Answered, (LaneError, bool)> {
+    let conn = net.connect(target, reuse, false).await.map_err(|error| (error, false))?;
+    let (reused, peer, rtt, tls) = (conn.reused, conn.peer, conn.rtt, conn.tls_words());
+    let mut exchange = Exchange::new(conn, net.timeout());
+    let talk = async {
+        exchange.send(&request.bytes(target)).await?;
+        exchange.answer(request.method == Method::Head, request.limit_bytes).await
+    };
+    let answer = talk.await.map_err(|error| (error, reused))?;
+    Ok(Answered {
+        head: answer.head,
+        body: answer.body,
+        complete: answer.complete,
+        url: target.url.clone(),
+        redirects: Vec::new(),
+        conn: exchange.into_conn(),
+        first_byte: answer.first_byte,
+        peer,
+        rtt,
+        tls,
+    })
+}
