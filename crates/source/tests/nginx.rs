@@ -59,7 +59,7 @@ fn nginx(files: &[(&str, Vec<u8>)], extra: &str) -> Option<Nginx> {
          events {{ worker_connections 128; }}
          http {{ access_log off; sendfile on; {temporary}
            server {{ listen 127.0.0.1:{plain}; root {}; {extra} }}
-           server {{ listen 127.0.0.1:{tls} ssl; http2 on; root {};
+           server {{ listen 127.0.0.1:{tls} ssl http2; root {};
              ssl_certificate {}; ssl_certificate_key {}; }} }}",
         at("pid"),
         at("error.log"),
