@@ -78,7 +78,7 @@ pub fn random(seed: u64) -> Scenario {
         }
         config.eager = rng.u32(0..5) > 0;
         if rng.u32(0..5) == 0 {
-            config.window_bytes = Some(rng.u64(1 << 20..32 << 20));
+            config.window_bytes = Some(rng.u64(4 << 20..64 << 20));
             // What is streamed in order is not resumed.
             scenario.missing = None;
             scenario.consumer_bytes_per_s = rates * (0.2 + 2.0 * rng.f64());

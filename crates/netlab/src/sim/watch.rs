@@ -44,7 +44,8 @@ pub(super) struct Watch {
     policy: PolicyKind,
     probing: bool,
     hash: DefaultHasher,
-    trace: Option<VecDeque<String>>,
+    trace: VecDeque<String>,
+    trace_lines: usize,
     broken: Option<String>,
     checks: u64,
     /// What was delivered at this very instant: a decision may have been taken before.
@@ -54,7 +55,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub fn new(scenario: &Scenario, traced: bool) -> Self {
+    pub fn new(scenario: &Scenario, trace_lines: usize) -> Self {
         let config = &scenario.config;
         Self {
             duplicate_bytes: 0,
@@ -76,7 +77,8 @@ impl Watch {
             policy: config.policy,
             probing: true,
             hash: DefaultHasher::new(),
-            trace: traced.then(VecDeque::new),
+            trace: VecDeque::new(),
+            trace_lines,
             broken: None,
             checks: 0,
             fresh: (Time::ZERO, RangeSet::new()),
@@ -94,16 +96,17 @@ impl Watch {
 
     /// The last lines of the log.
     pub fn steps(&self) -> String {
-        self.trace.iter().flatten().fold(String::new(), |all, line| all + line + "\n")
+        self.trace.iter().fold(String::new(), |all, line| all + line + "\n")
     }
 
     pub fn note(&mut self, now: Time, line: impl FnOnce() -> String) {
-        if let Some(trace) = &mut self.trace {
-            if trace.len() >= TRACE_LINES {
-                trace.pop_front();
-            }
-            trace.push_back(format!("{:9.4} {}", now.as_secs_f64(), line()));
+        if self.trace_lines == 0 {
+            return;
         }
+        if self.trace.len() >= self.trace_lines {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(format!("{:9.4} {}", now.as_secs_f64(), line()));
     }
 
     pub fn told(&mut self, event: &Event, now: Time) {
@@ -342,8 +345,6 @@ impl Write for HashWriter<'_> {
     }
 }
 
-/// Lines of the log that are kept.
-const TRACE_LINES: usize = 150_000;
 /// Requests that may wait on one lane.
 const QUEUE_MAX: usize = 8;
 /// After a pause, what was asked for in it may still be asked for elsewhere for this long: the

@@ -59,16 +59,21 @@ impl Scenario {
     /// # Errors
     /// The first rule that was broken, with the steps that led there.
     pub fn run(&self) -> Result<Outcome, Box<Violation>> {
-        match World::new(self, false).run() {
-            Ok(outcome) => Ok(outcome),
+        match World::new(self, 0).run() {
+            (_, Ok(outcome)) => Ok(outcome),
             // The same again, this time with a log; it ends the same way.
-            Err(_) => World::new(self, true).run().map_err(Box::new),
+            (_, Err(_)) => World::new(self, TRACE_LINES).run().1.map_err(Box::new),
         }
+    }
+
+    /// Every event and action of a run, one a line.
+    pub fn log(&self) -> String {
+        World::new(self, usize::MAX).run().0
     }
 }
 
 impl<'a> World<'a> {
-    fn new(scenario: &'a Scenario, traced: bool) -> Self {
+    fn new(scenario: &'a Scenario, trace_lines: usize) -> Self {
         let mut delivered = RangeSet::from(Range::new(0, scenario.size_bytes));
         delivered.subtract(&scenario.missing());
         let mut planner = Planner::new(scenario.config.clone());
@@ -96,7 +101,7 @@ impl<'a> World<'a> {
             lanes: BTreeMap::new(),
             delivered,
             deliverers: RangeMap::new(),
-            watch: Watch::new(scenario, traced),
+            watch: Watch::new(scenario, trace_lines),
             rng: fastrand::Rng::with_seed(scenario.seed),
             layout_told: false,
             next_change: 0,
@@ -110,7 +115,12 @@ impl<'a> World<'a> {
         }
     }
 
-    fn run(mut self) -> Result<Outcome, Violation> {
+    fn run(mut self) -> (String, Result<Outcome, Violation>) {
+        let result = self.live();
+        (self.watch.steps(), result)
+    }
+
+    fn live(&mut self) -> Result<Outcome, Violation> {
         if self.scenario.size_known {
             self.tell_layout();
         }
@@ -517,7 +527,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn conclude(mut self, finished: bool) -> Result<Outcome, Violation> {
+    fn conclude(&mut self, finished: bool) -> Result<Outcome, Violation> {
         let verdict = self.watch.conclude(finished, &self.sources, &self.delivered, &self.planner, self.now);
         if let Err(what) = verdict {
             return Err(self.violation(what));
@@ -542,5 +552,7 @@ impl<'a> World<'a> {
     }
 }
 
+/// Lines of the log that a violation shows.
+const TRACE_LINES: usize = 150;
 /// How long the executor waits for a connection.
 const CONNECT_TIMEOUT_S: f64 = 3.0;
