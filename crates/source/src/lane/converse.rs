@@ -68,19 +68,19 @@ impl OwnLane {
                 Turn::Deliver(bytes) => self.deliver(talk, bytes, &mut place).await,
                 Turn::Skip(bytes) => self.skip(talk, bytes).await,
                 Turn::Finish => self.finish_answer(talk),
-                Turn::Frame if talk.input.is_empty() => self.wait(talk, Want::Input).await,
+                Turn::Frame if talk.input.is_empty() => self.wait(talk, Want::Input(0)).await,
                 Turn::Frame => self.frame(talk),
                 Turn::Head => match Head::parse(talk.input.data()) {
                     Ok(Some((head, bytes))) => {
                         talk.input.consume(bytes);
                         self.on_head(talk, &head)
                     }
-                    Ok(None) => self.wait(talk, Want::Input).await,
+                    Ok(None) => self.wait(talk, Want::Input(0)).await,
                     Err(error) => Some(self.nonsense(talk, &error.to_string())),
                 },
                 Turn::Rest => {
                     talk.last_progress = Instant::now();
-                    let want = if talk.passing.is_some() { Want::Nothing } else { Want::Input };
+                    let want = if talk.passing.is_some() { Want::Nothing } else { Want::Input(0) };
                     self.wait(talk, want).await
                 }
             };
@@ -244,9 +244,8 @@ impl OwnLane {
         }
         if !self.out.has_buffer() && !talk.conn.is_plain() {
             // Only reading shows whether TLS has something; a little comes by way of the input.
-            return self.wait(talk, Want::Input).await;
+            return self.wait(talk, Want::Input(bytes)).await;
         }
-        talk.set_low_water(bytes);
         let front = self.asks.front()?;
         let wake = talk.wait(&mut self.orders, &mut self.out, Want::Payload(front, bytes)).await;
         match wake {

@@ -38,8 +38,10 @@ pub(super) struct Talk {
     /// Interim answers since the last final one.
     pub interim: u32,
     pub last_progress: Instant,
-    /// Bytes come fast.
+    /// Bytes come fast; what came since when.
     fast: bool,
+    window_begin: Instant,
+    window_bytes: u64,
     timer: Pin<Box<Sleep>>,
     scratch: Vec<u8>,
 }
@@ -73,8 +75,8 @@ pub(super) enum Want<'a> {
     Payload(&'a Ask, u64),
     /// So many bytes at most, to throw away.
     Skip(u64),
-    /// Anything, to be understood.
-    Input,
+    /// Anything, to be understood; at least so many bytes are to come.
+    Input(u64),
     /// A buffer of the pool.
     Buffer(&'a mut Take),
     /// This moment, because of the rate limit.
@@ -116,6 +118,8 @@ impl Talk {
             interim: 0,
             last_progress: now,
             fast: false,
+            window_begin: now,
+            window_bytes: 0,
             timer: Box::pin(sleep_until(now + TICK)),
             scratch: Vec::new(),
         }
@@ -142,8 +146,12 @@ impl Talk {
         out: &mut Delivery,
         mut want: Want<'_>,
     ) -> Wake {
-        if let Want::Until(due) = want {
-            self.timer.as_mut().reset(due.min(Instant::now() + TICK));
+        match want {
+            Want::Until(due) => self.timer.as_mut().reset(due.min(Instant::now() + TICK)),
+            Want::Payload(_, coming) | Want::Skip(coming) | Want::Input(coming) => {
+                self.set_low_water(coming)
+            }
+            Want::Buffer(_) | Want::Nothing => {}
         }
         poll_fn(|cx| {
             if let Poll::Ready(order) = orders.poll_recv(cx) {
@@ -162,10 +170,13 @@ impl Talk {
         .await
     }
 
-    /// Before payload of at most `limit_bytes` is read: sleep until a good deal of it is there,
-    /// if bytes come fast.
-    pub fn set_low_water(&mut self, limit_bytes: u64) {
-        let mark = if self.fast { LOW_WATER_BYTES.min(limit_bytes) } else { 1 };
+    /// Before something is read of which at least `coming_bytes` are still to come: sleep until a
+    /// good deal of it is there, if bytes come fast. Never until more than can come.
+    fn set_low_water(&mut self, coming_bytes: u64) {
+        // What TLS holds already does not come any more.
+        let held = if self.conn.is_plain() { 0 } else { TLS_HOLDS_BYTES };
+        let mark =
+            if self.fast { LOW_WATER_BYTES.min(coming_bytes.saturating_sub(held)) } else { 1 };
         self.conn.set_low_water(usize::try_from(mark).unwrap_or(1));
     }
 
@@ -175,16 +186,20 @@ impl Talk {
         self.conn.set_low_water(1);
     }
 
-    /// `bytes` of payload came: note when, and whether they come fast.
+    /// `bytes` came: note when, and whether they come fast.
     fn progress(&mut self, bytes: usize) {
         let now = Instant::now();
-        let gap = now.duration_since(self.last_progress);
-        self.last_progress = now;
         self.heard = true;
-        if bytes >= FAST_READ_BYTES && gap < FAST_GAP {
-            self.fast = true;
-        } else if gap > SLOW_GAP {
+        if now.duration_since(self.last_progress) > SLOW_GAP {
             self.fast = false;
+            (self.window_begin, self.window_bytes) = (now, 0);
+        }
+        self.last_progress = now;
+        self.window_bytes += bytes as u64;
+        let window = now.duration_since(self.window_begin);
+        if window >= WINDOW {
+            self.fast = self.window_bytes as f64 >= FAST_BYTES_PER_S * window.as_secs_f64();
+            (self.window_begin, self.window_bytes) = (now, 0);
         }
     }
 
@@ -223,7 +238,7 @@ impl Talk {
                 }
                 self.conn.poll_discard(cx, &mut self.scratch, *limit)
             }
-            Want::Input => self.conn.poll_read(cx, self.input.spare()).map_ok(|bytes| {
+            Want::Input(_) => self.conn.poll_read(cx, self.input.spare()).map_ok(|bytes| {
                 self.input.wrote(bytes);
                 bytes
             }),
@@ -242,10 +257,12 @@ impl Talk {
 /// At high rates a lane sleeps until this much is there: about a sixth less CPU time for each
 /// byte, measured over loopback.
 const LOW_WATER_BYTES: u64 = 256 * 1024;
-/// The rate is high when so much comes within so little time (more than 60 MB/s) …
-const FAST_READ_BYTES: usize = 128 * 1024;
-const FAST_GAP: Duration = Duration::from_millis(2);
-/// … and no longer when nothing comes for so long.
+/// What lies between the socket and the reader of a TLS connection, at most.
+const TLS_HOLDS_BYTES: u64 = 512 * 1024;
+/// The rate is high from here on; it is looked at this often …
+const FAST_BYTES_PER_S: f64 = 60e6;
+const WINDOW: Duration = Duration::from_millis(2);
+/// … and no longer high when nothing comes for so long.
 const SLOW_GAP: Duration = Duration::from_millis(10);
 
 /// Room for what is thrown away from a TLS connection.

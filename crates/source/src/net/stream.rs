@@ -174,13 +174,13 @@ impl Conn {
     }
 
     /// Wake up only when that many bytes are there (or the connection ends). Fewer wake-ups at
-    /// high rates; 1 is the normal state. Does nothing with TLS, whose records hide the amount.
+    /// high rates; 1 is the normal state. With TLS it counts what is on the wire.
     pub fn set_low_water(&mut self, bytes: usize) {
         let bytes = bytes.max(1);
         if self.low_water == bytes {
             return;
         }
-        let Stream::Plain(tcp) = &self.stream else { return };
+        let Some(tcp) = self.tcp() else { return };
         let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         // SAFETY: the descriptor is open, the pointer and length describe a local integer.
         let result = unsafe {
