@@ -39,6 +39,8 @@ pub struct Planner {
     /// When everything would end if all went on as at the last tick; `None` while unknown.
     pub(crate) end_at: Option<Time>,
     pub(crate) rate: f64,
+    /// Sources not given up, counted at the last tick.
+    pub(crate) usable_sources: usize,
     pub(crate) hedged_bytes: u64,
     pub(crate) consumed: u64,
     pub(crate) ended: bool,
@@ -71,6 +73,7 @@ impl Planner {
             next_tick: Time::ZERO,
             end_at: None,
             rate: 0.0,
+            usable_sources: 0,
             hedged_bytes: 0,
             consumed: 0,
             ended: false,
@@ -495,7 +498,7 @@ impl Planner {
             open_bytes: self.open.total_bytes(),
             rate_bytes_per_s: self.rate,
             time_left_s: self.horizon_s(now).unwrap_or(f64::INFINITY),
-            sources: self.sources.iter().filter(|s| s.is_usable()).count().min(self.config.max_sources),
+            sources: self.usable_sources.min(self.config.max_sources),
             grid_bytes: self.config.grid_bytes.max(1),
         }
     }

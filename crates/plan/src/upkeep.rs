@@ -42,6 +42,7 @@ impl Planner {
                 }
             }
         }
+        self.usable_sources = self.sources.iter().filter(|source| source.is_usable()).count();
         for source in &mut self.sources {
             source.best_rate = source.best_rate.max(source.rate);
         }
