@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use swath_formats::digest_header::{self, Covers};
-use swath_formats::{Link, link};
+use swath_formats::{Link, link, metalink};
 use swath_model::digest::Digest;
 use url::Url;
 
@@ -78,6 +78,13 @@ impl Facts {
         }
         self.retry_after = crate::http::answer::retry_after(head);
         self
+    }
+
+    /// Whether this is a Metalink although the address does not look like one.
+    pub(crate) fn is_metalink_instead(&self) -> bool {
+        let path = self.final_url.as_ref().map_or("", |url| url.path());
+        self.content_type.as_deref().is_some_and(metalink::is_media_type)
+            && !metalink::is_file_name(path)
     }
 
     /// Whether the body can be the file as it is: not an error page, not transformed.

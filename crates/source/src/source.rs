@@ -64,6 +64,8 @@ struct State {
     quirks: Quirks,
     /// Connections that ended with pipelined requests unanswered, in a row.
     broken_pipelines: u32,
+    /// A Metalink came where the file was asked for; it is not asked for again.
+    metalink_seen: bool,
     /// Connections closed by the server after each answer, in a row.
     closes: u32,
 }
@@ -87,6 +89,7 @@ impl Source {
             expected: Expected::default(),
             quirks,
             broken_pipelines: 0,
+            metalink_seen: false,
             closes: 0,
         };
         Arc::new(Source {
@@ -153,6 +156,23 @@ impl Source {
     pub(crate) fn known_size(&self) -> Option<u64> {
         let state = self.lock();
         state.facts.as_ref().and_then(|facts| facts.size_bytes).or(state.expected.size_bytes)
+    }
+
+    /// Media types and header lines of the first request.
+    pub(crate) fn first_wishes(&self) -> (&'static str, &str) {
+        let metalink_too = self.net.asks_for_metalinks() && !self.lock().metalink_seen;
+        // Content negotiation (RFC 6249, section 2).
+        let accept = if metalink_too { "application/metalink4+xml, */*;q=0.9" } else { "*/*" };
+        (accept, self.net.digest_wishes())
+    }
+
+    /// A Metalink came in place of the file. `true` the first time, if it may have come because
+    /// we asked for one.
+    pub(crate) fn metalink_came(&self) -> bool {
+        let mut state = self.lock();
+        let asked = self.net.asks_for_metalinks() && !state.metalink_seen && state.facts.is_none();
+        state.metalink_seen = true;
+        asked
     }
 
     /// Replace what is known by its complete form.

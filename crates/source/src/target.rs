@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use swath_model::Range;
 use url::{Host, Url};
 
 use crate::http::request;
@@ -41,28 +42,18 @@ pub(crate) struct Target {
     pub trust: Trust,
     /// The part that all requests share; holds credentials, so it is never shown.
     pub shared: String,
+    /// The user's own headers say which media types are wanted.
+    own_accept: bool,
 }
 
 impl Target {
     /// `url` as an address of the source that was given as `source_url`.
     pub fn new(net: &Net, source_url: &Url, url: &Url, trust: Trust) -> Target {
-        Target::with_accept(net, source_url, url, trust, "*/*")
-    }
-
-    /// The same with these media types asked for.
-    pub fn with_accept(
-        net: &Net,
-        source_url: &Url,
-        url: &Url,
-        trust: Trust,
-        accept: &str,
-    ) -> Target {
         let origin = Origin::of(url);
         let credentials = net.credentials_for(source_url, url, trust);
         let mut fields: Vec<(&str, &str)> = vec![("User-Agent", net.user_agent())];
-        if !credentials.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("accept")) {
-            fields.push(("Accept", accept));
-        }
+        let own_accept =
+            credentials.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("accept"));
         fields.extend(
             credentials.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())),
         );
@@ -82,7 +73,19 @@ impl Target {
             origin,
             url: url.clone(),
             trust,
+            own_accept,
         }
+    }
+
+    /// Append a GET for `range` to `out`, asking for these media types (unless the user said
+    /// which); `extra` holds further complete header lines.
+    pub fn append(&self, out: &mut Vec<u8>, range: Range, accept: &str, extra: &str) {
+        request::append(out, &self.shared, range, &[self.accept_line(accept).as_str(), extra]);
+    }
+
+    /// The header line that asks for these media types; empty if the user said which.
+    pub fn accept_line(&self, accept: &str) -> String {
+        if self.own_accept { String::new() } else { format!("Accept: {accept}\r\n") }
     }
 }
 

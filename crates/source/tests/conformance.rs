@@ -295,6 +295,20 @@ conformance! {
         }
     }
 
+    a_metalink_in_place_of_the_file(library) {
+        let metalink = Behaviour::Metalink("<metalink/>".to_owned());
+        let case = case(library, vec![metalink]);
+        let net = Net::new(NetOptions { metalinks: true, ..options(library) }).unwrap();
+        let source = Source::new(&net, SourceId(0), case.source.url().clone(), Trust::Named);
+        let mut bench = support::Bench::on(source, swath_model::Pool::new(8, 65536));
+        bench.fetch(0, 0, 1000);
+        let story = bench.settled(1).await;
+        assert_eq!(story.done.len(), 1, "{:?}", story.failed);
+        assert_eq!(story.facts[0].content_type.as_deref(), Some("application/metalink4+xml"));
+        assert_eq!(story.facts[1].size_bytes, Some(SIZE), "the file's own facts follow");
+        assert_eq!(story.chunks[0].2, case.content.read(0, 1000));
+    }
+
     over_tls(library) {
         let content = Content::random(3, SIZE);
         let server = Server::builder().file("/f.bin", content.clone()).tls(Certificate::Valid).start().unwrap();

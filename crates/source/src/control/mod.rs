@@ -60,7 +60,7 @@ pub async fn fetch_small(
 /// # Errors
 /// Any [`LaneError`].
 pub async fn head(net: &Net, url: &Url, trust: Trust) -> Result<Facts, LaneError> {
-    let extra = net.first_time_lines();
+    let extra = net.digest_wishes();
     let request =
         Request { method: Method::Head, range: None, accept: "*/*", extra, limit_bytes: 0 };
     let answered = ask(net, url, trust, &request).await?;
@@ -96,6 +96,7 @@ impl Request<'_> {
                 format!("Range: {}\r\n", crate::http::request::range_value(range)).as_bytes(),
             );
         }
+        out.extend_from_slice(target.accept_line(self.accept).as_bytes());
         out.extend_from_slice(self.extra.as_bytes());
         out.extend_from_slice(b"\r\n");
         out
@@ -155,7 +156,7 @@ async fn ask(
     let mut redirects = Vec::new();
     let mut at = url.clone();
     loop {
-        let target = Target::with_accept(net, url, &at, trust, request.accept);
+        let target = Target::new(net, url, &at, trust);
         let mut answered = match ask_once(net, &target, request, true).await {
             // An idle connection may have been closed meanwhile.
             Err((_, true)) => {

@@ -51,7 +51,7 @@ pub async fn probe(net: &Net, url: &Url, trust: Trust) -> Result<ProbeReport, La
         method: Method::Get,
         range: Some(one_byte),
         accept: "*/*",
-        extra: net.first_time_lines(),
+        extra: net.digest_wishes(),
         limit_bytes: BODY_LIMIT_BYTES,
     };
     let mut answered = ask(net, url, trust, &request).await?;
@@ -60,7 +60,7 @@ pub async fn probe(net: &Net, url: &Url, trust: Trust) -> Result<ProbeReport, La
     let keeps_alive = answered.head.keeps_alive();
     let pipelines = match answered.conn.take() {
         Some(conn) if facts.ranges && facts.size_bytes.is_some_and(|size| size >= 2) => {
-            let target = Target::with_accept(net, url, &answered.url, trust, "*/*");
+            let target = Target::new(net, url, &answered.url, trust);
             let mut exchange = Exchange::new(conn, PIPELINE_PATIENCE);
             let tried = timeout(PIPELINE_PATIENCE, two_at_once(&mut exchange, &target)).await;
             Some(matches!(tried, Ok(Ok(true))))
@@ -120,7 +120,7 @@ async fn two_at_once(exchange: &mut Exchange, target: &Target) -> Result<bool, L
     let ranges = [Range::new(1, 2), Range::new(0, 1)];
     let mut requests = Vec::new();
     for range in ranges {
-        crate::http::request::append(&mut requests, &target.shared, range, "");
+        target.append(&mut requests, range, "*/*", "");
     }
     exchange.send(&requests).await?;
     for range in ranges {

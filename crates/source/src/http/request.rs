@@ -24,10 +24,10 @@ pub(crate) fn shared_part(url: &Url, absolute: bool, fields: &[(&str, &str)]) ->
 }
 
 /// Append one request for `range` to `out`; `extra` holds further complete header lines.
-pub(crate) fn append(out: &mut Vec<u8>, shared: &str, range: Range, extra: &str) {
+pub(crate) fn append(out: &mut Vec<u8>, shared: &str, range: Range, extra: &[&str]) {
     out.extend_from_slice(shared.as_bytes());
     out.extend_from_slice(range_line(range).as_bytes());
-    out.extend_from_slice(extra.as_bytes());
+    extra.iter().for_each(|lines| out.extend_from_slice(lines.as_bytes()));
     out.extend_from_slice(b"\r\n");
 }
 
@@ -69,7 +69,7 @@ mod tests {
         let url = Url::parse("http://user:pw@[::1]:8080/a b?x=1#frag").unwrap();
         let shared = shared_part(&url, false, &[("Accept", "*/*")]);
         let mut out = Vec::new();
-        append(&mut out, &shared, Range::new(5, 10), "Want-Digest: md5\r\n");
+        append(&mut out, &shared, Range::new(5, 10), &["Want-Digest: md5\r\n"]);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "GET /a%20b?x=1 HTTP/1.1\r\nHost: [::1]:8080\r\nAccept-Encoding: identity\r\nAccept: */*\r\n\

@@ -61,6 +61,12 @@ impl OwnLane {
             }
             Answer::Data { starts_at, ends_at, size_bytes, ranges } => {
                 let facts = Facts { size_bytes, ranges, ..Facts::brief(head, &self.sent_to()) };
+                if facts.is_metalink_instead() && self.source.metalink_came() {
+                    // The owner may prefer it; those who want the file get it by asking again.
+                    self.out.send(LaneEventKind::Facts(Box::new(facts.complete(head))));
+                    let target = Arc::clone(&self.target);
+                    return self.go_to(talk, body, target);
+                }
                 let expected = self.source.expected_size();
                 if let Err(error) =
                     facts.check(head, expected).and_then(|()| self.learn(facts, head))

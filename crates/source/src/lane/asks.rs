@@ -99,6 +99,11 @@ impl Asks {
         self.queue.get_mut(self.sent)
     }
 
+    /// Take the next waiting ask out of the line.
+    pub fn remove_waiting(&mut self) -> Option<Ask> {
+        self.queue.remove(self.sent)
+    }
+
     /// The next waiting ask was sent to `target`.
     pub fn mark_sent(&mut self, target: &Arc<Target>) {
         if let Some(ask) = self.queue.get_mut(self.sent) {

@@ -7,16 +7,17 @@
 
 use std::time::Duration;
 
+use swath_model::Range;
 use swath_model::pool::Take;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::time::Instant;
 
 use super::AfterTrim;
+use super::event::LaneEventKind;
 use super::own::{Next, OwnLane};
 use super::talk::{Kind, TICK, Talk, Wake, Want};
 use crate::error::LaneError;
 use crate::http::head::Head;
-use crate::http::request;
 
 /// More requests than this are never out at once.
 const PIPELINE_LIMIT: usize = 64;
@@ -126,6 +127,10 @@ impl OwnLane {
         while let Some(ask) = self.asks.next_waiting() {
             let (position, end) = (ask.position, ask.end);
             let out = self.asks.sent();
+            if let Some(size_bytes) = self.source.known_size().filter(|&size| position >= size) {
+                self.settle_behind_end(size_bytes);
+                continue;
+            }
             let quirks = self.source.quirks();
             let first = quirks.ranges.is_none();
             if out > 0 && (first || !quirks.pipelines || out >= PIPELINE_LIMIT || !talk.reusable) {
@@ -139,13 +144,13 @@ impl OwnLane {
                 talk.reusable &= out > 0;
                 return (out == 0).then_some(Next::End(None));
             }
-            let extra = if first { self.source.net().first_time_lines() } else { "" };
-            request::append(
-                talk.outgoing(),
-                &self.target.shared,
-                swath_model::Range::new(position, end),
-                extra,
-            );
+            let range = Range::new(position, end);
+            if first {
+                let (accept, extra) = self.source.first_wishes();
+                self.target.append(talk.outgoing(), range, accept, extra);
+            } else {
+                self.target.append(talk.outgoing(), range, "*/*", "");
+            }
             self.asks.mark_sent(&self.target);
             self.out.meter.count_request();
             if out == 0 {
@@ -153,6 +158,17 @@ impl OwnLane {
             }
         }
         None
+    }
+
+    /// The next waiting ask begins at or behind the end of the file: nobody need be asked.
+    fn settle_behind_end(&mut self, size_bytes: u64) {
+        let Some(ask) = self.asks.remove_waiting() else { return };
+        if ask.position == size_bytes {
+            self.out.done(ask.swath);
+        } else {
+            let error = LaneError::BeyondEnd { size_bytes };
+            self.out.send(LaneEventKind::Failed { swath: ask.swath, error });
+        }
     }
 
     fn turn(&mut self, talk: &mut Talk) -> Turn {

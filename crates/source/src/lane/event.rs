@@ -34,7 +34,8 @@ pub enum LaneEventKind {
         peer: SocketAddr,
     },
     /// What the source says about the file: before the first chunk of the first answer, and
-    /// again when it changes.
+    /// again when it changes. Where a Metalink comes in place of the file, because one was asked
+    /// for too, its facts come first (its media type tells) and the file's own follow.
     Facts(Box<Facts>),
     /// Data of a swath: a full buffer, or what there is at the end of the swath.
     Chunk {

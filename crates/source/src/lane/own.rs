@@ -154,8 +154,11 @@ impl OwnLane {
 
     /// Keep the connection for another lane if nothing is under way on it.
     fn put_aside(&mut self, talk: Talk) {
-        let clean =
-            talk.input.is_empty() && talk.all_sent() && !talk.write_broken && self.asks.sent() == 0;
+        let clean = talk.input.is_empty()
+            && talk.all_sent()
+            && !talk.write_broken
+            && self.asks.sent() == 0
+            && talk.passing.is_none();
         if clean && talk.reusable {
             self.source.net().keep_idle(talk.conn);
         }

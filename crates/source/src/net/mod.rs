@@ -46,7 +46,7 @@ struct Shared {
     idle: idle::IdleConnections,
     limiter: Limiter,
     clients: clients::Clients,
-    first_time_lines: String,
+    digest_wishes: String,
     /// Origins of sources that the user named.
     named: Mutex<HashSet<Origin>>,
     surroundings: Surroundings,
@@ -60,10 +60,8 @@ impl Net {
     pub fn new(options: NetOptions) -> Result<Net, NetError> {
         options.check()?;
         let tls = tls::connector(&options)?;
-        let metalinks =
-            if options.metalinks { "Accept: application/metalink4+xml\r\n" } else { "" };
-        let first_time_lines = format!(
-            "{metalinks}Want-Repr-Digest: {}\r\nWant-Digest: {}\r\n",
+        let digest_wishes = format!(
+            "Want-Repr-Digest: {}\r\nWant-Digest: {}\r\n",
             digest_header::WANT_REPR_DIGEST,
             digest_header::WANT_DIGEST
         );
@@ -74,7 +72,7 @@ impl Net {
                 names: resolve::Names::default(),
                 idle: idle::IdleConnections::default(),
                 limiter,
-                first_time_lines,
+                digest_wishes,
                 clients: clients::Clients::default(),
                 named: Mutex::default(),
                 surroundings: Surroundings::default(),
@@ -105,9 +103,14 @@ impl Net {
         &self.shared.limiter
     }
 
-    /// Header lines that only the first request to a source has.
-    pub(crate) fn first_time_lines(&self) -> &str {
-        &self.shared.first_time_lines
+    /// Header lines of the first request to a source: which digests we would like to have.
+    pub(crate) fn digest_wishes(&self) -> &str {
+        &self.shared.digest_wishes
+    }
+
+    /// Whether the first request to a source asks for a Metalink too.
+    pub(crate) fn asks_for_metalinks(&self) -> bool {
+        self.shared.options.metalinks
     }
 
     /// The user named this address: its origin may get credentials, its network is allowed.
