@@ -138,7 +138,8 @@ mod tests {
 
     #[test]
     fn ways_have_one_text_each() {
-        for text in ["uring-512k", "threads-256k-d4", "buffered-1024k-sparse", "auto-64k-d2-sparse"] {
+        for text in ["uring-512k", "threads-256k-d4", "buffered-1024k-sparse", "auto-64k-d2-sparse"]
+        {
             assert_eq!(text.parse::<Way>().unwrap().to_string(), text);
         }
         for wrong in ["", "uring", "uring-5", "disk-5k", "uring-5k-x", "uring-5k-d"] {

@@ -72,14 +72,19 @@ fn main() -> ExitCode {
 
 fn study(options: &Options) -> Result<(), String> {
     let folder = tempfile::Builder::new().prefix("swath-bench-").tempdir_in(&options.target);
-    let folder = folder.map_err(|e| format!("cannot write to {}: {e}", options.target.display()))?;
+    let folder =
+        folder.map_err(|e| format!("cannot write to {}: {e}", options.target.display()))?;
     let output = folder.path().join("output");
     let machine = Machine::here();
     println!("{}\n", machine.line());
     let names = std::iter::once(DD.to_owned()).chain(options.ways.iter().map(Way::to_string));
     let mut tools: Vec<ToolResult> =
         names.map(|name| ToolResult { name, command: String::new(), runs: Vec::new() }).collect();
+    let mut random = fastrand::Rng::with_seed(1);
     for round in 1..=options.runs {
+        // What ran before leaves its traces in memory: a run through the page cache takes several
+        // times as long where a virtual machine first has to get that memory from its host.
+        random.shuffle(&mut tools);
         for tool in &mut tools {
             say(&format!("round {round}/{}: {}", options.runs, tool.name));
             let mut command = command(&tool.name, &output, options.size)?;
@@ -88,6 +93,9 @@ fn study(options: &Options) -> Result<(), String> {
         }
     }
     say("");
+    let order =
+        |tool: &ToolResult| options.ways.iter().position(|way| way.to_string() == tool.name);
+    tools.sort_by_key(order);
     let mut scenario = ScenarioResult {
         name: "write".to_owned(),
         title: format!("{} MiB to a disk, durable at the end", options.size),
