@@ -44,7 +44,7 @@ impl Planner {
     pub(crate) fn rebalance(&mut self, now: Time) {
         let Some(left_s) = self.horizon_s(now) else { return };
         let grid = self.config.grid_bytes.max(1);
-        let mut cuts: Vec<(LaneId, Vec<(SwathId, u64, Range)>)> = Vec::new();
+        let mut cuts: Vec<(LaneId, Vec<Cut>)> = Vec::new();
         let helpers = self.lanes.values().filter(|lane| lane.is_up() && !lane.silent && !lane.parked).count();
         if helpers < 2 {
             return;
@@ -133,6 +133,9 @@ impl Planner {
         }
     }
 }
+
+/// A swath's new end and the tail behind it.
+type Cut = (SwathId, u64, Range);
 
 /// What a lane still owes and how long it will take, counting a pause that it is in against it.
 fn late(lane: &Lane, now: Time) -> Option<(Range, f64)> {

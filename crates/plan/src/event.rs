@@ -37,6 +37,15 @@ pub enum Event {
         /// Total since the lane was opened.
         total_bytes: u64,
     },
+    /// How long, in all, nothing came on a lane between two arrivals some milliseconds apart or
+    /// more; never decreases. Bursts with pauses between them are the sign of a sender that is
+    /// held up by its window or by loss, which further lanes may relieve.
+    Paused {
+        /// Which.
+        lane: LaneId,
+        /// Total since the lane was opened.
+        total: Duration,
+    },
     /// These bytes are in our hands and count (they were still missing).
     Delivered {
         /// The swath that they belong to.

@@ -51,6 +51,8 @@ pub(crate) struct Lane {
     pub pipelines: bool,
     pub queue: VecDeque<Slot>,
     pub received: u64,
+    /// Sum of the sender's pauses, in seconds.
+    pub paused_s: f64,
     base: u64,
     /// Where the meter stood when the whole-file answer began.
     stream_base: u64,
@@ -88,6 +90,7 @@ impl Lane {
             pipelines: true,
             queue: VecDeque::new(),
             received: 0,
+            paused_s: 0.0,
             base: 0,
             window: RateWindow::new(0.4),
             rate: None,

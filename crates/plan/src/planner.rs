@@ -107,6 +107,11 @@ impl Planner {
             Event::Layout { size_bytes, missing } => self.layout(size_bytes, missing, now),
             Event::LaneUp { lane, rtt, pipelines } => self.lane_up(lane, rtt.as_secs_f64(), pipelines, now),
             Event::Arrived { lane, total_bytes } => self.arrived(lane, total_bytes, now),
+            Event::Paused { lane, total } => {
+                if let Some(lane) = self.lanes.get_mut(&lane) {
+                    lane.paused_s = lane.paused_s.max(total.as_secs_f64());
+                }
+            }
             Event::Delivered { swath, range } => self.delivered(swath, range),
             Event::SwathDone { swath } => self.swath_done(swath, now),
             Event::SwathFailed { swath, loss } => self.swath_failed(swath, loss, now),

@@ -19,7 +19,7 @@ pub(crate) struct Source {
     pub stream_only: bool,
     pub request_limit: Option<u32>,
     pub forbidden: RangeSet,
-    /// Failures since the last byte.
+    /// Failures since the last useful byte.
     pub failures: u32,
     /// Silences since the last byte that was not followed by another.
     pub silences: u32,
@@ -60,10 +60,13 @@ impl Source {
         self.status != SourceStatus::Bad
     }
 
-    /// Bytes came: whatever was held against it is forgotten.
+    /// Bytes came, `bytes` of them useful: whatever was held against it is forgotten, failures only
+    /// if it was of use (a whole-file answer may be cut each time before it gets there).
     pub fn delivered(&mut self, bytes: u64) {
         self.delivered_bytes += bytes;
-        self.failures = 0;
+        if bytes > 0 {
+            self.failures = 0;
+        }
         self.silences = 0;
         if self.is_usable() {
             self.status = SourceStatus::Running;

@@ -1,9 +1,10 @@
 //! How many lanes a source gets: as many as pay.
 //!
 //! One lane keeps its window open and is fair to others. On routes with loss or with a window
-//! limit more lanes bring more; whether they do is found by trial: double the lanes, wait until
-//! the new ones have come up to speed, keep them if the source as a whole gained enough, else
-//! take them away and wait longer before the next trial.
+//! limit more lanes bring more; such a sender shows itself by sending in bursts with pauses
+//! between them, or by a whole window under way. Whether more lanes do help is found by trial:
+//! double them, wait until the new ones have come up to speed, keep them if the source as a whole
+//! gained enough, else take them away and wait longer before the next trial.
 //!
 //! States: steady → trial → steady, with `goal` lanes wanted in each.
 
@@ -20,6 +21,11 @@ pub(crate) struct Tuner {
     /// Rate some round trips ago, to see whether it still climbs.
     before: (Time, f64),
     climbing: bool,
+    /// When the first bytes came.
+    first_at: Time,
+    /// Part of the last look that the lanes spent waiting for their senders.
+    paused_part: f64,
+    paused_before_s: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -36,7 +42,8 @@ pub(crate) struct Reading {
     pub now: Time,
     /// Sum over the source's lanes, bytes per second.
     pub rate: f64,
-    pub best_rate: f64,
+    /// Sum of its lanes' pauses so far, in seconds.
+    pub paused_s: f64,
     pub rtt_s: f64,
     /// Lanes connected and in use.
     pub lanes_up: u32,
@@ -54,6 +61,9 @@ impl Default for Tuner {
             pause_s: PAUSE_FIRST_S,
             before: (Time::ZERO, 0.0),
             climbing: true,
+            first_at: Time::MAX,
+            paused_part: 0.0,
+            paused_before_s: 0.0,
         }
     }
 }
@@ -70,10 +80,16 @@ impl Tuner {
 
     /// Judge, try, or leave alone.
     pub fn tick(&mut self, reading: Reading) {
-        let Reading { now, rate, best_rate, rtt_s, lanes_up, lanes_max, time_left_s } = reading;
+        let Reading { now, rate, paused_s, rtt_s, lanes_up, lanes_max, time_left_s } = reading;
+        if rate > 0.0 {
+            self.first_at = self.first_at.min(now);
+        }
         let look_s = (2.0 * rtt_s).max(0.2);
         if now.secs_since(self.before.0) >= look_s {
             self.climbing = rate > CLIMB * self.before.1;
+            let lane_s = now.secs_since(self.before.0) * f64::from(lanes_up.max(1));
+            self.paused_part = (paused_s - self.paused_before_s).max(0.0) / lane_s;
+            self.paused_before_s = paused_s;
             self.before = (now, rate);
         }
         if let Some(trial) = &self.trial {
@@ -94,14 +110,15 @@ impl Tuner {
             return;
         }
         let settle_s = (8.0 * rtt_s).max(0.4);
-        // A source well below what it once gave may have recovered without its old lanes
-        // noticing: congestion control raises an old stream's rate far slower than a new one's.
-        let below_best = rate < 0.6 * best_rate;
-        let due = now >= self.next_trial_at || (below_best && now.plus_secs(self.pause_s - PAUSE_FIRST_S) >= self.next_trial_at);
-        if !due || self.climbing || lanes_up < self.goal || self.goal >= lanes_max || rate <= 0.0 {
+        let lane_window_bytes = rate / f64::from(lanes_up.max(1)) * rtt_s;
+        let held_up = self.paused_part > HELD_UP || lane_window_bytes > WINDOW_BYTES;
+        let pause_s = if held_up { 0.0 } else { PLAIN_PAUSE_S };
+        let ready_at = self.next_trial_at.max(self.first_at.plus_secs((YOUNG_ROUND_TRIPS * rtt_s).max(YOUNG_S))).plus_secs(pause_s);
+        let worth_s = (TRIAL_PART * settle_s).max(if held_up { TRIAL_LEFT_S } else { PLAIN_LEFT_S });
+        if now < ready_at || time_left_s < worth_s {
             return;
         }
-        if time_left_s < 2.5 * settle_s {
+        if self.climbing || lanes_up < self.goal || self.goal >= lanes_max || rate <= 0.0 {
             return;
         }
         self.trial = Some(Trial {
@@ -123,7 +140,23 @@ impl Tuner {
 }
 
 /// New lanes must bring at least this part of what the same number of old ones brings.
-const PAYS: f64 = 0.2;
+const PAYS: f64 = 0.5;
+/// A trial is worth its cost only if the transfer goes on for this many times its length …
+const TRIAL_PART: f64 = 4.0;
+/// … and at least this long.
+const TRIAL_LEFT_S: f64 = 2.0;
+/// A source is left to come up to speed for this many round trips …
+const YOUNG_ROUND_TRIPS: f64 = 15.0;
+/// … and at least this long, before anything is tried with it.
+const YOUNG_S: f64 = 0.8;
+/// Senders that pause for more than this part of the time are held up by a window or by loss.
+const HELD_UP: f64 = 0.5;
+/// So much under way on one lane is near the commonest limit of a sender's window, 4 MiB.
+const WINDOW_BYTES: f64 = 2.5e6;
+/// Without a sign of being held up, lanes are tried only this long after the last trial …
+const PLAIN_PAUSE_S: f64 = 10.0;
+/// … and only if the transfer goes on for this long: a trial disturbs the lanes there are.
+const PLAIN_LEFT_S: f64 = 20.0;
 /// Growth over two round trips that counts as still climbing.
 const CLIMB: f64 = 1.08;
 /// Pause after the first trial that did not pay; doubles with each further one …

@@ -130,7 +130,7 @@ impl Planner {
                     let reading = Reading {
                         now,
                         rate: source.rate,
-                        best_rate: source.best_rate,
+                        paused_s: lanes.iter().map(|lane| lane.paused_s).sum(),
                         rtt_s: source.rtt_s.unwrap_or(0.1),
                         lanes_up: lanes_up as u32,
                         lanes_max: source.max_lanes,

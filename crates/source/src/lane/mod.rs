@@ -58,6 +58,7 @@ pub struct Meter {
     wasted_bytes: AtomicU64,
     requests: AtomicU64,
     rtt_us: AtomicU64,
+    pauses_us: AtomicU64,
 }
 
 /// Open a lane to `source`: it connects at once and reports to `events` under the number `lane`.
@@ -132,6 +133,16 @@ impl Meter {
             0 => None,
             micros => Some(Duration::from_micros(micros)),
         }
+    }
+
+    /// How long nothing came in all, in gaps of more than some milliseconds: a sender that is
+    /// held up by its window or by loss sends in bursts with pauses between them.
+    pub fn pauses(&self) -> Duration {
+        Duration::from_micros(self.pauses_us.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn count_pause(&self, pause: Duration) {
+        self.pauses_us.fetch_add(u64::try_from(pause.as_micros()).unwrap_or(0), Ordering::Relaxed);
     }
 
     pub(crate) fn count_body(&self, bytes: u64) {

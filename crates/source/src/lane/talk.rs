@@ -186,10 +186,11 @@ impl Talk {
         self.conn.set_low_water(1);
     }
 
-    /// `bytes` came: note when, and whether they come fast.
-    fn progress(&mut self, bytes: usize) {
+    /// `bytes` came: note when, and whether they come fast; answers how long nothing had come.
+    fn progress(&mut self, bytes: usize) -> Duration {
         let now = Instant::now();
         self.heard = true;
+        let paused = now.duration_since(self.last_progress);
         if now.duration_since(self.last_progress) > SLOW_GAP {
             self.fast = false;
             (self.window_begin, self.window_bytes) = (now, 0);
@@ -201,6 +202,7 @@ impl Talk {
             self.fast = self.window_bytes as f64 >= FAST_BYTES_PER_S * window.as_secs_f64();
             (self.window_begin, self.window_bytes) = (now, 0);
         }
+        paused
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>) {
@@ -247,7 +249,10 @@ impl Talk {
             if let Ok(bytes) = result
                 && bytes > 0
             {
-                self.progress(bytes);
+                let paused = self.progress(bytes);
+                if paused > PAUSE {
+                    out.meter.count_pause(paused);
+                }
             }
             Wake::Read(result)
         })
@@ -264,6 +269,9 @@ const FAST_BYTES_PER_S: f64 = 60e6;
 const WINDOW: Duration = Duration::from_millis(2);
 /// … and no longer high when nothing comes for so long.
 const SLOW_GAP: Duration = Duration::from_millis(10);
+
+/// A gap between two reads that counts as a pause of the sender.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Room for what is thrown away from a TLS connection.
 const SCRATCH_BYTES: usize = 64 * 1024;

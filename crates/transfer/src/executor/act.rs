@@ -47,7 +47,6 @@ impl Run<'_> {
                 entry.lane.fetch(swath, range);
             }
             Action::Trim { lane, swath, end, drop_lane } => {
-                eprintln!("DBG {:.3} trim {lane} {swath} end {end} drop {drop_lane}", now.as_secs_f64());
                 if let Some(entry) = self.swaths.get_mut(&swath) {
                     entry.outcome = Some(if end <= entry.delivered_to { Outcome::Lost } else { Outcome::Trimmed });
                 }

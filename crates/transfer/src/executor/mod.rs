@@ -194,6 +194,7 @@ impl Run<'_> {
                 source.figures.heard(now);
             }
             self.planner.handle(PlanEvent::Arrived { lane: id, total_bytes }, now);
+            self.planner.handle(PlanEvent::Paused { lane: id, total: lane.lane.meter().pauses() }, now);
         }
     }
 
