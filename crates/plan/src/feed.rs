@@ -39,7 +39,7 @@ impl Planner {
                 pipelines: lane.pipelines,
                 ramping: lane.ramping(now),
                 on_probation: source.on_probation(),
-                few_requests: source.request_limit.is_some_and(|limit| limit < FEW_REQUESTS),
+                requests_max: source.request_limit,
             };
             let whole = self.whole_view(now);
             let Some(bytes) = self.policy.next(&view, &whole) else { return };
@@ -210,7 +210,5 @@ impl Planner {
 const FEED_MAX: usize = 8;
 /// A lane that takes work because no other can gets this much at once.
 const ANYHOW_S: f64 = 0.3;
-/// Fewer requests per connection than this, and swaths become longer.
-const FEW_REQUESTS: u32 = 200;
 /// Most bytes of the first request, whose answer also tells the size.
 const PROBE_MAX_BYTES: u64 = 4 << 20;

@@ -160,6 +160,15 @@ impl Lane {
         new_bytes
     }
 
+    /// Whether it is on its way to its first byte: of its connection, or after an idle time.
+    pub fn waits(&self) -> bool {
+        match self.state {
+            LaneState::Opening => true,
+            LaneState::Up => !self.parked && !self.burst,
+            LaneState::Closing => false,
+        }
+    }
+
     /// What a request costs before its answer begins.
     pub fn trip_s(&self) -> f64 {
         self.rtt_s.max(self.answer_s)

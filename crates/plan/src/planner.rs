@@ -265,6 +265,10 @@ impl Planner {
         if let Some(source) = self.sources.get_mut(lane.source.index()) {
             source.rtt_s = Some(source.rtt_s.map_or(rtt_s, |before| before.min(rtt_s)));
             lane.streams = source.stream_only;
+            if source.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS) {
+                // It will not live long enough to find out for itself.
+                lane.rate = source.lane_rate;
+            }
             if self.manners.tunes_lanes && matches!(self.config.lanes, Lanes::Auto { .. }) {
                 let expected = if self.size_bytes.is_some() { undelivered_bytes } else { 0 };
                 source.tuner.first_lane(rtt_s, source.max_lanes, expected);
@@ -375,6 +379,7 @@ impl Planner {
         let Some(lane) = self.lanes.remove(&id) else { return };
         if let Some(source) = self.sources.get_mut(lane.source.index()) {
             source.lanes.retain(|&other| other != id);
+            source.lane_rate = lane.rate.or(source.lane_rate);
         }
         for slot in &lane.queue {
             self.swaths.remove(&slot.swath);
@@ -509,6 +514,8 @@ impl Planner {
     }
 }
 
+/// Lanes of so few requests begin with the rate of those before them.
+const FLEETING_REQUESTS: u32 = 8;
 /// A trimmed body is drained if that takes less than this many round trips (what a new connection
 /// costs: its handshake, the request and several steps of slow start) …
 const DROP_ROUND_TRIPS: f64 = 5.0;

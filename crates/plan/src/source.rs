@@ -19,6 +19,10 @@ pub(crate) struct Source {
     pub stream_only: bool,
     pub request_limit: Option<u32>,
     pub forbidden: RangeSet,
+    /// What its last lane brought, bytes per second: all that is known of a new one.
+    pub lane_rate: Option<f64>,
+    /// How long its lanes waited for connections and first bytes while there was work, in all.
+    pub waited_s: f64,
     /// Failures since the last useful byte.
     pub failures: u32,
     /// Silences since the last byte that was not followed by another.
@@ -45,6 +49,8 @@ impl Source {
             stream_only: false,
             request_limit: None,
             forbidden: RangeSet::new(),
+            lane_rate: None,
+            waited_s: 0.0,
             failures: 0,
             silences: 0,
             retry_at: Time::ZERO,

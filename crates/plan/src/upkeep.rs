@@ -32,8 +32,14 @@ impl Planner {
             source.rate = 0.0;
         }
         self.rate = 0.0;
+        let work = !self.open.is_empty();
         for lane in self.lanes.values_mut() {
             lane.refresh_rate(now);
+            if work && lane.waits()
+                && let Some(source) = self.sources.get_mut(lane.source.index())
+            {
+                source.waited_s += TICK_S;
+            }
             if lane.is_up() && !lane.silent && !lane.queue.is_empty() {
                 let rate = lane.rate.unwrap_or(0.0);
                 self.rate += rate;
@@ -130,7 +136,7 @@ impl Planner {
                     let reading = Reading {
                         now,
                         rate: source.rate,
-                        paused_s: lanes.iter().map(|lane| lane.paused_s).sum(),
+                        paused_s: source.waited_s + lanes.iter().map(|lane| lane.paused_s).sum::<f64>(),
                         rtt_s: source.rtt_s.unwrap_or(0.1),
                         lanes_up: lanes_up as u32,
                         lanes_max: source.max_lanes,

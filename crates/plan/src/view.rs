@@ -63,8 +63,8 @@ pub struct LaneView {
     pub ramping: bool,
     /// The source is on probation: ask for little.
     pub on_probation: bool,
-    /// A connection to this source serves few requests: make them long.
-    pub few_requests: bool,
+    /// How many requests a connection to this source serves, if that is limited.
+    pub requests_max: Option<u32>,
 }
 
 /// The whole transfer, for policies.

@@ -83,6 +83,11 @@ pub(super) struct SimLane {
     pub told_bytes: u64,
     pub drained_bytes: u64,
     pub last_progress: Time,
+    /// Sum of the gaps of more than [`GAP_S`] between two arrivals, in seconds.
+    pub paused_s: f64,
+    pub told_paused_s: f64,
+    /// Nothing has arrived since the lane last had nothing to do.
+    fresh: bool,
     /// When the last pause of more than [`PAUSE_S`] ended.
     pub resumed_at: Option<Time>,
     segments: VecDeque<Segment>,
@@ -109,6 +114,9 @@ impl SimLane {
             told_bytes: 0,
             drained_bytes: 0,
             last_progress: now,
+            paused_s: 0.0,
+            told_paused_s: 0.0,
+            fresh: true,
             resumed_at: None,
             segments: VecDeque::new(),
             unread_bytes: 0,
@@ -128,6 +136,7 @@ impl SimLane {
     pub fn ask(&mut self, swath: SwathId, range: Range, now: Time) -> bool {
         if self.asks.iter().all(|ask| ask.reported) {
             self.last_progress = now;
+            self.fresh = true;
         }
         self.asks.push_back(Ask {
             swath,
@@ -153,7 +162,11 @@ impl SimLane {
     /// `bytes` more have arrived.
     pub fn receive(&mut self, bytes: u64, now: Time, heard: &mut Vec<Heard>) {
         self.unread_bytes += bytes;
-        if now.secs_since(self.last_progress) > PAUSE_S {
+        let gap_s = now.secs_since(self.last_progress);
+        if gap_s > GAP_S && !std::mem::replace(&mut self.fresh, false) {
+            self.paused_s += gap_s;
+        }
+        if gap_s > PAUSE_S {
             self.resumed_at = Some(now);
         }
         self.last_progress = now;
@@ -335,5 +348,7 @@ impl SimLane {
     }
 }
 
+/// A gap between two arrivals that counts as a pause of the sender, as in the real lanes.
+const GAP_S: f64 = 0.005;
 /// A connection that has brought nothing for this long may be taken for silent.
 pub(super) const PAUSE_S: f64 = 0.1;

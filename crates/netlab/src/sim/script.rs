@@ -9,7 +9,7 @@
 //!     .at_s(0.5).link(2).rate_mbit(6.0)
 //!     .run()
 //!     .unwrap()
-//!     .expect(|it| it.finished && it.time_over_bound() < 2.0);
+//!     .expect(|it| it.finished && it.time_over_oracle() < 1.5);
 //! ```
 //!
 //! Before the first `at_s` a step says what a link is like; after it, what happens to it then.

@@ -24,6 +24,18 @@ struct Marks {
     failures: u32,
 }
 
+/// How everything stands.
+pub(super) struct Scene<'a> {
+    pub now: Time,
+    pub planner: &'a Planner,
+    pub sources: &'a [SimSource],
+    pub lanes: &'a BTreeMap<LaneId, SimLane>,
+    pub delivered: &'a RangeSet,
+    /// How far an ordered consumer has told that it is.
+    pub consumed: u64,
+    pub layout_told: bool,
+}
+
 /// Follows events and actions and says when a rule is broken.
 pub(super) struct Watch {
     pub duplicate_bytes: u64,
@@ -142,30 +154,23 @@ impl Watch {
         marks.failures += 1;
     }
 
-    pub fn action(
-        &mut self,
-        action: &Action,
-        now: Time,
-        sources: &[SimSource],
-        lanes: &BTreeMap<LaneId, SimLane>,
-        delivered: &RangeSet,
-        consumed: u64,
-    ) {
+    pub fn action(&mut self, action: &Action, scene: &Scene) {
+        let now = scene.now;
         self.actions += 1;
         let _ = write!(HashWriter(&mut self.hash), "{} {action:?}", now.as_nanos());
         self.note(now, || format!("    -> {action:?}"));
         let verdict = match *action {
-            Action::OpenLane { source, lane } => self.opens(source, lane, now, lanes),
-            Action::Fetch { lane, range, .. } => self.fetches(lane, range, now, lanes, delivered, consumed),
+            Action::OpenLane { source, lane } => self.opens(source, lane, scene),
+            Action::Fetch { lane, range, .. } => self.fetches(lane, range, scene),
             Action::Trim { .. } | Action::CloseLane { .. } | Action::Finished | Action::Exhausted => Ok(()),
         };
-        let _ = sources;
         if let Err(what) = verdict {
             self.broken.get_or_insert(format!("{what} ({action:?})"));
         }
     }
 
-    fn opens(&mut self, source: SourceId, lane: LaneId, now: Time, lanes: &BTreeMap<LaneId, SimLane>) -> Result<(), String> {
+    fn opens(&mut self, source: SourceId, lane: LaneId, scene: &Scene) -> Result<(), String> {
+        let (now, lanes) = (scene.now, scene.lanes);
         self.lanes_opened += 1;
         let marks = &self.marks[source.index()];
         if lanes.contains_key(&lane) {
@@ -186,15 +191,8 @@ impl Watch {
         Ok(())
     }
 
-    fn fetches(
-        &mut self,
-        id: LaneId,
-        range: Range,
-        now: Time,
-        lanes: &BTreeMap<LaneId, SimLane>,
-        delivered: &RangeSet,
-        consumed: u64,
-    ) -> Result<(), String> {
+    fn fetches(&mut self, id: LaneId, range: Range, scene: &Scene) -> Result<(), String> {
+        let Scene { now, lanes, delivered, consumed, .. } = *scene;
         self.requests += 1;
         let Some(lane) = lanes.get(&id) else { return Err("a fetch on a lane that is gone".into()) };
         let marks = &self.marks[lane.source];
@@ -217,7 +215,10 @@ impl Watch {
         if waiting > QUEUE_MAX {
             return Err(format!("{waiting} requests wait on one lane"));
         }
-        if !self.probing {
+        if self.probing {
+            // What is missing is not known yet, or there is only this to ask for.
+            self.excused_bytes += range.len();
+        } else {
             if range.end > self.size_bytes {
                 return Err("a fetch beyond the end of the file".into());
             }
@@ -247,16 +248,8 @@ impl Watch {
     }
 
     /// The rules that do not belong to a single action.
-    pub fn check(
-        &mut self,
-        planner: &Planner,
-        lanes: &BTreeMap<LaneId, SimLane>,
-        delivered: &RangeSet,
-        sources: &[SimSource],
-        layout_told: bool,
-        now: Time,
-        ticked: bool,
-    ) -> Result<(), String> {
+    pub fn check(&mut self, scene: &Scene, ticked: bool) -> Result<(), String> {
+        let Scene { now, planner, sources, lanes, delivered, layout_told, .. } = *scene;
         if let Some(what) = self.broken.take() {
             return Err(what);
         }
@@ -301,14 +294,8 @@ impl Watch {
     }
 
     /// The rules at the end.
-    pub fn conclude(
-        &mut self,
-        finished: bool,
-        sources: &[SimSource],
-        delivered: &RangeSet,
-        planner: &Planner,
-        now: Time,
-    ) -> Result<(), String> {
+    pub fn conclude(&mut self, finished: bool, scene: &Scene) -> Result<(), String> {
+        let Scene { now, planner, sources, delivered, .. } = *scene;
         if finished {
             if delivered.total_bytes() != self.size_bytes {
                 return Err(format!("finished with {} of {} bytes", delivered.total_bytes(), self.size_bytes));

@@ -7,6 +7,7 @@
 //! [`Watch`], which keeps books of its own.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use swath_model::{LaneId, Range, RangeMap, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Action, Event, Loss, Planner};
@@ -16,7 +17,7 @@ use super::link::Link;
 use super::outcome::{self, Outcome, Violation};
 use super::scenario::Scenario;
 use super::server::{Change, Mood, SourceSpec};
-use super::watch::Watch;
+use super::watch::{Scene, Watch};
 
 /// A source at run time.
 pub(super) struct SimSource {
@@ -137,7 +138,8 @@ impl<'a> World<'a> {
             if due || std::mem::take(&mut self.stirred) {
                 self.act();
             }
-            if let Err(what) = self.watch.check(&self.planner, &self.lanes, &self.delivered, &self.sources, self.layout_told, self.now, due) {
+            let (watch, scene) = self.watched();
+            if let Err(what) = watch.check(&scene, due) {
                 return Err(self.violation(what));
             }
             if let Some(finished) = self.end {
@@ -150,6 +152,20 @@ impl<'a> World<'a> {
             }
             self.pass_time();
         }
+    }
+
+    /// The watch, and what it looks at.
+    fn watched(&mut self) -> (&mut Watch, Scene<'_>) {
+        let scene = Scene {
+            now: self.now,
+            planner: &self.planner,
+            sources: &self.sources,
+            lanes: &self.lanes,
+            delivered: &self.delivered,
+            consumed: self.consumed_told,
+            layout_told: self.layout_told,
+        };
+        (&mut self.watch, scene)
     }
 
     fn pass_time(&mut self) {
@@ -245,7 +261,7 @@ impl<'a> World<'a> {
                 Ok(()) => {
                     source.link.open(id);
                     lane.pipelines = !source.no_pipelining;
-                    let rtt = std::time::Duration::from_secs_f64(source.link.rtt_s());
+                    let rtt = Duration::from_secs_f64(source.link.rtt_s());
                     let pipelines = lane.pipelines;
                     self.tell(Event::LaneUp { lane: id, rtt, pipelines });
                 }
@@ -435,6 +451,18 @@ impl<'a> World<'a> {
         for (lane, total_bytes) in moved {
             self.tell(Event::Arrived { lane, total_bytes });
         }
+        let paused: Vec<(LaneId, f64)> = self
+            .lanes
+            .values_mut()
+            .filter(|lane| lane.paused_s > lane.told_paused_s)
+            .map(|lane| {
+                lane.told_paused_s = lane.paused_s;
+                (lane.id, lane.paused_s)
+            })
+            .collect();
+        for (lane, paused_s) in paused {
+            self.tell(Event::Paused { lane, total: Duration::from_secs_f64(paused_s) });
+        }
     }
 
     /// The reader of an ordered stream takes what has come, at its own pace.
@@ -454,7 +482,8 @@ impl<'a> World<'a> {
     /// Every action that the planner wants now.
     fn act(&mut self) {
         while let Some(action) = self.planner.poll(self.now) {
-            self.watch.action(&action, self.now, &self.sources, &self.lanes, &self.delivered, self.consumed_told);
+            let (watch, scene) = self.watched();
+            watch.action(&action, &scene);
             match action {
                 Action::OpenLane { source, lane } => self.connect(source, lane),
                 Action::Fetch { lane: id, swath, range } => {
@@ -528,8 +557,8 @@ impl<'a> World<'a> {
     }
 
     fn conclude(&mut self, finished: bool) -> Result<Outcome, Violation> {
-        let verdict = self.watch.conclude(finished, &self.sources, &self.delivered, &self.planner, self.now);
-        if let Err(what) = verdict {
+        let (watch, scene) = self.watched();
+        if let Err(what) = watch.conclude(finished, &scene) {
             return Err(self.violation(what));
         }
         let time_s = self.now.as_secs_f64();

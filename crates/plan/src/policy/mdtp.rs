@@ -92,7 +92,7 @@ mod tests {
             pipelines: true,
             ramping: false,
             on_probation: false,
-            few_requests: false,
+            requests_max: None,
         }
     }
 

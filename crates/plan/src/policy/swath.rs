@@ -44,7 +44,10 @@ impl Policy for Swath {
         if share <= 0.0 {
             return None;
         }
-        let longest_s = if lane.few_requests {
+        let longest_s = if lane.requests_max.is_some_and(|max| max <= SINGLE_REQUESTS) {
+            // Each answer costs a connection and its slow start; cutting it costs nothing more.
+            f64::INFINITY
+        } else if lane.requests_max.is_some_and(|max| max < FEW_REQUESTS) {
             SWATH_LONG_S
         } else if lane.pipelines {
             SWATH_S
@@ -66,6 +69,10 @@ const AHEAD_S: f64 = 0.04;
 const SWATH_S: f64 = 0.3;
 /// Longest swath where each request costs more (no pipelining, few requests a connection).
 const SWATH_LONG_S: f64 = 2.0;
+/// Fewer requests a connection than this, and swaths become longer.
+const FEW_REQUESTS: u32 = 200;
+/// So few, and they are as long as guided self-scheduling lets them be.
+const SINGLE_REQUESTS: u32 = 2;
 /// Each swath takes this part of the time left.
 const GUIDE: f64 = 3.0;
 /// Largest swath, so that one lane on a very fast path does not run far ahead of the others.
