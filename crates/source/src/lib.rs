@@ -15,6 +15,15 @@ mod redirect;
 mod source;
 mod target;
 
+/// Entry points for fuzzing; not part of the interface.
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing {
+    /// Understand `bytes` as answers of a server, in pieces whose sizes its first bytes choose.
+    pub fn answers(bytes: &[u8]) {
+        crate::http::fuzz::answers(bytes);
+    }
+}
+
 pub use control::{Document, ProbeReport, fetch_small, head, probe};
 pub use error::{Class, LaneError};
 pub use facts::Facts;

@@ -9,5 +9,5 @@ pub(crate) mod body;
 pub(crate) mod head;
 pub(crate) mod request;
 
-#[cfg(test)]
-mod fuzz_tests;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;

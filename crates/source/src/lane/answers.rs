@@ -232,6 +232,11 @@ impl OwnLane {
                 got: passing.body.taken(),
                 wanted: end - (at - passing.body.taken()),
             })
+        } else if let Some(wanted) =
+            self.source.known_size().filter(|&size| unknown_size && at < size)
+        {
+            // A connection that broke off looks the same as the end of such a body.
+            Err(LaneError::Truncated { got: at, wanted })
         } else if unknown_size {
             self.learn_size(at)
         } else {
@@ -288,7 +293,9 @@ impl OwnLane {
             return Next::End(Some(error));
         }
         if let Some(passing) = &mut talk.passing {
-            if error.is_none() && passing.body.end_of_connection() {
+            // A reset that a failed write has reported already looks like a proper end to a read.
+            let proper = error.is_none() && !talk.write_broken;
+            if proper && passing.body.end_of_connection() {
                 return self.finish_answer(talk).unwrap_or(Next::End(None));
             }
             return match passing.kind {
@@ -307,7 +314,7 @@ impl OwnLane {
                             wanted: passing.body.taken() + left,
                         },
                         (None, None) => {
-                            LaneError::Reset { reason: "closed within a chunk".to_owned() }
+                            LaneError::Reset { reason: "it ended within the body".to_owned() }
                         }
                     }))
                 }

@@ -189,6 +189,11 @@ impl OwnLane {
                 Turn::Skip(payload)
             };
         }
+        let announced = passing.ends_at.map_or(u64::MAX, |end| end.saturating_sub(passing.at));
+        if announced == 0 {
+            let error = LaneError::protocol("the body is longer than announced");
+            return Turn::Leave(Next::End(Some(error)));
+        }
         let Some(front) = self.asks.front() else { return Turn::Rest };
         if front.is_complete() {
             if !front.reported {
@@ -205,11 +210,9 @@ impl OwnLane {
             self.asks.pop_front();
             return Turn::Again;
         }
-        let announced = passing.ends_at.map_or(u64::MAX, |end| end.saturating_sub(passing.at));
-        if announced == 0 || (front.position < passing.at && passing.kind == Kind::Range) {
-            return Turn::Leave(Next::End(Some(LaneError::protocol(
-                "the body is longer than announced",
-            ))));
+        if front.position < passing.at && passing.kind == Kind::Range {
+            let error = LaneError::protocol("the body has passed the range asked for");
+            return Turn::Leave(Next::End(Some(error)));
         }
         if front.position < passing.at {
             // The stream has passed what is wanted now: begin anew.
@@ -289,7 +292,7 @@ impl OwnLane {
         self.spend(bytes);
         if let Some(passing) = &mut talk.passing {
             passing.body.take(bytes as u64);
-            passing.at += bytes as u64;
+            passing.at = passing.at.saturating_add(bytes as u64);
         }
         if let Some(front) = self.asks.front() {
             self.out.wrote(front, bytes);
@@ -319,7 +322,7 @@ impl OwnLane {
         self.out.meter.count_wasted(skipped as u64);
         if let Some(passing) = &mut talk.passing {
             passing.body.take(skipped as u64);
-            passing.at += skipped as u64;
+            passing.at = passing.at.saturating_add(skipped as u64);
         }
         None
     }
@@ -372,7 +375,8 @@ impl OwnLane {
         // What is below the mark must not stay in the socket.
         talk.slow_down();
         // A buffer must not lie around half full while others wait for one.
-        if silence >= TICK && self.out.has_buffer() && self.out.pool.free_count() == 0 {
+        let slow = silence >= TICK || self.out.held_for() >= 2 * TICK;
+        if slow && self.out.has_buffer() && self.out.pool.free_count() == 0 {
             self.hand_over();
         }
         let limit = self.source.net().timeout();

@@ -5,9 +5,11 @@
 //! for the network holds none, so lanes cannot starve each other.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use swath_model::{Buffer, LaneId, Pool, SwathId};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
 
 use super::event::{LaneEvent, LaneEventKind};
 use super::{Ask, Meter};
@@ -19,6 +21,8 @@ pub(crate) struct Delivery {
     events: UnboundedSender<LaneEvent>,
     pub meter: Arc<Meter>,
     held: Option<Buffer>,
+    /// Since when a buffer is held.
+    held_since: Instant,
     /// Offset in the file of the held buffer's first byte.
     start: u64,
 }
@@ -30,7 +34,7 @@ impl Delivery {
         events: UnboundedSender<LaneEvent>,
         meter: Arc<Meter>,
     ) -> Self {
-        Self { lane, pool, events, meter, held: None, start: 0 }
+        Self { lane, pool, events, meter, held: None, held_since: Instant::now(), start: 0 }
     }
 
     /// Report something; whether anybody still listens is not the lane's business.
@@ -43,9 +47,15 @@ impl Delivery {
         self.held.is_some()
     }
 
+    /// For how long one has been at hand.
+    pub fn held_for(&self) -> Duration {
+        self.held_since.elapsed()
+    }
+
     /// Take this empty buffer into use.
     pub fn supply(&mut self, buffer: Buffer) {
         self.held = Some(buffer);
+        self.held_since = Instant::now();
     }
 
     /// Where the next bytes of `ask` belong, at most `limit_bytes`; empty without a buffer.
@@ -67,7 +77,7 @@ impl Delivery {
     /// that was its last room.
     pub fn wrote(&mut self, ask: &mut Ask, bytes: usize) {
         self.meter.count_body(bytes as u64);
-        ask.position += bytes as u64;
+        ask.position = ask.position.saturating_add(bytes as u64);
         if let Some(buffer) = &mut self.held {
             buffer.advance(bytes);
         }

@@ -73,7 +73,16 @@ fn class_v4(address: Ipv4Addr) -> Class {
 }
 
 fn class_v6(address: Ipv6Addr) -> Class {
-    let first = address.segments()[0];
+    let segments = address.segments();
+    let first = segments[0];
+    // Translated and tunnelled addresses lead to the IPv4 address in them (RFC 6052, RFC 3056).
+    let embedded = match segments {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some((high, low)),
+        _ => None,
+    };
+    if let Some((high, low)) = embedded {
+        return class_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+    }
     if address.is_loopback() || address.is_unspecified() {
         Class::Loopback
     } else if first & 0xffc0 == 0xfe80 || first & 0xff00 == 0xff00 {
@@ -99,6 +108,8 @@ mod tests {
             "127.0.0.1",
             "::1",
             "::ffff:127.0.0.1",
+            "64:ff9b::7f00:1",
+            "2002:a00:1::",
             "0.0.0.0",
             "10.0.0.1",
             "172.16.0.1",
