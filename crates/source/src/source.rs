@@ -212,6 +212,7 @@ impl Source {
 
     /// Requests go to `url` from now on.
     pub(crate) fn redirect_to(&self, url: &Url) -> Arc<Target> {
+        tracing::debug!(source = self.name, to = display_name(url), "redirected");
         let target = Arc::new(Target::new(&self.net, &self.url, url, self.trust));
         self.lock().target = Arc::clone(&target);
         target

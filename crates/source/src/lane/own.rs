@@ -117,6 +117,7 @@ impl OwnLane {
         }
         let http = if conn.is_library() { "HTTP by library" } else { "HTTP/1.1" };
         let (reused, peer) = (conn.reused, conn.peer);
+        tracing::debug!(source = self.source.display_name(), %peer, ?rtt, reused, http, "connected");
         self.out.send(LaneEventKind::Up { rtt, pipelines, http, reused, peer });
         Ok(Some(conn))
     }
@@ -172,6 +173,13 @@ impl OwnLane {
             self.obey(Some(order));
         }
         let unfinished = self.asks.unfinished();
+        let reason = error.as_ref().map(ToString::to_string);
+        tracing::debug!(
+            source = self.source.display_name(),
+            unfinished = unfinished.len(),
+            reason,
+            "lane closed"
+        );
         self.out.send(LaneEventKind::Closed { error, unfinished });
     }
 
