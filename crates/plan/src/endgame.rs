@@ -12,18 +12,31 @@ impl Planner {
     pub(crate) fn forecast(&mut self, now: Time) {
         let mut left_bytes = self.open.total_bytes() as f64 + self.doubtful.total_bytes() as f64;
         let mut lanes: Vec<(f64, f64)> = Vec::with_capacity(self.lanes.len());
+        let mut untried: Vec<f64> = Vec::new();
         for lane in self.lanes.values() {
             if !lane.is_up() || lane.silent || lane.parked {
                 continue;
             }
             left_bytes += lane.wanted_bytes() as f64;
-            if let Some(rate) = lane.rate.filter(|&rate| rate > 1.0) {
-                lanes.push((if lane.queue.is_empty() { lane.trip_s() } else { 0.0 }, rate));
+            let idle = lane.queue.is_empty();
+            if idle && self.sources.get(lane.source.index()).is_none_or(|source| source.quiet_until > now) {
+                continue;
+            }
+            match lane.rate.filter(|&rate| rate > 1.0) {
+                Some(rate) => lanes.push((if idle { lane.trip_s() } else { 0.0 }, rate)),
+                None if idle && !lane.streams => untried.push(lane.trip_s()),
+                None => {}
             }
         }
         if lanes.is_empty() {
             self.end_at = None;
             return;
+        }
+        // A lane that nothing is left for, and that was never tried, counts as an average one:
+        // whoever has taken everything is late then, and gives some of it back.
+        if self.open.is_empty() && !untried.is_empty() {
+            let mean = lanes.iter().map(|&(_, rate)| rate).sum::<f64>() / lanes.len() as f64;
+            lanes.extend(untried.into_iter().map(|idle_s| (idle_s, mean)));
         }
         lanes.sort_by(|a, b| a.0.total_cmp(&b.0));
         // Water-filling: lanes join in the order of their idle time until the rest no longer pays.

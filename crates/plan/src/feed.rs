@@ -3,7 +3,7 @@
 use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId, Time};
 
 use crate::event::Action;
-use crate::lane::Slot;
+use crate::lane::{Lane, LaneState, Slot};
 use crate::planner::Planner;
 use crate::view::{LaneView, SourceStatus};
 
@@ -21,7 +21,7 @@ impl Planner {
                 return;
             }
             let Some(source) = self.sources.get(lane.source.index()) else { return };
-            if !source.is_usable() || source.quiet_until > now || (lane.streams && !lane.queue.is_empty()) {
+            if !source.is_usable() || source.quiet_until > now || (lane.streams && lane.queue.len() > 1) {
                 return;
             }
             let source_id = lane.source;
@@ -59,19 +59,26 @@ impl Planner {
     /// could skip up to it.
     fn feed_stream(&mut self, id: LaneId, now: Time) {
         let Some(lane) = self.lanes.get(&id) else { return };
-        let others = self.lanes.values().any(|lane| lane.is_up() && !lane.silent && !lane.parked && !lane.streams);
-        let (source, at, rate) = (lane.source, lane.stream_at(), lane.rate);
+        let able = |lane: &Lane| lane.state != LaneState::Closing && !lane.silent && !lane.parked && !lane.streams;
+        let others = self.lanes.values().any(able);
+        let (source, rate, idle) = (lane.source, lane.rate, lane.queue.is_empty());
+        // Behind what it is asked for already, or where its answer stands.
+        let at = lane.queue.back().map_or(lane.stream_at(), |slot| slot.asked_end);
         let whole = self.whole_view(now);
         let share = match rate {
             _ if !others => u64::MAX,
             Some(rate) if whole.time_left_s.is_finite() => (rate * whole.time_left_s) as u64,
             _ => whole.undelivered_bytes / whole.sources.max(1) as u64,
         };
+        let share = if others { share.saturating_sub(lane.pipe_bytes()) } else { share };
         // Ahead of where it stands, else from the beginning.
-        for from in [at, 0] {
+        for from in if idle { [Some(at), Some(0)] } else { [Some(at), None] }.into_iter().flatten() {
             let Some(range) = self.find(source, from, share) else { continue };
-            let Some(lane) = self.lanes.get(&id) else { return };
-            let skip_bytes = if others { lane.skip_bytes(range.start) } else { 0 };
+            let skip_bytes = match range.start.checked_sub(at) {
+                _ if !others => 0,
+                Some(ahead_bytes) => ahead_bytes,
+                None => range.start,
+            };
             let useful = share.saturating_sub(skip_bytes).min(range.len());
             if useful >= self.config.grid_bytes.min(range.len()) {
                 let range = Range::new(range.start, self.cut(range, useful));

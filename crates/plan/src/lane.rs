@@ -243,12 +243,6 @@ impl Lane {
         self.received - self.stream_base
     }
 
-    /// Bytes that a whole-file answer brings for nothing before `start`.
-    pub fn skip_bytes(&self, start: u64) -> u64 {
-        let at = self.stream_at();
-        if start >= at { start - at } else { start }
-    }
-
     /// Bytes that must be skipped before the first swath begins.
     pub fn ahead_bytes(&self) -> u64 {
         match self.queue.front() {

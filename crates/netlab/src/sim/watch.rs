@@ -209,7 +209,9 @@ impl Watch {
             return Err("a fetch of what the source must not be asked for".into());
         }
         let waiting = lane.asks.iter().filter(|ask| !ask.outstanding().is_empty()).count();
-        if !lane.pipelines && waiting > 0 {
+        // A whole-file answer serves one ask after the other without further requests.
+        let streams = scene.sources[lane.source].stream_told;
+        if !lane.pipelines && waiting > 0 && !streams {
             return Err("a second request on a lane that does not pipeline".into());
         }
         if waiting > QUEUE_MAX {
