@@ -182,7 +182,7 @@ fn slow_answers_do_not_starve_a_source() {
             source.pipelines = pipelines;
         })
     };
-    finishes(slow(true), 3.0);
+    finishes(slow(true), 4.0);
     finishes(slow(false), 3.5);
 }
 

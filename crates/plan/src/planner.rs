@@ -348,7 +348,7 @@ impl Planner {
     fn swath_done(&mut self, swath: SwathId, now: Time) {
         let Some(id) = self.swaths.remove(&swath) else { return };
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let Some(slot) = lane.finish(swath) else { return };
+        let Some(slot) = lane.finish(swath, now) else { return };
         let source = lane.source;
         self.policy.swath_ended(source, slot.asked_end - slot.start, now.secs_since(slot.asked_at));
         // Bytes of it that are not in our hands after all (a short answer) must not get lost.
