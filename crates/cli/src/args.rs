@@ -75,6 +75,9 @@ pub struct Get {
     /// The network
     #[command(flatten)]
     pub net: Net,
+    /// Leave blocks of zeros out of the file as holes, so that it may be larger than the space on the disk
+    #[arg(long, help_heading = "Disk")]
+    pub sparse: bool,
     /// How the disk is written: auto, uring, threads or buffered
     #[arg(long, value_name = "MODE", default_value = "auto", help_heading = "Disk")]
     pub io: IoMode,

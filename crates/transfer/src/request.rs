@@ -58,6 +58,8 @@ pub struct Request {
     pub overwrite: bool,
     /// Go on from what an earlier run left.
     pub resume: bool,
+    /// Leave blocks of zeros out of the file as holes, and ask for no space in advance.
+    pub sparse: bool,
     /// Use mirrors that an answer names (`Link: rel=duplicate`).
     pub discover: bool,
     /// How it is planned.
@@ -104,6 +106,7 @@ impl Request {
             modified: None,
             overwrite: false,
             resume: true,
+            sparse: false,
             discover: true,
             plan: Config::default(),
             stall_s: 60.0,

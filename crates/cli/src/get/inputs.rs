@@ -193,6 +193,7 @@ struct Template {
     dir: PathBuf,
     overwrite: bool,
     resume: bool,
+    sparse: bool,
     discover: bool,
     plan: PlanConfig,
     stall_s: f64,
@@ -204,6 +205,7 @@ impl Template {
             dir: get.dir.clone().unwrap_or_default(),
             overwrite: get.overwrite,
             resume: !get.no_resume,
+            sparse: get.sparse,
             discover: !get.net.no_discover,
             plan: PlanConfig {
                 policy: get.plan.policy,
@@ -224,6 +226,7 @@ impl Template {
         request.destination = destination;
         request.overwrite = self.overwrite;
         request.resume = self.resume;
+        request.sparse = self.sparse;
         request.discover = self.discover;
         request.plan = self.plan.clone();
         request.stall_s = self.stall_s;

@@ -231,7 +231,7 @@ impl Run<'_> {
                 identity: self.identity(),
                 overwrite: self.request.overwrite,
                 resume: self.request.resume && size_bytes.is_some(),
-                ..TargetSpec::default()
+                sparse: self.request.sparse,
             };
             let (target, found) = Target::open(&self.engine.disk, spec).await?;
             self.target = Some(Arc::new(target));
