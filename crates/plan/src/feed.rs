@@ -32,6 +32,7 @@ impl Planner {
             let view = LaneView {
                 source: source_id,
                 rate_bytes_per_s: lane.rate,
+                peer_rate_bytes_per_s: source.best_rate / source.lanes.len().max(1) as f64,
                 rtt_s: lane.trip_s(),
                 queued: lane.queue.len(),
                 backlog_bytes: lane.pipe_bytes(),

@@ -51,8 +51,12 @@ pub(crate) struct Lane {
     pub pipelines: bool,
     pub queue: VecDeque<Slot>,
     pub received: u64,
-    /// Sum of the sender's pauses, in seconds.
+    /// Sum of the sender's pauses while it owed something, in seconds.
     pub paused_s: f64,
+    /// What the real lane's count of pauses was when last heard of, ours included.
+    pauses_told_s: f64,
+    /// Since when something has been asked for without a gap.
+    busy_since: Time,
     base: u64,
     /// Where the meter stood when the whole-file answer began.
     stream_base: u64,
@@ -91,6 +95,8 @@ impl Lane {
             queue: VecDeque::new(),
             received: 0,
             paused_s: 0.0,
+            pauses_told_s: 0.0,
+            busy_since: now,
             base: 0,
             window: RateWindow::new(0.4),
             rate: None,
@@ -124,6 +130,7 @@ impl Lane {
 
     pub fn push(&mut self, slot: Slot, now: Time) {
         if self.queue.is_empty() {
+            self.busy_since = now;
             self.last_progress = now;
             self.burst = false;
         }
@@ -167,6 +174,15 @@ impl Lane {
             LaneState::Up => !self.parked && !self.burst,
             LaneState::Closing => false,
         }
+    }
+
+    /// The real lane has counted `total_s` of pauses so far. A pause in which we asked for nothing,
+    /// or waited for the answer to begin, is none of the sender's.
+    pub fn paused(&mut self, now: Time, total_s: f64) {
+        let pause_s = (total_s - self.pauses_told_s).max(0.0);
+        self.pauses_told_s = self.pauses_told_s.max(total_s);
+        let owed_s = (now.secs_since(self.busy_since) - self.trip_s()).max(0.0);
+        self.paused_s += pause_s.min(owed_s);
     }
 
     /// What a request costs before its answer begins.

@@ -109,7 +109,7 @@ impl Planner {
             Event::Arrived { lane, total_bytes } => self.arrived(lane, total_bytes, now),
             Event::Paused { lane, total } => {
                 if let Some(lane) = self.lanes.get_mut(&lane) {
-                    lane.paused_s = lane.paused_s.max(total.as_secs_f64());
+                    lane.paused(now, total.as_secs_f64());
                 }
             }
             Event::Delivered { swath, range } => self.delivered(swath, range),
@@ -348,8 +348,15 @@ impl Planner {
     fn swath_done(&mut self, swath: SwathId, now: Time) {
         let Some(id) = self.swaths.remove(&swath) else { return };
         let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let received = lane.received;
         let Some(slot) = lane.finish(swath, now) else { return };
-        let source = lane.source;
+        let (source, arrived) = (lane.source, lane.received > received);
+        if arrived {
+            self.speaks(id);
+            if let Some(source) = self.sources.get_mut(source.index()) {
+                source.delivered(0);
+            }
+        }
         self.policy.swath_ended(source, slot.asked_end - slot.start, now.secs_since(slot.asked_at));
         // Bytes of it that are not in our hands after all (a short answer) must not get lost.
         self.give_back(Range::new(slot.delivered_to, slot.end));

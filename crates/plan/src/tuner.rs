@@ -32,6 +32,10 @@ pub(crate) struct Tuner {
 struct Trial {
     from: u32,
     rate_before: f64,
+    /// Sum of the rates at the looks of its second half, and how many those were.
+    rate_sum: f64,
+    looks: u32,
+    count_from: Time,
     judge_at: Time,
     latest_at: Time,
 }
@@ -42,6 +46,7 @@ pub(crate) struct Reading {
     pub now: Time,
     /// Sum over the source's lanes, bytes per second.
     pub rate: f64,
+    pub best_rate: f64,
     /// Sum of its lanes' pauses so far, in seconds.
     pub paused_s: f64,
     pub rtt_s: f64,
@@ -80,7 +85,7 @@ impl Tuner {
 
     /// Judge, try, or leave alone.
     pub fn tick(&mut self, reading: Reading) {
-        let Reading { now, rate, paused_s, rtt_s, lanes_up, lanes_max, time_left_s } = reading;
+        let Reading { now, rate, best_rate, paused_s, rtt_s, lanes_up, lanes_max, time_left_s } = reading;
         if rate > 0.0 {
             self.first_at = self.first_at.min(now);
         }
@@ -88,17 +93,22 @@ impl Tuner {
         if now.secs_since(self.before.0) >= look_s {
             self.climbing = rate > CLIMB * self.before.1;
             let lane_s = now.secs_since(self.before.0) * f64::from(lanes_up.max(1));
-            self.paused_part = (paused_s - self.paused_before_s).max(0.0) / lane_s;
+            let paused_part = (paused_s - self.paused_before_s).max(0.0) / lane_s;
+            self.paused_part += SMOOTH * (paused_part - self.paused_part);
             self.paused_before_s = paused_s;
             self.before = (now, rate);
         }
-        if let Some(trial) = &self.trial {
+        if let Some(trial) = &mut self.trial {
+            if now >= trial.count_from {
+                trial.rate_sum += rate;
+                trial.looks += 1;
+            }
             if now < trial.judge_at || (self.climbing && now < trial.latest_at) || (lanes_up < self.goal && now < trial.latest_at)
             {
                 return;
             }
             let growth = f64::from(self.goal) / f64::from(trial.from) - 1.0;
-            if rate >= trial.rate_before * (1.0 + PAYS * growth) {
+            if trial.rate_sum / f64::from(trial.looks.max(1)) >= trial.rate_before * (1.0 + PAYS * growth) {
                 self.pause_s = PAUSE_FIRST_S;
                 self.next_trial_at = now;
             } else {
@@ -123,7 +133,11 @@ impl Tuner {
         }
         self.trial = Some(Trial {
             from: self.goal,
-            rate_before: rate,
+            // A rate that swings must not pass for one that grew.
+            rate_before: rate.max(BEST_PART * best_rate),
+            rate_sum: 0.0,
+            looks: 0,
+            count_from: now.plus_secs(0.6 * settle_s),
             judge_at: now.plus_secs(settle_s),
             latest_at: now.plus_secs(2.0 * settle_s),
         });
@@ -157,6 +171,10 @@ const WINDOW_BYTES: f64 = 2.5e6;
 const PLAIN_PAUSE_S: f64 = 10.0;
 /// … and only if the transfer goes on for this long: a trial disturbs the lanes there are.
 const PLAIN_LEFT_S: f64 = 20.0;
+/// A trial must beat this part of the best rate seen, too.
+const BEST_PART: f64 = 0.8;
+/// Weight of the newest look in the part of time that senders pause.
+const SMOOTH: f64 = 0.3;
 /// Growth over two round trips that counts as still climbing.
 const CLIMB: f64 = 1.08;
 /// Pause after the first trial that did not pay; doubles with each further one …

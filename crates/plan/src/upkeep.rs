@@ -136,6 +136,7 @@ impl Planner {
                     let reading = Reading {
                         now,
                         rate: source.rate,
+                        best_rate: source.best_rate,
                         paused_s: source.waited_s + lanes.iter().map(|lane| lane.paused_s).sum::<f64>(),
                         rtt_s: source.rtt_s.unwrap_or(0.1),
                         lanes_up: lanes_up as u32,

@@ -85,6 +85,7 @@ mod tests {
         LaneView {
             source: SourceId(source),
             rate_bytes_per_s: None,
+            peer_rate_bytes_per_s: 0.0,
             rtt_s: 0.05,
             queued: 0,
             backlog_bytes: 0,

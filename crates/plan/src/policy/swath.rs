@@ -27,7 +27,13 @@ impl Policy for Swath {
             return (lane.queued == 0).then_some(PROBATION_GRIDS * grid);
         }
         let Some(rate) = lane.rate_bytes_per_s else {
-            let share = whole.undelivered_bytes / (16 * whole.sources.max(1) as u64);
+            // A further lane of a known source is asked for about what another one brings at a
+            // time; a source's first one for a part of the whole.
+            let share = if lane.peer_rate_bytes_per_s > 0.0 {
+                (FIRST_S.max(3.0 * lane.rtt_s) * lane.peer_rate_bytes_per_s) as u64
+            } else {
+                whole.undelivered_bytes / (16 * whole.sources.max(1) as u64)
+            };
             return (lane.queued == 0).then_some(share.clamp(FIRST_MIN_BYTES, FIRST_MAX_BYTES));
         };
         if lane.queued > 0 && (!lane.pipelines || lane.queued >= DEPTH_MAX) {
@@ -79,6 +85,8 @@ const GUIDE: f64 = 3.0;
 const SWATH_MAX_BYTES: f64 = (64u64 << 20) as f64;
 /// Most requests waiting on one lane.
 const DEPTH_MAX: usize = 8;
+/// First request on a further lane of a source, in time (but three round trips at least).
+const FIRST_S: f64 = 0.5;
 /// First request on a lane whose rate is unknown: not so little that a fast lane idles for a
 /// round trip, not so much that a slow one holds up the end.
 const FIRST_MIN_BYTES: u64 = 256 << 10;
