@@ -1,0 +1,281 @@
+//! The real binary in a clean environment: a home and a working folder of its own, no proxies, no
+//! tokens, a time limit. What tests of the program share; each uses what it needs of it.
+#![allow(dead_code, missing_docs)]
+
+use std::ffi::OsStr;
+use std::io::{Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Where the program is at home: a folder that is gone when dropped.
+pub struct Home {
+    dir: TempDir,
+}
+
+impl Home {
+    pub fn new() -> Home {
+        let home = Home { dir: tempfile::Builder::new().prefix("swath-test-").tempdir().unwrap() };
+        std::fs::create_dir(home.dir.path().join("home")).unwrap();
+        std::fs::create_dir(home.dir.path().join("work")).unwrap();
+        home
+    }
+
+    /// `$HOME`.
+    pub fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    /// The working folder.
+    pub fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    /// A path in the working folder.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.work().join(name)
+    }
+
+    /// Write a file into the working folder.
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}; there is {:?}", self.names()))
+    }
+
+    pub fn exists(&self, name: &str) -> bool {
+        self.path(name).symlink_metadata().is_ok()
+    }
+
+    /// Names in the working folder, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(self.work())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// The program with these arguments, not yet started.
+    pub fn swath<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Swath {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_swath"));
+        command
+            .args(args)
+            .env_clear()
+            .env("HOME", self.home())
+            .env("XDG_RUNTIME_DIR", self.dir.path())
+            // A token of the machine's user must not be found.
+            .env("BEARER_TOKEN_FILE", self.dir.path().join("no-token"))
+            .env("LC_ALL", "C.UTF-8")
+            .current_dir(self.work())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Swath { command, input: None, limit: LIMIT }
+    }
+
+    /// Run to the end with these arguments.
+    pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
+        self.swath(args).run()
+    }
+}
+
+/// The program before it starts.
+pub struct Swath {
+    command: Command,
+    input: Option<Vec<u8>>,
+    limit: Duration,
+}
+
+impl Swath {
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub fn env_remove(mut self, name: &str) -> Self {
+        self.command.env_remove(name);
+        self
+    }
+
+    /// Bytes for its standard input.
+    pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.input = Some(bytes.into());
+        self.command.stdin(Stdio::piped());
+        self
+    }
+
+    /// At most this long; the test fails otherwise.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// For what this type does not offer.
+    pub fn command(&mut self) -> &mut Command {
+        &mut self.command
+    }
+
+    /// Run to the end.
+    pub fn run(self) -> Ran {
+        self.start().wait()
+    }
+
+    /// Start it; its output is read as it comes.
+    pub fn start(mut self) -> Running {
+        let mut child = self.command.spawn().expect("the program starts");
+        if let (Some(bytes), Some(mut stdin)) = (self.input.take(), child.stdin.take()) {
+            std::thread::spawn(move || {
+                let _ = stdin.write_all(&bytes);
+            });
+        }
+        let stdout = child.stdout.take().map(reader);
+        let stderr = child.stderr.take().map(reader);
+        let words = format!("{:?}", self.command);
+        Running { child, stdout, stderr, began: Instant::now(), limit: self.limit, words }
+    }
+}
+
+fn reader(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+/// The program while it runs. Killed when dropped.
+pub struct Running {
+    child: Child,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    stderr: Option<JoinHandle<Vec<u8>>>,
+    began: Instant,
+    limit: Duration,
+    words: String,
+}
+
+impl Running {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Send a signal (`libc::SIGINT`, …).
+    pub fn signal(&self, signal: i32) {
+        let status = Command::new("kill").arg(format!("-{signal}")).arg(self.pid().to_string()).status();
+        assert!(status.is_ok_and(|status| status.success()), "the signal was sent");
+    }
+
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Wait for its end, but not longer than its limit.
+    pub fn wait(mut self) -> Ran {
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if self.began.elapsed() > self.limit {
+                let _ = self.child.kill();
+                let ran = self.ran(ExitStatus::default());
+                panic!("it did not end within {:?}:\n{ran}", self.limit);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        self.ran(status)
+    }
+
+    fn ran(&mut self, status: ExitStatus) -> Ran {
+        let collect = |reader: Option<JoinHandle<Vec<u8>>>| reader.map(|reader| reader.join().unwrap()).unwrap_or_default();
+        let stdout = collect(self.stdout.take());
+        let stderr = String::from_utf8_lossy(&collect(self.stderr.take())).into_owned();
+        Ran { status, stdout, stderr, elapsed: self.began.elapsed(), words: std::mem::take(&mut self.words) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How it ended.
+pub struct Ran {
+    pub status: ExitStatus,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+    pub elapsed: Duration,
+    words: String,
+}
+
+impl Ran {
+    /// The exit code; a signal's number plus 128 if one ended it.
+    pub fn code(&self) -> i32 {
+        use std::os::unix::process::ExitStatusExt as _;
+        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
+    }
+
+    pub fn out(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Everything it printed.
+    pub fn all(&self) -> String {
+        format!("{}{}", self.out(), self.stderr)
+    }
+
+    /// The exit code must be this one.
+    #[track_caller]
+    pub fn code_is(&self, code: i32) -> &Ran {
+        assert_eq!(self.code(), code, "\n{self}");
+        self
+    }
+
+    /// Standard error must hold all of these.
+    #[track_caller]
+    pub fn says(&self, words: &[&str]) -> &Ran {
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is missing:\n{self}");
+        }
+        self
+    }
+
+    /// Nothing printed may hold any of these.
+    #[track_caller]
+    pub fn never_says(&self, words: &[&str]) -> &Ran {
+        for word in words {
+            assert!(!self.all().contains(word), "{word:?} must not be there:\n{self}");
+        }
+        self
+    }
+}
+
+impl std::fmt::Display for Ran {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}\nended with {} after {:?}\n--- stdout\n", self.words, self.code(), self.elapsed)?;
+        let out = self.out();
+        match out.char_indices().nth(4000) {
+            Some((cut, _)) => writeln!(f, "{}… ({} bytes)", &out[..cut], self.stdout.len())?,
+            None => f.write_str(&out)?,
+        }
+        write!(f, "--- stderr\n{}", self.stderr)
+    }
+}
+
+/// Long, because other work may keep the machine busy.
+const LIMIT: Duration = Duration::from_secs(90);
