@@ -182,6 +182,7 @@ impl Planner {
                 asked_end: range.end,
                 asked_at: now,
                 delivered_to: range.start,
+                trailing_bytes: 0,
             },
             now,
         );

@@ -36,6 +36,8 @@ pub(crate) struct Slot {
     pub asked_at: Time,
     /// Everything before this was delivered by this slot (or was here already).
     pub delivered_to: u64,
+    /// Behind its own bytes so many of swaths that ended before their turn must pass.
+    pub trailing_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,10 @@ pub(crate) struct Lane {
     window: RateWindow,
     /// Rate at the last tick, kept through idle times.
     pub rate: Option<f64>,
+    /// The rate, falling only slowly: what the lane may well bring again. Lanes that share a link
+    /// swing against each other, and one that is asked for little in its low ebb stays there.
+    held_rate: f64,
+    rated_at: Time,
     /// Rate at the tick before, to see whether it still climbs.
     pub peak_rate: f64,
     pub first_byte_at: Option<Time>,
@@ -100,6 +106,8 @@ impl Lane {
             base: 0,
             window: RateWindow::new(0.4),
             rate: None,
+            held_rate: 0.0,
+            rated_at: now,
             peak_rate: 0.0,
             first_byte_at: None,
             last_progress: now,
@@ -147,6 +155,17 @@ impl Lane {
         if new_bytes == 0 {
             return 0;
         }
+        if let Some(front) = self.queue.front().filter(|_| !self.streams) {
+            // What was thought to pass for nobody may never have been sent.
+            self.base = self.base.min(total.saturating_sub(front.delivered_to - front.start));
+        }
+        if !self.burst && !self.streams && total <= self.base {
+            // The meter is read now and then: these are the last bytes of what came before, and
+            // say nothing of the answer that is waited for.
+            self.received = total;
+            self.last_progress = now;
+            return new_bytes;
+        }
         if !self.burst {
             // The time before the first byte is the round trip, not the rate.
             if let Some(slot) = self.queue.front() {
@@ -157,7 +176,8 @@ impl Lane {
             let trip_s = self.trip_s();
             let from = self.queue.front().map_or(now, |slot| slot.asked_at.plus_secs(trip_s));
             let from = from.max(self.last_progress).min(now);
-            self.window.restart(from, self.received);
+            let before = if self.streams { self.received } else { self.received.max(self.base) };
+            self.window.restart(from, before.min(total));
             self.burst = true;
         }
         self.received = total;
@@ -202,6 +222,9 @@ impl Lane {
         if let Some(rate) = self.window.rate_bytes_per_s(now) {
             self.rate = Some(rate);
             self.peak_rate = self.peak_rate.max(rate);
+            let fade = (-now.secs_since(self.rated_at) / (HOLD_ROUND_TRIPS * self.rtt_s).max(HOLD_MIN_S)).exp();
+            self.held_rate = rate.max(fade * self.held_rate);
+            self.rated_at = now;
         }
     }
 
@@ -245,7 +268,7 @@ impl Lane {
         self.queue.iter().map(move |slot| {
             let length = slot.asked_end - slot.start;
             let taken = available.min(length);
-            available -= taken;
+            available = (available - taken).saturating_sub(slot.trailing_bytes);
             let by_meter = match streams_at {
                 Some(at) => at.clamp(slot.start, slot.asked_end),
                 None => slot.start + taken,
@@ -277,7 +300,7 @@ impl Lane {
         if self.streams {
             return self.ahead_bytes() + self.wanted_bytes();
         }
-        let asked: u64 = self.queue.iter().map(|slot| slot.asked_end - slot.start).sum();
+        let asked: u64 = self.queue.iter().map(|slot| slot.asked_end - slot.start + slot.trailing_bytes).sum();
         (self.base + asked).saturating_sub(self.received)
     }
 
@@ -286,28 +309,33 @@ impl Lane {
         if self.queue.is_empty() {
             return 0.0;
         }
-        self.needs_s(self.pipe_bytes(), now).unwrap_or(self.rtt_s + 0.1)
+        let Some(needs_s) = self.needs_s(self.pipe_bytes(), now) else { return self.rtt_s + 0.1 };
+        needs_s.min(self.pipe_bytes() as f64 / self.held_rate.max(1.0))
     }
 
     /// A swath has handed over its last byte: takes it off the queue.
-    pub fn finish(&mut self, swath: SwathId, now: Time) -> Option<Slot> {
+    pub fn finish(&mut self, swath: SwathId) -> Option<Slot> {
         let at = self.queue.iter().position(|slot| slot.swath == swath)?;
-        let slot = self.queue.get(at)?;
-        if at == 0 && slot.end == slot.asked_end && !self.streams {
-            // The meter is read now and then; taken for news of the next swath, its last step
-            // would begin that one's rate with the wait for its answer.
-            self.arrived(now, self.base + (slot.asked_end - slot.start));
-        }
         let slot = self.queue.remove(at)?;
-        self.base += slot.asked_end - slot.start;
+        self.leave(at, slot.asked_end - slot.start + slot.trailing_bytes);
         self.served += 1;
         Some(slot)
+    }
+
+    /// `bytes` that belonged to the swath at `at` still pass, for nobody.
+    fn leave(&mut self, at: usize, bytes: u64) {
+        match at.checked_sub(1).and_then(|before| self.queue.get_mut(before)) {
+            Some(before) => before.trailing_bytes += bytes,
+            None => self.base += bytes,
+        }
     }
 
     /// A swath's answer was no use and brought no body.
     pub fn remove(&mut self, swath: SwathId) -> Option<Slot> {
         let at = self.queue.iter().position(|slot| slot.swath == swath)?;
-        self.queue.remove(at)
+        let slot = self.queue.remove(at)?;
+        self.leave(at, slot.trailing_bytes);
+        Some(slot)
     }
 
     pub fn slot_mut(&mut self, swath: SwathId) -> Option<&mut Slot> {
@@ -330,6 +358,10 @@ impl Lane {
 const RAMP_ROUND_TRIPS: f64 = 10.0;
 /// Longer than this nothing counts as slow start.
 const RAMP_MAX_S: f64 = 6.0;
+/// The held rate falls to a third within this many round trips …
+const HOLD_ROUND_TRIPS: f64 = 4.0;
+/// … or this long.
+const HOLD_MIN_S: f64 = 0.2;
 /// Slow start is not extrapolated further than this: 64 times the rate of now.
 const DOUBLINGS_MAX: f64 = 6.0;
 /// Shortest window: shorter ones mistake the bursts of pacing for changes of the rate.
@@ -346,7 +378,7 @@ mod tests {
     use super::*;
 
     fn slot(n: u64, start: u64, end: u64) -> Slot {
-        Slot { swath: SwathId(n), start, end, asked_end: end, asked_at: Time::ZERO, delivered_to: start }
+        Slot { swath: SwathId(n), start, end, asked_end: end, asked_at: Time::ZERO, delivered_to: start, trailing_bytes: 0 }
     }
 
     #[test]
@@ -361,11 +393,39 @@ mod tests {
         assert_eq!((lane.wanted_bytes(), lane.pipe_bytes()), (700, 700));
         lane.slot_mut(SwathId(1)).unwrap().end = 5400;
         assert_eq!((lane.wanted_bytes(), lane.pipe_bytes()), (100, 700));
-        lane.finish(SwathId(0), Time::from_millis(20)).unwrap();
-        lane.finish(SwathId(1), Time::from_millis(20)).unwrap();
+        lane.finish(SwathId(0)).unwrap();
+        lane.finish(SwathId(1)).unwrap();
         lane.push(slot(2, 0, 100), Time::from_millis(30));
         assert_eq!(lane.pipe_bytes(), 800, "the drained rest comes first");
         lane.arrived(Time::from_millis(40), 2050);
         assert_eq!(lane.wanted_bytes(), 50);
+    }
+
+    #[test]
+    fn a_swath_that_ends_before_its_turn_is_drained_in_its_turn() {
+        let mut lane = Lane::new(LaneId(0), SourceId(0), Time::ZERO);
+        lane.connected(Time::ZERO, 0.01, true);
+        for n in 0..3 {
+            lane.push(slot(n, 1000 * n, 1000 * n + 1000), Time::ZERO);
+        }
+        lane.finish(SwathId(1)).unwrap();
+        lane.arrived(Time::from_millis(20), 500);
+        let at: Vec<u64> = lane.positions().map(|(_, at)| at).collect();
+        assert_eq!(at, [500, 2000], "the first is not set back, the third waits behind the second");
+        lane.arrived(Time::from_millis(40), 2100);
+        assert_eq!(lane.positions().last().unwrap().1, 2100);
+    }
+
+    #[test]
+    fn a_request_that_was_never_sent_is_not_waited_for() {
+        let mut lane = Lane::new(LaneId(0), SourceId(0), Time::ZERO);
+        lane.connected(Time::ZERO, 0.01, true);
+        lane.push(slot(0, 0, 1000), Time::ZERO);
+        lane.finish(SwathId(0)).unwrap();
+        lane.push(slot(1, 5000, 9000), Time::ZERO);
+        assert_eq!(lane.pipe_bytes(), 5000);
+        lane.slot_mut(SwathId(1)).unwrap().delivered_to = 6000;
+        lane.arrived(Time::from_millis(20), 1200);
+        assert_eq!(lane.pipe_bytes(), 3000);
     }
 }

@@ -348,15 +348,8 @@ impl Planner {
     fn swath_done(&mut self, swath: SwathId, now: Time) {
         let Some(id) = self.swaths.remove(&swath) else { return };
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let received = lane.received;
-        let Some(slot) = lane.finish(swath, now) else { return };
-        let (source, arrived) = (lane.source, lane.received > received);
-        if arrived {
-            self.speaks(id);
-            if let Some(source) = self.sources.get_mut(source.index()) {
-                source.delivered(0);
-            }
-        }
+        let Some(slot) = lane.finish(swath) else { return };
+        let source = lane.source;
         self.policy.swath_ended(source, slot.asked_end - slot.start, now.secs_since(slot.asked_at));
         // Bytes of it that are not in our hands after all (a short answer) must not get lost.
         self.give_back(Range::new(slot.delivered_to, slot.end));

@@ -24,6 +24,9 @@ pub struct ServeArgs {
     /// Seed of the pseudo-random file: servers with one seed are replicas
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
+    /// Make the pseudo-random file one of zeros, with a MiB of other bytes in every GiB
+    #[arg(long, conflicts_with = "file")]
+    pub sparse: bool,
     /// Serve this file in place of a pseudo-random one
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -146,6 +149,7 @@ impl ServeArgs {
     pub fn builder(&self) -> io::Result<Builder> {
         let content = match &self.file {
             Some(file) => Content::file(file)?,
+            None if self.sparse => Content::sparse(self.seed, self.size),
             None => Content::random(self.seed, self.size),
         };
         let mut builder = Server::builder().port(self.port).file(&self.path, content);
@@ -230,6 +234,7 @@ pub fn run(args: &ServeArgs) -> io::Result<()> {
     if let Some(algorithm) = args.digest {
         let content = match &args.file {
             Some(file) => Content::file(file)?,
+            None if args.sparse => Content::sparse(args.seed, args.size),
             None => Content::random(args.seed, args.size),
         };
         writeln!(out, "{}:{}", algorithm.name(), content.digest_hex(algorithm))?;

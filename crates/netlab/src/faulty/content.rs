@@ -27,6 +27,7 @@ pub struct Content {
 #[derive(Clone, Debug)]
 enum Kind {
     Random { seed: u64, size_bytes: u64 },
+    Sparse { seed: u64, size_bytes: u64 },
     Bytes(Arc<[u8]>),
     File(Arc<File>),
 }
@@ -35,6 +36,12 @@ impl Content {
     /// Pseudo-random bytes that are a function of `seed` and offset alone.
     pub fn random(seed: u64, size_bytes: u64) -> Self {
         Self::of(Kind::Random { seed, size_bytes })
+    }
+
+    /// Zeros, but for the first mebibyte of every gibibyte and the last hundred bytes, which are
+    /// those of [`Content::random`]: what a sparse file of any size looks like.
+    pub fn sparse(seed: u64, size_bytes: u64) -> Self {
+        Self::of(Kind::Sparse { seed, size_bytes })
     }
 
     /// Bytes held in memory.
@@ -57,7 +64,7 @@ impl Content {
     /// The length in bytes.
     pub fn size_bytes(&self) -> u64 {
         match &self.kind {
-            Kind::Random { size_bytes, .. } => *size_bytes,
+            Kind::Random { size_bytes, .. } | Kind::Sparse { size_bytes, .. } => *size_bytes,
             Kind::Bytes(bytes) => bytes.len() as u64,
             Kind::File(file) => file.metadata().map_or(0, |m| m.len()),
         }
@@ -70,6 +77,7 @@ impl Content {
         beyond.fill(0);
         match &self.kind {
             Kind::Random { seed, .. } => fill_random(*seed, offset, inside),
+            Kind::Sparse { seed, size_bytes } => fill_sparse(*seed, *size_bytes, offset, inside),
             Kind::Bytes(bytes) => {
                 let start = (offset as usize).min(bytes.len());
                 inside.copy_from_slice(&bytes[start..start + inside.len()]);
@@ -129,6 +137,7 @@ impl Content {
     pub(super) fn tag(&self) -> String {
         match &self.kind {
             Kind::Random { seed, size_bytes } => format!("{size_bytes:x}-{seed:x}"),
+            Kind::Sparse { seed, size_bytes } => format!("{size_bytes:x}-{seed:x}-sparse"),
             Kind::Bytes(bytes) => {
                 format!("{:x}-{}", bytes.len(), &blake3::hash(bytes).to_hex()[..16])
             }
@@ -235,6 +244,21 @@ impl Hasher {
     }
 }
 
+/// Zeros with islands of random bytes.
+fn fill_sparse(seed: u64, size_bytes: u64, offset: u64, buffer: &mut [u8]) {
+    buffer.fill(0);
+    let (start, end) = (offset, offset + buffer.len() as u64);
+    let islands = (start / ISLAND_EVERY_BYTES..=end / ISLAND_EVERY_BYTES)
+        .map(|number| (number * ISLAND_EVERY_BYTES, number * ISLAND_EVERY_BYTES + ISLAND_BYTES))
+        .chain([(size_bytes.saturating_sub(100), size_bytes)]);
+    for (from, to) in islands {
+        let (from, to) = (from.max(start), to.min(end));
+        if from < to {
+            fill_random(seed, from, &mut buffer[(from - start) as usize..(to - start) as usize]);
+        }
+    }
+}
+
 /// Fills from any offset: a part of the first word, whole words, a part of the last.
 fn fill_random(seed: u64, offset: u64, buffer: &mut [u8]) {
     let mut word_index = offset / 8;
@@ -273,6 +297,10 @@ const SEED_SPREAD: u64 = 0xd6e8_feb8_6659_fd93;
 /// Large enough to amortise a call, small enough for the second-level cache.
 const DIGEST_STEP_BYTES: usize = 256 << 10;
 
+/// How far the islands of a sparse content lie apart, and how long each is.
+const ISLAND_EVERY_BYTES: u64 = 1 << 30;
+const ISLAND_BYTES: u64 = 1 << 20;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,6 +334,19 @@ mod tests {
         let far = content.read((100 << 30) - 5, (100 << 30) + 5);
         assert!(far[..5].iter().any(|b| *b != 0));
         assert_eq!(far[5..], [0; 5]);
+    }
+
+    #[test]
+    fn a_sparse_file_is_zero_between_its_islands_wherever_it_is_cut() {
+        let content = Content::sparse(7, 3 << 30);
+        assert_eq!(content.read((1 << 30) + (1 << 20), (1 << 30) + (1 << 20) + 100), [0; 100]);
+        let like = Content::random(7, 3 << 30);
+        for at in [0, 1 << 30, (3 << 30) - 100] {
+            assert_eq!(content.read(at, at + 50), like.read(at, at + 50), "{at}");
+        }
+        let edge = content.read((2 << 30) - 8, (2 << 30) + 8);
+        assert_eq!(edge[..8], [0; 8]);
+        assert_eq!(edge[8..], like.read(2 << 30, (2 << 30) + 8));
     }
 
     #[test]
