@@ -4,6 +4,7 @@ mod args;
 mod exit;
 mod generate;
 mod get;
+mod net;
 mod probe;
 mod progress;
 mod signals;

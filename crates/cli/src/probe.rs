@@ -1,9 +1,345 @@
-//! `swath probe`: what each replica offers.
+//! `swath probe`: what each replica offers, found out by asking, and whether they hold the same.
+//!
+//! All replicas are asked at the same time and told in the order given. For people there is one
+//! block of aligned lines a replica and a verdict at the end; for programs one JSON object a line.
+
+use serde::Serialize;
+use swath_model::digest::Digest;
+use swath_source::{Facts, LaneError, Net, ProbeReport, Trust, display_name, probe};
+use swath_transfer::Version;
+use tokio::task::JoinSet;
+use url::Url;
 
 use crate::args::Probe;
-use crate::exit::Exit;
+use crate::exit::{Exit, chain, fail};
+use crate::progress::look::Look;
+use crate::progress::units;
 
 /// Run the command.
-pub async fn run(_probe: Probe) -> Exit {
-    Exit::Internal
+pub async fn run(args: Probe) -> Exit {
+    let options = match crate::net::options(&args.net) {
+        Ok(options) => options,
+        Err(error) => return fail(Exit::Input, &error),
+    };
+    let net = match Net::new(options) {
+        Ok(net) => net,
+        Err(error) => return fail(Exit::Input, &chain(&error)),
+    };
+    let mut urls = Vec::new();
+    for text in &args.sources {
+        match Url::parse(text) {
+            Ok(url) if matches!(url.scheme(), "http" | "https") => urls.push(url),
+            Ok(url) => {
+                let words = format!("{}: the scheme {} is not supported (http and https are)", display_name(&url), url.scheme());
+                return fail(Exit::Usage, &words);
+            }
+            Err(error) => return fail(Exit::Usage, &format!("'{text}' is not a URL: {error}")),
+        }
+    }
+    let asked = ask_all(&net, urls).await;
+    let verdict = Verdict::of(&asked);
+    let text = if args.json { json(&asked, &verdict) } else { words(&asked, &verdict, Look::of_lines()) };
+    // Whoever reads may have gone away, which is no mistake of the replicas.
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    if asked.iter().any(|asked| asked.result.is_ok()) { Exit::Done } else { Exit::Sources }
 }
+
+/// One replica and what came of asking it.
+struct Asked {
+    name: String,
+    result: Result<Box<ProbeReport>, LaneError>,
+}
+
+async fn ask_all(net: &Net, urls: Vec<Url>) -> Vec<Asked> {
+    let mut asked: Vec<Option<Asked>> = urls.iter().map(|_| None).collect();
+    let mut under_way = JoinSet::new();
+    for (at, url) in urls.into_iter().enumerate() {
+        if under_way.len() >= AT_ONCE
+            && let Some(Ok((at, one))) = under_way.join_next().await
+        {
+            asked[at] = Some(one);
+        }
+        let net = net.clone();
+        under_way.spawn(async move {
+            let result = probe(&net, &url, Trust::Named).await.map(Box::new);
+            (at, Asked { name: display_name(&url), result })
+        });
+    }
+    while let Some(ended) = under_way.join_next().await {
+        if let Ok((at, one)) = ended {
+            asked[at] = Some(one);
+        }
+    }
+    asked.into_iter().flatten().collect()
+}
+
+/// Whether the replicas hold the same file.
+struct Verdict {
+    /// Usable replicas.
+    usable: usize,
+    /// How many of them hold what most hold.
+    agreeing: usize,
+    /// The size that they agree on.
+    size_bytes: Option<u64>,
+    /// A digest that all who tell one of its kind share.
+    digest: Option<Digest>,
+    /// (replica, why it does not fit in).
+    dissenters: Vec<(String, String)>,
+}
+
+impl Verdict {
+    fn of(asked: &[Asked]) -> Self {
+        let usable: Vec<(&str, &Facts)> = asked
+            .iter()
+            .filter_map(|asked| asked.result.as_ref().ok().map(|report| (asked.name.as_str(), &report.facts)))
+            .collect();
+        // The version that most replicas agree with; the first of them where there is a tie.
+        let mut best: Option<(usize, usize)> = None;
+        for (at, (_, ours)) in usable.iter().enumerate() {
+            let count = usable.iter().filter(|(_, theirs)| same(ours, theirs).is_ok()).count();
+            if best.is_none_or(|(_, most)| count > most) {
+                best = Some((at, count));
+            }
+        }
+        let reference = best.map(|(at, _)| usable[at].1);
+        let dissenters: Vec<(String, String)> = usable
+            .iter()
+            .filter_map(|(name, theirs)| Some(((*name).to_owned(), same(reference?, theirs).err()?)))
+            .collect();
+        Self {
+            usable: usable.len(),
+            agreeing: usable.len() - dissenters.len(),
+            size_bytes: reference.and_then(|facts| facts.size_bytes),
+            digest: reference.and_then(|facts| facts.digests.iter().max_by_key(|digest| digest.algorithm()).copied()),
+            dissenters,
+        }
+    }
+}
+
+/// Whether `theirs` may be used beside `ours`; the reason if not.
+fn same(ours: &Facts, theirs: &Facts) -> Result<(), String> {
+    let mut proved = false;
+    for digest in &theirs.digests {
+        for known in ours.digests.iter().filter(|known| known.algorithm() == digest.algorithm()) {
+            if known != digest {
+                return Err(format!("its digest is {digest}, the others' {known}"));
+            }
+            proved |= digest.algorithm().is_cryptographic();
+        }
+    }
+    match (Version::of(ours), Version::of(theirs)) {
+        (Some(ours), Some(theirs)) => ours.admits(&theirs, proved).map_err(|reason| {
+            // What to do about it belongs to fetching.
+            reason.split("; give --digest").next().unwrap_or_default().to_owned()
+        }),
+        (None, None) => Ok(()),
+        _ => Err("it does not tell the size of its file as the others do".to_owned()),
+    }
+}
+
+/// For people.
+fn words(asked: &[Asked], verdict: &Verdict, look: Look) -> String {
+    let mut out = String::new();
+    for one in asked {
+        out.push_str(&one.name);
+        out.push('\n');
+        let lines = match &one.result {
+            Ok(report) => lines(report),
+            Err(error) => vec![("unusable", error.to_string())],
+        };
+        for (label, text) in lines {
+            out.push_str(&format!("  {label:<11}  {}\n", look.safe_words(&text)));
+        }
+        out.push('\n');
+    }
+    out.push_str(&look.safe_words(&sentence(asked.len(), verdict)));
+    out.push('\n');
+    let widest = verdict.dissenters.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, reason) in &verdict.dissenters {
+        out.push_str(&format!("  {name:<widest$}  {}\n", look.safe_words(reason)));
+    }
+    out
+}
+
+fn sentence(count: usize, verdict: &Verdict) -> String {
+    let size = verdict.size_bytes.map_or("of unknown size".to_owned(), units::bytes);
+    let proof = match verdict.digest {
+        Some(digest) => format!(", {}", digest.algorithm()),
+        None => String::new(),
+    };
+    let left = match count - verdict.usable {
+        0 => String::new(),
+        1 => "; 1 cannot be used".to_owned(),
+        more => format!("; {more} cannot be used"),
+    };
+    match (verdict.usable, verdict.dissenters.len()) {
+        (0, _) => match count {
+            1 => "The replica cannot be used.".to_owned(),
+            _ => format!("None of the {count} replicas can be used."),
+        },
+        (1, _) => format!("1 replica is usable ({size}{proof}){left}."),
+        (usable, 0) => format!("{usable} replicas agree ({size}{proof}){left}."),
+        (usable, 1) => format!("{} of {usable} replicas agree ({size}{proof}), 1 disagrees{left}:", verdict.agreeing),
+        (usable, more) => format!("{} of {usable} replicas agree ({size}{proof}), {more} disagree{left}:", verdict.agreeing),
+    }
+}
+
+fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
+    let facts = &report.facts;
+    let mut lines = Vec::new();
+    let size = match facts.size_bytes {
+        Some(bytes) if bytes >= 1000 => format!("{} ({} bytes)", units::bytes(bytes), units::count(bytes)),
+        Some(bytes) => units::bytes(bytes),
+        None => "not told".to_owned(),
+    };
+    lines.push(("size", size));
+    let mut validators = Vec::new();
+    match &facts.etag {
+        Some(tag) if tag.starts_with("W/") => validators.push(format!("ETag {tag} (weak)")),
+        Some(tag) => validators.push(format!("ETag {tag}")),
+        None => {}
+    }
+    validators.extend(facts.last_modified.as_ref().map(|date| format!("modified {date}")));
+    lines.push(("validators", if validators.is_empty() { "none".to_owned() } else { validators.join(", ") }));
+    lines.push(("ranges", if facts.ranges { "honoured" } else { "not honoured: one stream from the start" }.to_owned()));
+    match facts.digests.as_slice() {
+        [] => lines.push(("digests", "none".to_owned())),
+        digests => {
+            for (at, digest) in digests.iter().enumerate() {
+                lines.push((if at == 0 { "digests" } else { "" }, digest.to_string()));
+            }
+        }
+    }
+    let ms = |time: std::time::Duration| units::duration(time.as_secs_f64());
+    lines.push(("round trip", format!("{}, first byte after {}", ms(report.rtt), ms(report.first_byte))));
+    let mut protocol = report.http.join(", ");
+    protocol.push_str(if report.keeps_alive { ", connections are kept" } else { ", closes after each answer" });
+    match report.pipelines {
+        Some(true) => protocol.push_str(", pipelines"),
+        Some(false) => protocol.push_str(", does not pipeline"),
+        None => {}
+    }
+    lines.push(("protocol", protocol));
+    lines.push(("security", report.tls.clone().unwrap_or_else(|| "none (plain http)".to_owned())));
+    let server = facts.server.as_ref().map_or(String::new(), |server| format!("{server} "));
+    lines.push(("server", format!("{server}at {}", report.peer)));
+    lines.extend(facts.content_type.as_ref().map(|media| ("type", media.clone())));
+    for (at, to) in report.redirects.iter().enumerate() {
+        lines.push((if at == 0 { "redirects" } else { "" }, format!("to {to}")));
+    }
+    let shown = |target: &str| Url::parse(target).map_or_else(|_| target.to_owned(), |url| display_name(&url));
+    let mirrors: Vec<_> = facts.links.iter().filter(|link| link.is_duplicate()).collect();
+    for (at, link) in mirrors.iter().take(MIRRORS_SHOWN).enumerate() {
+        let place = link.geo.as_ref().map_or(String::new(), |geo| format!(" ({geo})"));
+        lines.push((if at == 0 { "mirrors" } else { "" }, format!("{}{place}", shown(&link.target))));
+    }
+    if mirrors.len() > MIRRORS_SHOWN {
+        lines.push(("", format!("and {} more", mirrors.len() - MIRRORS_SHOWN)));
+    }
+    for link in facts.links.iter().filter(|link| link.is_metalink()).take(1) {
+        lines.push(("metalink", shown(&link.target)));
+    }
+    lines
+}
+
+/// What programs read about one replica; a field that is not known is null.
+#[derive(Serialize)]
+struct Line<'a> {
+    url: &'a str,
+    usable: bool,
+    error: Option<String>,
+    size_bytes: Option<u64>,
+    etag: Option<&'a str>,
+    last_modified: Option<&'a str>,
+    ranges: Option<bool>,
+    digests: Vec<String>,
+    rtt_ms: Option<f64>,
+    first_byte_ms: Option<f64>,
+    http: Vec<&'static str>,
+    tls: Option<&'a str>,
+    keeps_alive: Option<bool>,
+    pipelines: Option<bool>,
+    server: Option<&'a str>,
+    address: Option<String>,
+    content_type: Option<&'a str>,
+    redirects: Vec<&'a str>,
+    mirrors: Vec<String>,
+    metalinks: Vec<String>,
+}
+
+/// What programs read at the end.
+#[derive(Serialize)]
+struct LastLine<'a> {
+    agree: bool,
+    usable: usize,
+    unusable: usize,
+    size_bytes: Option<u64>,
+    digest: Option<String>,
+    disagree: Vec<Dissent<'a>>,
+}
+
+#[derive(Serialize)]
+struct Dissent<'a> {
+    url: &'a str,
+    reason: &'a str,
+}
+
+/// For programs.
+fn json(asked: &[Asked], verdict: &Verdict) -> String {
+    let mut out = String::new();
+    let mut push = |line: serde_json::Result<String>| {
+        if let Ok(line) = line {
+            out.push_str(&line);
+            out.push('\n');
+        }
+    };
+    for one in asked {
+        let report = one.result.as_ref().ok();
+        let facts = report.map(|report| &report.facts);
+        let targets = |wanted: fn(&swath_formats::Link) -> bool| {
+            let links = facts.map_or(&[][..], |facts| &facts.links);
+            links
+                .iter()
+                .filter(|link| wanted(link))
+                .map(|link| Url::parse(&link.target).map_or_else(|_| link.target.clone(), |url| display_name(&url)))
+                .collect()
+        };
+        let ms = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+        push(serde_json::to_string(&Line {
+            url: &one.name,
+            usable: report.is_some(),
+            error: one.result.as_ref().err().map(ToString::to_string),
+            size_bytes: facts.and_then(|facts| facts.size_bytes),
+            etag: facts.and_then(|facts| facts.etag.as_deref()),
+            last_modified: facts.and_then(|facts| facts.last_modified.as_deref()),
+            ranges: facts.map(|facts| facts.ranges),
+            digests: facts.map_or_else(Vec::new, |facts| facts.digests.iter().map(ToString::to_string).collect()),
+            rtt_ms: report.map(|report| ms(report.rtt)),
+            first_byte_ms: report.map(|report| ms(report.first_byte)),
+            http: report.map_or_else(Vec::new, |report| report.http.clone()),
+            tls: report.and_then(|report| report.tls.as_deref()),
+            keeps_alive: report.map(|report| report.keeps_alive),
+            pipelines: report.and_then(|report| report.pipelines),
+            server: facts.and_then(|facts| facts.server.as_deref()),
+            address: report.map(|report| report.peer.to_string()),
+            content_type: facts.and_then(|facts| facts.content_type.as_deref()),
+            redirects: report.map_or_else(Vec::new, |report| report.redirects.iter().map(String::as_str).collect()),
+            mirrors: targets(swath_formats::Link::is_duplicate),
+            metalinks: targets(swath_formats::Link::is_metalink),
+        }));
+    }
+    push(serde_json::to_string(&LastLine {
+        agree: verdict.dissenters.is_empty() && verdict.usable > 0,
+        usable: verdict.usable,
+        unusable: asked.len() - verdict.usable,
+        size_bytes: verdict.size_bytes,
+        digest: verdict.digest.map(|digest| digest.to_string()),
+        disagree: verdict.dissenters.iter().map(|(url, reason)| Dissent { url, reason }).collect(),
+    }));
+    out
+}
+
+/// Replicas asked at the same time.
+const AT_ONCE: usize = 64;
+/// Mirrors named in one block.
+const MIRRORS_SHOWN: usize = 12;

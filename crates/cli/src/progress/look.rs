@@ -66,6 +66,11 @@ impl Look {
         if self.unicode { unicode } else { ascii }
     }
 
+    /// What servers say among words of ours, fit to be shown.
+    pub fn safe_words(self, text: &str) -> String {
+        super::text::safe(&self.plain_words(text), self)
+    }
+
     /// A sentence of ours without what ASCII cannot show.
     pub(super) fn plain_words(self, text: &str) -> String {
         if self.unicode {

@@ -12,9 +12,12 @@ use swath_source::Facts;
 
 /// What identifies a mirror's version of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Version {
+pub struct Version {
+    /// Size in bytes.
     pub size_bytes: u64,
+    /// The strong entity tag.
     pub etag: Option<String>,
+    /// When it changed last, as the server writes it.
     pub last_modified: Option<String>,
 }
 
@@ -28,7 +31,11 @@ impl Version {
         })
     }
 
-    /// Whether a mirror with `other` may be used beside one with this; the reason if not.
+    /// Whether a mirror with `other` may be used beside one with this, where `proved` says that a
+    /// digest will prove the bytes.
+    ///
+    /// # Errors
+    /// The reason in words, if not.
     pub fn admits(&self, other: &Version, proved: bool) -> Result<(), String> {
         if other.size_bytes != self.size_bytes {
             return Err(format!("its file has {} bytes, the others' {}", other.size_bytes, self.size_bytes));

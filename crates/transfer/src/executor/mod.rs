@@ -25,6 +25,7 @@ use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, SourceState, Summary};
 use crate::request::{Destination, Request};
+pub use agree::Version;
 use state::Run;
 
 /// Fetch one file.

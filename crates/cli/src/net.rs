@@ -1,0 +1,57 @@
+//! The network as the command line and the environment want it: tokens, `.netrc`, proxies.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use swath_formats::netrc::Netrc;
+use swath_source::{Bearer, NetOptions, Proxies, Secret, discover_bearer};
+
+use crate::args::Net;
+use crate::exit::chain;
+
+/// Options for everything that goes over the network; the error is a sentence.
+pub fn options(net: &Net) -> Result<NetOptions, String> {
+    let env = |name: &str| std::env::var(name).ok();
+    let bearer = match &net.bearer_file {
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| format!("cannot read the token in {}: {error}", path.display()))?;
+            let token = text.trim();
+            if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(format!("{} holds no token: it must be one word of visible characters", path.display()));
+            }
+            Some(Bearer { token: Secret::new(token), explicit: true })
+        }
+        None => {
+            // SAFETY: getuid has no preconditions and cannot fail.
+            let uid = unsafe { libc::getuid() };
+            discover_bearer(env, uid)
+        }
+    };
+    Ok(NetOptions {
+        headers: net.header.clone(),
+        bearer,
+        netrc: netrc()?,
+        proxies: Proxies::from_env(env),
+        ca_files: net.ca.clone(),
+        insecure: net.insecure,
+        timeout: net.timeout.min(ANSWER_WITHIN),
+        limit_bytes_per_s: net.limit_rate,
+        metalinks: !net.no_discover,
+        ..NetOptions::default()
+    })
+}
+
+/// What `$NETRC` or `~/.netrc` holds, if there is one.
+fn netrc() -> Result<Option<Netrc>, String> {
+    let path = std::env::var_os("NETRC")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".netrc")));
+    let Some((path, text)) = path.and_then(|path| std::fs::read_to_string(&path).ok().map(|text| (path, text))) else {
+        return Ok(None);
+    };
+    Netrc::parse(&text).map(Some).map_err(|error| format!("{}: {}", path.display(), chain(&error)))
+}
+
+/// A server that has not answered after this long will not.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
