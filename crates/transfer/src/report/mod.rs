@@ -12,6 +12,7 @@
 mod axis;
 mod bound;
 mod escape;
+mod lines;
 mod list;
 mod map;
 mod page;

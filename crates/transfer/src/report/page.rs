@@ -6,7 +6,7 @@ use super::escape::{html, json};
 use super::palette;
 use super::recording::{Ending, Recording};
 use super::scene::Scene;
-use super::{map, tables, timeline, units};
+use super::{lines, map, tables, timeline, units};
 use crate::observe::Outcome;
 
 const STYLE: &str = include_str!("page.css");
@@ -16,6 +16,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 
 /// One self-contained HTML page of the recording.
 pub fn render(recording: &Recording) -> String {
+    let drawn = Recording { bars: lines::numbered(&recording.bars), ..recording.clone() };
+    let recording = &drawn;
     let scene = Scene::new(recording);
     let name = file_name(&recording.path);
     let mut out = String::with_capacity(256 * 1024);
