@@ -36,7 +36,8 @@ fn random_scenarios_end_with_every_byte_or_with_no_source() {
                             Ok(Err(violation)) => failures.push((seed, violation.to_string())),
                             Err(_) => failures.push((seed, "panicked".to_owned())),
                         }
-                        if env("SWATH_SIM_VERBOSE", 0) > 0 && seed_began.elapsed().as_millis() > 300 {
+                        if env("SWATH_SIM_VERBOSE", 0) > 0 && seed_began.elapsed().as_millis() > 300
+                        {
                             println!("seed {seed}: {:?}", seed_began.elapsed());
                         }
                     }
@@ -52,7 +53,10 @@ fn random_scenarios_end_with_every_byte_or_with_no_source() {
     failures.sort();
     println!("{count} scenarios from seed {first} in {:.1?}: {finished} finished", began.elapsed());
     for (seed, what) in failures.iter().skip(1) {
-        println!("SWATH_SIM_SEED={seed} SWATH_SIM_COUNT=1: {}", what.lines().next().unwrap_or_default());
+        println!(
+            "SWATH_SIM_SEED={seed} SWATH_SIM_COUNT=1: {}",
+            what.lines().next().unwrap_or_default()
+        );
     }
     if let Some((seed, what)) = failures.first() {
         panic!("replay with SWATH_SIM_SEED={seed} SWATH_SIM_COUNT=1\n{what}");

@@ -104,15 +104,19 @@ fn lanes_do_not_grow_where_one_fills_the_link() {
 
 #[test]
 fn one_slow_source_does_not_hold_up_the_end() {
-    finishes(Script::star(&[0.5, 100.0, 100.0]).size_mib(32), 2.0).expect(|it| it.time_over_oracle() < 1.25);
-    finishes(Script::star(&[100.0, 100.0]).size_mib(64).at_s(2.2).link(0).rate_mbit(0.1), 2.0).expect(|it| it.time_over_oracle() < 1.25);
+    finishes(Script::star(&[0.5, 100.0, 100.0]).size_mib(32), 2.0)
+        .expect(|it| it.time_over_oracle() < 1.25);
+    finishes(Script::star(&[100.0, 100.0]).size_mib(64).at_s(2.2).link(0).rate_mbit(0.1), 2.0)
+        .expect(|it| it.time_over_oracle() < 1.25);
 }
 
 #[test]
 fn a_source_dies_just_before_the_end() {
     let close = |it: &Outcome| it.time_over_oracle() < 1.15;
-    finishes(Script::star(&[100.0, 100.0]).size_mib(64).at_s(2.65).link(0).dies(), 2.0).expect(close);
-    finishes(Script::star(&[100.0, 100.0]).size_mib(64).at_s(2.65).link(0).silent(), 2.0).expect(close);
+    finishes(Script::star(&[100.0, 100.0]).size_mib(64).at_s(2.65).link(0).dies(), 2.0)
+        .expect(close);
+    finishes(Script::star(&[100.0, 100.0]).size_mib(64).at_s(2.65).link(0).silent(), 2.0)
+        .expect(close);
 }
 
 #[test]
@@ -134,12 +138,15 @@ fn a_source_without_ranges_helps_among_others() {
 
 #[test]
 fn a_source_without_ranges_does_it_alone() {
-    finishes(Script::of(vec![honest(100.0, 20.0)]).link(0).no_ranges(), 1.15).expect(|it| it.drained_bytes == 0);
+    finishes(Script::of(vec![honest(100.0, 20.0)]).link(0).no_ranges(), 1.15)
+        .expect(|it| it.drained_bytes == 0);
 }
 
 #[test]
 fn a_slow_source_without_ranges_that_answers_first_does_not_keep_everything() {
-    let slow = Script::of(vec![honest(5.0, 1.0), honest(100.0, 30.0), honest(100.0, 30.0)]).link(0).no_ranges();
+    let slow = Script::of(vec![honest(5.0, 1.0), honest(100.0, 30.0), honest(100.0, 30.0)])
+        .link(0)
+        .no_ranges();
     finishes(slow, 1.5);
 }
 
@@ -165,13 +172,26 @@ fn servers_that_break_pipelining() {
 
 #[test]
 fn busy_servers_are_given_their_time() {
-    finishes(Script::star(&[50.0, 50.0]).size_mib(64).at_s(1.0).link(0).busy_s(1.0).at_s(3.0).mood(Mood::Well), 1.6);
-    finishes(Script::star(&[50.0]).link(0).busy_s(2.0).at_s(3.0).mood(Mood::Well).size_mib(16), 5.0);
+    finishes(
+        Script::star(&[50.0, 50.0])
+            .size_mib(64)
+            .at_s(1.0)
+            .link(0)
+            .busy_s(1.0)
+            .at_s(3.0)
+            .mood(Mood::Well),
+        1.6,
+    );
+    finishes(
+        Script::star(&[50.0]).link(0).busy_s(2.0).at_s(3.0).mood(Mood::Well).size_mib(16),
+        5.0,
+    );
 }
 
 #[test]
 fn a_server_that_accepts_and_closes_is_given_up() {
-    run(Script::star(&[50.0]).all().mood(Mood::Closes)).expect(|it| !it.finished && it.lanes_opened < 20);
+    run(Script::star(&[50.0]).all().mood(Mood::Closes))
+        .expect(|it| !it.finished && it.lanes_opened < 20);
 }
 
 #[test]
@@ -188,10 +208,25 @@ fn slow_answers_do_not_starve_a_source() {
 
 #[test]
 fn sizes_of_nothing_of_one_and_off_every_grid() {
-    for size in [0, 1, 2, 65_535, 65_536, 65_537, 524_287, 524_289, (4 << 20) - 1, (4 << 20) + 1, 12_345_679] {
+    for size in [
+        0,
+        1,
+        2,
+        65_535,
+        65_536,
+        65_537,
+        524_287,
+        524_289,
+        (4 << 20) - 1,
+        (4 << 20) + 1,
+        12_345_679,
+    ] {
         for policy in [PolicyKind::Swath, PolicyKind::Mdtp, PolicyKind::Fixed, PolicyKind::Single] {
             for known in [false, true] {
-                let script = Script::star(&[50.0, 80.0]).size_bytes(size).policy(policy).scenario(|it| it.size_known = known);
+                let script = Script::star(&[50.0, 80.0])
+                    .size_bytes(size)
+                    .policy(policy)
+                    .scenario(|it| it.size_known = known);
                 run(script).expect(|it| it.finished && it.time_s < 10.0);
             }
         }
@@ -200,11 +235,15 @@ fn sizes_of_nothing_of_one_and_off_every_grid() {
 
 #[test]
 fn scattered_missing_ranges_are_fetched_and_nothing_else() {
-    let missing: RangeSet = (0..200).map(|at| Range::of_len(at * 1_000_003 + 7, 100_000 + at)).collect();
+    let missing: RangeSet =
+        (0..200).map(|at| Range::of_len(at * 1_000_003 + 7, 100_000 + at)).collect();
     let bytes = missing.total_bytes();
     let outcome = finishes(star().missing(missing), 4.0);
     assert_eq!(outcome.delivered_bytes.iter().sum::<u64>(), bytes);
-    assert!(outcome.duplicate_bytes < 5 << 20, "the first request may cross what is here: {outcome}");
+    assert!(
+        outcome.duplicate_bytes < 5 << 20,
+        "the first request may cross what is here: {outcome}"
+    );
 }
 
 #[test]
@@ -220,7 +259,16 @@ fn an_ordered_window_is_kept() {
 #[test]
 fn bad_bytes_are_fetched_from_others() {
     let bad = Range::new(1 << 20, 3 << 20);
-    finishes(Script::star(&[50.0, 50.0]).at_s(1.5).link(0).corrupt(bad).at_s(2.0).link(1).corrupt(Range::new(5 << 20, 6 << 20)), 1.8);
+    finishes(
+        Script::star(&[50.0, 50.0])
+            .at_s(1.5)
+            .link(0)
+            .corrupt(bad)
+            .at_s(2.0)
+            .link(1)
+            .corrupt(Range::new(5 << 20, 6 << 20)),
+        1.8,
+    );
     // Both have it bad: nobody is left to ask.
     run(Script::star(&[50.0, 50.0]).at_s(3.0).all().corrupt(bad)).expect(|it| !it.finished);
 }
@@ -236,20 +284,38 @@ fn spares_stay_spare_until_they_are_needed() {
 
 #[test]
 fn a_thousand_sources() {
-    let sources = (0..1000).map(|at| honest(1.0 + f64::from(at % 7), 5.0 + f64::from(at % 50))).collect();
-    let script = Script::of(sources).size_mib(1024).config(|config| config.max_sources = 1000).scenario(|it| {
-        it.step_s = 0.002;
-        it.wants_oracle = false;
-    });
+    let sources =
+        (0..1000).map(|at| honest(1.0 + f64::from(at % 7), 5.0 + f64::from(at % 50))).collect();
+    let script = Script::of(sources)
+        .size_mib(1024)
+        .config(|config| config.max_sources = 1000)
+        .scenario(|it| {
+            it.step_s = 0.002;
+            it.wants_oracle = false;
+        });
     finishes(script, 1.8);
 }
 
 #[test]
 fn every_policy_completes_the_star() {
-    for (policy, over_bound) in [(PolicyKind::Mdtp, 2.5), (PolicyKind::Fixed, 4.0), (PolicyKind::Single, 30.0)] {
+    for (policy, over_bound) in
+        [(PolicyKind::Mdtp, 2.5), (PolicyKind::Fixed, 4.0), (PolicyKind::Single, 30.0)]
+    {
         finishes(star().policy(policy), over_bound);
         finishes(star().policy(policy).at_s(2.0).link(5).dies(), 40.0);
-        finishes(star().policy(policy).at_s(2.0).link(0).silent().at_s(3.0).link(5).busy_s(0.5).at_s(4.0).mood(Mood::Well), 40.0);
+        finishes(
+            star()
+                .policy(policy)
+                .at_s(2.0)
+                .link(0)
+                .silent()
+                .at_s(3.0)
+                .link(5)
+                .busy_s(0.5)
+                .at_s(4.0)
+                .mood(Mood::Well),
+            40.0,
+        );
     }
 }
 
@@ -262,7 +328,26 @@ fn a_list_of_small_files_asks_few_sources() {
 #[test]
 fn waits_end() {
     // Every kind of trouble at once, for a while.
-    let script = star().size_mib(64).at_s(0.5).link(0).busy_s(0.7).link(1).silent().link(2).dies().link(3).mood(Mood::Unreachable);
-    let script = script.link(4).mood(Mood::Closes).resets().link(5).resets().at_s(4.0).all().back().mood(Mood::Well);
+    let script = star()
+        .size_mib(64)
+        .at_s(0.5)
+        .link(0)
+        .busy_s(0.7)
+        .link(1)
+        .silent()
+        .link(2)
+        .dies()
+        .link(3)
+        .mood(Mood::Unreachable);
+    let script = script
+        .link(4)
+        .mood(Mood::Closes)
+        .resets()
+        .link(5)
+        .resets()
+        .at_s(4.0)
+        .all()
+        .back()
+        .mood(Mood::Well);
     finishes(script, 8.0);
 }

@@ -40,14 +40,21 @@ struct Run {
 }
 
 fn main() {
-    let number = |at: usize, default: usize| std::env::args().nth(at).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let number = |at: usize, default: usize| {
+        std::env::args().nth(at).and_then(|text| text.parse().ok()).unwrap_or(default)
+    };
     let (sources, ranges) = (number(1, 1_000), number(2, 1_000_000));
     let mut runs: Vec<Run> = (0..RUNS).map(|seed| run(sources, ranges, seed as u64)).collect();
     runs.sort_by(|a, b| a.us_per_decision.total_cmp(&b.us_per_decision));
     for run in &runs {
         println!(
             "{:.2} us a decision ({} decisions, {} events, {:.2} us an event, {:.1} s of virtual time, longest pause {:.1} ms)",
-            run.us_per_decision, run.decisions, run.events, run.us_per_event, run.virtual_s, run.longest_ms
+            run.us_per_decision,
+            run.decisions,
+            run.events,
+            run.us_per_event,
+            run.virtual_s,
+            run.longest_ms
         );
     }
     let median = &runs[RUNS / 2];
@@ -60,9 +67,11 @@ fn main() {
 
 fn run(sources: usize, ranges: usize, seed: u64) -> Run {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let config = Config { max_sources: sources, lanes: Lanes::Auto { max: 4 }, seed, ..Config::default() };
+    let config =
+        Config { max_sources: sources, lanes: Lanes::Auto { max: 4 }, seed, ..Config::default() };
     let mut planner = Planner::new(config);
-    let missing: RangeSet = (0..ranges as u64).map(|at| Range::of_len(2 * at * RANGE_BYTES, RANGE_BYTES)).collect();
+    let missing: RangeSet =
+        (0..ranges as u64).map(|at| Range::of_len(2 * at * RANGE_BYTES, RANGE_BYTES)).collect();
     let size_bytes = 2 * ranges as u64 * RANGE_BYTES;
     let mut now = Time::ZERO;
     let mut spent = Duration::ZERO;
@@ -70,7 +79,9 @@ fn run(sources: usize, ranges: usize, seed: u64) -> Run {
     let mut longest = Duration::ZERO;
     let mut lanes: Vec<Lane> = Vec::new();
     let mut inbox: Vec<Event> = vec![Event::Layout { size_bytes, missing }];
-    inbox.extend((0..sources).map(|at| Event::SourceAdded { source: SourceId(at as u32), max_lanes: None }));
+    inbox.extend(
+        (0..sources).map(|at| Event::SourceAdded { source: SourceId(at as u32), max_lanes: None }),
+    );
     let mut outbox: Vec<Action> = Vec::new();
     // The first second, in which everything begins, is not counted.
     let warm = Time::from_millis(1_000);
@@ -93,7 +104,13 @@ fn run(sources: usize, ranges: usize, seed: u64) -> Run {
             match action {
                 Action::OpenLane { lane, .. } => {
                     let rate_bytes_per_s = 1e6 * (1.0 + 9.0 * rng.f64());
-                    lanes.push(Lane { id: lane, rate_bytes_per_s, asked: VecDeque::new(), position: 0.0, total: 0.0 });
+                    lanes.push(Lane {
+                        id: lane,
+                        rate_bytes_per_s,
+                        asked: VecDeque::new(),
+                        position: 0.0,
+                        total: 0.0,
+                    });
                     let rtt = Duration::from_millis(rng.u64(1..100));
                     inbox.push(Event::LaneUp { lane, rtt, pipelines: true });
                 }
@@ -113,7 +130,9 @@ fn run(sources: usize, ranges: usize, seed: u64) -> Run {
                     lanes.retain(|it| it.id != lane);
                     inbox.push(Event::LaneLost { lane, loss: swath_plan::Loss::Clean });
                 }
-                Action::Finished | Action::Exhausted => return finish(spent, longest, decisions, events, now),
+                Action::Finished | Action::Exhausted => {
+                    return finish(spent, longest, decisions, events, now);
+                }
             }
         }
         let step = Time::from_nanos(now.as_nanos() + 5_000_000);

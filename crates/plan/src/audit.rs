@@ -34,7 +34,9 @@ impl Planner {
             actions: self.actions.len(),
         };
         let mut unaccounted = self.undelivered.clone();
-        for (name, set) in [("open", &self.open), ("doubtful", &self.doubtful), ("shared", &self.shared)] {
+        for (name, set) in
+            [("open", &self.open), ("doubtful", &self.doubtful), ("shared", &self.shared)]
+        {
             for range in set.iter() {
                 if self.size_bytes.is_some() && !self.undelivered.covers(range) {
                     return Err(format!("{range:?} is {name}, but delivered"));
@@ -47,23 +49,35 @@ impl Planner {
             books.slots += lane.queue.len();
             for slot in &lane.queue {
                 if self.swaths.get(&slot.swath) != Some(&lane.id) {
-                    return Err(format!("{:?} of {:?} is not known by number", slot.swath, lane.id));
+                    return Err(format!(
+                        "{:?} of {:?} is not known by number",
+                        slot.swath, lane.id
+                    ));
                 }
             }
             for range in lane.undelivered() {
                 asked.insert(range);
             }
-            let listed = self.sources.get(lane.source.index()).is_some_and(|source| source.lanes.contains(&lane.id));
+            let listed = self
+                .sources
+                .get(lane.source.index())
+                .is_some_and(|source| source.lanes.contains(&lane.id));
             if !listed {
                 return Err(format!("{:?} is not listed at its source", lane.id));
             }
             if lane.hungry != self.hungry.contains(&lane.id) {
-                return Err(format!("{:?} is on the list of hungry lanes by mistake or not at all", lane.id));
+                return Err(format!(
+                    "{:?} is on the list of hungry lanes by mistake or not at all",
+                    lane.id
+                ));
             }
         }
         unaccounted.subtract(&asked);
         if self.size_bytes.is_some() && !unaccounted.is_empty() {
-            return Err(format!("neither delivered, open nor asked for: {:?}", unaccounted.first()));
+            return Err(format!(
+                "neither delivered, open nor asked for: {:?}",
+                unaccounted.first()
+            ));
         }
         for range in self.doubtful.iter() {
             if !asked.covers(range) {

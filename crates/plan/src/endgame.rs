@@ -38,6 +38,7 @@ impl Planner {
             let mean = lanes.iter().map(|&(_, rate)| rate).sum::<f64>() / lanes.len() as f64;
             lanes.extend(untried.into_iter().map(|idle_s| (idle_s, mean)));
         }
+        self.able_rate = lanes.iter().map(|&(_, rate)| rate).sum();
         lanes.sort_by(|a, b| a.0.total_cmp(&b.0));
         // Water-filling: lanes join in the order of their idle time until the rest no longer pays.
         let (mut rate_sum, mut idle_sum) = (0.0, 0.0);
@@ -66,7 +67,7 @@ impl Planner {
             if !lane.is_up() || lane.silent || lane.queue.is_empty() {
                 continue;
             }
-            let Some(own_s) = lane.needs_s(lane.pipe_bytes(), now) else { continue };
+            let Some(own_s) = lane.may_need_s(lane.pipe_bytes(), now) else { continue };
             if own_s <= LATE * left_s + LATE_S {
                 continue;
             }
@@ -154,8 +155,9 @@ type Cut = (SwathId, u64, Range);
 fn late(lane: &Lane, now: Time) -> Option<(Range, f64)> {
     let (slot, at) = lane.positions().filter(|(slot, at)| *at < slot.end).last()?;
     let paused_s = now.secs_since(lane.last_progress);
-    let own_s = lane.pipe_bytes() as f64 / lane.rate.unwrap_or(1.0).max(1.0) + lane.rtt_s * f64::from(lane.first_byte_at.is_none() as u8);
-    let overdue_s = if paused_s > 0.5 * lane.rtt_s + 0.02 { 2.0 * paused_s } else { 0.0 };
+    let bytes = lane.pipe_bytes();
+    let own_s = lane.may_need_s(bytes, now).unwrap_or(bytes as f64 + lane.rtt_s);
+    let overdue_s = if paused_s > OVERDUE_ROUND_TRIPS * lane.rtt_s + OVERDUE_S { 2.0 * paused_s } else { 0.0 };
     Some((Range::new(at, slot.end), own_s + overdue_s))
 }
 
@@ -163,5 +165,9 @@ fn late(lane: &Lane, now: Time) -> Option<(Range, f64)> {
 const LATE: f64 = 1.1;
 /// … and this much, before its tail is taken: below it the exchange costs more than it brings.
 const LATE_S: f64 = 0.03;
+/// Data comes in bursts up to a round trip apart; a pause beyond this many …
+const OVERDUE_ROUND_TRIPS: f64 = 1.2;
+/// … and this counts against a lane.
+const OVERDUE_S: f64 = 0.02;
 /// A hedge must promise to end before this part of the time the first copy needs.
 const HEDGE_GAIN: f64 = 0.7;

@@ -222,7 +222,7 @@ impl Lane {
         if let Some(rate) = self.window.rate_bytes_per_s(now) {
             self.rate = Some(rate);
             self.peak_rate = self.peak_rate.max(rate);
-            let fade = (-now.secs_since(self.rated_at) / (HOLD_ROUND_TRIPS * self.rtt_s).max(HOLD_MIN_S)).exp();
+            let fade = (-now.secs_since(self.rated_at) / (HOLD_ROUND_TRIPS * self.rtt_s)).exp();
             self.held_rate = rate.max(fade * self.held_rate);
             self.rated_at = now;
         }
@@ -251,11 +251,18 @@ impl Lane {
         Some(steady_s.min(self.rtt_s * (1.0 + steady_s / self.rtt_s).log2()))
     }
 
-    /// How many bytes this lane brings in `seconds`: the inverse of [`Lane::needs_s`].
+    /// As [`Lane::needs_s`], by the rate that the lane held lately if that is higher: for whoever
+    /// must not take a low ebb between two bursts for a slow lane.
+    pub fn may_need_s(&self, bytes: u64, now: Time) -> Option<f64> {
+        let held_s = bytes as f64 / self.held_rate.max(1.0);
+        Some(self.needs_s(bytes, now)?.min(held_s))
+    }
+
+    /// How many bytes this lane may bring in `seconds`: the inverse of [`Lane::may_need_s`].
     pub fn brings_bytes(&self, seconds: f64, now: Time) -> f64 {
         let rate = self.rate.unwrap_or(0.0);
         if !self.ramping(now) {
-            return rate * seconds;
+            return rate.max(self.held_rate) * seconds;
         }
         let doublings = (seconds / self.rtt_s).min(DOUBLINGS_MAX);
         rate * seconds.max(self.rtt_s * (doublings.exp2() - 1.0))
@@ -309,8 +316,7 @@ impl Lane {
         if self.queue.is_empty() {
             return 0.0;
         }
-        let Some(needs_s) = self.needs_s(self.pipe_bytes(), now) else { return self.rtt_s + 0.1 };
-        needs_s.min(self.pipe_bytes() as f64 / self.held_rate.max(1.0))
+        self.may_need_s(self.pipe_bytes(), now).unwrap_or(self.rtt_s + 0.1)
     }
 
     /// A swath has handed over its last byte: takes it off the queue.
@@ -358,10 +364,8 @@ impl Lane {
 const RAMP_ROUND_TRIPS: f64 = 10.0;
 /// Longer than this nothing counts as slow start.
 const RAMP_MAX_S: f64 = 6.0;
-/// The held rate falls to a third within this many round trips …
-const HOLD_ROUND_TRIPS: f64 = 4.0;
-/// … or this long.
-const HOLD_MIN_S: f64 = 0.2;
+/// The held rate falls to a third within this many round trips.
+const HOLD_ROUND_TRIPS: f64 = 2.5;
 /// Slow start is not extrapolated further than this: 64 times the rate of now.
 const DOUBLINGS_MAX: f64 = 6.0;
 /// Shortest window: shorter ones mistake the bursts of pacing for changes of the rate.

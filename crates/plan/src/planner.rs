@@ -39,6 +39,8 @@ pub struct Planner {
     /// When everything would end if all went on as at the last tick; `None` while unknown.
     pub(crate) end_at: Option<Time>,
     pub(crate) rate: f64,
+    /// The same with lanes that have nothing to do just now.
+    pub(crate) able_rate: f64,
     /// Sources not given up, counted at the last tick.
     pub(crate) usable_sources: usize,
     pub(crate) hedged_bytes: u64,
@@ -73,6 +75,7 @@ impl Planner {
             next_tick: Time::ZERO,
             end_at: None,
             rate: 0.0,
+            able_rate: 0.0,
             usable_sources: 0,
             hedged_bytes: 0,
             consumed: 0,
@@ -199,7 +202,9 @@ impl Planner {
     pub(crate) fn horizon_s(&self, now: Time) -> Option<f64> {
         let left_s = self.time_left_s(now)?;
         match self.config.window_bytes {
-            Some(window) if self.rate > 0.0 => Some(left_s.min(window as f64 / self.rate)),
+            // Lanes that rest because the window is full count: what takes longer than they need
+            // for a window is what they rest for.
+            Some(window) if self.able_rate > 0.0 => Some(left_s.min(window as f64 / self.able_rate)),
             _ => Some(left_s),
         }
     }

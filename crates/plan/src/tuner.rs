@@ -79,7 +79,7 @@ impl Tuner {
     /// one lane is capped at the sender's window, commonly 4 MiB, per round trip).
     pub fn first_lane(&mut self, rtt_s: f64, lanes_max: u32, undelivered_bytes: u64) {
         if rtt_s >= LONG_ROUTE_S && undelivered_bytes >= LONG_ROUTE_BYTES && self.goal == 1 {
-            self.goal = ((rtt_s / LONG_ROUTE_S).round() as u32 + 1).clamp(2, 4).min(lanes_max);
+            self.goal = ((rtt_s / LONG_ROUTE_S).round() as u32).clamp(2, 4).min(lanes_max);
         }
     }
 

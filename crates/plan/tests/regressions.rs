@@ -21,7 +21,8 @@ impl Bench {
     }
 
     fn with(config: Config, sources: u32, size_bytes: u64) -> Self {
-        let mut bench = Self { planner: Planner::new(config), now: Time::ZERO, actions: Vec::new() };
+        let mut bench =
+            Self { planner: Planner::new(config), now: Time::ZERO, actions: Vec::new() };
         bench.tell(Event::Layout { size_bytes, missing: RangeSet::full(size_bytes) });
         for at in 0..sources {
             bench.tell(Event::SourceAdded { source: SourceId(at), max_lanes: None });
@@ -216,7 +217,9 @@ fn what_a_lost_helper_had_taken_over_returns() {
     // Doubtful bytes went to a helper; when that was lost they belonged to nobody but the lane
     // that was silent, and waited for its end.
     let mut bench = Bench::new(3, 3 * MIB);
-    let all: u64 = (0..3).map(|lane| bench.fetches(lane).iter().map(|(_, range)| range.len()).sum::<u64>()).sum();
+    let all: u64 = (0..3)
+        .map(|lane| bench.fetches(lane).iter().map(|(_, range)| range.len()).sum::<u64>())
+        .sum();
     assert!(all > 0);
     bench.wait_s(0.8);
     bench.tell(Event::LaneLost { lane: LaneId(1), loss: Loss::Final });
@@ -234,7 +237,10 @@ fn the_first_request_respects_the_window() {
     let mut planner = Planner::new(config);
     planner.handle(Event::SourceAdded { source: SourceId(0), max_lanes: None }, Time::ZERO);
     while planner.poll(Time::ZERO).is_some() {}
-    planner.handle(Event::LaneUp { lane: LaneId(0), rtt: Duration::from_millis(1), pipelines: true }, Time::ZERO);
+    planner.handle(
+        Event::LaneUp { lane: LaneId(0), rtt: Duration::from_millis(1), pipelines: true },
+        Time::ZERO,
+    );
     let first = planner.poll(Time::ZERO);
     assert!(matches!(first, Some(Action::Fetch { range, .. }) if range.end <= MIB), "{first:?}");
 }
@@ -260,7 +266,10 @@ fn the_late_bytes_of_a_closed_lane_relieve_whoever_was_asked_instead() {
     let taken_over = asked.iter().find(|(_, other)| other.intersect(range).is_some()).copied();
     if let Some((other, _)) = taken_over {
         bench.tell(Event::Delivered { swath, range });
-        let relieved = bench.actions.iter().any(|action| matches!(action, Action::Trim { swath, .. } if *swath == other));
+        let relieved = bench
+            .actions
+            .iter()
+            .any(|action| matches!(action, Action::Trim { swath, .. } if *swath == other));
         assert!(relieved, "{:?}", bench.actions);
     }
 }

@@ -35,7 +35,11 @@ pub(super) struct Ask {
 impl Ask {
     /// What is asked for, still wanted and not handed over.
     pub fn outstanding(&self) -> Range {
-        if self.reported { Range::new(self.end, self.end) } else { Range::new(self.flushed.min(self.end), self.end) }
+        if self.reported {
+            Range::new(self.end, self.end)
+        } else {
+            Range::new(self.flushed.min(self.end), self.end)
+        }
     }
 }
 
@@ -60,12 +64,17 @@ pub(super) enum Answer {
 #[derive(Clone, Debug)]
 pub(super) enum Heard {
     Head(Answer),
-    Chunk { swath: SwathId, range: Range },
+    Chunk {
+        swath: SwathId,
+        range: Range,
+    },
     Done(SwathId),
     Failed(SwathId, Loss),
     Lost(Loss),
     /// A new connection in place of the old one, and this is asked for first on it.
-    Reconnected { first: Range },
+    Reconnected {
+        first: Range,
+    },
 }
 
 /// A connection.
@@ -103,7 +112,13 @@ pub(super) struct SimLane {
 }
 
 impl SimLane {
-    pub fn new(id: LaneId, source: usize, now: Time, connects: (Time, Result<(), Loss>), pipelines: bool) -> Self {
+    pub fn new(
+        id: LaneId,
+        source: usize,
+        now: Time,
+        connects: (Time, Result<(), Loss>),
+        pipelines: bool,
+    ) -> Self {
         Self {
             id,
             source,
@@ -230,7 +245,8 @@ impl SimLane {
             Answer::Partial => {}
             Answer::Whole => self.stream_at = Some(0),
             Answer::Busy(_) | Answer::Missing => {
-                let loss = if let Answer::Busy(wait) = answer { Loss::Busy(wait) } else { Loss::Final };
+                let loss =
+                    if let Answer::Busy(wait) = answer { Loss::Busy(wait) } else { Loss::Final };
                 if let Some(ask) = self.asks.pop_front()
                     && !ask.reported
                 {
@@ -313,8 +329,17 @@ impl SimLane {
     }
 
     /// Let a swath end at `end`.
-    pub fn trim(&mut self, swath: SwathId, end: u64, drop_lane: bool, keeps_surplus: bool, heard: &mut Vec<Heard>) {
-        let Some(at) = self.asks.iter().position(|ask| ask.swath == swath && !ask.reported) else { return };
+    pub fn trim(
+        &mut self,
+        swath: SwathId,
+        end: u64,
+        drop_lane: bool,
+        keeps_surplus: bool,
+        heard: &mut Vec<Heard>,
+    ) {
+        let Some(at) = self.asks.iter().position(|ask| ask.swath == swath && !ask.reported) else {
+            return;
+        };
         let ask = &mut self.asks[at];
         ask.end = ask.end.min(end.max(ask.flushed));
         ask.drop_lane |= drop_lane;

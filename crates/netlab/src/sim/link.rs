@@ -63,7 +63,8 @@ impl Link {
         Self {
             rate_bytes_per_s: spec.rate_bytes_per_s,
             delay_s: spec.delay_s,
-            queue_limit_bytes: ((spec.rate_bytes_per_s * spec.queue_s) as u64).max(20 * PACKET_BYTES),
+            queue_limit_bytes: ((spec.rate_bytes_per_s * spec.queue_s) as u64)
+                .max(20 * PACKET_BYTES),
             window_cap_bytes: spec.window_cap_bytes.map_or(f64::INFINITY, |cap| cap as f64),
             loss: spec.loss,
             silent_since: None,
@@ -125,8 +126,13 @@ impl Link {
     /// A connection is gone; what it has on the way still crosses the link.
     pub fn close(&mut self, lane: LaneId) {
         self.flows.retain(|flow| flow.lane != lane);
-        let (queued, landing) = (self.queue.iter_mut().map(|it| &mut it.0), self.flight.iter_mut().map(|it| &mut it.1));
-        for parcel in queued.chain(landing).chain(self.acks.iter_mut().map(|it| &mut it.1)).filter(|it| **it == lane) {
+        let (queued, landing) =
+            (self.queue.iter_mut().map(|it| &mut it.0), self.flight.iter_mut().map(|it| &mut it.1));
+        for parcel in queued
+            .chain(landing)
+            .chain(self.acks.iter_mut().map(|it| &mut it.1))
+            .filter(|it| **it == lane)
+        {
             *parcel = NOBODY;
         }
     }
@@ -152,7 +158,13 @@ impl Link {
     }
 
     /// The `step_s` seconds up to `now` pass; appends what arrived at the client to `arrived`.
-    pub fn step(&mut self, now: Time, step_s: f64, rng: &mut fastrand::Rng, arrived: &mut Vec<(LaneId, u64)>) {
+    pub fn step(
+        &mut self,
+        now: Time,
+        step_s: f64,
+        rng: &mut fastrand::Rng,
+        arrived: &mut Vec<(LaneId, u64)>,
+    ) {
         if self.silent_since.is_some() {
             return;
         }
@@ -282,7 +294,13 @@ mod tests {
     }
 
     fn spec() -> LinkSpec {
-        LinkSpec { rate_bytes_per_s: 10e6, delay_s: 0.02, queue_s: 0.1, window_cap_bytes: None, loss: 0.0 }
+        LinkSpec {
+            rate_bytes_per_s: 10e6,
+            delay_s: 0.02,
+            queue_s: 0.1,
+            window_cap_bytes: None,
+            loss: 0.0,
+        }
     }
 
     #[test]
@@ -295,7 +313,8 @@ mod tests {
 
     #[test]
     fn a_window_cap_and_losses_limit_a_connection() {
-        let capped = carried(&LinkSpec { window_cap_bytes: Some(64 << 10), ..spec() }, 5.0) as f64 / 5.0;
+        let capped =
+            carried(&LinkSpec { window_cap_bytes: Some(64 << 10), ..spec() }, 5.0) as f64 / 5.0;
         assert!((1.2e6..1.7e6).contains(&capped), "64 KiB every 40 ms: {capped}");
         let lossy = carried(&LinkSpec { loss: 0.02, ..spec() }, 5.0) as f64 / 5.0;
         assert!(lossy < 5e6, "{lossy}");

@@ -4,9 +4,10 @@
 //! draws one from a seed; [`Scenario::run`] simulates it and answers an [`Outcome`], or the
 //! [`Violation`] of a rule with the steps that led there. Links are a fluid model with windows
 //! and queues (`link`), servers have manners and moods (`server`), connections behave as the real
-//! executor's lanes do (`lane`), `world` moves time, `watch` keeps independent books. Equal
+//! executor's lanes do (`lane`), `world` moves time, `exchange` is what happens between client and servers, `watch` keeps independent books. Equal
 //! scenarios give equal runs, step by step.
 
+mod exchange;
 mod lane;
 mod link;
 mod outcome;

@@ -116,7 +116,11 @@ pub(super) fn bound_s(scenario: &Scenario) -> f64 {
     let mut abilities: Vec<Ability> = scenario
         .sources
         .iter()
-        .map(|source| Ability { rate: source.link.rate_bytes_per_s, silent: false, mood: source.mood })
+        .map(|source| Ability {
+            rate: source.link.rate_bytes_per_s,
+            silent: false,
+            mood: source.mood,
+        })
         .collect();
     let mut at_s = 0.0;
     for (next_s, source, change) in &scenario.changes {
@@ -145,7 +149,8 @@ pub(super) fn bound_s(scenario: &Scenario) -> f64 {
 pub(super) fn oracle_s(scenario: &Scenario, limit_s: f64) -> f64 {
     let missing_bytes = scenario.missing_bytes();
     let mut rng = fastrand::Rng::with_seed(scenario.seed);
-    let mut links: Vec<(Link, bool)> = scenario.sources.iter().map(|s| (Link::new(&s.link), s.mood == Mood::Well)).collect();
+    let mut links: Vec<(Link, bool)> =
+        scenario.sources.iter().map(|s| (Link::new(&s.link), s.mood == Mood::Well)).collect();
     let lane = LaneId(0);
     let (mut came_bytes, mut next_change) = (0, 0);
     let mut arrived = Vec::new();

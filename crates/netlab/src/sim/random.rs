@@ -33,7 +33,8 @@ pub fn random(seed: u64) -> Scenario {
     if !doomed {
         sources[well].mood = Mood::Well;
         // Without ranges a reset costs everything.
-        sources[well].resets_per_s = if sources[well].ranges { sources[well].resets_per_s.min(0.1) } else { 0.0 };
+        sources[well].resets_per_s =
+            if sources[well].ranges { sources[well].resets_per_s.min(0.1) } else { 0.0 };
     }
     let rates: f64 = sources.iter().map(|source| source.link.rate_bytes_per_s).sum();
     let size_bytes = match rng.u32(0..12) {
@@ -102,7 +103,11 @@ fn limit_s(scenario: &Scenario, well: usize) -> f64 {
     let link = &source.link;
     let rtt_s = 2.0 * link.delay_s + 0.002;
     // Without ranges the whole file comes, perhaps more than once.
-    let bytes = if source.ranges { scenario.missing_bytes() as f64 } else { 3.0 * scenario.size_bytes as f64 };
+    let bytes = if source.ranges {
+        scenario.missing_bytes() as f64
+    } else {
+        3.0 * scenario.size_bytes as f64
+    };
     let mut rate = link.rate_bytes_per_s;
     for (_, at, change) in &scenario.changes {
         if let (true, Change::Rate(other)) = (*at == well, change) {
@@ -133,8 +138,10 @@ fn source(rng: &mut fastrand::Rng) -> SourceSpec {
     let mut source = honest(rate_mbit, delay_ms);
     source.link.queue_s = 0.2 * rng.f64();
     let mut one_in = |n: u32| rng.u32(0..n) == 0;
-    let (no_ranges, plain, breaks, closes, crowded) = (one_in(10), one_in(8), one_in(15), one_in(6), one_in(10));
-    let (capped, lossy, slow, flaky, odd) = (one_in(6), one_in(6), one_in(8), one_in(8), one_in(10));
+    let (no_ranges, plain, breaks, closes, crowded) =
+        (one_in(10), one_in(8), one_in(15), one_in(6), one_in(10));
+    let (capped, lossy, slow, flaky, odd) =
+        (one_in(6), one_in(6), one_in(8), one_in(8), one_in(10));
     source.ranges = !no_ranges;
     source.pipelines = !plain && !no_ranges;
     source.breaks_pipelining = breaks && source.pipelines;
@@ -161,11 +168,19 @@ fn mood(rng: &mut fastrand::Rng) -> Mood {
 }
 
 /// What happens to one source. A spared one is left well.
-fn happenings(rng: &mut fastrand::Rng, at: usize, spared: bool, size_bytes: u64, changes: &mut Vec<(f64, usize, Change)>) {
+fn happenings(
+    rng: &mut fastrand::Rng,
+    at: usize,
+    spared: bool,
+    size_bytes: u64,
+    changes: &mut Vec<(f64, usize, Change)>,
+) {
     let mut when_s = 3.0 * rng.f64();
     for _ in 0..rng.u32(1..6) {
         match rng.u32(0..7) {
-            0 | 1 => changes.push((when_s, at, Change::Rate(125_000.0 * 10f64.powf(2.5 * rng.f64())))),
+            0 | 1 => {
+                changes.push((when_s, at, Change::Rate(125_000.0 * 10f64.powf(2.5 * rng.f64()))))
+            }
             2 => {
                 changes.push((when_s, at, Change::Silent(true)));
                 if spared || rng.bool() {

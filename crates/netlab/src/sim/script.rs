@@ -58,7 +58,13 @@ impl Script {
     /// One link for each rate in Mbit/s; the slower, the longer (60 ms one way for the first,
     /// 10 ms less for each further one, at least 10), with queues of 100 ms.
     pub fn star(rates_mbit: &[f64]) -> Self {
-        Self::of(rates_mbit.iter().enumerate().map(|(at, &rate)| honest(rate, (60.0 - 10.0 * at as f64).max(10.0))).collect())
+        Self::of(
+            rates_mbit
+                .iter()
+                .enumerate()
+                .map(|(at, &rate)| honest(rate, (60.0 - 10.0 * at as f64).max(10.0)))
+                .collect(),
+        )
     }
 
     /// These sources.

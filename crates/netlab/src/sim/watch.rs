@@ -162,7 +162,10 @@ impl Watch {
         let verdict = match *action {
             Action::OpenLane { source, lane } => self.opens(source, lane, scene),
             Action::Fetch { lane, range, .. } => self.fetches(lane, range, scene),
-            Action::Trim { .. } | Action::CloseLane { .. } | Action::Finished | Action::Exhausted => Ok(()),
+            Action::Trim { .. }
+            | Action::CloseLane { .. }
+            | Action::Finished
+            | Action::Exhausted => Ok(()),
         };
         if let Err(what) = verdict {
             self.broken.get_or_insert(format!("{what} ({action:?})"));
@@ -194,7 +197,9 @@ impl Watch {
     fn fetches(&mut self, id: LaneId, range: Range, scene: &Scene) -> Result<(), String> {
         let Scene { now, lanes, delivered, consumed, .. } = *scene;
         self.requests += 1;
-        let Some(lane) = lanes.get(&id) else { return Err("a fetch on a lane that is gone".into()) };
+        let Some(lane) = lanes.get(&id) else {
+            return Err("a fetch on a lane that is gone".into());
+        };
         let marks = &self.marks[lane.source];
         if !lane.is_up() {
             return Err("a fetch on a lane that is not up".into());
@@ -224,7 +229,8 @@ impl Watch {
             if range.end > self.size_bytes {
                 return Err("a fetch beyond the end of the file".into());
             }
-            let fresh_bytes = if self.fresh.0 == now { self.fresh.1.bytes_within(range) } else { 0 };
+            let fresh_bytes =
+                if self.fresh.0 == now { self.fresh.1.bytes_within(range) } else { 0 };
             self.excused_bytes += fresh_bytes;
             if fresh_bytes == 0 && delivered.covers(range) {
                 return Err("a fetch of what is here".into());
@@ -234,8 +240,12 @@ impl Watch {
             }
         }
         for other in lanes.values().filter(|other| other.id != id && other.is_up()) {
-            let twice_bytes: u64 =
-                other.asks.iter().filter_map(|ask| ask.outstanding().intersect(range)).map(Range::len).sum();
+            let twice_bytes: u64 = other
+                .asks
+                .iter()
+                .filter_map(|ask| ask.outstanding().intersect(range))
+                .map(Range::len)
+                .sum();
             if twice_bytes > 0 {
                 let paused = now.secs_since(other.last_progress) > PAUSE_S
                     || other.resumed_at.is_some_and(|at| now.secs_since(at) < RESUMED_S);
@@ -263,33 +273,60 @@ impl Watch {
         if layout_told {
             let missing_bytes = size_bytes - delivered.total_bytes();
             if planner.undelivered().total_bytes() != missing_bytes {
-                return Err(format!("{missing_bytes} bytes missing, the planner says {}", planner.undelivered().total_bytes()));
+                return Err(format!(
+                    "{missing_bytes} bytes missing, the planner says {}",
+                    planner.undelivered().total_bytes()
+                ));
             }
         }
         // Large books are looked through less often, or the check would be all there is to do.
-        if self.checks.is_multiple_of(1 + (planner.undelivered().count() + lanes.len()) as u64 / 100) {
+        if self
+            .checks
+            .is_multiple_of(1 + (planner.undelivered().count() + lanes.len()) as u64 / 100)
+        {
             let books = planner.audit()?;
             let slots_max = lanes.len() * (QUEUE_MAX + 8);
-            if books.slots > slots_max || books.swaths != books.slots || books.lanes > lanes.len() || books.actions > 0 {
+            if books.slots > slots_max
+                || books.swaths != books.slots
+                || books.lanes > lanes.len()
+                || books.actions > 0
+            {
                 return Err(format!("the books grow: {books:?} with {} lanes", lanes.len()));
             }
-            if layout_told && delivered.gaps_within(Range::new(0, size_bytes)) != planner.undelivered().iter().collect::<Vec<_>>() {
+            if layout_told
+                && delivered.gaps_within(Range::new(0, size_bytes))
+                    != planner.undelivered().iter().collect::<Vec<_>>()
+            {
                 return Err("the planner misses other bytes than we do".into());
             }
         }
         if now.secs_since(self.arrived_at) > STALL_S && delivered.total_bytes() < size_bytes {
             let well = |source: &&SimSource| source.mood == Mood::Well && !source.link.is_silent();
-            let useful = |marks: &Marks| planner.undelivered().iter().any(|run| !marks.forbidden.covers(run));
-            if sources.iter().filter(well).map(|source| &self.marks[source.id]).any(|marks| !marks.bad && useful(marks)) {
+            let useful = |marks: &Marks| {
+                planner.undelivered().iter().any(|run| !marks.forbidden.covers(run))
+            };
+            if sources
+                .iter()
+                .filter(well)
+                .map(|source| &self.marks[source.id])
+                .any(|marks| !marks.bad && useful(marks))
+            {
                 return Err(format!("nothing has arrived for {STALL_S} s"));
             }
         }
-        let counts = |at: &usize| planner.source(SourceId(*at as u32)).is_some_and(|it| it.status != SourceStatus::Silent);
-        let in_use: BTreeSet<usize> = lanes.values().map(|lane| lane.source).filter(counts).collect();
+        let counts = |at: &usize| {
+            planner.source(SourceId(*at as u32)).is_some_and(|it| it.status != SourceStatus::Silent)
+        };
+        let in_use: BTreeSet<usize> =
+            lanes.values().map(|lane| lane.source).filter(counts).collect();
         if in_use.len() > self.sources_max + SOURCES_SLACK {
             return Err(format!("{} sources in use, {} allowed", in_use.len(), self.sources_max));
         }
-        if self.actions as f64 > ACTIONS_BASE + ACTIONS_PER_S * self.marks.len() as f64 * (1.0 + now.as_secs_f64()) + self.size_bytes as f64 / 16_384.0 {
+        if self.actions as f64
+            > ACTIONS_BASE
+                + ACTIONS_PER_S * self.marks.len() as f64 * (1.0 + now.as_secs_f64())
+                + self.size_bytes as f64 / 16_384.0
+        {
             return Err(format!("{} actions", self.actions));
         }
         Ok(())
@@ -300,21 +337,39 @@ impl Watch {
         let Scene { now, planner, sources, delivered, .. } = *scene;
         if finished {
             if delivered.total_bytes() != self.size_bytes {
-                return Err(format!("finished with {} of {} bytes", delivered.total_bytes(), self.size_bytes));
+                return Err(format!(
+                    "finished with {} of {} bytes",
+                    delivered.total_bytes(),
+                    self.size_bytes
+                ));
             }
-            if self.policy == PolicyKind::Swath && self.hedged_bytes > self.budget_bytes + SLACK_BYTES {
-                return Err(format!("{} bytes hedged, the budget is {}", self.hedged_bytes, self.budget_bytes));
+            if self.policy == PolicyKind::Swath
+                && self.hedged_bytes > self.budget_bytes + SLACK_BYTES
+            {
+                return Err(format!(
+                    "{} bytes hedged, the budget is {}",
+                    self.hedged_bytes, self.budget_bytes
+                ));
             }
             let explained_bytes = self.hedged_bytes + self.excused_bytes + self.drained_bytes;
             if self.duplicate_bytes > explained_bytes + SLACK_BYTES * (1 + sources.len() as u64) {
-                return Err(format!("{} bytes came twice, {explained_bytes} explained", self.duplicate_bytes));
+                return Err(format!(
+                    "{} bytes came twice, {explained_bytes} explained",
+                    self.duplicate_bytes
+                ));
             }
             return Ok(());
         }
         for (at, (source, marks)) in sources.iter().zip(&self.marks).enumerate() {
             let useful = planner.undelivered().iter().any(|run| !marks.forbidden.covers(run));
-            let failing = marks.failures >= FAILURES_MIN && marks.failed_at.is_some_and(|when| now.secs_since(when) < 30.0);
-            if source.mood == Mood::Well && !source.link.is_silent() && !marks.bad && useful && !failing {
+            let failing = marks.failures >= FAILURES_MIN
+                && marks.failed_at.is_some_and(|when| now.secs_since(when) < 30.0);
+            if source.mood == Mood::Well
+                && !source.link.is_silent()
+                && !marks.bad
+                && useful
+                && !failing
+            {
                 return Err(format!("given up, although source {at} is well"));
             }
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use swath_model::{LaneId, Range, RangeMap, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Action, Event, Loss, Planner};
 
-use super::lane::{Answer, HEAD_BYTES, Heard, Segment, SimLane};
+use super::lane::{Answer, Heard, SimLane};
 use super::link::Link;
 use super::outcome::{self, Outcome, Violation};
 use super::scenario::Scenario;
@@ -42,7 +42,7 @@ pub(super) struct World<'a> {
     pub delivered: RangeSet,
     pub deliverers: RangeMap<u32>,
     pub watch: Watch,
-    rng: fastrand::Rng,
+    pub rng: fastrand::Rng,
     layout_told: bool,
     next_change: usize,
     next_source: usize,
@@ -50,8 +50,8 @@ pub(super) struct World<'a> {
     consumed_told: u64,
     stirred: bool,
     end: Option<bool>,
-    heard: Vec<Heard>,
-    arrived: Vec<(LaneId, u64)>,
+    pub heard: Vec<Heard>,
+    pub arrived: Vec<(LaneId, u64)>,
 }
 
 impl Scenario {
@@ -147,7 +147,10 @@ impl<'a> World<'a> {
             }
             if self.now.as_secs_f64() > self.scenario.limit_s {
                 let left = self.scenario.size_bytes - self.delivered.total_bytes();
-                let what = format!("not at an end after {} s, {left} bytes missing", self.scenario.limit_s);
+                let what = format!(
+                    "not at an end after {} s, {left} bytes missing",
+                    self.scenario.limit_s
+                );
                 return Err(self.violation(what));
             }
             self.pass_time();
@@ -176,7 +179,8 @@ impl<'a> World<'a> {
         } else if self.sources.iter().all(|source| source.link.is_idle()) {
             let mut until = self.planner.poll_timeout().unwrap_or(next);
             let change = self.scenario.changes.get(self.next_change).map(|change| change.0);
-            let source = self.scenario.sources.get(self.next_source).map(|source| source.known_at_s);
+            let source =
+                self.scenario.sources.get(self.next_source).map(|source| source.known_at_s);
             for at_s in change.into_iter().chain(source) {
                 until = until.min(Time::from_secs_f64(at_s));
             }
@@ -189,7 +193,7 @@ impl<'a> World<'a> {
     }
 
     /// Everything goes to the planner through here.
-    fn tell(&mut self, event: Event) {
+    pub(super) fn tell(&mut self, event: Event) {
         self.watch.told(&event, self.now);
         self.planner.handle(event, self.now);
         self.stirred = true;
@@ -197,20 +201,27 @@ impl<'a> World<'a> {
 
     fn tell_layout(&mut self) {
         if !std::mem::replace(&mut self.layout_told, true) {
-            self.tell(Event::Layout { size_bytes: self.scenario.size_bytes, missing: self.scenario.missing() });
+            self.tell(Event::Layout {
+                size_bytes: self.scenario.size_bytes,
+                missing: self.scenario.missing(),
+            });
         }
     }
 
     fn apply_changes(&mut self) {
         let now_s = self.now.as_secs_f64();
-        while let Some(spec) = self.scenario.sources.get(self.next_source).filter(|spec| spec.known_at_s <= now_s) {
+        while let Some(spec) =
+            self.scenario.sources.get(self.next_source).filter(|spec| spec.known_at_s <= now_s)
+        {
             let source = SourceId(self.next_source as u32);
             self.next_source += 1;
             let max_lanes = None;
             let _ = spec;
             self.tell(Event::SourceAdded { source, max_lanes });
         }
-        while let Some((_, source, change)) = self.scenario.changes.get(self.next_change).filter(|c| c.0 <= now_s) {
+        while let Some((_, source, change)) =
+            self.scenario.changes.get(self.next_change).filter(|c| c.0 <= now_s)
+        {
             self.next_change += 1;
             self.watch.note(self.now, || format!("source {source}: {change:?}"));
             self.apply(*source, change);
@@ -226,7 +237,12 @@ impl<'a> World<'a> {
             Change::Silent(silent) => source.link.set_silent(*silent, self.now),
             Change::Mood(mood) => source.mood = *mood,
             Change::Reset => {
-                let up: Vec<LaneId> = self.lanes.values().filter(|l| l.source == at && l.is_up()).map(|l| l.id).collect();
+                let up: Vec<LaneId> = self
+                    .lanes
+                    .values()
+                    .filter(|l| l.source == at && l.is_up())
+                    .map(|l| l.id)
+                    .collect();
                 for lane in up {
                     self.lose(lane, Loss::Broken);
                 }
@@ -249,117 +265,8 @@ impl<'a> World<'a> {
         }
     }
 
-    fn finish_handshakes(&mut self) {
-        let due: Vec<LaneId> =
-            self.lanes.values().filter(|l| l.connects.as_ref().is_some_and(|c| c.0 <= self.now)).map(|l| l.id).collect();
-        for id in due {
-            let Some(lane) = self.lanes.get_mut(&id) else { continue };
-            let Some((_, fate)) = lane.connects.take() else { continue };
-            lane.last_progress = self.now;
-            let source = &mut self.sources[lane.source];
-            match fate {
-                Ok(()) => {
-                    source.link.open(id);
-                    lane.pipelines = !source.no_pipelining;
-                    let rtt = Duration::from_secs_f64(source.link.rtt_s());
-                    let pipelines = lane.pipelines;
-                    self.tell(Event::LaneUp { lane: id, rtt, pipelines });
-                }
-                Err(loss) => self.lose(id, loss),
-            }
-        }
-    }
-
-    fn serve_requests(&mut self) {
-        let mut broken = Vec::new();
-        let size_bytes = self.scenario.size_bytes;
-        for lane in self.lanes.values_mut() {
-            let source = &mut self.sources[lane.source];
-            let unreachable = source.mood == Mood::Unreachable || source.link.is_silent();
-            while let Some(&(at, range)) = lane.requests.front() {
-                if at > self.now || unreachable {
-                    break;
-                }
-                lane.requests.pop_front();
-                if lane.server_done {
-                    continue;
-                }
-                if source.spec.breaks_pipelining && lane.pipelines && !lane.requests.is_empty() {
-                    source.no_pipelining = true;
-                    broken.push(lane.id);
-                    break;
-                }
-                let range = Range::new(range.start.min(size_bytes), range.end.min(size_bytes));
-                let (answer, body_bytes) = match source.mood {
-                    Mood::Busy(wait) => (Answer::Busy(wait), 0),
-                    Mood::Missing => (Answer::Missing, 0),
-                    Mood::Closes => {
-                        lane.answer(Segment::End(Loss::Clean));
-                        lane.server_done = true;
-                        continue;
-                    }
-                    _ if source.spec.ranges => (Answer::Partial, range.len()),
-                    _ => (Answer::Whole, size_bytes),
-                };
-                lane.answer(Segment::Head { answer, size_bytes });
-                if matches!(answer, Answer::Partial | Answer::Whole) {
-                    lane.answer(Segment::Body { left_bytes: body_bytes });
-                }
-                source.link.send(lane.id, HEAD_BYTES + body_bytes);
-                lane.answers += 1;
-                if source.spec.requests_max.is_some_and(|max| lane.answers >= max) {
-                    lane.answer(Segment::End(Loss::Clean));
-                    lane.server_done = true;
-                }
-                lane.server_done |= answer == Answer::Whole;
-            }
-        }
-        for lane in broken {
-            self.lose(lane, Loss::Broken);
-        }
-    }
-
-    fn carry_bytes(&mut self) {
-        let step_s = self.scenario.step_s;
-        let mut arrived = std::mem::take(&mut self.arrived);
-        for source in &mut self.sources {
-            if !source.link.is_idle() {
-                source.link.step(self.now, step_s, &mut self.rng, &mut arrived);
-            }
-        }
-        for (id, bytes) in arrived.drain(..) {
-            let Some(lane) = self.lanes.get_mut(&id) else { continue };
-            let mut heard = std::mem::take(&mut self.heard);
-            lane.receive(bytes, self.now, &mut heard);
-            self.hear(id, heard);
-        }
-        self.arrived = arrived;
-        let closing: Vec<LaneId> =
-            self.lanes.values().filter(|l| l.server_done || l.is_paused()).map(|l| l.id).collect();
-        for id in closing {
-            let mut heard = std::mem::take(&mut self.heard);
-            if let Some(lane) = self.lanes.get_mut(&id) {
-                lane.read(&mut heard);
-                self.sources[lane.source].link.pause(id, lane.is_paused());
-            }
-            self.hear(id, heard);
-        }
-        let resets: Vec<LaneId> = self
-            .lanes
-            .values()
-            .filter(|lane| lane.is_up() && self.sources[lane.source].spec.resets_per_s > 0.0)
-            .map(|lane| lane.id)
-            .collect();
-        for id in resets {
-            let Some(lane) = self.lanes.get(&id) else { continue };
-            if self.rng.f64() < self.sources[lane.source].spec.resets_per_s * step_s {
-                self.lose(id, Loss::Broken);
-            }
-        }
-    }
-
     /// What a lane had to say becomes events.
-    fn hear(&mut self, id: LaneId, mut heard: Vec<Heard>) {
+    pub(super) fn hear(&mut self, id: LaneId, mut heard: Vec<Heard>) {
         for word in heard.drain(..) {
             let Some(lane) = self.lanes.get(&id) else { break };
             let at = lane.source;
@@ -367,9 +274,11 @@ impl<'a> World<'a> {
             match word {
                 Heard::Head(answer) => {
                     let state = &mut self.sources[at];
-                    let limit = state.spec.requests_max.filter(|&max| max == 1 && !state.limit_told);
+                    let limit =
+                        state.spec.requests_max.filter(|&max| max == 1 && !state.limit_told);
                     state.limit_told |= limit.is_some();
-                    let stream = answer == Answer::Whole && !std::mem::replace(&mut state.stream_told, true);
+                    let stream =
+                        answer == Answer::Whole && !std::mem::replace(&mut state.stream_told, true);
                     if stream {
                         self.tell(Event::StreamOnly { source });
                     }
@@ -423,7 +332,7 @@ impl<'a> World<'a> {
     }
 
     /// A lane ends, whoever ended it.
-    fn lose(&mut self, id: LaneId, loss: Loss) {
+    pub(super) fn lose(&mut self, id: LaneId, loss: Loss) {
         let Some(mut lane) = self.lanes.remove(&id) else { return };
         let mut heard = Vec::new();
         lane.flush(&mut heard);
@@ -514,33 +423,26 @@ impl<'a> World<'a> {
         self.stirred = false;
     }
 
-    fn connect(&mut self, source: SourceId, lane: LaneId) {
-        let at = source.index();
-        let state = &self.sources[at];
-        let open = self.lanes.values().filter(|lane| lane.source == at).count();
-        let full = state.spec.connections_max.is_some_and(|max| open as u32 >= max);
-        let rtt_s = state.link.rtt_s();
-        let connects = match state.mood {
-            _ if state.link.is_silent() => (self.now.plus_secs(CONNECT_TIMEOUT_S), Err(Loss::Broken)),
-            Mood::Unreachable => (self.now.plus_secs(CONNECT_TIMEOUT_S), Err(Loss::Broken)),
-            Mood::Refuses => (self.now.plus_secs(rtt_s), Err(Loss::Broken)),
-            _ if full => (self.now.plus_secs(rtt_s), Err(Loss::Broken)),
-            _ => (self.now.plus_secs(rtt_s), Ok(())),
-        };
-        let pipelines = !state.no_pipelining;
-        self.lanes.insert(lane, SimLane::new(lane, at, self.now, connects, pipelines));
-    }
-
     /// How everything stands, for a violation.
     fn standing(&self) -> String {
         let mut text = String::new();
         for (at, source) in self.sources.iter().enumerate() {
             let view = self.planner.source(SourceId(at as u32));
-            text += &format!("source {at}: {:?}, silent {}, {view:?}\n", source.mood, source.link.is_silent());
+            text += &format!(
+                "source {at}: {:?}, silent {}, {view:?}\n",
+                source.mood,
+                source.link.is_silent()
+            );
         }
         for lane in self.lanes.values().take(100) {
             let asks: Vec<Range> = lane.asks.iter().map(|ask| ask.outstanding()).collect();
-            text += &format!("{:?} to {}, up {}, last byte {:?}: {asks:?}\n", lane.id, lane.source, lane.is_up(), lane.last_progress);
+            text += &format!(
+                "{:?} to {}, up {}, last byte {:?}: {asks:?}\n",
+                lane.id,
+                lane.source,
+                lane.is_up(),
+                lane.last_progress
+            );
         }
         text += &format!("{:?}\n", self.planner.audit());
         let missing: Vec<Range> = self.planner.undelivered().iter().take(10).collect();
@@ -567,7 +469,11 @@ impl<'a> World<'a> {
             finished,
             time_s,
             bound_s: outcome::bound_s(self.scenario),
-            oracle_s: if self.scenario.wants_oracle { outcome::oracle_s(self.scenario, 4.0 * time_s) } else { f64::NAN },
+            oracle_s: if self.scenario.wants_oracle {
+                outcome::oracle_s(self.scenario, 4.0 * time_s)
+            } else {
+                f64::NAN
+            },
             duplicate_bytes: self.watch.duplicate_bytes,
             drained_bytes: self.watch.drained_bytes + drained.iter().sum::<u64>(),
             hedged_bytes: self.watch.hedged_bytes,
@@ -583,5 +489,3 @@ impl<'a> World<'a> {
 
 /// Lines of the log that a violation shows.
 const TRACE_LINES: usize = 150;
-/// How long the executor waits for a connection.
-const CONNECT_TIMEOUT_S: f64 = 3.0;
