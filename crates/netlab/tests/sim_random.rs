@@ -15,7 +15,7 @@ fn env(name: &str, default: u64) -> u64 {
 #[test]
 fn random_scenarios_end_with_every_byte_or_with_no_source() {
     let first = env("SWATH_SIM_SEED", 1);
-    let count = env("SWATH_SIM_COUNT", 2000);
+    let count = env("SWATH_SIM_COUNT", 3000);
     let next = AtomicU64::new(first);
     let began = Instant::now();
     let threads = std::thread::available_parallelism().map_or(2, usize::from).min(8);
