@@ -240,6 +240,8 @@ impl Planner {
         self.size_bytes = Some(size_bytes);
         self.undelivered = missing;
         self.open = self.undelivered.clone();
+        self.doubtful = RangeSet::new();
+        self.shared = RangeSet::new();
         // What the probes were asked for is on its way; clip it to the file.
         let ids: Vec<LaneId> = self.lanes.keys().copied().collect();
         for id in ids {
@@ -308,6 +310,10 @@ impl Planner {
     }
 
     fn delivered(&mut self, swath: SwathId, range: Range) {
+        if self.size_bytes.is_none() && range.start <= self.probe_start {
+            // An answer that does not tell its length: the next request goes on behind it.
+            self.probe_start = self.probe_start.max(range.end);
+        }
         let new_bytes = self.undelivered.remove(range);
         self.open.remove(range);
         self.doubtful.remove(range);

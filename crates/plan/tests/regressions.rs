@@ -273,3 +273,28 @@ fn the_late_bytes_of_a_closed_lane_relieve_whoever_was_asked_instead() {
         assert!(relieved, "{:?}", bench.actions);
     }
 }
+
+#[test]
+fn an_answer_of_unknown_length_is_followed_not_repeated() {
+    // The size stays unknown until such a stream ends; its beginning was asked for again and again.
+    let mut planner = Planner::new(Config::default());
+    let mut now = Time::ZERO;
+    planner.handle(Event::SourceAdded { source: SourceId(0), max_lanes: None }, now);
+    while planner.poll(now).is_some() {}
+    planner.handle(Event::LaneUp { lane: LaneId(0), rtt: Duration::from_millis(1), pipelines: true }, now);
+    let mut expected = 0;
+    for _ in 0..5 {
+        let Some(Action::Fetch { swath, range, .. }) = planner.poll(now) else { panic!("nothing asked") };
+        assert_eq!(range.start, expected);
+        expected = range.end;
+        now = now.plus_secs(0.1);
+        planner.handle(Event::StreamOnly { source: SourceId(0) }, now);
+        planner.handle(Event::Delivered { swath, range }, now);
+        planner.handle(Event::SwathDone { swath }, now);
+        planner.handle(Event::Arrived { lane: LaneId(0), total_bytes: range.end }, now);
+    }
+    let missing = RangeSet::from(Range::new(expected, expected + 1000));
+    planner.handle(Event::Layout { size_bytes: expected + 1000, missing }, now);
+    while planner.poll(now).is_some() {}
+    planner.audit().expect("the books agree");
+}
