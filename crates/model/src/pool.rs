@@ -67,7 +67,7 @@ impl Pool {
     }
 
     fn layout(count: usize, buffer_bytes: usize) -> Layout {
-        let total = count.checked_mul(buffer_bytes).unwrap_or(usize::MAX);
+        let total = count.saturating_mul(buffer_bytes);
         match Layout::from_size_align(total, ALIGN_BYTES) {
             Ok(layout) => layout,
             // A pool larger than the address space is a programming error of the caller.

@@ -12,10 +12,12 @@ pub fn start(get: &Get, to_stdout: bool) -> Result<Engine, String> {
         net: crate::net::options(&get.net)?,
         io: get.io,
         memory_bytes: if to_stdout { memory_bytes.min(STDOUT_MEMORY_BYTES) } else { memory_bytes },
-        ..EngineOptions::default()
+        buffer_bytes: if to_stdout { STDOUT_BUFFER_BYTES } else { EngineOptions::default().buffer_bytes },
     };
     Engine::start(options).map_err(|error| chain(&error))
 }
 
 /// Buffers of an ordered transfer: with everything else the program stays below 128 MiB.
-const STDOUT_MEMORY_BYTES: usize = 64 << 20;
+const STDOUT_MEMORY_BYTES: usize = 96 << 20;
+/// Smaller ones than for a disk: what waits for its turn is counted in buffers, full or not.
+const STDOUT_BUFFER_BYTES: usize = 128 << 10;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use swath_formats::metalink;
 use swath_model::digest::{Algorithm, Digest};
 use swath_model::{Buffer, LaneId, Range, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Event as PlanEvent, Loss};
@@ -55,6 +56,14 @@ impl Run<'_> {
         {
             let meter = entry.lane.meter();
             source.figures.lane_ended(meter.requests(), meter.wasted_bytes());
+            // A lane that lived shorter than a look at the meters has not been heard of yet.
+            let total_bytes = meter.body_bytes();
+            let now = Time::ZERO + self.began.elapsed();
+            self.planner.handle(PlanEvent::Arrived { lane, total_bytes }, now);
+            if let Some(requests) = source.source.quirks().requests_per_connection {
+                let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+                self.planner.handle(PlanEvent::RequestLimit { source: source.source.id(), requests }, now);
+            }
         }
         for swath in unfinished {
             self.close_swath(swath, Outcome::Failed);
@@ -96,11 +105,8 @@ impl Run<'_> {
         if self.is_bad(source) {
             return Ok(());
         }
-        let is_metalink = facts.content_type.as_deref().is_some_and(is_metalink_type);
-        if is_metalink && self.request.discover && self.size_bytes.is_none() {
-            let entry = &self.sources[source];
-            let url = facts.final_url.clone().unwrap_or_else(|| entry.source.url().clone());
-            return Err(GetError::Metalink { url }.into());
+        if self.is_metalink_instead(source, &facts)? {
+            return Ok(());
         }
         let id = SourceId(source as u32);
         if !facts.ranges && facts.size_bytes != Some(0) {
@@ -393,21 +399,48 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Whether the answer is a Metalink and not the file. Ends the transfer where the caller wants
+    /// to know of Metalinks, be it in place of the file or beside it.
+    fn is_metalink_instead(&mut self, source: usize, facts: &Facts) -> Result<bool, Ended> {
+        let is_metalink = facts.content_type.as_deref().is_some_and(metalink::is_media_type);
+        let entry = &mut self.sources[source];
+        // Whoever names a Metalink by its usual name wants it as it is.
+        let instead = is_metalink && !metalink::is_file_name(entry.source.url().path());
+        let own = || facts.final_url.clone().unwrap_or_else(|| entry.source.url().clone());
+        let beside = || {
+            let link = facts.links.iter().find(|link| link.is_metalink())?;
+            url::Url::parse(&link.target).ok()
+        };
+        if self.request.metalinks
+            && self.size_bytes.is_none()
+            && let Some(url) = if instead { Some(own()) } else { beside() }
+        {
+            return Err(GetError::Metalink { url }.into());
+        }
+        if instead && std::mem::replace(&mut entry.metalink_passed, true) {
+            self.drop_source(source, "it answers with a Metalink and not with the file".to_owned());
+        }
+        Ok(instead)
+    }
+
     /// More mirrors are found by themselves: `Link: rel=duplicate` (RFC 6249).
     fn discover(&mut self, source: usize, facts: &Facts) {
-        if !self.request.discover || duplicates(facts).is_empty() {
+        if !self.request.discover {
             return;
         }
+        let mut duplicates: Vec<_> = facts.links.iter().filter(|link| link.is_duplicate()).collect();
+        duplicates.sort_by_key(|link| (!link.is_preferred, link.pri.unwrap_or(u32::MAX)));
         let mut found = 0;
-        for duplicate in &duplicates(facts) {
+        for link in duplicates {
             if self.discovered >= DISCOVERED_MAX {
                 break;
             }
-            let mirror = crate::request::Mirror {
-                url: duplicate.clone(),
-                priority: 10,
-                trust: swath_source::Trust::Discovered,
+            let Some(url) = url::Url::parse(&link.target).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
+            else {
+                continue;
             };
+            let priority = link.pri.map_or(DISCOVERED_PRIORITY, |pri| pri.max(2));
+            let mirror = crate::request::Mirror { url, priority, trust: swath_source::Trust::Discovered };
             if self.add_source(&mirror) {
                 self.discovered += 1;
                 found += 1;
@@ -415,7 +448,8 @@ impl Run<'_> {
         }
         if found > 0 {
             let name = self.sources[source].source.display_name().to_owned();
-            self.note(format!("{name} names {found} more mirrors"), false);
+            let mirrors = if found == 1 { "mirror" } else { "mirrors" };
+            self.note(format!("{name} names {found} more {mirrors}"), false);
         }
     }
 
@@ -479,16 +513,6 @@ fn preference(algorithm: Algorithm) -> u32 {
     }
 }
 
-fn is_metalink_type(content_type: &str) -> bool {
-    let media = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
-    media == "application/metalink4+xml" || media == "application/metalink+xml"
-}
-
-/// A digest as the journal and messages write it.
-pub(super) fn digest_text(digest: &Digest) -> String {
-    digest.to_string()
-}
-
 /// Stands for the size of a stream that does not tell it.
 const UNKNOWN_SIZE: u64 = u64::MAX / 2;
 /// A source that was never reached is given up after so many tries.
@@ -497,7 +521,5 @@ const NEVER_UP_TRIES: u32 = 3;
 const PATIENCE_MAX: std::time::Duration = std::time::Duration::from_secs(120);
 /// Most mirrors taken over from answers.
 const DISCOVERED_MAX: usize = 32;
-
-fn duplicates(_facts: &Facts) -> Vec<url::Url> {
-    Vec::new()
-}
+/// Order of mirrors that an answer names without saying how good they are.
+const DISCOVERED_PRIORITY: u32 = 10;

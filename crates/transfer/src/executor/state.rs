@@ -31,6 +31,8 @@ pub(super) struct SourceEntry {
     pub state: SourceState,
     pub reason: Option<String>,
     pub ever_up: bool,
+    /// It has answered with a Metalink in place of the file once.
+    pub metalink_passed: bool,
     pub failures: u32,
     pub figures: Figures,
 }
@@ -136,6 +138,8 @@ impl<'a> Run<'a> {
         let (ordered_sender, ordered_words) = unbounded_channel();
         let mut plan = request.plan.clone();
         if matches!(request.destination, Destination::Writer(_)) {
+            // One grid cell is one buffer, so the window can be told in buffers.
+            plan.grid_bytes = plan.grid_bytes.max(engine.pool.buffer_bytes() as u64);
             plan.window_bytes = Some(window_bytes(&engine.pool));
         }
         let mut run = Self {
@@ -222,6 +226,7 @@ impl<'a> Run<'a> {
             state: SourceState::Waiting,
             reason: None,
             ever_up: false,
+            metalink_passed: false,
             failures: 0,
             figures: Figures::default(),
         });
@@ -344,9 +349,9 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How far an ordered transfer may run ahead of its consumer: what the pool holds, less one
-/// buffer for every lane that is being filled.
+/// How far an ordered transfer may run ahead of its consumer: what the pool holds, less a sixth
+/// for the buffers that lanes are filling and for those that broken lanes leave half full.
 fn window_bytes(pool: &Pool) -> u64 {
-    let buffers = pool.count().saturating_sub(pool.count() / 3).max(2);
-    (buffers * pool.buffer_bytes()) as u64 / 2
+    let buffers = pool.count().saturating_sub(pool.count() / 6).max(2) - 1;
+    (buffers * pool.buffer_bytes()) as u64
 }

@@ -21,8 +21,6 @@ pub(crate) struct Report {
     pub wants: Option<Range>,
     /// Bytes that every digest has taken in.
     pub hashed_bytes: u64,
-    /// How many blocks have been taken off the queue so far.
-    pub taken: u64,
 }
 
 enum Command {
@@ -117,7 +115,6 @@ struct Entry {
     reports: UnboundedSender<Report>,
     most_bytes: u64,
     asked: Option<Range>,
-    taken: u64,
 }
 
 fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
@@ -126,12 +123,11 @@ fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
         let began = Instant::now();
         let id = match command {
             Command::Add { id, verifier, reports, most_bytes } => {
-                entries.insert(id, Entry { verifier, reports, most_bytes, asked: None, taken: 0 });
+                entries.insert(id, Entry { verifier, reports, most_bytes, asked: None });
                 id
             }
             Command::Accept { id, offset, buffer } => {
                 if let Some(entry) = entries.get_mut(&id) {
-                    entry.taken += 1;
                     if entry.asked.is_some_and(|range| range.start == offset) {
                         entry.asked = None;
                     }
@@ -173,7 +169,6 @@ fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
                 verdicts,
                 wants,
                 hashed_bytes: entry.verifier.hashed_bytes(),
-                taken: entry.taken,
             });
         }
         busy_nanos.fetch_add(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
