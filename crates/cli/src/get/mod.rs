@@ -20,6 +20,7 @@ pub async fn run(get: Get) -> Exit {
         return fail(Exit::Usage, "--json and '-o -' both want standard output");
     }
     let progress = Progress::new(Mode::choose(get.json, get.quiet));
+    log_to(&progress);
     let stop = Stop::default();
     signals::watch(&stop);
     let engine = match engine::start(&get, to_stdout) {
@@ -33,4 +34,20 @@ pub async fn run(get: Get) -> Exit {
         }
         Err((exit, message)) => fail(exit, &message),
     }
+}
+
+/// With `SWATH_LOG` set (to `debug`, `swath_transfer=trace`, …) what happens inside is told above
+/// the bars.
+fn log_to(progress: &Progress) {
+    if std::env::var_os("SWATH_LOG").is_none() {
+        return;
+    }
+    let writer = progress.log_writer();
+    let told = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_env("SWATH_LOG"))
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .try_init();
+    // A second subscriber in one process would be a mistake of ours, and no reason to stop.
+    debug_assert!(told.is_ok());
 }

@@ -13,6 +13,7 @@ impl Run<'_> {
     /// Carry out one action of the planner.
     pub(super) fn act(&mut self, action: Action) -> Result<(), Ended> {
         let now = self.now();
+        tracing::trace!(at_s = now.as_secs_f64(), ?action, "planned");
         match action {
             Action::OpenLane { source, lane } => {
                 let Some(entry) = self.sources.get_mut(source.index()) else { return Ok(()) };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use swath_formats::metalink;
-use swath_model::digest::{Algorithm, Digest};
+use swath_model::digest::Algorithm;
 use swath_model::{Buffer, LaneId, Range, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Event as PlanEvent, Loss};
 use swath_source::{Class, Expected, Facts, LaneError, LaneEvent, LaneEventKind};
@@ -84,6 +84,7 @@ impl Run<'_> {
     fn charge(&mut self, source: usize, error: &LaneError) -> Loss {
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
         entry.failures += 1;
+        tracing::debug!(source = entry.source.display_name(), %error, "a source failed");
         let never_there = !entry.ever_up && entry.failures >= NEVER_UP_TRIES;
         entry.reason = Some(error.to_string());
         let loss = match error.class() {
