@@ -62,6 +62,9 @@ pub struct Request {
     pub sparse: bool,
     /// Use mirrors that an answer names (`Link: rel=duplicate`).
     pub discover: bool,
+    /// End with [`crate::GetError::Metalink`] when the first answer is a Metalink or names one
+    /// (RFC 6249), so that the caller can read it and ask again. Otherwise they are passed by.
+    pub metalinks: bool,
     /// How it is planned.
     pub plan: Config,
     /// End with an error when no source has delivered a byte for this long, in seconds.
@@ -108,6 +111,7 @@ impl Request {
             resume: true,
             sparse: false,
             discover: true,
+            metalinks: false,
             plan: Config::default(),
             stall_s: 60.0,
         }

@@ -3,21 +3,17 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::time::Duration;
 
 use swath_formats::list::List;
 use swath_formats::metalink;
 use swath_model::path::SafePath;
+use swath_source::{Class, LaneError, fetch_small};
 use swath_transfer::{Destination, Engine, Mirror, PlanConfig, Request, Trust};
-use tokio::io::AsyncWrite;
 use url::Url;
 
-use super::one;
-
 use crate::args::Get;
-use crate::exit::{self, Exit, chain};
+use crate::exit::{Exit, chain};
 
 /// Requests one by one; an error is (name, sentence).
 pub type Requests = Box<dyn Iterator<Item = Result<Request, (String, String)>> + Send>;
@@ -56,7 +52,7 @@ pub async fn read(get: &Get, engine: &Engine) -> Result<Inputs, Refusal> {
         }
         let url = parse_url(only)?;
         if metalink::is_file_name(url.path()) {
-            return metalink_of(get, engine, &url).await;
+            return metalink_of(get, engine, &url, Trust::Named).await;
         }
     }
     let mut mirrors = Vec::new();
@@ -72,45 +68,28 @@ pub async fn read(get: &Get, engine: &Engine) -> Result<Inputs, Refusal> {
     let mut request = request(get, destination(get, name.as_ref()));
     request.mirrors = mirrors;
     request.digests.clone_from(&get.digest);
+    request.metalinks = !get.net.no_discover;
     Ok(Inputs::One(Box::new(request)))
 }
 
-/// Fetch a Metalink and read it.
-pub async fn metalink_of(get: &Get, engine: &Engine, url: &Url) -> Result<Inputs, Refusal> {
-    let bytes = Arc::new(Mutex::new(Vec::new()));
-    let mut request = Request::to_writer(Small(Arc::clone(&bytes)));
-    request.mirrors.push(Mirror { url: url.clone(), priority: 1, trust: Trust::Named });
-    // The answer is a Metalink and is wanted as it is.
-    request.discover = false;
-    request.stall_s = get.net.timeout.as_secs_f64();
-    engine.get(request).await.map_err(|error| {
-        (exit::of(&error, 0), format!("cannot fetch the Metalink {}: {}", shown(url), one::told(&error)))
-    })?;
-    let bytes = std::mem::take(&mut *bytes.lock().unwrap_or_else(PoisonError::into_inner));
-    from_metalink(get, &shown(url), io::Cursor::new(bytes), Some(url.clone()))
-}
-
-/// Takes a small document into memory.
-struct Small(Arc<Mutex<Vec<u8>>>);
-
-impl AsyncWrite for Small {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if bytes.len() + data.len() > METALINK_BYTES_MAX {
-            let text = format!("it is longer than {} MB", METALINK_BYTES_MAX / 1_000_000);
-            return Poll::Ready(Err(io::Error::other(text)));
-        }
-        bytes.extend_from_slice(data);
-        Poll::Ready(Ok(data.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
+/// Fetch a Metalink and read it. `trust` says who named its address.
+pub async fn metalink_of(get: &Get, engine: &Engine, url: &Url, trust: Trust) -> Result<Inputs, Refusal> {
+    let refused = |error: &LaneError| (Exit::Sources, format!("cannot fetch the Metalink {}: {error}", shown(url)));
+    let mut tries = 0;
+    let document = loop {
+        tries += 1;
+        let wait = match fetch_small(engine.net(), url, trust, METALINK_WISHES, METALINK_BYTES_MAX).await {
+            Ok(document) => break document,
+            Err(error) => match error.class() {
+                _ if tries >= METALINK_TRIES => return Err(refused(&error)),
+                Class::Transient => Duration::from_millis(250) * tries,
+                Class::Busy(wait) if wait <= BUSY_AT_MOST => wait,
+                _ => return Err(refused(&error)),
+            },
+        };
+        tokio::time::sleep(wait).await;
+    };
+    from_metalink(get, &shown(url), io::Cursor::new(document.bytes), Some(document.final_url))
 }
 
 fn from_metalink(
@@ -279,6 +258,19 @@ fn request(get: &Get, destination: Destination) -> Request {
     request
 }
 
+/// What the command line named by these URLs once more, Metalinks left aside.
+pub fn request_again(get: &Get, mirrors: Vec<Mirror>) -> Request {
+    let mut request = request(get, destination_again(get, &mirrors));
+    request.mirrors = mirrors;
+    request.digests.clone_from(&get.digest);
+    request
+}
+
+/// Where the one file goes that the command line names by URLs.
+pub fn destination_again(get: &Get, mirrors: &[Mirror]) -> Destination {
+    destination(get, mirrors.iter().find_map(|mirror| name_of(&mirror.url)).as_ref())
+}
+
 /// Where one file goes.
 fn destination(get: &Get, name: Option<&SafePath>) -> Destination {
     match &get.output {
@@ -332,6 +324,11 @@ fn shown(url: &Url) -> String {
 
 /// A Metalink that is fetched is kept in memory while it is read.
 const METALINK_BYTES_MAX: usize = 64_000_000;
+const METALINK_WISHES: &str = "application/metalink4+xml, application/metalink+xml;q=0.9, */*;q=0.5";
+/// Tries for a Metalink before it is given up.
+const METALINK_TRIES: u32 = 3;
+/// A server that is busy for longer is not waited for.
+const BUSY_AT_MOST: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

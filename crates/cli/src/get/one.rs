@@ -4,9 +4,10 @@ use std::io::Write as _;
 
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::report::{Recorder, render};
-use swath_transfer::{Engine, GetError, Request, Stop};
+use swath_transfer::{Engine, GetError, Mirror, Request, Stop, Trust};
+use url::Url;
 
-use super::inputs;
+use super::inputs::{self, Inputs};
 use crate::args::Get;
 use crate::exit::{self, Exit, chain};
 use crate::progress::{Fanout, Progress, units};
@@ -15,9 +16,9 @@ use crate::progress::{Fanout, Progress, units};
 pub async fn run(get: &Get, engine: &Engine, request: Request, progress: &Progress, stop: &Stop) -> Exit {
     let recorder = Recorder::new();
     let mut request = request;
-    // A server may answer with a Metalink in place of the file, once.
-    for _ in 0..2 {
+    loop {
         let name = request.destination_name();
+        let mirrors = request.mirrors.clone();
         let kept = Kept::default();
         let mut observers: Vec<Box<dyn Observer>> = vec![progress.observer(), Box::new(kept.clone())];
         if get.report.is_some() {
@@ -28,15 +29,18 @@ pub async fn run(get: &Get, engine: &Engine, request: Request, progress: &Progre
             Ok(_) => Exit::Done,
             Err(GetError::Metalink { url }) => {
                 progress.clear();
-                match inputs::metalink_of(get, engine, &url).await {
-                    Ok(inputs::Inputs::One(next)) => {
+                let next = tokio::select! {
+                    next = with_metalink(get, engine, mirrors, &url) => next,
+                    () = stop.wait() => return exit::fail(Exit::Interrupted, "stopped"),
+                };
+                match next {
+                    Inputs::One(next) => {
                         request = *next;
                         continue;
                     }
-                    Ok(inputs::Inputs::Many { title, count, requests }) => {
+                    Inputs::Many { title, count, requests } => {
                         return super::many::run(get, engine, &title, count, requests, progress, stop).await;
                     }
-                    Err((exit, message)) => return exit::fail(exit, &message),
                 }
             }
             Err(error) => {
@@ -47,19 +51,36 @@ pub async fn run(get: &Get, engine: &Engine, request: Request, progress: &Progre
         };
         return write_report(get, &recorder, exit);
     }
-    exit::fail(Exit::Input, "the Metalink leads to another Metalink")
 }
 
-/// An error as one line, with what each source said.
-pub fn told(error: &GetError) -> String {
-    let mut text = chain(error);
-    if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = error {
-        for (_, reason) in reasons {
-            text.push_str(": ");
-            text.push_str(reason);
+/// A server answered with a Metalink, or named one: what there is to fetch with its help. Without
+/// it, if it is of no use.
+async fn with_metalink(get: &Get, engine: &Engine, mirrors: Vec<Mirror>, url: &Url) -> Inputs {
+    let is_instead = mirrors.iter().any(|mirror| mirror.url == *url);
+    match inputs::metalink_of(get, engine, url, Trust::Discovered).await {
+        Ok(Inputs::One(mut next)) => {
+            if !is_instead {
+                next.destination = inputs::destination_again(get, &mirrors);
+            }
+            // The user's own addresses stay first among equals.
+            let found = std::mem::replace(&mut next.mirrors, mirrors);
+            for mirror in found {
+                if !next.mirrors.iter().any(|known| known.url == mirror.url) {
+                    next.mirrors.push(mirror);
+                }
+            }
+            Inputs::One(next)
+        }
+        Ok(many) if is_instead => many,
+        Ok(Inputs::Many { .. }) => {
+            eprintln!("swath: {} describes several files and is not used", swath_source::display_name(url));
+            Inputs::One(Box::new(inputs::request_again(get, mirrors)))
+        }
+        Err((_, message)) => {
+            eprintln!("swath: {message}; going on without it");
+            Inputs::One(Box::new(inputs::request_again(get, mirrors)))
         }
     }
-    text
 }
 
 /// What happened, what was kept, what to do next.

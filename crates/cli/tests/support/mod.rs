@@ -2,6 +2,8 @@
 //! tokens, a time limit. What tests of the program share; each uses what it needs of it.
 #![allow(dead_code, missing_docs)]
 
+pub mod net;
+
 use std::ffi::OsStr;
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
