@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use swath_formats::metalink;
-use swath_model::digest::Algorithm;
+use swath_model::digest::{Algorithm, Digest};
 use swath_model::{Buffer, LaneId, Range, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Event as PlanEvent, Loss};
 use swath_source::{Class, Expected, Facts, LaneError, LaneEvent, LaneEventKind};
@@ -127,14 +127,16 @@ impl Run<'_> {
             self.sources[source].accepted = Some(true);
             return self.open(source, None).await;
         };
+        if self.size_bytes.is_none() && self.phase == Phase::Fetching {
+            return self.size_told_late(source, facts);
+        }
         if let Some(reason) = self.contradicts_digest(&facts) {
-            self.drop_source(source, reason);
-            return Ok(());
+            return self.reject(source, reason);
         }
         let expected = self.request.size_bytes.or(self.size_bytes);
         if let Some(expected) = expected.filter(|&expected| expected != version.size_bytes) {
-            self.reject(source, format!("its file has {} bytes, {expected} are expected", version.size_bytes))?;
-            return Ok(());
+            let reason = format!("its file has {} bytes, {expected} are expected", version.size_bytes);
+            return self.reject(source, reason);
         }
         let reference = self
             .sources
@@ -157,39 +159,51 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// A source tells the size of its file while another one, which does not, delivers already.
+    /// Whether the two hold the same cannot be known, and the one that tells more is worth more.
+    fn size_told_late(&mut self, source: usize, facts: Facts) -> Result<(), Ended> {
+        if self.is_stream {
+            self.sources[source].accepted = Some(false);
+            let reason = "its file cannot be compared with the one that is being written out already";
+            self.drop_source(source, reason.to_owned());
+            return Ok(());
+        }
+        for at in 0..self.sources.len() {
+            if self.sources[at].accepted == Some(true) {
+                self.sources[at].accepted = Some(false);
+                self.drop_source(at, "it does not tell the size of its file, as others do".to_owned());
+            }
+        }
+        let name = self.sources[source].source.display_name().to_owned();
+        let size = crate::report::units::bytes(facts.size_bytes.unwrap_or_default());
+        self.note(format!("{name} tells the size of the file ({size}): starting again with it"), true);
+        Err(Ended::Restart)
+    }
+
     /// Leave a mirror out. If the mirrors left out so far agree with one another and outnumber
     /// those in use, and nothing else says who is right, the majority is.
     fn reject(&mut self, source: usize, reason: String) -> Result<(), Ended> {
         self.sources[source].accepted = Some(false);
-        let known = self.request.size_bytes.is_some() || !self.request.digests.is_empty() || self.proof.pieces.is_some();
-        let own = self.sources[source].facts.as_ref().and_then(Version::of);
-        if let Some(own) = own
-            && !known
-            && self.target.is_some()
-        {
-            let agrees = |accepted| {
-                self.sources
-                    .iter()
-                    .filter(|entry| entry.accepted == Some(accepted))
-                    .filter(|entry| {
-                        entry.facts.as_ref().and_then(Version::of).is_some_and(|version| accepted || own.admits(&version, false).is_ok())
-                    })
-                    .count()
-            };
-            if agrees(false) > agrees(true) {
-                let others: Vec<usize> =
-                    (0..self.sources.len()).filter(|&at| self.sources[at].accepted == Some(true)).collect();
-                for at in others {
-                    self.sources[at].accepted = Some(false);
-                    self.drop_source(at, "most other mirrors hold another version of the file".to_owned());
+        let own = self.sources[source].facts.clone().unwrap_or_default();
+        let fits_own = |facts: &Option<Facts>| facts.as_ref().is_some_and(|facts| fits(&own, facts));
+        let known = self.request.size_bytes.is_some()
+            || self.proof.pieces.is_some()
+            || !(self.request.digests.is_empty() || self.digests_offered);
+        if !known && self.target.is_some() {
+            let in_use = self.sources.iter().filter(|entry| entry.accepted == Some(true)).count();
+            let left_out =
+                self.sources.iter().filter(|entry| entry.accepted == Some(false) && fits_own(&entry.facts)).count();
+            if left_out > in_use {
+                for at in 0..self.sources.len() {
+                    if self.sources[at].accepted == Some(true) {
+                        self.sources[at].accepted = Some(false);
+                        self.drop_source(at, "most other mirrors hold another version of the file".to_owned());
+                    }
                 }
                 for entry in &mut self.sources {
-                    if entry.state == SourceState::Bad && entry.accepted == Some(false) {
-                        let same = entry.facts.as_ref().and_then(Version::of).is_some_and(|v| own.admits(&v, false).is_ok());
-                        if same {
-                            entry.state = SourceState::Waiting;
-                            entry.reason = None;
-                        }
+                    if entry.state == SourceState::Bad && entry.accepted == Some(false) && fits_own(&entry.facts) {
+                        entry.state = SourceState::Waiting;
+                        entry.reason = None;
                     }
                 }
                 self.note("most mirrors hold another version than the first one that answered: starting again with them".to_owned(), true);
@@ -217,6 +231,7 @@ impl Run<'_> {
     async fn open(&mut self, source: usize, size_bytes: Option<u64>) -> Result<(), Ended> {
         if self.request.digests.is_empty() && self.request.pieces.is_none() {
             let offered = self.sources[source].facts.as_ref().map(|facts| facts.digests.clone()).unwrap_or_default();
+            self.digests_offered = !offered.is_empty();
             self.request.digests = offered;
         }
         self.proof.whole = self.request.digests.iter().max_by_key(|digest| preference(digest.algorithm())).cloned();
@@ -456,6 +471,9 @@ impl Run<'_> {
 
     /// Forget everything about the content, keep what is known about the sources.
     pub(super) fn reset_books(&mut self, _from: Time) {
+        if std::mem::take(&mut self.digests_offered) {
+            self.request.digests.clear();
+        }
         self.size_bytes = None;
         self.have = RangeSet::new();
         self.deliverers = swath_model::RangeMap::new();
@@ -482,6 +500,17 @@ impl Run<'_> {
                 self.sources[at].facts = None;
             }
         }
+    }
+}
+
+/// Whether two answers can be about the same content.
+fn fits(ours: &Facts, theirs: &Facts) -> bool {
+    let contradicts = |digest: &Digest| {
+        ours.digests.iter().any(|known| known.algorithm() == digest.algorithm() && known != digest)
+    };
+    match (Version::of(ours), Version::of(theirs)) {
+        (Some(ours), Some(other)) => ours.admits(&other, false).is_ok() && !theirs.digests.iter().any(contradicts),
+        _ => false,
     }
 }
 

@@ -76,6 +76,8 @@ pub(super) struct Run<'a> {
     /// Number of the source (in the journal's numbering) of every byte that we have.
     pub deliverers: RangeMap<u32>,
     pub resumed_bytes: u64,
+    /// The digests of the request came from a source's answer.
+    pub digests_offered: bool,
     pub verified_bytes: u64,
     pub proof: Proof,
     pub verification: String,
@@ -159,6 +161,7 @@ impl<'a> Run<'a> {
             have: RangeSet::new(),
             deliverers: RangeMap::new(),
             resumed_bytes: 0,
+            digests_offered: false,
             verified_bytes: 0,
             proof: Proof { whole: None, pieces: request.pieces.clone() },
             verification: String::new(),
