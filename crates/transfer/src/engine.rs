@@ -39,6 +39,8 @@ pub struct Engine {
     pub(crate) net: Net,
     pub(crate) disk: Disk,
     pub(crate) pool: Pool,
+    /// Buffers for reading back, which lanes cannot take away.
+    pub(crate) read_pool: Pool,
     pub(crate) hash: HashThreads,
     pub(crate) limit_bytes_per_s: Option<u64>,
 }
@@ -72,6 +74,7 @@ impl Engine {
             hash: HashThreads::start(threads)?,
             limit_bytes_per_s: options.net.limit_bytes_per_s,
             net: Net::new(options.net)?,
+            read_pool: Pool::new(READ_BUFFERS, buffer_bytes),
             pool,
         })
     }
@@ -107,6 +110,9 @@ impl Engine {
         self.disk.mode_name()
     }
 }
+
+/// Read-backs that can be under way at once, over all transfers.
+const READ_BUFFERS: usize = 4;
 
 /// Ends transfers from outside (Ctrl-C); cheap to clone.
 #[derive(Clone, Debug, Default)]

@@ -42,6 +42,9 @@ impl Run<'_> {
         }
         self.audits += 1;
         let usable = (0..self.sources.len()).filter(|&at| self.is_usable(at)).count();
+        if usable < 2 && self.disputed.is_empty() && self.other_version() {
+            return Err(Ended::Restart);
+        }
         if self.audits > AUDITS_MAX || (usable < 2 && self.disputed.is_empty()) {
             self.void = true;
             return failed(self, match usable {
@@ -54,6 +57,9 @@ impl Run<'_> {
             self.compare_all(stop).await?;
         }
         let Some((suspect, ranges)) = self.next_suspect() else {
+            if self.other_version() {
+                return Err(Ended::Restart);
+            }
             self.void = true;
             return failed(self, "; all sources agree with one another: either the digest is wrong, or all hold the same wrong file");
         };
@@ -78,13 +84,39 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// The digest is not that of the version fetched. Where mirrors were left out because theirs is
+    /// another one, those in use are dropped in their favour.
+    fn other_version(&mut self) -> bool {
+        let others: Vec<usize> = (0..self.sources.len())
+            .filter(|&at| self.sources[at].accepted == Some(false) && self.sources[at].left_out_for_version)
+            .collect();
+        if others.is_empty() || self.digests_offered {
+            return false;
+        }
+        for at in 0..self.sources.len() {
+            if self.sources[at].accepted == Some(true) {
+                self.sources[at].accepted = Some(false);
+                self.sources[at].left_out_for_version = false;
+                self.drop_source(at, "its file does not have the digest".to_owned());
+            }
+        }
+        for at in others {
+            let entry = &mut self.sources[at];
+            entry.left_out_for_version = false;
+            entry.state = crate::observe::SourceState::Waiting;
+            entry.reason = None;
+        }
+        self.note("the digest does not match: starting again with the mirrors that hold another version".to_owned(), true);
+        true
+    }
+
     /// Ask for every range from somebody who did not deliver it, and compare.
     async fn compare_all(&mut self, stop: &Stop) -> Result<(), Ended> {
         let Some(size_bytes) = self.size_bytes else { return Ok(()) };
         self.phase = Phase::Disputing;
         let mut spare = Vec::new();
         for _ in 0..SPARE_BUFFERS {
-            spare.push(self.engine.pool.take().await);
+            spare.push(self.engine.read_pool.take().await);
         }
         self.audit = Some(Audit { compared: RangeSet::new(), disputes: Vec::new(), spare: Arc::new(Mutex::new(spare)) });
         self.new_planner(RangeSet::full(size_bytes));

@@ -149,7 +149,7 @@ impl Run<'_> {
             self.deliverers.within(piece)
         };
         let Some(target) = self.target_handle() else { return };
-        let pool = self.engine.pool.clone();
+        let pool = self.engine.read_pool.clone();
         self.jobs.spawn(async move {
             let mut prints = Vec::new();
             let mut buffer = pool.take().await;

@@ -98,7 +98,7 @@ impl Run<'_> {
         if let Some(range) = report.wants
             && let Some(target) = self.target.clone()
         {
-            let pool = self.engine.pool.clone();
+            let pool = self.engine.read_pool.clone();
             self.jobs.spawn(async move {
                 let buffer = pool.take().await;
                 let result = target.read(range.start, range.len() as usize, buffer).await;
@@ -174,17 +174,14 @@ impl Run<'_> {
                 }
             }
         }
-        let kept: u64 = self.have.total_bytes();
-        if kept == 0 || self.void {
+        if self.have.is_empty() || self.void {
             let _ = target.discard().await;
             return 0;
         }
         records.insert(0, Record::Identity { size_bytes: self.size_bytes, identity: self.identity() });
-        if target.commit(records).await.is_err() {
-            // A full disk: what was committed before is still there.
-            return self.committed_bytes;
-        }
-        kept
+        // On a full disk this may fail; what was committed before is still there.
+        let _ = target.commit(records).await;
+        target.durable_bytes().await
     }
 
     pub(super) fn target_handle(&self) -> Option<Arc<swath_store::Target>> {

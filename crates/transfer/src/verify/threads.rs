@@ -1,6 +1,6 @@
 //! Threads that run verifiers beside the executor, so that hashing never stops a lane.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -114,7 +114,39 @@ struct Entry {
     verifier: Box<Verifier>,
     reports: UnboundedSender<Report>,
     most_bytes: u64,
+    /// What is being read back.
     asked: Option<Range>,
+    /// Blocks that would drive others out of memory while a read-back is under way. They wait:
+    /// otherwise hashing, once behind, would stay behind and read everything back. They hold
+    /// their buffers, so the lanes wait too, no longer than the disk takes.
+    deferred: VecDeque<(u64, Buffer)>,
+    /// What to ask the transfer for with the next report.
+    wanted: Option<Range>,
+}
+
+impl Entry {
+    fn accept(&mut self, offset: u64, buffer: Buffer) {
+        if self.asked.is_some_and(|range| range.start == offset) {
+            self.asked = None;
+            self.verifier.accept(offset, buffer);
+        } else {
+            self.deferred.push_back((offset, buffer));
+        }
+        self.ask();
+        while !(self.asked.is_some() && self.verifier.is_full()) {
+            let Some((offset, buffer)) = self.deferred.pop_front() else { break };
+            self.verifier.accept(offset, buffer);
+            self.ask();
+        }
+    }
+
+    /// Find out what has to be read back next, unless something is already.
+    fn ask(&mut self) {
+        if self.asked.is_none() {
+            self.asked = self.verifier.wants(self.most_bytes);
+            self.wanted = self.wanted.or(self.asked);
+        }
+    }
 }
 
 fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
@@ -123,21 +155,21 @@ fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
         let began = Instant::now();
         let id = match command {
             Command::Add { id, verifier, reports, most_bytes } => {
-                entries.insert(id, Entry { verifier, reports, most_bytes, asked: None });
+                entries.insert(id, Entry { verifier, reports, most_bytes, asked: None, deferred: VecDeque::new(), wanted: None });
                 id
             }
             Command::Accept { id, offset, buffer } => {
                 if let Some(entry) = entries.get_mut(&id) {
-                    if entry.asked.is_some_and(|range| range.start == offset) {
-                        entry.asked = None;
-                    }
-                    entry.verifier.accept(offset, buffer);
+                    entry.accept(offset, buffer);
                 }
                 id
             }
             Command::Forget { id, range } => {
                 if let Some(entry) = entries.get_mut(&id) {
                     entry.asked = None;
+                    entry.deferred.retain(|(offset, buffer)| {
+                        Range::of_len(*offset, buffer.len() as u64).intersect(range).is_none()
+                    });
                     entry.verifier.forget(range);
                 }
                 id
@@ -160,11 +192,8 @@ fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
         };
         if let Some(entry) = entries.get_mut(&id) {
             let verdicts = entry.verifier.verdicts();
-            let mut wants = None;
-            if entry.asked.is_none() {
-                entry.asked = entry.verifier.wants(entry.most_bytes);
-                wants = entry.asked;
-            }
+            entry.ask();
+            let wants = entry.wanted.take();
             let _ = entry.reports.send(Report {
                 verdicts,
                 wants,

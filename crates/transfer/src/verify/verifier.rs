@@ -221,6 +221,11 @@ impl Verifier {
         }
     }
 
+    /// Whether no more can be kept: the next block that comes too early would drive one out.
+    pub fn is_full(&self) -> bool {
+        self.retained.len() >= self.retained_max
+    }
+
     /// What there is to say since the last call.
     pub fn verdicts(&mut self) -> Vec<Verdict> {
         std::mem::take(&mut self.verdicts)
