@@ -147,9 +147,9 @@ fn kill_once(content: &Content, proof: Proof, wait: Duration) -> Cost {
     Cost { lost_bytes: before_bytes.saturating_sub(resumed) }
 }
 
-/// Sent but not yet counted as wasted where lanes are closed: what sockets hold, and what a
-/// request asks for before the journal can be read.
-const FLIGHT_BYTES: u64 = 10 * MIB;
+/// Sent but not counted as wasted where lanes are closed: what sockets hold, and what the first
+/// request asks for while the mirrors are still being looked at.
+const FLIGHT_BYTES: u64 = 5 * MIB;
 
 #[test]
 fn after_a_kill_at_any_instant_the_same_command_with_other_mirrors_ends_right() {

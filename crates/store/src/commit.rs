@@ -62,11 +62,13 @@ impl Target {
     /// survive `kill -9` and power loss. Records count in their order; if power fails meanwhile, a
     /// prefix of them may count.
     ///
+    /// What was distrusted since its record was made is left out of the record.
+    ///
     /// Calls are made one after the other. A call goes to its end even if the future is dropped.
     ///
     /// # Errors
     /// See [`CommitError`].
-    pub async fn commit(&self, records: Vec<Record>) -> Result<(), CommitError> {
+    pub async fn commit(&self, mut records: Vec<Record>) -> Result<(), CommitError> {
         let inner = Arc::clone(&self.inner);
         let path = || inner.names.target.clone();
         {
@@ -74,13 +76,21 @@ impl Target {
             if progress.closed {
                 return Err(CommitError::Closed(path()));
             }
-            for record in &records {
-                if let Record::Durable { range, .. } = record
-                    && !progress.written.covers(*range)
-                {
-                    return Err(CommitError::NotWritten { path: path(), range: *range });
+            let mut kept = Vec::with_capacity(records.len());
+            for record in records {
+                match record {
+                    Record::Durable { range, source } if !progress.written.covers(range) => {
+                        let unwritten = progress.written.gaps_within(range);
+                        if let Some(&range) = unwritten.iter().find(|&&gap| !progress.distrusted.covers(gap)) {
+                            return Err(CommitError::NotWritten { path: path(), range });
+                        }
+                        kept.extend(progress.written.within(range).map(|range| Record::Durable { range, source }));
+                    }
+                    Record::Verified { range } if !progress.written.covers(range) => {}
+                    other => kept.push(other),
                 }
             }
+            records = kept;
         }
         if records.is_empty() {
             return Ok(());

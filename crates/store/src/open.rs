@@ -104,6 +104,22 @@ pub enum OpenError {
     },
 }
 
+/// The first byte that an earlier run of the target at `path` left missing, as its journal tells;
+/// `None` if there is nothing to go on from. Only a hint: nothing is locked or judged. Blocks.
+pub fn first_missing(path: &Path) -> Option<u64> {
+    let space = sys::file_system(&folder_of(path)).ok()?;
+    let names = Names::of(path, space.name_bytes_max)?;
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    let file = options.open(&names.journal).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let Ok(Recovery::Journal { state, .. }) = recover(BufReader::with_capacity(1 << 16, &file)) else { return None };
+    let whole = Range::new(0, state.size_bytes?);
+    state.durable.gaps_within(whole).first().map(|gap| gap.start)
+}
+
 /// What opening leaves to the target.
 pub(crate) struct Opened {
     pub(crate) names: Names,

@@ -39,6 +39,8 @@ pub(crate) struct Inner {
 
 pub(crate) struct Progress {
     pub(crate) written: RangeSet,
+    /// Written once and found to be wrong later, whether written again or not.
+    pub(crate) distrusted: RangeSet,
     pub(crate) size_bytes: Option<u64>,
     /// Finished or discarded, or about to be.
     pub(crate) closed: bool,
@@ -121,6 +123,7 @@ impl Target {
         let opened =
             opened.map_err(|gone| OpenError::Io { path, source: io::Error::other(gone) })??;
         let progress = Progress {
+            distrusted: RangeSet::new(),
             written: opened.state.durable.clone(),
             size_bytes: opened.state.size_bytes,
             closed: false,
@@ -155,6 +158,11 @@ impl Target {
         self.inner.progress().size_bytes
     }
 
+    /// How many bytes the journal vouches for; another run need not fetch them.
+    pub async fn durable_bytes(&self) -> u64 {
+        self.inner.journal.lock().await.state.durable.total_bytes()
+    }
+
     /// Whether writes go past the page cache.
     pub fn is_direct(&self) -> bool {
         self.inner.file.direct_align_bytes().is_some()
@@ -182,7 +190,9 @@ impl Target {
     /// These bytes turned out wrong: until they are written again they can neither be committed nor
     /// finished. If they were committed as durable, a `Bad` record has to say so too.
     pub fn distrust(&self, range: Range) {
-        self.inner.progress().written.remove(range);
+        let mut progress = self.inner.progress();
+        progress.written.remove(range);
+        progress.distrusted.insert(range);
     }
 
     /// Write the valid bytes of `data` at `offset` and give the buffer back, its valid bytes

@@ -86,6 +86,13 @@ async fn with_metalink(get: &Get, engine: &Engine, mirrors: Vec<Mirror>, url: &U
 /// What happened, what was kept, what to do next.
 pub fn complain(name: &str, error: &GetError, kept_bytes: u64) {
     let mut err = std::io::stderr().lock();
+    if let GetError::Write { error, .. } = error
+        && error.kind() == std::io::ErrorKind::BrokenPipe
+    {
+        let _ = writeln!(err, "swath: standard output was closed before the end");
+        return;
+    }
+    let name = if name == "-" { "standard output" } else { name };
     let _ = writeln!(err, "swath: {name}: {}", chain(error));
     if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = error {
         for (source, reason) in reasons {

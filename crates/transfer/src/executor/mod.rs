@@ -15,10 +15,12 @@ mod ordered;
 mod sink;
 mod state;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use swath_model::Time;
+use swath_model::{LaneId, SwathId, Time};
 use swath_plan::Event as PlanEvent;
+use swath_store::{OpenError, first_missing};
 use tokio::time::{Instant, sleep_until};
 
 use crate::engine::{Engine, Stop};
@@ -38,14 +40,21 @@ pub(crate) async fn run(
     if request.mirrors.is_empty() {
         return Err(GetError::NoSources);
     }
-    if let Destination::File(path) = &request.destination
-        && !request.overwrite
-        && path.symlink_metadata().is_ok()
-    {
-        return Err(swath_store::OpenError::Exists(path.clone()).into());
+    let mut begin_at = None;
+    if let Destination::File(path) = &request.destination {
+        match path.symlink_metadata() {
+            Ok(found) if found.is_dir() => return Err(OpenError::IsFolder(path.clone()).into()),
+            Ok(_) if !request.overwrite => return Err(OpenError::Exists(path.clone()).into()),
+            _ => {}
+        }
+        begin_at = request.resume.then(|| first_missing(path)).flatten();
     }
     request.mirrors.sort_by_key(|mirror| mirror.priority);
     let mut run = Run::new(engine, request, observer);
+    if let Some(offset) = begin_at {
+        // What an earlier run left is not asked for while the mirrors are still being looked at.
+        run.planner.begin_at(offset);
+    }
     run.announce();
     let result = loop {
         match run.drive(stop).await {
@@ -184,18 +193,36 @@ impl Run<'_> {
             return;
         }
         self.last_meters = now;
+        let mut moved = BTreeSet::new();
         for (&id, lane) in &mut self.lanes {
             let total_bytes = lane.lane.meter().body_bytes();
             if total_bytes == lane.seen_bytes {
                 continue;
             }
             lane.seen_bytes = total_bytes;
+            moved.insert(id);
             self.last_arrival = now;
             if let Some(source) = self.sources.get_mut(lane.source) {
                 source.figures.heard(now);
             }
             self.planner.handle(PlanEvent::Arrived { lane: id, total_bytes }, now);
             self.planner.handle(PlanEvent::Paused { lane: id, total: lane.lane.meter().pauses() }, now);
+        }
+        self.begun(&moved, now);
+    }
+
+    /// The foremost swath of each of these lanes has had its first byte by now. A slow lane hands
+    /// its first buffer over much later.
+    fn begun(&mut self, lanes: &BTreeSet<LaneId>, now: Time) {
+        let mut foremost: BTreeMap<LaneId, SwathId> = BTreeMap::new();
+        for (&id, swath) in self.swaths.iter().filter(|(_, swath)| lanes.contains(&swath.lane)) {
+            let first = foremost.entry(swath.lane).or_insert(id);
+            *first = id.min(*first);
+        }
+        for id in foremost.values() {
+            if let Some(swath) = self.swaths.get_mut(id) {
+                swath.first_byte_at.get_or_insert(now);
+            }
         }
     }
 

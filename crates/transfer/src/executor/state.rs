@@ -33,6 +33,8 @@ pub(super) struct SourceEntry {
     pub ever_up: bool,
     /// It has answered with a Metalink in place of the file once.
     pub metalink_passed: bool,
+    /// Left out because its file is another version than the one being fetched.
+    pub left_out_for_version: bool,
     pub failures: u32,
     pub figures: Figures,
 }
@@ -95,8 +97,6 @@ pub(super) struct Run<'a> {
     /// Journal records whose bytes are written but not yet committed.
     pub records: Vec<Record>,
     pub committing: bool,
-    /// Bytes that the journal vouches for.
-    pub committed_bytes: u64,
     pub suspicions: Vec<Suspicion>,
     pub audit: Option<Audit>,
     /// Number in the journal of each source, by our own number.
@@ -178,7 +178,6 @@ impl<'a> Run<'a> {
             digest: None,
             records: Vec::new(),
             committing: false,
-            committed_bytes: 0,
             suspicions: Vec::new(),
             audit: None,
             journal_ids: Vec::new(),
@@ -230,6 +229,7 @@ impl<'a> Run<'a> {
             reason: None,
             ever_up: false,
             metalink_passed: false,
+            left_out_for_version: false,
             failures: 0,
             figures: Figures::default(),
         });
