@@ -42,6 +42,18 @@ pub fn options(net: &Net) -> Result<NetOptions, String> {
     })
 }
 
+/// What cannot be read as a URL, without what may be secret in it: user, password and query.
+pub fn shown_text(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    match text.split_once("://") {
+        Some((scheme, rest)) => {
+            let bare = rest.rsplit_once('@').map_or(rest, |(_, bare)| bare);
+            format!("{scheme}://{bare}")
+        }
+        None => text.rsplit_once('@').map_or(text, |(_, bare)| bare).to_owned(),
+    }
+}
+
 /// What `$NETRC` or `~/.netrc` holds, if there is one.
 fn netrc() -> Result<Option<Netrc>, String> {
     let path = std::env::var_os("NETRC")

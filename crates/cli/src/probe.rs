@@ -33,7 +33,7 @@ pub async fn run(args: Probe) -> Exit {
                 let words = format!("{}: the scheme {} is not supported (http and https are)", display_name(&url), url.scheme());
                 return fail(Exit::Usage, &words);
             }
-            Err(error) => return fail(Exit::Usage, &format!("'{text}' is not a URL: {error}")),
+            Err(error) => return fail(Exit::Usage, &format!("'{}' is not a URL: {error}", crate::net::shown_text(text))),
         }
     }
     let asked = ask_all(&net, urls).await;

@@ -62,3 +62,26 @@ pub enum GetError {
     #[error(transparent)]
     Finish(#[from] FinishError),
 }
+
+impl GetError {
+    /// The error as one line, with what each source said.
+    pub fn with_reasons(&self) -> String {
+        let mut text = self.to_string();
+        if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = self {
+            for (at, (source, reason)) in reasons.iter().take(REASONS_SHOWN).enumerate() {
+                text.push_str(if at == 0 { " (" } else { "; " });
+                text.push_str(&format!("{source}: {reason}"));
+            }
+            if reasons.len() > REASONS_SHOWN {
+                text.push_str(&format!("; and {} more", reasons.len() - REASONS_SHOWN));
+            }
+            if !reasons.is_empty() {
+                text.push(')');
+            }
+        }
+        text
+    }
+}
+
+/// Sources that one line has room for.
+const REASONS_SHOWN: usize = 8;

@@ -284,7 +284,7 @@ fn destination(get: &Get, name: Option<&SafePath>) -> Destination {
 }
 
 fn parse_url(text: &str) -> Result<Url, Refusal> {
-    let url = Url::parse(text).map_err(|error| (Exit::Usage, format!("'{text}' is not a URL: {error}")))?;
+    let url = Url::parse(text).map_err(|error| (Exit::Usage, format!("'{}' is not a URL: {error}", crate::net::shown_text(text))))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err((Exit::Usage, format!("{}: the scheme {} is not supported (http and https are)", shown(&url), url.scheme())));
     }

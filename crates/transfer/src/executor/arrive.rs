@@ -6,7 +6,7 @@ use swath_formats::metalink;
 use swath_model::digest::{Algorithm, Digest};
 use swath_model::{Buffer, LaneId, Range, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Event as PlanEvent, Loss};
-use swath_source::{Class, Expected, Facts, LaneError, LaneEvent, LaneEventKind};
+use swath_source::{Class, Expected, Facts, LaneError, LaneEvent, LaneEventKind, Source};
 use swath_store::{Identity, Target, TargetSpec};
 
 use super::Ended;
@@ -184,6 +184,9 @@ impl Run<'_> {
     /// those in use, and nothing else says who is right, the majority is.
     fn reject(&mut self, source: usize, reason: String) -> Result<(), Ended> {
         self.sources[source].accepted = Some(false);
+        // Without a word from the user on the size, a digest may yet decide for it.
+        self.sources[source].left_out_for_version =
+            self.request.size_bytes.is_none() && self.contradicts_digest_given(source).is_none();
         let own = self.sources[source].facts.clone().unwrap_or_default();
         let fits_own = |facts: &Option<Facts>| facts.as_ref().is_some_and(|facts| fits(&own, facts));
         let known = self.request.size_bytes.is_some()
@@ -212,6 +215,12 @@ impl Run<'_> {
         }
         self.drop_source(source, reason);
         Ok(())
+    }
+
+    /// Whether a source's own digest contradicts the one that was asked for.
+    fn contradicts_digest_given(&self, source: usize) -> Option<String> {
+        let facts = self.sources[source].facts.as_ref().filter(|_| !self.digests_offered)?;
+        self.contradicts_digest(facts)
     }
 
     /// Whether a source's own digest of its file contradicts what is known.
@@ -481,6 +490,13 @@ impl Run<'_> {
         self.verified_bytes = 0;
         self.resumed_bytes = 0;
         self.verifier = None;
+        // What the old verifier still has to say is about other bytes.
+        (self.report_sender, self.reports) = tokio::sync::mpsc::unbounded_channel();
+        self.whole_verdict = None;
+        self.whole_wanted = false;
+        self.suspicions.clear();
+        self.disputed.clear();
+        self.tried.clear();
         self.proof = Proof { whole: None, pieces: self.request.pieces.clone() };
         self.planner_done = false;
         self.committing = false;
@@ -496,8 +512,13 @@ impl Run<'_> {
             if self.sources[at].state == SourceState::Bad {
                 self.planner.handle(PlanEvent::SourceBad { source }, now);
             } else {
-                self.sources[at].accepted = None;
-                self.sources[at].facts = None;
+                // As new, so that it tells again what it offers and is held to nothing old.
+                let entry = &mut self.sources[at];
+                let (url, trust) = (entry.source.url().clone(), entry.source.trust());
+                entry.source = Source::new(&self.engine.net, source, url, trust);
+                entry.accepted = None;
+                entry.facts = None;
+                entry.metalink_passed = false;
             }
         }
     }

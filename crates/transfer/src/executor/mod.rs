@@ -77,7 +77,7 @@ pub(crate) async fn run(
             let kept_bytes = run.keep().await;
             let summary = run.summary();
             let at_s = run.at_s();
-            run.observer.observe(&Event::Failed { at_s, error: error.to_string(), kept_bytes, summary });
+            run.observer.observe(&Event::Failed { at_s, error: error.with_reasons(), kept_bytes, summary });
             Err(error)
         }
     }
