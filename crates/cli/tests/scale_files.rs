@@ -1,0 +1,90 @@
+//! Much of everything: a list of many small files, large ordered streams. What must hold is that
+//! every file is right and that memory stays bounded.
+//!
+//! `SWATH_FILES=100000` asks for that many files in place of a few.
+
+mod support;
+
+use std::fmt::Write as _;
+use std::process::Stdio;
+
+use support::{Home, Running};
+use swath_netlab::faulty::{Content, Server};
+
+/// Peak memory of a running program so far, in bytes; `None` once it is gone.
+fn peak_bytes(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? << 10)
+}
+
+/// Wait for the end, watching the memory.
+fn watch(mut running: Running) -> (support::Ran, u64) {
+    let mut peak = 0;
+    while !running.is_over() {
+        peak = peak.max(peak_bytes(running.pid()).unwrap_or(0));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    (running.wait(), peak)
+}
+
+#[test]
+fn a_list_of_many_small_files_arrives_whole_over_few_connections() {
+    let files: u64 = std::env::var("SWATH_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
+    let home = Home::new();
+    let sizes = [0, 1, 100, 4096, 10_000, 30_000];
+    let of = |number: u64| Content::random(number, sizes[number as usize % sizes.len()]);
+    let mut builder = Server::builder();
+    for number in 0..files {
+        builder = builder.file(&format!("/f{number}.dat"), of(number));
+    }
+    let server = builder.start().unwrap();
+    let mut list = String::new();
+    for number in 0..files {
+        writeln!(list, "{}", server.url(&format!("/f{number}.dat"))).unwrap();
+    }
+    home.write("list.txt", list);
+    let running = home
+        .swath(["get", "-i", "list.txt", "-d", "out"])
+        .limit(std::time::Duration::from_secs(30 + files / 50))
+        .start();
+    let (ran, peak) = watch(running);
+    ran.code_is(0);
+    println!("{files} files in {:?}, peak memory {} MiB, {} connections", ran.elapsed, peak >> 20, server.connections());
+    for number in 0..files {
+        let content = of(number);
+        assert!(home.read(&format!("out/f{number}.dat")) == content.read(0, content.size_bytes()), "file {number}");
+    }
+    assert_eq!(std::fs::read_dir(home.path("out")).unwrap().count() as u64, files, "and nothing else");
+    assert!(peak <= 256 << 20, "{peak} bytes");
+    assert!(server.connections() <= 64 + files / 50, "{} connections", server.connections());
+    // A second time everything is there and nothing is asked for.
+    server.clear_log();
+    home.run(["get", "-i", "list.txt", "-d", "out", "-q"]).code_is(5);
+    assert!(server.log().is_empty());
+}
+
+#[test]
+fn an_ordered_stream_stays_within_its_memory() {
+    let home = Home::new();
+    let size = 600 << 20;
+    let server = Server::builder().file("/data.bin", Content::sparse(1, size)).start().unwrap();
+    let mut swath = home.swath(["get", &server.url("/data.bin"), "-o", "-"]);
+    swath.command().stdout(Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/null").unwrap()));
+    let (ran, peak) = watch(swath.start());
+    ran.code_is(0);
+    println!("600 MiB to standard output in {:?}, peak memory {} MiB", ran.elapsed, peak >> 20);
+    assert!(peak <= 128 << 20, "{peak} bytes");
+}
+
+#[test]
+fn a_huge_sparse_file_stays_within_its_memory() {
+    let home = Home::new();
+    let size: u64 = 3 << 30;
+    let server = Server::builder().file("/data.bin", Content::sparse(1, size)).start().unwrap();
+    let (ran, peak) = watch(home.swath(["get", &server.url("/data.bin"), "--sparse"]).start());
+    ran.code_is(0);
+    println!("3 GiB of almost nothing in {:?}, peak memory {} MiB", ran.elapsed, peak >> 20);
+    assert_eq!(home.path("data.bin").metadata().unwrap().len(), size);
+    assert!(peak <= 256 << 20, "{peak} bytes");
+}
