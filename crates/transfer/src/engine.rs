@@ -43,6 +43,8 @@ pub struct Engine {
     pub(crate) read_pool: Pool,
     pub(crate) hash: HashThreads,
     pub(crate) limit_bytes_per_s: Option<u64>,
+    /// Processors that this process may use; asking costs a walk through the control groups.
+    pub(crate) cores: usize,
 }
 
 /// Why an engine cannot start.
@@ -68,10 +70,11 @@ impl Engine {
     pub fn start(options: EngineOptions) -> Result<Engine, EngineError> {
         let buffer_bytes = options.buffer_bytes.max(64 << 10);
         let pool = Pool::new((options.memory_bytes / buffer_bytes).max(8), buffer_bytes);
-        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(4);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Engine {
             disk: Disk::start(&pool, options.io)?,
-            hash: HashThreads::start(threads)?,
+            hash: HashThreads::start(cores.min(4))?,
+            cores,
             limit_bytes_per_s: options.net.limit_bytes_per_s,
             net: Net::new(options.net)?,
             read_pool: Pool::new(READ_BUFFERS, buffer_bytes),

@@ -260,7 +260,7 @@ impl Run<'_> {
         if hashing_s > 0.85 * elapsed_s || elapsed_s - fetch_s > 0.3 * elapsed_s && hashing_s > 0.5 * elapsed_s {
             return format!("hashing: it took {hashing_s:.1} s of {elapsed_s:.1} s");
         }
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
+        let cores = self.engine.cores as f64;
         let cpu_s = process_cpu_s() - self.cpu_began_s;
         if cpu_s > 0.85 * cores * elapsed_s {
             return "this machine's processors".to_owned();
@@ -289,15 +289,12 @@ impl Run<'_> {
 
 /// Processor time of this process so far, in seconds.
 pub(super) fn process_cpu_s() -> f64 {
-    // The command's name may hold anything; what follows its closing bracket is numbers.
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = text.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
-    let ticks: f64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
-    ticks / TICKS_PER_S
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists on every Linux, and `time` lives across the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// The kernel's unit of processor time, fixed at 100 Hz for user space.
-const TICKS_PER_S: f64 = 100.0;
 /// Snapshots over which the spread of the rate is taken: 6 s.
 const RATES_KEPT: usize = 30;
 /// The 10th and 90th percentile of a normal distribution lie this many deviations from its mean.
