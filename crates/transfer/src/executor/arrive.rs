@@ -274,6 +274,8 @@ impl Run<'_> {
             };
             self.ordered = Some(Ordered::start(writer, &self.proof, size_bytes, self.ordered_sender.clone()));
             self.is_stream = true;
+            // The last bytes are written before their digest is told: it is waited for.
+            self.whole_wanted = self.proof.whole.is_some();
         }
         if let Some(note) = resumed.note.take() {
             self.note(note, true);
