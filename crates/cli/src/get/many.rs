@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use swath_store::OpenError;
 use swath_transfer::{Engine, GetError, Request, Stop};
 use tokio::task::JoinSet;
 
@@ -63,6 +64,11 @@ async fn one_of_many(engine: Engine, request: Request, files: Files, number: u64
     match engine.get_observed(request, &mut observer, &stop).await {
         Ok(_) => Exit::Done,
         Err(GetError::Stopped) => Exit::Interrupted,
+        // What has its name was complete: the same list goes on where it was stopped.
+        Err(GetError::Open(OpenError::Exists(_))) => {
+            files.present();
+            Exit::Done
+        }
         Err(error) => {
             // Failures before the transfer began are no events of it.
             if matches!(error, GetError::Open(_) | GetError::NoSources) {

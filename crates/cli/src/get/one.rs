@@ -102,6 +102,9 @@ pub fn complain(name: &str, error: &GetError, kept_bytes: u64) {
     let hint = match error {
         GetError::Open(swath_store::OpenError::Exists(_)) => Some("use --overwrite to replace it, or -o for another name".to_owned()),
         GetError::Open(swath_store::OpenError::Locked(_)) => Some("wait for it, or choose another name with -o".to_owned()),
+        GetError::Open(swath_store::OpenError::NoSpace { .. }) => Some(
+            "make room, choose another folder with -d, or use --sparse if much of the file is zeros".to_owned(),
+        ),
         GetError::Digest { .. } => Some("the data was not given its name".to_owned()),
         _ if kept_bytes > 0 => Some(format!(
             "{} are kept in {name}.swath.part: the same command goes on from there, also with other mirrors",

@@ -43,6 +43,8 @@ pub(super) struct Tally {
     pub(super) size_bytes: Option<u64>,
     /// Files that ended well.
     pub(super) complete: u64,
+    /// Those of them that were there before and were left alone.
+    pub(super) present: u64,
     /// Files that did not.
     pub(super) failed: u64,
     /// Their paths and why, the first of them.
@@ -88,6 +90,7 @@ struct ListFinished {
     event: &'static str,
     files: u64,
     complete: u64,
+    present: u64,
     failed: u64,
     fetched_bytes: u64,
     resumed_bytes: u64,
@@ -135,6 +138,14 @@ impl Files {
         shared.show();
     }
 
+    /// A file was there before and was left alone.
+    pub fn present(&self) {
+        let mut shared = self.lock();
+        shared.tally.complete += 1;
+        shared.tally.present += 1;
+        shared.show();
+    }
+
     /// The list is through: take the bars away and print the summary.
     pub fn end(&self) {
         let mut shared = self.lock();
@@ -154,6 +165,7 @@ impl Files {
                     event: "list_finished",
                     files: tally.count,
                     complete: tally.complete,
+                    present: tally.present,
                     failed: tally.failed,
                     fetched_bytes: tally.fetched_bytes,
                     resumed_bytes: tally.resumed_bytes,
