@@ -347,3 +347,38 @@ fn a_journal_without_permission_is_an_error_that_names_it() {
     home.run(pair.args(&home, &content, Proof::Nothing)).code_is(5).says(&["data.bin.swath", "in the way"]);
     assert!(home.exists("data.bin.swath.part"), "nothing was thrown away");
 }
+
+/// Needs libfaketime, which shifts the clock of one program alone.
+#[test]
+fn a_clock_that_jumps_back_and_forth_changes_nothing() {
+    let candidates = [
+        std::env::var("LIBFAKETIME").unwrap_or_default(),
+        "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1".to_owned(),
+        "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1".to_owned(),
+    ];
+    let Some(library) = candidates.iter().find(|path| fs::metadata(path).is_ok()) else {
+        eprintln!("skipped: libfaketime is not installed");
+        return;
+    };
+    let home = Home::new();
+    let content = Content::random(40, SIZE);
+    let pair = Pair::start(&content, RATE);
+    let clock = home.home().join("clock");
+    fs::write(&clock, "+0\n").unwrap();
+    let running = home
+        .swath(pair.args(&home, &content, Proof::Blake3))
+        .env("LD_PRELOAD", library)
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .env("FAKETIME_NO_CACHE", "1")
+        .env("FAKETIME_TIMESTAMP_FILE", &clock)
+        .start();
+    until("a quarter was sent", || pair.sent_bytes() > SIZE / 4);
+    fs::write(&clock, "-3650d\n").unwrap();
+    until("half of it was sent", || pair.sent_bytes() > SIZE / 2);
+    fs::write(&clock, "+9000d\n").unwrap();
+    let ran = running.wait();
+    ran.code_is(0);
+    assert!(home.read("data.bin") == content.read(0, SIZE));
+    let elapsed = event(&ran, "finished")["elapsed_s"].as_f64().unwrap();
+    assert!(elapsed > 1.0 && elapsed < 60.0, "{elapsed} s by its own account");
+}
