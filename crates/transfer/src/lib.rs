@@ -30,3 +30,8 @@ pub use request::{Destination, Mirror, Request, RequestError};
 pub use swath_plan::{Config as PlanConfig, Lanes, PolicyKind};
 pub use swath_source::{NetOptions, Trust};
 pub use swath_store::IoMode;
+
+/// The example in the README is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

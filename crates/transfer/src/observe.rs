@@ -234,7 +234,7 @@ pub struct SourceSummary {
     pub name: String,
     /// Its last state.
     pub state: SourceState,
-    /// Why it was left out, if it was.
+    /// Why it was left out or lost, if it was.
     pub reason: Option<String>,
     /// Bytes it delivered.
     pub bytes: u64,

@@ -113,7 +113,7 @@ fn table(sources: &[SourceSummary], look: Look) -> String {
         let name = text::cut_address(&text::safe(bare(&source.name), look), name_max, look);
         out.push_str(line(&(u64::from(source.source) + 1).to_string(), &name, cells).trim_end());
         out.push('\n');
-        if let Some((word, tone)) = remark(source.state) {
+        if let Some((word, tone)) = remark(source) {
             let why = source
                 .reason
                 .as_deref()
@@ -142,11 +142,13 @@ fn figures(source: &SourceSummary) -> [String; 6] {
 }
 
 /// What is worth a line of its own.
-fn remark(state: SourceState) -> Option<(&'static str, Tone)> {
-    match state {
+fn remark(source: &SourceSummary) -> Option<(&'static str, Tone)> {
+    match source.state {
         SourceState::Bad => Some(("left out", Tone::Bad)),
         SourceState::Silent => Some(("silent at the end", Tone::Warn)),
         SourceState::Slow => Some(("slow at the end", Tone::Warn)),
+        // It delivered, its connection was lost and did not come back.
+        SourceState::Probing if source.bytes > 0 => Some(("lost on the way", Tone::Warn)),
         _ => None,
     }
 }

@@ -175,6 +175,8 @@ impl Run<'_> {
                 SourceStatus::Probing => SourceState::Probing,
                 SourceStatus::Silent => SourceState::Silent,
                 SourceStatus::Bad => SourceState::Bad,
+                // Its connection was lost, and it is tried again now and then.
+                SourceStatus::Running if !view.busy && self.sources[at].failures > 0 => SourceState::Probing,
                 SourceStatus::Running if !view.busy => SourceState::Idle,
                 SourceStatus::Running if view.rate_bytes_per_s < 0.25 * view.best_rate_bytes_per_s => SourceState::Slow,
                 SourceStatus::Running => SourceState::Running,
@@ -182,6 +184,7 @@ impl Run<'_> {
             let reason = match state {
                 SourceState::Bad => Some(self.sources[at].reason.clone().unwrap_or_else(|| "it failed too often".to_owned())),
                 SourceState::Silent => Some("nothing arrives from it".to_owned()),
+                SourceState::Probing if self.sources[at].failures > 0 => self.sources[at].reason.clone(),
                 _ => None,
             };
             self.set_state(at, state, reason);
@@ -209,7 +212,11 @@ impl Run<'_> {
                     source: at as u32,
                     name: entry.source.display_name().to_owned(),
                     state: entry.state,
-                    reason: entry.reason.clone().filter(|_| entry.state == SourceState::Bad),
+                    reason: entry.reason.clone().filter(|_| match entry.state {
+                        SourceState::Bad => true,
+                        SourceState::Probing => entry.failures > 0,
+                        _ => false,
+                    }),
                     bytes: figures.bytes,
                     share: if fetched_bytes > 0 { figures.bytes as f64 / fetched_bytes as f64 } else { 0.0 },
                     rate_bytes_per_s: mean,

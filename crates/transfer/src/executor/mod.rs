@@ -178,10 +178,9 @@ impl Run<'_> {
             self.commit();
         }
         let stall_s = self.request.stall_s;
-        if self.phase == Phase::Fetching || self.phase == Phase::Probing || self.phase == Phase::Disputing {
-            if now.secs_since(self.last_arrival) > stall_s {
-                return Err(GetError::Stalled { stall_s, reasons: self.reasons() }.into());
-            }
+        let waits_for_sources = matches!(self.phase, Phase::Probing | Phase::Fetching | Phase::Disputing);
+        if waits_for_sources && now.secs_since(self.last_arrival) > stall_s {
+            return Err(GetError::Stalled { stall_s, reasons: self.reasons() }.into());
         }
         Ok(())
     }

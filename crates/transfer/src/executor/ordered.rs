@@ -55,7 +55,7 @@ impl Ordered {
         words: UnboundedSender<Word>,
     ) -> Self {
         let (orders, receiver) = unbounded_channel();
-        let whole = proof.whole.clone();
+        let whole = proof.whole;
         let hasher = whole.as_ref().map(|digest| Hasher::new(digest.algorithm()));
         let state =
             State { writer, waiting: BTreeMap::new(), front: 0, size_bytes, pieces: proof.pieces.clone(), whole, hasher };

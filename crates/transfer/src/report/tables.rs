@@ -54,6 +54,7 @@ pub(super) fn sources(scene: &Scene<'_>) -> String {
             Some((SourceState::Bad, why, _)) => remark("bad", "left out", why),
             Some((SourceState::Silent, why, _)) => remark("silent", "silent", why),
             Some((SourceState::Slow, why, _)) => remark("silent", "slow", why),
+            Some((SourceState::Probing, why, 1..)) => remark("silent", "lost", why),
             Some((_, why, 0)) => remark("none", "not used", why),
             Some((_, why, _)) if !why.is_empty() => remark("none", "note", why),
             _ => String::new(),

@@ -150,6 +150,8 @@ fn glyph(moment: &Moment) -> Option<(&'static str, &'static str)> {
         MomentKind::State { state: SourceState::Silent, .. } => Some(("still", "…")),
         MomentKind::State { state: SourceState::Slow, .. } => Some(("still", "↓")),
         MomentKind::State { state: SourceState::Bad, .. } => Some(("bad", "×")),
+        // Only a source that is tried again has a reason to be asked.
+        MomentKind::State { state: SourceState::Probing, .. } if !moment.text.is_empty() => Some(("still", "↻")),
         // A source that runs is worth a mark only where the executor says why (it is back).
         MomentKind::State { state: SourceState::Running, .. } if !moment.text.is_empty() => {
             Some(("back", "✓"))
@@ -163,6 +165,7 @@ pub(super) fn sentence(scene: &Scene<'_>, moment: &Moment) -> String {
     let MomentKind::State { source, state } = moment.kind else { return moment.text.clone() };
     let became = match state {
         SourceState::Waiting => "is known",
+        SourceState::Probing if !moment.text.is_empty() => "is lost and tried again",
         SourceState::Probing => "is asked what it offers",
         SourceState::Running => "delivers",
         SourceState::Slow => "is slow",

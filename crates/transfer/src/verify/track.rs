@@ -178,9 +178,9 @@ impl Track {
                     Some((_, hasher)) => hasher.finish(),
                     None => Hasher::digest(wanted.algorithm(), &[]),
                 };
-                (wanted.clone(), actual)
+                (*wanted, actual)
             }
-            Kind::Tree(tree, wanted) => (wanted.clone(), tree.root()?),
+            Kind::Tree(tree, wanted) => (*wanted, tree.root()?),
         };
         self.ended = true;
         Some(Verdict::Whole { good: wanted == actual, actual })

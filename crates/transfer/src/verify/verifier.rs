@@ -79,8 +79,8 @@ impl Verifier {
                 .then(|| Blake3Tree::new(size_bytes).ok())
                 .flatten();
             let kind = match tree {
-                Some(tree) => Kind::Tree(Box::new(tree), whole.clone()),
-                None => Kind::Whole(whole.clone()),
+                Some(tree) => Kind::Tree(Box::new(tree), *whole),
+                None => Kind::Whole(*whole),
             };
             tracks.push(Track::new(kind, size_bytes));
         }
