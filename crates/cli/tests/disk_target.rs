@@ -219,7 +219,7 @@ fn a_name_that_is_too_long_is_refused_and_one_that_just_fits_is_not() {
     // The side files have longer names than the file itself.
     let fits = "n".repeat(255);
     home.run(["get", &server.url("/data.bin"), "-o", &fits]).code_is(0);
-    assert_eq!(home.names(), [fits.clone()]);
+    assert_eq!(home.names(), std::slice::from_ref(&fits));
     assert_eq!(home.read(&fits), content.read(0, 3 * MIB));
 }
 
