@@ -68,6 +68,13 @@ impl Run<'_> {
             }
             // In a comparison, what nobody else can deliver stays uncompared.
             Action::Exhausted if self.audit.is_some() => self.planner_done = true,
+            Action::Exhausted
+                if self.target.is_some()
+                    && self.sources.iter().all(|entry| entry.lied || entry.accepted != Some(true))
+                    && self.other_version("it contradicts itself about its file") =>
+            {
+                return Err(Ended::Restart);
+            }
             Action::Exhausted => return Err(GetError::Exhausted { reasons: self.reasons() }.into()),
         }
         Ok(())

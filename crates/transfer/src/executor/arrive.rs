@@ -87,6 +87,7 @@ impl Run<'_> {
         tracing::debug!(source = entry.source.display_name(), %error, "a source failed");
         let never_there = !entry.ever_up && entry.failures >= NEVER_UP_TRIES;
         entry.reason = Some(error.to_string());
+        entry.lied |= error.class() == Class::Lying;
         let loss = match error.class() {
             Class::Busy(wait) => Loss::Busy(wait.min(PATIENCE_MAX)),
             Class::Transient if never_there => Loss::Final,

@@ -42,7 +42,7 @@ impl Run<'_> {
         }
         self.audits += 1;
         let usable = (0..self.sources.len()).filter(|&at| self.is_usable(at)).count();
-        if usable < 2 && self.disputed.is_empty() && self.other_version() {
+        if usable < 2 && self.disputed.is_empty() && self.other_version("its file does not have the digest") {
             return Err(Ended::Restart);
         }
         if self.audits > AUDITS_MAX || (usable < 2 && self.disputed.is_empty()) {
@@ -57,7 +57,7 @@ impl Run<'_> {
             self.compare_all(stop).await?;
         }
         let Some((suspect, ranges)) = self.next_suspect() else {
-            if self.other_version() {
+            if self.other_version("its file does not have the digest") {
                 return Err(Ended::Restart);
             }
             self.void = true;
@@ -84,9 +84,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The digest is not that of the version fetched. Where mirrors were left out because theirs is
-    /// another one, those in use are dropped in their favour.
-    fn other_version(&mut self) -> bool {
+    /// The version fetched is no good. Where mirrors were left out because theirs is another one,
+    /// those in use are dropped in their favour.
+    pub(super) fn other_version(&mut self, reason: &str) -> bool {
         let others: Vec<usize> = (0..self.sources.len())
             .filter(|&at| self.sources[at].accepted == Some(false) && self.sources[at].left_out_for_version)
             .collect();
@@ -97,7 +97,7 @@ impl Run<'_> {
             if self.sources[at].accepted == Some(true) {
                 self.sources[at].accepted = Some(false);
                 self.sources[at].left_out_for_version = false;
-                self.drop_source(at, "its file does not have the digest".to_owned());
+                self.drop_source(at, reason.to_owned());
             }
         }
         for at in others {
@@ -106,7 +106,7 @@ impl Run<'_> {
             entry.state = crate::observe::SourceState::Waiting;
             entry.reason = None;
         }
-        self.note("the digest does not match: starting again with the mirrors that hold another version".to_owned(), true);
+        self.note("starting again with the mirrors that hold another version of the file".to_owned(), true);
         true
     }
 

@@ -35,6 +35,8 @@ pub(super) struct SourceEntry {
     pub metalink_passed: bool,
     /// Left out because its file is another version than the one being fetched.
     pub left_out_for_version: bool,
+    /// It contradicted itself.
+    pub lied: bool,
     pub failures: u32,
     pub figures: Figures,
 }
@@ -230,6 +232,7 @@ impl<'a> Run<'a> {
             ever_up: false,
             metalink_passed: false,
             left_out_for_version: false,
+            lied: false,
             failures: 0,
             figures: Figures::default(),
         });
