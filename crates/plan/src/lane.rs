@@ -222,7 +222,11 @@ impl Lane {
         if let Some(rate) = self.window.rate_bytes_per_s(now) {
             self.rate = Some(rate);
             self.peak_rate = self.peak_rate.max(rate);
-            let fade = (-now.secs_since(self.rated_at) / (HOLD_ROUND_TRIPS * self.rtt_s)).exp();
+            // The window of a short route holds several round trips, bursts and ebbs alike.
+            let fade = match self.rtt_s < HOLD_FROM_S {
+                true => 0.0,
+                false => (-now.secs_since(self.rated_at) / (HOLD_ROUND_TRIPS * self.rtt_s)).exp(),
+            };
             self.held_rate = rate.max(fade * self.held_rate);
             self.rated_at = now;
         }
@@ -364,6 +368,8 @@ impl Lane {
 const RAMP_ROUND_TRIPS: f64 = 10.0;
 /// Longer than this nothing counts as slow start.
 const RAMP_MAX_S: f64 = 6.0;
+/// From this round trip on the rate of a lane is held through its ebbs.
+const HOLD_FROM_S: f64 = 0.15;
 /// The held rate falls to a third within this many round trips.
 const HOLD_ROUND_TRIPS: f64 = 2.5;
 /// Slow start is not extrapolated further than this: 64 times the rate of now.
