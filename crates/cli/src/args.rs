@@ -12,7 +12,13 @@ use crate::units;
 
 /// Moves large datasets from many replicas at once, verified and resumable.
 #[derive(Debug, Parser)]
-#[command(name = "swath", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "swath",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]

@@ -20,9 +20,14 @@ pub fn completions(shell: Shell) -> Exit {
 pub fn man(dir: Option<&Path>) -> Exit {
     let command = Cli::command();
     if let Some(dir) = dir {
-        return match std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(command, dir)) {
+        return match std::fs::create_dir_all(dir)
+            .and_then(|()| clap_mangen::generate_to(command, dir))
+        {
             Ok(()) => Exit::Done,
-            Err(error) => fail(Exit::Target, &format!("cannot write man pages into {}: {error}", dir.display())),
+            Err(error) => fail(
+                Exit::Target,
+                &format!("cannot write man pages into {}: {error}", dir.display()),
+            ),
         };
     }
     let mut page = Vec::new();

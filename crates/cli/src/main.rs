@@ -39,7 +39,8 @@ fn main() -> ExitCode {
 
 /// Run a command that needs the network.
 fn with_runtime<F: Future<Output = Exit>>(command: impl FnOnce() -> F) -> Exit {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("swath").build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("swath").build();
     match runtime {
         Ok(runtime) => {
             let exit = runtime.block_on(command());

@@ -18,7 +18,10 @@ pub fn options(net: &Net) -> Result<NetOptions, String> {
                 .map_err(|error| format!("cannot read the token in {}: {error}", path.display()))?;
             let token = text.trim();
             if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(format!("{} holds no token: it must be one word of visible characters", path.display()));
+                return Err(format!(
+                    "{} holds no token: it must be one word of visible characters",
+                    path.display()
+                ));
             }
             Some(Bearer { token: Secret::new(token), explicit: true })
         }
@@ -59,7 +62,9 @@ fn netrc() -> Result<Option<Netrc>, String> {
     let path = std::env::var_os("NETRC")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".netrc")));
-    let Some((path, text)) = path.and_then(|path| std::fs::read_to_string(&path).ok().map(|text| (path, text))) else {
+    let Some((path, text)) =
+        path.and_then(|path| std::fs::read_to_string(&path).ok().map(|text| (path, text)))
+    else {
         return Ok(None);
     };
     Netrc::parse(&text).map(Some).map_err(|error| format!("{}: {}", path.display(), chain(&error)))

@@ -30,15 +30,25 @@ pub async fn run(args: Probe) -> Exit {
         match Url::parse(text) {
             Ok(url) if matches!(url.scheme(), "http" | "https") => urls.push(url),
             Ok(url) => {
-                let words = format!("{}: the scheme {} is not supported (http and https are)", display_name(&url), url.scheme());
+                let words = format!(
+                    "{}: the scheme {} is not supported (http and https are)",
+                    display_name(&url),
+                    url.scheme()
+                );
                 return fail(Exit::Usage, &words);
             }
-            Err(error) => return fail(Exit::Usage, &format!("'{}' is not a URL: {error}", crate::net::shown_text(text))),
+            Err(error) => {
+                return fail(
+                    Exit::Usage,
+                    &format!("'{}' is not a URL: {error}", crate::net::shown_text(text)),
+                );
+            }
         }
     }
     let asked = ask_all(&net, urls).await;
     let verdict = Verdict::of(&asked);
-    let text = if args.json { json(&asked, &verdict) } else { words(&asked, &verdict, Look::of_lines()) };
+    let text =
+        if args.json { json(&asked, &verdict) } else { words(&asked, &verdict, Look::of_lines()) };
     // Whoever reads may have gone away, which is no mistake of the replicas.
     let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
     if asked.iter().any(|asked| asked.result.is_ok()) { Exit::Done } else { Exit::Sources }
@@ -91,7 +101,9 @@ impl Verdict {
     fn of(asked: &[Asked]) -> Self {
         let usable: Vec<(&str, &Facts)> = asked
             .iter()
-            .filter_map(|asked| asked.result.as_ref().ok().map(|report| (asked.name.as_str(), &report.facts)))
+            .filter_map(|asked| {
+                asked.result.as_ref().ok().map(|report| (asked.name.as_str(), &report.facts))
+            })
             .collect();
         // The version that most replicas agree with; the first of them where there is a tie.
         let mut best: Option<(usize, usize)> = None;
@@ -104,13 +116,17 @@ impl Verdict {
         let reference = best.map(|(at, _)| usable[at].1);
         let dissenters: Vec<(String, String)> = usable
             .iter()
-            .filter_map(|(name, theirs)| Some(((*name).to_owned(), same(reference?, theirs).err()?)))
+            .filter_map(|(name, theirs)| {
+                Some(((*name).to_owned(), same(reference?, theirs).err()?))
+            })
             .collect();
         Self {
             usable: usable.len(),
             agreeing: usable.len() - dissenters.len(),
             size_bytes: reference.and_then(|facts| facts.size_bytes),
-            digest: reference.and_then(|facts| facts.digests.iter().max_by_key(|digest| digest.algorithm()).copied()),
+            digest: reference.and_then(|facts| {
+                facts.digests.iter().max_by_key(|digest| digest.algorithm()).copied()
+            }),
             dissenters,
         }
     }
@@ -179,8 +195,14 @@ fn sentence(count: usize, verdict: &Verdict) -> String {
         },
         (1, _) => format!("1 replica is usable ({size}{proof}){left}."),
         (usable, 0) => format!("{usable} replicas agree ({size}{proof}){left}."),
-        (usable, 1) => format!("{} of {usable} replicas agree ({size}{proof}), 1 disagrees{left}:", verdict.agreeing),
-        (usable, more) => format!("{} of {usable} replicas agree ({size}{proof}), {more} disagree{left}:", verdict.agreeing),
+        (usable, 1) => format!(
+            "{} of {usable} replicas agree ({size}{proof}), 1 disagrees{left}:",
+            verdict.agreeing
+        ),
+        (usable, more) => format!(
+            "{} of {usable} replicas agree ({size}{proof}), {more} disagree{left}:",
+            verdict.agreeing
+        ),
     }
 }
 
@@ -188,7 +210,9 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
     let facts = &report.facts;
     let mut lines = Vec::new();
     let size = match facts.size_bytes {
-        Some(bytes) if bytes >= 1000 => format!("{} ({} bytes)", units::bytes(bytes), units::count(bytes)),
+        Some(bytes) if bytes >= 1000 => {
+            format!("{} ({} bytes)", units::bytes(bytes), units::count(bytes))
+        }
         Some(bytes) => units::bytes(bytes),
         None => "not told".to_owned(),
     };
@@ -200,8 +224,15 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
         None => {}
     }
     validators.extend(facts.last_modified.as_ref().map(|date| format!("modified {date}")));
-    lines.push(("validators", if validators.is_empty() { "none".to_owned() } else { validators.join(", ") }));
-    lines.push(("ranges", if facts.ranges { "honoured" } else { "not honoured: one stream from the start" }.to_owned()));
+    lines.push((
+        "validators",
+        if validators.is_empty() { "none".to_owned() } else { validators.join(", ") },
+    ));
+    lines.push((
+        "ranges",
+        if facts.ranges { "honoured" } else { "not honoured: one stream from the start" }
+            .to_owned(),
+    ));
     match facts.digests.as_slice() {
         [] => lines.push(("digests", "none".to_owned())),
         digests => {
@@ -211,9 +242,16 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
         }
     }
     let ms = |time: std::time::Duration| units::duration(time.as_secs_f64());
-    lines.push(("round trip", format!("{}, first byte after {}", ms(report.rtt), ms(report.first_byte))));
+    lines.push((
+        "round trip",
+        format!("{}, first byte after {}", ms(report.rtt), ms(report.first_byte)),
+    ));
     let mut protocol = report.http.join(", ");
-    protocol.push_str(if report.keeps_alive { ", connections are kept" } else { ", closes after each answer" });
+    protocol.push_str(if report.keeps_alive {
+        ", connections are kept"
+    } else {
+        ", closes after each answer"
+    });
     match report.pipelines {
         Some(true) => protocol.push_str(", pipelines"),
         Some(false) => protocol.push_str(", does not pipeline"),
@@ -227,11 +265,16 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
     for (at, to) in report.redirects.iter().enumerate() {
         lines.push((if at == 0 { "redirects" } else { "" }, format!("to {to}")));
     }
-    let shown = |target: &str| Url::parse(target).map_or_else(|_| target.to_owned(), |url| display_name(&url));
+    let shown = |target: &str| {
+        Url::parse(target).map_or_else(|_| target.to_owned(), |url| display_name(&url))
+    };
     let mirrors: Vec<_> = facts.links.iter().filter(|link| link.is_duplicate()).collect();
     for (at, link) in mirrors.iter().take(MIRRORS_SHOWN).enumerate() {
         let place = link.geo.as_ref().map_or(String::new(), |geo| format!(" ({geo})"));
-        lines.push((if at == 0 { "mirrors" } else { "" }, format!("{}{place}", shown(&link.target))));
+        lines.push((
+            if at == 0 { "mirrors" } else { "" },
+            format!("{}{place}", shown(&link.target)),
+        ));
     }
     if mirrors.len() > MIRRORS_SHOWN {
         lines.push(("", format!("and {} more", mirrors.len() - MIRRORS_SHOWN)));
@@ -301,7 +344,10 @@ fn json(asked: &[Asked], verdict: &Verdict) -> String {
             links
                 .iter()
                 .filter(|link| wanted(link))
-                .map(|link| Url::parse(&link.target).map_or_else(|_| link.target.clone(), |url| display_name(&url)))
+                .map(|link| {
+                    Url::parse(&link.target)
+                        .map_or_else(|_| link.target.clone(), |url| display_name(&url))
+                })
                 .collect()
         };
         let ms = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
@@ -313,7 +359,9 @@ fn json(asked: &[Asked], verdict: &Verdict) -> String {
             etag: facts.and_then(|facts| facts.etag.as_deref()),
             last_modified: facts.and_then(|facts| facts.last_modified.as_deref()),
             ranges: facts.map(|facts| facts.ranges),
-            digests: facts.map_or_else(Vec::new, |facts| facts.digests.iter().map(ToString::to_string).collect()),
+            digests: facts.map_or_else(Vec::new, |facts| {
+                facts.digests.iter().map(ToString::to_string).collect()
+            }),
             rtt_ms: report.map(|report| ms(report.rtt)),
             first_byte_ms: report.map(|report| ms(report.first_byte)),
             http: report.map_or_else(Vec::new, |report| report.http.clone()),
@@ -323,7 +371,9 @@ fn json(asked: &[Asked], verdict: &Verdict) -> String {
             server: facts.and_then(|facts| facts.server.as_deref()),
             address: report.map(|report| report.peer.to_string()),
             content_type: facts.and_then(|facts| facts.content_type.as_deref()),
-            redirects: report.map_or_else(Vec::new, |report| report.redirects.iter().map(String::as_str).collect()),
+            redirects: report.map_or_else(Vec::new, |report| {
+                report.redirects.iter().map(String::as_str).collect()
+            }),
             mirrors: targets(swath_formats::Link::is_duplicate),
             metalinks: targets(swath_formats::Link::is_metalink),
         }));

@@ -7,7 +7,8 @@ use tokio::signal::unix::{SignalKind, signal};
 pub fn watch(stop: &Stop) {
     let stop = stop.clone();
     tokio::spawn(async move {
-        let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+        let (Ok(mut interrupt), Ok(mut terminate)) =
+            (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
         else {
             return;
         };

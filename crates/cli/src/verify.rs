@@ -26,7 +26,10 @@ pub fn run(verify: &Verify) -> Exit {
             Err(message) => return fail(Exit::Input, &message),
         }
         if wanted.is_empty() && pieces.is_none() {
-            return fail(Exit::Input, &format!("{} holds no digest of {}", path.display(), verify.file.display()));
+            return fail(
+                Exit::Input,
+                &format!("{} holds no digest of {}", path.display(), verify.file.display()),
+            );
         }
     }
     let name = verify.file.display();
@@ -37,7 +40,10 @@ pub fn run(verify: &Verify) -> Exit {
     if let (Some(expected), Ok(metadata)) = (size_bytes, file.metadata())
         && metadata.len() != expected
     {
-        return fail(Exit::Mismatch, &format!("{name} has {} bytes, {expected} are expected", metadata.len()));
+        return fail(
+            Exit::Mismatch,
+            &format!("{name} has {} bytes, {expected} are expected", metadata.len()),
+        );
     }
     let found = match hash(file, &wanted, pieces.as_ref()) {
         Ok(found) => found,
@@ -49,16 +55,28 @@ pub fn run(verify: &Verify) -> Exit {
             say(verify, &format!("{name}: {} is right", wanted.algorithm()));
         } else {
             good = false;
-            eprintln!("swath: {name}: {} is {}, wanted {}", wanted.algorithm(), actual.to_hex(), wanted.to_hex());
+            eprintln!(
+                "swath: {name}: {} is {}, wanted {}",
+                wanted.algorithm(),
+                actual.to_hex(),
+                wanted.to_hex()
+            );
         }
     }
     if let Some(pieces) = &pieces {
         match found.bad_pieces.as_slice() {
-            [] => say(verify, &format!("{name}: {} pieces by {} are right", pieces.count(), pieces.algorithm())),
+            [] => say(
+                verify,
+                &format!("{name}: {} pieces by {} are right", pieces.count(), pieces.algorithm()),
+            ),
             bad => {
                 good = false;
                 let first = bad[0] * pieces.length_bytes();
-                eprintln!("swath: {name}: {} of {} pieces are wrong, the first at byte {first}", bad.len(), pieces.count());
+                eprintln!(
+                    "swath: {name}: {} of {} pieces are wrong, the first at byte {first}",
+                    bad.len(),
+                    pieces.count()
+                );
             }
         }
     }
@@ -77,7 +95,8 @@ fn entry(path: &Path, file: &Path) -> Result<metalink::File, String> {
     let input = File::open(path).map_err(|error| format!("cannot read {name}: {error}"))?;
     let metalink = metalink::parse_with(BufReader::new(input), metalink::Options::default())
         .map_err(|error| format!("{name}: {}", chain(&error)))?;
-    let file_name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let file_name =
+        file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let mut files = metalink.files;
     if files.len() == 1 {
         return Ok(files.remove(0));
@@ -95,9 +114,11 @@ struct Found {
 
 /// One pass over the file for all digests.
 fn hash(mut file: File, wanted: &[Digest], pieces: Option<&Pieces>) -> io::Result<Found> {
-    let mut hashers: Vec<Hasher> = wanted.iter().map(|digest| Hasher::new(digest.algorithm())).collect();
+    let mut hashers: Vec<Hasher> =
+        wanted.iter().map(|digest| Hasher::new(digest.algorithm())).collect();
     let mut bad_pieces = Vec::new();
-    let mut piece = pieces.map(|pieces| (0u64, Hasher::new(pieces.algorithm()), pieces.length_bytes()));
+    let mut piece =
+        pieces.map(|pieces| (0u64, Hasher::new(pieces.algorithm()), pieces.length_bytes()));
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let got = match file.read(&mut buffer) {
@@ -150,7 +171,10 @@ mod tests {
     #[test]
     fn wrong_missing_and_right_pieces_are_told_apart() {
         let data: Vec<u8> = (0..2500u32).map(|i| i as u8).collect();
-        let packed = data.chunks(1000).flat_map(|p| Hasher::digest(Algorithm::Sha256, p).as_bytes().to_vec()).collect();
+        let packed = data
+            .chunks(1000)
+            .flat_map(|p| Hasher::digest(Algorithm::Sha256, p).as_bytes().to_vec())
+            .collect();
         let pieces = Pieces::new(Algorithm::Sha256, 1000, packed).unwrap();
         let check = |data: &[u8]| {
             let mut file = tempfile::tempfile().unwrap();

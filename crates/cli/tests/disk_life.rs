@@ -45,7 +45,11 @@ struct Pair([Server; 2]);
 impl Pair {
     fn start(content: &Content, rate: u64) -> Pair {
         Pair([(), ()].map(|()| {
-            Server::builder().file("/data.bin", content.clone()).behaviour(Behaviour::rate(rate)).start().unwrap()
+            Server::builder()
+                .file("/data.bin", content.clone())
+                .behaviour(Behaviour::rate(rate))
+                .start()
+                .unwrap()
         }))
     }
 
@@ -56,12 +60,17 @@ impl Pair {
     /// The same command with these mirrors.
     fn args(&self, home: &Home, content: &Content, proof: Proof) -> Vec<String> {
         let urls = self.0.each_ref().map(|server| server.url("/data.bin"));
-        let mut args = vec!["get".to_owned(), "--json".to_owned(), "-o".to_owned(), "data.bin".to_owned()];
+        let mut args =
+            vec!["get".to_owned(), "--json".to_owned(), "-o".to_owned(), "data.bin".to_owned()];
         match proof {
             Proof::Nothing => args.extend(urls),
             Proof::Sha256 | Proof::Blake3 => {
-                let algorithm = if proof == Proof::Sha256 { Algorithm::Sha256 } else { Algorithm::Blake3 };
-                args.extend(["--digest".to_owned(), format!("{}:{}", algorithm.name(), content.digest_hex(algorithm))]);
+                let algorithm =
+                    if proof == Proof::Sha256 { Algorithm::Sha256 } else { Algorithm::Blake3 };
+                args.extend([
+                    "--digest".to_owned(),
+                    format!("{}:{}", algorithm.name(), content.digest_hex(algorithm)),
+                ]);
                 args.extend(urls);
             }
             Proof::Pieces => {
@@ -127,7 +136,10 @@ fn kill_once(content: &Content, proof: Proof, wait: Duration) -> Cost {
     assert_eq!(killed.code(), 128 + libc::SIGKILL, "{killed}");
     if home.exists("data.bin") {
         // Killed between the final name and the end of the program.
-        assert!(home.read("data.bin") == content.read(0, SIZE), "the final name is only for the whole file");
+        assert!(
+            home.read("data.bin") == content.read(0, SIZE),
+            "the final name is only for the whole file"
+        );
         return Cost { lost_bytes: 0 };
     }
     drop(first);
@@ -135,13 +147,19 @@ fn kill_once(content: &Content, proof: Proof, wait: Duration) -> Cost {
     let second = Pair::start(content, 20_000_000);
     let ran = home.run(second.args(&home, content, proof));
     ran.code_is(0);
-    assert!(home.read("data.bin") == content.read(0, SIZE), "{proof:?}, {wait:?}: the file is right");
+    assert!(
+        home.read("data.bin") == content.read(0, SIZE),
+        "{proof:?}, {wait:?}: the file is right"
+    );
     let mut names = home.names();
     names.retain(|name| name != "data.meta4");
     assert_eq!(names, ["data.bin"], "nothing is left beside it");
     let finished = event(&ran, "finished");
-    let (resumed, fetched, wasted) =
-        (number(&finished, "resumed_bytes"), number(&finished, "fetched_bytes"), number(&finished, "wasted_bytes"));
+    let (resumed, fetched, wasted) = (
+        number(&finished, "resumed_bytes"),
+        number(&finished, "fetched_bytes"),
+        number(&finished, "wasted_bytes"),
+    );
     assert_eq!(resumed + fetched, SIZE, "{finished}");
     let sent = second.sent_bytes();
     assert!(
@@ -157,7 +175,8 @@ const FLIGHT_BYTES: u64 = 5 * MIB;
 
 #[test]
 fn after_a_kill_at_any_instant_the_same_command_with_other_mirrors_ends_right() {
-    let kills: u64 = std::env::var("SWATH_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(32);
+    let kills: u64 =
+        std::env::var("SWATH_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(32);
     let seed = std::env::var("SWATH_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     println!("seed {seed}, {kills} kills");
     let content = Content::random(seed, SIZE);
@@ -182,7 +201,10 @@ fn after_a_kill_at_any_instant_the_same_command_with_other_mirrors_ends_right() 
     let mut lost = lost.into_inner().unwrap();
     lost.sort_unstable();
     let (median, worst) = (lost[lost.len() / 2], lost[lost.len() - 1]);
-    println!("lost by a kill: median {median}, at most {worst} bytes at {} bytes a second", 2 * RATE);
+    println!(
+        "lost by a kill: median {median}, at most {worst} bytes at {} bytes a second",
+        2 * RATE
+    );
     // A commit every second, and as much again for a machine that has other things to do.
     assert!(worst <= 2 * RATE * 3 + 4 * MIB, "a kill cost {worst} bytes");
 }
@@ -199,7 +221,11 @@ fn what_was_hashed_before_a_kill_is_not_hashed_again() {
         until("half of it was sent", || first.sent_bytes() > SIZE * 7 / 8);
         running.signal(libc::SIGKILL);
         assert_ne!(running.wait().code(), 0);
-        let part = fs::File::options().read(true).write(true).open(home.path("data.bin.swath.part")).unwrap();
+        let part = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(home.path("data.bin.swath.part"))
+            .unwrap();
         let mut byte = [0];
         part.read_exact_at(&mut byte, 100).unwrap();
         assert_eq!(byte[..], content.read(100, 101)[..]);
@@ -230,15 +256,26 @@ fn interrupted(signal: i32, proof: Proof) -> (Home, Content, Ran, Duration) {
 
 #[test]
 fn ctrl_c_and_sigterm_end_within_a_second_and_say_how_to_go_on() {
-    for (signal, proof) in
-        [(libc::SIGINT, Proof::Sha256), (libc::SIGTERM, Proof::Blake3), (libc::SIGINT, Proof::Pieces), (libc::SIGTERM, Proof::Nothing)]
-    {
+    for (signal, proof) in [
+        (libc::SIGINT, Proof::Sha256),
+        (libc::SIGTERM, Proof::Blake3),
+        (libc::SIGINT, Proof::Pieces),
+        (libc::SIGTERM, Proof::Nothing),
+    ] {
         let (home, content, ran, took) = interrupted(signal, proof);
         println!("signal {signal}, {proof:?}: ended after {took:?}");
-        ran.code_is(130).says(&["stopped", "are kept in data.bin.swath.part", "the same command goes on from there"]);
+        ran.code_is(130).says(&[
+            "stopped",
+            "are kept in data.bin.swath.part",
+            "the same command goes on from there",
+        ]);
         // A second is the promise; this machine may be busy with other tests.
         assert!(took < Duration::from_secs(3), "{took:?}\n{ran}");
-        assert!(!home.exists("data.bin") && home.exists("data.bin.swath") && home.exists("data.bin.swath.part"));
+        assert!(
+            !home.exists("data.bin")
+                && home.exists("data.bin.swath")
+                && home.exists("data.bin.swath.part")
+        );
         let pair = Pair::start(&content, 0);
         let ran = home.run(pair.args(&home, &content, proof));
         ran.code_is(0);
@@ -293,7 +330,8 @@ fn resumed(ran: &Ran) -> u64 {
 fn a_truncated_journal_is_believed_as_far_as_it_goes() {
     let (_home, ran) = damaged(
         |home| {
-            let journal = fs::File::options().write(true).open(home.path("data.bin.swath")).unwrap();
+            let journal =
+                fs::File::options().write(true).open(home.path("data.bin.swath")).unwrap();
             let size = journal.metadata().unwrap().len();
             journal.set_len(size - 7).unwrap();
         },
@@ -322,10 +360,18 @@ fn a_journal_of_another_file_starts_again() {
 
 #[test]
 fn a_missing_or_shorter_part_file_costs_only_what_it_lacks() {
-    let (_home, ran) = damaged(|home| fs::remove_file(home.path("data.bin.swath.part")).unwrap(), &[]);
+    let (_home, ran) =
+        damaged(|home| fs::remove_file(home.path("data.bin.swath.part")).unwrap(), &[]);
     assert_eq!(resumed(&ran), 0, "{ran}");
     let (_home, ran) = damaged(
-        |home| fs::File::options().write(true).open(home.path("data.bin.swath.part")).unwrap().set_len(MIB).unwrap(),
+        |home| {
+            fs::File::options()
+                .write(true)
+                .open(home.path("data.bin.swath.part"))
+                .unwrap()
+                .set_len(MIB)
+                .unwrap()
+        },
         &[],
     );
     assert!(resumed(&ran) <= MIB, "{ran}");
@@ -344,7 +390,9 @@ fn a_journal_without_permission_is_an_error_that_names_it() {
     fs::remove_file(home.path("data.bin.swath")).unwrap();
     fs::create_dir(home.path("data.bin.swath")).unwrap();
     let pair = Pair::start(&content, 0);
-    home.run(pair.args(&home, &content, Proof::Nothing)).code_is(5).says(&["data.bin.swath", "in the way"]);
+    home.run(pair.args(&home, &content, Proof::Nothing))
+        .code_is(5)
+        .says(&["data.bin.swath", "in the way"]);
     assert!(home.exists("data.bin.swath.part"), "nothing was thrown away");
 }
 

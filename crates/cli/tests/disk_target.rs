@@ -19,7 +19,11 @@ fn serve(content: &Content) -> Server {
 }
 
 fn slow(content: &Content, rate: u64) -> Server {
-    Server::builder().file("/data.bin", content.clone()).behaviour(Behaviour::rate(rate)).start().unwrap()
+    Server::builder()
+        .file("/data.bin", content.clone())
+        .behaviour(Behaviour::rate(rate))
+        .start()
+        .unwrap()
 }
 
 fn digest(content: &Content) -> String {
@@ -47,7 +51,11 @@ impl Small {
     fn mount(at: &Path, bytes: u64) -> Option<Small> {
         fs::create_dir_all(at).unwrap();
         let size = format!("size={bytes}");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at).stderr(Stdio::null()).status();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(at)
+            .stderr(Stdio::null())
+            .status();
         if is_root() && mounted.is_ok_and(|status| status.success()) {
             return Some(Small(at.to_owned()));
         }
@@ -86,8 +94,9 @@ fn overwrite_leaves_the_old_file_alone_until_the_new_one_is_complete() {
     let content = Content::random(2, 6 * MIB);
     let server = slow(&content, 3_000_000);
     home.write("data.bin", "old");
-    let mut running =
-        home.swath(["get", &server.url("/data.bin"), "--overwrite", "--digest", &digest(&content)]).start();
+    let mut running = home
+        .swath(["get", &server.url("/data.bin"), "--overwrite", "--digest", &digest(&content)])
+        .start();
     until("half of it has come", || server.sent_bytes() > 3 * MIB);
     assert!(!running.is_over());
     assert_eq!(home.read("data.bin"), b"old");
@@ -143,7 +152,9 @@ fn a_link_in_place_of_the_part_file_is_not_followed() {
     let server = serve(&Content::random(4, MIB));
     home.write("elsewhere", "precious");
     symlink("elsewhere", home.path("data.bin.swath.part")).unwrap();
-    home.run(["get", &server.url("/data.bin")]).code_is(5).says(&["data.bin.swath.part", "not swath's own"]);
+    home.run(["get", &server.url("/data.bin")])
+        .code_is(5)
+        .says(&["data.bin.swath.part", "not swath's own"]);
     assert_eq!(home.read("elsewhere"), b"precious");
     assert!(!home.exists("data.bin"));
 }
@@ -228,9 +239,11 @@ fn a_file_that_does_not_fit_is_refused_before_it_is_fetched() {
     let home = Home::new();
     let Some(_small) = Small::mount(&home.path("small"), 4 * MIB) else { return };
     let server = slow(&Content::random(7, 64 * MIB), 8_000_000);
-    home.run(["get", &server.url("/data.bin"), "-d", "small"])
-        .code_is(5)
-        .says(&["small/data.bin", "more", "free"]);
+    home.run(["get", &server.url("/data.bin"), "-d", "small"]).code_is(5).says(&[
+        "small/data.bin",
+        "more",
+        "free",
+    ]);
     assert_eq!(home.names(), ["small"]);
     assert_eq!(fs::read_dir(home.path("small")).unwrap().count(), 0, "nothing is left behind");
     assert!(server.sent_bytes() < 16 * MIB, "{} bytes were sent", server.sent_bytes());
@@ -247,15 +260,17 @@ fn a_disk_that_fills_up_on_the_way_keeps_what_came_and_goes_on_later() {
     let running = home.swath(args).start();
     let part = home.path("small/data.bin.swath.part");
     until("there is a journal and some data", || {
-        home.exists("small/data.bin.swath") && part.metadata().is_ok_and(|meta| meta.blocks() * 512 > 5 * MIB)
+        home.exists("small/data.bin.swath")
+            && part.metadata().is_ok_and(|meta| meta.blocks() * 512 > 5 * MIB)
     });
     // Somebody else takes the rest.
     let hog = home.path("small/hog");
     let _ = fs::write(&hog, vec![1; 16 << 20]);
-    running
-        .wait()
-        .code_is(5)
-        .says(&["small/data.bin: the disk is full", "are kept in small/data.bin.swath.part", "goes on from there"]);
+    running.wait().code_is(5).says(&[
+        "small/data.bin: the disk is full",
+        "are kept in small/data.bin.swath.part",
+        "goes on from there",
+    ]);
     assert!(!home.exists("small/data.bin"));
     fs::remove_file(hog).unwrap();
     server.set(Behaviour::rate(0));
@@ -311,8 +326,12 @@ fn the_modification_time_is_the_servers() {
     match head {
         Ok(head) if head.status.success() => {
             let text = String::from_utf8_lossy(&head.stdout).into_owned();
-            let date = text.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("last-modified: ").map(str::to_owned));
-            let date = swath_formats::http_date::parse(&recase(&date.expect("the server tells the time"))).unwrap();
+            let date = text.lines().find_map(|line| {
+                line.to_ascii_lowercase().strip_prefix("last-modified: ").map(str::to_owned)
+            });
+            let date =
+                swath_formats::http_date::parse(&recase(&date.expect("the server tells the time")))
+                    .unwrap();
             assert_eq!(modified, SystemTime::UNIX_EPOCH + Duration::from_secs(date));
         }
         _ => assert!(age > Duration::from_secs(5), "the file looks as if it were made just now"),

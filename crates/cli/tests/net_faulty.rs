@@ -21,7 +21,9 @@ fn alone(rule: impl Into<swath_netlab::faulty::Rule>) {
     let content = content();
     let home = Home::new();
     let odd = server(&content, rule);
-    home.run(["get", &url(&odd), "--digest", &sha256(&content)]).code_is(0).says(&["verified by sha-256"]);
+    home.run(["get", &url(&odd), "--digest", &sha256(&content)])
+        .code_is(0)
+        .says(&["verified by sha-256"]);
     home.holds_only("data.bin", &content);
 }
 
@@ -46,7 +48,8 @@ fn sizes_of_all_kinds() {
         let (one, two) = (honest(&content), honest(&content));
         home.run(["get", &url(&one), &url(&two)]).code_is(0);
         home.holds_only("data.bin", &content);
-        let ran = home.run(["get", &url(&one), &url(&two), "-o", "-", "--digest", &sha256(&content)]);
+        let ran =
+            home.run(["get", &url(&one), &url(&two), "-o", "-", "--digest", &sha256(&content)]);
         ran.code_is(0);
         assert_eq!(ran.stdout, content.read(0, size), "{size} bytes in order");
     }
@@ -109,8 +112,11 @@ fn chunked_whole_file_of_unknown_size() {
 fn the_end_of_the_connection_is_the_end_of_the_file() {
     let content = content();
     let home = Home::new();
-    let odd =
-        building(&content).behaviour(Behaviour::CloseDelimited).behaviour(Behaviour::NoRanges).start().unwrap();
+    let odd = building(&content)
+        .behaviour(Behaviour::CloseDelimited)
+        .behaviour(Behaviour::NoRanges)
+        .start()
+        .unwrap();
     home.run(["get", &url(&odd), "--digest", &sha256(&content)]).code_is(0);
     home.holds_only("data.bin", &content);
 }

@@ -9,7 +9,13 @@ use swath_netlab::faulty::{Algorithm, Behaviour, Content, MetalinkFile, Server, 
 const SIZE: u64 = 3_000_017;
 
 fn described(name: &str, content: &Content, urls: &[String]) -> String {
-    metalink(&[MetalinkFile { name, content, urls, digests: &[Algorithm::Sha256], piece_bytes: Some(262_144) }])
+    metalink(&[MetalinkFile {
+        name,
+        content,
+        urls,
+        digests: &[Algorithm::Sha256],
+        piece_bytes: Some(262_144),
+    }])
 }
 
 #[test]
@@ -30,10 +36,13 @@ fn a_metalink_from_a_file_and_from_an_address() {
 #[test]
 fn a_metalink_that_cannot_be_had_or_read() {
     let home = Home::new();
-    let bad = Server::builder().file("/x.meta4", Content::bytes("this is no XML <")).start().unwrap();
+    let bad =
+        Server::builder().file("/x.meta4", Content::bytes("this is no XML <")).start().unwrap();
     home.run(["get", &bad.url("/x.meta4")]).code_is(6).says(&[&bad.url("/x.meta4")]);
     home.run(["get", &bad.url("/y.meta4")]).code_is(7).says(&["404", &bad.url("/y.meta4")]);
-    home.run(["get", "missing.meta4"]).code_is(6).says(&["missing.meta4 is neither a URL nor a file"]);
+    home.run(["get", "missing.meta4"])
+        .code_is(6)
+        .says(&["missing.meta4 is neither a URL nor a file"]);
     home.write("empty.meta4", "");
     home.run(["get", "empty.meta4"]).code_is(6).says(&["empty.meta4"]);
     assert_eq!(home.names(), ["empty.meta4"]);
@@ -41,7 +50,8 @@ fn a_metalink_that_cannot_be_had_or_read() {
 
 #[test]
 fn several_files_of_one_metalink() {
-    let contents: Vec<Content> = [0, 1, 300_001, 2_000_003].iter().map(|&size| Content::random(size, size)).collect();
+    let contents: Vec<Content> =
+        [0, 1, 300_001, 2_000_003].iter().map(|&size| Content::random(size, size)).collect();
     let mut builder = Server::builder();
     for (at, content) in contents.iter().enumerate() {
         builder = builder.file(&format!("/{at}"), content.clone());
@@ -50,7 +60,13 @@ fn several_files_of_one_metalink() {
     let names: Vec<String> = (0..4).map(|at| format!("set/part {at}.bin")).collect();
     let urls: Vec<[String; 1]> = (0..4).map(|at| [all.url(&format!("/{at}"))]).collect();
     let files: Vec<MetalinkFile<'_>> = (0..4)
-        .map(|at| MetalinkFile { name: &names[at], content: &contents[at], urls: &urls[at], digests: &[Algorithm::Sha256], piece_bytes: None })
+        .map(|at| MetalinkFile {
+            name: &names[at],
+            content: &contents[at],
+            urls: &urls[at],
+            digests: &[Algorithm::Sha256],
+            piece_bytes: None,
+        })
         .collect();
     let text = metalink(&files);
     let home = Home::new();
@@ -73,7 +89,17 @@ fn several_files_of_one_metalink() {
 fn hostile_names_never_leave_the_folder() {
     let content = Content::random(2, 1000);
     let source = honest(&content);
-    for name in ["../evil", "/tmp/swath-evil", "a/../../evil", "x\u{1}y", "..", "", "a/./b", "c:\\evil", "\u{202e}gpj.exe"] {
+    for name in [
+        "../evil",
+        "/tmp/swath-evil",
+        "a/../../evil",
+        "x\u{1}y",
+        "..",
+        "",
+        "a/./b",
+        "c:\\evil",
+        "\u{202e}gpj.exe",
+    ] {
         let home = Home::new();
         let text = described(name, &content, &[url(&source)]).replace('\u{1}', "&#1;");
         home.write("in/x.meta4", &text);
@@ -81,7 +107,8 @@ fn hostile_names_never_leave_the_folder() {
         if ran.code() != 0 {
             ran.code_is(6).says(&["in/x.meta4"]).never_says(&["\u{1}"]);
         }
-        let outside: Vec<String> = home.names().into_iter().filter(|name| name != "in" && name != "out").collect();
+        let outside: Vec<String> =
+            home.names().into_iter().filter(|name| name != "in" && name != "out").collect();
         assert!(outside.is_empty(), "{name:?} led to {outside:?}");
         assert!(!std::path::Path::new("/tmp/swath-evil").exists());
         assert!(!home.path("../evil").exists() && !home.path("../../evil").exists());
@@ -93,7 +120,8 @@ fn xml_bombs_are_refused_quickly() {
     let home = Home::new();
     let bomb = "<?xml version=\"1.0\"?><!DOCTYPE x [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;\">]>\
         <metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"&b;\"/></metalink>";
-    let deep = format!("<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\">{}", "<a>".repeat(500_000));
+    let deep =
+        format!("<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\">{}", "<a>".repeat(500_000));
     let outside = "<?xml version=\"1.0\"?><!DOCTYPE x [<!ENTITY e SYSTEM \"file:///etc/passwd\">]>\
         <metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"x\"><url>&e;</url></file></metalink>";
     for text in [bomb, &deep, outside] {
@@ -109,13 +137,26 @@ fn xml_bombs_are_refused_quickly() {
 fn mirrors_that_a_link_header_names_take_part() {
     let content = Content::random(3, 6_000_001);
     let other = slow(&content, 6_000_000);
-    let link = format!("<{}>; rel=duplicate; pri=1; geo=ch, <ftp://x.invalid/f>; rel=duplicate", url(&other));
-    let first = building(&content).behaviour(Behaviour::rate(3_000_000)).behaviour(Behaviour::header("Link", link)).start().unwrap();
+    let link = format!(
+        "<{}>; rel=duplicate; pri=1; geo=ch, <ftp://x.invalid/f>; rel=duplicate",
+        url(&other)
+    );
+    let first = building(&content)
+        .behaviour(Behaviour::rate(3_000_000))
+        .behaviour(Behaviour::header("Link", link))
+        .start()
+        .unwrap();
     let home = Home::new();
-    home.run(["get", &url(&first), "--header", "X-Key: hush-hush"]).code_is(0).says(&["names 1 more mirror"]).never_says(&["hush"]);
+    home.run(["get", &url(&first), "--header", "X-Key: hush-hush"])
+        .code_is(0)
+        .says(&["names 1 more mirror"])
+        .never_says(&["hush"]);
     home.holds_only("data.bin", &content);
     assert!(other.sent_bytes() > 1_000_000, "it took part: {} bytes", other.sent_bytes());
-    assert!(other.log().records.iter().all(|record| record.header("x-key").is_none()), "the key is the first one's");
+    assert!(
+        other.log().records.iter().all(|record| record.header("x-key").is_none()),
+        "the key is the first one's"
+    );
     assert!(first.log().records.iter().all(|record| record.header("x-key") == Some("hush-hush")));
     let before = other.sent_bytes();
     home.run(["get", &url(&first), "--no-discover", "-o", "two"]).code_is(0);
@@ -131,13 +172,22 @@ fn a_metalink_that_a_link_header_names_is_used() {
         .file(FILE, content.clone())
         .file("/d.meta4", Content::bytes(text))
         .behaviour_on(FILE, Behaviour::rate(3_000_000))
-        .behaviour_on(FILE, Behaviour::header("Link", "</d.meta4>; rel=describedby; type=\"application/metalink4+xml\""))
+        .behaviour_on(
+            FILE,
+            Behaviour::header(
+                "Link",
+                "</d.meta4>; rel=describedby; type=\"application/metalink4+xml\"",
+            ),
+        )
         .start()
         .unwrap();
     let home = Home::new();
     home.run(["get", &url(&first)]).code_is(0).says(&["pieces by sha-256"]);
     home.holds_only("data.bin", &content);
-    assert!(other.sent_bytes() > 1_000_000 && first.log().sent_bytes(FILE) > 500_000, "both took part");
+    assert!(
+        other.sent_bytes() > 1_000_000 && first.log().sent_bytes(FILE) > 500_000,
+        "both took part"
+    );
     // A description that is gone does no harm.
     first.set_on("/d.meta4", Behaviour::status(404));
     home.run(["get", &url(&first), "-o", "two"]).code_is(0).says(&["going on without it"]);
@@ -159,7 +209,12 @@ fn a_metalink_by_content_negotiation_is_used() {
 #[test]
 fn a_list_with_mirrors_names_and_checksums() {
     let (a, b, c) = (Content::random(1, 700_001), Content::random(2, 5), Content::random(3, 0));
-    let one = Server::builder().file("/a", a.clone()).file("/b", b.clone()).file("/c.bin", c.clone()).start().unwrap();
+    let one = Server::builder()
+        .file("/a", a.clone())
+        .file("/b", b.clone())
+        .file("/c.bin", c.clone())
+        .start()
+        .unwrap();
     let two = Server::builder().file("/a", a.clone()).start().unwrap();
     let list = format!(
         "# a comment\n{}\t{}\n  out=x/a.bin\n  checksum=sha-256={}\n\n{}\n  dir=sub\n{}\n",
@@ -186,7 +241,11 @@ fn a_list_with_mistakes_fetches_the_rest() {
     let one = Server::builder().file("/a", a.clone()).start().unwrap();
     let list = format!(
         "{}\n  out=../up\nnot a url\n{}\n{}\n  out=wrong\n  checksum=sha-256={}\n{}\n",
-        one.url("/a"), one.url("/gone"), one.url("/a"), "0".repeat(64), one.url("/a")
+        one.url("/a"),
+        one.url("/gone"),
+        one.url("/a"),
+        "0".repeat(64),
+        one.url("/a")
     );
     let home = Home::new();
     home.write("in/list.txt", &list);

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use support::Home;
 use support::net::{FILE, building, honest, server, sha256, slow, url};
-use swath_netlab::faulty::{Algorithm, Behaviour, Content, DigestField, MetalinkFile, Server, metalink};
+use swath_netlab::faulty::{
+    Algorithm, Behaviour, Content, DigestField, MetalinkFile, Server, metalink,
+};
 
 const SIZE: u64 = 4_000_037;
 
@@ -33,7 +35,10 @@ fn the_minority_is_left_out_and_named() {
     let good = Content::random(1, SIZE);
     let home = Home::new();
     let others = [honest(&good), honest(&good)];
-    let odd = server(&Content::random(1, SIZE + 9), Behaviour::FirstByteDelay(Duration::from_millis(100)));
+    let odd = server(
+        &Content::random(1, SIZE + 9),
+        Behaviour::FirstByteDelay(Duration::from_millis(100)),
+    );
     for other in &others {
         other.set(Behaviour::rate(3_000_000));
     }
@@ -58,10 +63,20 @@ fn a_digest_decides_between_two_versions() {
 fn one_wrong_byte_with_pieces_is_found_named_and_healed() {
     let good = Content::random(7, 8_000_003);
     let home = Home::new();
-    let liar = building(&good).behaviour(Behaviour::rate(8_000_000)).behaviour(Behaviour::CorruptBlocks { block_bytes: 250_000, every: 3 }).start().unwrap();
+    let liar = building(&good)
+        .behaviour(Behaviour::rate(8_000_000))
+        .behaviour(Behaviour::CorruptBlocks { block_bytes: 250_000, every: 3 })
+        .start()
+        .unwrap();
     let right = slow(&good, 8_000_000);
     let urls = [url(&liar), url(&right)];
-    let text = metalink(&[MetalinkFile { name: "data.bin", content: &good, urls: &urls, digests: &[Algorithm::Sha256], piece_bytes: Some(262_144) }]);
+    let text = metalink(&[MetalinkFile {
+        name: "data.bin",
+        content: &good,
+        urls: &urls,
+        digests: &[Algorithm::Sha256],
+        piece_bytes: Some(262_144),
+    }]);
     home.write("../data.meta4", text);
     let ran = home.run(["get", "../data.meta4"]);
     ran.code_is(0).says(&[&url(&liar), "delivered corrupt data"]);
@@ -93,10 +108,20 @@ fn a_single_source_that_corrupts_gets_no_file_into_place() {
     let home = Home::new();
     let liar = server(&good, Behaviour::CorruptByte { at: 2_000_000 });
     let ran = home.run(["get", &url(&liar), "--digest", &sha256(&good)]);
-    ran.code_is(4).says(&["the digest does not match", &good.digest_hex(Algorithm::Sha256), "no second source"]);
+    ran.code_is(4).says(&[
+        "the digest does not match",
+        &good.digest_hex(Algorithm::Sha256),
+        "no second source",
+    ]);
     home.lacks("data.bin");
     let urls = [url(&liar)];
-    let text = metalink(&[MetalinkFile { name: "data.bin", content: &good, urls: &urls, digests: &[], piece_bytes: Some(262_144) }]);
+    let text = metalink(&[MetalinkFile {
+        name: "data.bin",
+        content: &good,
+        urls: &urls,
+        digests: &[],
+        piece_bytes: Some(262_144),
+    }]);
     home.write("../data.meta4", text);
     let ran = home.run(["get", "../data.meta4"]);
     assert!(matches!(ran.code(), 3 | 4), "{ran}");
@@ -105,7 +130,13 @@ fn a_single_source_that_corrupts_gets_no_file_into_place() {
     // Another mirror puts it right, and only what is missing is fetched from it.
     let right = honest(&good);
     let urls = [url(&right)];
-    let text = metalink(&[MetalinkFile { name: "data.bin", content: &good, urls: &urls, digests: &[], piece_bytes: Some(262_144) }]);
+    let text = metalink(&[MetalinkFile {
+        name: "data.bin",
+        content: &good,
+        urls: &urls,
+        digests: &[],
+        piece_bytes: Some(262_144),
+    }]);
     home.write("../data.meta4", text);
     home.run(["get", "../data.meta4"]).code_is(0);
     home.holds_only("data.bin", &good);
@@ -140,7 +171,11 @@ fn digests_that_servers_tell_are_checked() {
 fn a_server_that_contradicts_the_wanted_digest_is_left_out() {
     let content = Content::random(5, SIZE);
     let home = Home::new();
-    let rule = Behaviour::DigestHeader { field: DigestField::Digest, algorithm: Algorithm::Sha256, right: false };
+    let rule = Behaviour::DigestHeader {
+        field: DigestField::Digest,
+        algorithm: Algorithm::Sha256,
+        right: false,
+    };
     let (odd, good) = (server(&content, rule), slow(&content, 3_000_000));
     let ran = home.run(["get", &url(&odd), &url(&good), "--digest", &sha256(&content)]);
     ran.code_is(0);
@@ -153,9 +188,16 @@ fn all_mirrors_lost_then_another_one_delivers_the_rest() {
     for digest in [None, Some(sha256(&content))] {
         let home = Home::new();
         let dying: Vec<Server> = (0..2)
-            .map(|_| building(&content).behaviour(Behaviour::rate(6_000_000)).behaviour(Behaviour::die_after(4_000_000)).start().unwrap())
+            .map(|_| {
+                building(&content)
+                    .behaviour(Behaviour::rate(6_000_000))
+                    .behaviour(Behaviour::die_after(4_000_000))
+                    .start()
+                    .unwrap()
+            })
             .collect();
-        let more: Vec<String> = digest.iter().flat_map(|digest| ["--digest".to_owned(), digest.clone()]).collect();
+        let more: Vec<String> =
+            digest.iter().flat_map(|digest| ["--digest".to_owned(), digest.clone()]).collect();
         let mut args: Vec<String> = ["get", "--timeout", "4s"].map(str::to_owned).into();
         args.extend([url(&dying[0]), url(&dying[1])]);
         args.extend(more.clone());
@@ -184,7 +226,11 @@ fn changed_at_the_source_between_two_runs() {
     let old = Content::random(6, 8_000_001);
     let new = Content::random(66, 8_000_001);
     let home = Home::new();
-    let source = building(&old).behaviour(Behaviour::rate(6_000_000)).behaviour(Behaviour::die_after(3_000_000)).start().unwrap();
+    let source = building(&old)
+        .behaviour(Behaviour::rate(6_000_000))
+        .behaviour(Behaviour::die_after(3_000_000))
+        .start()
+        .unwrap();
     home.run(["get", &url(&source)]).code_is(3);
     source.clear();
     source.revive();

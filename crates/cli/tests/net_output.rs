@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use support::Home;
 use support::net::{building, honest, server, sha256, slow, url};
-use swath_netlab::faulty::{Algorithm, Behaviour, Content, DigestField, MetalinkFile, Server, metalink};
+use swath_netlab::faulty::{
+    Algorithm, Behaviour, Content, DigestField, MetalinkFile, Server, metalink,
+};
 
 const SIZE: u64 = 6_000_011;
 
 #[test]
 fn in_order_into_a_pipe() {
     let content = Content::random(1, SIZE);
-    let sources: Vec<Server> = [3_000_000, 6_000_000, 9_000_000].iter().map(|&rate| slow(&content, rate)).collect();
+    let sources: Vec<Server> =
+        [3_000_000, 6_000_000, 9_000_000].iter().map(|&rate| slow(&content, rate)).collect();
     let urls: Vec<String> = sources.iter().map(url).collect();
     let home = Home::new();
     let mut args = vec!["get".to_owned(), "-o".to_owned(), "-".to_owned()];
@@ -27,16 +30,28 @@ fn in_order_into_a_pipe() {
     args.extend(["--digest".to_owned(), sha256(&content)]);
     home.run(&args).code_is(0).says(&["verified by sha-256"]);
     *args.last_mut().unwrap() = format!("sha-256:{}", "1".repeat(64));
-    home.run(&args).code_is(4).says(&["the digest does not match", "what was written to the output is wrong"]);
+    home.run(&args)
+        .code_is(4)
+        .says(&["the digest does not match", "what was written to the output is wrong"]);
 }
 
 #[test]
 fn pieces_keep_wrong_bytes_out_of_a_pipe() {
     let content = Content::random(1, SIZE);
-    let liar = building(&content).behaviour(Behaviour::rate(9_000_000)).behaviour(Behaviour::CorruptBlocks { block_bytes: 300_000, every: 3 }).start().unwrap();
+    let liar = building(&content)
+        .behaviour(Behaviour::rate(9_000_000))
+        .behaviour(Behaviour::CorruptBlocks { block_bytes: 300_000, every: 3 })
+        .start()
+        .unwrap();
     let good = slow(&content, 9_000_000);
     let urls = [url(&liar), url(&good)];
-    let text = metalink(&[MetalinkFile { name: "x", content: &content, urls: &urls, digests: &[], piece_bytes: Some(262_144) }]);
+    let text = metalink(&[MetalinkFile {
+        name: "x",
+        content: &content,
+        urls: &urls,
+        digests: &[],
+        piece_bytes: Some(262_144),
+    }]);
     let home = Home::new();
     home.write("x.meta4", text);
     let ran = home.run(["get", "x.meta4", "-o", "-"]);
@@ -60,7 +75,10 @@ fn a_consumer_that_closes_early_ends_it() {
     assert!(!status.success());
     let mut words = String::new();
     child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
-    assert!(words.contains("standard output was closed before the end") && !words.contains("panicked"), "{words}");
+    assert!(
+        words.contains("standard output was closed before the end") && !words.contains("panicked"),
+        "{words}"
+    );
 }
 
 #[test]
@@ -103,19 +121,48 @@ fn json_is_one_event_a_line_with_stable_fields() {
     let home = Home::new();
     let ran = home.run(["get", "--json", &url(&one), &url(&gone), "--digest", &sha256(&content)]);
     ran.code_is(0);
-    let events: Vec<serde_json::Value> =
-        ran.out().lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect();
-    let named = |name: &str| events.iter().filter(|event| event["event"] == name).collect::<Vec<_>>();
+    let events: Vec<serde_json::Value> = ran
+        .out()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let named =
+        |name: &str| events.iter().filter(|event| event["event"] == name).collect::<Vec<_>>();
     let started = named("started");
     assert_eq!(started.len(), 1);
     assert_eq!(started[0]["path"], "data.bin");
     assert_eq!(started[0]["sources"][0], url(&one));
     assert_eq!(named("opened")[0]["size_bytes"], SIZE);
-    assert!(named("source").iter().any(|event| event["state"] == "bad" && event["reason"].as_str().unwrap().contains("404")));
-    for field in ["source", "lane", "start", "end", "asked_end", "asked_at_s", "first_byte_at_s", "ended_at_s", "outcome"] {
+    assert!(
+        named("source")
+            .iter()
+            .any(|event| event["state"] == "bad"
+                && event["reason"].as_str().unwrap().contains("404"))
+    );
+    for field in [
+        "source",
+        "lane",
+        "start",
+        "end",
+        "asked_end",
+        "asked_at_s",
+        "first_byte_at_s",
+        "ended_at_s",
+        "outcome",
+    ] {
         assert!(named("swath").iter().all(|event| event.get(field).is_some()), "{field}");
     }
-    for field in ["at_s", "phase", "size_bytes", "done_bytes", "resumed_bytes", "verified_bytes", "rate_bytes_per_s", "eta", "sources"] {
+    for field in [
+        "at_s",
+        "phase",
+        "size_bytes",
+        "done_bytes",
+        "resumed_bytes",
+        "verified_bytes",
+        "rate_bytes_per_s",
+        "eta",
+        "sources",
+    ] {
         assert!(named("progress").iter().all(|event| event.get(field).is_some()), "{field}");
     }
     let last = events.last().unwrap();
@@ -137,14 +184,18 @@ fn a_report_is_one_page_that_needs_nothing_else() {
     let content = Content::random(1, SIZE);
     let source = honest(&content);
     let home = Home::new();
-    home.run(["get", &url(&source), "--report", "../report.html"]).code_is(0).says(&["report: ../report.html"]);
+    home.run(["get", &url(&source), "--report", "../report.html"])
+        .code_is(0)
+        .says(&["report: ../report.html"]);
     let page = std::fs::read_to_string(home.path("../report.html")).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") || page.starts_with("<!doctype html>"));
     for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
         assert!(!page.contains(outside), "{outside}");
     }
     assert!(page.contains("data.bin"));
-    home.run(["get", &url(&source), "-o", "x", "--report", "/no/such/folder/report.html"]).code_is(5).says(&["cannot write the report"]);
+    home.run(["get", &url(&source), "-o", "x", "--report", "/no/such/folder/report.html"])
+        .code_is(5)
+        .says(&["cannot write the report"]);
     home.holds("x", &content);
 }
 
@@ -169,17 +220,33 @@ fn probe_tells_people_what_each_replica_offers() {
     let content = Content::random(1, 1_234_567);
     let rich = building(&content)
         .behaviour(Behaviour::header("Server", "rich/1.0"))
-        .behaviour(Behaviour::DigestHeader { field: DigestField::ReprDigest, algorithm: Algorithm::Sha256, right: true })
-        .behaviour(Behaviour::header("Link", "<http://third.example/data.bin?sig=1>; rel=duplicate; geo=ch"))
+        .behaviour(Behaviour::DigestHeader {
+            field: DigestField::ReprDigest,
+            algorithm: Algorithm::Sha256,
+            right: true,
+        })
+        .behaviour(Behaviour::header(
+            "Link",
+            "<http://third.example/data.bin?sig=1>; rel=duplicate; geo=ch",
+        ))
         .start()
         .unwrap();
-    let poor = building(&content).behaviour(Behaviour::NoRanges).behaviour(Behaviour::Close).behaviour(Behaviour::header("Server", "poor")).start().unwrap();
-    let odd = building(&Content::random(2, 77)).behaviour(Behaviour::header("Server", "odd")).start().unwrap();
+    let poor = building(&content)
+        .behaviour(Behaviour::NoRanges)
+        .behaviour(Behaviour::Close)
+        .behaviour(Behaviour::header("Server", "poor"))
+        .start()
+        .unwrap();
+    let odd = building(&Content::random(2, 77))
+        .behaviour(Behaviour::header("Server", "odd"))
+        .start()
+        .unwrap();
     let gone = server(&content, Behaviour::status(404));
     let home = Home::new();
     let ran = home.run(["probe", &url(&rich), &url(&poor), &url(&odd), &url(&gone)]);
     ran.code_is(0);
-    let text = steady(&ran.out(), &[(&rich, "rich"), (&poor, "poor"), (&odd, "odd"), (&gone, "gone")]);
+    let text =
+        steady(&ran.out(), &[(&rich, "rich"), (&poor, "poor"), (&odd, "odd"), (&gone, "gone")]);
     let digest = content.digest_hex(Algorithm::Sha256);
     for line in [
         "http://rich/data.bin",
@@ -216,7 +283,8 @@ fn probe_tells_programs_the_same() {
     let home = Home::new();
     let ran = home.run(["probe", "--json", &url(&one), &url(&two), &url(&gone)]);
     ran.code_is(0);
-    let lines: Vec<serde_json::Value> = ran.out().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<serde_json::Value> =
+        ran.out().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 4);
     assert_eq!(lines[0]["url"], url(&one));
     assert_eq!(lines[0]["size_bytes"], 1_234_567);

@@ -39,7 +39,9 @@ fn certificates_that_cannot_be_trusted_are_refused() {
         home.holds_only("data.bin", &content());
         std::fs::remove_file(home.path("data.bin")).unwrap();
     }
-    home.run(["get", "https://127.0.0.1:1/x", "--ca", "/no/such.pem"]).code_is(6).says(&["/no/such.pem"]);
+    home.run(["get", "https://127.0.0.1:1/x", "--ca", "/no/such.pem"])
+        .code_is(6)
+        .says(&["/no/such.pem"]);
 }
 
 #[test]
@@ -150,7 +152,9 @@ fn secrets_are_never_shown() {
     let good = honest(&content);
     let gone = server(&content, Behaviour::status(404));
     let home = Home::new();
-    let dress = |address: String| format!("{}?sig={SECRET}", address.replace("http://", &format!("http://me:{SECRET}@")));
+    let dress = |address: String| {
+        format!("{}?sig={SECRET}", address.replace("http://", &format!("http://me:{SECRET}@")))
+    };
     for mode in ["--json", "--quiet", "--overwrite"] {
         let ran = home
             .swath(["get", &dress(url(&good)), &dress(url(&gone)), mode, "--overwrite"])
@@ -162,10 +166,14 @@ fn secrets_are_never_shown() {
         assert!(code == 0 || (mode == "--overwrite" && code == 2), "{ran}");
         ran.never_says(&[SECRET]);
     }
-    home.run(["get", &dress(url(&gone))]).code_is(if home.exists("data.bin") { 5 } else { 7 }).never_says(&[SECRET]);
+    home.run(["get", &dress(url(&gone))])
+        .code_is(if home.exists("data.bin") { 5 } else { 7 })
+        .never_says(&[SECRET]);
     home.run(["get", &dress(url(&gone)), "-o", "x"]).code_is(7).never_says(&[SECRET]);
     home.run(["probe", &dress(url(&good)), &dress(url(&gone))]).code_is(0).never_says(&[SECRET]);
-    home.run(["probe", "--json", &dress(url(&good)), &dress(url(&gone))]).code_is(0).never_says(&[SECRET]);
+    home.run(["probe", "--json", &dress(url(&good)), &dress(url(&gone))])
+        .code_is(0)
+        .never_says(&[SECRET]);
     home.run(["get", &format!("ftp://me:{SECRET}@x/y")]).code_is(2).never_says(&[SECRET]);
     home.run(["get", &format!("http://me:{SECRET}@[bad/y")]).code_is(2).never_says(&[SECRET]);
     let report = std::fs::read_to_string(home.path("../report.html")).unwrap();
@@ -209,7 +217,11 @@ fn serve(mut client: TcpStream, lines: &Mutex<Vec<String>>) -> Option<()> {
         let (host, path) = target.strip_prefix("http://")?.split_once('/')?;
         let mut server = TcpStream::connect(host).ok()?;
         // One answer a connection is enough of a proxy for a test.
-        server.write_all(format!("{method} /{path} HTTP/1.1\r\nConnection: close\r\n{rest}").as_bytes()).ok()?;
+        server
+            .write_all(
+                format!("{method} /{path} HTTP/1.1\r\nConnection: close\r\n{rest}").as_bytes(),
+            )
+            .ok()?;
         server
     };
     let (mut from_client, mut to_server) = (client.try_clone().ok()?, server.try_clone().ok()?);
@@ -237,10 +249,21 @@ fn proxies_of_the_environment_are_used() {
     let plain = honest(&content);
     home.swath(["get", &url(&plain), "-o", "two"]).env("http_proxy", &address).run().code_is(0);
     home.holds("two", &content);
-    assert!(seen.lock().unwrap().iter().all(|line| line.starts_with("GET http://")) && !seen.lock().unwrap().is_empty(), "{seen:?}");
+    assert!(
+        seen.lock().unwrap().iter().all(|line| line.starts_with("GET http://"))
+            && !seen.lock().unwrap().is_empty(),
+        "{seen:?}"
+    );
     seen.lock().unwrap().clear();
-    home.swath(["get", &url(&plain), "-o", "three"]).env("http_proxy", &address).env("no_proxy", "127.0.0.1").run().code_is(0);
+    home.swath(["get", &url(&plain), "-o", "three"])
+        .env("http_proxy", &address)
+        .env("no_proxy", "127.0.0.1")
+        .run()
+        .code_is(0);
     assert!(seen.lock().unwrap().is_empty());
-    let ran = home.swath(["get", &url(&plain), "-o", "four"]).env("http_proxy", "http://127.0.0.1:1").run();
+    let ran = home
+        .swath(["get", &url(&plain), "-o", "four"])
+        .env("http_proxy", "http://127.0.0.1:1")
+        .run();
     ran.code_is(7).says(&["127.0.0.1:1"]);
 }

@@ -30,7 +30,8 @@ fn watch(mut running: Running) -> (support::Ran, u64) {
 
 #[test]
 fn a_list_of_many_small_files_arrives_whole_over_few_connections() {
-    let files: u64 = std::env::var("SWATH_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
+    let files: u64 =
+        std::env::var("SWATH_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
     let home = Home::new();
     let sizes = [0, 1, 100, 4096, 10_000, 30_000];
     let of = |number: u64| Content::random(number, sizes[number as usize % sizes.len()]);
@@ -50,12 +51,24 @@ fn a_list_of_many_small_files_arrives_whole_over_few_connections() {
         .start();
     let (ran, peak) = watch(running);
     ran.code_is(0);
-    println!("{files} files in {:?}, peak memory {} MiB, {} connections", ran.elapsed, peak >> 20, server.connections());
+    println!(
+        "{files} files in {:?}, peak memory {} MiB, {} connections",
+        ran.elapsed,
+        peak >> 20,
+        server.connections()
+    );
     for number in 0..files {
         let content = of(number);
-        assert!(home.read(&format!("out/f{number}.dat")) == content.read(0, content.size_bytes()), "file {number}");
+        assert!(
+            home.read(&format!("out/f{number}.dat")) == content.read(0, content.size_bytes()),
+            "file {number}"
+        );
     }
-    assert_eq!(std::fs::read_dir(home.path("out")).unwrap().count() as u64, files, "and nothing else");
+    assert_eq!(
+        std::fs::read_dir(home.path("out")).unwrap().count() as u64,
+        files,
+        "and nothing else"
+    );
     assert!(peak <= 256 << 20, "{peak} bytes");
     assert!(server.connections() <= 64 + files / 50, "{} connections", server.connections());
     // A second time everything is there and nothing is asked for.
@@ -77,7 +90,9 @@ fn an_ordered_stream_stays_within_its_memory() {
     let size = 600 << 20;
     let server = Server::builder().file("/data.bin", Content::sparse(1, size)).start().unwrap();
     let mut swath = home.swath(["get", &server.url("/data.bin"), "-o", "-"]);
-    swath.command().stdout(Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/null").unwrap()));
+    swath
+        .command()
+        .stdout(Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/null").unwrap()));
     let (ran, peak) = watch(swath.start());
     ran.code_is(0);
     println!("600 MiB to standard output in {:?}, peak memory {} MiB", ran.elapsed, peak >> 20);

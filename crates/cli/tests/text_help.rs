@@ -22,7 +22,9 @@ const SHOWN: &[(&str, &[&str])] = &[
 fn help_is_as_it_was_read_and_agreed() {
     for (name, args) in SHOWN {
         let text = swath(args);
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(format!("{name}.txt"));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/snapshots")
+            .join(format!("{name}.txt"));
         if std::env::var_os("SWATH_UPDATE").is_some() {
             std::fs::write(&path, &text).unwrap();
             continue;
@@ -34,7 +36,10 @@ fn help_is_as_it_was_read_and_agreed() {
             path.display(),
             first_difference(&agreed, &text)
         );
-        assert!(text.lines().all(|line| line.chars().count() <= 100), "{name}: a line is longer than 100");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 100),
+            "{name}: a line is longer than 100"
+        );
     }
 }
 
@@ -44,16 +49,26 @@ fn every_option_is_in_the_man_page_the_completions_and_the_guide() {
     swath(&["man", "--dir", home.path("man").to_str().unwrap()]);
     let man = std::fs::read_to_string(home.path("man/swath-get.1")).unwrap().replace("\\-", "-");
     let guide = std::fs::read_to_string(root().join("docs/get.md")).unwrap();
-    let shells: Vec<_> = ["bash", "zsh", "fish", "elvish", "powershell"].map(|shell| (shell, swath(&["completions", shell]))).into();
+    let shells: Vec<_> = ["bash", "zsh", "fish", "elvish", "powershell"]
+        .map(|shell| (shell, swath(&["completions", shell])))
+        .into();
     let options = options(&swath(&["get", "--help"]));
     assert!(options.len() > 20, "{options:?}");
     for option in options {
         assert!(man.contains(&option), "{option} is not in the man page");
         for (shell, script) in &shells {
             // Fish writes long options without their dashes.
-            assert!(script.contains(option.trim_start_matches('-')), "{option} is not in the completions for {shell}");
+            assert!(
+                script.contains(option.trim_start_matches('-')),
+                "{option} is not in the completions for {shell}"
+            );
         }
-        assert!(option == "--help" || guide.contains(&format!("`{option}")) || guide.contains(&format!(", `{option}")), "{option} is not in docs/get.md");
+        assert!(
+            option == "--help"
+                || guide.contains(&format!("`{option}"))
+                || guide.contains(&format!(", `{option}")),
+            "{option} is not in docs/get.md"
+        );
     }
 }
 
@@ -63,7 +78,11 @@ fn completions_are_scripts_that_their_shell_can_read() {
     for shell in ["bash", "zsh", "fish"] {
         let script = home.write(&format!("swath.{shell}"), swath(&["completions", shell]));
         match Command::new(shell).arg("-n").arg(&script).output() {
-            Ok(output) => assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr)),
+            Ok(output) => assert!(
+                output.status.success(),
+                "{shell}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            ),
             Err(error) => println!("skipped: {shell} cannot be run here: {error}"),
         }
     }
@@ -73,7 +92,8 @@ fn completions_are_scripts_that_their_shell_can_read() {
 fn the_exit_codes_of_the_help_are_those_of_the_guide() {
     let guide = std::fs::read_to_string(root().join("docs/get.md")).unwrap();
     let codes = |line: &str| line.split('|').nth(1).and_then(|cell| cell.trim().parse::<u8>().ok());
-    let documented: Vec<u8> = guide.lines().filter(|line| line.starts_with('|')).filter_map(codes).collect();
+    let documented: Vec<u8> =
+        guide.lines().filter(|line| line.starts_with('|')).filter_map(codes).collect();
     let help = swath(&["get", "--help"]);
     let table = help.split("Exit codes:").nth(1).expect("the help has exit codes");
     let mut told: Vec<u8> = table.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -135,7 +155,11 @@ fn root() -> PathBuf {
 /// The long options that a help text describes.
 fn options(help: &str) -> Vec<String> {
     let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
-    lines.filter_map(|line| line.split([' ', ',']).find(|word| word.starts_with("--")).map(str::to_owned)).collect()
+    lines
+        .filter_map(|line| {
+            line.split([' ', ',']).find(|word| word.starts_with("--")).map(str::to_owned)
+        })
+        .collect()
 }
 
 /// The lines of the blocks marked as shell commands.
@@ -157,14 +181,18 @@ fn shell_lines(text: &str) -> Vec<String> {
 fn arguments(line: &str) -> Option<Vec<String>> {
     let whole = line.replace("sha-256:9f86…", &format!("sha-256:{}", "9f".repeat(32)));
     let mut words = Vec::new();
-    for word in whole.split_whitespace().take_while(|word| !["|", ">", "#", "&&", "\\"].contains(word)) {
+    for word in
+        whole.split_whitespace().take_while(|word| !["|", ">", "#", "&&", "\\"].contains(word))
+    {
         words.push(word.trim_matches('\'').to_owned());
     }
-    (words.first().is_some_and(|word| word == "swath") && words.len() > 1).then(|| words.split_off(1))
+    (words.first().is_some_and(|word| word == "swath") && words.len() > 1)
+        .then(|| words.split_off(1))
 }
 
 fn first_difference(agreed: &str, text: &str) -> String {
-    let differs = agreed.lines().zip(text.lines()).enumerate().find(|(_, (before, after))| before != after);
+    let differs =
+        agreed.lines().zip(text.lines()).enumerate().find(|(_, (before, after))| before != after);
     match differs {
         Some((number, (before, after))) => format!("line {}:\n- {before}\n+ {after}", number + 1),
         None => "one is longer than the other".to_owned(),

@@ -6,10 +6,10 @@
 
 pub mod digest;
 pub mod id;
-pub mod pool;
 pub mod index;
 pub mod path;
 pub mod pieces;
+pub mod pool;
 pub mod range;
 pub mod range_map;
 pub mod range_set;

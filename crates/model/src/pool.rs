@@ -61,8 +61,14 @@ impl Pool {
         let buffer_bytes = buffer_bytes.max(1).next_multiple_of(ALIGN_BYTES);
         let layout = Self::layout(count, buffer_bytes);
         // SAFETY: the layout has a non-zero size.
-        let Some(base) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
-        let state = State { free: (0..count as u32).rev().collect(), waiters: VecDeque::new(), next_ticket: 0 };
+        let Some(base) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+            handle_alloc_error(layout)
+        };
+        let state = State {
+            free: (0..count as u32).rev().collect(),
+            waiters: VecDeque::new(),
+            next_ticket: 0,
+        };
         Self { shared: Arc::new(Shared { base, buffer_bytes, count, state: Mutex::new(state) }) }
     }
 
@@ -71,7 +77,9 @@ impl Pool {
         match Layout::from_size_align(total, ALIGN_BYTES) {
             Ok(layout) => layout,
             // A pool larger than the address space is a programming error of the caller.
-            Err(_) => panic!("a pool of {count} buffers of {buffer_bytes} bytes does not fit into memory"),
+            Err(_) => {
+                panic!("a pool of {count} buffers of {buffer_bytes} bytes does not fit into memory")
+            }
         }
     }
 
@@ -110,7 +118,13 @@ impl Pool {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pool({} of {} buffers of {} bytes free)", self.free_count(), self.count(), self.buffer_bytes())
+        write!(
+            f,
+            "Pool({} of {} buffers of {} bytes free)",
+            self.free_count(),
+            self.count(),
+            self.buffer_bytes()
+        )
     }
 }
 
@@ -161,8 +175,11 @@ impl Future for Take {
             if let Some(ticket) = this.ticket.take() {
                 state.waiters.retain(|&(other, _)| other != ticket);
             }
-            let next =
-                if state.free.is_empty() { None } else { state.waiters.front().map(|(_, waker)| waker.clone()) };
+            let next = if state.free.is_empty() {
+                None
+            } else {
+                state.waiters.front().map(|(_, waker)| waker.clone())
+            };
             drop(state);
             if let Some(waker) = next {
                 waker.wake();
@@ -192,7 +209,11 @@ impl Drop for Take {
         let next = {
             let mut state = self.pool.shared.lock();
             state.waiters.retain(|&(other, _)| other != ticket);
-            if state.free.is_empty() { None } else { state.waiters.front().map(|(_, waker)| waker.clone()) }
+            if state.free.is_empty() {
+                None
+            } else {
+                state.waiters.front().map(|(_, waker)| waker.clone())
+            }
         };
         if let Some(waker) = next {
             waker.wake();

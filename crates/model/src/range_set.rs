@@ -141,9 +141,12 @@ impl RangeSet {
             .range(..range.start)
             .next_back()
             .and_then(|(&start, &end)| Range::new(start, end).intersect(range));
-        let rest = if range.is_empty() { None } else { Some(self.map.range(range.start..range.end)) };
+        let rest =
+            if range.is_empty() { None } else { Some(self.map.range(range.start..range.end)) };
         first.into_iter().chain(
-            rest.into_iter().flatten().filter_map(move |(&start, &end)| Range::new(start, end).intersect(range)),
+            rest.into_iter()
+                .flatten()
+                .filter_map(move |(&start, &end)| Range::new(start, end).intersect(range)),
         )
     }
 

@@ -19,7 +19,12 @@ impl Planner {
             }
             left_bytes += lane.wanted_bytes() as f64;
             let idle = lane.queue.is_empty();
-            if idle && self.sources.get(lane.source.index()).is_none_or(|source| source.quiet_until > now) {
+            if idle
+                && self
+                    .sources
+                    .get(lane.source.index())
+                    .is_none_or(|source| source.quiet_until > now)
+            {
                 continue;
             }
             match lane.rate.filter(|&rate| rate > 1.0) {
@@ -59,7 +64,8 @@ impl Planner {
         let Some(left_s) = self.horizon_s(now) else { return };
         let grid = self.config.grid_bytes.max(1);
         let mut cuts: Vec<(LaneId, Vec<Cut>)> = Vec::new();
-        let helpers = self.lanes.values().filter(|lane| lane.is_up() && !lane.silent && !lane.parked).count();
+        let helpers =
+            self.lanes.values().filter(|lane| lane.is_up() && !lane.silent && !lane.parked).count();
         if helpers < 2 {
             return;
         }
@@ -71,7 +77,8 @@ impl Planner {
             if own_s <= LATE * left_s + LATE_S {
                 continue;
             }
-            let mut keep_bytes = (lane.brings_bytes(left_s, now) as u64).saturating_sub(lane.ahead_bytes());
+            let mut keep_bytes =
+                (lane.brings_bytes(left_s, now) as u64).saturating_sub(lane.ahead_bytes());
             let mut lane_cuts = Vec::new();
             for (slot, at) in lane.positions() {
                 let left = Range::new(at, slot.end);
@@ -92,7 +99,8 @@ impl Planner {
         }
         for (lane, lane_cuts) in cuts {
             for (swath, cut, tail) in &lane_cuts {
-                if let Some(slot) = self.lanes.get_mut(&lane).and_then(|lane| lane.slot_mut(*swath)) {
+                if let Some(slot) = self.lanes.get_mut(&lane).and_then(|lane| lane.slot_mut(*swath))
+                {
                     slot.end = *cut;
                 }
                 self.give_back(*tail);
@@ -111,12 +119,26 @@ impl Planner {
         if more(&self.open) || more(&self.doubtful) || self.undelivered.is_empty() {
             return;
         }
-        let budget = self.config.waste_budget_bytes(self.size_bytes.unwrap_or(0)).saturating_sub(self.hedged_bytes);
+        let budget = self
+            .config
+            .waste_budget_bytes(self.size_bytes.unwrap_or(0))
+            .saturating_sub(self.hedged_bytes);
         let idle: Vec<LaneId> = self
             .lanes
             .values()
-            .filter(|lane| lane.is_up() && !lane.parked && !lane.dropping && !lane.streams && lane.queue.is_empty() && lane.rate.is_some())
-            .filter(|lane| self.sources.get(lane.source.index()).is_some_and(|it| it.is_usable() && it.quiet_until <= now))
+            .filter(|lane| {
+                lane.is_up()
+                    && !lane.parked
+                    && !lane.dropping
+                    && !lane.streams
+                    && lane.queue.is_empty()
+                    && lane.rate.is_some()
+            })
+            .filter(|lane| {
+                self.sources
+                    .get(lane.source.index())
+                    .is_some_and(|it| it.is_usable() && it.quiet_until <= now)
+            })
             .map(|lane| lane.id)
             .collect();
         let mut budget = budget;
@@ -129,7 +151,9 @@ impl Planner {
                 .values()
                 .filter(|lane| lane.source != helper.source || lane.silent)
                 .filter_map(|lane| late(lane, now))
-                .filter_map(|(range, late_s)| Some((self.undelivered.within(range).last()?, late_s)))
+                .filter_map(|(range, late_s)| {
+                    Some((self.undelivered.within(range).last()?, late_s))
+                })
                 .filter(|&(range, late_s)| {
                     let own_s = helper.trip_s() + range.len() as f64 / rate;
                     range.len() <= budget
@@ -157,7 +181,8 @@ fn late(lane: &Lane, now: Time) -> Option<(Range, f64)> {
     let paused_s = now.secs_since(lane.last_progress);
     let bytes = lane.pipe_bytes();
     let own_s = lane.may_need_s(bytes, now).unwrap_or(bytes as f64 + lane.rtt_s);
-    let overdue_s = if paused_s > OVERDUE_ROUND_TRIPS * lane.rtt_s + OVERDUE_S { 2.0 * paused_s } else { 0.0 };
+    let overdue_s =
+        if paused_s > OVERDUE_ROUND_TRIPS * lane.rtt_s + OVERDUE_S { 2.0 * paused_s } else { 0.0 };
     Some((Range::new(at, slot.end), own_s + overdue_s))
 }
 

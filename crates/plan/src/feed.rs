@@ -21,7 +21,10 @@ impl Planner {
                 return;
             }
             let Some(source) = self.sources.get(lane.source.index()) else { return };
-            if !source.is_usable() || source.quiet_until > now || (lane.streams && lane.queue.len() > 1) {
+            if !source.is_usable()
+                || source.quiet_until > now
+                || (lane.streams && lane.queue.len() > 1)
+            {
                 return;
             }
             let source_id = lane.source;
@@ -60,7 +63,9 @@ impl Planner {
     /// could skip up to it.
     fn feed_stream(&mut self, id: LaneId, now: Time) {
         let Some(lane) = self.lanes.get(&id) else { return };
-        let able = |lane: &Lane| lane.state != LaneState::Closing && !lane.silent && !lane.parked && !lane.streams;
+        let able = |lane: &Lane| {
+            lane.state != LaneState::Closing && !lane.silent && !lane.parked && !lane.streams
+        };
         let others = self.lanes.values().any(able);
         let (source, rate, idle) = (lane.source, lane.rate, lane.queue.is_empty());
         // Behind what it is asked for already, or where its answer stands.
@@ -73,7 +78,8 @@ impl Planner {
         };
         let share = if others { share.saturating_sub(lane.pipe_bytes()) } else { share };
         // Ahead of where it stands, else from the beginning.
-        for from in if idle { [Some(at), Some(0)] } else { [Some(at), None] }.into_iter().flatten() {
+        for from in if idle { [Some(at), Some(0)] } else { [Some(at), None] }.into_iter().flatten()
+        {
             let Some(range) = self.find(source, from, share) else { continue };
             let skip_bytes = match range.start.checked_sub(at) {
                 _ if !others => 0,
@@ -95,13 +101,16 @@ impl Planner {
     pub(crate) fn feed_anyhow(&mut self, id: LaneId, now: Time) -> bool {
         let Some(lane) = self.lanes.get(&id) else { return false };
         let (source_id, rate) = (lane.source, lane.rate.unwrap_or(0.0));
-        let free = lane.is_up() && !lane.parked && !lane.silent && !lane.dropping && lane.queue.is_empty();
+        let free =
+            lane.is_up() && !lane.parked && !lane.silent && !lane.dropping && lane.queue.is_empty();
         let Some(source) = self.sources.get(source_id.index()) else { return false };
         if !free || !source.is_usable() || source.quiet_until > now {
             return false;
         }
         let bytes = (rate * ANYHOW_S) as u64;
-        let Some(range) = self.find(source_id, 0, bytes.max(self.config.grid_bytes)) else { return false };
+        let Some(range) = self.find(source_id, 0, bytes.max(self.config.grid_bytes)) else {
+            return false;
+        };
         self.take(range);
         self.assign(id, range, now);
         true
@@ -110,13 +119,17 @@ impl Planner {
     /// While the size is unknown the first lane that is up asks for the first bytes; the others
     /// wait for what that teaches.
     fn feed_probe(&mut self, id: LaneId, now: Time) {
-        let asked = self.lanes.values().any(|lane| !lane.queue.is_empty() && now.secs_since(lane.last_progress) < lane.silence_s());
+        let asked = self.lanes.values().any(|lane| {
+            !lane.queue.is_empty() && now.secs_since(lane.last_progress) < lane.silence_s()
+        });
         let Some(lane) = self.lanes.get(&id) else { return };
-        let quiet_until = self.sources.get(lane.source.index()).map_or(Time::ZERO, |source| source.quiet_until);
+        let quiet_until =
+            self.sources.get(lane.source.index()).map_or(Time::ZERO, |source| source.quiet_until);
         if asked || !lane.is_up() || !lane.queue.is_empty() || lane.silent || quiet_until > now {
             return;
         }
-        let bytes = self.config.initial_chunk_bytes.min(PROBE_MAX_BYTES).max(self.config.grid_bytes);
+        let bytes =
+            self.config.initial_chunk_bytes.min(PROBE_MAX_BYTES).max(self.config.grid_bytes);
         let bytes = bytes.min(self.config.window_bytes.unwrap_or(u64::MAX)).max(1);
         let range = Range::of_len(self.probe_start, bytes);
         let Some(source) = self.sources.get(lane.source.index()) else { return };
@@ -142,7 +155,10 @@ impl Planner {
                     Some(bad) => bad.start.min(run.end),
                     None => run.end,
                 };
-                return Some(Range::new(run.start, self.cut(Range::new(run.start, end), bytes).min(limit)));
+                return Some(Range::new(
+                    run.start,
+                    self.cut(Range::new(run.start, end), bytes).min(limit),
+                ));
             }
             None
         };
@@ -166,7 +182,11 @@ impl Planner {
             return run.end;
         }
         let down = end / grid * grid;
-        if down > run.start { down } else { (run.start / grid + 1).saturating_mul(grid).min(run.end) }
+        if down > run.start {
+            down
+        } else {
+            (run.start / grid + 1).saturating_mul(grid).min(run.end)
+        }
     }
 
     /// Ask for `range` on a lane.
@@ -198,14 +218,18 @@ impl Planner {
     /// The end game of the `fixed` policy: an idle lane asks for what another one still fetches.
     fn repeat_chunk(&mut self, id: LaneId, now: Time) {
         let Some(own) = self.lanes.get(&id).map(|lane| lane.source) else { return };
-        let Some(forbidden) = self.sources.get(own.index()).map(|source| &source.forbidden) else { return };
+        let Some(forbidden) = self.sources.get(own.index()).map(|source| &source.forbidden) else {
+            return;
+        };
         let candidate = self
             .lanes
             .values()
             .filter(|lane| lane.source != own)
             .flat_map(|lane| lane.positions().map(|(slot, at)| Range::new(at, slot.end)))
             .filter_map(|range| self.undelivered.within(range).last())
-            .filter(|range| self.shared.bytes_within(*range) == 0 && forbidden.bytes_within(*range) == 0)
+            .filter(|range| {
+                self.shared.bytes_within(*range) == 0 && forbidden.bytes_within(*range) == 0
+            })
             .max_by_key(|range| range.len());
         if let Some(range) = candidate {
             self.shared.insert(range);

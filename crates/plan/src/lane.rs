@@ -171,7 +171,11 @@ impl Lane {
             if let Some(slot) = self.queue.front() {
                 // The meter is read once a look, so the answer may have begun that much earlier.
                 let waited_s = now.secs_since(slot.asked_at) - TICK_S;
-                self.answer_s = if waited_s > self.answer_s { waited_s } else { 0.5 * (self.answer_s + waited_s) };
+                self.answer_s = if waited_s > self.answer_s {
+                    waited_s
+                } else {
+                    0.5 * (self.answer_s + waited_s)
+                };
             }
             let trip_s = self.trip_s();
             let from = self.queue.front().map_or(now, |slot| slot.asked_at.plus_secs(trip_s));
@@ -237,7 +241,8 @@ impl Lane {
     pub fn ramping(&self, now: Time) -> bool {
         match (self.first_byte_at, self.rate) {
             (Some(at), Some(rate)) => {
-                now.secs_since(at) < (RAMP_ROUND_TRIPS * self.rtt_s).min(RAMP_MAX_S) && rate >= 0.5 * self.peak_rate
+                now.secs_since(at) < (RAMP_ROUND_TRIPS * self.rtt_s).min(RAMP_MAX_S)
+                    && rate >= 0.5 * self.peak_rate
             }
             _ => true,
         }
@@ -311,7 +316,8 @@ impl Lane {
         if self.streams {
             return self.ahead_bytes() + self.wanted_bytes();
         }
-        let asked: u64 = self.queue.iter().map(|slot| slot.asked_end - slot.start + slot.trailing_bytes).sum();
+        let asked: u64 =
+            self.queue.iter().map(|slot| slot.asked_end - slot.start + slot.trailing_bytes).sum();
         (self.base + asked).saturating_sub(self.received)
     }
 
@@ -354,7 +360,11 @@ impl Lane {
 
     /// The parts that are asked for and not yet delivered, by what is really in our hands.
     pub fn undelivered(&self) -> Vec<Range> {
-        self.queue.iter().map(|slot| Range::new(slot.delivered_to, slot.end)).filter(|r| !r.is_empty()).collect()
+        self.queue
+            .iter()
+            .map(|slot| Range::new(slot.delivered_to, slot.end))
+            .filter(|r| !r.is_empty())
+            .collect()
     }
 
     /// After how long without a byte this lane counts as silent.
@@ -388,7 +398,15 @@ mod tests {
     use super::*;
 
     fn slot(n: u64, start: u64, end: u64) -> Slot {
-        Slot { swath: SwathId(n), start, end, asked_end: end, asked_at: Time::ZERO, delivered_to: start, trailing_bytes: 0 }
+        Slot {
+            swath: SwathId(n),
+            start,
+            end,
+            asked_end: end,
+            asked_at: Time::ZERO,
+            delivered_to: start,
+            trailing_bytes: 0,
+        }
     }
 
     #[test]

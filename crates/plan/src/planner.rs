@@ -108,7 +108,9 @@ impl Planner {
                 self.ended &= self.size_bytes.is_some() && self.undelivered.is_empty();
             }
             Event::Layout { size_bytes, missing } => self.layout(size_bytes, missing, now),
-            Event::LaneUp { lane, rtt, pipelines } => self.lane_up(lane, rtt.as_secs_f64(), pipelines, now),
+            Event::LaneUp { lane, rtt, pipelines } => {
+                self.lane_up(lane, rtt.as_secs_f64(), pipelines, now)
+            }
             Event::Arrived { lane, total_bytes } => self.arrived(lane, total_bytes, now),
             Event::Paused { lane, total } => {
                 if let Some(lane) = self.lanes.get_mut(&lane) {
@@ -204,7 +206,9 @@ impl Planner {
         match self.config.window_bytes {
             // Lanes that rest because the window is full count: what takes longer than they need
             // for a window is what they rest for.
-            Some(window) if self.able_rate > 0.0 => Some(left_s.min(window as f64 / self.able_rate)),
+            Some(window) if self.able_rate > 0.0 => {
+                Some(left_s.min(window as f64 / self.able_rate))
+            }
             _ => Some(left_s),
         }
     }
@@ -217,7 +221,8 @@ impl Planner {
     /// The state of one source, for display.
     pub fn source(&self, source: SourceId) -> Option<SourceView> {
         let it = self.sources.get(source.index())?;
-        let busy = it.lanes.iter().any(|id| self.lanes.get(id).is_some_and(|lane| !lane.queue.is_empty()));
+        let busy =
+            it.lanes.iter().any(|id| self.lanes.get(id).is_some_and(|lane| !lane.queue.is_empty()));
         Some(SourceView {
             source,
             status: it.status,
@@ -455,7 +460,9 @@ impl Planner {
         let mut doubtful = RangeSet::new();
         if self.shared.bytes_within(range) > 0 || self.doubtful.bytes_within(range) > 0 {
             for lane in self.lanes.values() {
-                for asked in lane.undelivered().into_iter().filter_map(|asked| asked.intersect(range)) {
+                for asked in
+                    lane.undelivered().into_iter().filter_map(|asked| asked.intersect(range))
+                {
                     if lane.silent {
                         doubtful.insert(asked);
                     } else {

@@ -91,7 +91,8 @@ impl Source {
             }
             Loss::Broken => {
                 self.failures += 1;
-                let wait_s = (BACKOFF_FIRST_S * f64::from(1u32 << self.failures.min(8))).min(BACKOFF_MAX_S);
+                let wait_s =
+                    (BACKOFF_FIRST_S * f64::from(1u32 << self.failures.min(8))).min(BACKOFF_MAX_S);
                 self.retry_at = self.retry_at.max(now.plus_secs(wait_s * (0.75 + 0.5 * jitter)));
             }
         }
@@ -103,7 +104,8 @@ impl Source {
     /// It fell silent for so long that its lanes were closed; wait before it is probed again.
     pub fn fell_silent(&mut self, now: Time, jitter: f64) {
         self.silences += 1;
-        let wait_s = (PROBATION_FIRST_S * f64::from(1u32 << self.silences.min(8))).min(PROBATION_MAX_S);
+        let wait_s =
+            (PROBATION_FIRST_S * f64::from(1u32 << self.silences.min(8))).min(PROBATION_MAX_S);
         self.retry_at = self.retry_at.max(now.plus_secs(wait_s * (0.75 + 0.5 * jitter)));
     }
 

@@ -85,7 +85,8 @@ impl Tuner {
 
     /// Judge, try, or leave alone.
     pub fn tick(&mut self, reading: Reading) {
-        let Reading { now, rate, best_rate, paused_s, rtt_s, lanes_up, lanes_max, time_left_s } = reading;
+        let Reading { now, rate, best_rate, paused_s, rtt_s, lanes_up, lanes_max, time_left_s } =
+            reading;
         if rate > 0.0 {
             self.first_at = self.first_at.min(now);
         }
@@ -103,12 +104,16 @@ impl Tuner {
                 trial.rate_sum += rate;
                 trial.looks += 1;
             }
-            if now < trial.judge_at || (self.climbing && now < trial.latest_at) || (lanes_up < self.goal && now < trial.latest_at)
+            if now < trial.judge_at
+                || (self.climbing && now < trial.latest_at)
+                || (lanes_up < self.goal && now < trial.latest_at)
             {
                 return;
             }
             let growth = f64::from(self.goal) / f64::from(trial.from) - 1.0;
-            if trial.rate_sum / f64::from(trial.looks.max(1)) >= trial.rate_before * (1.0 + PAYS * growth) {
+            if trial.rate_sum / f64::from(trial.looks.max(1))
+                >= trial.rate_before * (1.0 + PAYS * growth)
+            {
                 self.pause_s = PAUSE_FIRST_S;
                 self.next_trial_at = now;
             } else {
@@ -123,8 +128,12 @@ impl Tuner {
         let lane_window_bytes = rate / f64::from(lanes_up.max(1)) * rtt_s;
         let held_up = self.paused_part > HELD_UP || lane_window_bytes > WINDOW_BYTES;
         let pause_s = if held_up { 0.0 } else { PLAIN_PAUSE_S };
-        let ready_at = self.next_trial_at.max(self.first_at.plus_secs((YOUNG_ROUND_TRIPS * rtt_s).max(YOUNG_S))).plus_secs(pause_s);
-        let worth_s = (TRIAL_PART * settle_s).max(if held_up { TRIAL_LEFT_S } else { PLAIN_LEFT_S });
+        let ready_at = self
+            .next_trial_at
+            .max(self.first_at.plus_secs((YOUNG_ROUND_TRIPS * rtt_s).max(YOUNG_S)))
+            .plus_secs(pause_s);
+        let worth_s =
+            (TRIAL_PART * settle_s).max(if held_up { TRIAL_LEFT_S } else { PLAIN_LEFT_S });
         if now < ready_at || time_left_s < worth_s {
             return;
         }

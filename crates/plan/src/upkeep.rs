@@ -35,7 +35,8 @@ impl Planner {
         let work = !self.open.is_empty();
         for lane in self.lanes.values_mut() {
             lane.refresh_rate(now);
-            if work && lane.waits()
+            if work
+                && lane.waits()
                 && let Some(source) = self.sources.get_mut(lane.source.index())
             {
                 source.waited_s += TICK_S;
@@ -89,7 +90,9 @@ impl Planner {
             source.tuner.reset(now);
             // One stuck lane of several says nothing of its source, several at once say it once.
             let mut others = source.lanes.iter().filter_map(|id| self.lanes.get(id));
-            if others.all(|lane| lane.silent || lane.state == LaneState::Closing) && source.retry_at <= now {
+            if others.all(|lane| lane.silent || lane.state == LaneState::Closing)
+                && source.retry_at <= now
+            {
                 source.fell_silent(now, jitter);
             }
         }
@@ -97,8 +100,13 @@ impl Planner {
             if !source.is_usable() {
                 continue;
             }
-            let mut owing = source.lanes.iter().filter_map(|id| self.lanes.get(id)).filter(|lane| !lane.queue.is_empty());
-            let silent = owing.next().is_some_and(|lane| lane.silent) && owing.all(|lane| lane.silent);
+            let mut owing = source
+                .lanes
+                .iter()
+                .filter_map(|id| self.lanes.get(id))
+                .filter(|lane| !lane.queue.is_empty());
+            let silent =
+                owing.next().is_some_and(|lane| lane.silent) && owing.all(|lane| lane.silent);
             source.status = match source.status {
                 SourceStatus::Running | SourceStatus::Probing if silent => SourceStatus::Silent,
                 SourceStatus::Running if source.on_probation() => SourceStatus::Silent,
@@ -128,8 +136,12 @@ impl Planner {
             if !source.is_usable() {
                 continue;
             }
-            let lanes: Vec<&Lane> = source.lanes.iter().filter_map(|id| self.lanes.get(id)).collect();
-            let lanes_up = lanes.iter().filter(|lane| lane.is_up() && !lane.parked && lane.first_byte_at.is_some()).count();
+            let lanes: Vec<&Lane> =
+                source.lanes.iter().filter_map(|id| self.lanes.get(id)).collect();
+            let lanes_up = lanes
+                .iter()
+                .filter(|lane| lane.is_up() && !lane.parked && lane.first_byte_at.is_some())
+                .count();
             let goal = match self.config.lanes {
                 Lanes::Fixed(count) if self.manners.tunes_lanes => count.min(source.max_lanes),
                 Lanes::Auto { .. } if self.manners.tunes_lanes => {
@@ -137,7 +149,8 @@ impl Planner {
                         now,
                         rate: source.rate,
                         best_rate: source.best_rate,
-                        paused_s: source.waited_s + lanes.iter().map(|lane| lane.paused_s).sum::<f64>(),
+                        paused_s: source.waited_s
+                            + lanes.iter().map(|lane| lane.paused_s).sum::<f64>(),
                         rtt_s: source.rtt_s.unwrap_or(0.1),
                         lanes_up: lanes_up as u32,
                         lanes_max: source.max_lanes,
@@ -180,7 +193,8 @@ impl Planner {
     }
 
     fn open_lanes(&mut self, now: Time) {
-        let wanted = self.size_bytes.is_none() || !self.open.is_empty() || !self.doubtful.is_empty();
+        let wanted =
+            self.size_bytes.is_none() || !self.open.is_empty() || !self.doubtful.is_empty();
         if !wanted {
             // Once everything is asked for, only a lane that could take a share is worth opening.
             let far = self.time_left_s(now).is_some_and(|left| left > OPEN_WORTH_S);
@@ -193,7 +207,9 @@ impl Planner {
         let mut in_use = self
             .sources
             .iter()
-            .filter(|it| !it.lanes.is_empty() && it.status != SourceStatus::Silent && self.is_of_use(it))
+            .filter(|it| {
+                !it.lanes.is_empty() && it.status != SourceStatus::Silent && self.is_of_use(it)
+            })
             .count();
         let limit = if self.manners.one_source { 1 } else { self.config.max_sources.max(1) };
         for at in 0..self.sources.len() {
@@ -207,7 +223,11 @@ impl Planner {
                 }
                 in_use += 1;
             }
-            let goal = if source.on_probation() || source.status == SourceStatus::Silent { 1 } else { source.tuner.goal };
+            let goal = if source.on_probation() || source.status == SourceStatus::Silent {
+                1
+            } else {
+                source.tuner.goal
+            };
             let have = source.lanes.len() as u32;
             for _ in have..goal.max(1).min(source.max_lanes) {
                 let lane = LaneId(self.next_lane);
@@ -242,7 +262,10 @@ impl Planner {
     /// rest, any lane that may must take it.
     fn unstick(&mut self, now: Time) {
         let open = !self.open.is_empty() || !self.doubtful.is_empty();
-        if !open || self.end_at.is_none() || self.lanes.values().any(|lane| !lane.silent && !lane.queue.is_empty()) {
+        if !open
+            || self.end_at.is_none()
+            || self.lanes.values().any(|lane| !lane.silent && !lane.queue.is_empty())
+        {
             self.ticks_at_rest = 0;
             return;
         }
@@ -251,7 +274,8 @@ impl Planner {
             return;
         }
         // A whole-file answer is the last resort: it may be far from what is left.
-        let mut ids: Vec<(bool, LaneId)> = self.lanes.values().map(|lane| (lane.streams, lane.id)).collect();
+        let mut ids: Vec<(bool, LaneId)> =
+            self.lanes.values().map(|lane| (lane.streams, lane.id)).collect();
         ids.sort();
         for (_, id) in ids {
             if self.feed_anyhow(id, now) {
@@ -262,7 +286,11 @@ impl Planner {
 
     fn check_exhausted(&mut self) {
         let missing = self.size_bytes.is_none() || !self.undelivered.is_empty();
-        if self.ended || self.sources.is_empty() || !missing || self.sources.iter().any(|source| self.is_of_use(source)) {
+        if self.ended
+            || self.sources.is_empty()
+            || !missing
+            || self.sources.iter().any(|source| self.is_of_use(source))
+        {
             return;
         }
         // What was asked for before it was forbidden may still come.
@@ -275,7 +303,8 @@ impl Planner {
     /// Whether a source may be asked for any of what is missing, now or later.
     fn is_of_use(&self, source: &Source) -> bool {
         source.is_usable()
-            && (source.forbidden.is_empty() || self.undelivered.iter().any(|range| !source.forbidden.covers(range)))
+            && (source.forbidden.is_empty()
+                || self.undelivered.iter().any(|range| !source.forbidden.covers(range)))
     }
 }
 

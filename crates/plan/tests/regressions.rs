@@ -281,10 +281,15 @@ fn an_answer_of_unknown_length_is_followed_not_repeated() {
     let mut now = Time::ZERO;
     planner.handle(Event::SourceAdded { source: SourceId(0), max_lanes: None }, now);
     while planner.poll(now).is_some() {}
-    planner.handle(Event::LaneUp { lane: LaneId(0), rtt: Duration::from_millis(1), pipelines: true }, now);
+    planner.handle(
+        Event::LaneUp { lane: LaneId(0), rtt: Duration::from_millis(1), pipelines: true },
+        now,
+    );
     let mut expected = 0;
     for _ in 0..5 {
-        let Some(Action::Fetch { swath, range, .. }) = planner.poll(now) else { panic!("nothing asked") };
+        let Some(Action::Fetch { swath, range, .. }) = planner.poll(now) else {
+            panic!("nothing asked")
+        };
         assert_eq!(range.start, expected);
         expected = range.end;
         now = now.plus_secs(0.1);

@@ -81,10 +81,17 @@ impl Target {
                 match record {
                     Record::Durable { range, source } if !progress.written.covers(range) => {
                         let unwritten = progress.written.gaps_within(range);
-                        if let Some(&range) = unwritten.iter().find(|&&gap| !progress.distrusted.covers(gap)) {
+                        if let Some(&range) =
+                            unwritten.iter().find(|&&gap| !progress.distrusted.covers(gap))
+                        {
                             return Err(CommitError::NotWritten { path: path(), range });
                         }
-                        kept.extend(progress.written.within(range).map(|range| Record::Durable { range, source }));
+                        kept.extend(
+                            progress
+                                .written
+                                .within(range)
+                                .map(|range| Record::Durable { range, source }),
+                        );
                     }
                     Record::Verified { range } if !progress.written.covers(range) => {}
                     other => kept.push(other),

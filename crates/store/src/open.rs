@@ -115,7 +115,10 @@ pub fn first_missing(path: &Path) -> Option<u64> {
     if !file.metadata().ok()?.is_file() {
         return None;
     }
-    let Ok(Recovery::Journal { state, .. }) = recover(BufReader::with_capacity(1 << 16, &file)) else { return None };
+    let Ok(Recovery::Journal { state, .. }) = recover(BufReader::with_capacity(1 << 16, &file))
+    else {
+        return None;
+    };
     let whole = Range::new(0, state.size_bytes?);
     state.durable.gaps_within(whole).first().map(|gap| gap.start)
 }

@@ -29,7 +29,12 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { net: NetOptions::default(), io: IoMode::Auto, memory_bytes: 128 << 20, buffer_bytes: 512 << 10 }
+        Self {
+            net: NetOptions::default(),
+            io: IoMode::Auto,
+            memory_bytes: 128 << 20,
+            buffer_bytes: 512 << 10,
+        }
     }
 }
 

@@ -122,8 +122,10 @@ impl Request {
     /// # Errors
     /// [`RequestError::Url`] if it is no URL.
     pub fn url(mut self, text: &str) -> Result<Self, RequestError> {
-        let url = Url::parse(text)
-            .map_err(|error| RequestError::Url { text: text.to_owned(), reason: error.to_string() })?;
+        let url = Url::parse(text).map_err(|error| RequestError::Url {
+            text: text.to_owned(),
+            reason: error.to_string(),
+        })?;
         self.mirrors.push(Mirror { url, priority: 1, trust: Trust::Named });
         Ok(self)
     }

@@ -12,7 +12,11 @@ pub fn start(get: &Get, to_stdout: bool) -> Result<Engine, String> {
         net: crate::net::options(&get.net)?,
         io: get.io,
         memory_bytes: if to_stdout { memory_bytes.min(STDOUT_MEMORY_BYTES) } else { memory_bytes },
-        buffer_bytes: if to_stdout { STDOUT_BUFFER_BYTES } else { EngineOptions::default().buffer_bytes },
+        buffer_bytes: if to_stdout {
+            STDOUT_BUFFER_BYTES
+        } else {
+            EngineOptions::default().buffer_bytes
+        },
     };
     Engine::start(options).map_err(|error| chain(&error))
 }

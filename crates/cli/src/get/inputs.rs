@@ -45,7 +45,8 @@ pub async fn read(get: &Get, engine: &Engine) -> Result<Inputs, Refusal> {
         let path = Path::new(only);
         if !only.contains("://") {
             if path.is_file() {
-                let file = File::open(path).map_err(|error| (Exit::Input, format!("cannot read {only}: {error}")))?;
+                let file = File::open(path)
+                    .map_err(|error| (Exit::Input, format!("cannot read {only}: {error}")))?;
                 return from_metalink(get, only, BufReader::new(file), None);
             }
             return Err((Exit::Input, format!("{only} is neither a URL nor a file")));
@@ -62,7 +63,13 @@ pub async fn read(get: &Get, engine: &Engine) -> Result<Inputs, Refusal> {
     let name = match &get.output {
         Some(_) => None,
         None => Some(mirrors.iter().find_map(|mirror| name_of(&mirror.url)).ok_or_else(|| {
-            (Exit::Usage, format!("{} does not name a file: say where to write with -o FILE", shown(&mirrors[0].url)))
+            (
+                Exit::Usage,
+                format!(
+                    "{} does not name a file: say where to write with -o FILE",
+                    shown(&mirrors[0].url)
+                ),
+            )
         })?),
     };
     let mut request = request(get, destination(get, name.as_ref()));
@@ -73,12 +80,21 @@ pub async fn read(get: &Get, engine: &Engine) -> Result<Inputs, Refusal> {
 }
 
 /// Fetch a Metalink and read it. `trust` says who named its address.
-pub async fn metalink_of(get: &Get, engine: &Engine, url: &Url, trust: Trust) -> Result<Inputs, Refusal> {
-    let refused = |error: &LaneError| (Exit::Sources, format!("cannot fetch the Metalink {}: {error}", shown(url)));
+pub async fn metalink_of(
+    get: &Get,
+    engine: &Engine,
+    url: &Url,
+    trust: Trust,
+) -> Result<Inputs, Refusal> {
+    let refused = |error: &LaneError| {
+        (Exit::Sources, format!("cannot fetch the Metalink {}: {error}", shown(url)))
+    };
     let mut tries = 0;
     let document = loop {
         tries += 1;
-        let wait = match fetch_small(engine.net(), url, trust, METALINK_WISHES, METALINK_BYTES_MAX).await {
+        let wait = match fetch_small(engine.net(), url, trust, METALINK_WISHES, METALINK_BYTES_MAX)
+            .await
+        {
             Ok(document) => break document,
             Err(error) => match error.class() {
                 _ if tries >= METALINK_TRIES => return Err(refused(&error)),
@@ -100,8 +116,8 @@ fn from_metalink(
 ) -> Result<Inputs, Refusal> {
     let options = metalink::Options { base: base.clone(), ..metalink::Options::default() };
     let trust = if base.is_some() { Trust::Discovered } else { Trust::Named };
-    let metalink =
-        metalink::parse_with(input, options).map_err(|error| (Exit::Input, format!("{name}: {}", chain(&error))))?;
+    let metalink = metalink::parse_with(input, options)
+        .map_err(|error| (Exit::Input, format!("{name}: {}", chain(&error))))?;
     for (reason, count) in metalink.skipped_summary() {
         if !get.quiet {
             eprintln!("swath: {name}: left out {count} entries: {reason}");
@@ -114,12 +130,16 @@ fn from_metalink(
     }
     if files.len() == 1 {
         let file = files.remove(0);
-        let request = of_metalink_file(get, file, trust)
-            .map_err(|(file, error)| (Exit::Input, format!("{}: {file}: {error}", base_path.as_deref().unwrap_or(name))))?;
+        let request = of_metalink_file(get, file, trust).map_err(|(file, error)| {
+            (Exit::Input, format!("{}: {file}: {error}", base_path.as_deref().unwrap_or(name)))
+        })?;
         return Ok(Inputs::One(Box::new(request)));
     }
     if get.output.is_some() {
-        return Err((Exit::Usage, format!("{name} names {} files: use -d DIR in place of -o", files.len())));
+        return Err((
+            Exit::Usage,
+            format!("{name} names {} files: use -d DIR in place of -o", files.len()),
+        ));
     }
     let count = files.len() as u64;
     let title = name.to_owned();
@@ -128,7 +148,11 @@ fn from_metalink(
     Ok(Inputs::Many { title, count, requests: Box::new(requests) })
 }
 
-fn of_metalink_file(get: &Get, file: metalink::File, trust: Trust) -> Result<Request, (String, String)> {
+fn of_metalink_file(
+    get: &Get,
+    file: metalink::File,
+    trust: Trust,
+) -> Result<Request, (String, String)> {
     let mut request = Template::of(get).metalink_file(file, trust)?;
     if get.output.is_some() {
         request.destination = destination(get, None);
@@ -142,10 +166,16 @@ fn of_metalink_file(get: &Get, file: metalink::File, trust: Trust) -> Result<Req
 
 fn read_list(get: &Get, path: &Path) -> Result<Inputs, Refusal> {
     if get.output.is_some() {
-        return Err((Exit::Usage, "a list may hold several files: use -d DIR in place of -o".to_owned()));
+        return Err((
+            Exit::Usage,
+            "a list may hold several files: use -d DIR in place of -o".to_owned(),
+        ));
     }
     let from_stdin = path.as_os_str() == "-";
-    let open = || File::open(path).map_err(|error| (Exit::Input, format!("cannot read {}: {error}", path.display())));
+    let open = || {
+        File::open(path)
+            .map_err(|error| (Exit::Input, format!("cannot read {}: {error}", path.display())))
+    };
     let (input, count): (Box<dyn BufRead + Send>, u64) = if from_stdin {
         (Box::new(BufReader::new(io::stdin())), 0)
     } else {
@@ -153,7 +183,9 @@ fn read_list(get: &Get, path: &Path) -> Result<Inputs, Refusal> {
         let count = BufReader::new(open()?)
             .split(b'\n')
             .map_while(Result::ok)
-            .filter(|line| line.first().is_some_and(|first| !first.is_ascii_whitespace() && *first != b'#'))
+            .filter(|line| {
+                line.first().is_some_and(|first| !first.is_ascii_whitespace() && *first != b'#')
+            })
             .count();
         (Box::new(BufReader::new(open()?)), count as u64)
     };
@@ -212,10 +244,17 @@ impl Template {
         request
     }
 
-    fn metalink_file(&self, file: metalink::File, trust: Trust) -> Result<Request, (String, String)> {
+    fn metalink_file(
+        &self,
+        file: metalink::File,
+        trust: Trust,
+    ) -> Result<Request, (String, String)> {
         let name = file.name.as_str().to_owned();
         if file.mirrors.is_empty() {
-            let why = file.skipped.first().map_or(String::new(), |skipped| format!(" ({})", skipped.reason));
+            let why = file
+                .skipped
+                .first()
+                .map_or(String::new(), |skipped| format!(" ({})", skipped.reason));
             return Err((name, format!("no mirror of it can be used{why}")));
         }
         let mut request = self.request(Destination::File(self.dir.join(file.name.as_path())));
@@ -234,19 +273,23 @@ impl Template {
         let shown_name = item.mirrors.first().map_or_else(|| format!("line {}", item.line), shown);
         let name = match &item.out {
             Some(out) => out.clone(),
-            None => item
-                .mirrors
-                .iter()
-                .find_map(name_of)
-                .ok_or_else(|| (shown_name.clone(), "it does not name a file: add a line '  out=NAME' below it".to_owned()))?,
+            None => item.mirrors.iter().find_map(name_of).ok_or_else(|| {
+                (
+                    shown_name.clone(),
+                    "it does not name a file: add a line '  out=NAME' below it".to_owned(),
+                )
+            })?,
         };
         let dir = match &item.dir {
             Some(dir) => self.dir.join(dir),
             None => self.dir.clone(),
         };
         let mut request = self.request(Destination::File(dir.join(name.as_path())));
-        request.mirrors =
-            item.mirrors.into_iter().map(|url| Mirror { url, priority: 1, trust: Trust::Named }).collect();
+        request.mirrors = item
+            .mirrors
+            .into_iter()
+            .map(|url| Mirror { url, priority: 1, trust: Trust::Named })
+            .collect();
         request.digests = item.digests;
         Ok(request)
     }
@@ -275,7 +318,9 @@ pub fn destination_again(get: &Get, mirrors: &[Mirror]) -> Destination {
 fn destination(get: &Get, name: Option<&SafePath>) -> Destination {
     match &get.output {
         Some(path) if path.as_os_str() == "-" => Destination::Writer(Box::new(tokio::io::stdout())),
-        Some(path) => Destination::File(get.dir.as_ref().map_or_else(|| path.clone(), |dir| dir.join(path))),
+        Some(path) => {
+            Destination::File(get.dir.as_ref().map_or_else(|| path.clone(), |dir| dir.join(path)))
+        }
         None => {
             let name = name.map_or_else(PathBuf::new, |name| name.as_path().to_owned());
             Destination::File(get.dir.as_ref().map_or_else(|| name.clone(), |dir| dir.join(&name)))
@@ -284,9 +329,18 @@ fn destination(get: &Get, name: Option<&SafePath>) -> Destination {
 }
 
 fn parse_url(text: &str) -> Result<Url, Refusal> {
-    let url = Url::parse(text).map_err(|error| (Exit::Usage, format!("'{}' is not a URL: {error}", crate::net::shown_text(text))))?;
+    let url = Url::parse(text).map_err(|error| {
+        (Exit::Usage, format!("'{}' is not a URL: {error}", crate::net::shown_text(text)))
+    })?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err((Exit::Usage, format!("{}: the scheme {} is not supported (http and https are)", shown(&url), url.scheme())));
+        return Err((
+            Exit::Usage,
+            format!(
+                "{}: the scheme {} is not supported (http and https are)",
+                shown(&url),
+                url.scheme()
+            ),
+        ));
     }
     Ok(url)
 }
@@ -324,7 +378,8 @@ fn shown(url: &Url) -> String {
 
 /// A Metalink that is fetched is kept in memory while it is read.
 const METALINK_BYTES_MAX: usize = 64_000_000;
-const METALINK_WISHES: &str = "application/metalink4+xml, application/metalink+xml;q=0.9, */*;q=0.5";
+const METALINK_WISHES: &str =
+    "application/metalink4+xml, application/metalink+xml;q=0.9, */*;q=0.5";
 /// Tries for a Metalink before it is given up.
 const METALINK_TRIES: u32 = 3;
 /// A server that is busy for longer is not waited for.
@@ -336,7 +391,8 @@ mod tests {
 
     #[test]
     fn names_come_from_the_last_part_of_the_path_and_are_safe() {
-        let name = |text: &str| name_of(&Url::parse(text).unwrap()).map(|name| name.as_str().to_owned());
+        let name =
+            |text: &str| name_of(&Url::parse(text).unwrap()).map(|name| name.as_str().to_owned());
         assert_eq!(name("http://a/b/c.h5?x=1#y").as_deref(), Some("c.h5"));
         assert_eq!(name("http://a/b/run%201.h5").as_deref(), Some("run 1.h5"));
         assert_eq!(name("http://a/b/"), None);

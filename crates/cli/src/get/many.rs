@@ -45,7 +45,13 @@ pub async fn run(
                 None => break,
             }
         }
-        running.spawn(one_of_many(engine.clone(), request, files.clone(), number as u64, Arc::clone(&stop)));
+        running.spawn(one_of_many(
+            engine.clone(),
+            request,
+            files.clone(),
+            number as u64,
+            Arc::clone(&stop),
+        ));
     }
     while let Some(ended) = running.join_next().await {
         tally.add(ended.unwrap_or(Exit::Internal));
@@ -57,7 +63,13 @@ pub async fn run(
     tally.exit()
 }
 
-async fn one_of_many(engine: Engine, request: Request, files: Files, number: u64, stop: Arc<Stop>) -> Exit {
+async fn one_of_many(
+    engine: Engine,
+    request: Request,
+    files: Files,
+    number: u64,
+    stop: Arc<Stop>,
+) -> Exit {
     let name = request.destination_name();
     let kept = Kept::default();
     let mut observer = Fanout(vec![files.observer(number), Box::new(kept.clone())]);

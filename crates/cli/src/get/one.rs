@@ -13,14 +13,21 @@ use crate::exit::{self, Exit, chain};
 use crate::progress::{Fanout, Progress, units};
 
 /// Fetch one file and say how it went.
-pub async fn run(get: &Get, engine: &Engine, request: Request, progress: &Progress, stop: &Stop) -> Exit {
+pub async fn run(
+    get: &Get,
+    engine: &Engine,
+    request: Request,
+    progress: &Progress,
+    stop: &Stop,
+) -> Exit {
     let recorder = Recorder::new();
     let mut request = request;
     loop {
         let name = request.destination_name();
         let mirrors = request.mirrors.clone();
         let kept = Kept::default();
-        let mut observers: Vec<Box<dyn Observer>> = vec![progress.observer(), Box::new(kept.clone())];
+        let mut observers: Vec<Box<dyn Observer>> =
+            vec![progress.observer(), Box::new(kept.clone())];
         if get.report.is_some() {
             observers.push(Box::new(recorder.clone()));
         }
@@ -39,7 +46,10 @@ pub async fn run(get: &Get, engine: &Engine, request: Request, progress: &Progre
                         continue;
                     }
                     Inputs::Many { title, count, requests } => {
-                        return super::many::run(get, engine, &title, count, requests, progress, stop).await;
+                        return super::many::run(
+                            get, engine, &title, count, requests, progress, stop,
+                        )
+                        .await;
                     }
                 }
             }
@@ -73,7 +83,10 @@ async fn with_metalink(get: &Get, engine: &Engine, mirrors: Vec<Mirror>, url: &U
         }
         Ok(many) if is_instead => many,
         Ok(Inputs::Many { .. }) => {
-            eprintln!("swath: {} describes several files and is not used", swath_source::display_name(url));
+            eprintln!(
+                "swath: {} describes several files and is not used",
+                swath_source::display_name(url)
+            );
             Inputs::One(Box::new(inputs::request_again(get, mirrors)))
         }
         Err((_, message)) => {
@@ -126,7 +139,10 @@ fn write_report(get: &Get, recorder: &Recorder, exit: Exit) -> Exit {
             }
             exit
         }
-        Err(error) => exit::fail(exit.max(Exit::Target), &format!("cannot write the report to {}: {error}", path.display())),
+        Err(error) => exit::fail(
+            exit.max(Exit::Target),
+            &format!("cannot write the report to {}: {error}", path.display()),
+        ),
     }
 }
 

@@ -161,7 +161,9 @@ pub(super) fn summary(tally: &Tally, look: Look) -> String {
     out.push_str(&format!("wasted {}\n", units::bytes(tally.wasted_bytes)));
     if tally.present > 0 {
         let count = units::count(tally.present);
-        out.push_str(&format!("{count} were there already and were left alone (--overwrite replaces them)\n"));
+        out.push_str(&format!(
+            "{count} were there already and were left alone (--overwrite replaces them)\n"
+        ));
     }
     if tally.failed > 0 {
         let n = tally.failed as usize;

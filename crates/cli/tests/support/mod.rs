@@ -50,7 +50,8 @@ impl Home {
     }
 
     pub fn read(&self, name: &str) -> Vec<u8> {
-        std::fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}; there is {:?}", self.names()))
+        std::fs::read(self.path(name))
+            .unwrap_or_else(|error| panic!("{name}: {error}; there is {:?}", self.names()))
     }
 
     pub fn exists(&self, name: &str) -> bool {
@@ -177,7 +178,8 @@ impl Running {
 
     /// Send a signal (`libc::SIGINT`, …).
     pub fn signal(&self, signal: i32) {
-        let status = Command::new("kill").arg(format!("-{signal}")).arg(self.pid().to_string()).status();
+        let status =
+            Command::new("kill").arg(format!("-{signal}")).arg(self.pid().to_string()).status();
         assert!(status.is_ok_and(|status| status.success()), "the signal was sent");
     }
 
@@ -202,10 +204,18 @@ impl Running {
     }
 
     fn ran(&mut self, status: ExitStatus) -> Ran {
-        let collect = |reader: Option<JoinHandle<Vec<u8>>>| reader.map(|reader| reader.join().unwrap()).unwrap_or_default();
+        let collect = |reader: Option<JoinHandle<Vec<u8>>>| {
+            reader.map(|reader| reader.join().unwrap()).unwrap_or_default()
+        };
         let stdout = collect(self.stdout.take());
         let stderr = String::from_utf8_lossy(&collect(self.stderr.take())).into_owned();
-        Ran { status, stdout, stderr, elapsed: self.began.elapsed(), words: std::mem::take(&mut self.words) }
+        Ran {
+            status,
+            stdout,
+            stderr,
+            elapsed: self.began.elapsed(),
+            words: std::mem::take(&mut self.words),
+        }
     }
 }
 
@@ -269,7 +279,13 @@ impl Ran {
 
 impl std::fmt::Display for Ran {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}\nended with {} after {:?}\n--- stdout\n", self.words, self.code(), self.elapsed)?;
+        write!(
+            f,
+            "{}\nended with {} after {:?}\n--- stdout\n",
+            self.words,
+            self.code(),
+            self.elapsed
+        )?;
         let out = self.out();
         match out.char_indices().nth(4000) {
             Some((cut, _)) => writeln!(f, "{}… ({} bytes)", &out[..cut], self.stdout.len())?,

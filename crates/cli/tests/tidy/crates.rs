@@ -33,7 +33,9 @@ fn the_pure_crates_pull_in_neither_runtime_nor_sockets() {
     let direct = direct_dependencies(&metadata());
     let mut offences = Vec::new();
     for (name, banned) in BANNED {
-        for dependency in direct.get(*name).into_iter().flatten().filter(|used| banned.contains(&used.as_str())) {
+        for dependency in
+            direct.get(*name).into_iter().flatten().filter(|used| banned.contains(&used.as_str()))
+        {
             offences.push(format!("{name} must not depend on {dependency}"));
         }
     }
@@ -43,7 +45,11 @@ fn the_pure_crates_pull_in_neither_runtime_nor_sockets() {
 #[test]
 fn every_licence_is_on_the_list() {
     let deny = read("deny.toml".as_ref());
-    let list = deny.split("allow = [").nth(1).and_then(|rest| rest.split(']').next()).expect("deny.toml has a list of licences");
+    let list = deny
+        .split("allow = [")
+        .nth(1)
+        .and_then(|rest| rest.split(']').next())
+        .expect("deny.toml has a list of licences");
     let allowed: BTreeSet<&str> = list.split('"').skip(1).step_by(2).collect();
     let mut offences = Vec::new();
     for package in metadata()["packages"].as_array().into_iter().flatten() {
@@ -120,7 +126,15 @@ fn one(words: &[&str], at: &mut usize, allowed: &BTreeSet<&str>) -> bool {
 fn metadata() -> Value {
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--offline", "--filter-platform", &host])
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--locked",
+            "--offline",
+            "--filter-platform",
+            &host,
+        ])
         .current_dir(root())
         .output()
         .expect("cargo runs");
@@ -130,13 +144,23 @@ fn metadata() -> Value {
 
 /// What each crate of the workspace needs to be built, development apart.
 fn direct_dependencies(metadata: &Value) -> BTreeMap<String, BTreeSet<String>> {
-    let members: BTreeSet<&str> = metadata["workspace_members"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let members: BTreeSet<&str> = metadata["workspace_members"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     let packages = metadata["packages"].as_array().into_iter().flatten();
     packages
         .filter(|package| package["id"].as_str().is_some_and(|id| members.contains(id)))
         .map(|package| {
-            let needed = package["dependencies"].as_array().into_iter().flatten().filter(|needed| needed["kind"] != "dev");
-            let names = needed.filter_map(|needed| needed["name"].as_str()).map(str::to_owned).collect();
+            let needed = package["dependencies"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter(|needed| needed["kind"] != "dev");
+            let names =
+                needed.filter_map(|needed| needed["name"].as_str()).map(str::to_owned).collect();
             (package["name"].as_str().unwrap_or_default().to_owned(), names)
         })
         .collect()
@@ -150,12 +174,33 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("swath-formats", &["swath-model"]),
     ("swath-store", &["swath-model"]),
     ("swath-source", &["swath-model", "swath-formats"]),
-    ("swath-transfer", &["swath-model", "swath-plan", "swath-formats", "swath-store", "swath-source"]),
-    ("swath", &["swath-model", "swath-plan", "swath-formats", "swath-store", "swath-source", "swath-transfer"]),
+    (
+        "swath-transfer",
+        &["swath-model", "swath-plan", "swath-formats", "swath-store", "swath-source"],
+    ),
+    (
+        "swath",
+        &[
+            "swath-model",
+            "swath-plan",
+            "swath-formats",
+            "swath-store",
+            "swath-source",
+            "swath-transfer",
+        ],
+    ),
     ("swath-netlab", &["swath-model", "swath-plan"]),
     (
         "swath-bench",
-        &["swath-model", "swath-plan", "swath-formats", "swath-store", "swath-source", "swath-transfer", "swath-netlab"],
+        &[
+            "swath-model",
+            "swath-plan",
+            "swath-formats",
+            "swath-store",
+            "swath-source",
+            "swath-transfer",
+            "swath-netlab",
+        ],
     ),
 ];
 
@@ -167,4 +212,5 @@ const BANNED: &[(&str, &[&str])] = &[
     ("swath-store", &["reqwest", "rustls", "tokio-rustls", "hyper", "socket2"]),
     ("swath-source", &["io-uring"]),
 ];
-const IMPURE: &[&str] = &["tokio", "reqwest", "rustls", "io-uring", "libc", "rand", "socket2", "mio", "rayon"];
+const IMPURE: &[&str] =
+    &["tokio", "reqwest", "rustls", "io-uring", "libc", "rand", "socket2", "mio", "rayon"];

@@ -8,7 +8,8 @@ use super::{files, none, read, root};
 fn no_source_file_grows_out_of_hand() {
     let too_long = files(".", "rs").into_iter().filter_map(|path| {
         let lines = read(&path).lines().count();
-        (lines > LINES_MAX).then(|| format!("{}: {lines} lines, {LINES_MAX} are the most", path.display()))
+        (lines > LINES_MAX)
+            .then(|| format!("{}: {lines} lines, {LINES_MAX} are the most", path.display()))
     });
     none(&too_long.collect::<Vec<_>>());
 }
@@ -16,7 +17,8 @@ fn no_source_file_grows_out_of_hand() {
 #[test]
 fn nothing_unfinished_stays() {
     // Put together here, so that this file does not find itself.
-    let words = [["to", "do!("], ["unimple", "mented!("], ["db", "g!("], ["FIX", "ME"]].map(|parts| parts.concat());
+    let words = [["to", "do!("], ["unimple", "mented!("], ["db", "g!("], ["FIX", "ME"]]
+        .map(|parts| parts.concat());
     let mut offences = Vec::new();
     for path in files(".", "rs") {
         for (number, line) in read(&path).lines().enumerate() {
@@ -35,8 +37,14 @@ fn an_ignored_test_says_what_runs_it() {
     for path in files(".", "rs") {
         for (number, line) in read(&path).lines().enumerate() {
             let ignored = line.trim_start().starts_with(&marks[0]);
-            if ignored && !["= \"run ", "`make ", "`cargo "].iter().any(|reason| line.contains(reason)) {
-                offences.push(format!("{}:{}: ignored without a way to run it", path.display(), number + 1));
+            if ignored
+                && !["= \"run ", "`make ", "`cargo "].iter().any(|reason| line.contains(reason))
+            {
+                offences.push(format!(
+                    "{}:{}: ignored without a way to run it",
+                    path.display(),
+                    number + 1
+                ));
             }
         }
     }
@@ -51,9 +59,13 @@ fn the_pure_crates_stay_pure() {
             let text = read(&path);
             // Tests may do as they like.
             let is_test = path.file_name().is_some_and(|name| name == "tests.rs");
-            let product = if is_test { "" } else { text.split("#[cfg(test)]").next().unwrap_or_default() };
+            let product =
+                if is_test { "" } else { text.split("#[cfg(test)]").next().unwrap_or_default() };
             for (number, line) in product.lines().enumerate() {
-                if let Some(word) = IMPURE.iter().find(|word| line.contains(*word) && !line.trim_start().starts_with("//")) {
+                if let Some(word) = IMPURE
+                    .iter()
+                    .find(|word| line.contains(*word) && !line.trim_start().starts_with("//"))
+                {
                     offences.push(format!("{}:{}: {word}", path.display(), number + 1));
                 }
             }
@@ -104,7 +116,11 @@ fn anchors(text: &str) -> Vec<String> {
     headings
         .map(|line| {
             let title = line.trim_start_matches('#').trim().to_lowercase();
-            title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
+            title
+                .chars()
+                .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+                .map(|c| if c == ' ' { '-' } else { c })
+                .collect()
         })
         .collect()
 }

@@ -32,7 +32,11 @@ pub(super) struct Mdtp {
 
 impl Mdtp {
     pub(super) fn new(initial_bytes: u64, large_bytes: u64) -> Self {
-        Self { initial_bytes: initial_bytes.max(1), large_bytes: large_bytes.max(1), throughput: BTreeMap::new() }
+        Self {
+            initial_bytes: initial_bytes.max(1),
+            large_bytes: large_bytes.max(1),
+            throughput: BTreeMap::new(),
+        }
     }
 
     /// The geometric mean of all known throughputs, computed through logarithms so that no
@@ -62,7 +66,12 @@ impl Policy for Mdtp {
         let mean = self.geometric_mean();
         // The mean never exceeds the maximum, so there is always a fast server; rounding in the
         // logarithm must not lose it.
-        let fastest = self.throughput.values().copied().filter(|&th| th >= mean * (1.0 - 1e-9)).fold(own, f64::max);
+        let fastest = self
+            .throughput
+            .values()
+            .copied()
+            .filter(|&th| th >= mean * (1.0 - 1e-9))
+            .fold(own, f64::max);
         if own >= fastest {
             return Some(self.large_bytes);
         }

@@ -48,7 +48,9 @@ pub struct Manners {
 pub(crate) fn of(config: &Config) -> Box<dyn Policy> {
     match config.policy {
         PolicyKind::Swath => Box::new(swath::Swath),
-        PolicyKind::Mdtp => Box::new(mdtp::Mdtp::new(config.initial_chunk_bytes, config.large_chunk_bytes)),
+        PolicyKind::Mdtp => {
+            Box::new(mdtp::Mdtp::new(config.initial_chunk_bytes, config.large_chunk_bytes))
+        }
         PolicyKind::Fixed => Box::new(fixed::Fixed { chunk_bytes: config.chunk_bytes }),
         PolicyKind::Single => Box::new(single::Single),
     }

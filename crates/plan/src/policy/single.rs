@@ -18,6 +18,7 @@ impl Policy for Single {
 
     fn next(&mut self, lane: &LaneView, whole: &WholeView) -> Option<u64> {
         // The rest of the file follows the probe without a pause.
-        (lane.queued <= 1 && (lane.pipelines || lane.queued == 0)).then_some(whole.size_bytes.max(1))
+        (lane.queued <= 1 && (lane.pipelines || lane.queued == 0))
+            .then_some(whole.size_bytes.max(1))
     }
 }

@@ -17,10 +17,14 @@ impl Run<'_> {
         match action {
             Action::OpenLane { source, lane } => {
                 let Some(entry) = self.sources.get_mut(source.index()) else { return Ok(()) };
-                let handle = open_lane(&entry.source, lane, &self.engine.pool, self.lane_sender.clone());
+                let handle =
+                    open_lane(&entry.source, lane, &self.engine.pool, self.lane_sender.clone());
                 entry.figures.lane_opened();
                 let first = entry.state == SourceState::Waiting;
-                self.lanes.insert(lane, LaneEntry { lane: handle, source: source.index(), seen_bytes: 0 });
+                self.lanes.insert(
+                    lane,
+                    LaneEntry { lane: handle, source: source.index(), seen_bytes: 0 },
+                );
                 if first {
                     self.set_state(source.index(), SourceState::Probing, None);
                 }
@@ -49,10 +53,18 @@ impl Run<'_> {
             }
             Action::Trim { lane, swath, end, drop_lane } => {
                 if let Some(entry) = self.swaths.get_mut(&swath) {
-                    entry.outcome = Some(if end <= entry.delivered_to { Outcome::Lost } else { Outcome::Trimmed });
+                    entry.outcome = Some(if end <= entry.delivered_to {
+                        Outcome::Lost
+                    } else {
+                        Outcome::Trimmed
+                    });
                 }
                 if let Some(entry) = self.lanes.get(&lane) {
-                    entry.lane.trim(swath, end, if drop_lane { AfterTrim::Drop } else { AfterTrim::Drain });
+                    entry.lane.trim(
+                        swath,
+                        end,
+                        if drop_lane { AfterTrim::Drop } else { AfterTrim::Drain },
+                    );
                 }
             }
             Action::CloseLane { lane } => {
@@ -70,7 +82,10 @@ impl Run<'_> {
             Action::Exhausted if self.audit.is_some() => self.planner_done = true,
             Action::Exhausted
                 if self.target.is_some()
-                    && self.sources.iter().all(|entry| entry.lied || entry.accepted != Some(true))
+                    && self
+                        .sources
+                        .iter()
+                        .all(|entry| entry.lied || entry.accepted != Some(true))
                     && self.other_version("it contradicts itself about its file") =>
             {
                 return Err(Ended::Restart);

@@ -38,7 +38,10 @@ impl Version {
     /// The reason in words, if not.
     pub fn admits(&self, other: &Version, proved: bool) -> Result<(), String> {
         if other.size_bytes != self.size_bytes {
-            return Err(format!("its file has {} bytes, the others' {}", other.size_bytes, self.size_bytes));
+            return Err(format!(
+                "its file has {} bytes, the others' {}",
+                other.size_bytes, self.size_bytes
+            ));
         }
         if proved {
             return Ok(());
@@ -67,7 +70,11 @@ mod tests {
     use super::*;
 
     fn version(size_bytes: u64, etag: Option<&str>, last_modified: Option<&str>) -> Version {
-        Version { size_bytes, etag: etag.map(str::to_owned), last_modified: last_modified.map(str::to_owned) }
+        Version {
+            size_bytes,
+            etag: etag.map(str::to_owned),
+            last_modified: last_modified.map(str::to_owned),
+        }
     }
 
     #[test]
@@ -83,7 +90,11 @@ mod tests {
             (version(10, None, None), false, true),
         ];
         for (theirs, proved, admitted) in table {
-            assert_eq!(ours.admits(&theirs, proved).is_ok(), admitted, "{theirs:?} proved: {proved}");
+            assert_eq!(
+                ours.admits(&theirs, proved).is_ok(),
+                admitted,
+                "{theirs:?} proved: {proved}"
+            );
         }
     }
 }

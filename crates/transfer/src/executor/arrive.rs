@@ -32,7 +32,9 @@ impl Run<'_> {
                 self.planner.handle(PlanEvent::LaneUp { lane, rtt, pipelines }, self.now());
             }
             LaneEventKind::Facts(facts) => self.facts(source, *facts).await?,
-            LaneEventKind::Chunk { swath, offset, buffer } => self.chunk(source, swath, offset, buffer)?,
+            LaneEventKind::Chunk { swath, offset, buffer } => {
+                self.chunk(source, swath, offset, buffer)?
+            }
             LaneEventKind::Done { swath } => self.done(source, swath)?,
             LaneEventKind::Failed { swath, error } => {
                 self.close_swath(swath, Outcome::Failed);
@@ -40,17 +42,26 @@ impl Run<'_> {
                 if let LaneError::BeyondEnd { size_bytes } = &error
                     && self.size_bytes.is_none()
                 {
-                    let facts = Facts { size_bytes: Some(*size_bytes), ranges: true, ..Facts::default() };
+                    let facts =
+                        Facts { size_bytes: Some(*size_bytes), ranges: true, ..Facts::default() };
                     self.facts(source, facts).await?;
                 }
                 self.planner.handle(PlanEvent::SwathFailed { swath, loss }, self.now());
             }
-            LaneEventKind::Closed { error, unfinished } => self.closed(lane, source, error, unfinished),
+            LaneEventKind::Closed { error, unfinished } => {
+                self.closed(lane, source, error, unfinished)
+            }
         }
         Ok(())
     }
 
-    fn closed(&mut self, lane: LaneId, source: usize, error: Option<LaneError>, unfinished: Vec<SwathId>) {
+    fn closed(
+        &mut self,
+        lane: LaneId,
+        source: usize,
+        error: Option<LaneError>,
+        unfinished: Vec<SwathId>,
+    ) {
         if let Some(entry) = self.lanes.remove(&lane)
             && let Some(source) = self.sources.get_mut(source)
         {
@@ -62,7 +73,8 @@ impl Run<'_> {
             self.planner.handle(PlanEvent::Arrived { lane, total_bytes }, now);
             if let Some(requests) = source.source.quirks().requests_per_connection {
                 let requests = u32::try_from(requests).unwrap_or(u32::MAX);
-                self.planner.handle(PlanEvent::RequestLimit { source: source.source.id(), requests }, now);
+                self.planner
+                    .handle(PlanEvent::RequestLimit { source: source.source.id(), requests }, now);
             }
         }
         for swath in unfinished {
@@ -93,7 +105,11 @@ impl Run<'_> {
             Class::Transient if never_there => Loss::Final,
             Class::Transient => Loss::Broken,
             // The size is told by such an answer; if it is the wrong one that is judged there.
-            Class::Lying if matches!(error, LaneError::BeyondEnd { .. }) && self.size_bytes.is_none() => Loss::Clean,
+            Class::Lying
+                if matches!(error, LaneError::BeyondEnd { .. }) && self.size_bytes.is_none() =>
+            {
+                Loss::Clean
+            }
             Class::Auth | Class::Gone | Class::Lying | Class::Unsupported => Loss::Final,
         };
         if loss == Loss::Final && !self.is_bad(source) {
@@ -136,7 +152,8 @@ impl Run<'_> {
         }
         let expected = self.request.size_bytes.or(self.size_bytes);
         if let Some(expected) = expected.filter(|&expected| expected != version.size_bytes) {
-            let reason = format!("its file has {} bytes, {expected} are expected", version.size_bytes);
+            let reason =
+                format!("its file has {} bytes, {expected} are expected", version.size_bytes);
             return self.reject(source, reason);
         }
         let reference = self
@@ -144,7 +161,9 @@ impl Run<'_> {
             .iter()
             .filter(|entry| entry.accepted == Some(true))
             .find_map(|entry| entry.facts.as_ref().and_then(Version::of));
-        let proved = self.proof.whole.is_some() || self.proof.pieces.is_some() || !self.request.digests.is_empty();
+        let proved = self.proof.whole.is_some()
+            || self.proof.pieces.is_some()
+            || !self.request.digests.is_empty();
         if let Some(reference) = &reference
             && let Err(reason) = reference.admits(&version, proved)
         {
@@ -152,7 +171,9 @@ impl Run<'_> {
         }
         let entry = &mut self.sources[source];
         entry.accepted = Some(true);
-        entry.source.expect(Expected { size_bytes: Some(version.size_bytes), etag: facts.etag.clone() });
+        entry
+            .source
+            .expect(Expected { size_bytes: Some(version.size_bytes), etag: facts.etag.clone() });
         if self.size_bytes.is_none() {
             self.open(source, Some(version.size_bytes)).await?;
         }
@@ -165,19 +186,26 @@ impl Run<'_> {
     fn size_told_late(&mut self, source: usize, facts: Facts) -> Result<(), Ended> {
         if self.is_stream {
             self.sources[source].accepted = Some(false);
-            let reason = "its file cannot be compared with the one that is being written out already";
+            let reason =
+                "its file cannot be compared with the one that is being written out already";
             self.drop_source(source, reason.to_owned());
             return Ok(());
         }
         for at in 0..self.sources.len() {
             if self.sources[at].accepted == Some(true) {
                 self.sources[at].accepted = Some(false);
-                self.drop_source(at, "it does not tell the size of its file, as others do".to_owned());
+                self.drop_source(
+                    at,
+                    "it does not tell the size of its file, as others do".to_owned(),
+                );
             }
         }
         let name = self.sources[source].source.display_name().to_owned();
         let size = crate::report::units::bytes(facts.size_bytes.unwrap_or_default());
-        self.note(format!("{name} tells the size of the file ({size}): starting again with it"), true);
+        self.note(
+            format!("{name} tells the size of the file ({size}): starting again with it"),
+            true,
+        );
         Err(Ended::Restart)
     }
 
@@ -189,23 +217,33 @@ impl Run<'_> {
         self.sources[source].left_out_for_version =
             self.request.size_bytes.is_none() && self.contradicts_digest_given(source).is_none();
         let own = self.sources[source].facts.clone().unwrap_or_default();
-        let fits_own = |facts: &Option<Facts>| facts.as_ref().is_some_and(|facts| fits(&own, facts));
+        let fits_own =
+            |facts: &Option<Facts>| facts.as_ref().is_some_and(|facts| fits(&own, facts));
         let known = self.request.size_bytes.is_some()
             || self.proof.pieces.is_some()
             || !(self.request.digests.is_empty() || self.digests_offered);
         if !known && self.target.is_some() {
             let in_use = self.sources.iter().filter(|entry| entry.accepted == Some(true)).count();
-            let left_out =
-                self.sources.iter().filter(|entry| entry.accepted == Some(false) && fits_own(&entry.facts)).count();
+            let left_out = self
+                .sources
+                .iter()
+                .filter(|entry| entry.accepted == Some(false) && fits_own(&entry.facts))
+                .count();
             if left_out > in_use {
                 for at in 0..self.sources.len() {
                     if self.sources[at].accepted == Some(true) {
                         self.sources[at].accepted = Some(false);
-                        self.drop_source(at, "most other mirrors hold another version of the file".to_owned());
+                        self.drop_source(
+                            at,
+                            "most other mirrors hold another version of the file".to_owned(),
+                        );
                     }
                 }
                 for entry in &mut self.sources {
-                    if entry.state == SourceState::Bad && entry.accepted == Some(false) && fits_own(&entry.facts) {
+                    if entry.state == SourceState::Bad
+                        && entry.accepted == Some(false)
+                        && fits_own(&entry.facts)
+                    {
                         entry.state = SourceState::Waiting;
                         entry.reason = None;
                     }
@@ -228,7 +266,9 @@ impl Run<'_> {
     fn contradicts_digest(&self, facts: &Facts) -> Option<String> {
         let known = self.request.digests.iter().chain(self.proof.whole.as_ref());
         for known in known {
-            for theirs in facts.digests.iter().filter(|theirs| theirs.algorithm() == known.algorithm()) {
+            for theirs in
+                facts.digests.iter().filter(|theirs| theirs.algorithm() == known.algorithm())
+            {
                 if theirs != known {
                     return Some(format!("its file has the digest {theirs}, wanted is {known}"));
                 }
@@ -240,11 +280,20 @@ impl Run<'_> {
     /// The file is known: open the target, take up what an earlier run left, tell the planner.
     async fn open(&mut self, source: usize, size_bytes: Option<u64>) -> Result<(), Ended> {
         if self.request.digests.is_empty() && self.request.pieces.is_none() {
-            let offered = self.sources[source].facts.as_ref().map(|facts| facts.digests.clone()).unwrap_or_default();
+            let offered = self.sources[source]
+                .facts
+                .as_ref()
+                .map(|facts| facts.digests.clone())
+                .unwrap_or_default();
             self.digests_offered = !offered.is_empty();
             self.request.digests = offered;
         }
-        self.proof.whole = self.request.digests.iter().max_by_key(|digest| preference(digest.algorithm())).cloned();
+        self.proof.whole = self
+            .request
+            .digests
+            .iter()
+            .max_by_key(|digest| preference(digest.algorithm()))
+            .cloned();
         if let (Some(pieces), Some(size)) = (&self.proof.pieces, size_bytes)
             && let Err(error) = pieces.check(size)
         {
@@ -270,10 +319,13 @@ impl Run<'_> {
             resumed = found;
         } else if let Destination::Writer(_) = &self.request.destination {
             let empty = Destination::File(std::path::PathBuf::new());
-            let Destination::Writer(writer) = std::mem::replace(&mut self.request.destination, empty) else {
+            let Destination::Writer(writer) =
+                std::mem::replace(&mut self.request.destination, empty)
+            else {
                 return Ok(());
             };
-            self.ordered = Some(Ordered::start(writer, &self.proof, size_bytes, self.ordered_sender.clone()));
+            self.ordered =
+                Some(Ordered::start(writer, &self.proof, size_bytes, self.ordered_sender.clone()));
             self.is_stream = true;
             // The last bytes are written before their digest is told: it is waited for.
             self.whole_wanted = self.proof.whole.is_some();
@@ -293,13 +345,20 @@ impl Run<'_> {
         self.verified_bytes = self.verified.total_bytes();
         if self.target.is_some() && (self.proof.whole.is_some() || self.proof.pieces.is_some()) {
             let retained = (self.engine.pool.count() / 2).max(2);
-            let mut verifier =
-                Verifier::new(&self.proof, if size_bytes.is_some() { size } else { u64::MAX }, retained);
+            let mut verifier = Verifier::new(
+                &self.proof,
+                if size_bytes.is_some() { size } else { u64::MAX },
+                retained,
+            );
             let saved: Vec<Saved> = resumed
                 .hash_states
                 .iter()
                 .filter_map(|saved| {
-                    Some(Saved { algorithm: saved.algorithm.parse().ok()?, front: saved.front, state: saved.state.clone() })
+                    Some(Saved {
+                        algorithm: saved.algorithm.parse().ok()?,
+                        front: saved.front,
+                        state: saved.state.clone(),
+                    })
                 })
                 .collect();
             verifier.resume(&self.have, &self.verified, &saved, &resumed.groups);
@@ -329,12 +388,21 @@ impl Run<'_> {
             .filter(|entry| entry.accepted == Some(true))
             .filter_map(|entry| {
                 let facts = entry.facts.as_ref()?;
-                let value = facts.etag.clone().filter(|tag| !tag.starts_with("W/")).or(facts.last_modified.clone())?;
+                let value = facts
+                    .etag
+                    .clone()
+                    .filter(|tag| !tag.starts_with("W/"))
+                    .or(facts.last_modified.clone())?;
                 Some((entry.source.display_name().to_owned(), value))
             })
             .collect();
         Identity {
-            digests: self.request.digests.iter().map(|digest| format!("{}:{}", digest.algorithm(), digest.to_hex())).collect(),
+            digests: self
+                .request
+                .digests
+                .iter()
+                .map(|digest| format!("{}:{}", digest.algorithm(), digest.to_hex()))
+                .collect(),
             validators,
             pieces: self.proof.pieces.as_ref().map(|pieces| {
                 let print = swath_model::digest::Hasher::digest(Algorithm::Blake3, pieces.packed());
@@ -344,7 +412,13 @@ impl Run<'_> {
     }
 
     /// Bytes came.
-    fn chunk(&mut self, source: usize, swath: SwathId, offset: u64, buffer: Buffer) -> Result<(), Ended> {
+    fn chunk(
+        &mut self,
+        source: usize,
+        swath: SwathId,
+        offset: u64,
+        buffer: Buffer,
+    ) -> Result<(), Ended> {
         let now = self.now();
         self.last_arrival = now;
         let range = Range::of_len(offset, buffer.len() as u64);
@@ -400,7 +474,11 @@ impl Run<'_> {
         let end_of_stream = self
             .swaths
             .get(&swath)
-            .filter(|entry| self.size_bytes.is_none() && entry.outcome.is_none() && entry.delivered_to < entry.range.end)
+            .filter(|entry| {
+                self.size_bytes.is_none()
+                    && entry.outcome.is_none()
+                    && entry.delivered_to < entry.range.end
+            })
             .map(|entry| entry.delivered_to);
         self.close_swath(swath, Outcome::Done);
         if let Some(entry) = self.sources.get_mut(source) {
@@ -412,7 +490,9 @@ impl Run<'_> {
         {
             self.size_bytes = Some(size_bytes);
             if let Some(target) = &self.target {
-                target.set_size(size_bytes).map_err(|error| Ended::Error(super::sink::write_error(error)))?;
+                target
+                    .set_size(size_bytes)
+                    .map_err(|error| Ended::Error(super::sink::write_error(error)))?;
             }
             if let Some(verifier) = &self.verifier {
                 verifier.end_at(size_bytes);
@@ -456,19 +536,23 @@ impl Run<'_> {
         if !self.request.discover {
             return;
         }
-        let mut duplicates: Vec<_> = facts.links.iter().filter(|link| link.is_duplicate()).collect();
+        let mut duplicates: Vec<_> =
+            facts.links.iter().filter(|link| link.is_duplicate()).collect();
         duplicates.sort_by_key(|link| (!link.is_preferred, link.pri.unwrap_or(u32::MAX)));
         let mut found = 0;
         for link in duplicates {
             if self.discovered >= DISCOVERED_MAX {
                 break;
             }
-            let Some(url) = url::Url::parse(&link.target).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
+            let Some(url) = url::Url::parse(&link.target)
+                .ok()
+                .filter(|url| matches!(url.scheme(), "http" | "https"))
             else {
                 continue;
             };
             let priority = link.pri.map_or(DISCOVERED_PRIORITY, |pri| pri.max(2));
-            let mirror = crate::request::Mirror { url, priority, trust: swath_source::Trust::Discovered };
+            let mirror =
+                crate::request::Mirror { url, priority, trust: swath_source::Trust::Discovered };
             if self.add_source(&mirror) {
                 self.discovered += 1;
                 found += 1;
@@ -533,7 +617,9 @@ fn fits(ours: &Facts, theirs: &Facts) -> bool {
         ours.digests.iter().any(|known| known.algorithm() == digest.algorithm() && known != digest)
     };
     match (Version::of(ours), Version::of(theirs)) {
-        (Some(ours), Some(other)) => ours.admits(&other, false).is_ok() && !theirs.digests.iter().any(contradicts),
+        (Some(ours), Some(other)) => {
+            ours.admits(&other, false).is_ok() && !theirs.digests.iter().any(contradicts)
+        }
         _ => false,
     }
 }
@@ -545,7 +631,12 @@ fn describe(proof: &Proof) -> String {
             format!("{} pieces by {}", pieces.count(), pieces.algorithm())
         }
         (Some(pieces), Some(whole)) => {
-            format!("{} pieces by {}, the whole by {}", pieces.count(), pieces.algorithm(), whole.algorithm())
+            format!(
+                "{} pieces by {}, the whole by {}",
+                pieces.count(),
+                pieces.algorithm(),
+                whole.algorithm()
+            )
         }
         (Some(pieces), None) => format!("{} pieces by {}", pieces.count(), pieces.algorithm()),
         (None, Some(whole)) => whole.algorithm().to_string(),

@@ -35,25 +35,38 @@ impl Run<'_> {
     pub(super) async fn audit(&mut self, actual: Digest, stop: &Stop) -> Result<(), Ended> {
         let failed = |run: &Self, hint: &str| {
             let wanted = run.proof.whole.as_ref().map(ToString::to_string).unwrap_or_default();
-            Err(Ended::Error(GetError::Digest { wanted, actual: actual.to_string(), hint: hint.to_owned() }))
+            Err(Ended::Error(GetError::Digest {
+                wanted,
+                actual: actual.to_string(),
+                hint: hint.to_owned(),
+            }))
         };
         if self.target.is_none() {
             return failed(self, "; what was written to the output is wrong");
         }
         self.audits += 1;
         let usable = (0..self.sources.len()).filter(|&at| self.is_usable(at)).count();
-        if usable < 2 && self.disputed.is_empty() && self.other_version("its file does not have the digest") {
+        if usable < 2
+            && self.disputed.is_empty()
+            && self.other_version("its file does not have the digest")
+        {
             return Err(Ended::Restart);
         }
         if self.audits > AUDITS_MAX || (usable < 2 && self.disputed.is_empty()) {
             self.void = true;
-            return failed(self, match usable {
-                0 | 1 => "; there is no second source to compare with",
-                _ => "; replacing what was in dispute did not help",
-            });
+            return failed(
+                self,
+                match usable {
+                    0 | 1 => "; there is no second source to compare with",
+                    _ => "; replacing what was in dispute did not help",
+                },
+            );
         }
         if self.disputed.is_empty() {
-            self.note("the digest does not match: comparing what the sources deliver".to_owned(), true);
+            self.note(
+                "the digest does not match: comparing what the sources deliver".to_owned(),
+                true,
+            );
             self.compare_all(stop).await?;
         }
         let Some((suspect, ranges)) = self.next_suspect() else {
@@ -61,11 +74,20 @@ impl Run<'_> {
                 return Err(Ended::Restart);
             }
             self.void = true;
-            return failed(self, "; all sources agree with one another: either the digest is wrong, or all hold the same wrong file");
+            return failed(
+                self,
+                "; all sources agree with one another: either the digest is wrong, or all hold the same wrong file",
+            );
         };
         let name = self.journal_names.get(&suspect).cloned().unwrap_or_default();
         let bytes: u64 = ranges.iter().map(|range| range.len()).sum();
-        self.suspect = Some((suspect, format!("{name} delivered {bytes} bytes that other sources contradict, first at byte {}", ranges[0].start)));
+        self.suspect = Some((
+            suspect,
+            format!(
+                "{name} delivered {bytes} bytes that other sources contradict, first at byte {}",
+                ranges[0].start
+            ),
+        ));
         // The whole file is fetched already; only the disputed ranges are, from anybody else.
         self.new_planner(RangeSet::new());
         if let Some(at) = self.source_of_journal_id(suspect) {
@@ -88,7 +110,9 @@ impl Run<'_> {
     /// those in use are dropped in their favour.
     pub(super) fn other_version(&mut self, reason: &str) -> bool {
         let others: Vec<usize> = (0..self.sources.len())
-            .filter(|&at| self.sources[at].accepted == Some(false) && self.sources[at].left_out_for_version)
+            .filter(|&at| {
+                self.sources[at].accepted == Some(false) && self.sources[at].left_out_for_version
+            })
             .collect();
         if others.is_empty() || self.digests_offered {
             return false;
@@ -106,7 +130,10 @@ impl Run<'_> {
             entry.state = crate::observe::SourceState::Waiting;
             entry.reason = None;
         }
-        self.note("starting again with the mirrors that hold another version of the file".to_owned(), true);
+        self.note(
+            "starting again with the mirrors that hold another version of the file".to_owned(),
+            true,
+        );
         true
     }
 
@@ -118,12 +145,19 @@ impl Run<'_> {
         for _ in 0..SPARE_BUFFERS {
             spare.push(self.engine.read_pool.take().await);
         }
-        self.audit = Some(Audit { compared: RangeSet::new(), disputes: Vec::new(), spare: Arc::new(Mutex::new(spare)) });
+        self.audit = Some(Audit {
+            compared: RangeSet::new(),
+            disputes: Vec::new(),
+            spare: Arc::new(Mutex::new(spare)),
+        });
         self.new_planner(RangeSet::full(size_bytes));
         let delivered: Vec<(Range, u32)> = self.deliverers.iter().collect();
         for (range, id) in delivered {
             if let Some(at) = self.source_of_journal_id(id) {
-                self.planner.handle(PlanEvent::Forbidden { source: SourceId(at as u32), range }, self.now());
+                self.planner.handle(
+                    PlanEvent::Forbidden { source: SourceId(at as u32), range },
+                    self.now(),
+                );
             }
         }
         let result = self.drive(stop).await;
@@ -136,7 +170,8 @@ impl Run<'_> {
 
     /// A fresh planner that knows all sources and has `missing` to fetch.
     fn new_planner(&mut self, missing: RangeSet) {
-        let config = Config { policy: PolicyKind::Swath, window_bytes: None, ..self.request.plan.clone() };
+        let config =
+            Config { policy: PolicyKind::Swath, window_bytes: None, ..self.request.plan.clone() };
         self.planner = Planner::new(config);
         self.planner_done = false;
         let now = self.now();
@@ -153,7 +188,13 @@ impl Run<'_> {
     }
 
     /// Bytes came for comparison.
-    pub(super) fn audit_chunk(&mut self, source: usize, swath: SwathId, range: Range, buffer: Buffer) {
+    pub(super) fn audit_chunk(
+        &mut self,
+        source: usize,
+        swath: SwathId,
+        range: Range,
+        buffer: Buffer,
+    ) {
         self.wasted_bytes += range.len();
         self.planner.handle(PlanEvent::Delivered { swath, range }, self.now());
         let Some(audit) = &mut self.audit else { return };
@@ -166,7 +207,9 @@ impl Run<'_> {
         self.jobs.spawn(async move {
             // One comparison at a time: the disk is far faster than the sources.
             let mut spare = spare.lock().await;
-            let Some(own) = spare.pop() else { return JobDone::Compared { range, source, result: Ok(true) } };
+            let Some(own) = spare.pop() else {
+                return JobDone::Compared { range, source, result: Ok(true) };
+            };
             let result = match target.read(range.start, buffer.len(), own).await {
                 Ok(read) => {
                     let equal = *read == *buffer;
@@ -205,7 +248,12 @@ impl Run<'_> {
             .filter(|deliverer| !self.tried.contains(deliverer))
             .max_by_key(|deliverer| counts.get(deliverer).copied().unwrap_or(0))?;
         self.tried.push(suspect);
-        let ranges = self.disputed.iter().filter(|&&(_, deliverer, _)| deliverer == suspect).map(|&(range, _, _)| range).collect();
+        let ranges = self
+            .disputed
+            .iter()
+            .filter(|&&(_, deliverer, _)| deliverer == suspect)
+            .map(|&(range, _, _)| range)
+            .collect();
         Some((suspect, ranges))
     }
 

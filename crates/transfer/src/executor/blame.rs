@@ -65,7 +65,9 @@ impl Run<'_> {
             Word::Bad(range) => self.proved_bad(range)?,
             Word::Whole { good, actual } => self.whole_verdict = Some((good, actual)),
             Word::Failed(error) => {
-                return Err(GetError::Write { what: "writing to the output".to_owned(), error }.into());
+                return Err(
+                    GetError::Write { what: "writing to the output".to_owned(), error }.into()
+                );
             }
         }
         Ok(())
@@ -82,12 +84,23 @@ impl Run<'_> {
 
     fn proved_bad(&mut self, range: Range) -> Result<(), Ended> {
         self.bad_pieces += 1;
-        let mut deliverers: Vec<u32> = self.deliverers.within(range).into_iter().map(|(_, id)| id).collect();
+        let mut deliverers: Vec<u32> =
+            self.deliverers.within(range).into_iter().map(|(_, id)| id).collect();
         deliverers.sort_unstable();
         deliverers.dedup();
         if let [only] = deliverers[..] {
-            let name = self.journal_names.get(&only).cloned().unwrap_or_else(|| "an earlier source".to_owned());
-            self.note(format!("{name} delivered corrupt data (bytes {}–{}); fetched again elsewhere", range.start, range.end), true);
+            let name = self
+                .journal_names
+                .get(&only)
+                .cloned()
+                .unwrap_or_else(|| "an earlier source".to_owned());
+            self.note(
+                format!(
+                    "{name} delivered corrupt data (bytes {}–{}); fetched again elsewhere",
+                    range.start, range.end
+                ),
+                true,
+            );
             if let Some(at) = self.source_of_journal_id(only) {
                 self.convict(at, range)?;
             }
@@ -109,7 +122,10 @@ impl Run<'_> {
         let entry = &mut self.sources[at];
         entry.figures.corrupt += 1;
         if others || entry.figures.corrupt >= ALONE_TRIES {
-            self.drop_source(at, format!("it delivered corrupt data (bytes {}–{})", range.start, range.end));
+            self.drop_source(
+                at,
+                format!("it delivered corrupt data (bytes {}–{})", range.start, range.end),
+            );
         }
         Ok(())
     }
@@ -143,7 +159,9 @@ impl Run<'_> {
             self.suspicions
                 .iter()
                 .filter(|suspicion| suspicion.piece == piece)
-                .flat_map(|suspicion| suspicion.parts.iter().map(|part| (part.range, part.deliverer)))
+                .flat_map(|suspicion| {
+                    suspicion.parts.iter().map(|part| (part.range, part.deliverer))
+                })
                 .collect()
         } else {
             self.deliverers.within(piece)
@@ -171,7 +189,11 @@ impl Run<'_> {
                     }
                     at += bytes;
                 }
-                prints.push(PartPrint { range, deliverer, print: hasher.finish().as_bytes().to_vec() });
+                prints.push(PartPrint {
+                    range,
+                    deliverer,
+                    print: hasher.finish().as_bytes().to_vec(),
+                });
             }
             JobDone::Printed { piece, prints, healed }
         });
@@ -180,7 +202,10 @@ impl Run<'_> {
     /// The parts of a piece have been hashed: remember them (it was bad) or compare (it is good).
     pub(super) fn printed(&mut self, piece: Range, prints: Vec<PartPrint>, healed: bool) {
         if healed {
-            let Some(at) = self.suspicions.iter().position(|suspicion| suspicion.piece == piece) else { return };
+            let Some(at) = self.suspicions.iter().position(|suspicion| suspicion.piece == piece)
+            else {
+                return;
+            };
             let suspicion = self.suspicions.swap_remove(at);
             for part in suspicion.parts {
                 let now = prints.iter().find(|print| print.range == part.range);
@@ -188,7 +213,13 @@ impl Run<'_> {
                     continue;
                 }
                 let name = self.journal_names.get(&part.deliverer).cloned().unwrap_or_default();
-                self.note(format!("{name} delivered corrupt data (within bytes {}–{}); replaced", part.range.start, part.range.end), true);
+                self.note(
+                    format!(
+                        "{name} delivered corrupt data (within bytes {}–{}); replaced",
+                        part.range.start, part.range.end
+                    ),
+                    true,
+                );
                 if let Some(at) = self.source_of_journal_id(part.deliverer) {
                     // An error here would only repeat what the planner says by itself.
                     let _ = self.convict(at, part.range);
@@ -206,7 +237,8 @@ impl Run<'_> {
             }
         }
         share.sort_unstable();
-        let others = (0..self.sources.len()).any(|at| self.is_usable(at) && !share.iter().any(|&(_, known)| known == at));
+        let others = (0..self.sources.len())
+            .any(|at| self.is_usable(at) && !share.iter().any(|&(_, known)| known == at));
         if !others {
             // Somebody must fetch it: the one who delivered most of it.
             share.pop();
@@ -217,7 +249,13 @@ impl Run<'_> {
         }
         self.suspicions.retain(|suspicion| suspicion.piece != piece);
         self.suspicions.push(Suspicion { piece, parts: prints });
-        self.note(format!("a piece from several sources is corrupt (bytes {}–{}); fetched again from one", piece.start, piece.end), true);
+        self.note(
+            format!(
+                "a piece from several sources is corrupt (bytes {}–{}); fetched again from one",
+                piece.start, piece.end
+            ),
+            true,
+        );
         self.reopen(piece);
     }
 

@@ -176,15 +176,28 @@ impl Run<'_> {
                 SourceStatus::Silent => SourceState::Silent,
                 SourceStatus::Bad => SourceState::Bad,
                 // Its connection was lost, and it is tried again now and then.
-                SourceStatus::Running if !view.busy && self.sources[at].failures > 0 => SourceState::Probing,
+                SourceStatus::Running if !view.busy && self.sources[at].failures > 0 => {
+                    SourceState::Probing
+                }
                 SourceStatus::Running if !view.busy => SourceState::Idle,
-                SourceStatus::Running if view.rate_bytes_per_s < 0.25 * view.best_rate_bytes_per_s => SourceState::Slow,
+                SourceStatus::Running
+                    if view.rate_bytes_per_s < 0.25 * view.best_rate_bytes_per_s =>
+                {
+                    SourceState::Slow
+                }
                 SourceStatus::Running => SourceState::Running,
             };
             let reason = match state {
-                SourceState::Bad => Some(self.sources[at].reason.clone().unwrap_or_else(|| "it failed too often".to_owned())),
+                SourceState::Bad => Some(
+                    self.sources[at]
+                        .reason
+                        .clone()
+                        .unwrap_or_else(|| "it failed too often".to_owned()),
+                ),
                 SourceState::Silent => Some("nothing arrives from it".to_owned()),
-                SourceState::Probing if self.sources[at].failures > 0 => self.sources[at].reason.clone(),
+                SourceState::Probing if self.sources[at].failures > 0 => {
+                    self.sources[at].reason.clone()
+                }
                 _ => None,
             };
             self.set_state(at, state, reason);
@@ -196,7 +209,8 @@ impl Run<'_> {
         let elapsed_s = now.as_secs_f64().max(1e-6);
         let fetch_s = self.fetch_ended_at.unwrap_or(now).as_secs_f64().max(1e-6);
         let fetched_bytes: u64 = self.sources.iter().map(|entry| entry.figures.bytes).sum();
-        let mut requests: Vec<u64> = self.sources.iter().map(|entry| entry.figures.requests_ended).collect();
+        let mut requests: Vec<u64> =
+            self.sources.iter().map(|entry| entry.figures.requests_ended).collect();
         let mut wasted_bytes = self.wasted_bytes;
         for entry in self.lanes.values() {
             requests[entry.source] += entry.lane.meter().requests();
@@ -218,7 +232,11 @@ impl Run<'_> {
                         _ => false,
                     }),
                     bytes: figures.bytes,
-                    share: if fetched_bytes > 0 { figures.bytes as f64 / fetched_bytes as f64 } else { 0.0 },
+                    share: if fetched_bytes > 0 {
+                        figures.bytes as f64 / fetched_bytes as f64
+                    } else {
+                        0.0
+                    },
                     rate_bytes_per_s: mean,
                     capacity_bytes_per_s: figures.capacity.max(mean),
                     requests: requests[at],
@@ -230,7 +248,8 @@ impl Run<'_> {
             .collect();
         wasted_bytes = wasted_bytes.max(sources.iter().map(|source| source.wasted_bytes).sum());
         let capacity: f64 = sources.iter().map(|source| source.capacity_bytes_per_s).sum();
-        let efficiency = (capacity > 0.0).then(|| (fetched_bytes as f64 / fetch_s / capacity).min(1.0));
+        let efficiency =
+            (capacity > 0.0).then(|| (fetched_bytes as f64 / fetch_s / capacity).min(1.0));
         Summary {
             path: self.name.clone(),
             size_bytes: self.size_bytes.unwrap_or_else(|| self.have.total_bytes()),
@@ -248,7 +267,14 @@ impl Run<'_> {
     }
 
     /// One sentence on what limited the transfer.
-    fn limit(&self, fetch_s: f64, elapsed_s: f64, fetched_bytes: u64, efficiency: Option<f64>, sources: &[SourceSummary]) -> String {
+    fn limit(
+        &self,
+        fetch_s: f64,
+        elapsed_s: f64,
+        fetched_bytes: u64,
+        efficiency: Option<f64>,
+        sources: &[SourceSummary],
+    ) -> String {
         if fetched_bytes == 0 {
             return "nothing had to be fetched".to_owned();
         }
@@ -261,10 +287,15 @@ impl Run<'_> {
         let disk = self.engine.disk.stats();
         let saturated_s = disk.saturated.saturating_sub(self.disk_began.saturated).as_secs_f64();
         if saturated_s > 0.5 * elapsed_s {
-            return format!("the disk: it was saturated {:.0} % of the time", 100.0 * saturated_s / elapsed_s);
+            return format!(
+                "the disk: it was saturated {:.0} % of the time",
+                100.0 * saturated_s / elapsed_s
+            );
         }
         let hashing_s = self.engine.hash.busy().saturating_sub(self.hash_began).as_secs_f64();
-        if hashing_s > 0.85 * elapsed_s || elapsed_s - fetch_s > 0.3 * elapsed_s && hashing_s > 0.5 * elapsed_s {
+        if hashing_s > 0.85 * elapsed_s
+            || elapsed_s - fetch_s > 0.3 * elapsed_s && hashing_s > 0.5 * elapsed_s
+        {
             return format!("hashing: it took {hashing_s:.1} s of {elapsed_s:.1} s");
         }
         let cores = self.engine.cores as f64;
@@ -274,11 +305,16 @@ impl Run<'_> {
         }
         let used: Vec<&SourceSummary> = sources.iter().filter(|source| source.bytes > 0).collect();
         match (used.as_slice(), efficiency) {
-            ([only], Some(efficiency)) if efficiency >= 0.75 => format!("the link or the server of {}", only.name),
+            ([only], Some(efficiency)) if efficiency >= 0.75 => {
+                format!("the link or the server of {}", only.name)
+            }
             (_, Some(efficiency)) if efficiency >= 0.75 => {
                 "the sources' links: each delivered as fast as it could, to the end".to_owned()
             }
-            _ if fetch_s < 2.0 => "round trips: the file is too small for the connections to come up to speed".to_owned(),
+            _ if fetch_s < 2.0 => {
+                "round trips: the file is too small for the connections to come up to speed"
+                    .to_owned()
+            }
             _ => "the sources: what they delivered changed while the transfer ran".to_owned(),
         }
     }

@@ -77,7 +77,12 @@ pub(crate) async fn run(
             let kept_bytes = run.keep().await;
             let summary = run.summary();
             let at_s = run.at_s();
-            run.observer.observe(&Event::Failed { at_s, error: error.with_reasons(), kept_bytes, summary });
+            run.observer.observe(&Event::Failed {
+                at_s,
+                error: error.with_reasons(),
+                kept_bytes,
+                summary,
+            });
             Err(error)
         }
     }
@@ -178,7 +183,8 @@ impl Run<'_> {
             self.commit();
         }
         let stall_s = self.request.stall_s;
-        let waits_for_sources = matches!(self.phase, Phase::Probing | Phase::Fetching | Phase::Disputing);
+        let waits_for_sources =
+            matches!(self.phase, Phase::Probing | Phase::Fetching | Phase::Disputing);
         if waits_for_sources && now.secs_since(self.last_arrival) > stall_s {
             return Err(GetError::Stalled { stall_s, reasons: self.reasons() }.into());
         }
@@ -205,7 +211,8 @@ impl Run<'_> {
                 source.figures.heard(now);
             }
             self.planner.handle(PlanEvent::Arrived { lane: id, total_bytes }, now);
-            self.planner.handle(PlanEvent::Paused { lane: id, total: lane.lane.meter().pauses() }, now);
+            self.planner
+                .handle(PlanEvent::Paused { lane: id, total: lane.lane.meter().pauses() }, now);
         }
         self.begun(&moved, now);
     }
@@ -227,7 +234,10 @@ impl Run<'_> {
 
     /// Whether there is nothing more to wait for in the main loop.
     fn is_complete(&self) -> bool {
-        self.planner_done && self.jobs.is_empty() && self.unproved_pieces() == 0 && self.ordered_done()
+        self.planner_done
+            && self.jobs.is_empty()
+            && self.unproved_pieces() == 0
+            && self.ordered_done()
     }
 
     /// (source, why it is out) for every source that is.

@@ -57,8 +57,15 @@ impl Ordered {
         let (orders, receiver) = unbounded_channel();
         let whole = proof.whole;
         let hasher = whole.as_ref().map(|digest| Hasher::new(digest.algorithm()));
-        let state =
-            State { writer, waiting: BTreeMap::new(), front: 0, size_bytes, pieces: proof.pieces.clone(), whole, hasher };
+        let state = State {
+            writer,
+            waiting: BTreeMap::new(),
+            front: 0,
+            size_bytes,
+            pieces: proof.pieces.clone(),
+            whole,
+            hasher,
+        };
         let task = tokio::spawn(async move {
             let result = state.run(receiver, &words).await;
             if let Err(error) = &result {
@@ -97,7 +104,11 @@ struct State {
 }
 
 impl State {
-    async fn run(mut self, mut orders: UnboundedReceiver<Order>, words: &UnboundedSender<Word>) -> io::Result<()> {
+    async fn run(
+        mut self,
+        mut orders: UnboundedReceiver<Order>,
+        words: &UnboundedSender<Word>,
+    ) -> io::Result<()> {
         let mut judged = false;
         loop {
             if self.size_bytes == Some(self.front) && !judged {
@@ -127,7 +138,8 @@ impl State {
             let limit = match &self.pieces {
                 None => u64::MAX,
                 Some(pieces) => {
-                    let Some(piece) = pieces.range_of(pieces.piece_at(self.front), self.size_bytes.unwrap_or(u64::MAX))
+                    let Some(piece) = pieces
+                        .range_of(pieces.piece_at(self.front), self.size_bytes.unwrap_or(u64::MAX))
                     else {
                         return Ok(());
                     };
@@ -138,7 +150,9 @@ impl State {
                             piece.end
                         }
                         Some(false) => {
-                            self.waiting.retain(|&at, buffer| at + buffer.len() as u64 <= piece.start || at >= piece.end);
+                            self.waiting.retain(|&at, buffer| {
+                                at + buffer.len() as u64 <= piece.start || at >= piece.end
+                            });
                             let _ = words.send(Word::Bad(piece));
                             return Ok(());
                         }

@@ -45,7 +45,10 @@ impl Run<'_> {
         });
     }
 
-    pub(super) fn job_done(&mut self, done: Result<JobDone, tokio::task::JoinError>) -> Result<(), Ended> {
+    pub(super) fn job_done(
+        &mut self,
+        done: Result<JobDone, tokio::task::JoinError>,
+    ) -> Result<(), Ended> {
         let done = done.map_err(|error| GetError::Write {
             what: "a disk task ended unexpectedly".to_owned(),
             error: io::Error::other(error),
@@ -68,7 +71,10 @@ impl Run<'_> {
             }
             JobDone::Committed { result } => {
                 self.committing = false;
-                result.map_err(|error| GetError::Write { what: "writing the journal".to_owned(), error: io::Error::other(error) })?;
+                result.map_err(|error| GetError::Write {
+                    what: "writing the journal".to_owned(),
+                    error: io::Error::other(error),
+                })?;
             }
             JobDone::Compared { range, source, result } => {
                 let equal = result.map_err(read_error)?;
@@ -139,7 +145,10 @@ impl Run<'_> {
         self.phase = Phase::Finishing;
         self.close_lanes();
         if let Some(ordered) = self.ordered.take() {
-            ordered.finish().await.map_err(|error| GetError::Write { what: "writing to the output".to_owned(), error })?;
+            ordered.finish().await.map_err(|error| GetError::Write {
+                what: "writing to the output".to_owned(),
+                error,
+            })?;
         }
         let Some(target) = self.target.take() else { return Ok(()) };
         let modified = self.request.modified.or_else(|| self.newest_modified());
@@ -178,7 +187,8 @@ impl Run<'_> {
             let _ = target.discard().await;
             return 0;
         }
-        records.insert(0, Record::Identity { size_bytes: self.size_bytes, identity: self.identity() });
+        records
+            .insert(0, Record::Identity { size_bytes: self.size_bytes, identity: self.identity() });
         // On a full disk this may fail; what was committed before is still there.
         let _ = target.commit(records).await;
         target.durable_bytes().await

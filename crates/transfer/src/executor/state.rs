@@ -255,7 +255,8 @@ impl<'a> Run<'a> {
     pub fn adopt_journal_names(&mut self, known: &[(u32, String)]) {
         self.journal_names = known.iter().cloned().collect();
         self.records.clear();
-        let names: Vec<String> = self.sources.iter().map(|entry| entry.source.display_name().to_owned()).collect();
+        let names: Vec<String> =
+            self.sources.iter().map(|entry| entry.source.display_name().to_owned()).collect();
         self.journal_ids = names.iter().map(|name| self.journal_id_for(name)).collect();
     }
 
@@ -265,7 +266,8 @@ impl<'a> Run<'a> {
     }
 
     pub fn announce(&mut self) {
-        let sources = self.sources.iter().map(|entry| entry.source.display_name().to_owned()).collect();
+        let sources =
+            self.sources.iter().map(|entry| entry.source.display_name().to_owned()).collect();
         let path = self.request.destination_name();
         self.observer.observe(&Event::Started { path, sources });
     }

@@ -21,7 +21,8 @@ pub(super) fn numbered(bars: &[Bar]) -> Vec<Bar> {
     let mut line_of = BTreeMap::new();
     for (key, (begins_s, ends_s)) in lanes {
         let lines = ends.entry(key.0).or_default();
-        let line = lines.iter().position(|&busy_until_s| busy_until_s <= begins_s).unwrap_or(lines.len());
+        let line =
+            lines.iter().position(|&busy_until_s| busy_until_s <= begins_s).unwrap_or(lines.len());
         match lines.get_mut(line) {
             Some(busy_until_s) => *busy_until_s = ends_s,
             None => lines.push(ends_s),
@@ -51,7 +52,13 @@ mod tests {
             outcome: Outcome::Done,
             swaths: 1,
         };
-        let bars = [bar(0, 0, 0.0, 1.0), bar(1, 1, 0.0, 1.0), bar(1, 5, 0.5, 3.0), bar(1, 7, 1.0, 2.0), bar(0, 0, 0.9, 2.0)];
+        let bars = [
+            bar(0, 0, 0.0, 1.0),
+            bar(1, 1, 0.0, 1.0),
+            bar(1, 5, 0.5, 3.0),
+            bar(1, 7, 1.0, 2.0),
+            bar(0, 0, 0.9, 2.0),
+        ];
         let lines: Vec<u32> = numbered(&bars).iter().map(|bar| bar.lane).collect();
         assert_eq!(lines, [0, 0, 1, 0, 0]);
     }

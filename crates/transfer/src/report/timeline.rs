@@ -151,7 +151,9 @@ fn glyph(moment: &Moment) -> Option<(&'static str, &'static str)> {
         MomentKind::State { state: SourceState::Slow, .. } => Some(("still", "↓")),
         MomentKind::State { state: SourceState::Bad, .. } => Some(("bad", "×")),
         // Only a source that is tried again has a reason to be asked.
-        MomentKind::State { state: SourceState::Probing, .. } if !moment.text.is_empty() => Some(("still", "↻")),
+        MomentKind::State { state: SourceState::Probing, .. } if !moment.text.is_empty() => {
+            Some(("still", "↻"))
+        }
         // A source that runs is worth a mark only where the executor says why (it is back).
         MomentKind::State { state: SourceState::Running, .. } if !moment.text.is_empty() => {
             Some(("back", "✓"))

@@ -1,6 +1,6 @@
 //! Threads that run verifiers beside the executor, so that hashing never stops a lane.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -54,14 +54,21 @@ impl HashThreads {
         for number in 0..count.max(1) {
             let (sender, receiver) = mpsc::channel();
             let busy = Arc::clone(&busy_nanos);
-            thread::Builder::new().name(format!("swath-hash-{number}")).spawn(move || run(&receiver, &busy))?;
+            thread::Builder::new()
+                .name(format!("swath-hash-{number}"))
+                .spawn(move || run(&receiver, &busy))?;
             senders.push(sender);
         }
         Ok(Self { senders: Arc::new(senders), next: Arc::new(AtomicU64::new(0)), busy_nanos })
     }
 
     /// Hand a verifier over; its reports go to `reports`, read-backs are at most `most_bytes`.
-    pub fn add(&self, verifier: Verifier, reports: UnboundedSender<Report>, most_bytes: u64) -> VerifierHandle {
+    pub fn add(
+        &self,
+        verifier: Verifier,
+        reports: UnboundedSender<Report>,
+        most_bytes: u64,
+    ) -> VerifierHandle {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let sender = self.senders[id as usize % self.senders.len()].clone();
         let handle = VerifierHandle { id, sender };
@@ -116,10 +123,6 @@ struct Entry {
     most_bytes: u64,
     /// What is being read back.
     asked: Option<Range>,
-    /// Blocks that would drive others out of memory while a read-back is under way. They wait:
-    /// otherwise hashing, once behind, would stay behind and read everything back. They hold
-    /// their buffers, so the lanes wait too, no longer than the disk takes.
-    deferred: VecDeque<(u64, Buffer)>,
     /// What to ask the transfer for with the next report.
     wanted: Option<Range>,
 }
@@ -128,16 +131,9 @@ impl Entry {
     fn accept(&mut self, offset: u64, buffer: Buffer) {
         if self.asked.is_some_and(|range| range.start == offset) {
             self.asked = None;
-            self.verifier.accept(offset, buffer);
-        } else {
-            self.deferred.push_back((offset, buffer));
         }
+        self.verifier.accept(offset, buffer);
         self.ask();
-        while !(self.asked.is_some() && self.verifier.is_full()) {
-            let Some((offset, buffer)) = self.deferred.pop_front() else { break };
-            self.verifier.accept(offset, buffer);
-            self.ask();
-        }
     }
 
     /// Find out what has to be read back next, unless something is already.
@@ -155,7 +151,8 @@ fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
         let began = Instant::now();
         let id = match command {
             Command::Add { id, verifier, reports, most_bytes } => {
-                entries.insert(id, Entry { verifier, reports, most_bytes, asked: None, deferred: VecDeque::new(), wanted: None });
+                entries
+                    .insert(id, Entry { verifier, reports, most_bytes, asked: None, wanted: None });
                 id
             }
             Command::Accept { id, offset, buffer } => {
@@ -167,9 +164,6 @@ fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
             Command::Forget { id, range } => {
                 if let Some(entry) = entries.get_mut(&id) {
                     entry.asked = None;
-                    entry.deferred.retain(|(offset, buffer)| {
-                        Range::of_len(*offset, buffer.len() as u64).intersect(range).is_none()
-                    });
                     entry.verifier.forget(range);
                 }
                 id
@@ -200,6 +194,9 @@ fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
                 hashed_bytes: entry.verifier.hashed_bytes(),
             });
         }
-        busy_nanos.fetch_add(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        busy_nanos.fetch_add(
+            u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
     }
 }

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use swath_model::digest::{Blake3Tree, Digest, Hasher};
 use swath_model::digest::blake3_tree::GroupHasher;
+use swath_model::digest::{Blake3Tree, Digest, Hasher};
 use swath_model::pieces::Pieces;
 use swath_model::{Range, RangeSet};
 
@@ -100,7 +100,13 @@ impl Track {
 
     /// Take in as much of `data`, which stands at `offset`, as follows what was taken in before;
     /// `limit` is the end of what may be taken in at all. Returns whether anything was.
-    pub fn absorb(&mut self, offset: u64, data: &[u8], limit: u64, verdicts: &mut Vec<Verdict>) -> bool {
+    pub fn absorb(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        limit: u64,
+        verdicts: &mut Vec<Verdict>,
+    ) -> bool {
         let range = Range::of_len(offset, data.len() as u64);
         let mut at = range.start;
         let mut took = false;
@@ -116,7 +122,10 @@ impl Track {
             let slice = &data[(part.start - offset) as usize..(part.end - offset) as usize];
             self.update(segment, part, slice);
             took = true;
-            if part.end == bounds.end && bounds.end == self.segment_range(segment).end && !self.is_whole() {
+            if part.end == bounds.end
+                && bounds.end == self.segment_range(segment).end
+                && !self.is_whole()
+            {
                 self.complete(segment, bounds, verdicts);
             }
         }
@@ -193,7 +202,10 @@ impl Track {
         while at < range.end {
             let segment = self.segment_of(at);
             let bounds = self.segment_range(segment);
-            let touched = self.hashed.bytes_within(Range::new(bounds.start.max(range.start), bounds.end.min(range.end))) > 0;
+            let touched = self
+                .hashed
+                .bytes_within(Range::new(bounds.start.max(range.start), bounds.end.min(range.end)))
+                > 0;
             if touched {
                 // A hasher cannot unlearn: the segment starts again, from what is still there.
                 self.open.remove(&segment);
@@ -212,14 +224,22 @@ impl Track {
 
     /// The first bytes, up to `most_bytes`, that were seen, could be taken in now, and are not
     /// among `retained`; `limit` as in [`Track::absorb`].
-    pub fn wants(&self, most_bytes: u64, limit: u64, retained: impl Fn(u64) -> bool) -> Option<Range> {
+    pub fn wants(
+        &self,
+        most_bytes: u64,
+        limit: u64,
+        retained: impl Fn(u64) -> bool,
+    ) -> Option<Range> {
         for run in self.behind.iter() {
             let mut at = run.start;
             while at < run.end {
                 let segment = self.segment_of(at);
                 let bounds = self.segment_range(segment);
                 if self.position(segment) == at && at < limit && !retained(at) {
-                    return Some(Range::new(at, run.end.min(bounds.end).min(limit).min(at + most_bytes)));
+                    return Some(Range::new(
+                        at,
+                        run.end.min(bounds.end).min(limit).min(at + most_bytes),
+                    ));
                 }
                 at = bounds.end.max(at + 1);
             }

@@ -69,7 +69,8 @@ impl Verifier {
     /// most `retained_max` buffers.
     pub fn new(proof: &Proof, size_bytes: u64, retained_max: usize) -> Self {
         let mut tracks = Vec::new();
-        let strong_pieces = proof.pieces.as_ref().is_some_and(|pieces| pieces.algorithm().resists_malice());
+        let strong_pieces =
+            proof.pieces.as_ref().is_some_and(|pieces| pieces.algorithm().resists_malice());
         if let Some(pieces) = &proof.pieces {
             tracks.push(Track::new(Kind::Pieces(pieces.clone()), size_bytes));
         }
@@ -97,7 +98,13 @@ impl Verifier {
     }
 
     /// Bytes that an earlier run left: `seen` is on the disk, `proved` needs no more hashing.
-    pub fn resume(&mut self, seen: &RangeSet, proved: &RangeSet, saved: &[Saved], groups: &[(u64, [u8; 32])]) {
+    pub fn resume(
+        &mut self,
+        seen: &RangeSet,
+        proved: &RangeSet,
+        saved: &[Saved],
+        groups: &[(u64, [u8; 32])],
+    ) {
         self.seen = seen.clone();
         self.proved = proved.clone();
         for track in &mut self.tracks {
@@ -106,7 +113,10 @@ impl Verifier {
                 Kind::Whole(wanted) => {
                     let best = saved
                         .iter()
-                        .filter(|saved| saved.algorithm == wanted.algorithm() && seen.covers(Range::new(0, saved.front)))
+                        .filter(|saved| {
+                            saved.algorithm == wanted.algorithm()
+                                && seen.covers(Range::new(0, saved.front))
+                        })
                         .max_by_key(|saved| saved.front);
                     if let Some(saved) = best
                         && let Ok(hasher) = Hasher::load(saved.algorithm, &saved.state)
@@ -196,7 +206,8 @@ impl Verifier {
         let track = &self.tracks[at];
         track.continuations(around).into_iter().find_map(|position| {
             let (&key, buffer) = self.retained.range(..=position).next_back()?;
-            (key + buffer.len() as u64 > position && self.limit(at, position) > position).then_some((key, position))
+            (key + buffer.len() as u64 > position && self.limit(at, position) > position)
+                .then_some((key, position))
         })
     }
 
@@ -221,11 +232,6 @@ impl Verifier {
         }
     }
 
-    /// Whether no more can be kept: the next block that comes too early would drive one out.
-    pub fn is_full(&self) -> bool {
-        self.retained.len() >= self.retained_max
-    }
-
     /// What there is to say since the last call.
     pub fn verdicts(&mut self) -> Vec<Verdict> {
         std::mem::take(&mut self.verdicts)
@@ -235,7 +241,9 @@ impl Verifier {
     pub fn forget(&mut self, range: Range) {
         self.seen.remove(range);
         self.proved.remove(range);
-        self.retained.retain(|&offset, buffer| Range::of_len(offset, buffer.len() as u64).intersect(range).is_none());
+        self.retained.retain(|&offset, buffer| {
+            Range::of_len(offset, buffer.len() as u64).intersect(range).is_none()
+        });
         for track in &mut self.tracks {
             track.forget(range, &self.seen);
         }
@@ -271,7 +279,11 @@ impl Verifier {
         self.tracks
             .iter()
             .filter_map(Track::whole_state)
-            .map(|(front, hasher)| Saved { algorithm: hasher.algorithm(), front, state: hasher.save() })
+            .map(|(front, hasher)| Saved {
+                algorithm: hasher.algorithm(),
+                front,
+                state: hasher.save(),
+            })
             .collect()
     }
 }
@@ -286,18 +298,27 @@ mod tests {
     }
 
     fn pieces(data: &[u8], algorithm: Algorithm, length: usize) -> Pieces {
-        let packed = data.chunks(length).flat_map(|piece| Hasher::digest(algorithm, piece).as_bytes().to_vec()).collect();
+        let packed = data
+            .chunks(length)
+            .flat_map(|piece| Hasher::digest(algorithm, piece).as_bytes().to_vec())
+            .collect();
         Pieces::new(algorithm, length as u64, packed).unwrap()
     }
 
     /// Hands `data` over in random cuts and order, reading back whenever asked to.
-    fn run(verifier: &mut Verifier, pool: &Pool, data: &[u8], rng: &mut fastrand::Rng) -> Vec<Verdict> {
+    fn run(
+        verifier: &mut Verifier,
+        pool: &Pool,
+        data: &[u8],
+        rng: &mut fastrand::Rng,
+    ) -> Vec<Verdict> {
         let mut cuts = vec![0, data.len()];
         for _ in 0..rng.usize(0..40) {
             cuts.push(rng.usize(0..=data.len()));
         }
         cuts.sort_unstable();
-        let mut parts: Vec<(usize, usize)> = cuts.windows(2).map(|w| (w[0], w[1])).filter(|(a, b)| a < b).collect();
+        let mut parts: Vec<(usize, usize)> =
+            cuts.windows(2).map(|w| (w[0], w[1])).filter(|(a, b)| a < b).collect();
         rng.shuffle(&mut parts);
         let mut verdicts = Vec::new();
         for (start, end) in parts {
@@ -338,17 +359,34 @@ mod tests {
             let algorithm = *rng.choice(&Algorithm::ALL).unwrap();
             let proof = Proof {
                 whole: rng.bool().then(|| Hasher::digest(algorithm, &data)),
-                pieces: rng.bool().then(|| pieces(&data, *rng.choice(&[Algorithm::Sha1, Algorithm::Sha256]).unwrap(), 10_000)),
+                pieces: rng.bool().then(|| {
+                    pieces(
+                        &data,
+                        *rng.choice(&[Algorithm::Sha1, Algorithm::Sha256]).unwrap(),
+                        10_000,
+                    )
+                }),
             };
             let mut verifier = Verifier::new(&proof, data.len() as u64, rng.usize(1..40));
             let verdicts = run(&mut verifier, &pool, &data, &mut rng);
-            assert!(!verdicts.iter().any(|v| matches!(v, Verdict::Bad(_) | Verdict::Whole { good: false, .. })), "seed {seed}");
+            assert!(
+                !verdicts
+                    .iter()
+                    .any(|v| matches!(v, Verdict::Bad(_) | Verdict::Whole { good: false, .. })),
+                "seed {seed}"
+            );
             let strong = proof.pieces.as_ref().is_some_and(|p| p.algorithm().resists_malice());
             if proof.whole.is_some() && !strong && !data.is_empty() {
-                assert!(verdicts.iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })), "seed {seed}");
+                assert!(
+                    verdicts.iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })),
+                    "seed {seed}"
+                );
             }
             if proof.pieces.is_some() {
-                let good: u64 = verdicts.iter().map(|v| if let Verdict::Good(r) = v { r.len() } else { 0 }).sum();
+                let good: u64 = verdicts
+                    .iter()
+                    .map(|v| if let Verdict::Good(r) = v { r.len() } else { 0 })
+                    .sum();
                 assert_eq!(good, data.len() as u64, "seed {seed}");
             }
             assert_eq!(pool.free_count() + verifier.retained.len(), pool.count());
@@ -370,7 +408,10 @@ mod tests {
             };
             let mut verifier = Verifier::new(&proof, data.len() as u64, 10);
             let verdicts = run(&mut verifier, &pool, &wrong, &mut rng);
-            let bad: Vec<Range> = verdicts.iter().filter_map(|v| if let Verdict::Bad(r) = v { Some(*r) } else { None }).collect();
+            let bad: Vec<Range> = verdicts
+                .iter()
+                .filter_map(|v| if let Verdict::Bad(r) = v { Some(*r) } else { None })
+                .collect();
             assert_eq!(bad.len(), 1, "seed {seed}");
             assert!(bad[0].contains(spot as u64));
             verifier.forget(bad[0]);
@@ -382,7 +423,10 @@ mod tests {
                 at += n as u64;
             }
             read_back(&mut verifier, &pool, &data, usize::MAX);
-            assert!(verifier.verdicts().iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })), "seed {seed}");
+            assert!(
+                verifier.verdicts().iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })),
+                "seed {seed}"
+            );
         }
     }
 
@@ -417,7 +461,10 @@ mod tests {
                 second.accept((half + i * 4096) as u64, buffer);
             }
             read_back(&mut second, &pool, &data, usize::MAX);
-            assert!(second.verdicts().iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })), "{algorithm}");
+            assert!(
+                second.verdicts().iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })),
+                "{algorithm}"
+            );
         }
     }
 }
