@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use support::Home;
 use support::net::{FILE, building, honest, server, sha256, url};
-use swath_netlab::faulty::{Behaviour, Certificate, Content, Log, Server, ca_pem};
+use swath_netlab::faulty::{
+    Algorithm, Behaviour, Certificate, Content, Log, MetalinkFile, Server, ca_pem, metalink,
+};
 
 const SECRET: &str = "s3cr3t-hush";
 
@@ -266,4 +268,22 @@ fn proxies_of_the_environment_are_used() {
         .env("http_proxy", "http://127.0.0.1:1")
         .run();
     ran.code_is(7).says(&["127.0.0.1:1"]);
+}
+
+#[test]
+fn a_metalink_on_the_disk_sends_no_credentials_to_its_mirrors() {
+    let home = Home::new();
+    let mirror = honest(&content());
+    let text = metalink(&[MetalinkFile {
+        name: "data.bin",
+        content: &content(),
+        urls: &[url(&mirror)],
+        digests: &[Algorithm::Sha256],
+        piece_bytes: None,
+    }]);
+    home.write("../x.meta4", &text);
+    let authorization = format!("Authorization: Bearer {SECRET}");
+    home.run(["get", "../x.meta4", "--header", &authorization]).code_is(0);
+    home.holds_only("data.bin", &content());
+    assert!(!mirror.log().is_empty() && !carries(&mirror.log()), "the file may come from anywhere");
 }

@@ -17,8 +17,11 @@ use crate::target::Target;
 /// Who named a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The user, by hand or in a file of theirs: gets the user's credentials.
+    /// The user, by hand or in a list of theirs: gets the user's credentials.
     Named,
+    /// A file that the user has, but need not have written (a Metalink): may lead anywhere, but
+    /// gets no credentials unless it has the origin of a named source.
+    Listed,
     /// Something from the network: gets no credentials (unless it has the origin of a named
     /// source) and may not lead into networks that the user's own sources are not in.
     Discovered,

@@ -115,7 +115,7 @@ fn from_metalink(
     base: Option<Url>,
 ) -> Result<Inputs, Refusal> {
     let options = metalink::Options { base: base.clone(), ..metalink::Options::default() };
-    let trust = if base.is_some() { Trust::Discovered } else { Trust::Named };
+    let trust = if base.is_some() { Trust::Discovered } else { Trust::Listed };
     let metalink = metalink::parse_with(input, options)
         .map_err(|error| (Exit::Input, format!("{name}: {}", chain(&error))))?;
     for (reason, count) in metalink.skipped_summary() {

@@ -25,7 +25,7 @@ impl Net {
         let clients = &self.shared.clients;
         let slot = match (proxied, trust) {
             (true, _) => &clients.proxied,
-            (false, Trust::Named) => &clients.named,
+            (false, Trust::Named | Trust::Listed) => &clients.named,
             (false, Trust::Discovered) => &clients.discovered,
         };
         if let Some(client) = slot.get() {

@@ -145,7 +145,7 @@ impl Net {
         trust: Trust,
     ) -> Result<Vec<IpAddr>, LaneError> {
         let surroundings = &self.shared.surroundings;
-        if trust == Trust::Named {
+        if trust != Trust::Discovered {
             addresses.iter().for_each(|&address| surroundings.allow(address));
             return Ok(addresses);
         }
