@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use swath_formats::metalink;
-use swath_model::digest::{Algorithm, Digest};
-use swath_model::{Buffer, LaneId, Range, RangeSet, SourceId, SwathId, Time};
+use swath_model::digest::Algorithm;
+use swath_model::{Buffer, LaneId, Range, RangeSet, SwathId, Time};
 use swath_plan::{Event as PlanEvent, Loss};
-use swath_source::{Class, Expected, Facts, LaneError, LaneEvent, LaneEventKind, Source};
+use swath_source::{Class, Facts, LaneError, LaneEvent, LaneEventKind};
 use swath_store::{Identity, Target, TargetSpec};
 
 use super::Ended;
-use super::agree::Version;
 use super::ordered::Ordered;
 use super::state::Run;
-use crate::error::GetError;
 use crate::observe::{Event, Outcome, Phase, SourceState};
 use crate::request::Destination;
 use crate::verify::{Proof, Saved, Verifier};
@@ -118,167 +115,12 @@ impl Run<'_> {
         loss
     }
 
-    /// A source said what its file is.
-    async fn facts(&mut self, source: usize, facts: Facts) -> Result<(), Ended> {
-        if self.is_bad(source) {
-            return Ok(());
-        }
-        if self.is_metalink_instead(source, &facts)? {
-            return Ok(());
-        }
-        let id = SourceId(source as u32);
-        if !facts.ranges && facts.size_bytes != Some(0) {
-            self.planner.handle(PlanEvent::StreamOnly { source: id }, self.now());
-        }
-        let again = self.sources[source].facts.is_some();
-        let accepted = self.sources[source].accepted;
-        self.sources[source].facts = Some(facts.clone());
-        if again && accepted == Some(true) {
-            return Ok(());
-        }
-        let Some(version) = Version::of(&facts) else {
-            if self.sources.iter().any(|entry| entry.accepted == Some(true)) {
-                self.drop_source(source, "it does not tell the size of its file".to_owned());
-                return Ok(());
-            }
-            self.sources[source].accepted = Some(true);
-            return self.open(source, None).await;
-        };
-        if self.size_bytes.is_none() && self.phase == Phase::Fetching {
-            return self.size_told_late(source, facts);
-        }
-        if let Some(reason) = self.contradicts_digest(&facts) {
-            return self.reject(source, reason);
-        }
-        let expected = self.request.size_bytes.or(self.size_bytes);
-        if let Some(expected) = expected.filter(|&expected| expected != version.size_bytes) {
-            let reason =
-                format!("its file has {} bytes, {expected} are expected", version.size_bytes);
-            return self.reject(source, reason);
-        }
-        let reference = self
-            .sources
-            .iter()
-            .filter(|entry| entry.accepted == Some(true))
-            .find_map(|entry| entry.facts.as_ref().and_then(Version::of));
-        let proved = self.proof.whole.is_some()
-            || self.proof.pieces.is_some()
-            || !self.request.digests.is_empty();
-        if let Some(reference) = &reference
-            && let Err(reason) = reference.admits(&version, proved)
-        {
-            return self.reject(source, reason);
-        }
-        let entry = &mut self.sources[source];
-        entry.accepted = Some(true);
-        entry
-            .source
-            .expect(Expected { size_bytes: Some(version.size_bytes), etag: facts.etag.clone() });
-        if self.size_bytes.is_none() {
-            self.open(source, Some(version.size_bytes)).await?;
-        }
-        self.discover(source, &facts);
-        Ok(())
-    }
-
-    /// A source tells the size of its file while another one, which does not, delivers already.
-    /// Whether the two hold the same cannot be known, and the one that tells more is worth more.
-    fn size_told_late(&mut self, source: usize, facts: Facts) -> Result<(), Ended> {
-        if self.is_stream {
-            self.sources[source].accepted = Some(false);
-            let reason =
-                "its file cannot be compared with the one that is being written out already";
-            self.drop_source(source, reason.to_owned());
-            return Ok(());
-        }
-        for at in 0..self.sources.len() {
-            if self.sources[at].accepted == Some(true) {
-                self.sources[at].accepted = Some(false);
-                self.drop_source(
-                    at,
-                    "it does not tell the size of its file, as others do".to_owned(),
-                );
-            }
-        }
-        let name = self.sources[source].source.display_name().to_owned();
-        let size = crate::report::units::bytes(facts.size_bytes.unwrap_or_default());
-        self.note(
-            format!("{name} tells the size of the file ({size}): starting again with it"),
-            true,
-        );
-        Err(Ended::Restart)
-    }
-
-    /// Leave a mirror out. If the mirrors left out so far agree with one another and outnumber
-    /// those in use, and nothing else says who is right, the majority is.
-    fn reject(&mut self, source: usize, reason: String) -> Result<(), Ended> {
-        self.sources[source].accepted = Some(false);
-        // Without a word from the user on the size, a digest may yet decide for it.
-        self.sources[source].left_out_for_version =
-            self.request.size_bytes.is_none() && self.contradicts_digest_given(source).is_none();
-        let own = self.sources[source].facts.clone().unwrap_or_default();
-        let fits_own =
-            |facts: &Option<Facts>| facts.as_ref().is_some_and(|facts| fits(&own, facts));
-        let known = self.request.size_bytes.is_some()
-            || self.proof.pieces.is_some()
-            || !(self.request.digests.is_empty() || self.digests_offered);
-        if !known && self.target.is_some() {
-            let in_use = self.sources.iter().filter(|entry| entry.accepted == Some(true)).count();
-            let left_out = self
-                .sources
-                .iter()
-                .filter(|entry| entry.accepted == Some(false) && fits_own(&entry.facts))
-                .count();
-            if left_out > in_use {
-                for at in 0..self.sources.len() {
-                    if self.sources[at].accepted == Some(true) {
-                        self.sources[at].accepted = Some(false);
-                        self.drop_source(
-                            at,
-                            "most other mirrors hold another version of the file".to_owned(),
-                        );
-                    }
-                }
-                for entry in &mut self.sources {
-                    if entry.state == SourceState::Bad
-                        && entry.accepted == Some(false)
-                        && fits_own(&entry.facts)
-                    {
-                        entry.state = SourceState::Waiting;
-                        entry.reason = None;
-                    }
-                }
-                self.note("most mirrors hold another version than the first one that answered: starting again with them".to_owned(), true);
-                return Err(Ended::Restart);
-            }
-        }
-        self.drop_source(source, reason);
-        Ok(())
-    }
-
-    /// Whether a source's own digest contradicts the one that was asked for.
-    fn contradicts_digest_given(&self, source: usize) -> Option<String> {
-        let facts = self.sources[source].facts.as_ref().filter(|_| !self.digests_offered)?;
-        self.contradicts_digest(facts)
-    }
-
-    /// Whether a source's own digest of its file contradicts what is known.
-    fn contradicts_digest(&self, facts: &Facts) -> Option<String> {
-        let known = self.request.digests.iter().chain(self.proof.whole.as_ref());
-        for known in known {
-            for theirs in
-                facts.digests.iter().filter(|theirs| theirs.algorithm() == known.algorithm())
-            {
-                if theirs != known {
-                    return Some(format!("its file has the digest {theirs}, wanted is {known}"));
-                }
-            }
-        }
-        None
-    }
-
     /// The file is known: open the target, take up what an earlier run left, tell the planner.
-    async fn open(&mut self, source: usize, size_bytes: Option<u64>) -> Result<(), Ended> {
+    pub(super) async fn open(
+        &mut self,
+        source: usize,
+        size_bytes: Option<u64>,
+    ) -> Result<(), Ended> {
         if self.request.digests.is_empty() && self.request.pieces.is_none() {
             let offered = self.sources[source]
                 .facts
@@ -506,122 +348,6 @@ impl Run<'_> {
         }
         Ok(())
     }
-
-    /// Whether the answer is a Metalink and not the file. Ends the transfer where the caller wants
-    /// to know of Metalinks, be it in place of the file or beside it.
-    fn is_metalink_instead(&mut self, source: usize, facts: &Facts) -> Result<bool, Ended> {
-        let is_metalink = facts.content_type.as_deref().is_some_and(metalink::is_media_type);
-        let entry = &mut self.sources[source];
-        // Whoever names a Metalink by its usual name wants it as it is.
-        let instead = is_metalink && !metalink::is_file_name(entry.source.url().path());
-        let own = || facts.final_url.clone().unwrap_or_else(|| entry.source.url().clone());
-        let beside = || {
-            let link = facts.links.iter().find(|link| link.is_metalink())?;
-            url::Url::parse(&link.target).ok()
-        };
-        if self.request.metalinks
-            && self.size_bytes.is_none()
-            && let Some(url) = if instead { Some(own()) } else { beside() }
-        {
-            return Err(GetError::Metalink { url }.into());
-        }
-        if instead && std::mem::replace(&mut entry.metalink_passed, true) {
-            self.drop_source(source, "it answers with a Metalink and not with the file".to_owned());
-        }
-        Ok(instead)
-    }
-
-    /// More mirrors are found by themselves: `Link: rel=duplicate` (RFC 6249).
-    fn discover(&mut self, source: usize, facts: &Facts) {
-        if !self.request.discover {
-            return;
-        }
-        let mut duplicates: Vec<_> =
-            facts.links.iter().filter(|link| link.is_duplicate()).collect();
-        duplicates.sort_by_key(|link| (!link.is_preferred, link.pri.unwrap_or(u32::MAX)));
-        let mut found = 0;
-        for link in duplicates {
-            if self.discovered >= DISCOVERED_MAX {
-                break;
-            }
-            let Some(url) = url::Url::parse(&link.target)
-                .ok()
-                .filter(|url| matches!(url.scheme(), "http" | "https"))
-            else {
-                continue;
-            };
-            let priority = link.pri.map_or(DISCOVERED_PRIORITY, |pri| pri.max(2));
-            let mirror =
-                crate::request::Mirror { url, priority, trust: swath_source::Trust::Discovered };
-            if self.add_source(&mirror) {
-                self.discovered += 1;
-                found += 1;
-            }
-        }
-        if found > 0 {
-            let name = self.sources[source].source.display_name().to_owned();
-            let mirrors = if found == 1 { "mirror" } else { "mirrors" };
-            self.note(format!("{name} names {found} more {mirrors}"), false);
-        }
-    }
-
-    /// Forget everything about the content, keep what is known about the sources.
-    pub(super) fn reset_books(&mut self, _from: Time) {
-        if std::mem::take(&mut self.digests_offered) {
-            self.request.digests.clear();
-        }
-        self.size_bytes = None;
-        self.have = RangeSet::new();
-        self.deliverers = swath_model::RangeMap::new();
-        self.verified = RangeSet::new();
-        self.verified_bytes = 0;
-        self.resumed_bytes = 0;
-        self.verifier = None;
-        // What the old verifier still has to say is about other bytes.
-        (self.report_sender, self.reports) = tokio::sync::mpsc::unbounded_channel();
-        self.whole_verdict = None;
-        self.whole_wanted = false;
-        self.suspicions.clear();
-        self.disputed.clear();
-        self.tried.clear();
-        self.proof = Proof { whole: None, pieces: self.request.pieces.clone() };
-        self.planner_done = false;
-        self.committing = false;
-        self.phase = Phase::Probing;
-        self.records.clear();
-        self.journal_names.clear();
-        self.adopt_journal_names(&[]);
-        self.planner = swath_plan::Planner::new(self.request.plan.clone());
-        let now = self.now();
-        for at in 0..self.sources.len() {
-            let source = SourceId(at as u32);
-            self.planner.handle(PlanEvent::SourceAdded { source, max_lanes: None }, now);
-            if self.sources[at].state == SourceState::Bad {
-                self.planner.handle(PlanEvent::SourceBad { source }, now);
-            } else {
-                // As new, so that it tells again what it offers and is held to nothing old.
-                let entry = &mut self.sources[at];
-                let (url, trust) = (entry.source.url().clone(), entry.source.trust());
-                entry.source = Source::new(&self.engine.net, source, url, trust);
-                entry.accepted = None;
-                entry.facts = None;
-                entry.metalink_passed = false;
-            }
-        }
-    }
-}
-
-/// Whether two answers can be about the same content.
-fn fits(ours: &Facts, theirs: &Facts) -> bool {
-    let contradicts = |digest: &Digest| {
-        ours.digests.iter().any(|known| known.algorithm() == digest.algorithm() && known != digest)
-    };
-    match (Version::of(ours), Version::of(theirs)) {
-        (Some(ours), Some(other)) => {
-            ours.admits(&other, false).is_ok() && !theirs.digests.iter().any(contradicts)
-        }
-        _ => false,
-    }
 }
 
 /// What a user reads about how the file is proved.
@@ -664,7 +390,3 @@ const UNKNOWN_SIZE: u64 = u64::MAX / 2;
 const NEVER_UP_TRIES: u32 = 3;
 /// Longest time that a server may put us off in one go.
 const PATIENCE_MAX: std::time::Duration = std::time::Duration::from_secs(120);
-/// Most mirrors taken over from answers.
-const DISCOVERED_MAX: usize = 32;
-/// Order of mirrors that an answer names without saying how good they are.
-const DISCOVERED_PRIORITY: u32 = 10;

@@ -11,6 +11,7 @@ mod arrive;
 mod audit;
 mod blame;
 mod figures;
+mod meet;
 mod ordered;
 mod sink;
 mod state;
