@@ -32,6 +32,7 @@ bench: ## The benchmarks of docs/benchmarks.md (root; the better part of an hour
 	bench/multisource
 	bench/disk
 	bench/store
+	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 
 soak: ## Random mirrors, faults, kills and resumes for a while
 	bench/soak
