@@ -3,7 +3,7 @@
 //!
 //! [`Progress`] is the front: it gives an observer for one file or, for lists, one for each file
 //! with a common display. Everything for people goes to standard error, JSON to standard output.
-//! What a frame or a line says is decided by pure functions of the events and a [`Look`]; only
+//! What a frame or a line says is decided by pure functions of the events and a `Look`; only
 //! `screen` moves a cursor. Names are shown without control characters. Write errors are ignored:
 //! a closed terminal is no reason to stop a transfer.
 
