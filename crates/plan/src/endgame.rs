@@ -141,49 +141,67 @@ impl Planner {
             })
             .map(|lane| lane.id)
             .collect();
+        if idle.is_empty() {
+            return;
+        }
+        let mut tails: Vec<Tail> = self
+            .lanes
+            .values()
+            .filter_map(|lane| late(lane, now))
+            .filter_map(|tail| {
+                Some(Tail { range: self.undelivered.within(tail.range).last()?, ..tail })
+            })
+            .collect();
         let mut budget = budget;
         for id in idle {
             let Some(helper) = self.lanes.get(&id) else { continue };
+            let (source, trip_s) = (helper.source, helper.trip_s());
             let rate = helper.rate.unwrap_or(1.0).max(1.0);
-            let forbidden = self.sources.get(helper.source.index()).map(|source| &source.forbidden);
-            let best = self
-                .lanes
-                .values()
-                .filter(|lane| lane.source != helper.source || lane.silent)
-                .filter_map(|lane| late(lane, now))
-                .filter_map(|(range, late_s)| {
-                    Some((self.undelivered.within(range).last()?, late_s))
-                })
-                .filter(|&(range, late_s)| {
-                    let own_s = helper.trip_s() + range.len() as f64 / rate;
-                    range.len() <= budget
-                        && own_s < HEDGE_GAIN * late_s
-                        && self.shared.bytes_within(range) == 0
-                        && forbidden.is_none_or(|set| set.bytes_within(range) == 0)
-                })
-                .max_by(|a, b| a.1.total_cmp(&b.1));
-            if let Some((range, _)) = best {
+            let forbidden = self.sources.get(source.index()).map(|source| &source.forbidden);
+            let own_s = |range: Range| trip_s + range.len() as f64 / rate;
+            let pays = |tail: &&Tail| {
+                let range = tail.range;
+                range.len() <= budget
+                    && own_s(range) < HEDGE_GAIN * tail.late_s
+                    && forbidden.is_none_or(|set| set.bytes_within(range) == 0)
+                    // Nor is anybody else about to bring it.
+                    && (self.shared.bytes_within(range) == 0
+                        || tails.iter().all(|other| {
+                            other.range.intersect(range).is_none()
+                                || own_s(range) < HEDGE_GAIN * other.late_s
+                        }))
+            };
+            let best = tails.iter().filter(pays).max_by(|a, b| a.late_s.total_cmp(&b.late_s));
+            if let Some(&Tail { range, .. }) = best {
                 budget -= range.len();
                 self.hedged_bytes += range.len();
                 self.shared.insert(range);
+                tails.push(Tail { range, late_s: own_s(range) });
                 self.assign(id, range, now);
             }
         }
     }
 }
 
+/// What a lane still owes last, and how long it will take for that.
+#[derive(Clone, Copy, Debug)]
+struct Tail {
+    range: Range,
+    late_s: f64,
+}
+
 /// A swath's new end and the tail behind it.
 type Cut = (SwathId, u64, Range);
 
 /// What a lane still owes and how long it will take, counting a pause that it is in against it.
-fn late(lane: &Lane, now: Time) -> Option<(Range, f64)> {
+fn late(lane: &Lane, now: Time) -> Option<Tail> {
     let (slot, at) = lane.positions().filter(|(slot, at)| *at < slot.end).last()?;
     let paused_s = now.secs_since(lane.last_progress);
     let bytes = lane.pipe_bytes();
     let own_s = lane.may_need_s(bytes, now).unwrap_or(bytes as f64 + lane.rtt_s);
     let overdue_s =
         if paused_s > OVERDUE_ROUND_TRIPS * lane.rtt_s + OVERDUE_S { 2.0 * paused_s } else { 0.0 };
-    Some((Range::new(at, slot.end), own_s + overdue_s))
+    Some(Tail { range: Range::new(at, slot.end), late_s: own_s + overdue_s })
 }
 
 /// A lane may end this many times later than the rest …

@@ -3,8 +3,10 @@
 //! One lane keeps its window open and is fair to others. On routes with loss or with a window
 //! limit more lanes bring more; such a sender shows itself by sending in bursts with pauses
 //! between them, or by a whole window under way. Whether more lanes do help is found by trial:
-//! double them, wait until the new ones have come up to speed, keep them if the source as a whole
-//! gained enough, else take them away and wait longer before the next trial.
+//! double them (or more where they are held up for sure), wait until the new ones have come up to speed, keep them if the source as a whole
+//! gained enough, else take them away and wait longer before the next trial. Rates under loss
+//! swing by half from one moment to the next, so means over several round trips are compared, and
+//! a trial that is neither won nor lost goes on.
 //!
 //! States: steady → trial → steady, with `goal` lanes wanted in each.
 
@@ -18,8 +20,12 @@ pub(crate) struct Tuner {
     trial: Option<Trial>,
     next_trial_at: Time,
     pause_s: f64,
-    /// Rate some round trips ago, to see whether it still climbs.
-    before: (Time, f64),
+    /// When the present look began, the sum of the rates in it, and of how many.
+    look: (Time, f64, u32),
+    /// Mean rates of the last looks, newest first.
+    looks: [f64; LOOKS],
+    /// Looks since the number of lanes last changed.
+    looked: usize,
     climbing: bool,
     /// When the first bytes came.
     first_at: Time,
@@ -32,6 +38,8 @@ pub(crate) struct Tuner {
 struct Trial {
     from: u32,
     rate_before: f64,
+    /// The part of proportional growth that it must bring.
+    pays: f64,
     /// Sum of the rates at the looks of its second half, and how many those were.
     rate_sum: f64,
     looks: u32,
@@ -46,7 +54,6 @@ pub(crate) struct Reading {
     pub now: Time,
     /// Sum over the source's lanes, bytes per second.
     pub rate: f64,
-    pub best_rate: f64,
     /// Sum of its lanes' pauses so far, in seconds.
     pub paused_s: f64,
     pub rtt_s: f64,
@@ -64,7 +71,9 @@ impl Default for Tuner {
             trial: None,
             next_trial_at: Time::ZERO,
             pause_s: PAUSE_FIRST_S,
-            before: (Time::ZERO, 0.0),
+            look: (Time::ZERO, 0.0, 0),
+            looks: [0.0; LOOKS],
+            looked: 0,
             climbing: true,
             first_at: Time::MAX,
             paused_part: 0.0,
@@ -85,48 +94,42 @@ impl Tuner {
 
     /// Judge, try, or leave alone.
     pub fn tick(&mut self, reading: Reading) {
-        let Reading { now, rate, best_rate, paused_s, rtt_s, lanes_up, lanes_max, time_left_s } =
-            reading;
+        let Reading { now, rate, rtt_s, lanes_up, lanes_max, time_left_s, .. } = reading;
         if rate > 0.0 {
             self.first_at = self.first_at.min(now);
         }
-        let look_s = (2.0 * rtt_s).max(0.2);
-        if now.secs_since(self.before.0) >= look_s {
-            self.climbing = rate > CLIMB * self.before.1;
-            let lane_s = now.secs_since(self.before.0) * f64::from(lanes_up.max(1));
-            let paused_part = (paused_s - self.paused_before_s).max(0.0) / lane_s;
-            self.paused_part += SMOOTH * (paused_part - self.paused_part);
-            self.paused_before_s = paused_s;
-            self.before = (now, rate);
-        }
+        self.look(&reading);
+        let held_up =
+            self.paused_part > HELD_UP || rate / f64::from(lanes_up.max(1)) * rtt_s > WINDOW_BYTES;
         if let Some(trial) = &mut self.trial {
             if now >= trial.count_from {
                 trial.rate_sum += rate;
                 trial.looks += 1;
             }
-            if now < trial.judge_at
-                || (self.climbing && now < trial.latest_at)
-                || (lanes_up < self.goal && now < trial.latest_at)
-            {
+            let unready = self.climbing || lanes_up < self.goal;
+            if now < trial.judge_at || (unready && now < trial.latest_at) {
                 return;
             }
             let growth = f64::from(self.goal) / f64::from(trial.from) - 1.0;
-            if trial.rate_sum / f64::from(trial.looks.max(1))
-                >= trial.rate_before * (1.0 + PAYS * growth)
-            {
+            let mean = trial.rate_sum / f64::from(trial.looks.max(1));
+            let gained = mean / trial.rate_before.max(1.0) - 1.0;
+            if gained >= trial.pays * growth {
+                (self.looks[0], self.looked) = (mean, 1);
                 self.pause_s = PAUSE_FIRST_S;
                 self.next_trial_at = now;
+            } else if gained > 0.0 && held_up && now < trial.latest_at {
+                return;
             } else {
                 self.goal = trial.from;
+                self.looked = 0;
                 self.next_trial_at = now.plus_secs(self.pause_s);
-                self.pause_s = (2.0 * self.pause_s).min(PAUSE_MAX_S);
+                let longest_s = if held_up { PAUSE_HELD_UP_S } else { PAUSE_MAX_S };
+                self.pause_s = (2.0 * self.pause_s).min(longest_s);
             }
             self.trial = None;
             return;
         }
         let settle_s = (8.0 * rtt_s).max(0.4);
-        let lane_window_bytes = rate / f64::from(lanes_up.max(1)) * rtt_s;
-        let held_up = self.paused_part > HELD_UP || lane_window_bytes > WINDOW_BYTES;
         let pause_s = if held_up { 0.0 } else { PLAIN_PAUSE_S };
         let ready_at = self
             .next_trial_at
@@ -142,15 +145,46 @@ impl Tuner {
         }
         self.trial = Some(Trial {
             from: self.goal,
-            // A rate that swings must not pass for one that grew.
-            rate_before: rate.max(BEST_PART * best_rate),
+            rate_before: self.usual_rate(),
+            pays: if held_up { PAYS_HELD_UP } else { PAYS },
             rate_sum: 0.0,
             looks: 0,
             count_from: now.plus_secs(0.6 * settle_s),
             judge_at: now.plus_secs(settle_s),
-            latest_at: now.plus_secs(2.0 * settle_s),
+            latest_at: now.plus_secs(3.0 * settle_s),
         });
-        self.goal = (2 * self.goal).min(lanes_max);
+        let times = if held_up { TIMES_HELD_UP } else { 2 };
+        self.goal = (times * self.goal).min(lanes_max);
+    }
+
+    /// Takes note of the rate and the pauses; a look is a few round trips long.
+    fn look(&mut self, reading: &Reading) {
+        let &Reading { now, rate, paused_s, rtt_s, lanes_up, .. } = reading;
+        self.look.1 += rate;
+        self.look.2 += 1;
+        let (since, rate_sum, rates) = self.look;
+        let look_s = now.secs_since(since);
+        if look_s < (2.0 * rtt_s).max(0.2) {
+            return;
+        }
+        let mean = rate_sum / f64::from(rates);
+        self.climbing = mean > CLIMB * self.looks[0];
+        self.looks.rotate_right(1);
+        self.looks[0] = mean;
+        self.looked = (self.looked + 1).min(LOOKS);
+        self.look = (now, 0.0, 0);
+        let lane_s = look_s * f64::from(lanes_up.max(1));
+        let paused_part = (paused_s - self.paused_before_s).max(0.0) / lane_s;
+        self.paused_part += SMOOTH * (paused_part - self.paused_part);
+        self.paused_before_s = paused_s;
+    }
+
+    /// What the source brings as a rule, with the lanes that it has: the median of the last looks.
+    fn usual_rate(&self) -> f64 {
+        let mut looks = self.looks;
+        let looks = &mut looks[..self.looked.clamp(1, LOOKS)];
+        looks.sort_by(f64::total_cmp);
+        looks[looks.len() / 2]
     }
 
     /// A failure or a silence: whatever was on trial is off.
@@ -162,8 +196,15 @@ impl Tuner {
     }
 }
 
-/// New lanes must bring at least this part of what the same number of old ones brings.
+/// A trial has so many times the lanes where loss or a window holds them up, else twice as many.
+const TIMES_HELD_UP: u32 = 4;
+/// Looks that are remembered.
+const LOOKS: usize = 5;
+/// New lanes must bring at least this part of what the same number of old ones brings …
 const PAYS: f64 = 0.5;
+/// … and this where loss or a window is known to hold the old ones up: their rate swings so much
+/// that more could only be asked for after a longer look.
+const PAYS_HELD_UP: f64 = 0.15;
 /// A trial is worth its cost only if the transfer goes on for this many times its length …
 const TRIAL_PART: f64 = 4.0;
 /// … and at least this long.
@@ -180,16 +221,16 @@ const WINDOW_BYTES: f64 = 2.5e6;
 const PLAIN_PAUSE_S: f64 = 10.0;
 /// … and only if the transfer goes on for this long: a trial disturbs the lanes there are.
 const PLAIN_LEFT_S: f64 = 20.0;
-/// A trial must beat this part of the best rate seen, too.
-const BEST_PART: f64 = 0.8;
 /// Weight of the newest look in the part of time that senders pause.
 const SMOOTH: f64 = 0.3;
 /// Growth over two round trips that counts as still climbing.
 const CLIMB: f64 = 1.08;
 /// Pause after the first trial that did not pay; doubles with each further one …
-const PAUSE_FIRST_S: f64 = 2.0;
-/// … up to this.
+const PAUSE_FIRST_S: f64 = 1.0;
+/// … up to this, …
 const PAUSE_MAX_S: f64 = 60.0;
+/// … or to this where the senders are held up.
+const PAUSE_HELD_UP_S: f64 = 4.0;
 /// From this round trip on a route counts as long.
 const LONG_ROUTE_S: f64 = 0.2;
 /// Below this much left to fetch, a second lane on a long route would hardly be up in time.

@@ -87,12 +87,12 @@ impl Planner {
             self.close(lane);
             let jitter = self.rng.f64();
             let Some(source) = self.sources.get_mut(source.index()) else { continue };
-            source.tuner.reset(now);
             // One stuck lane of several says nothing of its source, several at once say it once.
             let mut others = source.lanes.iter().filter_map(|id| self.lanes.get(id));
             if others.all(|lane| lane.silent || lane.state == LaneState::Closing)
                 && source.retry_at <= now
             {
+                source.tuner.reset(now);
                 source.fell_silent(now, jitter);
             }
         }
@@ -148,7 +148,6 @@ impl Planner {
                     let reading = Reading {
                         now,
                         rate: source.rate,
-                        best_rate: source.best_rate,
                         paused_s: source.waited_s
                             + lanes.iter().map(|lane| lane.paused_s).sum::<f64>(),
                         rtt_s: source.rtt_s.unwrap_or(0.1),

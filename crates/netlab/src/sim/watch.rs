@@ -239,23 +239,18 @@ impl Watch {
                 return Err("a fetch beyond the window".into());
             }
         }
+        // Asked for once more counts once, however many lanes are at it.
+        let (mut hedged, mut excused) = (RangeSet::new(), RangeSet::new());
         for other in lanes.values().filter(|other| other.id != id && other.is_up()) {
-            let twice_bytes: u64 = other
-                .asks
-                .iter()
-                .filter_map(|ask| ask.outstanding().intersect(range))
-                .map(Range::len)
-                .sum();
-            if twice_bytes > 0 {
-                let paused = now.secs_since(other.last_progress) > PAUSE_S
-                    || other.resumed_at.is_some_and(|at| now.secs_since(at) < RESUMED_S);
-                if paused || self.probing {
-                    self.excused_bytes += twice_bytes;
-                } else {
-                    self.hedged_bytes += twice_bytes;
-                }
+            let paused = now.secs_since(other.last_progress) > PAUSE_S
+                || other.resumed_at.is_some_and(|at| now.secs_since(at) < RESUMED_S);
+            let twice = if paused || self.probing { &mut excused } else { &mut hedged };
+            for both in other.asks.iter().filter_map(|ask| ask.outstanding().intersect(range)) {
+                twice.insert(both);
             }
         }
+        self.hedged_bytes += hedged.total_bytes();
+        self.excused_bytes += excused.total_bytes();
         Ok(())
     }
 
