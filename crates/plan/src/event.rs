@@ -46,6 +46,12 @@ pub enum Event {
         /// Total since the lane was opened.
         total: Duration,
     },
+    /// We hold this lane up ourselves just now, or did since the last time: for a rate limit, or
+    /// because the disk has not given a buffer back. Its waiting is no silence of its source.
+    HeldUp {
+        /// Which.
+        lane: LaneId,
+    },
     /// These bytes are in our hands and count (they were still missing).
     Delivered {
         /// The swath that they belong to.

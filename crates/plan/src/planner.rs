@@ -117,6 +117,12 @@ impl Planner {
                     lane.paused(now, total.as_secs_f64());
                 }
             }
+            Event::HeldUp { lane } => {
+                if let Some(lane) = self.lanes.get_mut(&lane) {
+                    lane.last_progress = now;
+                }
+                self.speaks(lane);
+            }
             Event::Delivered { swath, range } => self.delivered(swath, range),
             Event::SwathDone { swath } => self.swath_done(swath, now),
             Event::SwathFailed { swath, loss } => self.swath_failed(swath, loss, now),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId, Time};
-use swath_plan::{Action, Config, Event, Lanes, Loss, Planner};
+use swath_plan::{Action, Config, Event, Lanes, Loss, Planner, SourceStatus};
 
 const MIB: u64 = 1 << 20;
 
@@ -84,6 +84,29 @@ impl Bench {
     fn took(&self, wanted: &Action) -> bool {
         self.actions.contains(wanted)
     }
+}
+
+#[test]
+fn a_lane_that_we_hold_up_ourselves_is_not_silent() {
+    // With a low rate limit over many lanes each has its turn every few seconds. They were taken
+    // for silent: their ranges went to others, which were held up as well, and connections closed.
+    let mut bench = Bench::new(2, 100 * MIB);
+    for lane in 0..2 {
+        bench.tell(Event::Arrived { lane: LaneId(lane), total_bytes: 1000 });
+    }
+    bench.actions.clear();
+    for _ in 0..100 {
+        bench.wait_s(0.1);
+        for lane in 0..2 {
+            bench.tell(Event::HeldUp { lane: LaneId(lane) });
+        }
+    }
+    let closed = bench.actions.iter().any(|action| matches!(action, Action::CloseLane { .. }));
+    assert!(!closed, "{:?}", bench.actions);
+    assert_eq!(bench.planner.source(SourceId(0)).unwrap().status, SourceStatus::Running);
+    // When we let go, silence is silence again.
+    bench.wait_s(10.0);
+    assert!(bench.took(&Action::CloseLane { lane: LaneId(0) }));
 }
 
 #[test]

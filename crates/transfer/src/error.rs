@@ -31,8 +31,8 @@ pub enum GetError {
         /// (source, reason), credentials removed.
         reasons: Vec<(String, String)>,
     },
-    /// Nothing arrived from any source for a long time.
-    #[error("nothing arrived from any source for {stall_s:.0} s")]
+    /// No byte of the file arrived from any source for a long time, and we did not hold them up.
+    #[error("nothing arrived from any source for {stall_s} s")]
     Stalled {
         /// How long.
         stall_s: f64,

@@ -67,7 +67,9 @@ pub struct Request {
     pub metalinks: bool,
     /// How it is planned.
     pub plan: Config,
-    /// End with an error when no source has delivered a byte for this long, in seconds.
+    /// End with an error when no source has delivered a byte for this long, in seconds. The clock
+    /// stands still while the sources wait for us: for the rate limit, the disk, or the reader of
+    /// an ordered stream.
     pub stall_s: f64,
 }
 

@@ -235,13 +235,12 @@ impl OwnLane {
             Ok(bytes) => bytes,
             Err(due) => {
                 *place = None;
-                talk.last_progress = Instant::now();
-                return self.wait(talk, Want::Until(due)).await;
+                let wake = self.wait_for_us(talk, Want::Until(due)).await;
+                return self.woken(talk, wake);
             }
         };
         if let Some(take) = place {
-            talk.last_progress = Instant::now();
-            let wake = talk.wait(&mut self.orders, &mut self.out, Want::Buffer(take)).await;
+            let wake = self.wait_for_us(talk, Want::Buffer(take)).await;
             if matches!(wake, Wake::Buffer(_)) {
                 *place = None;
             }
@@ -304,8 +303,8 @@ impl OwnLane {
         let bytes = match self.allowed(bytes) {
             Ok(bytes) => bytes,
             Err(due) => {
-                talk.last_progress = Instant::now();
-                return self.wait(talk, Want::Until(due)).await;
+                let wake = self.wait_for_us(talk, Want::Until(due)).await;
+                return self.woken(talk, wake);
             }
         };
         let skipped = if talk.input.is_empty() {
@@ -341,6 +340,15 @@ impl OwnLane {
     async fn wait(&mut self, talk: &mut Talk, want: Want<'_>) -> Option<Next> {
         let wake = talk.wait(&mut self.orders, &mut self.out, want).await;
         self.woken(talk, wake)
+    }
+
+    /// Wait for something of our own: no silence of the source, and no pause of the sender.
+    async fn wait_for_us(&mut self, talk: &mut Talk, want: Want<'_>) -> Wake {
+        self.out.meter.count_hold();
+        let wake = talk.wait(&mut self.orders, &mut self.out, want).await;
+        talk.last_progress = Instant::now();
+        self.out.meter.count_hold();
+        wake
     }
 
     /// What every wake-up has in common.

@@ -59,6 +59,8 @@ pub struct Meter {
     requests: AtomicU64,
     rtt_us: AtomicU64,
     pauses_us: AtomicU64,
+    /// Grows when a hold begins and when it ends.
+    holds: AtomicU64,
 }
 
 /// Open a lane to `source`: it connects at once and reports to `events` under the number `lane`.
@@ -139,6 +141,17 @@ impl Meter {
     /// held up by its window or by loss sends in bursts with pauses between them.
     pub fn pauses(&self) -> Duration {
         Duration::from_micros(self.pauses_us.load(Ordering::Relaxed))
+    }
+
+    /// How often we began, and ceased, to hold the lane up ourselves although data of it may be
+    /// there: for the rate limit, or for a buffer that hashing or the disk has not given back. An
+    /// odd count means that it is held up now. Such a wait says nothing of the source.
+    pub fn holds(&self) -> u64 {
+        self.holds.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_hold(&self) {
+        self.holds.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_pause(&self, pause: Duration) {

@@ -37,7 +37,8 @@ impl Limiter {
         if rate == 0 {
             return None;
         }
-        let share = (rate / SHARES_PER_S).clamp(SHARE_MIN_BYTES, SHARE_MAX_BYTES);
+        // No share is more than a second's worth.
+        let share = (rate / SHARES_PER_S).clamp(SHARE_MIN_BYTES.min(rate), SHARE_MAX_BYTES);
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let due = next.map_or(earliest, |next| next.max(earliest));

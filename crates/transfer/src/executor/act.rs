@@ -21,10 +21,7 @@ impl Run<'_> {
                     open_lane(&entry.source, lane, &self.engine.pool, self.lane_sender.clone());
                 entry.figures.lane_opened();
                 let first = entry.state == SourceState::Waiting;
-                self.lanes.insert(
-                    lane,
-                    LaneEntry { lane: handle, source: source.index(), seen_bytes: 0 },
-                );
+                self.lanes.insert(lane, LaneEntry::new(handle, source.index()));
                 if first {
                     self.set_state(source.index(), SourceState::Probing, None);
                 }

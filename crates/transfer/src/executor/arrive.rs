@@ -21,7 +21,7 @@ impl Run<'_> {
         let Some(source) = self.lanes.get(&lane).map(|entry| entry.source) else { return Ok(()) };
         match event.kind {
             LaneEventKind::Up { rtt, pipelines, .. } => {
-                self.last_arrival = self.now();
+                // A connection is no arrival: a server may accept them for ever and say nothing.
                 if let Some(entry) = self.sources.get_mut(source) {
                     entry.ever_up = true;
                     entry.figures.round_trip(rtt);

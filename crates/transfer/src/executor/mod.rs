@@ -19,7 +19,7 @@ mod state;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use swath_model::{LaneId, SwathId, Time};
+use swath_model::{LaneId, Range, SwathId, Time};
 use swath_plan::Event as PlanEvent;
 use swath_store::{OpenError, first_missing};
 use tokio::time::{Instant, sleep_until};
@@ -186,10 +186,40 @@ impl Run<'_> {
         let stall_s = self.request.stall_s;
         let waits_for_sources =
             matches!(self.phase, Phase::Probing | Phase::Fetching | Phase::Disputing);
-        if waits_for_sources && now.secs_since(self.last_arrival) > stall_s {
+        if self.holds_sources_up() {
+            self.last_arrival = now;
+        } else if waits_for_sources && now.secs_since(self.last_arrival) > stall_s {
             return Err(GetError::Stalled { stall_s, reasons: self.reasons() }.into());
         }
         Ok(())
+    }
+
+    /// Whether nothing comes because of us: the rate limit, the disk, or whoever reads the ordered
+    /// stream. However long that lasts, no source is to blame for it.
+    fn holds_sources_up(&self) -> bool {
+        if self.reader_is_behind() || (self.planner_done && !self.jobs.is_empty()) {
+            return true;
+        }
+        // The buffers of an ordered stream come back when its reader takes something; if it has
+        // nothing to take, waiting for them must end like any other wait.
+        let may_last = !self.is_stream || self.engine.limit_bytes_per_s.is_some();
+        may_last && self.lanes.values().any(|lane| lane.held_up)
+    }
+
+    /// Whether the ordered stream's reader has yet to take what could be written out. A piece
+    /// with a digest is written when all of it is here.
+    fn reader_is_behind(&self) -> bool {
+        if self.ordered.is_none() {
+            return false;
+        }
+        let size = self.size_bytes.unwrap_or(u64::MAX);
+        let rest = Range::new(self.consumed.min(size), size);
+        let here = self.have.gaps_within(rest).first().map_or(size, |gap| gap.start);
+        let writable = match &self.proof.pieces {
+            Some(pieces) if here < size => here - here % pieces.length_bytes().max(1),
+            _ => here,
+        };
+        writable > self.consumed
     }
 
     /// Tell the planner how far every lane has come.
@@ -201,6 +231,9 @@ impl Run<'_> {
         self.last_meters = now;
         let mut moved = BTreeSet::new();
         for (&id, lane) in &mut self.lanes {
+            if lane.look_for_holds() {
+                self.planner.handle(PlanEvent::HeldUp { lane: id }, now);
+            }
             let total_bytes = lane.lane.meter().body_bytes();
             if total_bytes == lane.seen_bytes {
                 continue;

@@ -46,6 +46,23 @@ pub(super) struct LaneEntry {
     pub lane: Lane,
     pub source: usize,
     pub seen_bytes: u64,
+    pub seen_holds: u64,
+    /// We held it up ourselves at the last look, or since the one before.
+    pub held_up: bool,
+}
+
+impl LaneEntry {
+    pub fn new(lane: Lane, source: usize) -> Self {
+        Self { lane, source, seen_bytes: 0, seen_holds: 0, held_up: false }
+    }
+
+    /// Look whether we hold it up; a hold in progress has an odd count.
+    pub fn look_for_holds(&mut self) -> bool {
+        let holds = self.lane.meter().holds();
+        self.held_up = holds != self.seen_holds || holds % 2 == 1;
+        self.seen_holds = holds;
+        self.held_up
+    }
 }
 
 /// One swath that is asked for.

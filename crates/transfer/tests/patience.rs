@@ -1,0 +1,89 @@
+//! Which waiting is a source's fault, in virtual time: servers and transfer share one paused
+//! clock, so minutes pass in a moment.
+
+use std::time::Duration;
+
+use swath_source::NetOptions;
+use swath_transfer::observe::{Event, SourceState};
+use swath_transfer::{Engine, EngineOptions, GetError, Lanes, Request, Stop};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+const SIZE: u64 = 600_000;
+
+/// Serves ranges of a file of zeros.
+async fn server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/zeros.bin", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream));
+        }
+    });
+    url
+}
+
+async fn serve(mut stream: TcpStream) -> Option<()> {
+    let mut input = Vec::new();
+    loop {
+        while let Some(end) = input.windows(4).position(|four| four == b"\r\n\r\n") {
+            let head = String::from_utf8(input.drain(..end + 4).collect()).ok()?;
+            let (_, range) = head.split_once("Range: bytes=")?;
+            let (start, last) = range.lines().next()?.split_once('-')?;
+            let start: u64 = start.parse().ok()?;
+            let end = last.parse().map_or(SIZE, |last: u64| (last + 1).min(SIZE));
+            let head = format!(
+                "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {start}-{}/{SIZE}\r\n\r\n",
+                end - start,
+                end - 1
+            );
+            stream.write_all(head.as_bytes()).await.ok()?;
+            stream.write_all(&vec![0; (end - start) as usize]).await.ok()?;
+        }
+        if stream.read_buf(&mut input).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+fn engine(limit_bytes_per_s: Option<u64>) -> Engine {
+    let net = NetOptions { limit_bytes_per_s, ..NetOptions::default() };
+    // Small buffers, so that every source gets a part of a small file.
+    let buffer_bytes = 64 << 10;
+    Engine::start(EngineOptions { net, buffer_bytes, ..EngineOptions::default() }).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_low_rate_limit_over_many_sources_silences_none() {
+    // Each lane has its turn every few seconds; that was taken for the sources' silence.
+    let mut request = Request::to_writer(tokio::io::sink());
+    request.plan.lanes = Lanes::Fixed(1);
+    for _ in 0..6 {
+        request = request.url(&server().await).unwrap();
+    }
+    let mut silences = 0;
+    let mut observer = |event: &Event| {
+        silences +=
+            u32::from(matches!(event, Event::Source { state: SourceState::Silent, .. }));
+    };
+    let engine = engine(Some(3000));
+    let stop = Stop::default();
+    let done = engine.get_observed(request, &mut observer, &stop);
+    timeout(Duration::from_secs(1000), done)
+        .await
+        .expect("at 3 kB/s it takes 200 s")
+        .expect("it is fetched");
+    assert_eq!(silences, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_accepts_and_says_nothing_ends_with_the_time_limit() {
+    // Each new connection set the clock back, so the transfer never ended.
+    let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/file", mute.local_addr().unwrap());
+    let request = Request::to_writer(tokio::io::sink()).url(&url).unwrap();
+    let ended = timeout(Duration::from_secs(90), engine(None).get(request)).await;
+    let error = ended.expect("it ends after 60 s").expect_err("nothing came");
+    assert!(matches!(error, GetError::Stalled { .. }), "{error}");
+}
