@@ -1,7 +1,6 @@
 //! The network as the command line and the environment want it: tokens, `.netrc`, proxies.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use swath_formats::netrc::Netrc;
 use swath_source::{Bearer, NetOptions, Proxies, Secret, discover_bearer};
@@ -38,7 +37,7 @@ pub fn options(net: &Net) -> Result<NetOptions, String> {
         proxies: Proxies::from_env(env),
         ca_files: net.ca.clone(),
         insecure: net.insecure,
-        timeout: net.timeout.min(ANSWER_WITHIN),
+        timeout: net.timeout,
         limit_bytes_per_s: net.limit_rate,
         metalinks: !net.no_discover,
         ..NetOptions::default()
@@ -69,6 +68,3 @@ fn netrc() -> Result<Option<Netrc>, String> {
     };
     Netrc::parse(&text).map(Some).map_err(|error| format!("{}: {}", path.display(), chain(&error)))
 }
-
-/// A server that has not answered after this long will not.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);

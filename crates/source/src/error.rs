@@ -122,6 +122,12 @@ pub enum LaneError {
         /// The coding named by the server.
         encoding: String,
     },
+    /// Each answer holds next to nothing of the range asked for.
+    #[error("the server gives only {bytes} bytes of what is asked for at a time")]
+    Meagre {
+        /// What the last answer held.
+        bytes: u64,
+    },
     /// Nothing came for as long as we are willing to wait.
     #[error("no answer within {} s", .after.as_secs_f64())]
     Timeout {
@@ -201,6 +207,7 @@ impl LaneError {
             | Self::RedirectInsecure { .. }
             | Self::RedirectInvalid { .. }
             | Self::Encoded { .. }
+            | Self::Meagre { .. }
             | Self::RefusedAddress { .. }
             | Self::TooLarge { .. }
             | Self::Scheme { .. } => Class::Unsupported,

@@ -8,6 +8,7 @@
 mod control;
 mod error;
 mod facts;
+mod habits;
 mod http;
 mod lane;
 mod net;
@@ -27,6 +28,7 @@ pub mod fuzzing {
 pub use control::{Document, ProbeReport, fetch_small, head, probe};
 pub use error::{Class, LaneError};
 pub use facts::Facts;
+pub use habits::Quirks;
 pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};
 pub use net::{Bearer, Net, NetError, NetOptions, Proxies, Secret, discover_bearer};
-pub use source::{Expected, Quirks, Source, Trust, display_name};
+pub use source::{Expected, Source, Trust, display_name};

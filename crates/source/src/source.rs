@@ -11,8 +11,9 @@ use url::Url;
 
 use crate::error::LaneError;
 use crate::facts::Facts;
+use crate::habits::{Habits, Quirks};
 use crate::net::Net;
-use crate::target::Target;
+use crate::target::{Origin, Target};
 
 /// Who named a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,21 +33,9 @@ pub enum Trust {
 pub struct Expected {
     /// Size of the file in bytes.
     pub size_bytes: Option<u64>,
-    /// The strong entity tag of this source's copy.
-    pub etag: Option<String>,
-}
-
-/// How a server was seen to behave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quirks {
-    /// Whether ranges are honoured; `None` before the first answer.
-    pub ranges: Option<bool>,
-    /// Whether requests may be sent ahead of answers.
-    pub pipelines: bool,
-    /// Requests that one connection serves before the server closes it, where that is known.
-    pub requests_per_connection: Option<u64>,
-    /// Our own lane cannot speak with it; the library is used.
-    pub fallback: bool,
+    /// A digest will prove the bytes, so that another server of the same source (behind a
+    /// redirector) need not show the same version.
+    pub proved: bool,
 }
 
 /// One replica of a file.
@@ -64,13 +53,9 @@ struct State {
     target: Arc<Target>,
     facts: Option<Facts>,
     expected: Expected,
-    quirks: Quirks,
-    /// Connections that ended with pipelined requests unanswered, in a row.
-    broken_pipelines: u32,
+    habits: Habits,
     /// A Metalink came where the file was asked for; it is not asked for again.
     metalink_seen: bool,
-    /// Connections closed by the server after each answer, in a row.
-    closes: u32,
 }
 
 impl Source {
@@ -80,20 +65,12 @@ impl Source {
             net.note_named(&url);
         }
         let target = Arc::new(Target::new(net, &url, &url, trust));
-        let quirks = Quirks {
-            ranges: None,
-            pipelines: true,
-            requests_per_connection: None,
-            fallback: false,
-        };
         let state = State {
             target,
             facts: None,
             expected: Expected::default(),
-            quirks,
-            broken_pipelines: 0,
+            habits: Habits::default(),
             metalink_seen: false,
-            closes: 0,
         };
         Arc::new(Source {
             id,
@@ -125,16 +102,16 @@ impl Source {
         self.trust
     }
 
-    /// From now on every answer must fit this; what is `None` stays as it was.
+    /// From now on every answer must fit this; a size that is `None` stays as it was.
     pub fn expect(&self, expected: Expected) {
         let mut state = self.lock();
-        state.expected.size_bytes = expected.size_bytes.or(state.expected.size_bytes);
-        state.expected.etag = expected.etag.or(state.expected.etag.take());
+        let size_bytes = expected.size_bytes.or(state.expected.size_bytes);
+        state.expected = Expected { size_bytes, ..expected };
     }
 
     /// How the server was seen to behave.
     pub fn quirks(&self) -> Quirks {
-        self.lock().quirks
+        self.lock().habits.quirks()
     }
 
     /// What is known about the file there.
@@ -192,21 +169,16 @@ impl Source {
         {
             return Err(LaneError::SizeMismatch { expected, actual });
         }
-        if let (Some(was), Some(is)) = (strong(&state.expected.etag), strong(&facts.etag))
-            && was != is
-        {
-            return Err(LaneError::Changed { was: was.to_owned(), is: is.to_owned() });
-        }
         let news = match &state.facts {
             None => true,
             Some(known) => {
-                unchanged(known, facts)?;
+                unchanged(known, facts, state.expected.proved)?;
                 known.size_bytes.is_none() && facts.size_bytes.is_some()
                     || known.ranges != facts.ranges
                     || known.final_url != facts.final_url
             }
         };
-        state.quirks.ranges = Some(facts.ranges);
+        state.habits.ranges = Some(facts.ranges);
         if news {
             state.facts = Some(facts.clone());
         }
@@ -234,42 +206,9 @@ impl Source {
         true
     }
 
-    /// The server ended a connection with pipelined requests unanswered.
-    pub(crate) fn pipeline_broken(&self) {
-        let mut state = self.lock();
-        state.broken_pipelines += 1;
-        if state.broken_pipelines >= BREAKS_TO_BELIEVE {
-            state.quirks.pipelines = false;
-        }
-    }
-
-    /// The server mixed up pipelined answers: never again.
-    pub(crate) fn pipeline_confused(&self) {
-        self.lock().quirks.pipelines = false;
-    }
-
-    /// A pipelined request was answered as it should be.
-    pub(crate) fn pipeline_works(&self) {
-        self.lock().broken_pipelines = 0;
-    }
-
-    /// The server announced (or showed twice) that a connection serves `requests` only.
-    pub(crate) fn closes_after(&self, requests: u64) {
-        let mut state = self.lock();
-        state.closes += 1;
-        if state.closes >= BREAKS_TO_BELIEVE {
-            let limit =
-                state.quirks.requests_per_connection.unwrap_or(u64::MAX).min(requests.max(1));
-            state.quirks.requests_per_connection = Some(limit);
-            if limit == 1 {
-                state.quirks.pipelines = false;
-            }
-        }
-    }
-
-    /// Our own lane cannot speak with this server.
-    pub(crate) fn needs_fallback(&self) {
-        self.lock().quirks.fallback = true;
+    /// Note what an answer, or its absence, shows of the server's habits.
+    pub(crate) fn note<T>(&self, what: impl FnOnce(&mut Habits) -> T) -> T {
+        what(&mut self.lock().habits)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -284,9 +223,6 @@ impl std::fmt::Debug for Source {
         write!(f, "Source({}, {}, {:?})", self.id, self.name, self.trust)
     }
 }
-
-/// Times that something must happen in a row before it counts as the server's nature.
-const BREAKS_TO_BELIEVE: u32 = 2;
 
 /// `url` without user and password.
 pub(crate) fn without_credentials(url: &Url) -> Url {
@@ -308,21 +244,68 @@ fn strong(etag: &Option<String>) -> Option<&str> {
     etag.as_deref().filter(|etag| !etag.starts_with("W/"))
 }
 
-/// Whether the file is still the one that was `known`.
-fn unchanged(known: &Facts, now: &Facts) -> Result<(), LaneError> {
+/// Whether the file is still the one that was `known`. Another server (a redirector may choose
+/// anew each time) makes tags of its own: equal ones prove the same version, unequal ones decide
+/// only where there is no date to compare. With bytes that will be `proved` its version is its own
+/// affair.
+fn unchanged(known: &Facts, now: &Facts, proved: bool) -> Result<(), LaneError> {
     if let (Some(expected), Some(actual)) = (known.size_bytes, now.size_bytes)
         && expected != actual
     {
         return Err(LaneError::SizeMismatch { expected, actual });
     }
-    let changed =
-        |was: &str, is: &str| Err(LaneError::Changed { was: was.to_owned(), is: is.to_owned() });
-    match (strong(&known.etag), strong(&now.etag)) {
-        (Some(was), Some(is)) if was != is => changed(was, is),
-        (Some(_), Some(_)) => Ok(()),
-        _ => match (&known.last_modified, &now.last_modified) {
-            (Some(was), Some(is)) if was != is => changed(was, is),
-            _ => Ok(()),
-        },
+    let origin = |facts: &Facts| facts.final_url.as_ref().and_then(Origin::of);
+    let elsewhere = origin(known) != origin(now);
+    if elsewhere && proved {
+        return Ok(());
+    }
+    let tags = (strong(&known.etag), strong(&now.etag));
+    let dates = (known.last_modified.as_deref(), now.last_modified.as_deref());
+    let decisive = match (tags, dates) {
+        ((Some(was), Some(is)), _) if was == is => return Ok(()),
+        (_, (Some(_), Some(_))) if elsewhere => dates,
+        ((Some(_), Some(_)), _) => tags,
+        _ => dates,
+    };
+    match decisive {
+        (Some(was), Some(is)) if was != is => {
+            Err(LaneError::Changed { was: was.to_owned(), is: is.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(host: &str, etag: &str, date: Option<&str>) -> Facts {
+        Facts {
+            size_bytes: Some(10),
+            etag: Some(etag.to_owned()),
+            last_modified: date.map(str::to_owned),
+            final_url: Url::parse(&format!("http://{host}/f")).ok(),
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn servers_behind_a_redirector_need_the_same_version_not_the_same_tag() {
+        let known = facts("a", "\"aa\"", Some("Mon"));
+        let table = [
+            (facts("a", "\"aa\"", Some("Tue")), false, true),
+            (facts("a", "\"bb\"", Some("Mon")), false, false),
+            (facts("a", "\"bb\"", Some("Mon")), true, false),
+            (facts("b", "\"bb\"", Some("Mon")), false, true),
+            (facts("b", "\"bb\"", Some("Tue")), false, false),
+            (facts("b", "\"bb\"", Some("Tue")), true, true),
+            (facts("b", "\"bb\"", None), false, false),
+            (facts("b", "\"aa\"", None), false, true),
+        ];
+        for (now, proved, same) in table {
+            assert_eq!(unchanged(&known, &now, proved).is_ok(), same, "{now:?} {proved}");
+        }
+        let larger = Facts { size_bytes: Some(11), ..known.clone() };
+        assert!(unchanged(&known, &larger, true).is_err());
     }
 }

@@ -212,7 +212,7 @@ conformance! {
 
     another_size_than_expected(library) {
         let case = case(library, vec![]);
-        case.source.expect(swath_source::Expected { size_bytes: Some(SIZE + 1), etag: None });
+        case.source.expect(swath_source::Expected { size_bytes: Some(SIZE + 1), proved: false });
         let error = case.first_error().await;
         assert_eq!(error, LaneError::SizeMismatch { expected: SIZE + 1, actual: SIZE });
     }

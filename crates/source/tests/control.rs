@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use support::options;
 use swath_netlab::faulty::{
     Algorithm, Behaviour, Certificate, Content, DigestField, Pipelining, Server,
@@ -126,5 +128,28 @@ async fn a_probe_finds_out_what_a_server_really_does() {
     assert_eq!(
         probe(&net, &url(&page, "/f.iso"), Trust::Named).await.unwrap_err(),
         LaneError::Html
+    );
+}
+
+#[tokio::test]
+async fn control_requests_end() {
+    // A head byte by byte, and interim answers without end, kept a probe for ever.
+    let dripping = Server::builder()
+        .file("/f", Content::random(1, 100))
+        .behaviour(Behaviour::SlowHead { byte_every: Duration::from_secs(1) })
+        .start()
+        .unwrap();
+    let net = Net::new(NetOptions { timeout: Duration::from_millis(1500), ..options() }).unwrap();
+    let error = probe(&net, &url(&dripping, "/f"), Trust::Named).await.unwrap_err();
+    assert!(matches!(error, LaneError::Timeout { .. }), "{error}");
+    let hinting = support::Server::start(|_| {
+        support::Reply::keep(b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(100))
+    })
+    .await;
+    let net = Net::new(options()).unwrap();
+    let error = head(&net, &hinting.url, Trust::Named).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the server does not speak proper HTTP: interim answers without end"
     );
 }

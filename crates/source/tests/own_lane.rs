@@ -2,9 +2,9 @@
 
 mod support;
 
-use support::{Bench, Reply, Server, Story, content, partial};
-use swath_model::{Pool, Range, SwathId};
-use swath_source::{AfterTrim, LaneError};
+use support::{Bench, Reply, Request, Server, Story, content, partial};
+use swath_model::{Pool, Range, SourceId, SwathId};
+use swath_source::{AfterTrim, LaneError, Net, NetOptions, Source, Trust};
 
 const SIZE: u64 = 1_000_003;
 
@@ -107,6 +107,101 @@ async fn a_dropped_swath_ends_the_lane_and_lists_the_rest() {
     bench.until(&mut story, |_| false).await;
     assert_eq!(story.done, [SwathId(0)]);
     assert_eq!(story.closed, Some((None, vec![SwathId(1)])));
+}
+
+#[tokio::test]
+async fn a_lane_told_to_drop_ends_whatever_has_become_of_the_swath() {
+    // Each of these left a lane that was given nothing more and never ended.
+    let server = Server::start(|request| Reply::keep(partial(request, SIZE))).await;
+    // Its answer has passed already.
+    let mut bench = Bench::open(&server.url);
+    bench.fetch(0, 0, 1000);
+    let mut story = bench.settled(1).await;
+    bench.lane.trim(SwathId(0), 500, AfterTrim::Drop);
+    bench.until(&mut story, |_| false).await;
+    assert_eq!(story.closed, Some((None, vec![])));
+    // It was not sent yet (nothing is sent ahead of the first answer), and is not wanted at all …
+    let mut bench = Bench::open(&server.url);
+    bench.fetch(0, 0, 1000);
+    bench.fetch(1, 1000, 2000);
+    bench.lane.trim(SwathId(1), 1000, AfterTrim::Drop);
+    let mut story = Story::default();
+    bench.until(&mut story, |_| false).await;
+    assert!(story.delivered(0, Range::new(0, 1000)));
+    assert_eq!(story.closed, Some((None, vec![])));
+    // … or in part.
+    let mut bench = Bench::open(&server.url);
+    bench.fetch(0, 0, 1000);
+    bench.fetch(1, 1000, 2000);
+    bench.lane.trim(SwathId(1), 1500, AfterTrim::Drop);
+    let mut story = Story::default();
+    bench.until(&mut story, |_| false).await;
+    assert!(story.delivered(1, Range::new(1000, 1500)));
+    assert_eq!(story.closed, Some((None, vec![])));
+    // It was given up while the lane was still connecting.
+    let mut bench = Bench::open(&server.url);
+    bench.fetch(0, 0, 1000);
+    bench.lane.trim(SwathId(0), 0, AfterTrim::Drop);
+    let mut story = Story::default();
+    bench.until(&mut story, |_| false).await;
+    assert_eq!(story.closed, Some((None, vec![])));
+}
+
+#[tokio::test]
+async fn a_lane_that_is_held_up_by_us_says_so() {
+    let server = Server::start(|request| Reply::keep(partial(request, SIZE))).await;
+    let net = NetOptions { limit_bytes_per_s: Some(1), ..support::options() };
+    let mut bench = Bench::with(&Net::new(net).unwrap(), &server.url);
+    bench.fetch(0, 0, SIZE);
+    let mut story = Story::default();
+    bench.until(&mut story, |story| !story.facts.is_empty()).await;
+    while bench.lane.meter().holds() == 0 {
+        tokio::task::yield_now().await;
+    }
+    // No buffer is the same.
+    let net = Net::new(support::options()).unwrap();
+    let source = Source::new(&net, SourceId(0), server.url.clone(), Trust::Named);
+    let pool = Pool::new(1, 4096);
+    let taken = pool.try_take();
+    let mut bench = Bench::on(source, pool);
+    bench.fetch(0, 0, SIZE);
+    while bench.lane.meter().holds() % 2 == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(taken);
+    let story = bench.settled(1).await;
+    assert!(story.delivered(0, Range::new(0, SIZE)));
+    assert!(bench.lane.meter().holds().is_multiple_of(2));
+}
+
+#[tokio::test]
+async fn another_protocol_is_not_followed() {
+    let server = Server::start(|_| {
+        Reply::keep(&b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n"[..])
+    })
+    .await;
+    let mut bench = Bench::open(&server.url);
+    bench.fetch(0, 0, 1000);
+    let mut story = Story::default();
+    bench.until(&mut story, |_| false).await;
+    let Some((Some(LaneError::Protocol { .. }), _)) = story.closed else {
+        panic!("{:?}", story.closed)
+    };
+}
+
+#[tokio::test]
+async fn a_server_that_gives_a_byte_at_a_time_is_left() {
+    let server = Server::start(|request| {
+        let (start, _) = request.range.unwrap();
+        let one = Request { range: Some((start, Some(start))), ..request.clone() };
+        Reply::keep(partial(&one, SIZE))
+    })
+    .await;
+    let mut bench = Bench::open(&server.url);
+    bench.fetch(0, 0, SIZE);
+    let story = bench.settled(1).await;
+    assert!(matches!(story.failed[0].1, LaneError::Meagre { bytes: 1 }), "{:?}", story.failed);
+    assert!(server.seen().len() < 100);
 }
 
 #[tokio::test]

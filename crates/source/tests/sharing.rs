@@ -197,3 +197,25 @@ async fn secure_requests_go_through_the_proxy() {
     let outcome = download(&Source::new(&net, SourceId(0), target, Trust::Named)).await;
     assert!(matches!(outcome.errors[0], LaneError::Proxy { .. }), "{:?}", outcome.errors);
 }
+
+#[tokio::test]
+async fn a_proxy_is_no_way_into_our_own_network() {
+    // The proxy would do the connecting, but an address that a server names is an address.
+    let server = Server::start(|request| Reply::keep(partial(request, SIZE))).await;
+    let (url, heads) = proxy(server.url.socket_addrs(|| None).unwrap()[0], false).await;
+    for fallback_only in [false, true] {
+        for address in ["http://10.0.0.1/f", "https://[fd00::1]/f", "http://localhost/f"] {
+            let net = Net::new(NetOptions { proxies: through(&url), fallback_only, ..options() })
+                .unwrap();
+            let target = Url::parse(address).unwrap();
+            let found = Source::new(&net, SourceId(0), target, Trust::Discovered);
+            let outcome = download(&found).await;
+            assert!(
+                matches!(outcome.errors[..], [LaneError::RefusedAddress { .. }]),
+                "{address}: {:?}",
+                outcome.errors
+            );
+        }
+    }
+    assert_eq!(heads.lock().unwrap().len(), 0);
+}

@@ -1,6 +1,8 @@
 //! Which waiting is a source's fault, in virtual time: servers and transfer share one paused
 //! clock, so minutes pass in a moment.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use swath_source::NetOptions;
@@ -14,17 +16,23 @@ const SIZE: u64 = 600_000;
 
 /// Serves ranges of a file of zeros.
 async fn server() -> String {
+    broken_after(u64::MAX, Arc::default()).await
+}
+
+/// The same, but each connection ends after so many body bytes; counts them.
+async fn broken_after(body_bytes: u64, connections: Arc<AtomicU32>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/zeros.bin", listener.local_addr().unwrap());
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream));
+            connections.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(serve(stream, body_bytes));
         }
     });
     url
 }
 
-async fn serve(mut stream: TcpStream) -> Option<()> {
+async fn serve(mut stream: TcpStream, body_bytes: u64) -> Option<()> {
     let mut input = Vec::new();
     loop {
         while let Some(end) = input.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -39,7 +47,11 @@ async fn serve(mut stream: TcpStream) -> Option<()> {
                 end - 1
             );
             stream.write_all(head.as_bytes()).await.ok()?;
-            stream.write_all(&vec![0; (end - start) as usize]).await.ok()?;
+            let body = (end - start).min(body_bytes);
+            stream.write_all(&vec![0; body as usize]).await.ok()?;
+            if body < end - start {
+                return None;
+            }
         }
         if stream.read_buf(&mut input).await.ok()? == 0 {
             return None;
@@ -64,8 +76,7 @@ async fn a_low_rate_limit_over_many_sources_silences_none() {
     }
     let mut silences = 0;
     let mut observer = |event: &Event| {
-        silences +=
-            u32::from(matches!(event, Event::Source { state: SourceState::Silent, .. }));
+        silences += u32::from(matches!(event, Event::Source { state: SourceState::Silent, .. }));
     };
     let engine = engine(Some(3000));
     let stop = Stop::default();
@@ -86,4 +97,17 @@ async fn a_server_that_accepts_and_says_nothing_ends_with_the_time_limit() {
     let ended = timeout(Duration::from_secs(90), engine(None).get(request)).await;
     let error = ended.expect("it ends after 60 s").expect_err("nothing came");
     assert!(matches!(error, GetError::Stalled { .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_break_after_a_few_bytes_are_no_storm() {
+    // Each useful byte made the failures before it forgotten: four connections a second for ever.
+    let connections = Arc::new(AtomicU32::new(0));
+    let url = broken_after(1000, Arc::clone(&connections)).await;
+    let mut request = Request::to_writer(tokio::io::sink()).url(&url).unwrap();
+    request.plan.lanes = Lanes::Fixed(1);
+    let two_minutes = Duration::from_secs(120);
+    assert!(timeout(two_minutes, engine(None).get(request)).await.is_err(), "it still tries");
+    let connections = connections.load(Ordering::Relaxed);
+    assert!((5..50).contains(&connections), "{connections} connections in two minutes");
 }

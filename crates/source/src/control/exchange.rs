@@ -3,9 +3,10 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::LaneError;
+use crate::http::answer::{INTERIM_LIMIT, SWITCHING_PROTOCOLS};
 use crate::http::body::Body;
 use crate::http::head::Head;
 use crate::net::Conn;
@@ -19,15 +20,15 @@ pub(super) struct Exchange {
     reusable: bool,
 }
 
-/// An answer with as much of its body as was wanted.
-pub(super) struct Reply {
+/// The head of an answer.
+pub(super) struct Opening {
     pub head: Head,
-    pub body: Vec<u8>,
-    pub complete: bool,
+    /// From the request to the first byte of the answer.
     pub first_byte: Duration,
 }
 
 impl Exchange {
+    /// `limit` bounds each wait, and each head as a whole.
     pub fn new(conn: Conn, limit: Duration) -> Exchange {
         Exchange { conn, input: Vec::new(), limit, sent_at: Instant::now(), reusable: true }
     }
@@ -54,21 +55,30 @@ impl Exchange {
         Ok(())
     }
 
-    /// Read the next final answer, at most `limit_bytes` of its body.
-    pub async fn answer(&mut self, to_head: bool, limit_bytes: usize) -> Result<Reply, LaneError> {
+    /// Read the head of the next final answer.
+    pub async fn opening(&mut self) -> Result<Opening, LaneError> {
+        // A byte now and then must not keep us for ever.
+        let due = Instant::now() + self.limit;
         let mut first_byte = None;
-        let head = loop {
+        let mut interim = 0;
+        loop {
             match Head::parse(&self.input)
                 .map_err(|error| LaneError::protocol(error.to_string()))?
             {
                 Some((head, bytes)) => {
                     self.input.drain(..bytes);
-                    if head.status >= 200 {
-                        break head;
+                    if head.status >= 200 || head.status == SWITCHING_PROTOCOLS {
+                        self.conn.answers += 1;
+                        self.reusable &= head.keeps_alive();
+                        return Ok(Opening { head, first_byte: first_byte.unwrap_or_default() });
+                    }
+                    interim += 1;
+                    if interim > INTERIM_LIMIT {
+                        return Err(LaneError::protocol("interim answers without end"));
                     }
                 }
                 None => {
-                    if !self.read().await? {
+                    if !self.read(due).await? {
                         return Err(LaneError::Reset {
                             reason: "the server closed it without an answer".to_owned(),
                         });
@@ -76,23 +86,17 @@ impl Exchange {
                     first_byte.get_or_insert_with(|| self.sent_at.elapsed());
                 }
             }
-        };
-        self.conn.answers += 1;
-        self.reusable &= head.keeps_alive();
-        let first_byte = first_byte.unwrap_or_default();
-        if to_head {
-            return Ok(Reply { head, body: Vec::new(), complete: true, first_byte });
         }
-        let body = Body::after(&head).map_err(|error| LaneError::protocol(error.to_string()))?;
-        let (body, complete) = self.body(body, limit_bytes).await?;
-        Ok(Reply { head, body, complete, first_byte })
     }
 
-    async fn body(
+    /// Read at most `limit_bytes` of the body behind `head`; whether that is all of it.
+    pub async fn body(
         &mut self,
-        mut body: Body,
+        head: &Head,
         limit_bytes: usize,
     ) -> Result<(Vec<u8>, bool), LaneError> {
+        let mut body = Body::after(head).map_err(|error| LaneError::protocol(error.to_string()))?;
+        let began = Instant::now();
         let mut data = Vec::new();
         self.reusable &= !body.ends_with_connection();
         while !body.is_done() {
@@ -112,7 +116,8 @@ impl Exchange {
                     .frame(&self.input)
                     .map_err(|error| LaneError::protocol(error.to_string()))?;
                 self.input.drain(..used);
-            } else if !self.read().await? && !body.end_of_connection() {
+            } else if !self.read(self.due(began, body.taken())).await? && !body.end_of_connection()
+            {
                 let got = body.taken();
                 return Err(LaneError::Truncated {
                     got,
@@ -123,13 +128,18 @@ impl Exchange {
         Ok((data, true))
     }
 
-    /// Read something; `false` at the end of the connection.
-    async fn read(&mut self) -> Result<bool, LaneError> {
+    /// When the next bytes of a body that began at `began` must be here at the latest.
+    fn due(&self, began: Instant, taken_bytes: u64) -> Instant {
+        let earned = Duration::from_secs(taken_bytes / PACE_BYTES_PER_S);
+        (began + self.limit + earned).min(Instant::now() + self.limit)
+    }
+
+    /// Read something until `due`; `false` at the end of the connection.
+    async fn read(&mut self, due: Instant) -> Result<bool, LaneError> {
         let before = self.input.len();
         self.input.resize(before + READ_BYTES, 0);
         let reading =
-            timeout(self.limit, poll_fn(|cx| self.conn.poll_read(cx, &mut self.input[before..])))
-                .await;
+            timeout_at(due, poll_fn(|cx| self.conn.poll_read(cx, &mut self.input[before..]))).await;
         let bytes = match reading {
             Ok(Ok(bytes)) => bytes,
             Ok(Err(error)) => {
@@ -150,3 +160,5 @@ impl Exchange {
 }
 
 const READ_BYTES: usize = 16 * 1024;
+/// A small document that comes more slowly than this is not waited for.
+const PACE_BYTES_PER_S: u64 = 1024;

@@ -5,7 +5,10 @@
 mod exchange;
 mod probe;
 
+use std::time::Duration;
+
 use swath_model::Range;
+use tokio::time::timeout;
 use url::Url;
 
 pub use probe::{ProbeReport, probe};
@@ -17,7 +20,7 @@ use crate::net::{Conn, Net};
 use crate::redirect;
 use crate::source::{Trust, without_credentials};
 use crate::target::Target;
-use exchange::Exchange;
+use exchange::{Exchange, Opening};
 
 /// A small document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,9 +117,9 @@ struct Answered {
     /// The connection, if it can be used further.
     conn: Option<Conn>,
     /// Seconds from the request to the first byte of the answer.
-    first_byte: std::time::Duration,
+    first_byte: Duration,
     peer: std::net::SocketAddr,
-    rtt: std::time::Duration,
+    rtt: Duration,
     tls: Option<String>,
 }
 
@@ -143,13 +146,51 @@ impl Answered {
     }
 }
 
-/// Ask, following redirects.
+/// Ask, following redirects. The final answer must begin within the time-out, however many servers
+/// are asked for it; a small body has some time of its own.
 async fn ask(
     net: &Net,
     url: &Url,
     trust: Trust,
     request: &Request<'_>,
 ) -> Result<Answered, LaneError> {
+    let limit = net.timeout();
+    let opened = timeout(limit, open(net, url, trust, request)).await;
+    let Opened { mut exchange, head, first_byte, url, redirects, facts } =
+        opened.map_err(|_| LaneError::Timeout { after: limit })??;
+    let (body, complete) = match request.method {
+        Method::Head => (Vec::new(), true),
+        Method::Get => exchange.body(&head, request.limit_bytes).await?,
+    };
+    let conn = exchange.into_conn();
+    let Connected { peer, rtt, tls } = facts;
+    Ok(Answered { head, body, complete, url, redirects, conn, first_byte, peer, rtt, tls })
+}
+
+/// A final answer whose body has not been read.
+struct Opened {
+    exchange: Exchange,
+    head: Head,
+    first_byte: Duration,
+    url: Url,
+    redirects: Vec<Url>,
+    facts: Connected,
+}
+
+/// What there is to tell of a connection.
+struct Connected {
+    peer: std::net::SocketAddr,
+    rtt: Duration,
+    tls: Option<String>,
+}
+
+/// Ask, following redirects, up to the head of the final answer.
+async fn open(
+    net: &Net,
+    url: &Url,
+    trust: Trust,
+    request: &Request<'_>,
+) -> Result<Opened, LaneError> {
     if trust == Trust::Named {
         net.note_named(url);
     }
@@ -157,52 +198,40 @@ async fn ask(
     let mut at = url.clone();
     loop {
         let target = Target::new(net, url, &at, trust);
-        let mut answered = match ask_once(net, &target, request, true).await {
+        let (exchange, opening, facts) = match open_once(net, &target, request, true).await {
             // An idle connection may have been closed meanwhile.
             Err((_, true)) => {
-                ask_once(net, &target, request, false).await.map_err(|(error, _)| error)?
+                open_once(net, &target, request, false).await.map_err(|(error, _)| error)?
             }
             other => other.map_err(|(error, _)| error)?,
         };
-        let location = match answered.head.status {
-            301 | 302 | 303 | 307 | 308 => answered.head.field("location"),
+        let Opening { head, first_byte } = opening;
+        let location = match head.status {
+            301 | 302 | 303 | 307 | 308 => head.field("location"),
             _ => None,
         };
         match location {
             Some(location) => at = redirect::follow(&at, location, &mut redirects)?,
-            None => {
-                answered.redirects = redirects;
-                return Ok(answered);
-            }
+            None => return Ok(Opened { exchange, head, first_byte, url: at, redirects, facts }),
         }
     }
 }
 
 /// Ask one server. The error says whether it befell a connection that had been used before.
-async fn ask_once(
+async fn open_once(
     net: &Net,
     target: &Target,
     request: &Request<'_>,
     reuse: bool,
-) -> Result<Answered, (LaneError, bool)> {
+) -> Result<(Exchange, Opening, Connected), (LaneError, bool)> {
     let conn = net.connect(target, reuse, false).await.map_err(|error| (error, false))?;
-    let (reused, peer, rtt, tls) = (conn.reused, conn.peer, conn.rtt, conn.tls_words());
+    let reused = conn.reused;
+    let facts = Connected { peer: conn.peer, rtt: conn.rtt, tls: conn.tls_words() };
     let mut exchange = Exchange::new(conn, net.timeout());
     let talk = async {
         exchange.send(&request.bytes(target)).await?;
-        exchange.answer(request.method == Method::Head, request.limit_bytes).await
+        exchange.opening().await
     };
-    let answer = talk.await.map_err(|error| (error, reused))?;
-    Ok(Answered {
-        head: answer.head,
-        body: answer.body,
-        complete: answer.complete,
-        url: target.url.clone(),
-        redirects: Vec::new(),
-        conn: exchange.into_conn(),
-        first_byte: answer.first_byte,
-        peer,
-        rtt,
-        tls,
-    })
+    let opening = talk.await.map_err(|error| (error, reused))?;
+    Ok((exchange, opening, facts))
 }

@@ -41,7 +41,8 @@ pub struct ProbeReport {
     pub pipelines: Option<bool>,
 }
 
-/// Ask the replica at `url` for one byte, its head, and two bytes at once.
+/// Ask the replica at `url` for one byte, its head, and two bytes at once. What does not come
+/// within the time-out is an error, or, once the file is known, left out.
 ///
 /// # Errors
 /// Any [`LaneError`]; 401 and 403 tell that credentials are needed.
@@ -62,7 +63,8 @@ pub async fn probe(net: &Net, url: &Url, trust: Trust) -> Result<ProbeReport, La
         Some(conn) if facts.ranges && facts.size_bytes.is_some_and(|size| size >= 2) => {
             let target = Target::new(net, url, &answered.url, trust);
             let mut exchange = Exchange::new(conn, PIPELINE_PATIENCE);
-            let tried = timeout(PIPELINE_PATIENCE, two_at_once(&mut exchange, &target)).await;
+            let patience = PIPELINE_PATIENCE.min(net.timeout());
+            let tried = timeout(patience, two_at_once(&mut exchange, &target)).await;
             Some(matches!(tried, Ok(Ok(true))))
         }
         _ => None,
@@ -124,9 +126,10 @@ async fn two_at_once(exchange: &mut Exchange, target: &Target) -> Result<bool, L
     }
     exchange.send(&requests).await?;
     for range in ranges {
-        let reply = exchange.answer(false, BODY_LIMIT_BYTES).await?;
-        let right = matches!(judge(&reply.head, range), Answer::Data { ranges: true, .. });
-        if !right || reply.body.len() != 1 {
+        let head = exchange.opening().await?.head;
+        let (body, _) = exchange.body(&head, BODY_LIMIT_BYTES).await?;
+        let right = matches!(judge(&head, range), Answer::Data { ranges: true, .. });
+        if !right || body.len() != 1 {
             return Ok(false);
         }
     }

@@ -40,10 +40,18 @@ pub(crate) enum Answer {
     Refused(LaneError),
 }
 
+/// The one status below 200 that is final, and that nobody asked for.
+pub(crate) const SWITCHING_PROTOCOLS: u16 = 101;
+/// Interim answers beyond this number are nonsense.
+pub(crate) const INTERIM_LIMIT: u32 = 32;
+
 /// Judge `head` as the answer to a GET for `asked` (an end of `u64::MAX` asks for everything
 /// from the start on).
 pub(crate) fn judge(head: &Head, asked: Range) -> Answer {
     match head.status {
+        SWITCHING_PROTOCOLS => {
+            Answer::Refused(LaneError::protocol("it changes to another protocol unasked"))
+        }
         100..=199 => Answer::Interim,
         206 => partial(head, asked),
         200 => whole(head),

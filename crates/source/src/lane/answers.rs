@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use swath_formats::keep_alive;
+use tokio::time::Instant;
 use url::Url;
 
 use super::converse::SETTLED_LIMIT_BYTES;
@@ -12,13 +13,11 @@ use super::own::{Next, OwnLane};
 use super::talk::{Kind, Passing, Talk};
 use crate::error::LaneError;
 use crate::facts::Facts;
-use crate::http::answer::{Answer, judge};
+use crate::habits::Habits;
+use crate::http::answer::{Answer, INTERIM_LIMIT, SWITCHING_PROTOCOLS, judge};
 use crate::http::body::Body;
 use crate::http::head::Head;
 use crate::redirect;
-
-/// Interim answers beyond this number are nonsense.
-const INTERIM_LIMIT: u32 = 32;
 
 impl OwnLane {
     /// An answer to the front ask begins.
@@ -27,6 +26,9 @@ impl OwnLane {
             return Some(Next::End(Some(LaneError::protocol("an answer to nothing"))));
         };
         let asked = front.requested;
+        if head.status == SWITCHING_PROTOCOLS {
+            return Some(self.nonsense(talk, "it changes to another protocol unasked"));
+        }
         let answer = judge(head, asked);
         if answer == Answer::Interim {
             talk.interim += 1;
@@ -74,7 +76,7 @@ impl OwnLane {
                     return self.fail(talk, body, error);
                 }
                 if self.asks.front().is_some_and(|front| front.pipelined) {
-                    self.source.pipeline_works();
+                    self.source.note(Habits::pipeline_works);
                 }
                 let kind = if ranges { Kind::Range } else { Kind::Stream };
                 if !ranges && self.asks.sent() > 1 {
@@ -95,7 +97,9 @@ impl OwnLane {
         }
         if !head.keeps_alive() || body.ends_with_connection() {
             talk.reusable = false;
-            self.source.closes_after(talk.conn.answers);
+            self.source.note(|habits| habits.closed_after(talk.conn.answers, true));
+        } else {
+            self.source.note(|habits| habits.kept_after(talk.conn.answers));
         }
         let max = head.field("keep-alive").and_then(|value| keep_alive::parse(value).max_requests);
         talk.answers_left = max.or(talk.answers_left.map(|left| left.saturating_sub(1)));
@@ -133,7 +137,7 @@ impl OwnLane {
         let front = self.asks.front()?;
         if matches!(error, LaneError::WrongRange { .. }) && front.pipelined {
             // Answers out of order: nothing that follows can be trusted either.
-            self.source.pipeline_confused();
+            self.source.note(|habits| habits.confused = true);
             talk.reusable = false;
             return Some(Next::End(None));
         }
@@ -249,6 +253,7 @@ impl OwnLane {
         {
             self.settle_done();
             self.asks.pop_front();
+            self.source.note(Habits::gave_all);
             return;
         }
         if out == 0 {
@@ -259,7 +264,13 @@ impl OwnLane {
             Err(error) => error,
             Ok(()) if at_end => LaneError::BeyondEnd { size_bytes: size_bytes.unwrap_or(at) },
             // A server may answer with less than was asked for; the rest is asked for again.
-            Ok(()) => return self.asks.ask_again(),
+            Ok(()) => {
+                let bytes = passing.body.taken();
+                if !self.source.note(|habits| habits.gave_less(bytes)) {
+                    return self.asks.ask_again();
+                }
+                LaneError::Meagre { bytes }
+            }
         };
         let swath = front.swath;
         self.asks.pop_front();
@@ -280,10 +291,15 @@ impl OwnLane {
     pub(super) fn nonsense(&mut self, talk: &mut Talk, reason: &str) -> Next {
         talk.reusable = false;
         if self.asks.front().is_some_and(|front| front.pipelined) {
-            self.source.pipeline_confused();
+            self.source.note(|habits| habits.confused = true);
             return Next::End(None);
         }
         Next::End(Some(LaneError::protocol(reason)))
+    }
+
+    /// A pipelined request stays unanswered.
+    pub(super) fn pipeline_broke(&self, talk: &Talk) {
+        self.source.note(|habits| habits.pipeline_broken(talk.begun, Instant::now()));
     }
 
     /// The server ended the connection, or it broke.
@@ -331,11 +347,11 @@ impl OwnLane {
         }
         let pipelined = out > 1 || self.asks.front().is_some_and(|front| front.pipelined);
         if talk.input.is_empty() && pipelined {
-            self.source.pipeline_broken();
+            self.pipeline_broke(talk);
         }
         if talk.input.is_empty() && talk.conn.answers > 0 {
             if !pipelined {
-                self.source.closes_after(talk.conn.answers);
+                self.source.note(|habits| habits.closed_after(talk.conn.answers, false));
             }
             return Next::End(None);
         }

@@ -84,6 +84,11 @@ impl Asks {
         self.queue.push_back(Ask::new(swath, range));
     }
 
+    /// Whether nothing is asked for, and no answer is still to pass.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// How many requests are out without their answer having passed.
     pub fn sent(&self) -> usize {
         self.sent
@@ -150,11 +155,13 @@ impl Asks {
         };
         let was_sent = at < self.sent;
         let ask = &mut self.queue[at];
+        if then == AfterTrim::Drop {
+            ask.then = then;
+        }
         if end >= ask.end {
             return Trimmed::Shortened;
         }
         ask.end = end;
-        ask.then = then;
         if !ask.is_complete() {
             return Trimmed::Shortened;
         }

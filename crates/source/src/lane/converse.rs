@@ -52,7 +52,7 @@ impl OwnLane {
         let mut place: Option<Take> = None;
         loop {
             self.obey_all();
-            if self.closing {
+            if self.is_over() {
                 self.note_lost_answers(talk);
                 return Next::End(None);
             }
@@ -99,7 +99,7 @@ impl OwnLane {
             && talk.last_progress.elapsed() > patience;
         if waits && talk.conn.answers > 0 && self.asks.front().is_some_and(|front| front.pipelined)
         {
-            self.source.pipeline_broken();
+            self.pipeline_broke(talk);
         }
     }
 
@@ -380,8 +380,6 @@ impl OwnLane {
 
     fn look_around(&mut self, talk: &mut Talk) -> Option<Next> {
         let silence = talk.last_progress.elapsed();
-        // What is below the mark must not stay in the socket.
-        talk.slow_down();
         // A buffer must not lie around half full while others wait for one.
         let slow = silence >= TICK || self.out.held_for() >= 2 * TICK;
         if slow && self.out.has_buffer() && self.out.pool.free_count() == 0 {

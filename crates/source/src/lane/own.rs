@@ -27,6 +27,9 @@ pub(super) struct OwnLane {
     pub target: Arc<Target>,
     /// The owner wants no more.
     pub closing: bool,
+    /// The owner gives the connection up behind a trimmed swath: the lane ends there, or as soon
+    /// as it owes nothing if that place has passed or was never asked for.
+    dropping: bool,
     /// Bytes that the rate limit lets us read, and from when on.
     allowance: usize,
     allowed_from: Instant,
@@ -54,6 +57,7 @@ impl OwnLane {
             asks: Asks::default(),
             target,
             closing: false,
+            dropping: false,
             allowance: 0,
             allowed_from: Instant::now(),
             may_reuse: true,
@@ -102,7 +106,7 @@ impl OwnLane {
                 biased;
                 order = self.orders.recv() => {
                     self.obey(order);
-                    if self.closing {
+                    if self.is_over() {
                         return Ok(None);
                     }
                 }
@@ -113,7 +117,7 @@ impl OwnLane {
         self.out.meter.note_rtt(rtt);
         let pipelines = self.source.quirks().pipelines;
         if conn.is_library() {
-            self.source.needs_fallback();
+            self.source.note(|habits| habits.fallback = true);
         }
         let http = if conn.is_library() { "HTTP by library" } else { "HTTP/1.1" };
         let (reused, peer) = (conn.reused, conn.peer);
@@ -132,7 +136,13 @@ impl OwnLane {
         }
     }
 
+    /// Whether nothing more is wanted of this lane.
+    pub fn is_over(&self) -> bool {
+        self.closing || (self.dropping && self.asks.is_empty())
+    }
+
     fn trim(&mut self, swath: swath_model::SwathId, end: u64, then: AfterTrim) {
+        self.dropping |= then == AfterTrim::Drop;
         if self.asks.trim(swath, end, then) != Trimmed::Complete {
             return;
         }

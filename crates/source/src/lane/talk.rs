@@ -37,6 +37,8 @@ pub(super) struct Talk {
     pub passing: Option<Passing>,
     /// Interim answers since the last final one.
     pub interim: u32,
+    /// When this lane got the connection.
+    pub begun: Instant,
     pub last_progress: Instant,
     /// Bytes come fast; what came since when.
     fast: bool,
@@ -116,6 +118,7 @@ impl Talk {
             answers_left: None,
             passing: None,
             interim: 0,
+            begun: now,
             last_progress: now,
             fast: false,
             window_begin: now,
@@ -153,6 +156,10 @@ impl Talk {
             }
             Want::Buffer(_) | Want::Nothing => {}
         }
+        // What stops short of the mark must not lie there for long: it would look like silence.
+        if self.fast && self.timer.deadline() > self.last_progress + FAST_TICK {
+            self.timer.as_mut().reset(self.last_progress + FAST_TICK);
+        }
         poll_fn(|cx| {
             if let Poll::Ready(order) = orders.poll_recv(cx) {
                 return Poll::Ready(Wake::Order(order));
@@ -162,7 +169,14 @@ impl Talk {
                 return Poll::Ready(wake);
             }
             if self.timer.as_mut().poll(cx).is_ready() {
-                self.timer.as_mut().reset(Instant::now() + TICK);
+                let now = Instant::now();
+                if self.fast && now.duration_since(self.last_progress) < SLOW_GAP {
+                    self.timer.as_mut().reset(now + FAST_TICK);
+                    return Poll::Ready(Wake::Tick);
+                }
+                self.timer.as_mut().reset(now + TICK);
+                // What is below the mark must not stay in the socket.
+                self.slow_down();
                 return Poll::Ready(Wake::Tick);
             }
             Poll::Pending
@@ -181,7 +195,7 @@ impl Talk {
     }
 
     /// Every byte wakes the lane again.
-    pub fn slow_down(&mut self) {
+    fn slow_down(&mut self) {
         self.fast = false;
         self.conn.set_low_water(1);
     }
@@ -269,6 +283,9 @@ const FAST_BYTES_PER_S: f64 = 60e6;
 const WINDOW: Duration = Duration::from_millis(2);
 /// … and no longer high when nothing comes for so long.
 const SLOW_GAP: Duration = Duration::from_millis(10);
+/// How often a lane looks around while bytes come fast: well below the 150 ms that the planner
+/// takes for silence.
+const FAST_TICK: Duration = Duration::from_millis(30);
 
 /// A gap between two reads that counts as a pause of the sender.
 const PAUSE: Duration = Duration::from_millis(5);

@@ -85,9 +85,16 @@ fn class_v6(address: Ipv6Addr) -> Class {
     }
     if address.is_loopback() || address.is_unspecified() {
         Class::Loopback
+    } else if let [0, 0, 0, 0, 0, 0, high, low] = segments {
+        // IPv4-compatible addresses (RFC 4291, deprecated) are nobody's in public.
+        match class_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))) {
+            Class::Public => Class::Private,
+            inner => inner,
+        }
     } else if first & 0xffc0 == 0xfe80 || first & 0xff00 == 0xff00 {
         Class::LinkLocal
-    } else if first & 0xfe00 == 0xfc00 {
+    } else if first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfec0 {
+        // Unique local (RFC 4193), and site-local before it (RFC 3879).
         Class::Private
     } else {
         Class::Public
@@ -117,6 +124,11 @@ mod tests {
             "169.254.169.254",
             "fe80::1",
             "fd00::1",
+            "fec0::1",
+            "feff::1",
+            "::7f00:1",
+            "::10.0.0.1",
+            "::8.8.8.8",
             "ff02::1",
             "::",
         ] {

@@ -57,7 +57,7 @@ impl Net {
             // Redirects are judged by us, one by one.
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
-            .connect_timeout(options.timeout)
+            .connect_timeout(options.timeout.min(super::connect::CONNECT_WITHIN))
             .read_timeout(options.timeout)
             .no_proxy();
         if proxied {

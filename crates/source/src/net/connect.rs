@@ -1,6 +1,6 @@
 //! Opening connections: names, address families side by side (RFC 8305), proxies, TLS.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use rustls::AlertDescription;
@@ -37,7 +37,7 @@ impl Net {
             return Ok(conn);
         }
         let fallback = fallback || self.shared.options.fallback_only;
-        let limit = self.timeout();
+        let limit = self.timeout().min(CONNECT_WITHIN);
         match timeout(limit, self.connect_new(origin, target.trust, fallback)).await {
             Ok(result) => result,
             Err(_) => Err(LaneError::Connect {
@@ -54,6 +54,9 @@ impl Net {
         fallback: bool,
     ) -> Result<Conn, LaneError> {
         let proxy = self.shared.options.proxies.find(origin);
+        if proxy.is_some() {
+            self.permitted_by_name(origin, trust)?;
+        }
         let (mut tcp, peer, rtt) = match proxy {
             Some(proxy) => self.connect_proxy(proxy).await?,
             None => self.connect_tcp(origin, trust).await?,
@@ -138,6 +141,18 @@ impl Net {
         self.permitted(addresses, trust)
     }
 
+    /// A proxy resolves names out of our sight, but where the address itself says where it leads
+    /// it is judged all the same.
+    fn permitted_by_name(&self, origin: &Origin, trust: Trust) -> Result<(), LaneError> {
+        let address = match &origin.host {
+            Host::Ipv4(address) => IpAddr::V4(*address),
+            Host::Ipv6(address) => IpAddr::V6(*address),
+            Host::Domain(name) if is_localhost(name) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Host::Domain(_) => return Ok(()),
+        };
+        self.permitted(vec![address], trust).map(drop)
+    }
+
     /// Those of `addresses` that something of this trust may lead us to.
     pub(super) fn permitted(
         &self,
@@ -170,6 +185,15 @@ impl Net {
             && !self.shared.options.fallback_only
             && proxy.is_some_and(|proxy| proxy.scheme() == "http")
     }
+}
+
+/// Whoever has not taken a connection after this long does not want it.
+pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(30);
+
+/// Names that every machine has for itself (RFC 6761, section 6.3).
+fn is_localhost(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 /// As curl has it.

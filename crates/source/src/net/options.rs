@@ -26,7 +26,8 @@ pub struct NetOptions {
     pub ca_files: Vec<PathBuf>,
     /// Accept any certificate.
     pub insecure: bool,
-    /// Upper bound for connecting, for the first byte of an answer and for silence in a body.
+    /// Upper bound for the first byte of an answer, for silence in a body, and for control
+    /// requests as a whole. Connecting gets as long, but at most 30 s.
     pub timeout: Duration,
     /// How we name ourselves.
     pub user_agent: String,

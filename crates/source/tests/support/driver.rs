@@ -72,7 +72,7 @@ pub async fn download(source: &Arc<Source>) -> Outcome {
                 LaneEventKind::Up { .. } => outcome.ups += 1,
                 LaneEventKind::Facts(facts) => {
                     size = facts.size_bytes.or(size);
-                    source.expect(Expected { size_bytes: size, etag: None });
+                    source.expect(Expected { size_bytes: size, proved: false });
                     outcome.facts.push(*facts);
                 }
                 LaneEventKind::Chunk { swath, offset, buffer } => {

@@ -59,6 +59,7 @@ impl Run<'_> {
         error: Option<LaneError>,
         unfinished: Vec<SwathId>,
     ) {
+        let mut brought_bytes = 0;
         if let Some(entry) = self.lanes.remove(&lane)
             && let Some(source) = self.sources.get_mut(source)
         {
@@ -68,11 +69,12 @@ impl Run<'_> {
             let total_bytes = meter.body_bytes();
             let now = Time::ZERO + self.began.elapsed();
             self.planner.handle(PlanEvent::Arrived { lane, total_bytes }, now);
-            if let Some(requests) = source.source.quirks().requests_per_connection {
-                let requests = u32::try_from(requests).unwrap_or(u32::MAX);
-                self.planner
-                    .handle(PlanEvent::RequestLimit { source: source.source.id(), requests }, now);
-            }
+            // A limit that turned out to be none must be forgotten there too.
+            let requests = source.source.quirks().requests_per_connection.unwrap_or(u64::MAX);
+            let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+            self.planner
+                .handle(PlanEvent::RequestLimit { source: source.source.id(), requests }, now);
+            brought_bytes = total_bytes;
         }
         for swath in unfinished {
             self.close_swath(swath, Outcome::Failed);
@@ -86,7 +88,24 @@ impl Run<'_> {
             Some(error) => self.charge(source, error),
             None => Loss::Clean,
         };
+        let loss = self.patience_with(source, loss, brought_bytes);
         self.planner.handle(PlanEvent::LaneLost { lane, loss }, self.now());
+    }
+
+    /// A source whose connections break again and again after a few bytes is asked less and less
+    /// often: each of these bytes makes the planner forget the failures before it.
+    fn patience_with(&mut self, source: usize, loss: Loss, brought_bytes: u64) -> Loss {
+        let Some(entry) = self.sources.get_mut(source) else { return loss };
+        if brought_bytes >= WORTH_A_CONNECTION_BYTES {
+            entry.short_lanes = 0;
+        } else if loss == Loss::Broken {
+            entry.short_lanes += 1;
+        }
+        if loss != Loss::Broken || entry.short_lanes < SHORT_LANES_BORNE {
+            return loss;
+        }
+        let doublings = (entry.short_lanes - SHORT_LANES_BORNE).min(6);
+        Loss::Busy(SHORT_LANE_PAUSE * (1 << doublings))
     }
 
     /// What an error means for the planner; the source's state and reason follow.
@@ -388,5 +407,11 @@ fn preference(algorithm: Algorithm) -> u32 {
 const UNKNOWN_SIZE: u64 = u64::MAX / 2;
 /// A source that was never reached is given up after so many tries.
 const NEVER_UP_TRIES: u32 = 3;
+/// A connection that brings less than this was not worth opening.
+const WORTH_A_CONNECTION_BYTES: u64 = 64 * 1024;
+/// So many of them in a row may break at the planner's own pace …
+const SHORT_LANES_BORNE: u32 = 4;
+/// … before the next one waits this long, and each further one twice as long, up to 16 s.
+const SHORT_LANE_PAUSE: std::time::Duration = std::time::Duration::from_millis(250);
 /// Longest time that a server may put us off in one go.
 const PATIENCE_MAX: std::time::Duration = std::time::Duration::from_secs(120);

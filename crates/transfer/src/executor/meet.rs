@@ -66,14 +66,13 @@ impl Run<'_> {
         {
             return self.reject(source, reason);
         }
-        let entry = &mut self.sources[source];
-        entry.accepted = Some(true);
-        entry
-            .source
-            .expect(Expected { size_bytes: Some(version.size_bytes), etag: facts.etag.clone() });
+        self.sources[source].accepted = Some(true);
         if self.size_bytes.is_none() {
             self.open(source, Some(version.size_bytes)).await?;
         }
+        let proved = self.proof.whole.is_some() || self.proof.pieces.is_some();
+        let expected = Expected { size_bytes: Some(version.size_bytes), proved };
+        self.sources[source].source.expect(expected);
         self.discover(source, &facts);
         Ok(())
     }

@@ -38,6 +38,8 @@ pub(super) struct SourceEntry {
     /// It contradicted itself.
     pub lied: bool,
     pub failures: u32,
+    /// Connections in a row that broke after a few bytes.
+    pub short_lanes: u32,
     pub figures: Figures,
 }
 
@@ -251,6 +253,7 @@ impl<'a> Run<'a> {
             left_out_for_version: false,
             lied: false,
             failures: 0,
+            short_lanes: 0,
             figures: Figures::default(),
         });
         self.planner.handle(PlanEvent::SourceAdded { source: id, max_lanes: None }, self.now());

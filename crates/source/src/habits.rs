@@ -1,0 +1,162 @@
+//! How a server behaves, learnt from its answers and forgotten when later ones show otherwise.
+//!
+//! One odd answer proves nothing: a restart closes connections, and a network that breaks takes
+//! several with it at once. What counts must happen again, on a connection opened after the last
+//! time, with nothing in between that speaks against it.
+
+use tokio::time::Instant;
+
+/// How a server was seen to behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quirks {
+    /// Whether ranges are honoured; `None` before the first answer.
+    pub ranges: Option<bool>,
+    /// Whether requests may be sent ahead of answers.
+    pub pipelines: bool,
+    /// Requests that one connection serves before the server closes it, where that is known.
+    pub requests_per_connection: Option<u64>,
+    /// Our own lane cannot speak with it; the library is used.
+    pub fallback: bool,
+}
+
+/// The evidence behind [`Quirks`].
+#[derive(Debug, Default)]
+pub(crate) struct Habits {
+    pub ranges: Option<bool>,
+    pub fallback: bool,
+    /// It mixed up pipelined answers: never again.
+    pub confused: bool,
+    /// Times in a row that pipelined requests stayed unanswered, and when that was last.
+    breaks: u32,
+    last_break: Option<Instant>,
+    /// Connections in a row that it closed, after how many answers at least, and whether it
+    /// announced the last one.
+    closes: u32,
+    closes_at: u64,
+    announced: bool,
+    /// Answers in a row that held next to nothing of what was asked for.
+    meagre: u32,
+}
+
+impl Habits {
+    pub fn quirks(&self) -> Quirks {
+        let requests_per_connection = (self.closes >= TIMES_TO_BELIEVE).then_some(self.closes_at);
+        Quirks {
+            ranges: self.ranges,
+            pipelines: !self.confused
+                && self.breaks < TIMES_TO_BELIEVE
+                && requests_per_connection != Some(1),
+            requests_per_connection,
+            fallback: self.fallback,
+        }
+    }
+
+    /// Pipelined requests stayed unanswered on a connection that was opened at `opened`.
+    pub fn pipeline_broken(&mut self, opened: Instant, now: Instant) {
+        // What befell several connections at once happened once.
+        if self.last_break.is_none_or(|last| opened > last) {
+            self.breaks += 1;
+            self.last_break = Some(now);
+        }
+    }
+
+    /// A pipelined request was answered as it should be.
+    pub fn pipeline_works(&mut self) {
+        self.breaks = 0;
+    }
+
+    /// A connection was closed by the server after so many answers; the last one `announced` it.
+    pub fn closed_after(&mut self, answers: u64, announced: bool) {
+        let answers = answers.max(1);
+        self.closes_at = if self.closes == 0 { answers } else { self.closes_at.min(answers) };
+        self.closes = self.closes.saturating_add(1);
+        self.announced = announced;
+    }
+
+    /// A connection stays open after so many answers.
+    pub fn kept_after(&mut self, answers: u64) {
+        // Who closes without a word shows only by the next answer that it does not.
+        if answers > self.closes_at || (self.announced && answers == self.closes_at) {
+            self.closes = 0;
+        }
+    }
+
+    /// An answer held `bytes` of a range that is longer. `true` if that is how it always is.
+    pub fn gave_less(&mut self, bytes: u64) -> bool {
+        self.meagre = if bytes < MEAGRE_BYTES { self.meagre + 1 } else { 0 };
+        self.meagre >= MEAGRE_TIMES
+    }
+
+    /// An answer held all that was asked for.
+    pub fn gave_all(&mut self) {
+        self.meagre = 0;
+    }
+}
+
+/// Times that something must happen in a row before it counts as the server's nature.
+const TIMES_TO_BELIEVE: u32 = 2;
+/// Answers may be cut to a server's own maximum, but not to less than this …
+const MEAGRE_BYTES: u64 = 64 * 1024;
+/// … so often in a row.
+const MEAGRE_TIMES: u32 = 32;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_befell_two_connections_at_once_happened_once() {
+        let mut habits = Habits::default();
+        let opened = Instant::now();
+        let later = opened + Duration::from_secs(1);
+        habits.pipeline_broken(opened, later);
+        habits.pipeline_broken(opened, later);
+        assert!(habits.quirks().pipelines);
+        let reopened = later + Duration::from_secs(1);
+        habits.pipeline_broken(reopened, reopened);
+        assert!(!habits.quirks().pipelines);
+        habits.pipeline_works();
+        assert!(habits.quirks().pipelines);
+    }
+
+    #[test]
+    fn a_limit_of_requests_is_forgotten_when_it_is_none() {
+        let mut habits = Habits::default();
+        habits.closed_after(1, true);
+        habits.kept_after(1);
+        habits.closed_after(1, true);
+        assert_eq!(habits.quirks().requests_per_connection, None, "not in a row");
+        habits.closed_after(1, true);
+        let quirks = habits.quirks();
+        assert_eq!((quirks.requests_per_connection, quirks.pipelines), (Some(1), false));
+        habits.kept_after(1);
+        let quirks = habits.quirks();
+        assert_eq!((quirks.requests_per_connection, quirks.pipelines), (None, true));
+        // One that closes without a word says at each answer that it will not.
+        for _ in 0..2 {
+            habits.kept_after(1);
+            habits.closed_after(1, false);
+        }
+        assert_eq!(habits.quirks().requests_per_connection, Some(1));
+        habits.kept_after(1);
+        assert_eq!(habits.quirks().requests_per_connection, Some(1));
+        // An ordinary limit stands while answers below it keep the connection.
+        let mut ordinary = Habits::default();
+        for _ in 0..2 {
+            (1..100).for_each(|answer| ordinary.kept_after(answer));
+            ordinary.closed_after(100, true);
+        }
+        assert_eq!(ordinary.quirks().requests_per_connection, Some(100));
+    }
+
+    #[test]
+    fn a_byte_at_a_time_is_too_little() {
+        let mut habits = Habits::default();
+        assert!((1..MEAGRE_TIMES).all(|_| !habits.gave_less(1)));
+        assert!(!habits.gave_less(MEAGRE_BYTES), "a server's own maximum");
+        assert!((1..MEAGRE_TIMES).all(|_| !habits.gave_less(1)));
+        assert!(habits.gave_less(1));
+    }
+}
