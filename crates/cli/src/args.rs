@@ -144,7 +144,7 @@ pub struct Net {
     /// Accept any certificate
     #[arg(long)]
     pub insecure: bool,
-    /// Give up when nothing arrives from any source for this long
+    /// Give up when no byte of the file arrives from any source for this long; waiting for the disk, the output or --limit-rate does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::time)]
     pub timeout: Duration,
     /// Take only the sources given, none that they name

@@ -165,7 +165,7 @@ async fn a_lane_that_is_held_up_by_us_says_so() {
     let taken = pool.try_take();
     let mut bench = Bench::on(source, pool);
     bench.fetch(0, 0, SIZE);
-    while bench.lane.meter().holds() % 2 == 0 {
+    while bench.lane.meter().holds().is_multiple_of(2) {
         tokio::task::yield_now().await;
     }
     drop(taken);
