@@ -132,7 +132,7 @@ pub struct Net {
     /// Take no more than this per second, over all sources
     #[arg(long, value_name = "RATE", value_parser = units::size_above_zero)]
     pub limit_rate: Option<u64>,
-    /// Send this header to the sources named by you ('Name: value'; repeatable)
+    /// Send this header to the sources named by you ('Name: value'; repeatable), in place of swath's own of that name
     #[arg(long, value_name = "HEADER", value_parser = header)]
     pub header: Vec<(String, String)>,
     /// Read a bearer token from this file (otherwise found as WLCG prescribes: BEARER_TOKEN, BEARER_TOKEN_FILE, …)
@@ -195,11 +195,9 @@ fn lanes(text: &str) -> Result<Lanes, String> {
 
 fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("a header is written 'Name: value'")?;
-    let name = name.trim();
-    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err("the name of a header is one word of visible characters".to_owned());
-    }
-    Ok((name.to_owned(), value.trim().to_owned()))
+    let (name, value) = (name.trim(), value.trim());
+    swath_source::check_header(name, value).map_err(|error| error.to_string())?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Most lanes that `auto` goes up to, per source: what a server's owner may take for decent.

@@ -43,6 +43,11 @@ pub fn fail(exit: Exit, message: &str) -> Exit {
     exit
 }
 
+/// Say what is odd; it goes on all the same.
+pub fn warn(message: &str) {
+    eprintln!("warning: {message}");
+}
+
 /// The exit code of a transfer that failed after `kept_bytes` bytes were put aside.
 pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
     match error {

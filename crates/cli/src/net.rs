@@ -1,12 +1,13 @@
 //! The network as the command line and the environment want it: tokens, `.netrc`, proxies.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use swath_formats::netrc::Netrc;
 use swath_source::{Bearer, NetOptions, Proxies, Secret, discover_bearer};
 
 use crate::args::Net;
-use crate::exit::chain;
+use crate::exit::{chain, warn};
 
 /// Options for everything that goes over the network; the error is a sentence.
 pub fn options(net: &Net) -> Result<NetOptions, String> {
@@ -27,14 +28,16 @@ pub fn options(net: &Net) -> Result<NetOptions, String> {
         None => {
             // SAFETY: getuid has no preconditions and cannot fail.
             let uid = unsafe { libc::getuid() };
-            discover_bearer(env, uid)
+            let search = discover_bearer(env, uid);
+            search.unusable.iter().for_each(|what| warn(what));
+            search.bearer
         }
     };
     Ok(NetOptions {
         headers: net.header.clone(),
         bearer,
         netrc: netrc()?,
-        proxies: Proxies::from_env(env),
+        proxies: Proxies::from_env(env).map_err(|error| error.to_string())?,
         ca_files: net.ca.clone(),
         insecure: net.insecure,
         timeout: net.timeout,
@@ -58,13 +61,21 @@ pub fn shown_text(text: &str) -> String {
 
 /// What `$NETRC` or `~/.netrc` holds, if there is one.
 fn netrc() -> Result<Option<Netrc>, String> {
-    let path = std::env::var_os("NETRC")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".netrc")));
-    let Some((path, text)) =
-        path.and_then(|path| std::fs::read_to_string(&path).ok().map(|text| (path, text)))
-    else {
-        return Ok(None);
+    let named = std::env::var_os("NETRC").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let usual = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".netrc"));
+    let is_named = named.is_some();
+    let Some(path) = named.or_else(usual) else { return Ok(None) };
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if !is_named && error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            let what = format!("the logins in {} cannot be read: {error}", path.display());
+            if is_named {
+                return Err(what);
+            }
+            warn(&what);
+            return Ok(None);
+        }
     };
     Netrc::parse(&text).map(Some).map_err(|error| format!("{}: {}", path.display(), chain(&error)))
 }

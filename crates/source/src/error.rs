@@ -4,6 +4,7 @@
 //! The planner decides by [`Class`] alone; the words are for people. No message ever holds a
 //! credential or the query of a URL.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub enum LaneError {
         reason: String,
     },
     /// A proxy refused to connect us.
-    #[error("the proxy {proxy} refused: {reason}")]
+    #[error("no way through the proxy {proxy}: {reason}")]
     Proxy {
         /// Host and port of the proxy.
         proxy: String,
@@ -52,6 +53,21 @@ pub enum LaneError {
         reason: String,
         /// How long the server asked us to stay away.
         retry_after: Option<Duration>,
+    },
+    /// The server wants other credentials (401), or lets nobody like us in (403).
+    #[error(
+        "{} answered {code} {reason}; {presented}",
+        .redirected_to.as_ref().map_or("the server".to_owned(), |to| format!("the redirect's target {to}"))
+    )]
+    Denied {
+        /// The status code.
+        code: u16,
+        /// The server's own words for it.
+        reason: String,
+        /// Who answered, if a redirect led there; without credentials and query.
+        redirected_to: Option<String>,
+        /// What the request showed.
+        presented: Presented,
     },
     /// More redirects than sensible, or one that leads back to where it began.
     #[error("the redirects never end (last: {last})")]
@@ -162,6 +178,32 @@ pub enum LaneError {
     },
 }
 
+/// Which credentials a request showed that was denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presented {
+    /// There are none for this address.
+    None,
+    /// Those of the user.
+    Sent,
+    /// There are some, but for the address that the user named and not for this one.
+    OtherHost,
+    /// A token was found lying around; such a one is not sent without TLS.
+    NeedsTls,
+}
+
+impl fmt::Display for Presented {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "no credentials were sent, as there are none for it",
+            Self::Sent => "the credentials sent are not good enough",
+            Self::OtherHost => "your credentials were not sent, as they are for another host",
+            Self::NeedsTls => {
+                "the bearer token was not sent: without https it has to be given by --bearer-file"
+            }
+        })
+    }
+}
+
 /// What an error means for the source that caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -197,6 +239,7 @@ impl LaneError {
                 408 | 425 | 500..=599 => Class::Transient,
                 _ => Class::Unsupported,
             },
+            Self::Denied { .. } => Class::Auth,
             Self::WrongRange { .. }
             | Self::SizeMismatch { .. }
             | Self::BeyondEnd { .. }

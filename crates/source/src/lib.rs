@@ -26,9 +26,12 @@ pub mod fuzzing {
 }
 
 pub use control::{Document, ProbeReport, fetch_small, head, probe};
-pub use error::{Class, LaneError};
+pub use error::{Class, LaneError, Presented};
 pub use facts::Facts;
 pub use habits::Quirks;
 pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};
-pub use net::{Bearer, Net, NetError, NetOptions, Proxies, Secret, discover_bearer};
+pub use net::{
+    Bearer, BearerSearch, Net, NetError, NetOptions, Proxies, ProxyError, Secret, check_header,
+    discover_bearer,
+};
 pub use source::{Expected, Source, Trust, display_name};

@@ -5,8 +5,9 @@ use std::fmt;
 use swath_model::Range;
 use url::{Host, Url};
 
+use crate::error::{LaneError, Presented};
 use crate::http::request;
-use crate::net::Net;
+use crate::net::{Net, has};
 use crate::source::Trust;
 
 /// Scheme, host and port: the unit to which connections and credentials belong.
@@ -44,6 +45,10 @@ pub(crate) struct Target {
     pub shared: String,
     /// The user's own headers say which media types are wanted.
     own_accept: bool,
+    /// Which credentials requests here show.
+    presented: Presented,
+    /// A redirect led here.
+    redirected: bool,
 }
 
 impl Target {
@@ -51,9 +56,21 @@ impl Target {
     pub fn new(net: &Net, source_url: &Url, url: &Url, trust: Trust) -> Target {
         let origin = Origin::of(url);
         let credentials = net.credentials_for(source_url, url, trust);
-        let mut fields: Vec<(&str, &str)> = vec![("User-Agent", net.user_agent())];
-        let own_accept =
-            credentials.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("accept"));
+        let mut fields: Vec<(&str, &str)> = Vec::new();
+        if !has(&credentials.headers, "user-agent") {
+            fields.push(("User-Agent", net.user_agent()));
+        }
+        let own_accept = has(&credentials.headers, "accept");
+        let elsewhere = Origin::of(source_url) != origin;
+        let presented = if credentials.are_some() {
+            Presented::Sent
+        } else if credentials.needs_tls {
+            Presented::NeedsTls
+        } else if elsewhere && net.credentials_for(source_url, source_url, trust).are_some() {
+            Presented::OtherHost
+        } else {
+            Presented::None
+        };
         fields.extend(
             credentials.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())),
         );
@@ -67,13 +84,29 @@ impl Target {
             fields.push(("Proxy-Authorization", authorization.expose()));
         }
         // Any host but the one the user named was named by the network.
-        let trust = if Origin::of(source_url) == origin { trust } else { Trust::Discovered };
+        let trust = if elsewhere { Trust::Discovered } else { trust };
         Target {
             shared: request::shared_part(url, absolute, &fields),
             origin,
             url: url.clone(),
             trust,
             own_accept,
+            presented,
+            redirected: source_url != url,
+        }
+    }
+
+    /// A refusal for want of credentials, with what the user must know to do something about it:
+    /// who refused, and what was shown there. Other errors as they are.
+    pub fn explain(&self, error: LaneError) -> LaneError {
+        match error {
+            LaneError::Status { code: code @ (401 | 403), reason, .. } => LaneError::Denied {
+                code,
+                reason,
+                redirected_to: self.redirected.then(|| crate::source::display_name(&self.url)),
+                presented: self.presented,
+            },
+            other => other,
         }
     }
 

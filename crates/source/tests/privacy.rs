@@ -159,29 +159,39 @@ fn tokens_are_found_in_the_agreed_order() {
         let lookup = |name: &str| {
             pairs.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
         };
-        discover_bearer(lookup, 123_456).map(|bearer| bearer.token.expose().to_owned())
+        let search = discover_bearer(lookup, 123_456);
+        let complaints = search.unusable.join("; ");
+        (search.bearer.map(|bearer| bearer.token.expose().to_owned()), complaints)
     };
+    let token = |text: &str| (Some(text.to_owned()), String::new());
     let all = [
         ("BEARER_TOKEN", " direct "),
         ("BEARER_TOKEN_FILE", path.as_str()),
         ("XDG_RUNTIME_DIR", run.as_str()),
     ];
-    assert_eq!(find(&all).as_deref(), Some("direct"));
-    assert_eq!(find(&all[1..]).as_deref(), Some("from-file"));
-    assert_eq!(find(&all[2..]).as_deref(), Some("from-run-dir"));
-    assert_eq!(find(&[]), None);
-    assert_eq!(
-        find(&[("BEARER_TOKEN", "  "), all[1]]).as_deref(),
-        Some("from-file"),
-        "an empty one is none"
-    );
-    assert_eq!(find(&[("BEARER_TOKEN", "two\nlines")]), None, "what cannot be sent is none");
+    assert_eq!(find(&all), token("direct"));
+    assert_eq!(find(&all[1..]), token("from-file"));
+    assert_eq!(find(&all[2..]), token("from-run-dir"));
+    assert_eq!(find(&[]), (None, String::new()));
+    assert_eq!(find(&[("BEARER_TOKEN", "  "), all[1]]), token("from-file"), "empty is none");
+    // What cannot be used is passed by, but not in silence.
+    let (found, complaints) = find(&[("BEARER_TOKEN", "two words"), all[2]]);
+    assert_eq!(found.as_deref(), Some("from-run-dir"));
+    assert!(complaints.starts_with("BEARER_TOKEN holds no token"), "{complaints}");
+    assert!(!complaints.contains("two words"), "{complaints}");
+    let (found, complaints) = find(&[("BEARER_TOKEN_FILE", "/nowhere/token")]);
+    assert_eq!(found, None);
+    assert!(complaints.starts_with("the token in /nowhere/token cannot be read"), "{complaints}");
 }
 
 #[test]
 fn headers_that_would_smuggle_are_refused() {
     let headers = vec![("X".to_owned(), "a\r\nHost: b".to_owned())];
     assert!(Net::new(NetOptions { headers, ..options() }).is_err());
+    for own in ["Host", "range", "Content-Length", "Transfer-Encoding", "connection"] {
+        let headers = vec![(own.to_owned(), "x".to_owned())];
+        assert!(Net::new(NetOptions { headers, ..options() }).is_err(), "{own}");
+    }
 }
 
 #[test]

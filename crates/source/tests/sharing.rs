@@ -150,7 +150,7 @@ async fn proxy(
 
 fn through(url: &Url) -> Proxies {
     let url = url.to_string();
-    Proxies::from_env(move |name| (name == "all_proxy").then(|| url.clone()))
+    Proxies::from_env(move |name| (name == "all_proxy").then(|| url.clone())).unwrap()
 }
 
 #[tokio::test]

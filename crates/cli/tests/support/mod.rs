@@ -76,8 +76,6 @@ impl Home {
             .env_clear()
             .env("HOME", self.home())
             .env("XDG_RUNTIME_DIR", self.dir.path())
-            // A token of the machine's user must not be found.
-            .env("BEARER_TOKEN_FILE", self.dir.path().join("no-token"))
             .env("LC_ALL", "C.UTF-8")
             .current_dir(self.work())
             .stdin(Stdio::null())

@@ -54,7 +54,7 @@ pub async fn fetch_small(
     Ok(Document {
         bytes: answered.body,
         content_type: answered.head.field("content-type").map(str::to_owned),
-        final_url: without_credentials(&answered.url),
+        final_url: without_credentials(&answered.target.url),
     })
 }
 
@@ -112,7 +112,8 @@ struct Answered {
     body: Vec<u8>,
     /// Whether `body` is all of it.
     complete: bool,
-    url: Url,
+    /// Who gave it.
+    target: Target,
     redirects: Vec<Url>,
     /// The connection, if it can be used further.
     conn: Option<Conn>,
@@ -128,11 +129,11 @@ impl Answered {
         if good.contains(&self.head.status) {
             return Ok(());
         }
-        Err(LaneError::Status {
+        Err(self.target.explain(LaneError::Status {
             code: self.head.status,
             reason: shortened(&self.head.reason),
             retry_after: crate::http::answer::retry_after(&self.head),
-        })
+        }))
     }
 
     /// Facts from the answer to HEAD.
@@ -142,7 +143,8 @@ impl Answered {
             .field("accept-ranges")
             .is_some_and(|unit| unit.trim().eq_ignore_ascii_case("bytes"));
         let size_bytes = self.head.content_length().ok().flatten();
-        Facts { size_bytes, ranges, ..Facts::brief(&self.head, &self.url) }.complete(&self.head)
+        Facts { size_bytes, ranges, ..Facts::brief(&self.head, &self.target.url) }
+            .complete(&self.head)
     }
 }
 
@@ -156,7 +158,7 @@ async fn ask(
 ) -> Result<Answered, LaneError> {
     let limit = net.timeout();
     let opened = timeout(limit, open(net, url, trust, request)).await;
-    let Opened { mut exchange, head, first_byte, url, redirects, facts } =
+    let Opened { mut exchange, head, first_byte, target, redirects, facts } =
         opened.map_err(|_| LaneError::Timeout { after: limit })??;
     let (body, complete) = match request.method {
         Method::Head => (Vec::new(), true),
@@ -164,7 +166,7 @@ async fn ask(
     };
     let conn = exchange.into_conn();
     let Connected { peer, rtt, tls } = facts;
-    Ok(Answered { head, body, complete, url, redirects, conn, first_byte, peer, rtt, tls })
+    Ok(Answered { head, body, complete, target, redirects, conn, first_byte, peer, rtt, tls })
 }
 
 /// A final answer whose body has not been read.
@@ -172,7 +174,7 @@ struct Opened {
     exchange: Exchange,
     head: Head,
     first_byte: Duration,
-    url: Url,
+    target: Target,
     redirects: Vec<Url>,
     facts: Connected,
 }
@@ -212,7 +214,7 @@ async fn open(
         };
         match location {
             Some(location) => at = redirect::follow(&at, location, &mut redirects)?,
-            None => return Ok(Opened { exchange, head, first_byte, url: at, redirects, facts }),
+            None => return Ok(Opened { exchange, head, first_byte, target, redirects, facts }),
         }
     }
 }

@@ -61,7 +61,7 @@ pub async fn probe(net: &Net, url: &Url, trust: Trust) -> Result<ProbeReport, La
     let keeps_alive = answered.head.keeps_alive();
     let pipelines = match answered.conn.take() {
         Some(conn) if facts.ranges && facts.size_bytes.is_some_and(|size| size >= 2) => {
-            let target = Target::new(net, url, &answered.url, trust);
+            let target = Target::new(net, url, &answered.target.url, trust);
             let mut exchange = Exchange::new(conn, PIPELINE_PATIENCE);
             let patience = PIPELINE_PATIENCE.min(net.timeout());
             let tried = timeout(patience, two_at_once(&mut exchange, &target)).await;
@@ -83,13 +83,13 @@ pub async fn probe(net: &Net, url: &Url, trust: Trust) -> Result<ProbeReport, La
     }
     let oldest = if answered.head.minor_version == 0 { "HTTP/1.0" } else { "HTTP/1.1" };
     let mut http = vec![oldest];
-    if let Some(origin) = Origin::of(&answered.url)
+    if let Some(origin) = Origin::of(&answered.target.url)
         && origin.tls
-        && net.speaks_http2(&answered.url, trust).await
+        && net.speaks_http2(&answered.target.url, trust).await
     {
         http.insert(0, "HTTP/2");
     }
-    let shown = answered.redirects.iter().skip(1).chain([&answered.url]).map(display_name);
+    let shown = answered.redirects.iter().skip(1).chain([&answered.target.url]).map(display_name);
     Ok(ProbeReport {
         name: display_name(url),
         redirects: if answered.redirects.is_empty() { Vec::new() } else { shown.collect() },
@@ -108,12 +108,12 @@ fn facts_of(answered: &Answered, asked: Range) -> Result<Facts, LaneError> {
     let (size_bytes, ranges) = match judge(&answered.head, asked) {
         Answer::Data { size_bytes, ranges, .. } => (size_bytes, ranges),
         Answer::PastEnd { size_bytes } => (Some(size_bytes), true),
-        Answer::Refused(error) => return Err(error),
+        Answer::Refused(error) => return Err(answered.target.explain(error)),
         Answer::Interim | Answer::Redirect { .. } => {
             return Err(LaneError::protocol("an answer out of place"));
         }
     };
-    Ok(Facts { size_bytes, ranges, ..Facts::brief(&answered.head, &answered.url) }
+    Ok(Facts { size_bytes, ranges, ..Facts::brief(&answered.head, &answered.target.url) }
         .complete(&answered.head))
 }
 

@@ -146,13 +146,17 @@ impl OwnLane {
             && !front.went_back
             && front.visited.is_empty();
         if stale_redirect
-            && let Some(target) = sent_to
-            && self.source.back_to_original(&target)
+            && let Some(target) = &sent_to
+            && self.source.back_to_original(target)
         {
             front.went_back = true;
             let target = self.source.target();
             return self.go_to(talk, body, target);
         }
+        let error = match sent_to {
+            Some(target) => target.explain(error),
+            None => error,
+        };
         self.fail(talk, body, error)
     }
 

@@ -4,8 +4,9 @@
 //! user named and nobody else.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use url::{Host, Url};
@@ -44,24 +45,59 @@ pub struct Bearer {
     pub explicit: bool,
 }
 
+/// What the search for a bearer token came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BearerSearch {
+    /// The first that can be used.
+    pub bearer: Option<Bearer>,
+    /// What was there before it and cannot be used, each as a sentence without the token.
+    pub unusable: Vec<String>,
+}
+
 /// The bearer token in the order of the WLCG discovery: `BEARER_TOKEN`, the file named by
 /// `BEARER_TOKEN_FILE`, `$XDG_RUNTIME_DIR/bt_u$UID`, `/tmp/bt_u$UID`; white space is stripped,
 /// what is empty counts as missing. `env` looks up the environment.
-pub fn discover_bearer(env: impl Fn(&str) -> Option<String>, uid: u32) -> Option<Bearer> {
-    let usable = |text: String| {
-        let secret = Secret::new(&text);
-        let safe = !secret.0.is_empty() && secret.0.bytes().all(|byte| byte.is_ascii_graphic());
-        safe.then_some(Bearer { token: secret, explicit: false })
-    };
-    let file = |path: &Path| std::fs::read_to_string(path).ok().and_then(usable);
-    env("BEARER_TOKEN")
-        .and_then(usable)
-        .or_else(|| env("BEARER_TOKEN_FILE").and_then(|path| file(Path::new(&path))))
-        .or_else(|| {
-            env("XDG_RUNTIME_DIR")
-                .and_then(|folder| file(&Path::new(&folder).join(format!("bt_u{uid}"))))
-        })
-        .or_else(|| file(Path::new(&format!("/tmp/bt_u{uid}"))))
+pub fn discover_bearer(env: impl Fn(&str) -> Option<String>, uid: u32) -> BearerSearch {
+    let mut search = BearerSearch::default();
+    if let Some(text) = env("BEARER_TOKEN") {
+        search.take("BEARER_TOKEN", &text);
+    }
+    let named = env("BEARER_TOKEN_FILE").filter(|path| !path.is_empty());
+    let run = env("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    let places = [
+        named.map(|path| (PathBuf::from(path), true)),
+        run.map(|folder| (Path::new(&folder).join(format!("bt_u{uid}")), false)),
+        Some((PathBuf::from(format!("/tmp/bt_u{uid}")), false)),
+    ];
+    for (path, must_exist) in places.into_iter().flatten() {
+        if search.bearer.is_some() {
+            break;
+        }
+        match std::fs::read_to_string(&path) {
+            Ok(text) => search.take(&path.display().to_string(), &text),
+            Err(error) if error.kind() == ErrorKind::NotFound && !must_exist => {}
+            Err(error) => {
+                let what = format!("the token in {} cannot be read: {error}", path.display());
+                search.unusable.push(what);
+            }
+        }
+    }
+    search
+}
+
+impl BearerSearch {
+    fn take(&mut self, place: &str, text: &str) {
+        let token = Secret::new(text);
+        if token.0.is_empty() {
+            return;
+        }
+        if token.0.bytes().all(|byte| byte.is_ascii_graphic()) {
+            self.bearer = Some(Bearer { token, explicit: false });
+        } else {
+            self.unusable
+                .push(format!("{place} holds no token: it must be one word of visible characters"));
+        }
+    }
 }
 
 /// What goes into the requests to one origin.
@@ -70,18 +106,33 @@ pub(crate) struct Credentials {
     pub headers: Vec<(String, String)>,
     /// The whole value of `Authorization`.
     pub authorization: Option<Secret>,
+    /// There is a token, but it is not sent without TLS.
+    pub needs_tls: bool,
+}
+
+impl Credentials {
+    /// Whether anything tells who we are.
+    pub fn are_some(&self) -> bool {
+        self.authorization.is_some() || has(&self.headers, "authorization")
+    }
+}
+
+/// Whether one of the user's own headers has this name.
+pub(crate) fn has(headers: &[(String, String)], name: &str) -> bool {
+    headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
 }
 
 /// The credentials for `origin`, which is entitled to them. A password in the URL comes before a
 /// token, a token before netrc; a header of the user's own beats all.
 pub(super) fn of(options: &NetOptions, url: &Url, origin: &Origin) -> Credentials {
     let headers = options.headers.clone();
-    if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
-        return Credentials { headers, authorization: None };
+    if has(&headers, "authorization") {
+        return Credentials { headers, ..Credentials::default() };
     }
     let authorization =
         from_url(url).or_else(|| bearer(options, origin)).or_else(|| netrc(options, origin));
-    Credentials { headers, authorization }
+    let needs_tls = authorization.is_none() && options.bearer.is_some();
+    Credentials { headers, authorization, needs_tls }
 }
 
 /// Basic credentials from the user and password in `url`.

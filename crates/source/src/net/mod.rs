@@ -24,11 +24,11 @@ use swath_formats::digest_header;
 use url::Url;
 
 pub(crate) use address::Surroundings;
-pub(crate) use credentials::Credentials;
-pub use credentials::{Bearer, Secret, discover_bearer};
+pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
+pub(crate) use credentials::{Credentials, has};
 pub(crate) use limiter::Limiter;
-pub use options::{NetError, NetOptions};
-pub use proxy::Proxies;
+pub use options::{NetError, NetOptions, check_header};
+pub use proxy::{Proxies, ProxyError};
 pub(crate) use stream::Conn;
 
 use crate::target::Origin;

@@ -73,6 +73,14 @@ pub enum NetError {
         /// Its name.
         name: String,
     },
+    /// A header that follows from the request itself.
+    #[error("the header {name} cannot be set: {why}")]
+    OwnHeader {
+        /// Its name.
+        name: String,
+        /// Whose business it is.
+        why: &'static str,
+    },
     /// The TLS library refuses its configuration.
     #[error("TLS cannot be set up: {0}")]
     Tls(String),
@@ -83,10 +91,32 @@ impl NetOptions {
         let agent = [("User-Agent", self.user_agent.as_str())];
         let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         for (name, value) in own.chain(agent) {
-            if !is_field_safe(name, value) {
-                return Err(NetError::Header { name: name.to_owned() });
-            }
+            check_header(name, value)?;
         }
         Ok(())
     }
+}
+
+/// Whether a header of the user's own can be sent. `User-Agent`, `Accept` and `Authorization`
+/// replace ours; what the requests themselves depend on cannot be replaced.
+///
+/// # Errors
+/// [`NetError::Header`] or [`NetError::OwnHeader`].
+pub fn check_header(name: &str, value: &str) -> Result<(), NetError> {
+    if !is_field_safe(name, value) {
+        return Err(NetError::Header { name: name.to_owned() });
+    }
+    let why = match name.to_ascii_lowercase().as_str() {
+        "host" => "it follows from the address",
+        "range" | "if-range" => "swath asks for ranges of its own",
+        "accept-encoding" => "the file is wanted as it is",
+        "connection" | "keep-alive" | "proxy-connection" | "upgrade" | "te" => {
+            "swath keeps its connections itself"
+        }
+        "content-length" | "transfer-encoding" | "trailer" | "expect" => {
+            "what swath asks has no body"
+        }
+        _ => return Ok(()),
+    };
+    Err(NetError::OwnHeader { name: name.to_owned(), why })
 }

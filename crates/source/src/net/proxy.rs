@@ -17,6 +17,16 @@ pub struct Proxies {
     exceptions: Vec<Exception>,
 }
 
+/// A proxy that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the proxy in {variable} cannot be used: {reason}")]
+pub struct ProxyError {
+    /// The variable.
+    pub variable: String,
+    /// What is wrong with its value, which is not shown.
+    pub reason: String,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Exception {
     Everything,
@@ -30,20 +40,25 @@ enum Exception {
 }
 
 impl Proxies {
-    /// As the environment says; `env` looks up a variable. What cannot be read is left out.
-    pub fn from_env(env: impl Fn(&str) -> Option<String>) -> Proxies {
+    /// As the environment says; `env` looks up a variable.
+    ///
+    /// # Errors
+    /// [`ProxyError`] if one is set that cannot be used: where a proxy is the rule, contacting
+    /// servers directly would break it.
+    pub fn from_env(env: impl Fn(&str) -> Option<String>) -> Result<Proxies, ProxyError> {
         let first = |names: &[&str]| {
             names
                 .iter()
-                .find_map(|name| env(name).filter(|value| !value.trim().is_empty()))
-                .and_then(|v| address(&v))
+                .find_map(|&name| Some((name, env(name).filter(|value| !value.trim().is_empty())?)))
+                .map(|(name, value)| address(name, &value))
+                .transpose()
         };
         let exceptions = env("no_proxy").or_else(|| env("NO_PROXY")).unwrap_or_default();
-        Proxies {
-            http: first(&["http_proxy", "all_proxy", "ALL_PROXY"]),
-            https: first(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]),
+        Ok(Proxies {
+            http: first(&["http_proxy", "all_proxy", "ALL_PROXY"])?,
+            https: first(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?,
             exceptions: exceptions.split([',', ' ']).filter_map(exception).collect(),
-        }
+        })
     }
 
     /// Each proxy, and whether it is the one for plain http.
@@ -90,12 +105,22 @@ impl Exception {
     }
 }
 
-fn address(text: &str) -> Option<Url> {
+fn address(variable: &str, text: &str) -> Result<Url, ProxyError> {
     let text = text.trim();
     let url =
         if text.contains("://") { Url::parse(text) } else { Url::parse(&format!("http://{text}")) };
-    url.ok().filter(Url::has_host)
+    // The text itself is not shown: it may hold a password.
+    let error = |reason: String| ProxyError { variable: variable.to_owned(), reason };
+    let url = url.map_err(|reason| error(format!("it is no address ({reason})")))?;
+    if !SCHEMES.contains(&url.scheme()) {
+        let known = SCHEMES.join(", ");
+        return Err(error(format!("its scheme is not supported ({known} are)")));
+    }
+    if url.has_host() { Ok(url) } else { Err(error("it names no host".to_owned())) }
 }
+
+/// What a proxy may speak.
+const SCHEMES: [&str; 6] = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
 
 fn exception(text: &str) -> Option<Exception> {
     let text = text.trim();
@@ -131,9 +156,23 @@ mod tests {
     use super::*;
 
     fn proxies(pairs: &[(&str, &str)]) -> Proxies {
+        read(pairs).unwrap()
+    }
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Proxies, ProxyError> {
         Proxies::from_env(|name| {
             pairs.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
         })
+    }
+
+    #[test]
+    fn a_proxy_that_cannot_be_used_is_not_passed_by() {
+        for value in ["ht!tp://x y", "http://", "ftp://proxy:21", "me:secret@:80:90"] {
+            let error = read(&[("all_proxy", value)]).unwrap_err();
+            assert_eq!(error.variable, "all_proxy");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+        assert!(read(&[("http_proxy", " "), ("all_proxy", "socks5h://p:1")]).is_ok());
     }
 
     fn proxy(proxies: &Proxies, url: &str) -> Option<String> {

@@ -114,7 +114,9 @@ impl Run<'_> {
         entry.failures += 1;
         tracing::debug!(source = entry.source.display_name(), %error, "a source failed");
         let never_there = !entry.ever_up && entry.failures >= NEVER_UP_TRIES;
-        entry.reason = Some(error.to_string());
+        let words = error.to_string();
+        let is_news = entry.reason.as_ref() != Some(&words);
+        entry.reason = Some(words);
         entry.lied |= error.class() == Class::Lying;
         let loss = match error.class() {
             Class::Busy(wait) => Loss::Busy(wait.min(PATIENCE_MAX)),
@@ -130,6 +132,10 @@ impl Run<'_> {
         };
         if loss == Loss::Final && !self.is_bad(source) {
             self.set_state(source, SourceState::Bad, Some(error.to_string()));
+        } else if is_news && loss != Loss::Clean && self.phase == Phase::Probing {
+            // While nothing comes, whoever waits wants to know what is being waited for.
+            let name = self.sources[source].source.display_name();
+            self.note(format!("{name}: {error}; trying again"), false);
         }
         loss
     }
