@@ -108,8 +108,13 @@ impl fmt::Display for PolicyKind {
 }
 
 impl Config {
-    /// How many bytes of a file of `size_bytes` may be fetched twice.
+    /// How many bytes of a file of `size_bytes` may be fetched twice. Of a small file a part would
+    /// not be worth a request, so it may all be.
     pub fn waste_budget_bytes(&self, size_bytes: u64) -> u64 {
-        ((size_bytes as f64 * self.waste_fraction) as u64).min(self.waste_limit_bytes)
+        let part_bytes = (size_bytes as f64 * self.waste_fraction) as u64;
+        part_bytes.max(size_bytes.min(WASTE_FLOOR_BYTES)).min(self.waste_limit_bytes)
     }
 }
+
+/// So much may always be fetched twice.
+const WASTE_FLOOR_BYTES: u64 = 1 << 20;

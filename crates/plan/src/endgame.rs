@@ -74,11 +74,21 @@ impl Planner {
                 continue;
             }
             let Some(own_s) = lane.may_need_s(lane.pipe_bytes(), now) else { continue };
-            if own_s <= LATE * left_s + LATE_S {
+            // Before its first byte nothing is known of how long its server thinks.
+            let overdue_s = lane.first_byte_at.map_or(0.0, |_| overdue_s(lane, now));
+            if own_s + overdue_s <= LATE * left_s + LATE_S {
                 continue;
             }
-            let mut keep_bytes =
-                (lane.brings_bytes(left_s, now) as u64).saturating_sub(lane.ahead_bytes());
+            let mut keep_bytes = (lane.brings_bytes((left_s - overdue_s).max(0.0), now) as u64)
+                .saturating_sub(lane.ahead_bytes());
+            // A lane for which a grid cell is long work is cut finer, if the consumer allows.
+            let cell_bytes = if self.config.window_bytes.is_none()
+                && lane.rate.is_some_and(|rate| rate * CELL_S < grid as f64)
+            {
+                FINE_BYTES.min(grid)
+            } else {
+                grid
+            };
             let mut lane_cuts = Vec::new();
             for (slot, at) in lane.positions() {
                 let left = Range::new(at, slot.end);
@@ -86,10 +96,12 @@ impl Planner {
                     keep_bytes -= left.len();
                     continue;
                 }
-                let cut = (at + keep_bytes).next_multiple_of(grid).min(slot.end);
+                let cut = (at + keep_bytes).next_multiple_of(cell_bytes).min(slot.end);
                 keep_bytes = 0;
                 let tail = Range::new(cut, slot.end);
-                if tail.len() >= grid || (!tail.is_empty() && slot.end - slot.start < grid) {
+                if tail.len() >= cell_bytes
+                    || (!tail.is_empty() && slot.end - slot.start < cell_bytes)
+                {
                     lane_cuts.push((slot.swath, cut, tail));
                 }
             }
@@ -119,10 +131,8 @@ impl Planner {
         if more(&self.open) || more(&self.doubtful) || self.undelivered.is_empty() {
             return;
         }
-        let budget = self
-            .config
-            .waste_budget_bytes(self.size_bytes.unwrap_or(0))
-            .saturating_sub(self.hedged_bytes);
+        let total = self.config.waste_budget_bytes(self.size_bytes.unwrap_or(0));
+        let mut budget = total.saturating_sub(self.hedged_bytes);
         let idle: Vec<LaneId> = self
             .lanes
             .values()
@@ -152,16 +162,15 @@ impl Planner {
                 Some(Tail { range: self.undelivered.within(tail.range).last()?, ..tail })
             })
             .collect();
-        let mut budget = budget;
         for id in idle {
             let Some(helper) = self.lanes.get(&id) else { continue };
             let (source, trip_s) = (helper.source, helper.trip_s());
             let rate = helper.rate.unwrap_or(1.0).max(1.0);
             let forbidden = self.sources.get(source.index()).map(|source| &source.forbidden);
             let own_s = |range: Range| trip_s + range.len() as f64 / rate;
-            let pays = |tail: &&Tail| {
+            let pays = |tail: &Tail| {
                 let range = tail.range;
-                range.len() <= budget
+                !range.is_empty()
                     && own_s(range) < HEDGE_GAIN * tail.late_s
                     && forbidden.is_none_or(|set| set.bytes_within(range) == 0)
                     // Nor is anybody else about to bring it.
@@ -171,8 +180,15 @@ impl Planner {
                                 || own_s(range) < HEDGE_GAIN * other.late_s
                         }))
             };
-            let best = tails.iter().filter(pays).max_by(|a, b| a.late_s.total_cmp(&b.late_s));
-            if let Some(&Tail { range, .. }) = best {
+            let best = tails
+                .iter()
+                .map(|tail| Tail {
+                    range: self.affordable(tail, budget.saturating_sub(tail.reserve(total))),
+                    ..*tail
+                })
+                .filter(pays)
+                .max_by(|a, b| a.late_s.total_cmp(&b.late_s));
+            if let Some(Tail { range, .. }) = best {
                 budget -= range.len();
                 self.hedged_bytes += range.len();
                 self.shared.insert(range);
@@ -180,6 +196,53 @@ impl Planner {
                 self.assign(id, range, now);
             }
         }
+    }
+
+    /// As much of the end of a tail as `budget` bytes pay for.
+    fn affordable(&self, tail: &Tail, budget: u64) -> Range {
+        let Range { start, end } = tail.range;
+        if tail.range.len() <= budget {
+            return tail.range;
+        }
+        let grid = self.config.grid_bytes.max(1);
+        Range::new((end - budget).next_multiple_of(grid).clamp(start, end), end)
+    }
+
+    /// A lane whose link lost its rate may have to drain for long what was taken from it when it
+    /// was fast: it is closed then, and what it still owes goes to others.
+    pub(crate) fn stop_drains(&mut self, now: Time) {
+        let open = !self.open.is_empty();
+        let stuck: Vec<LaneId> = self
+            .lanes
+            .values()
+            .filter(|lane| {
+                lane.is_up()
+                    && !lane.silent
+                    && !lane.streams
+                    && !lane.dropping
+                    && !lane.ramping(now)
+            })
+            .filter(|lane| {
+                let drain_bytes = lane.drain_bytes();
+                drain_bytes > 0
+                    && (open || lane.wanted_bytes() > 0)
+                    && lane
+                        .may_need_s(drain_bytes, now)
+                        .is_some_and(|drain_s| drain_s > DRAIN_ROUND_TRIPS * lane.rtt_s + DRAIN_S)
+            })
+            .map(|lane| lane.id)
+            .collect();
+        for id in stuck {
+            self.close(id);
+        }
+    }
+}
+
+impl Tail {
+    /// The part of a budget of `total` bytes that is not for this: a quarter is kept for what
+    /// would hold up everything for long.
+    fn reserve(&self, total: u64) -> u64 {
+        if self.late_s < URGENT_S { total / 4 } else { 0 }
     }
 }
 
@@ -196,12 +259,15 @@ type Cut = (SwathId, u64, Range);
 /// What a lane still owes and how long it will take, counting a pause that it is in against it.
 fn late(lane: &Lane, now: Time) -> Option<Tail> {
     let (slot, at) = lane.positions().filter(|(slot, at)| *at < slot.end).last()?;
-    let paused_s = now.secs_since(lane.last_progress);
     let bytes = lane.pipe_bytes();
     let own_s = lane.may_need_s(bytes, now).unwrap_or(bytes as f64 + lane.rtt_s);
-    let overdue_s =
-        if paused_s > OVERDUE_ROUND_TRIPS * lane.rtt_s + OVERDUE_S { 2.0 * paused_s } else { 0.0 };
-    Some(Tail { range: Range::new(at, slot.end), late_s: own_s + overdue_s })
+    Some(Tail { range: Range::new(at, slot.end), late_s: own_s + overdue_s(lane, now) })
+}
+
+/// What a pause that a lane is in counts against it.
+fn overdue_s(lane: &Lane, now: Time) -> f64 {
+    let paused_s = now.secs_since(lane.last_progress);
+    if paused_s > OVERDUE_ROUND_TRIPS * lane.trip_s() + OVERDUE_S { 2.0 * paused_s } else { 0.0 }
 }
 
 /// A lane may end this many times later than the rest …
@@ -212,5 +278,15 @@ const LATE_S: f64 = 0.03;
 const OVERDUE_ROUND_TRIPS: f64 = 1.2;
 /// … and this counts against a lane.
 const OVERDUE_S: f64 = 0.02;
+/// A lane that needs longer than this for a grid cell is cut finer …
+const CELL_S: f64 = 0.05;
+/// … down to what disks write past their cache.
+const FINE_BYTES: u64 = 4096;
+/// What delays everything by this much may use the whole waste budget.
+const URGENT_S: f64 = 0.5;
+/// Longer than this many round trips (twice what a new connection costs) …
+const DRAIN_ROUND_TRIPS: f64 = 10.0;
+/// … and this nothing is drained.
+const DRAIN_S: f64 = 0.5;
 /// A hedge must promise to end before this part of the time the first copy needs.
 const HEDGE_GAIN: f64 = 0.7;

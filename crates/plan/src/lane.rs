@@ -306,6 +306,18 @@ impl Lane {
         }
     }
 
+    /// Bytes that pass for nobody before the next wanted one.
+    pub fn drain_bytes(&self) -> u64 {
+        let mut drain_bytes = self.base.saturating_sub(self.received);
+        for (slot, at) in self.positions() {
+            if at < slot.end {
+                break;
+            }
+            drain_bytes += slot.asked_end - at + slot.trailing_bytes;
+        }
+        drain_bytes
+    }
+
     /// Bytes asked for, still wanted and not here.
     pub fn wanted_bytes(&self) -> u64 {
         self.positions().map(|(slot, at)| slot.end.saturating_sub(at)).sum()
@@ -370,7 +382,8 @@ impl Lane {
     /// After how long without a byte this lane counts as silent.
     pub fn silence_s(&self) -> f64 {
         let patience_s = if self.first_byte_at.is_some() { SILENCE_MIN_S } else { SILENCE_FIRST_S };
-        patience_s.max(3.0 * self.trip_s())
+        let answer_s = self.answer_s.min(SILENCE_ANSWER_S);
+        patience_s.max(3.0 * self.rtt_s.max(answer_s))
     }
 }
 
@@ -390,6 +403,8 @@ const WINDOW_MIN_S: f64 = 0.3;
 const WINDOW_MAX_S: f64 = 1.5;
 /// A repaired loss stops a stream for about a round trip, a lost repair for 200 ms and more.
 const SILENCE_MIN_S: f64 = 0.15;
+/// An answer that came late says little of pauses within answers: no more than this of it counts.
+const SILENCE_ANSWER_S: f64 = 0.4;
 /// The first answer of a connection may need work at the server (opening, authorisation).
 const SILENCE_FIRST_S: f64 = 0.6;
 

@@ -27,6 +27,8 @@ pub(crate) struct Tuner {
     /// Looks since the number of lanes last changed.
     looked: usize,
     climbing: bool,
+    /// What the lanes brought when there came to be so many.
+    worth: f64,
     /// When the first bytes came.
     first_at: Time,
     /// Part of the last look that the lanes spent waiting for their senders.
@@ -75,6 +77,7 @@ impl Default for Tuner {
             looks: [0.0; LOOKS],
             looked: 0,
             climbing: true,
+            worth: 0.0,
             first_at: Time::MAX,
             paused_part: 0.0,
             paused_before_s: 0.0,
@@ -115,6 +118,7 @@ impl Tuner {
             let gained = mean / trial.rate_before.max(1.0) - 1.0;
             if gained >= trial.pays * growth {
                 (self.looks[0], self.looked) = (mean, 1);
+                self.worth = mean;
                 self.pause_s = PAUSE_FIRST_S;
                 self.next_trial_at = now;
             } else if gained > 0.0 && held_up && now < trial.latest_at {
@@ -127,6 +131,14 @@ impl Tuner {
                 self.pause_s = (2.0 * self.pause_s).min(longest_s);
             }
             self.trial = None;
+            return;
+        }
+        let usual_rate = self.usual_rate();
+        if self.goal > 1 && self.looked >= FALLEN_LOOKS && usual_rate < FALLEN * self.worth {
+            // The link is another one now: what paid then is to be found out anew.
+            self.goal = (self.goal / TIMES_HELD_UP).max(1);
+            (self.worth, self.looked) = (usual_rate, 0);
+            self.next_trial_at = now.plus_secs(self.pause_s);
             return;
         }
         let settle_s = (8.0 * rtt_s).max(0.4);
@@ -145,7 +157,7 @@ impl Tuner {
         }
         self.trial = Some(Trial {
             from: self.goal,
-            rate_before: self.usual_rate(),
+            rate_before: usual_rate,
             pays: if held_up { PAYS_HELD_UP } else { PAYS },
             rate_sum: 0.0,
             looks: 0,
@@ -198,6 +210,10 @@ impl Tuner {
 
 /// A trial has so many times the lanes where loss or a window holds them up, else twice as many.
 const TIMES_HELD_UP: u32 = 4;
+/// When a source brings less than this part of what made it have its lanes …
+const FALLEN: f64 = 0.33;
+/// … for so many looks, it gets fewer.
+const FALLEN_LOOKS: usize = 4;
 /// Looks that are remembered.
 const LOOKS: usize = 5;
 /// New lanes must bring at least this part of what the same number of old ones brings …

@@ -18,6 +18,7 @@ impl Planner {
         self.forecast(now);
         if self.manners.rebalances && self.size_bytes.is_some() {
             self.rebalance(now);
+            self.stop_drains(now);
             self.hedge(now);
         }
         self.tune_lanes(now);

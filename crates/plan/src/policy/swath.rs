@@ -47,7 +47,9 @@ impl Policy for Swath {
         // All lanes end together `time_left_s` from now; this is what is left of that for us.
         let idle_s = if lane.queued == 0 { lane.rtt_s } else { 0.0 };
         let share = haste * rate * (whole.time_left_s - idle_s) - lane.backlog_bytes as f64;
-        if share <= 0.0 {
+        // What a lane cannot bring in time is left to others; if nobody else may have it, the
+        // planner gives it away against this.
+        if share <= 0.0 || share * HOPELESS < grid as f64 {
             return None;
         }
         let longest_s = if lane.requests_max.is_some_and(|max| max <= SINGLE_REQUESTS) {
@@ -70,6 +72,8 @@ impl Policy for Swath {
 const AHEAD_ROUND_TRIPS: f64 = 1.5;
 /// … and this, for the server's and our own delays.
 const AHEAD_S: f64 = 0.04;
+/// A lane to which a grid cell is more than this many times its share gets none.
+const HOPELESS: f64 = 8.0;
 /// Longest swath in the steady state. Pipelining makes short ones free, and what is asked for
 /// binds us when the rate falls.
 const SWATH_S: f64 = 0.3;
