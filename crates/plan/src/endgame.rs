@@ -279,7 +279,7 @@ const OVERDUE_ROUND_TRIPS: f64 = 1.2;
 /// … and this counts against a lane.
 const OVERDUE_S: f64 = 0.02;
 /// A lane that needs longer than this for a grid cell is cut finer …
-const CELL_S: f64 = 0.05;
+const CELL_S: f64 = 0.5;
 /// … down to what disks write past their cache.
 const FINE_BYTES: u64 = 4096;
 /// What delays everything by this much may use the whole waste budget.

@@ -29,6 +29,8 @@ pub(crate) struct Tuner {
     climbing: bool,
     /// What the lanes brought when there came to be so many.
     worth: f64,
+    /// The last trial paid.
+    won: bool,
     /// When the first bytes came.
     first_at: Time,
     /// Part of the last look that the lanes spent waiting for their senders.
@@ -78,6 +80,7 @@ impl Default for Tuner {
             looked: 0,
             climbing: true,
             worth: 0.0,
+            won: false,
             first_at: Time::MAX,
             paused_part: 0.0,
             paused_before_s: 0.0,
@@ -118,17 +121,20 @@ impl Tuner {
             let gained = mean / trial.rate_before.max(1.0) - 1.0;
             if gained >= trial.pays * growth {
                 (self.looks[0], self.looked) = (mean, 1);
-                self.worth = mean;
+                (self.worth, self.won) = (mean, true);
                 self.pause_s = PAUSE_FIRST_S;
                 self.next_trial_at = now;
             } else if gained > 0.0 && held_up && now < trial.latest_at {
                 return;
             } else {
                 self.goal = trial.from;
-                self.looked = 0;
+                (self.looked, self.won) = (0, false);
                 self.next_trial_at = now.plus_secs(self.pause_s);
-                let longest_s = if held_up { PAUSE_HELD_UP_S } else { PAUSE_MAX_S };
-                self.pause_s = (2.0 * self.pause_s).min(longest_s);
+                self.pause_s = if held_up && gained > 0.5 * trial.pays * growth {
+                    (2.0 * self.pause_s).min(PAUSE_UNCLEAR_S)
+                } else {
+                    (4.0 * self.pause_s).min(PAUSE_MAX_S)
+                };
             }
             self.trial = None;
             return;
@@ -147,8 +153,12 @@ impl Tuner {
             .next_trial_at
             .max(self.first_at.plus_secs((YOUNG_ROUND_TRIPS * rtt_s).max(YOUNG_S)))
             .plus_secs(pause_s);
-        let worth_s =
-            (TRIAL_PART * settle_s).max(if held_up { TRIAL_LEFT_S } else { PLAIN_LEFT_S });
+        let left_s = match held_up {
+            true if self.won => GROWING_LEFT_S,
+            true => TRIAL_LEFT_S,
+            false => PLAIN_LEFT_S,
+        };
+        let worth_s = (TRIAL_PART * settle_s).max(left_s);
         if now < ready_at || time_left_s < worth_s {
             return;
         }
@@ -221,10 +231,13 @@ const PAYS: f64 = 0.5;
 /// … and this where loss or a window is known to hold the old ones up: their rate swings so much
 /// that more could only be asked for after a longer look.
 const PAYS_HELD_UP: f64 = 0.15;
-/// A trial is worth its cost only if the transfer goes on for this many times its length …
+/// A trial is worth its cost only if the transfer goes on for this many times its length, …
 const TRIAL_PART: f64 = 4.0;
-/// … and at least this long.
-const TRIAL_LEFT_S: f64 = 2.0;
+/// … at least this long where the senders seem to be held up (loss that their congestion control
+/// shrugs off looks the same, and then a trial disturbs the lanes there are), …
+const TRIAL_LEFT_S: f64 = 6.0;
+/// … and this long once lanes have paid there.
+const GROWING_LEFT_S: f64 = 2.0;
 /// A source is left to come up to speed for this many round trips …
 const YOUNG_ROUND_TRIPS: f64 = 15.0;
 /// … and at least this long, before anything is tried with it.
@@ -241,12 +254,12 @@ const PLAIN_LEFT_S: f64 = 20.0;
 const SMOOTH: f64 = 0.3;
 /// Growth over two round trips that counts as still climbing.
 const CLIMB: f64 = 1.08;
-/// Pause after the first trial that did not pay; doubles with each further one …
+/// Pause after the first trial that did not pay; grows with each further one …
 const PAUSE_FIRST_S: f64 = 1.0;
 /// … up to this, …
 const PAUSE_MAX_S: f64 = 60.0;
-/// … or to this where the senders are held up.
-const PAUSE_HELD_UP_S: f64 = 4.0;
+/// … or to this where it nearly did.
+const PAUSE_UNCLEAR_S: f64 = 4.0;
 /// From this round trip on a route counts as long.
 const LONG_ROUTE_S: f64 = 0.2;
 /// Below this much left to fetch, a second lane on a long route would hardly be up in time.
