@@ -5,7 +5,7 @@
 //! kernel and write from it with direct I/O. A [`Buffer`] is owned by exactly one holder and goes
 //! back by being dropped. Waiting is a plain future without a runtime of its own.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -53,34 +53,38 @@ pub struct Buffer {
 }
 
 impl Pool {
+    /// As [`Pool::try_new`], for sizes that are known to be small.
+    ///
+    /// # Panics
+    /// If there is not so much memory.
+    pub fn new(count: usize, buffer_bytes: usize) -> Self {
+        match Self::try_new(count, buffer_bytes) {
+            Some(pool) => pool,
+            None => panic!("no memory for {count} buffers of {buffer_bytes} bytes"),
+        }
+    }
+
     /// A pool of `count` buffers of `buffer_bytes` each (rounded up to a multiple of
     /// [`ALIGN_BYTES`]); both are at least one. The memory is reserved at once and touched only
-    /// when used.
-    pub fn new(count: usize, buffer_bytes: usize) -> Self {
+    /// when used; `None` if it cannot be had.
+    pub fn try_new(count: usize, buffer_bytes: usize) -> Option<Self> {
         let count = count.max(1).min(u32::MAX as usize);
-        let buffer_bytes = buffer_bytes.max(1).next_multiple_of(ALIGN_BYTES);
-        let layout = Self::layout(count, buffer_bytes);
+        let buffer_bytes = buffer_bytes.max(1).checked_next_multiple_of(ALIGN_BYTES)?;
+        let layout = Self::layout(count, buffer_bytes)?;
         // SAFETY: the layout has a non-zero size.
-        let Some(base) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
-            handle_alloc_error(layout)
-        };
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let state = State {
             free: (0..count as u32).rev().collect(),
             waiters: VecDeque::new(),
             next_ticket: 0,
         };
-        Self { shared: Arc::new(Shared { base, buffer_bytes, count, state: Mutex::new(state) }) }
+        let state = Mutex::new(state);
+        Some(Self { shared: Arc::new(Shared { base, buffer_bytes, count, state }) })
     }
 
-    fn layout(count: usize, buffer_bytes: usize) -> Layout {
-        let total = count.saturating_mul(buffer_bytes);
-        match Layout::from_size_align(total, ALIGN_BYTES) {
-            Ok(layout) => layout,
-            // A pool larger than the address space is a programming error of the caller.
-            Err(_) => {
-                panic!("a pool of {count} buffers of {buffer_bytes} bytes does not fit into memory")
-            }
-        }
+    /// `None` if it is larger than an address space.
+    fn layout(count: usize, buffer_bytes: usize) -> Option<Layout> {
+        Layout::from_size_align(count.checked_mul(buffer_bytes)?, ALIGN_BYTES).ok()
     }
 
     /// Size of one buffer in bytes.
@@ -148,9 +152,10 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        let Some(layout) = Pool::layout(self.count, self.buffer_bytes) else { return };
         // SAFETY: `base` came from `alloc_zeroed` with this very layout, and no buffer is left:
         // each holds an `Arc` of us.
-        unsafe { dealloc(self.base.as_ptr(), Pool::layout(self.count, self.buffer_bytes)) }
+        unsafe { dealloc(self.base.as_ptr(), layout) }
     }
 }
 
@@ -332,6 +337,14 @@ mod tests {
         }
         held.clear();
         assert_eq!(pool.free_count(), 3);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_refused() {
+        // `--memory 1T` ended the program with a backtrace.
+        assert!(Pool::try_new(usize::MAX, 4096).is_none());
+        assert!(Pool::try_new(u32::MAX as usize, 1 << 40).is_none());
+        assert!(Pool::try_new(1, usize::MAX).is_none());
     }
 
     #[test]

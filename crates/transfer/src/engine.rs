@@ -10,9 +10,10 @@ use tokio::sync::Notify;
 
 use crate::error::GetError;
 use crate::executor;
+use crate::memory;
 use crate::observe::{Event, Observer, Summary};
 use crate::request::Request;
-use crate::verify::HashThreads;
+use crate::verify::{Allowance, HashThreads};
 
 /// How an [`Engine`] is set up.
 #[derive(Clone, Debug)]
@@ -21,7 +22,8 @@ pub struct EngineOptions {
     pub net: NetOptions,
     /// The way to the disk.
     pub io: IoMode,
-    /// Memory for buffers, in bytes.
+    /// Memory for buffers, in bytes: at least eight buffers, and at most three quarters of what
+    /// the machine has free.
     pub memory_bytes: usize,
     /// Size of one buffer, in bytes.
     pub buffer_bytes: usize,
@@ -44,8 +46,11 @@ pub struct Engine {
     pub(crate) net: Net,
     pub(crate) disk: Disk,
     pub(crate) pool: Pool,
-    /// Buffers for reading back, which lanes cannot take away.
+    /// Buffers for reading back, which lanes cannot take away. Whoever holds one waits for nothing
+    /// but the disk and for no second one, so each comes back.
     pub(crate) read_pool: Pool,
+    /// How much of `pool` verifiers may keep; the rest goes round between lanes and disk.
+    pub(crate) retained: Allowance,
     pub(crate) hash: HashThreads,
     pub(crate) limit_bytes_per_s: Option<u64>,
     /// Processors that this process may use; asking costs a walk through the control groups.
@@ -65,6 +70,18 @@ pub enum EngineError {
     /// No thread could be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
+    /// So much memory for buffers makes no sense here.
+    #[error(
+        "{wanted_bytes} bytes are no size for the buffers: from {least_bytes} to {most_bytes} are possible here now"
+    )]
+    Memory {
+        /// What was asked for.
+        wanted_bytes: usize,
+        /// Eight buffers.
+        least_bytes: usize,
+        /// What the machine can spare.
+        most_bytes: usize,
+    },
 }
 
 impl Engine {
@@ -74,7 +91,18 @@ impl Engine {
     /// [`EngineError`], before anything is contacted or written.
     pub fn start(options: EngineOptions) -> Result<Engine, EngineError> {
         let buffer_bytes = options.buffer_bytes.max(64 << 10);
-        let pool = Pool::new((options.memory_bytes / buffer_bytes).max(8), buffer_bytes);
+        let memory = |most_bytes| EngineError::Memory {
+            wanted_bytes: options.memory_bytes,
+            least_bytes: BUFFERS_MIN * buffer_bytes,
+            most_bytes,
+        };
+        let available_bytes = memory::available_bytes().unwrap_or(u64::MAX);
+        let most_bytes = usize::try_from(available_bytes / 4 * 3).unwrap_or(usize::MAX);
+        let count = options.memory_bytes / buffer_bytes;
+        if count < BUFFERS_MIN || options.memory_bytes > most_bytes {
+            return Err(memory(most_bytes));
+        }
+        let pool = Pool::try_new(count, buffer_bytes).ok_or_else(|| memory(most_bytes))?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Engine {
             disk: Disk::start(&pool, options.io)?,
@@ -82,7 +110,9 @@ impl Engine {
             cores,
             limit_bytes_per_s: options.net.limit_bytes_per_s,
             net: Net::new(options.net)?,
-            read_pool: Pool::new(READ_BUFFERS, buffer_bytes),
+            read_pool: Pool::try_new(READ_BUFFERS, buffer_bytes)
+                .ok_or_else(|| memory(most_bytes))?,
+            retained: Allowance::new(pool.count() / 2),
             pool,
         })
     }
@@ -119,6 +149,8 @@ impl Engine {
     }
 }
 
+/// Fewer buffers would leave lanes, disk and hashing waiting for one another.
+const BUFFERS_MIN: usize = 8;
 /// Read-backs that can be under way at once, over all transfers.
 const READ_BUFFERS: usize = 4;
 

@@ -18,6 +18,7 @@
 mod engine;
 mod error;
 mod executor;
+mod memory;
 pub mod observe;
 pub mod report;
 mod request;

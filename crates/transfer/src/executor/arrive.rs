@@ -211,11 +211,10 @@ impl Run<'_> {
         self.verified = resumed.verified.clone();
         self.verified_bytes = self.verified.total_bytes();
         if self.target.is_some() && (self.proof.whole.is_some() || self.proof.pieces.is_some()) {
-            let retained = (self.engine.pool.count() / 2).max(2);
             let mut verifier = Verifier::new(
                 &self.proof,
                 if size_bytes.is_some() { size } else { u64::MAX },
-                retained,
+                self.engine.retained.share(),
             );
             let saved: Vec<Saved> = resumed
                 .hash_states
@@ -231,12 +230,8 @@ impl Run<'_> {
             verifier.resume(&self.have, &self.verified, &saved, &resumed.groups);
             self.whole_wanted = verifier.hashes_whole();
             let buffer_bytes = self.engine.pool.buffer_bytes() as u64;
-            let handle = self.engine.hash.add(verifier, self.report_sender.clone(), buffer_bytes);
-            // An empty block makes it look at what is there already.
-            if let Some(buffer) = self.engine.pool.try_take() {
-                handle.accept(0, buffer);
-            }
-            self.verifier = Some(handle);
+            self.verifier =
+                Some(self.engine.hash.add(verifier, self.report_sender.clone(), buffer_bytes));
         }
         self.phase = Phase::Fetching;
         let (resumed_bytes, verification) = (self.resumed_bytes, self.verification.clone());

@@ -7,12 +7,10 @@
 //! again. If that is right, the suspect is convicted and named; else the next one is tried.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use swath_model::digest::Digest;
 use swath_model::{Buffer, Range, RangeSet, SourceId, SwathId};
 use swath_plan::{Config, Event as PlanEvent, Planner, PolicyKind};
-use tokio::sync::Mutex;
 
 use super::Ended;
 use super::sink::JobDone;
@@ -26,8 +24,6 @@ pub(super) struct Audit {
     compared: RangeSet,
     /// (range, who delivered what is on the disk, who says otherwise), journal numbers.
     disputes: Vec<(Range, u32, u32)>,
-    /// Buffers set aside for reading the disk, so that lanes cannot take them all.
-    spare: Arc<Mutex<Vec<Buffer>>>,
 }
 
 impl Run<'_> {
@@ -141,15 +137,7 @@ impl Run<'_> {
     async fn compare_all(&mut self, stop: &Stop) -> Result<(), Ended> {
         let Some(size_bytes) = self.size_bytes else { return Ok(()) };
         self.phase = Phase::Disputing;
-        let mut spare = Vec::new();
-        for _ in 0..SPARE_BUFFERS {
-            spare.push(self.engine.read_pool.take().await);
-        }
-        self.audit = Some(Audit {
-            compared: RangeSet::new(),
-            disputes: Vec::new(),
-            spare: Arc::new(Mutex::new(spare)),
-        });
+        self.audit = Some(Audit { compared: RangeSet::new(), disputes: Vec::new() });
         self.new_planner(RangeSet::full(size_bytes));
         let delivered: Vec<(Range, u32)> = self.deliverers.iter().collect();
         for (range, id) in delivered {
@@ -203,22 +191,11 @@ impl Run<'_> {
         }
         audit.compared.insert(range);
         let Some(target) = self.target.clone() else { return };
-        let spare = Arc::clone(&audit.spare);
+        let pool = self.engine.read_pool.clone();
         self.jobs.spawn(async move {
-            // One comparison at a time: the disk is far faster than the sources.
-            let mut spare = spare.lock().await;
-            let Some(own) = spare.pop() else {
-                return JobDone::Compared { range, source, result: Ok(true) };
-            };
-            let result = match target.read(range.start, buffer.len(), own).await {
-                Ok(read) => {
-                    let equal = *read == *buffer;
-                    spare.push(read);
-                    Ok(equal)
-                }
-                Err(error) => Err(error),
-            };
-            JobDone::Compared { range, source, result }
+            let own = pool.take().await;
+            let read = target.read(range.start, buffer.len(), own).await;
+            JobDone::Compared { range, source, result: read.map(|read| *read == *buffer) }
         });
     }
 
@@ -269,7 +246,5 @@ impl Run<'_> {
 
 /// Most tries to put a file right.
 const AUDITS_MAX: u32 = 8;
-/// Buffers for reading the disk during a comparison.
-const SPARE_BUFFERS: usize = 2;
 /// Most differences noted; a file that differs in more places has other troubles.
 const DISPUTES_MAX: usize = 100_000;

@@ -63,10 +63,18 @@ impl Run<'_> {
             }
             JobDone::ReadBack { range, result } => {
                 let buffer = result.map_err(read_error)?;
+                if (buffer.len() as u64) < range.len() {
+                    // To ask again would not bring back what somebody cut off.
+                    return Err(GetError::Write {
+                        what: "reading back".to_owned(),
+                        error: io::ErrorKind::UnexpectedEof.into(),
+                    }
+                    .into());
+                }
                 if let Some(verifier) = &self.verifier
                     && self.have.covers(range)
                 {
-                    verifier.accept(range.start, buffer);
+                    verifier.accept_back(range.start, buffer);
                 }
             }
             JobDone::Committed { result } => {

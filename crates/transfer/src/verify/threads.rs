@@ -26,6 +26,7 @@ pub(crate) struct Report {
 enum Command {
     Add { id: u64, verifier: Box<Verifier>, reports: UnboundedSender<Report>, most_bytes: u64 },
     Accept { id: u64, offset: u64, buffer: Buffer },
+    AcceptBack { id: u64, offset: u64, buffer: Buffer },
     Forget { id: u64, range: Range },
     EndAt { id: u64, size_bytes: u64 },
     Save { id: u64, reply: oneshot::Sender<Vec<Saved>> },
@@ -93,6 +94,11 @@ impl VerifierHandle {
         self.send(Command::Accept { id: self.id, offset, buffer });
     }
 
+    /// See [`Verifier::accept_back`].
+    pub fn accept_back(&self, offset: u64, buffer: Buffer) {
+        self.send(Command::AcceptBack { id: self.id, offset, buffer });
+    }
+
     /// See [`Verifier::forget`].
     pub fn forget(&self, range: Range) {
         self.send(Command::Forget { id: self.id, range });
@@ -128,12 +134,11 @@ struct Entry {
 }
 
 impl Entry {
-    fn accept(&mut self, offset: u64, buffer: Buffer) {
+    fn accept_back(&mut self, offset: u64, buffer: Buffer) {
         if self.asked.is_some_and(|range| range.start == offset) {
             self.asked = None;
         }
-        self.verifier.accept(offset, buffer);
-        self.ask();
+        self.verifier.accept_back(offset, buffer);
     }
 
     /// Find out what has to be read back next, unless something is already.
@@ -150,14 +155,21 @@ fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
     while let Ok(command) = commands.recv() {
         let began = Instant::now();
         let id = match command {
-            Command::Add { id, verifier, reports, most_bytes } => {
+            Command::Add { id, mut verifier, reports, most_bytes } => {
+                verifier.begin();
                 entries
                     .insert(id, Entry { verifier, reports, most_bytes, asked: None, wanted: None });
                 id
             }
             Command::Accept { id, offset, buffer } => {
                 if let Some(entry) = entries.get_mut(&id) {
-                    entry.accept(offset, buffer);
+                    entry.verifier.accept(offset, buffer);
+                }
+                id
+            }
+            Command::AcceptBack { id, offset, buffer } => {
+                if let Some(entry) = entries.get_mut(&id) {
+                    entry.accept_back(offset, buffer);
                 }
                 id
             }

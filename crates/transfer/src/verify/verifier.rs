@@ -6,6 +6,7 @@ use swath_model::digest::{Algorithm, Blake3Tree, Digest, Hasher};
 use swath_model::pieces::Pieces;
 use swath_model::{Buffer, Range, RangeSet};
 
+use super::allowance::Share;
 use super::track::{Kind, Track};
 
 /// What proves a file.
@@ -60,14 +61,15 @@ pub(crate) struct Verifier {
     proved: RangeSet,
     gated: bool,
     retained: BTreeMap<u64, Buffer>,
-    retained_max: usize,
+    /// How many buffers may be kept.
+    share: Share,
     verdicts: Vec<Verdict>,
 }
 
 impl Verifier {
-    /// A verifier for a file of `size_bytes` (`u64::MAX` while that is unknown) that keeps at
-    /// most `retained_max` buffers.
-    pub fn new(proof: &Proof, size_bytes: u64, retained_max: usize) -> Self {
+    /// A verifier for a file of `size_bytes` (`u64::MAX` while that is unknown) that keeps what
+    /// has come too early within `share`.
+    pub fn new(proof: &Proof, size_bytes: u64, share: Share) -> Self {
         let mut tracks = Vec::new();
         let strong_pieces =
             proof.pieces.as_ref().is_some_and(|pieces| pieces.algorithm().resists_malice());
@@ -92,7 +94,7 @@ impl Verifier {
             seen: RangeSet::new(),
             proved: RangeSet::new(),
             retained: BTreeMap::new(),
-            retained_max,
+            share,
             verdicts: Vec::new(),
         }
     }
@@ -142,6 +144,11 @@ impl Verifier {
         }
     }
 
+    /// Look at what is there before any bytes come: a file without bytes is complete.
+    pub fn begin(&mut self) {
+        self.judge_whole();
+    }
+
     /// The end is known at last (of a stream that did not say its size).
     pub fn end_at(&mut self, size_bytes: u64) {
         self.size_bytes = size_bytes;
@@ -151,8 +158,25 @@ impl Verifier {
         self.judge_whole();
     }
 
-    /// Bytes that are on the disk now (or are read back from it).
+    /// Bytes that are on the disk now. What cannot be hashed yet is kept while there is room.
     pub fn accept(&mut self, offset: u64, buffer: Buffer) {
+        self.take_in(offset, buffer);
+        // The farthest is needed last; it lies on the disk.
+        let kept = self.share.fit(self.retained.len());
+        while self.retained.len() > kept {
+            self.retained.pop_last();
+        }
+    }
+
+    /// Bytes read back from the disk because [`Verifier::wants`] asked for them. Never kept: the
+    /// next read-back waits for this buffer.
+    pub fn accept_back(&mut self, offset: u64, buffer: Buffer) {
+        self.take_in(offset, buffer);
+        self.retained.remove(&offset);
+        self.share.fit(self.retained.len());
+    }
+
+    fn take_in(&mut self, offset: u64, buffer: Buffer) {
         let range = Range::of_len(offset, buffer.len() as u64);
         self.seen.insert(range);
         for track in &mut self.tracks {
@@ -160,15 +184,9 @@ impl Verifier {
                 track.behind.insert(gap);
             }
         }
-        if range.is_empty() {
-            self.judge_whole();
-            return;
-        }
-        self.retained.insert(offset, buffer);
-        self.advance(range);
-        while self.retained.len() > self.retained_max {
-            // The farthest is needed last.
-            self.retained.pop_last();
+        if !range.is_empty() {
+            self.retained.insert(offset, buffer);
+            self.advance(range);
         }
     }
 
@@ -183,15 +201,12 @@ impl Verifier {
                     break;
                 }
             }
-            let mut proved_now = false;
             for verdict in &self.verdicts {
                 if let Verdict::Good(range) = verdict {
                     self.proved.insert(*range);
-                    proved_now = true;
                     around = Range::new(around.start.min(range.start), around.end.max(range.end));
                 }
             }
-            let _ = proved_now;
         }
         let tracks = &self.tracks;
         self.retained.retain(|&offset, buffer| {
@@ -291,6 +306,7 @@ impl Verifier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verify::Allowance;
     use swath_model::Pool;
 
     fn content(size: usize) -> Vec<u8> {
@@ -346,7 +362,7 @@ mod tests {
             let Some(range) = verifier.wants(pool.buffer_bytes() as u64) else { return };
             let mut buffer = pool.try_take().unwrap();
             buffer.push(&data[range.start as usize..range.end as usize]);
-            verifier.accept(range.start, buffer);
+            verifier.accept_back(range.start, buffer);
         }
     }
 
@@ -367,7 +383,8 @@ mod tests {
                     )
                 }),
             };
-            let mut verifier = Verifier::new(&proof, data.len() as u64, rng.usize(1..40));
+            let allowance = Allowance::new(rng.usize(0..40));
+            let mut verifier = Verifier::new(&proof, data.len() as u64, allowance.share());
             let verdicts = run(&mut verifier, &pool, &data, &mut rng);
             assert!(
                 !verdicts
@@ -406,7 +423,7 @@ mod tests {
                 whole: Some(Hasher::digest(Algorithm::Sha256, &data)),
                 pieces: Some(pieces(&data, Algorithm::Sha1, 10_000)),
             };
-            let mut verifier = Verifier::new(&proof, data.len() as u64, 10);
+            let mut verifier = Verifier::new(&proof, data.len() as u64, Allowance::new(10).share());
             let verdicts = run(&mut verifier, &pool, &wrong, &mut rng);
             let bad: Vec<Range> = verdicts
                 .iter()
@@ -431,12 +448,39 @@ mod tests {
     }
 
     #[test]
+    fn reading_back_takes_one_buffer_at_a_time() {
+        // Read-backs that the pieces still gated were kept, until no buffer was left to read the
+        // missing piece into.
+        let data = content(200_000);
+        let proof = Proof {
+            whole: Some(Hasher::digest(Algorithm::Sha256, &data)),
+            pieces: Some(pieces(&data, Algorithm::Sha1, 10_000)),
+        };
+        let size = data.len() as u64;
+        let mut verifier = Verifier::new(&proof, size, Allowance::new(40).share());
+        // All but the first piece is there.
+        let seen = RangeSet::from(Range::new(10_000, size));
+        verifier.resume(&seen, &RangeSet::new(), &[], &[]);
+        let pool = Pool::new(1, 4096);
+        read_back(&mut verifier, &pool, &data, usize::MAX);
+        let late = Pool::new(3, 4096);
+        for (at, part) in data[..10_000].chunks(4096).enumerate() {
+            let mut buffer = late.try_take().unwrap();
+            buffer.push(part);
+            verifier.accept(at as u64 * 4096, buffer);
+        }
+        read_back(&mut verifier, &pool, &data, usize::MAX);
+        let verdicts = verifier.verdicts();
+        assert!(verdicts.iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })));
+    }
+
+    #[test]
     fn a_saved_hash_goes_on_where_it_was() {
         let pool = Pool::new(64, 4096);
         for algorithm in Algorithm::ALL {
             let data = content(600_000);
             let proof = Proof { whole: Some(Hasher::digest(algorithm, &data)), pieces: None };
-            let mut first = Verifier::new(&proof, data.len() as u64, 8);
+            let mut first = Verifier::new(&proof, data.len() as u64, Allowance::new(8).share());
             let mut groups = Vec::new();
             let half = 300_000;
             for (i, part) in data[..half].chunks(4096).enumerate() {
@@ -450,7 +494,7 @@ mod tests {
                 }
             }
             let saved = first.save();
-            let mut second = Verifier::new(&proof, data.len() as u64, 8);
+            let mut second = Verifier::new(&proof, data.len() as u64, Allowance::new(8).share());
             let seen = RangeSet::from(Range::new(0, half as u64));
             second.resume(&seen, &RangeSet::new(), &saved, &groups);
             let behind = second.tracks[0].behind.total_bytes();
