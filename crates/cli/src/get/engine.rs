@@ -1,15 +1,16 @@
 //! The engine as the command line wants it.
 
-use swath_transfer::{Engine, EngineOptions};
+use swath_transfer::{Engine, EngineError, EngineOptions};
 
 use crate::args::Get;
-use crate::exit::chain;
+use crate::exit::{Exit, chain};
+use crate::progress::units;
 
-/// Start an engine; the error is a sentence.
-pub fn start(get: &Get, to_stdout: bool) -> Result<Engine, String> {
+/// Start an engine; the error is an exit code and a sentence.
+pub fn start(get: &Get, to_stdout: bool) -> Result<Engine, (Exit, String)> {
     let memory_bytes = usize::try_from(get.memory).unwrap_or(usize::MAX);
     let options = EngineOptions {
-        net: crate::net::options(&get.net)?,
+        net: crate::net::options(&get.net).map_err(|error| (Exit::Input, error))?,
         io: get.io,
         memory_bytes: if to_stdout { memory_bytes.min(STDOUT_MEMORY_BYTES) } else { memory_bytes },
         buffer_bytes: if to_stdout {
@@ -18,7 +19,18 @@ pub fn start(get: &Get, to_stdout: bool) -> Result<Engine, String> {
             EngineOptions::default().buffer_bytes
         },
     };
-    Engine::start(options).map_err(|error| chain(&error))
+    Engine::start(options).map_err(|error| match error {
+        EngineError::Memory { least_bytes, most_bytes, .. } => (
+            Exit::Usage,
+            format!(
+                "--memory: buffers of {} in all are not possible: it takes at least {}, and this machine can spare {} now",
+                units::bytes(get.memory),
+                units::bytes(least_bytes as u64),
+                units::bytes(most_bytes as u64)
+            ),
+        ),
+        error => (Exit::Input, chain(&error)),
+    })
 }
 
 /// Buffers of an ordered transfer: with everything else the program stays below 128 MiB.

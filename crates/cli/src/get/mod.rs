@@ -25,7 +25,7 @@ pub async fn run(get: Get) -> Exit {
     signals::watch(&stop);
     let engine = match engine::start(&get, to_stdout) {
         Ok(engine) => engine,
-        Err(error) => return fail(Exit::Input, &error),
+        Err((exit, message)) => return fail(exit, &message),
     };
     match inputs::read(&get, &engine).await {
         Ok(Inputs::One(request)) => one::run(&get, &engine, *request, &progress, &stop).await,
