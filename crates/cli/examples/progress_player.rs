@@ -68,7 +68,7 @@ fn replay(events: &[Event], observer: &mut dyn Observer, speed: f64) {
 /// Three files at a time out of a long list.
 fn files(progress: &Progress, speed: f64) {
     let count = 3_000_u64;
-    let files = progress.files("list.txt", count, None);
+    let files = progress.files("list.txt", Some(count));
     std::thread::scope(|scope| {
         for lane in 0..9_u64 {
             let files = files.clone();
@@ -80,7 +80,7 @@ fn files(progress: &Progress, speed: f64) {
                     scenario.seed = file + 1;
                     let mut observer = files.observer(file);
                     if file % 701 == 700 {
-                        files.failed(&path, "404 Not Found at all of its mirrors");
+                        files.failed(file, &path, "404 Not Found at all of its mirrors", true);
                     } else {
                         replay(&play(&scenario), observer.as_mut(), speed * 10.0);
                     }
@@ -88,5 +88,5 @@ fn files(progress: &Progress, speed: f64) {
             });
         }
     });
-    files.end();
+    files.end(true);
 }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use swath_model::digest::Digest;
 use swath_transfer::{IoMode, Lanes, PolicyKind};
@@ -39,10 +40,13 @@ pub enum Command {
         /// Which shell
         shell: Shell,
     },
-    /// Print the man page
+    /// Print the man page of swath, or of one of its commands
     Man {
-        /// Write one page per command into this folder instead
-        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        /// Which command
+        #[arg(value_name = "COMMAND", value_parser = PossibleValuesParser::new(COMMANDS))]
+        command: Option<String>,
+        /// Write all pages into this folder instead
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "command")]
         dir: Option<PathBuf>,
     },
 }
@@ -64,7 +68,7 @@ pub struct Get {
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
     /// What the file must come to: ALGORITHM:HEX, with sha-256, sha-512, sha-1, md5, adler32, crc32c or blake3
-    #[arg(long, value_name = "DIGEST")]
+    #[arg(long, value_name = "DIGEST", conflicts_with = "input", value_hint = ValueHint::Other)]
     pub digest: Vec<Digest>,
     /// Files of a list that are fetched at the same time
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -84,11 +88,17 @@ pub struct Get {
     /// Leave blocks of zeros out of the file as holes, so that it may be larger than the space on the disk
     #[arg(long, help_heading = "Disk")]
     pub sparse: bool,
-    /// How the disk is written: auto, uring, threads or buffered
-    #[arg(long, value_name = "MODE", default_value = "auto", help_heading = "Disk")]
+    /// Take no more than this per second, over all sources
+    #[arg(long, value_name = "RATE", value_parser = units::rate_above_zero, value_hint = ValueHint::Other, help_heading = "Network")]
+    pub limit_rate: Option<u64>,
+    /// Take only the sources given, none that they name
+    #[arg(long, help_heading = "Network")]
+    pub no_discover: bool,
+    /// How the disk is written
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = io_mode(), help_heading = "Disk")]
     pub io: IoMode,
     /// Memory for buffers
-    #[arg(long, value_name = "SIZE", default_value = "96M", value_parser = units::size_above_zero, help_heading = "Disk")]
+    #[arg(long, value_name = "SIZE", default_value = "96M", value_parser = units::size_above_zero, value_hint = ValueHint::Other, help_heading = "Disk")]
     pub memory: u64,
     /// Print one JSON event a line on standard output
     #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
@@ -105,23 +115,23 @@ pub struct Get {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Planning")]
 pub struct Plan {
-    /// swath, or one of the published ones to compare with: mdtp, fixed, single
-    #[arg(long, value_name = "POLICY", default_value = "swath")]
+    /// swath, or one of the published ones to compare with
+    #[arg(long, value_name = "POLICY", default_value = "swath", value_parser = policy())]
     pub policy: PolicyKind,
     /// Connections per source: 'auto' adds as many as pay, or a number
-    #[arg(long, value_name = "N", default_value = "auto", value_parser = lanes)]
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = lanes, value_hint = ValueHint::Other)]
     pub lanes: Lanes,
     /// Most sources used at once; further ones are spares
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_sources: u16,
     /// First chunk of each source (mdtp)
-    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = units::size_above_zero)]
+    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = units::size_above_zero, value_hint = ValueHint::Other)]
     pub initial_chunk: u64,
     /// Chunk of the fastest source (mdtp)
-    #[arg(long, value_name = "SIZE", default_value = "40M", value_parser = units::size_above_zero)]
+    #[arg(long, value_name = "SIZE", default_value = "40M", value_parser = units::size_above_zero, value_hint = ValueHint::Other)]
     pub large_chunk: u64,
     /// Chunk size (fixed)
-    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = units::size_above_zero)]
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = units::size_above_zero, value_hint = ValueHint::Other)]
     pub chunk: u64,
 }
 
@@ -129,11 +139,8 @@ pub struct Plan {
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Network")]
 pub struct Net {
-    /// Take no more than this per second, over all sources
-    #[arg(long, value_name = "RATE", value_parser = units::size_above_zero)]
-    pub limit_rate: Option<u64>,
     /// Send this header to the sources named by you ('Name: value'; repeatable), in place of swath's own of that name
-    #[arg(long, value_name = "HEADER", value_parser = header)]
+    #[arg(long, value_name = "HEADER", value_parser = header, value_hint = ValueHint::Other)]
     pub header: Vec<(String, String)>,
     /// Read a bearer token from this file (otherwise found as WLCG prescribes: BEARER_TOKEN, BEARER_TOKEN_FILE, …)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -145,11 +152,8 @@ pub struct Net {
     #[arg(long)]
     pub insecure: bool,
     /// Give up when no byte of the file arrives from any source for this long; waiting for the disk, the output or --limit-rate does not count
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::time)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::time, value_hint = ValueHint::Other)]
     pub timeout: Duration,
-    /// Take only the sources given, none that they name
-    #[arg(long)]
-    pub no_discover: bool,
 }
 
 /// `swath probe`
@@ -168,12 +172,13 @@ pub struct Probe {
 
 /// `swath verify`
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("wanted").required(true).multiple(true).args(["digest", "metalink"])))]
 pub struct Verify {
     /// The file to check
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// What it must come to: ALGORITHM:HEX (repeatable)
-    #[arg(long, value_name = "DIGEST", required_unless_present = "metalink")]
+    #[arg(long, value_name = "DIGEST", value_hint = ValueHint::Other)]
     pub digest: Vec<Digest>,
     /// Check against the sizes, digests and pieces in this Metalink
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -181,6 +186,28 @@ pub struct Verify {
     /// Print nothing
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// Two values of one algorithm cannot both be right: whoever gives them should hear of it before
+/// anything is read. The error is a sentence.
+pub fn one_value_each(digests: &[Digest]) -> Result<(), String> {
+    for (at, digest) in digests.iter().enumerate() {
+        let rival = |other: &&Digest| other.algorithm() == digest.algorithm() && *other != digest;
+        if let Some(other) = digests[..at].iter().find(rival) {
+            return Err(format!("--digest contradicts itself: {other} and {digest}"));
+        }
+    }
+    Ok(())
+}
+
+fn io_mode() -> impl TypedValueParser<Value = IoMode> {
+    PossibleValuesParser::new(["auto", "uring", "threads", "buffered"])
+        .try_map(|text| text.parse::<IoMode>())
+}
+
+fn policy() -> impl TypedValueParser<Value = PolicyKind> {
+    PossibleValuesParser::new(["swath", "mdtp", "fixed", "single"])
+        .try_map(|text| text.parse::<PolicyKind>())
 }
 
 fn lanes(text: &str) -> Result<Lanes, String> {
@@ -203,7 +230,11 @@ fn header(text: &str) -> Result<(String, String), String> {
 /// Most lanes that `auto` goes up to, per source: what a server's owner may take for decent.
 const AUTO_LANES_MAX: u32 = 16;
 
-const GET_EXAMPLES: &str = "\
+/// Commands that have a man page of their own.
+const COMMANDS: [&str; 5] = ["get", "probe", "verify", "completions", "man"];
+
+/// Below the help of `swath get`, and in its man page.
+pub const GET_EXAMPLES: &str = "\
 Examples:
   swath get https://one.example/data.h5 https://two.example/data.h5
   swath get data.meta4 -d /scratch

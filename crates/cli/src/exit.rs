@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use swath_store::{FinishError, OpenError};
 use swath_transfer::GetError;
+use swath_transfer::report::units;
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +40,7 @@ impl From<Exit> for ExitCode {
 
 /// Say what went wrong and how to go on.
 pub fn fail(exit: Exit, message: &str) -> Exit {
-    eprintln!("swath: {message}");
+    crate::say::err(&format!("swath: {message}"));
     exit
 }
 
@@ -52,10 +53,7 @@ pub fn warn(message: &str) {
 pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
     match error {
         GetError::NoSources => Exit::Usage,
-        GetError::Open(open) => match open {
-            OpenError::Io { .. } => Exit::Target,
-            _ => Exit::Target,
-        },
+        GetError::Open(_) => Exit::Target,
         GetError::Finish(FinishError::Incomplete { .. }) => Exit::Internal,
         GetError::Write { .. } | GetError::DiskFull | GetError::Finish(_) => Exit::Target,
         GetError::Exhausted { .. } | GetError::Stalled { .. } if kept_bytes > 0 => Exit::Incomplete,
@@ -64,6 +62,36 @@ pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
         GetError::Metalink { .. } => Exit::Input,
         GetError::Stopped => Exit::Interrupted,
         _ => Exit::Internal,
+    }
+}
+
+/// What went wrong with a transfer, as one line for people.
+pub fn words(error: &GetError) -> String {
+    match error {
+        GetError::Open(OpenError::NoSpace { path, needed_bytes, available_bytes }) => format!(
+            "{} needs {} more, but only {} are free",
+            path.display(),
+            units::bytes(*needed_bytes),
+            units::bytes(*available_bytes)
+        ),
+        _ => chain(error),
+    }
+}
+
+/// The same, with what each source said.
+pub fn words_of_all(error: &GetError) -> String {
+    match error {
+        GetError::Exhausted { .. } | GetError::Stalled { .. } => error.with_reasons(),
+        _ => words(error),
+    }
+}
+
+/// A sentence about a file that has the file's name in it once.
+pub fn about(name: &str, sentence: &str) -> String {
+    if sentence.starts_with(&format!("{name} ")) {
+        sentence.to_owned()
+    } else {
+        format!("{name}: {sentence}")
     }
 }
 

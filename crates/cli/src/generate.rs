@@ -1,46 +1,119 @@
 //! Shell completions and man pages, from the same definition as the help.
 
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::path::Path;
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
+use clap_mangen::Man;
 
-use crate::args::Cli;
+use crate::args::{Cli, GET_EXAMPLES};
 use crate::exit::{Exit, fail};
+use crate::say;
 
 /// Completions for a shell, to standard output.
 pub fn completions(shell: Shell) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "swath", &mut script);
-    print(&script)
+    say::out(&script, Exit::Done)
 }
 
-/// The man page to standard output, or one page per command into a folder.
-pub fn man(dir: Option<&Path>) -> Exit {
-    let command = Cli::command();
-    if let Some(dir) = dir {
-        return match std::fs::create_dir_all(dir)
-            .and_then(|()| clap_mangen::generate_to(command, dir))
-        {
-            Ok(()) => Exit::Done,
-            Err(error) => fail(
-                Exit::Target,
-                &format!("cannot write man pages into {}: {error}", dir.display()),
-            ),
+/// The page of swath, or of one command, to standard output; or all pages into a folder.
+pub fn man(command: Option<&str>, dir: Option<&Path>) -> Exit {
+    let Some(dir) = dir else {
+        return match page(command) {
+            Ok(page) => say::out(&page, Exit::Done),
+            Err(error) => fail(Exit::Internal, &format!("cannot make the man page: {error}")),
         };
-    }
-    let mut page = Vec::new();
-    match clap_mangen::Man::new(command).render(&mut page) {
-        Ok(()) => print(&page),
-        Err(error) => fail(Exit::Internal, &format!("cannot make the man page: {error}")),
+    };
+    let write = || -> io::Result<()> {
+        std::fs::create_dir_all(dir)?;
+        std::fs::write(dir.join("swath.1"), page(None)?)?;
+        for command in built().get_subcommands() {
+            let name = command.get_name();
+            std::fs::write(dir.join(format!("swath-{name}.1")), page(Some(name))?)?;
+        }
+        Ok(())
+    };
+    match write() {
+        Ok(()) => Exit::Done,
+        Err(error) => {
+            fail(Exit::Target, &format!("cannot write man pages into {}: {error}", dir.display()))
+        }
     }
 }
 
-fn print(bytes: &[u8]) -> Exit {
-    match io::stdout().write_all(bytes) {
-        Ok(()) => Exit::Done,
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
-        Err(error) => fail(Exit::Target, &format!("cannot write: {error}")),
-    }
+/// The definition with everything that is worked out filled in, without the command `help`.
+fn built() -> clap::Command {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    command
 }
+
+/// The man page of swath or of one of its commands.
+fn page(name: Option<&str>) -> io::Result<Vec<u8>> {
+    let whole = built();
+    let command = match name.and_then(|name| whole.find_subcommand(name)) {
+        Some(command) => command.clone(),
+        None => whole.clone(),
+    };
+    let usage = command.clone().render_usage().to_string();
+    let is_whole = name.is_none();
+    let man = Man::new(command);
+    let mut out = Vec::new();
+    man.render_title(&mut out)?;
+    man.render_name_section(&mut out)?;
+    let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage);
+    section(&mut out, "SYNOPSIS", usage)?;
+    man.render_description_section(&mut out)?;
+    man.render_options_section(&mut out)?;
+    if is_whole {
+        man.render_subcommands_section(&mut out)?;
+    }
+    if is_whole || name == Some("get") {
+        let (examples, codes) = GET_EXAMPLES.split_once("\n\n").unwrap_or((GET_EXAMPLES, ""));
+        section(&mut out, "EXIT STATUS", codes.strip_prefix("Exit codes:\n").unwrap_or(codes))?;
+        section(&mut out, "ENVIRONMENT", ENVIRONMENT)?;
+        section(&mut out, "FILES", FILES)?;
+        section(&mut out, "EXAMPLES", examples.strip_prefix("Examples:\n").unwrap_or(examples))?;
+    }
+    let others: Vec<String> = whole
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .filter(|other| Some(*other) != name)
+        .map(|other| format!("swath-{other}(1)"))
+        .collect();
+    let first = if is_whole { "" } else { "swath(1), " };
+    section(&mut out, "SEE ALSO", &format!("{first}{}", others.join(", ")))?;
+    Ok(out)
+}
+
+/// A section whose lines stay as they are.
+fn section(out: &mut impl Write, title: &str, text: &str) -> io::Result<()> {
+    writeln!(out, ".SH \"{title}\"\n.nf")?;
+    for line in text.lines() {
+        let line = line.replace('\\', "\\\\").replace('-', "\\-");
+        // A line that begins with a dot or a quote would be an instruction.
+        let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
+        writeln!(out, "{guard}{line}")?;
+    }
+    writeln!(out, ".fi")
+}
+
+const ENVIRONMENT: &str = "\
+BEARER_TOKEN, BEARER_TOKEN_FILE, XDG_RUNTIME_DIR
+        where a bearer token is looked for, in this order
+NETRC, HOME
+        logins from $NETRC, else ~/.netrc
+http_proxy, https_proxy, all_proxy, no_proxy
+        proxies, as in curl
+NO_COLOR
+        no colours
+SWATH_LOG
+        what is told beside the progress, for example debug or swath_source=trace";
+
+const FILES: &str = "\
+NAME.swath.part
+        the bytes of NAME so far; gone when the file is complete
+NAME.swath
+        its journal: what of it is durable and verified. The same command goes on from there";

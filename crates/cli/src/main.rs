@@ -1,12 +1,14 @@
 //! The swath program: arguments in, progress and exit codes out.
 
 mod args;
+mod check;
 mod exit;
 mod generate;
 mod get;
 mod net;
 mod probe;
 mod progress;
+mod say;
 mod signals;
 mod units;
 mod verify;
@@ -32,7 +34,7 @@ fn main() -> ExitCode {
         Command::Probe(probe) => with_runtime(|| probe::run(probe)),
         Command::Verify(verify) => verify::run(&verify),
         Command::Completions { shell } => generate::completions(shell),
-        Command::Man { dir } => generate::man(dir.as_deref()),
+        Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),
     };
     exit.into()
 }

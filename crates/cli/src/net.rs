@@ -3,8 +3,11 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use swath_formats::mirror_url::{MirrorUrlError, mirror_url};
 use swath_formats::netrc::Netrc;
 use swath_source::{Bearer, NetOptions, Proxies, Secret, discover_bearer};
+
+use url::Url;
 
 use crate::args::Net;
 use crate::exit::{chain, warn};
@@ -41,9 +44,19 @@ pub fn options(net: &Net) -> Result<NetOptions, String> {
         ca_files: net.ca.clone(),
         insecure: net.insecure,
         timeout: net.timeout,
-        limit_bytes_per_s: net.limit_rate,
-        metalinks: !net.no_discover,
         ..NetOptions::default()
+    })
+}
+
+/// A replica's address as typed; the error is a sentence.
+pub fn parse_url(text: &str) -> Result<Url, String> {
+    mirror_url(text, None).map_err(|error| match error {
+        MirrorUrlError::Scheme { scheme } => format!(
+            "{}: the scheme {scheme} is not supported (http, https, dav and davs are)",
+            shown_text(text)
+        ),
+        MirrorUrlError::Parse(error) => format!("'{}' is not a URL: {error}", shown_text(text)),
+        other => format!("'{}' is not a URL: {other}", shown_text(text)),
     })
 }
 

@@ -14,6 +14,7 @@ use crate::args::Probe;
 use crate::exit::{Exit, chain, fail};
 use crate::progress::look::Look;
 use crate::progress::units;
+use crate::say;
 
 /// Run the command.
 pub async fn run(args: Probe) -> Exit {
@@ -27,31 +28,17 @@ pub async fn run(args: Probe) -> Exit {
     };
     let mut urls = Vec::new();
     for text in &args.sources {
-        match Url::parse(text) {
-            Ok(url) if matches!(url.scheme(), "http" | "https") => urls.push(url),
-            Ok(url) => {
-                let words = format!(
-                    "{}: the scheme {} is not supported (http and https are)",
-                    display_name(&url),
-                    url.scheme()
-                );
-                return fail(Exit::Usage, &words);
-            }
-            Err(error) => {
-                return fail(
-                    Exit::Usage,
-                    &format!("'{}' is not a URL: {error}", crate::net::shown_text(text)),
-                );
-            }
+        match crate::net::parse_url(text) {
+            Ok(url) => urls.push(url),
+            Err(message) => return fail(Exit::Usage, &message),
         }
     }
     let asked = ask_all(&net, urls).await;
     let verdict = Verdict::of(&asked);
     let text =
         if args.json { json(&asked, &verdict) } else { words(&asked, &verdict, Look::of_lines()) };
-    // Whoever reads may have gone away, which is no mistake of the replicas.
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
-    if asked.iter().any(|asked| asked.result.is_ok()) { Exit::Done } else { Exit::Sources }
+    let usable = asked.iter().any(|asked| asked.result.is_ok());
+    say::out(text.as_bytes(), if usable { Exit::Done } else { Exit::Sources })
 }
 
 /// One replica and what came of asking it.

@@ -5,12 +5,17 @@ use std::time::Duration;
 /// A size such as `64k`, `1.5M`, `2GiB`: k, M, G, T are powers of 1000, Ki, Mi, Gi, Ti powers
 /// of 1024; a final B is allowed. Bytes.
 pub fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no size (examples: 500k, 50M, 1.5G, 64MiB)");
-    let trimmed = text.trim().trim_end_matches("/s");
+    number_of_bytes(text)
+        .ok_or_else(|| format!("'{text}' is no size (examples: 500k, 50M, 1.5G, 64MiB)"))
+}
+
+fn number_of_bytes(text: &str) -> Option<u64> {
+    let trimmed = text.trim();
     let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let unit = unit.trim().trim_end_matches(['B', 'b']);
+    let number: f64 = number.parse().ok()?;
+    let unit = unit.trim();
+    let unit = unit.strip_suffix(['B', 'b']).unwrap_or(unit);
     let factor: f64 = match unit {
         "" => 1.0,
         "k" | "K" => 1e3,
@@ -21,13 +26,10 @@ pub fn size(text: &str) -> Result<u64, String> {
         "Mi" | "mi" | "MI" => 1024.0 * 1024.0,
         "Gi" | "gi" | "GI" => 1024.0 * 1024.0 * 1024.0,
         "Ti" | "ti" | "TI" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
-        _ => return Err(wrong()),
+        _ => return None,
     };
     let bytes = number * factor;
-    if !(0.0..=9e18).contains(&bytes) {
-        return Err(wrong());
-    }
-    Ok(bytes as u64)
+    (0.0..=9e18).contains(&bytes).then_some(bytes as u64)
 }
 
 /// A size of at least one byte.
@@ -35,6 +37,16 @@ pub fn size_above_zero(text: &str) -> Result<u64, String> {
     match size(text)? {
         0 => Err("must be more than zero".to_owned()),
         bytes => Ok(bytes),
+    }
+}
+
+/// A rate of at least one byte a second: a size, with or without `/s` behind it.
+pub fn rate_above_zero(text: &str) -> Result<u64, String> {
+    let size = text.strip_suffix("/s").unwrap_or(text);
+    match number_of_bytes(size) {
+        None => Err(format!("'{text}' is no rate (examples: 500k, 50M, 1.5GB/s)")),
+        Some(0) => Err("must be more than zero".to_owned()),
+        Some(bytes) => Ok(bytes),
     }
 }
 
@@ -67,14 +79,17 @@ mod tests {
             ("0", 0),
             ("500k", 500_000),
             ("50M", 50_000_000),
-            ("50MB/s", 50_000_000),
             ("64KiB", 65_536),
             ("1.5Gi", 1_610_612_736),
         ] {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
-        for text in ["", "M", "1X", "-1", "1e400", "99999999999T", "nan", "1..2"] {
+        for text in ["", "M", "1X", "-1", "1e400", "99999999999T", "nan", "1..2", "5MBB", "5M/s"] {
             assert!(size(text).is_err(), "{text}");
+        }
+        assert_eq!(rate_above_zero("50MB/s"), Ok(50_000_000));
+        for text in ["abc", "0", "5MBB/s", "5M/s/s"] {
+            assert!(rate_above_zero(text).is_err(), "{text}");
         }
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(time("2m"), Ok(Duration::from_secs(120)));

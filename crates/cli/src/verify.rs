@@ -1,31 +1,34 @@
 //! `swath verify`: a file against digests, or against what a Metalink says of it.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::BufReader;
 use std::path::Path;
 
 use swath_formats::metalink;
-use swath_model::digest::{Digest, Hasher};
-use swath_model::pieces::Pieces;
 
 use crate::args::Verify;
+use crate::check::{self, Wanted};
 use crate::exit::{Exit, chain, fail};
+use crate::say;
 
 /// Run the command.
 pub fn run(verify: &Verify) -> Exit {
-    let mut wanted = verify.digest.clone();
-    let mut pieces = None;
-    let mut size_bytes = None;
+    if let Err(message) = crate::args::one_value_each(&verify.digest) {
+        return fail(Exit::Usage, &message);
+    }
+    let mut wanted = Wanted { digests: verify.digest.clone(), ..Wanted::default() };
     if let Some(path) = &verify.metalink {
         match entry(path, &verify.file) {
             Ok(entry) => {
-                wanted.extend(entry.digests);
-                pieces = entry.pieces;
-                size_bytes = entry.size_bytes;
+                let new =
+                    entry.digests.into_iter().filter(|digest| !verify.digest.contains(digest));
+                wanted.digests.extend(new);
+                wanted.pieces = entry.pieces;
+                wanted.size_bytes = entry.size_bytes;
             }
             Err(message) => return fail(Exit::Input, &message),
         }
-        if wanted.is_empty() && pieces.is_none() {
+        if !wanted.proves() {
             return fail(
                 Exit::Input,
                 &format!("{} holds no digest of {}", path.display(), verify.file.display()),
@@ -33,11 +36,12 @@ pub fn run(verify: &Verify) -> Exit {
         }
     }
     let name = verify.file.display();
-    let file = match File::open(&verify.file) {
+    let unreadable = |error| fail(Exit::Input, &format!("cannot read {name}: {error}"));
+    let file = match check::open(&verify.file) {
         Ok(file) => file,
-        Err(error) => return fail(Exit::Input, &format!("cannot read {name}: {error}")),
+        Err(error) => return unreadable(error),
     };
-    if let (Some(expected), Ok(metadata)) = (size_bytes, file.metadata())
+    if let (Some(expected), Ok(metadata)) = (wanted.size_bytes, file.metadata())
         && metadata.len() != expected
     {
         return fail(
@@ -45,147 +49,93 @@ pub fn run(verify: &Verify) -> Exit {
             &format!("{name} has {} bytes, {expected} are expected", metadata.len()),
         );
     }
-    let found = match hash(file, &wanted, pieces.as_ref()) {
+    let found = match check::hash(file, &wanted.digests, wanted.pieces.as_ref(), &|| false) {
         Ok(found) => found,
-        Err(error) => return fail(Exit::Input, &format!("cannot read {name}: {error}")),
+        Err(error) => return unreadable(error),
     };
-    let mut good = true;
-    for (wanted, actual) in wanted.iter().zip(&found.digests) {
+    let mut exit = Exit::Done;
+    let mut right = String::new();
+    for (wanted, actual) in wanted.digests.iter().zip(&found.digests) {
         if wanted == actual {
-            say(verify, &format!("{name}: {} is right", wanted.algorithm()));
+            right.push_str(&format!("{name}: {} is right\n", wanted.algorithm()));
         } else {
-            good = false;
-            eprintln!(
-                "swath: {name}: {} is {}, wanted {}",
-                wanted.algorithm(),
-                actual.to_hex(),
-                wanted.to_hex()
+            let (actual, hex) = (actual.to_hex(), wanted.to_hex());
+            exit = fail(
+                Exit::Mismatch,
+                &format!("{name}: {} is {actual}, wanted {hex}", wanted.algorithm()),
             );
         }
     }
-    if let Some(pieces) = &pieces {
+    if let Some(pieces) = &wanted.pieces {
         match found.bad_pieces.as_slice() {
-            [] => say(
-                verify,
-                &format!("{name}: {} pieces by {} are right", pieces.count(), pieces.algorithm()),
-            ),
+            [] => right.push_str(&format!(
+                "{name}: {} pieces by {} are right\n",
+                pieces.count(),
+                pieces.algorithm()
+            )),
             bad => {
-                good = false;
-                let first = bad[0] * pieces.length_bytes();
-                eprintln!(
-                    "swath: {name}: {} of {} pieces are wrong, the first at byte {first}",
-                    bad.len(),
-                    pieces.count()
+                let (count, first) = (pieces.count(), bad[0] * pieces.length_bytes());
+                let words = format!(
+                    "{name}: {} of {count} pieces are wrong, the first at byte {first}",
+                    bad.len()
                 );
+                exit = fail(Exit::Mismatch, &words);
             }
         }
     }
-    if good { Exit::Done } else { Exit::Mismatch }
+    if verify.quiet { exit } else { say::out(right.as_bytes(), exit) }
 }
 
-fn say(verify: &Verify, text: &str) {
-    if !verify.quiet {
-        println!("{text}");
-    }
-}
-
-/// What a Metalink says about this file: the entry of its name, or its only entry.
+/// What a Metalink says about this file: the entry whose path fits best, or its only entry.
 fn entry(path: &Path, file: &Path) -> Result<metalink::File, String> {
     let name = path.display();
     let input = File::open(path).map_err(|error| format!("cannot read {name}: {error}"))?;
     let metalink = metalink::parse_with(BufReader::new(input), metalink::Options::default())
         .map_err(|error| format!("{name}: {}", chain(&error)))?;
-    let file_name =
-        file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let mut files = metalink.files;
     if files.len() == 1 {
         return Ok(files.remove(0));
     }
-    files
-        .into_iter()
-        .find(|entry| entry.name.file_name() == file_name || file.ends_with(entry.name.as_path()))
-        .ok_or_else(|| format!("{name} says nothing about {file_name}"))
-}
-
-struct Found {
-    digests: Vec<Digest>,
-    bad_pieces: Vec<u64>,
-}
-
-/// One pass over the file for all digests.
-fn hash(mut file: File, wanted: &[Digest], pieces: Option<&Pieces>) -> io::Result<Found> {
-    let mut hashers: Vec<Hasher> =
-        wanted.iter().map(|digest| Hasher::new(digest.algorithm())).collect();
-    let mut bad_pieces = Vec::new();
-    let mut piece =
-        pieces.map(|pieces| (0u64, Hasher::new(pieces.algorithm()), pieces.length_bytes()));
-    let mut buffer = vec![0; READ_BYTES];
-    loop {
-        let got = match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(got) => got,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        for hasher in &mut hashers {
-            hasher.update(&buffer[..got]);
-        }
-        let mut data = &buffer[..got];
-        while let (Some((number, hasher, left)), Some(pieces)) = (&mut piece, pieces) {
-            if data.is_empty() {
-                break;
-            }
-            let take = data.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-            hasher.update(&data[..take]);
-            data = &data[take..];
-            *left -= take as u64;
-            if *left == 0 {
-                if pieces.digest(*number) != Some(hasher.finish()) {
-                    bad_pieces.push(*number);
-                }
-                *number += 1;
-                *hasher = Hasher::new(pieces.algorithm());
-                *left = pieces.length_bytes();
-            }
-        }
+    // `b/data` is the entry `b/data` rather than `a/data`, and `x/b/data` is it too.
+    let full = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let fits: Vec<usize> =
+        files.iter().map(|entry| common_end(&full, entry.name.as_path())).collect();
+    let best = fits.iter().copied().max().unwrap_or(0);
+    let mut found = (0..files.len()).filter(|&at| fits[at] == best);
+    match (best, found.next(), found.next()) {
+        (1.., Some(at), None) => Ok(files.swap_remove(at)),
+        (1.., Some(at), Some(other)) => Err(format!(
+            "{name} describes several files of this name, '{}' and '{}' among them: name {} by its whole path",
+            files[at].name,
+            files[other].name,
+            file.display()
+        )),
+        _ => Err(format!("{name} says nothing about {}", file.display())),
     }
-    if let (Some((number, hasher, _)), Some(pieces)) = (&piece, pieces) {
-        if hasher.bytes() > 0 && pieces.digest(*number) != Some(hasher.finish()) {
-            bad_pieces.push(*number);
-        }
-        let seen = number + u64::from(hasher.bytes() > 0);
-        bad_pieces.extend(seen..pieces.count());
-    }
-    Ok(Found { digests: hashers.iter().map(Hasher::finish).collect(), bad_pieces })
 }
 
-/// Bytes per read.
-const READ_BYTES: usize = 1 << 20;
+/// How many components, counted from the last, two paths have in common; an entry that is there
+/// from its first component on counts for one more.
+fn common_end(file: &Path, entry: &Path) -> usize {
+    let count = file
+        .components()
+        .rev()
+        .zip(entry.components().rev())
+        .take_while(|(ours, theirs)| ours == theirs)
+        .count();
+    count + usize::from(file.ends_with(entry))
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write as _;
-    use swath_model::digest::Algorithm;
 
     #[test]
-    fn wrong_missing_and_right_pieces_are_told_apart() {
-        let data: Vec<u8> = (0..2500u32).map(|i| i as u8).collect();
-        let packed = data
-            .chunks(1000)
-            .flat_map(|p| Hasher::digest(Algorithm::Sha256, p).as_bytes().to_vec())
-            .collect();
-        let pieces = Pieces::new(Algorithm::Sha256, 1000, packed).unwrap();
-        let check = |data: &[u8]| {
-            let mut file = tempfile::tempfile().unwrap();
-            file.write_all(data).unwrap();
-            io::Seek::rewind(&mut file).unwrap();
-            hash(file, &[], Some(&pieces)).unwrap().bad_pieces
-        };
-        assert_eq!(check(&data), Vec::<u64>::new());
-        assert_eq!(check(&data[..1500]), [1, 2]);
-        let mut wrong = data.clone();
-        wrong[2400] ^= 1;
-        assert_eq!(check(&wrong), [2]);
+    fn the_longer_end_wins() {
+        let fits = |file: &str, entry: &str| common_end(Path::new(file), Path::new(entry));
+        assert_eq!(fits("/w/b/data", "b/data"), 3);
+        assert_eq!(fits("/w/b/data", "a/data"), 1);
+        assert_eq!(fits("/w/b/data", "data"), 2);
+        assert_eq!(fits("/w/x", "data"), 0);
     }
 }

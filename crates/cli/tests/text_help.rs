@@ -101,6 +101,33 @@ fn the_exit_codes_of_the_help_are_those_of_the_guide() {
     assert_eq!(told, documented);
 }
 
+#[test]
+fn man_pages_hold_what_a_user_looks_up() {
+    let get = swath(&["man", "get"]).replace("\\-", "-");
+    for word in [
+        "\"swath-get\"",
+        "swath get [OPTIONS]",
+        "EXIT STATUS",
+        "3 incomplete",
+        "ENVIRONMENT",
+        "BEARER_TOKEN_FILE",
+        "FILES",
+        "NAME.swath.part",
+        "swath-verify(1)",
+    ] {
+        assert!(get.to_lowercase().contains(&word.to_lowercase()), "{word} is missing:\n{get}");
+    }
+    let whole = swath(&["man"]).replace("\\-", "-");
+    assert!(whole.contains("swath-get(1)") && whole.contains("EXIT STATUS"), "{whole}");
+}
+
+#[test]
+fn completions_offer_the_values_there_are() {
+    let script = swath(&["completions", "bash"]);
+    assert!(script.contains("auto uring threads buffered"), "{script}");
+    assert!(script.contains("swath mdtp fixed single"));
+}
+
 /// Each `swath …` line in a block of shell commands must be one that the program understands:
 /// with `--help` at its end everything before it is parsed, and nothing is done.
 #[test]
@@ -124,15 +151,22 @@ fn commands_in_the_documentation_are_understood() {
 fn a_wrong_command_line_says_what_is_wrong_and_ends_with_2() {
     for (args, said) in [
         (&["get"][..], "required arguments were not provided"),
-        (&["get", "--policy", "best", "http://a.example/x"], "unknown policy 'best'"),
+        (
+            &["get", "--policy", "best", "http://a.example/x"],
+            "[possible values: swath, mdtp, fixed, single]",
+        ),
         (&["get", "--digest", "sha-256:12", "http://a.example/x"], "--digest"),
-        (&["get", "--limit-rate", "fast", "http://a.example/x"], "'fast' is no size"),
+        (&["get", "--limit-rate", "fast", "http://a.example/x"], "'fast' is no rate"),
         (&["get", "--lanes", "0", "http://a.example/x"], "'auto' or a number from 1 to 256"),
         (&["get", "--bogus"], "--bogus"),
         (&["get", "ftp://a.example/x"], "scheme ftp is not supported"),
         (&["get", "http://a.example/"], "-o FILE"),
         (&["get", "--json", "-o", "-", "http://a.example/x"], "standard output"),
-        (&["verify", "x"], "--digest"),
+        (&["verify", "x"], "--metalink"),
+        (&["get", "-o", "dir/", "http://a.example/x"], "names a folder"),
+        (&["get", "http://a.example/..%2fetc"], "which is refused; say where to write with -o"),
+        (&["get", "-i", "l", "--digest", "adler32:00000001"], "cannot be used with"),
+        (&["get", "http://a.example/x.meta4", "http://b.example/x"], "it is given alone"),
         (&["fetch"], "unrecognized subcommand"),
         (&[], "Usage"),
     ] {

@@ -1,8 +1,8 @@
 //! Lists of files to fetch, in aria2's input format.
 //!
 //! One file a line, its mirrors separated by tabs; lines that begin with white space carry
-//! options of the file above (`  out=NAME`, `  dir=FOLDER`, `  checksum=sha-256=HEX`); `#` begins
-//! a comment line. `List` reads one file at a time, so a list of any length costs no memory, and
+//! options of the file above (`  out=NAME`, `  dir=FOLDER`, `  checksum=sha-256=HEX`,
+//! `  header=NAME: VALUE`, `  allow-overwrite=true`); `#` begins a comment line. `List` reads one file at a time, so a list of any length costs no memory, and
 //! a mistake in one file does not end the list.
 
 use std::io::{self, BufRead, Read};
@@ -27,6 +27,10 @@ pub struct Item {
     pub dir: Option<String>,
     /// `checksum`: digests of the whole file.
     pub digests: Vec<Digest>,
+    /// `header`: what its mirrors are sent, as (name, value).
+    pub headers: Vec<(String, String)>,
+    /// `allow-overwrite`: a file that is there already is replaced.
+    pub overwrite: bool,
     /// Mirrors that cannot be fetched, with the reason.
     pub skipped: Vec<(String, MirrorUrlError)>,
     /// Options that mean nothing here, by name; to be reported.
@@ -88,6 +92,12 @@ pub enum ListError {
         name: String,
         /// What is wrong with it.
         why: PathError,
+    },
+    /// `header` is none.
+    #[error("line {line}: a header is written header=NAME: VALUE")]
+    Header {
+        /// The line.
+        line: u64,
     },
     /// `checksum` cannot be read.
     #[error("line {line}: checksum: {why}")]
@@ -241,6 +251,10 @@ fn option(item: &mut Item, text: &str, line: u64) -> Result<(), ListError> {
             let digest = value.parse().map_err(|why| ListError::Checksum { line, why })?;
             item.digests.push(digest);
         }
+        "header" if item.headers.len() < HEADERS_MAX => {
+            item.headers.push(header(value).ok_or(ListError::Header { line })?);
+        }
+        "allow-overwrite" => item.overwrite = value == "true",
         other if item.unknown_options.len() < OPTIONS_MAX => {
             item.unknown_options.push(shown(other, SHOWN_CHARS));
         }
@@ -249,10 +263,21 @@ fn option(item: &mut Item, text: &str, line: u64) -> Result<(), ListError> {
     Ok(())
 }
 
+/// `NAME: VALUE`, without what could begin another line.
+fn header(text: &str) -> Option<(String, String)> {
+    let (name, value) = text.split_once(':')?;
+    let (name, value) = (name.trim(), value.trim());
+    let fits = !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_graphic())
+        && !value.contains(char::is_control);
+    fits.then(|| (name.to_owned(), value.to_owned()))
+}
+
 /// Room for a hundred long addresses.
 const LINE_BYTES_MAX: usize = 1 << 20;
 const MIRRORS_MAX: usize = 1_000;
 const DIGESTS_MAX: usize = 16;
+const HEADERS_MAX: usize = 64;
 const OPTIONS_MAX: usize = 64;
 const SHOWN_CHARS: usize = 120;
 
@@ -270,7 +295,7 @@ mod tests {
     fn aria2_lists_are_read() {
         let text = "\u{feff}# two files\r\nhttp://a.example/1\thttp://b.example/1\tftp://c.example/1\r\n  \
             out=sub/one\r\n\n  checksum=sha-1=a9993e364706816aba3e25717850c26c9cd0d89d\n\tdir=/data\n  \
-            split=5\nhttps://a.example/2";
+            split=5\n  header=X-Key: a:b\n allow-overwrite=true\nhttps://a.example/2";
         let items = read(text);
         let [Ok(one), Ok(two)] = &items[..] else { panic!("{items:?}") };
         assert_eq!((one.line, one.mirrors.len()), (2, 2));
@@ -278,8 +303,10 @@ mod tests {
         assert_eq!(one.dir.as_deref(), Some("/data"));
         assert_eq!(one.digests.len(), 1);
         assert_eq!(one.unknown_options, ["split"]);
+        assert_eq!(one.headers, [("X-Key".to_owned(), "a:b".to_owned())]);
+        assert!(one.overwrite && !two.overwrite);
         assert_eq!(one.skipped[0].0, "ftp://c.example/1");
-        assert_eq!((two.line, two.mirrors[0].as_str()), (8, "https://a.example/2"));
+        assert_eq!((two.line, two.mirrors[0].as_str()), (10, "https://a.example/2"));
     }
 
     #[test]
@@ -289,6 +316,7 @@ mod tests {
             ("http://x/1\n  out=../x\n", "line 2: the name \"../x\" is refused: it contains '.'"),
             ("http://x/1\n  checksum=md5=12\n  dir=y\n", "line 2: checksum: a md5 digest has 32"),
             ("http://x/1\n  out\n", "line 2: an option is written"),
+            ("http://x/1\n  header=X\n", "line 2: a header is written"),
             ("gsiftp://x/1\troot://y/1\n", "line 1: \"gsiftp://x/1\": 'gsiftp' is not spoken"),
             ("not a url\n", "line 1: \"not a url\": it is no URL"),
         ] {

@@ -58,6 +58,6 @@ pub use disk::{Disk, DiskError, DiskOptions, IoMode, UnknownIoMode};
 pub use finish::FinishError;
 pub use identity::Identity;
 pub use journal::{HashState, Record};
-pub use open::{OpenError, Resumed, TargetSpec, first_missing};
+pub use open::{OpenError, Resumed, TargetSpec, first_missing, kept_bytes};
 pub use stats::DiskStats;
 pub use target::{ReadError, Target, WriteError};

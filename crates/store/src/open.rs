@@ -107,6 +107,19 @@ pub enum OpenError {
 /// The first byte that an earlier run of the target at `path` left missing, as its journal tells;
 /// `None` if there is nothing to go on from. Only a hint: nothing is locked or judged. Blocks.
 pub fn first_missing(path: &Path) -> Option<u64> {
+    let state = glance(path)?;
+    let whole = Range::new(0, state.size_bytes?);
+    state.durable.gaps_within(whole).first().map(|gap| gap.start)
+}
+
+/// Bytes that an earlier run of the target at `path` left for the next one, as its journal tells.
+/// Nothing is locked or judged. Blocks.
+pub fn kept_bytes(path: &Path) -> u64 {
+    glance(path).map_or(0, |state| state.durable.total_bytes())
+}
+
+/// What the journal of the target at `path` says, if there is one.
+fn glance(path: &Path) -> Option<Box<State>> {
     let space = sys::file_system(&folder_of(path)).ok()?;
     let names = Names::of(path, space.name_bytes_max)?;
     let mut options = File::options();
@@ -119,8 +132,7 @@ pub fn first_missing(path: &Path) -> Option<u64> {
     else {
         return None;
     };
-    let whole = Range::new(0, state.size_bytes?);
-    state.durable.gaps_within(whole).first().map(|gap| gap.start)
+    Some(state)
 }
 
 /// What opening leaves to the target.

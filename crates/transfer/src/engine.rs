@@ -117,6 +117,14 @@ impl Engine {
         })
     }
 
+    /// The same engine, with further headers for the user's own sources.
+    ///
+    /// # Errors
+    /// [`NetError::Header`] if one of them cannot be sent.
+    pub fn with_headers(&self, headers: &[(String, String)]) -> Result<Engine, NetError> {
+        Ok(Engine { net: self.net.with_headers(headers)?, ..self.clone() })
+    }
+
     /// Fetch one file.
     ///
     /// # Errors

@@ -51,6 +51,14 @@ pub enum Event {
         /// Whether it is a warning rather than information.
         warning: bool,
     },
+    /// The answer is a Metalink, or names one: whoever asked reads it and asks again with what it
+    /// says. The end of this transfer, and no failure.
+    Metalink {
+        /// Seconds since the transfer began.
+        at_s: f64,
+        /// Where it is, credentials removed.
+        url: String,
+    },
     /// The file is complete, verified and carries its final name.
     Finished(Summary),
     /// The transfer stopped before its end.
@@ -217,7 +225,7 @@ pub struct Summary {
     pub efficiency: Option<f64>,
     /// How the file was proved (`sha-256 …`, `pieces`, or what was agreed on instead).
     pub verified_by: String,
-    /// One sentence on what limited the transfer.
+    /// One sentence on what limited the transfer; empty where nothing was fetched.
     pub limited_by: String,
     /// Digest of the file where one was computed, as `algorithm:hex`.
     pub digest: Option<String>,

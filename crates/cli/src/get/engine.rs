@@ -1,5 +1,6 @@
 //! The engine as the command line wants it.
 
+use swath_source::NetOptions;
 use swath_transfer::{Engine, EngineError, EngineOptions};
 
 use crate::args::Get;
@@ -10,7 +11,11 @@ use crate::progress::units;
 pub fn start(get: &Get, to_stdout: bool) -> Result<Engine, (Exit, String)> {
     let memory_bytes = usize::try_from(get.memory).unwrap_or(usize::MAX);
     let options = EngineOptions {
-        net: crate::net::options(&get.net).map_err(|error| (Exit::Input, error))?,
+        net: NetOptions {
+            limit_bytes_per_s: get.limit_rate,
+            metalinks: !get.no_discover,
+            ..crate::net::options(&get.net).map_err(|error| (Exit::Input, error))?
+        },
         io: get.io,
         memory_bytes: if to_stdout { memory_bytes.min(STDOUT_MEMORY_BYTES) } else { memory_bytes },
         buffer_bytes: if to_stdout {

@@ -1,101 +1,180 @@
-//! What the user gave becomes requests: URLs, a Metalink, a list.
+//! What the user gave becomes requests: URLs or a Metalink; lists are read beside (`list`).
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{BufRead, BufReader, Cursor};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use swath_formats::list::List;
 use swath_formats::metalink;
 use swath_model::path::SafePath;
-use swath_source::{Class, LaneError, fetch_small};
+use swath_source::{Class, Document, LaneError, fetch_small};
 use swath_transfer::{Destination, Engine, Mirror, PlanConfig, Request, Trust};
+use tokio::time::timeout;
 use url::Url;
 
-use crate::args::Get;
+use super::list;
+use crate::args::{self, Get};
 use crate::exit::{Exit, chain};
-
-/// Requests one by one; an error is (name, sentence).
-pub type Requests = Box<dyn Iterator<Item = Result<Request, (String, String)>> + Send>;
+use crate::net::{parse_url, shown_text};
+use crate::progress::{Progress, units};
 
 /// What there is to fetch.
 pub enum Inputs {
     /// One file.
     One(Box<Request>),
     /// Several.
-    Many {
-        /// What the list is called.
-        title: String,
-        /// How many files it has.
-        count: u64,
-        /// The files.
-        requests: Requests,
-    },
+    Many(Many),
+}
+
+/// Several files.
+pub struct Many {
+    /// What the list is called.
+    pub title: String,
+    /// How many files it has, where that is known beforehand.
+    pub count: Option<u64>,
+    /// The files; the next one may be long in coming.
+    pub entries: Entries,
+}
+
+/// Files one by one.
+pub type Entries = Box<dyn Iterator<Item = Entry> + Send>;
+
+/// One file of several.
+pub struct Entry {
+    /// What to fetch; or its name, and why that is not possible.
+    pub request: Result<Request, (String, String)>,
+    /// Headers for its own mirrors.
+    pub headers: Vec<(String, String)>,
+    /// What is passed over, in sentences.
+    pub warnings: Vec<String>,
 }
 
 /// Why there is nothing to fetch.
 pub type Refusal = (Exit, String);
 
+/// What can be refused before anything is read or contacted.
+pub fn check(get: &Get) -> Result<(), Refusal> {
+    let usage = |message| Err((Exit::Usage, message));
+    if let Err(message) = args::one_value_each(&get.digest) {
+        return usage(message);
+    }
+    match &get.output {
+        Some(_) if get.input.is_some() => {
+            usage("a list may hold several files: use -d DIR in place of -o".to_owned())
+        }
+        Some(path) if path.as_os_str().as_encoded_bytes().ends_with(b"/") => {
+            usage(format!("-o {} names a folder, no file: use -d for a folder", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Read whatever the command line names.
-pub async fn read(get: &Get, engine: &Engine) -> Result<Inputs, Refusal> {
-    if let Some(list) = &get.input {
-        return read_list(get, list);
+pub async fn read(get: &Get, engine: &Engine, progress: &Progress) -> Result<Inputs, Refusal> {
+    if let Some(path) = &get.input {
+        return list::read(Template::of(get), path).await.map(Inputs::Many);
     }
-    if let [only] = get.sources.as_slice() {
-        let path = Path::new(only);
-        if !only.contains("://") {
-            if path.is_file() {
-                let file = File::open(path)
-                    .map_err(|error| (Exit::Input, format!("cannot read {only}: {error}")))?;
-                return from_metalink(get, only, BufReader::new(file), None);
-            }
-            return Err((Exit::Input, format!("{only} is neither a URL nor a file")));
-        }
-        let url = parse_url(only)?;
-        if metalink::is_file_name(url.path()) {
-            return metalink_of(get, engine, &url, Trust::Named).await;
-        }
+    if let Some(text) = get.sources.iter().find(|text| !text.contains("://")) {
+        return read_file(get, text, progress);
     }
-    let mut mirrors = Vec::new();
-    for text in &get.sources {
-        mirrors.push(Mirror { url: parse_url(text)?, priority: 1, trust: Trust::Named });
+    let urls = get
+        .sources
+        .iter()
+        .map(|text| parse_url(text).map_err(|message| (Exit::Usage, message)))
+        .collect::<Result<Vec<Url>, Refusal>>()?;
+    let metalinks = urls.iter().filter(|url| metalink::is_file_name(url.path())).count();
+    if metalinks == urls.len() {
+        return any_metalink_of(get, engine, progress, &urls).await;
+    }
+    if let Some(url) = urls.iter().find(|url| metalink::is_file_name(url.path())) {
+        return Err((
+            Exit::Usage,
+            format!("{} is a Metalink: it is given alone, for it names the mirrors", shown(url)),
+        ));
     }
     let name = match &get.output {
         Some(_) => None,
-        None => Some(mirrors.iter().find_map(|mirror| name_of(&mirror.url)).ok_or_else(|| {
-            (
-                Exit::Usage,
-                format!(
-                    "{} does not name a file: say where to write with -o FILE",
-                    shown(&mirrors[0].url)
-                ),
-            )
-        })?),
+        None => Some(
+            urls.iter().find_map(name_of).ok_or_else(|| (Exit::Usage, why_no_name(&urls[0])))?,
+        ),
     };
     let mut request = request(get, destination(get, name.as_ref()));
-    request.mirrors = mirrors;
+    request.mirrors =
+        urls.into_iter().map(|url| Mirror { url, priority: 1, trust: Trust::Named }).collect();
     request.digests.clone_from(&get.digest);
-    request.metalinks = !get.net.no_discover;
+    request.metalinks = !get.no_discover;
     Ok(Inputs::One(Box::new(request)))
+}
+
+/// A Metalink on the disk.
+fn read_file(get: &Get, text: &str, progress: &Progress) -> Result<Inputs, Refusal> {
+    let shown = shown_text(text);
+    if !Path::new(text).is_file() {
+        return Err((Exit::Input, format!("{shown} is neither a URL nor a file")));
+    }
+    if get.sources.len() > 1 {
+        return Err((
+            Exit::Usage,
+            format!("{shown} is a file, so a Metalink: it is given alone, one for each command"),
+        ));
+    }
+    let file =
+        File::open(text).map_err(|error| (Exit::Input, format!("cannot read {shown}: {error}")))?;
+    from_metalink(get, progress, &shown, BufReader::new(file), None)
+}
+
+/// Several addresses of one Metalink: the first that can be had.
+async fn any_metalink_of(
+    get: &Get,
+    engine: &Engine,
+    progress: &Progress,
+    urls: &[Url],
+) -> Result<Inputs, Refusal> {
+    let mut last = None;
+    for url in urls {
+        match metalink_of(get, engine, progress, url, Trust::Named).await {
+            Err((Exit::Sources, message)) => {
+                if let Some(before) = last.replace(message) {
+                    progress.note(&before, true);
+                }
+            }
+            other => return other,
+        }
+    }
+    Err((Exit::Sources, last.unwrap_or_default()))
 }
 
 /// Fetch a Metalink and read it. `trust` says who named its address.
 pub async fn metalink_of(
     get: &Get,
     engine: &Engine,
+    progress: &Progress,
     url: &Url,
     trust: Trust,
 ) -> Result<Inputs, Refusal> {
+    let mut coming = std::pin::pin!(document_of(engine, url, trust));
+    let document = match timeout(SILENCE_MAX, &mut coming).await {
+        Ok(document) => document?,
+        Err(_) => {
+            progress.note(&format!("waiting for the Metalink {}", shown(url)), false);
+            coming.await?
+        }
+    };
+    let final_url = Some(document.final_url);
+    from_metalink(get, progress, &shown(url), Cursor::new(document.bytes), final_url)
+}
+
+async fn document_of(engine: &Engine, url: &Url, trust: Trust) -> Result<Document, Refusal> {
     let refused = |error: &LaneError| {
         (Exit::Sources, format!("cannot fetch the Metalink {}: {error}", shown(url)))
     };
     let mut tries = 0;
-    let document = loop {
+    loop {
         tries += 1;
         let wait = match fetch_small(engine.net(), url, trust, METALINK_WISHES, METALINK_BYTES_MAX)
             .await
         {
-            Ok(document) => break document,
+            Ok(document) => return Ok(document),
             Err(error) => match error.class() {
                 _ if tries >= METALINK_TRIES => return Err(refused(&error)),
                 Class::Transient => Duration::from_millis(250) * tries,
@@ -104,12 +183,12 @@ pub async fn metalink_of(
             },
         };
         tokio::time::sleep(wait).await;
-    };
-    from_metalink(get, &shown(url), io::Cursor::new(document.bytes), Some(document.final_url))
+    }
 }
 
 fn from_metalink(
     get: &Get,
+    progress: &Progress,
     name: &str,
     input: impl BufRead + Send + 'static,
     base: Option<Url>,
@@ -119,14 +198,24 @@ fn from_metalink(
     let metalink = metalink::parse_with(input, options)
         .map_err(|error| (Exit::Input, format!("{name}: {}", chain(&error))))?;
     for (reason, count) in metalink.skipped_summary() {
-        if !get.quiet {
-            eprintln!("swath: {name}: left out {count} entries: {reason}");
-        }
+        let what = counted(count as u64, "entry", "entries");
+        progress.note(&format!("{name}: left out {what}: {reason}"), false);
     }
     let base_path = base.as_ref().map(shown);
     let mut files = metalink.files;
     if files.is_empty() {
         return Err((Exit::Input, format!("{name} names no file")));
+    }
+    if base.is_some() {
+        let mirrors: usize = files.iter().map(|file| file.mirrors.len()).sum();
+        progress.note(
+            &format!(
+                "{name} is a Metalink: {}, {}",
+                counted(files.len() as u64, "file", "files"),
+                counted(mirrors as u64, "mirror", "mirrors")
+            ),
+            false,
+        );
     }
     if files.len() == 1 {
         let file = files.remove(0);
@@ -135,17 +224,22 @@ fn from_metalink(
         })?;
         return Ok(Inputs::One(Box::new(request)));
     }
+    let several = |way: &str| format!("{name} names {} files: {way}", files.len());
     if get.output.is_some() {
-        return Err((
-            Exit::Usage,
-            format!("{name} names {} files: use -d DIR in place of -o", files.len()),
-        ));
+        return Err((Exit::Usage, several("use -d DIR in place of -o")));
     }
-    let count = files.len() as u64;
+    if !get.digest.is_empty() {
+        return Err((Exit::Usage, several("--digest is for one")));
+    }
+    let count = Some(files.len() as u64);
     let title = name.to_owned();
-    let base_request = Template::of(get);
-    let requests = files.into_iter().map(move |file| base_request.metalink_file(file, trust));
-    Ok(Inputs::Many { title, count, requests: Box::new(requests) })
+    let template = Template::of(get);
+    let entries = files.into_iter().map(move |file| Entry {
+        request: template.metalink_file(file, trust),
+        headers: Vec::new(),
+        warnings: Vec::new(),
+    });
+    Ok(Inputs::Many(Many { title, count, entries: Box::new(entries) }))
 }
 
 fn of_metalink_file(
@@ -164,44 +258,11 @@ fn of_metalink_file(
     Ok(request)
 }
 
-fn read_list(get: &Get, path: &Path) -> Result<Inputs, Refusal> {
-    if get.output.is_some() {
-        return Err((
-            Exit::Usage,
-            "a list may hold several files: use -d DIR in place of -o".to_owned(),
-        ));
-    }
-    let from_stdin = path.as_os_str() == "-";
-    let open = || {
-        File::open(path)
-            .map_err(|error| (Exit::Input, format!("cannot read {}: {error}", path.display())))
-    };
-    let (input, count): (Box<dyn BufRead + Send>, u64) = if from_stdin {
-        (Box::new(BufReader::new(io::stdin())), 0)
-    } else {
-        // Counted first, so that progress can say how many there are.
-        let count = BufReader::new(open()?)
-            .split(b'\n')
-            .map_while(Result::ok)
-            .filter(|line| {
-                line.first().is_some_and(|first| !first.is_ascii_whitespace() && *first != b'#')
-            })
-            .count();
-        (Box::new(BufReader::new(open()?)), count as u64)
-    };
-    let template = Template::of(get);
-    let requests = List::new(input).map(move |item| match item {
-        Ok(item) => template.list_item(item),
-        Err(error) => Err(("the list".to_owned(), chain(&error))),
-    });
-    let title = if from_stdin { "standard input".to_owned() } else { path.display().to_string() };
-    Ok(Inputs::Many { title, count, requests: Box::new(requests) })
-}
-
 /// What all requests of one command have in common.
 #[derive(Clone)]
-struct Template {
-    dir: PathBuf,
+pub struct Template {
+    /// The folder that names are below.
+    pub dir: PathBuf,
     overwrite: bool,
     resume: bool,
     sparse: bool,
@@ -211,13 +272,14 @@ struct Template {
 }
 
 impl Template {
-    fn of(get: &Get) -> Self {
+    /// Of a command.
+    pub fn of(get: &Get) -> Self {
         Self {
             dir: get.dir.clone().unwrap_or_default(),
             overwrite: get.overwrite,
             resume: !get.no_resume,
             sparse: get.sparse,
-            discover: !get.net.no_discover,
+            discover: !get.no_discover,
             plan: PlanConfig {
                 policy: get.plan.policy,
                 lanes: get.plan.lanes,
@@ -232,7 +294,8 @@ impl Template {
         }
     }
 
-    fn request(&self, destination: Destination) -> Request {
+    /// A request without mirrors.
+    pub fn request(&self, destination: Destination) -> Request {
         let mut request = Request::to_file("");
         request.destination = destination;
         request.overwrite = self.overwrite;
@@ -266,31 +329,6 @@ impl Template {
         request.digests = file.digests;
         request.pieces = file.pieces;
         request.size_bytes = file.size_bytes;
-        Ok(request)
-    }
-
-    fn list_item(&self, item: swath_formats::list::Item) -> Result<Request, (String, String)> {
-        let shown_name = item.mirrors.first().map_or_else(|| format!("line {}", item.line), shown);
-        let name = match &item.out {
-            Some(out) => out.clone(),
-            None => item.mirrors.iter().find_map(name_of).ok_or_else(|| {
-                (
-                    shown_name.clone(),
-                    "it does not name a file: add a line '  out=NAME' below it".to_owned(),
-                )
-            })?,
-        };
-        let dir = match &item.dir {
-            Some(dir) => self.dir.join(dir),
-            None => self.dir.clone(),
-        };
-        let mut request = self.request(Destination::File(dir.join(name.as_path())));
-        request.mirrors = item
-            .mirrors
-            .into_iter()
-            .map(|url| Mirror { url, priority: 1, trust: Trust::Named })
-            .collect();
-        request.digests = item.digests;
         Ok(request)
     }
 }
@@ -328,28 +366,22 @@ fn destination(get: &Get, name: Option<&SafePath>) -> Destination {
     }
 }
 
-fn parse_url(text: &str) -> Result<Url, Refusal> {
-    let url = Url::parse(text).map_err(|error| {
-        (Exit::Usage, format!("'{}' is not a URL: {error}", crate::net::shown_text(text)))
-    })?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err((
-            Exit::Usage,
-            format!(
-                "{}: the scheme {} is not supported (http and https are)",
-                shown(&url),
-                url.scheme()
-            ),
-        ));
-    }
-    Ok(url)
-}
-
 /// The last part of a URL's path as a file name.
-fn name_of(url: &Url) -> Option<SafePath> {
+pub fn name_of(url: &Url) -> Option<SafePath> {
     let last = url.path_segments()?.next_back()?;
     let decoded = percent_decode(last);
     SafePath::new(&decoded).ok().filter(|name| !name.as_str().contains('/'))
+}
+
+/// Why a URL gives a file no name, and what to do.
+fn why_no_name(url: &Url) -> String {
+    let last = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
+    let why = match SafePath::new(&percent_decode(last)) {
+        _ if last.is_empty() => "does not name a file".to_owned(),
+        Ok(_) => "ends in a name with '/' in it, which is refused".to_owned(),
+        Err(error) => format!("ends in a name that is refused: {error}"),
+    };
+    format!("{} {why}; say where to write with -o FILE", shown(url))
 }
 
 fn percent_decode(text: &str) -> String {
@@ -371,11 +403,18 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// `1 file`, `2 files`.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", units::count(count), if count == 1 { one } else { many })
+}
+
 /// A URL as it may be shown: without credentials, query and fragment.
-fn shown(url: &Url) -> String {
+pub fn shown(url: &Url) -> String {
     swath_source::display_name(url)
 }
 
+/// A wait that needs no word.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
 /// A Metalink that is fetched is kept in memory while it is read.
 const METALINK_BYTES_MAX: usize = 64_000_000;
 const METALINK_WISHES: &str =

@@ -1,92 +1,190 @@
 //! Many files: a stream of requests, some at a time, one display.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use swath_store::OpenError;
-use swath_transfer::{Engine, GetError, Request, Stop};
+use swath_transfer::observe::Observer;
+use swath_transfer::report::ListRecorder;
+use swath_transfer::{Destination, Engine, GetError, Request, Stop};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::inputs::Requests;
+use super::inputs::{Entries, Entry, Many};
+use super::names::Names;
 use super::one::Kept;
+use super::report;
 use crate::args::Get;
-use crate::exit::{self, Exit, chain};
+use crate::check::{self, Wanted};
+use crate::exit::{self, Exit};
 use crate::progress::{Fanout, Files, Progress};
 
-/// Fetch every file that `requests` yields.
-pub async fn run(
-    get: &Get,
-    engine: &Engine,
-    title: &str,
-    count: u64,
-    requests: Requests,
-    progress: &Progress,
-    stop: &Stop,
-) -> Exit {
-    let files = progress.files(title, count, None);
+/// Fetch every file of a list.
+pub async fn run(get: &Get, engine: &Engine, many: Many, progress: &Progress, stop: &Stop) -> Exit {
+    let files = progress.files(&many.title, many.count);
+    let recorder = get.report.is_some().then(|| ListRecorder::new(&many.title));
+    let mut entries = read_ahead(many.entries);
+    let stop = Arc::new(stop.clone());
     let mut running: JoinSet<Exit> = JoinSet::new();
     let mut tally = Tally::default();
-    let stop = Arc::new(stop.clone());
-    for (number, next) in requests.enumerate() {
-        if stop.is_set() {
-            break;
-        }
-        let request = match next {
-            Ok(request) => request,
-            Err((name, error)) => {
-                files.failed(&name, &error);
-                tally.add(Exit::Input);
+    let mut names = Names::default();
+    let mut number = 0;
+    loop {
+        let entry = tokio::select! {
+            biased;
+            () = stop.wait() => break,
+            Some(ended) = running.join_next(), if !running.is_empty() => {
+                tally.add(ended.unwrap_or(Exit::Internal));
                 continue;
             }
+            entry = entries.recv(), if running.len() < usize::from(get.jobs) => entry,
         };
-        while running.len() >= usize::from(get.jobs) {
-            match running.join_next().await {
-                Some(Ok(exit)) => tally.add(exit),
-                Some(Err(_)) => tally.add(Exit::Internal),
-                None => break,
-            }
+        let Some(entry) = entry else { break };
+        for warning in &entry.warnings {
+            files.warn(number, warning);
         }
-        running.spawn(one_of_many(
-            engine.clone(),
-            request,
-            files.clone(),
-            number as u64,
-            Arc::clone(&stop),
-        ));
+        let refused = |name: &str, error: &str| {
+            files.failed(number, name, error, false);
+            if let Some(recorder) = &recorder {
+                recorder.failed(name, error);
+            }
+        };
+        match entry.request {
+            Err((name, error)) => {
+                refused(&name, &error);
+                tally.add(Exit::Input);
+            }
+            Ok(request) => match taken(&mut names, &request) {
+                Err(error) => {
+                    refused(&request.destination_name(), error);
+                    tally.add(Exit::Input);
+                }
+                Ok(()) => match engine.with_headers(&entry.headers) {
+                    Ok(engine) => {
+                        let (files, stop) = (files.clone(), Arc::clone(&stop));
+                        let job = Job { engine, files, number, stop, recorder: recorder.clone() };
+                        running.spawn(job.run(request));
+                    }
+                    Err(error) => {
+                        refused(&request.destination_name(), &error.to_string());
+                        tally.add(Exit::Input);
+                    }
+                },
+            },
+        }
+        number += 1;
     }
     while let Some(ended) = running.join_next().await {
         tally.add(ended.unwrap_or(Exit::Internal));
     }
-    files.end();
-    if stop.is_set() {
-        return exit::fail(Exit::Interrupted, "stopped: the same command goes on where it was");
+    files.end(!stop.is_set());
+    let exit = if stop.is_set() {
+        exit::fail(Exit::Interrupted, "stopped: the same command goes on where it was")
+    } else {
+        tally.exit()
+    };
+    match recorder {
+        Some(recorder) => report::write(get, &recorder.recording(), exit),
+        None => exit,
     }
-    tally.exit()
 }
 
-async fn one_of_many(
+/// Reading a list may block for as long as it likes (a pipe, a terminal), so it has a thread of its
+/// own, which the end of the program does not wait for.
+fn read_ahead(entries: Entries) -> mpsc::Receiver<Entry> {
+    let (sender, receiver) = mpsc::channel(READ_AHEAD);
+    std::thread::spawn(move || {
+        for entry in entries {
+            if sender.blocking_send(entry).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+fn taken(names: &mut Names, request: &Request) -> Result<(), &'static str> {
+    match &request.destination {
+        Destination::File(path) => names.take(path),
+        Destination::Writer(_) => Ok(()),
+    }
+}
+
+/// One file of the list.
+struct Job {
     engine: Engine,
-    request: Request,
     files: Files,
     number: u64,
     stop: Arc<Stop>,
-) -> Exit {
-    let name = request.destination_name();
-    let kept = Kept::default();
-    let mut observer = Fanout(vec![files.observer(number), Box::new(kept.clone())]);
-    match engine.get_observed(request, &mut observer, &stop).await {
-        Ok(_) => Exit::Done,
-        Err(GetError::Stopped) => Exit::Interrupted,
-        // What has its name was complete: the same list goes on where it was stopped.
-        Err(GetError::Open(OpenError::Exists(_))) => {
-            files.present();
-            Exit::Done
-        }
-        Err(error) => {
-            // Failures before the transfer began are no events of it.
-            if matches!(error, GetError::Open(_) | GetError::NoSources) {
-                files.failed(&name, &chain(&error));
+    recorder: Option<ListRecorder>,
+}
+
+impl Job {
+    async fn run(self, request: Request) -> Exit {
+        match &request.destination {
+            Destination::File(path) if !request.overwrite && path.symlink_metadata().is_ok() => {
+                let path = path.clone();
+                self.compare(path, request).await
             }
-            exit::of(&error, kept.bytes())
+            _ => self.fetch(request).await,
+        }
+    }
+
+    async fn fetch(self, request: Request) -> Exit {
+        let name = request.destination_name();
+        let kept = Kept::default();
+        let mut observers: Vec<Box<dyn Observer>> =
+            vec![self.files.observer(self.number), Box::new(kept.clone())];
+        observers.extend(self.recorder.as_ref().map(|recorder| recorder.observer(self.number)));
+        match self.engine.get_observed(request, &mut Fanout(observers), &self.stop).await {
+            Ok(_) => Exit::Done,
+            Err(GetError::Stopped) => {
+                self.files.stopped();
+                Exit::Interrupted
+            }
+            Err(error) => {
+                self.failed(&name, &exit::words_of_all(&error), kept.is_told());
+                exit::of(&error, kept.bytes())
+            }
+        }
+    }
+
+    /// The name is taken. What has its name was complete, so that the same list goes on where it
+    /// was stopped, unless it is plainly another file.
+    async fn compare(self, path: PathBuf, request: Request) -> Exit {
+        let name = request.destination_name();
+        let wanted = Wanted {
+            size_bytes: request.size_bytes,
+            digests: request.digests,
+            pieces: request.pieces,
+        };
+        let (compared, stop) = (wanted.proves(), Arc::clone(&self.stop));
+        let looked = tokio::task::spawn_blocking(move || {
+            wanted.contradiction(check::open(&path)?, &|| stop.is_set())
+        });
+        let why = match looked.await {
+            Ok(Ok(None)) => {
+                self.files.present(self.number, &name, compared);
+                return Exit::Done;
+            }
+            Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {
+                self.files.stopped();
+                return Exit::Interrupted;
+            }
+            Ok(Ok(Some(why))) => why,
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let words = format!("{name} exists already and is not this file: {why}");
+        self.failed(&name, &words, false);
+        Exit::Target
+    }
+
+    /// `is_told` says that its observers have heard of it.
+    fn failed(&self, name: &str, error: &str, is_told: bool) {
+        self.files.failed(self.number, name, error, is_told);
+        if let Some(recorder) = self.recorder.as_ref().filter(|_| !is_told) {
+            recorder.failed(name, error);
         }
     }
 }
@@ -94,7 +192,6 @@ async fn one_of_many(
 #[derive(Default)]
 struct Tally {
     done: u64,
-    failed: u64,
     worst: Option<Exit>,
 }
 
@@ -103,7 +200,6 @@ impl Tally {
         if exit == Exit::Done {
             self.done += 1;
         } else {
-            self.failed += 1;
             self.worst = Some(self.worst.map_or(exit, |worst| worst.max(exit)));
         }
     }
@@ -116,3 +212,6 @@ impl Tally {
         }
     }
 }
+
+/// Files of a list that are read before their turn.
+const READ_AHEAD: usize = 64;

@@ -2,8 +2,11 @@
 
 mod engine;
 mod inputs;
+mod list;
 mod many;
+mod names;
 mod one;
+mod report;
 
 use crate::args::Get;
 use crate::exit::{Exit, fail};
@@ -19,6 +22,9 @@ pub async fn run(get: Get) -> Exit {
     if to_stdout && get.json {
         return fail(Exit::Usage, "--json and '-o -' both want standard output");
     }
+    if let Err((exit, message)) = inputs::check(&get).and_then(|()| report::check(&get)) {
+        return fail(exit, &message);
+    }
     let progress = Progress::new(Mode::choose(get.json, get.quiet));
     log_to(&progress);
     let stop = Stop::default();
@@ -27,12 +33,19 @@ pub async fn run(get: Get) -> Exit {
         Ok(engine) => engine,
         Err((exit, message)) => return fail(exit, &message),
     };
-    match inputs::read(&get, &engine).await {
+    // A server may be silent, and a pipe empty, for as long as they like.
+    let inputs = tokio::select! {
+        biased;
+        () = stop.wait() => return fail(Exit::Interrupted, "stopped before anything was fetched"),
+        inputs = inputs::read(&get, &engine, &progress) => inputs,
+    };
+    match inputs {
         Ok(Inputs::One(request)) => one::run(&get, &engine, *request, &progress, &stop).await,
-        Ok(Inputs::Many { title, count, requests }) => {
-            many::run(&get, &engine, &title, count, requests, &progress, &stop).await
+        Ok(Inputs::Many(many)) => many::run(&get, &engine, many, &progress, &stop).await,
+        Err((exit, message)) => {
+            progress.clear();
+            fail(exit, &message)
         }
-        Err((exit, message)) => fail(exit, &message),
     }
 }
 

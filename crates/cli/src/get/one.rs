@@ -1,16 +1,20 @@
 //! One file: bars, summary, report, words at the end.
 
-use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use swath_store::OpenError;
 use swath_transfer::observe::{Event, Observer};
-use swath_transfer::report::{Recorder, render};
+use swath_transfer::report::Recorder;
 use swath_transfer::{Engine, GetError, Mirror, Request, Stop, Trust};
 use url::Url;
 
 use super::inputs::{self, Inputs};
+use super::report;
 use crate::args::Get;
-use crate::exit::{self, Exit, chain};
+use crate::exit::{self, Exit};
 use crate::progress::{Fanout, Progress, units};
+use crate::say;
 
 /// Fetch one file and say how it went.
 pub async fn run(
@@ -20,9 +24,9 @@ pub async fn run(
     progress: &Progress,
     stop: &Stop,
 ) -> Exit {
-    let recorder = Recorder::new();
     let mut request = request;
     loop {
+        let recorder = Recorder::new();
         let name = request.destination_name();
         let mirrors = request.mirrors.clone();
         let kept = Kept::default();
@@ -37,37 +41,43 @@ pub async fn run(
             Err(GetError::Metalink { url }) => {
                 progress.clear();
                 let next = tokio::select! {
-                    next = with_metalink(get, engine, mirrors, &url) => next,
-                    () = stop.wait() => return exit::fail(Exit::Interrupted, "stopped"),
+                    next = with_metalink(get, engine, progress, mirrors, &url) => next,
+                    () = stop.wait() => {
+                        let words = "stopped before anything was fetched";
+                        return exit::fail(Exit::Interrupted, words);
+                    }
                 };
                 match next {
                     Inputs::One(next) => {
                         request = *next;
                         continue;
                     }
-                    Inputs::Many { title, count, requests } => {
-                        return super::many::run(
-                            get, engine, &title, count, requests, progress, stop,
-                        )
-                        .await;
+                    Inputs::Many(many) => {
+                        return super::many::run(get, engine, many, progress, stop).await;
                     }
                 }
             }
             Err(error) => {
                 progress.clear();
-                complain(&name, &error, kept.bytes());
+                complain(&name, &error, kept.bytes(), !progress.shows_sources());
                 exit::of(&error, kept.bytes())
             }
         };
-        return write_report(get, &recorder, exit);
+        return report::write(get, &recorder.recording(), exit);
     }
 }
 
 /// A server answered with a Metalink, or named one: what there is to fetch with its help. Without
 /// it, if it is of no use.
-async fn with_metalink(get: &Get, engine: &Engine, mirrors: Vec<Mirror>, url: &Url) -> Inputs {
+async fn with_metalink(
+    get: &Get,
+    engine: &Engine,
+    progress: &Progress,
+    mirrors: Vec<Mirror>,
+    url: &Url,
+) -> Inputs {
     let is_instead = mirrors.iter().any(|mirror| mirror.url == *url);
-    match inputs::metalink_of(get, engine, url, Trust::Discovered).await {
+    match inputs::metalink_of(get, engine, progress, url, Trust::Discovered).await {
         Ok(Inputs::One(mut next)) => {
             if !is_instead {
                 next.destination = inputs::destination_again(get, &mirrors);
@@ -82,85 +92,108 @@ async fn with_metalink(get: &Get, engine: &Engine, mirrors: Vec<Mirror>, url: &U
             Inputs::One(next)
         }
         Ok(many) if is_instead => many,
-        Ok(Inputs::Many { .. }) => {
-            eprintln!(
-                "swath: {} describes several files and is not used",
-                swath_source::display_name(url)
-            );
+        Ok(Inputs::Many(_)) => {
+            let shown = swath_source::display_name(url);
+            progress.note(&format!("{shown} describes several files and is not used"), true);
             Inputs::One(Box::new(inputs::request_again(get, mirrors)))
         }
         Err((_, message)) => {
-            eprintln!("swath: {message}; going on without it");
+            progress.note(&format!("{message}; going on without it"), true);
             Inputs::One(Box::new(inputs::request_again(get, mirrors)))
         }
     }
 }
 
-/// What happened, what was kept, what to do next.
-pub fn complain(name: &str, error: &GetError, kept_bytes: u64) {
-    let mut err = std::io::stderr().lock();
+/// What happened, what was kept, what to do next. `with_sources` asks for what each source said,
+/// where no summary has told it.
+pub fn complain(name: &str, error: &GetError, kept_bytes: u64, with_sources: bool) {
     if let GetError::Write { error, .. } = error
         && error.kind() == std::io::ErrorKind::BrokenPipe
     {
-        let _ = writeln!(err, "swath: standard output was closed before the end");
+        say::err("swath: standard output was closed before the end");
         return;
     }
-    let name = if name == "-" { "standard output" } else { name };
-    let _ = writeln!(err, "swath: {name}: {}", chain(error));
+    let to_stdout = name == "-";
+    let name = if to_stdout { "standard output" } else { name };
+    say::err(&format!("swath: {}", exit::about(name, &exit::words(error))));
+    let mut no_trust = false;
     if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = error {
-        for (source, reason) in reasons {
-            let _ = writeln!(err, "  {source}: {reason}");
+        no_trust = reasons.iter().any(|(_, reason)| reason.contains("invalid peer certificate"));
+        if with_sources || kept_bytes == 0 {
+            for (source, reason) in reasons {
+                say::err(&format!("  {source}: {reason}"));
+            }
         }
     }
-    let hint = match error {
-        GetError::Open(swath_store::OpenError::Exists(_)) => Some("use --overwrite to replace it, or -o for another name".to_owned()),
-        GetError::Open(swath_store::OpenError::Locked(_)) => Some("wait for it, or choose another name with -o".to_owned()),
-        GetError::Open(swath_store::OpenError::NoSpace { .. }) => Some(
-            "make room, choose another folder with -d, or use --sparse if much of the file is zeros".to_owned(),
-        ),
-        GetError::Digest { .. } => Some("the data was not given its name".to_owned()),
-        _ if kept_bytes > 0 => Some(format!(
+    let kept = || {
+        format!(
             "{} are kept in {name}.swath.part: the same command goes on from there, also with other mirrors",
             units::bytes(kept_bytes)
-        )),
+        )
+    };
+    let hint = match error {
+        GetError::Open(OpenError::Exists(_)) => {
+            Some("use --overwrite to replace it, or -o for another name".to_owned())
+        }
+        GetError::Open(OpenError::Locked(_)) => {
+            Some("wait for it, or choose another name with -o".to_owned())
+        }
+        GetError::Open(OpenError::NoSpace { .. }) => Some(
+            "make room, choose another folder with -d, or use --sparse if much of the file is zeros"
+                .to_owned(),
+        ),
+        GetError::Digest { .. } if to_stdout => {
+            Some("what was written to the output is wrong: whoever read it must not use it".to_owned())
+        }
+        GetError::Digest { .. } if kept_bytes == 0 => {
+            Some("the data was not given its name".to_owned())
+        }
+        GetError::DiskFull if kept_bytes == 0 => {
+            Some("nothing is kept: make room, or choose another folder with -d".to_owned())
+        }
+        GetError::Stopped if kept_bytes == 0 && !to_stdout => {
+            Some("nothing had come yet that could be kept".to_owned())
+        }
+        _ if kept_bytes > 0 => Some(kept()),
         _ => None,
     };
     if let Some(hint) = hint {
-        let _ = writeln!(err, "  {hint}");
+        say::err(&format!("  {hint}"));
+    }
+    if no_trust {
+        say::err(
+            "  --ca FILE trusts the authority of such a certificate, --insecure accepts any certificate",
+        );
     }
 }
 
-fn write_report(get: &Get, recorder: &Recorder, exit: Exit) -> Exit {
-    let Some(path) = &get.report else { return exit };
-    match std::fs::write(path, render(&recorder.recording())) {
-        Ok(()) => {
-            if !get.quiet && !get.json {
-                eprintln!("report: {}", path.display());
-            }
-            exit
-        }
-        Err(error) => exit::fail(
-            exit.max(Exit::Target),
-            &format!("cannot write the report to {}: {error}", path.display()),
-        ),
-    }
-}
-
-/// Remembers how much a failed transfer has kept.
+/// Remembers how a transfer failed.
 #[derive(Clone, Default)]
-pub struct Kept(std::sync::Arc<std::sync::atomic::AtomicU64>);
+pub struct Kept(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    bytes: AtomicU64,
+    told: AtomicBool,
+}
 
 impl Kept {
     /// Bytes kept for the next run.
     pub fn bytes(&self) -> u64 {
-        self.0.load(std::sync::atomic::Ordering::Relaxed)
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether its failure was an event that all observers heard.
+    pub fn is_told(&self) -> bool {
+        self.0.told.load(Ordering::Relaxed)
     }
 }
 
 impl Observer for Kept {
     fn observe(&mut self, event: &Event) {
         if let Event::Failed { kept_bytes, .. } = event {
-            self.0.store(*kept_bytes, std::sync::atomic::Ordering::Relaxed);
+            self.0.bytes.store(*kept_bytes, Ordering::Relaxed);
+            self.0.told.store(true, Ordering::Relaxed);
         }
     }
 }

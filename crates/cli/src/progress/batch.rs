@@ -37,14 +37,16 @@ pub struct Files {
 pub(super) struct Tally {
     /// What the list is called.
     pub(super) title: String,
-    /// Files in it.
-    pub(super) count: u64,
-    /// Bytes of all of them, where known.
-    pub(super) size_bytes: Option<u64>,
+    /// Files in it, where known.
+    pub(super) count: Option<u64>,
     /// Files that ended well.
     pub(super) complete: u64,
     /// Those of them that were there before and were left alone.
     pub(super) present: u64,
+    /// Those of them whose digest was compared.
+    pub(super) compared: u64,
+    /// Files that the user's stop met under way.
+    pub(super) stopped: u64,
     /// Files that did not.
     pub(super) failed: u64,
     /// Their paths and why, the first of them.
@@ -84,6 +86,16 @@ struct Shared {
     tally: Tally,
 }
 
+/// What `--json` prints of a file whose transfer did not begin.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum NotBegun<'a> {
+    /// It cannot.
+    Failed { file: u64, path: &'a str, at_s: f64, error: &'a str, kept_bytes: u64 },
+    /// It is there already.
+    Present { file: u64, path: &'a str, at_s: f64, compared: bool },
+}
+
 /// What `--json` prints when a list ends.
 #[derive(Serialize)]
 struct ListFinished {
@@ -92,6 +104,7 @@ struct ListFinished {
     complete: u64,
     present: u64,
     failed: u64,
+    stopped: u64,
     fetched_bytes: u64,
     resumed_bytes: u64,
     wasted_bytes: u64,
@@ -99,14 +112,8 @@ struct ListFinished {
 }
 
 impl Files {
-    pub(super) fn new(
-        mode: Mode,
-        terminal: Terminal,
-        title: &str,
-        count: u64,
-        size_bytes: Option<u64>,
-    ) -> Self {
-        let tally = Tally { title: title.to_owned(), count, size_bytes, ..Tally::default() };
+    pub(super) fn new(mode: Mode, terminal: Terminal, title: &str, count: Option<u64>) -> Self {
+        let tally = Tally { title: title.to_owned(), count, ..Tally::default() };
         let json = Json::new(Box::new(io::stdout()));
         let shared = Shared {
             mode,
@@ -120,7 +127,10 @@ impl Files {
         let files = Self { shared: Arc::new(Mutex::new(shared)) };
         if mode == Mode::Plain {
             let shared = files.lock();
-            shared.print(&format!("{}: {} files", shared.tally.title, super::units::count(count)));
+            shared.print(&match count {
+                Some(count) => format!("{}: {}", shared.tally.title, files_of(count)),
+                None => format!("{}: files are fetched as they are named", shared.tally.title),
+            });
         }
         files
     }
@@ -130,26 +140,54 @@ impl Files {
         Box::new(OneFile { files: self.clone(), file })
     }
 
-    /// A file failed before its transfer told anything, or its failure was not an event.
-    pub fn failed(&self, path: &str, error: &str) {
+    /// A file failed; `is_told` says that its transfer's own event has told programs of it.
+    pub fn failed(&self, file: u64, path: &str, error: &str, is_told: bool) {
         let mut shared = self.lock();
         shared.tally.fail(path, error);
-        shared.warn(&format!("{path}: {error}"));
+        let at_s = shared.begun.elapsed().as_secs_f64();
+        if shared.mode == Mode::Json && !is_told {
+            shared.json.line(&NotBegun::Failed { file, path, at_s, error, kept_bytes: 0 });
+        }
+        shared.warn(&of_file(path, error));
         shared.show();
     }
 
-    /// A file was there before and was left alone.
-    pub fn present(&self) {
+    /// A file was there before and was left alone; `compared` says that its digest was looked at.
+    pub fn present(&self, file: u64, path: &str, compared: bool) {
         let mut shared = self.lock();
         shared.tally.complete += 1;
         shared.tally.present += 1;
+        shared.tally.compared += u64::from(compared);
+        let at_s = shared.begun.elapsed().as_secs_f64();
+        if shared.mode == Mode::Json {
+            shared.json.line(&NotBegun::Present { file, path, at_s, compared });
+        }
         shared.show();
     }
 
-    /// The list is through: take the bars away and print the summary.
-    pub fn end(&self) {
+    /// The user stopped a file that was under way.
+    pub fn stopped(&self) {
+        self.lock().tally.stopped += 1;
+    }
+
+    /// Something about a file that its transfer does not tell.
+    pub fn warn(&self, file: u64, text: &str) {
+        let mut shared = self.lock();
+        let at_s = shared.begun.elapsed().as_secs_f64();
+        if shared.mode == Mode::Json {
+            let event = Event::Note { at_s, text: text.to_owned(), warning: true };
+            shared.json.line(&OfFile { file, event: &event });
+        }
+        shared.warn(text);
+    }
+
+    /// Take the bars away and print the summary; `is_through` says that all files had their turn.
+    pub fn end(&self, is_through: bool) {
         let mut shared = self.lock();
         shared.tick();
+        if is_through {
+            shared.tally.count = Some(shared.tally.ended());
+        }
         let tally = &shared.tally;
         match shared.mode {
             Mode::Terminal => {
@@ -163,10 +201,11 @@ impl Files {
             Mode::Json => {
                 let line = ListFinished {
                     event: "list_finished",
-                    files: tally.count,
+                    files: tally.count.unwrap_or(tally.ended()),
                     complete: tally.complete,
                     present: tally.present,
                     failed: tally.failed,
+                    stopped: tally.stopped,
                     fetched_bytes: tally.fetched_bytes,
                     resumed_bytes: tally.resumed_bytes,
                     wasted_bytes: tally.wasted_bytes,
@@ -201,11 +240,6 @@ impl Observer for OneFile {
                 shared.warn(&line);
             }
         }
-        if let Event::Failed { error, .. } = event {
-            let path = shared.tally.active.get(&self.file).map_or("", |a| a.path.as_str());
-            let line = format!("{path}: {error}");
-            shared.warn(&line);
-        }
         shared.tally.add(self.file, event);
         if !matches!(event, Event::Swath(_) | Event::Source { .. }) {
             shared.show();
@@ -232,8 +266,7 @@ impl Shared {
             }
             Mode::Plain => {
                 let at_s = self.begun.elapsed().as_secs_f64();
-                let done = self.tally.complete + self.tally.failed;
-                if self.pace.is_due(at_s, done, Some(self.tally.count)) {
+                if self.pace.is_due(at_s, self.tally.ended(), self.tally.count) {
                     self.tick();
                     self.print(&plain_line(&self.tally));
                 }
@@ -263,6 +296,21 @@ impl Shared {
     }
 }
 
+/// `1 file`, `1,204 files`.
+pub(super) fn files_of(count: u64) -> String {
+    let word = if count == 1 { "file" } else { "files" };
+    format!("{} {word}", super::units::count(count))
+}
+
+/// A sentence about a file, with its name in it once.
+pub(super) fn of_file(path: &str, sentence: &str) -> String {
+    if sentence.starts_with(&format!("{path} ")) {
+        sentence.to_owned()
+    } else {
+        format!("{path}: {sentence}")
+    }
+}
+
 impl Tally {
     /// Take in an event of one file.
     pub(super) fn add(&mut self, file: u64, event: &Event) {
@@ -278,20 +326,29 @@ impl Tally {
                 self.complete += 1;
                 self.sum(end);
             }
-            Event::Failed { error, summary: end, .. } => {
+            // Whether it failed or was stopped is told apart from its events.
+            Event::Failed { summary: end, .. } => {
                 self.active.remove(&file);
-                self.fail(&end.path, error);
                 self.sum(end);
+            }
+            Event::Metalink { .. } => {
+                self.active.remove(&file);
             }
             Event::Opened { .. } | Event::Source { .. } | Event::Swath(_) | Event::Note { .. } => {}
         }
     }
 
-    fn fail(&mut self, path: &str, error: &str) {
+    /// A file failed.
+    pub(super) fn fail(&mut self, path: &str, error: &str) {
         self.failed += 1;
         if self.failures.len() < FAILED_MAX {
             self.failures.push((path.to_owned(), error.to_owned()));
         }
+    }
+
+    /// Files that had their turn.
+    pub(super) fn ended(&self) -> u64 {
+        self.complete + self.failed + self.stopped
     }
 
     fn sum(&mut self, end: &Summary) {
@@ -312,7 +369,7 @@ impl Tally {
     /// Take the time, for rates and forecasts.
     pub(super) fn tick(&mut self, at_s: f64) {
         self.at_s = at_s;
-        let (fetched, files) = (self.fetched_now() as f64, (self.complete + self.failed) as f64);
+        let (fetched, files) = (self.fetched_now() as f64, self.ended() as f64);
         self.bytes.add(at_s, fetched);
         self.files.add(at_s, files);
     }

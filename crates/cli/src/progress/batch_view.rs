@@ -2,7 +2,7 @@
 
 use swath_transfer::observe::{Eta, Snapshot};
 
-use super::batch::{Active, Tally};
+use super::batch::{Active, Tally, files_of, of_file};
 use super::frame::{bar_line, name_of, phase_word, plural, title};
 use super::look::{Look, Tone};
 use super::{text, units};
@@ -14,12 +14,8 @@ const FILES_MAX: usize = 6;
 pub(super) fn frame(tally: &Tally, look: Look) -> Vec<String> {
     let dash = look.either("–", "-");
     let mut figures = vec![
-        format!(
-            "{} of {} files",
-            units::count(tally.complete + tally.failed),
-            units::count(tally.count)
-        ),
-        amount(tally),
+        progress(tally),
+        units::bytes(tally.done_now()),
         units::rate(tally.bytes.rate_over(2.0)),
     ];
     if tally.failed > 0 {
@@ -30,10 +26,9 @@ pub(super) fn frame(tally: &Tally, look: Look) -> Vec<String> {
         format!("ETA {}", units::eta(e.likely_s, e.low_s, e.high_s, dash))
     }));
     let mut lines = title("fetching", &text::safe(&tally.title, look), &figures, look);
-    lines.push(match tally.size_bytes {
-        Some(size) => bar_line(tally.done_now(), size, look),
-        None => bar_line(tally.complete + tally.failed, tally.count, look),
-    });
+    if let Some(count) = tally.count {
+        lines.push(bar_line(tally.ended(), count, look));
+    }
     // The files with most bytes are those that a user waits for; small ones come and go unseen.
     let mut active: Vec<(u64, &Active, &Snapshot)> =
         tally.active.iter().filter_map(|(n, a)| Some((*n, a, a.snapshot.as_ref()?))).collect();
@@ -81,14 +76,14 @@ fn file_line(path: &str, snapshot: &Snapshot, look: Look) -> String {
 
 /// A line of the plain display.
 pub(super) fn plain_line(tally: &Tally) -> String {
-    let done = tally.complete + tally.failed;
+    let part = tally
+        .count
+        .map_or(String::new(), |count| format!("{}, ", units::percent_done(tally.ended(), count)));
     let mut line = format!(
-        "{:.0} s: {}, {} of {} files, {}, {}",
+        "{:.0} s: {part}{}, {}, {}",
         tally.at_s,
-        units::percent_done(done, tally.count),
-        units::count(done),
-        units::count(tally.count),
-        amount(tally),
+        progress(tally),
+        units::bytes(tally.done_now()),
         units::rate(tally.bytes.rate_over(8.0)),
     );
     if tally.failed > 0 {
@@ -100,29 +95,28 @@ pub(super) fn plain_line(tally: &Tally) -> String {
     line
 }
 
-fn amount(tally: &Tally) -> String {
-    match tally.size_bytes {
-        Some(size) => format!("{} of {}", units::bytes(tally.done_now()), units::bytes(size)),
-        None => units::bytes(tally.done_now()),
+/// `1,205 of 100,000 files`, or `1,205 files` of a list whose length is not known.
+fn progress(tally: &Tally) -> String {
+    match tally.count {
+        Some(count) => format!("{} of {}", units::count(tally.ended()), files_of(count)),
+        None => files_of(tally.ended()),
     }
 }
 
-/// By bytes where the sum is known, else by files.
 fn forecast(tally: &Tally) -> Option<Eta> {
-    match tally.size_bytes {
-        Some(size) => tally.bytes.eta(size.saturating_sub(tally.done_now()) as f64),
-        None => tally.files.eta(tally.count.saturating_sub(tally.complete + tally.failed) as f64),
-    }
+    tally.files.eta(tally.count?.saturating_sub(tally.ended()) as f64)
 }
 
 /// The summary of the list; ends with a line break.
 pub(super) fn summary(tally: &Tally, look: Look) -> String {
     let title = text::safe(&tally.title, look);
     let mut out = format!(
-        "{}: {} of {} files in {}, {}, {}\n",
+        "{}: {} in {}, {}, {}\n",
         look.tone(Tone::Bold, &title),
-        units::count(tally.complete),
-        units::count(tally.count),
+        match tally.count {
+            Some(count) => format!("{} of {}", units::count(tally.complete), files_of(count)),
+            None => files_of(tally.complete),
+        },
         units::duration(tally.at_s),
         units::bytes(tally.fetched_bytes + tally.resumed_bytes),
         look.tone(Tone::Bold, &units::rate(tally.fetched_bytes as f64 / tally.at_s.max(1e-3))),
@@ -160,20 +154,29 @@ pub(super) fn summary(tally: &Tally, look: Look) -> String {
     }
     out.push_str(&format!("wasted {}\n", units::bytes(tally.wasted_bytes)));
     if tally.present > 0 {
-        let count = units::count(tally.present);
+        let (count, compared) = (units::count(tally.present), units::count(tally.compared));
+        let with = match tally.compared {
+            0 => String::new(),
+            all if all == tally.present => ", after their digests were compared".to_owned(),
+            _ => format!(", {compared} of them after their digests were compared"),
+        };
         out.push_str(&format!(
-            "{count} were there already and were left alone (--overwrite replaces them)\n"
+            "{count} were there already and were left alone{with} (--overwrite replaces them)\n"
+        ));
+    }
+    if tally.stopped > 0 {
+        let (was, them) =
+            if tally.stopped == 1 { ("was", "it was") } else { ("were", "they were") };
+        out.push_str(&format!(
+            "{} {was} stopped on the way: the same command goes on where {them}\n",
+            files_of(tally.stopped)
         ));
     }
     if tally.failed > 0 {
-        let n = tally.failed as usize;
-        out.push_str(&look.tone(
-            Tone::Bad,
-            &format!("{} {} failed:", units::count(tally.failed), plural(n, "file", "files")),
-        ));
+        out.push_str(&look.tone(Tone::Bad, &format!("{} failed:", files_of(tally.failed))));
         out.push('\n');
         for (path, error) in &tally.failures {
-            out.push_str(&format!("  {}: {}\n", text::safe(path, look), text::safe(error, look)));
+            out.push_str(&format!("  {}\n", text::safe(&of_file(path, error), look)));
         }
         let more = tally.failed.saturating_sub(tally.failures.len() as u64);
         if more > 0 {

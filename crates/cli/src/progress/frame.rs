@@ -283,11 +283,13 @@ impl Columns {
             look.tone(tone, &text::left(word, STATE, look)),
             text::left(&name, self.name, look),
         );
-        if source.state == SourceState::Bad {
+        if source.state == SourceState::Bad
+            || source.state == SourceState::Probing && !reason.is_empty()
+        {
             let usable = look.width.saturating_sub(1);
             let room = usable.saturating_sub(text::width_painted(&out) + 2);
             let reason = text::cut_end(&text::safe(reason, look), room, look);
-            return format!("{out}  {}", look.tone(Tone::Bad, &reason)).trim_end().to_owned();
+            return format!("{out}  {}", look.tone(tone, &reason)).trim_end().to_owned();
         }
         if self.bar > 0 {
             let bar = bar::block(source.share / self.share_max, self.bar, look);

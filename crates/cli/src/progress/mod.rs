@@ -24,8 +24,9 @@ mod tests;
 mod text;
 
 use std::io::{self, IsTerminal as _};
+use std::time::Instant;
 
-use swath_transfer::observe::Observer;
+use swath_transfer::observe::{Event, Observer};
 pub use swath_transfer::report::units;
 
 pub use batch::Files;
@@ -65,12 +66,13 @@ impl Mode {
 pub struct Progress {
     mode: Mode,
     terminal: Terminal,
+    begun: Instant,
 }
 
 impl Progress {
     /// A display of this kind; nothing is shown before the first event.
     pub fn new(mode: Mode) -> Self {
-        Self { mode, terminal: Terminal::stderr() }
+        Self { mode, terminal: Terminal::stderr(), begun: Instant::now() }
     }
 
     /// The observer of a transfer of one file.
@@ -83,9 +85,20 @@ impl Progress {
         }
     }
 
-    /// The common display of a list of `count` files, together `size_bytes` long where known.
-    pub fn files(&self, title: &str, count: u64, size_bytes: Option<u64>) -> Files {
-        Files::new(self.mode, self.terminal.clone(), title, count, size_bytes)
+    /// The common display of a list, of `count` files where that is known.
+    pub fn files(&self, title: &str, count: Option<u64>) -> Files {
+        Files::new(self.mode, self.terminal.clone(), title, count)
+    }
+
+    /// A sentence that belongs to no file.
+    pub fn note(&self, text: &str, warning: bool) {
+        let at_s = self.begun.elapsed().as_secs_f64();
+        self.observer().observe(&Event::Note { at_s, text: text.to_owned(), warning });
+    }
+
+    /// Whether the end of a transfer shows each source and what became of it.
+    pub fn shows_sources(&self) -> bool {
+        matches!(self.mode, Mode::Terminal | Mode::Plain)
     }
 
     /// Where log lines go so that they appear above the bars and do not tear them.

@@ -112,8 +112,14 @@ impl Observer for Plain {
                 let line = if *warning { format!("warning: {text}") } else { text.clone() };
                 self.line(&line);
             }
+            // What it names is told when it has been read.
+            Event::Metalink { .. } => {}
             Event::Finished(end) => self.block(&summary(end, self.look)),
-            Event::Failed { summary: end, .. } => self.block(&stopped_summary(end, self.look)),
+            Event::Failed { summary: end, .. } => {
+                if let Some(text) = stopped_summary(end, self.look) {
+                    self.block(&text);
+                }
+            }
             Event::Source { .. } | Event::Swath(_) => {}
         }
     }

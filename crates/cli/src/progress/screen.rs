@@ -29,12 +29,14 @@ impl<W: Write> Screen<W> {
 
     /// Replace the block by these lines, `columns` being the width of the terminal now.
     pub(super) fn draw(&mut self, lines: &[String], columns: usize) {
+        let lines: Vec<String> =
+            lines.iter().map(|line| text::cut_painted(line, columns.saturating_sub(1))).collect();
         let mut bytes = String::from(HOLD);
         self.move_up(&mut bytes, columns);
         if columns != self.columns {
             bytes.push_str("\x1b[J");
         }
-        for line in lines {
+        for line in &lines {
             bytes.push_str(line);
             bytes.push_str("\x1b[K\n");
         }

@@ -18,19 +18,22 @@ pub fn summary(end: &Summary, look: Look) -> String {
         head.push_str(&format!(", {}", look.tone(Tone::Bold, &units::rate(end.rate_bytes_per_s))));
     }
     if !end.verified_by.is_empty() {
-        let by = look.plain_words(&end.verified_by);
-        head.push_str(&format!(
-            ", {}",
-            look.tone(Tone::Good, &format!("verified by {}", text::safe(&by, look)))
-        ));
+        let by = text::safe(&look.plain_words(&end.verified_by), look);
+        // Words in green must not be a warning.
+        let tone = if by.starts_with("nothing") { Tone::Warn } else { Tone::Good };
+        head.push_str(&format!(", {}", look.tone(tone, &format!("verified by {by}"))));
     }
     with_details(head, end, look)
 }
 
-/// The summary of a transfer that stopped before its end; why and what next is told elsewhere.
-pub fn stopped_summary(end: &Summary, look: Look) -> String {
+/// The summary of a transfer that stopped before its end, if anything came before that; why and
+/// what next is told elsewhere.
+pub fn stopped_summary(end: &Summary, look: Look) -> Option<String> {
     let name = name_of(&end.path, look);
     let here = end.fetched_bytes.saturating_add(end.resumed_bytes);
+    if end.fetched_bytes == 0 {
+        return None;
+    }
     let stopped =
         format!("stopped with {} of {}", units::bytes(here), units::bytes(end.size_bytes));
     let head = format!(
@@ -40,7 +43,7 @@ pub fn stopped_summary(end: &Summary, look: Look) -> String {
         units::duration(end.elapsed_s),
         units::rate(end.rate_bytes_per_s),
     );
-    with_details(head, end, look)
+    Some(with_details(head, end, look))
 }
 
 fn with_details(head: String, end: &Summary, look: Look) -> String {
@@ -148,7 +151,10 @@ fn remark(source: &SourceSummary) -> Option<(&'static str, Tone)> {
         SourceState::Silent => Some(("silent at the end", Tone::Warn)),
         SourceState::Slow => Some(("slow at the end", Tone::Warn)),
         // It delivered, its connection was lost and did not come back.
-        SourceState::Probing if source.bytes > 0 => Some(("lost on the way", Tone::Warn)),
+        SourceState::Probing if source.bytes > 0 && source.reason.is_some() => {
+            Some(("lost on the way", Tone::Warn))
+        }
+        SourceState::Probing if source.bytes == 0 => Some(("could not be used yet", Tone::Dim)),
         _ => None,
     }
 }

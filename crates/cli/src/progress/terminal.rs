@@ -103,9 +103,12 @@ impl Observer for Terminal {
                 shared.end(&text);
             }
             Event::Failed { summary: end, .. } => {
-                let text = super::stopped_summary(end, (shared.look)());
-                shared.end(&text);
+                match super::stopped_summary(end, (shared.look)()) {
+                    Some(text) => shared.end(&text),
+                    None => shared.clear(),
+                }
             }
+            Event::Metalink { .. } => shared.clear(),
             Event::Opened { .. } | Event::Swath(_) => {}
         }
     }
@@ -130,8 +133,10 @@ impl Shared {
         (self.look)()
     }
 
-    pub(super) fn draw(&mut self, lines: Vec<String>) {
-        let columns = (self.look)().width;
+    pub(super) fn draw(&mut self, mut lines: Vec<String>) {
+        let Look { width: columns, height, .. } = (self.look)();
+        // What scrolls out at the top cannot be drawn over; the cursor needs the last line.
+        lines.truncate(height.saturating_sub(1).max(1));
         self.screen.draw(&lines, columns);
         self.block = lines;
         self.drawn_at = Some(Instant::now());
@@ -148,7 +153,7 @@ impl Shared {
     pub(super) fn end(&mut self, text: &str) {
         self.clear();
         let columns = (self.look)().width;
-        self.screen.print_above(text, &[], columns);
+        self.screen.print_above(&text::wrapped(text, columns), &[], columns);
     }
 
     fn clear(&mut self) {

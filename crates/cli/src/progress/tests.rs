@@ -294,7 +294,7 @@ fn the_summary() {
 #[test]
 fn the_summary_of_a_stop_in_a_narrow_terminal() {
     reads(
-        &stopped_summary(&end(), look(50)),
+        &stopped_summary(&end(), look(50)).expect("something came"),
         &[
             "big-file.h5: stopped with 1.05 GB of 1.05 GB after 2.61 s, 245 MB/s",
             "410 MB were here from an earlier run, 640 MB were fetched now",
@@ -419,7 +419,8 @@ fn the_terminal_cleans_up_and_leaves_the_summary() {
 }
 
 fn tally() -> Tally {
-    let mut tally = Tally { title: "list.txt".to_owned(), count: 100_000, ..Tally::default() };
+    let mut tally =
+        Tally { title: "list.txt".to_owned(), count: Some(100_000), ..Tally::default() };
     let mut big = snapshot();
     big.sources.truncate(2);
     for file in 0..1_204_u64 {
@@ -444,6 +445,7 @@ fn tally() -> Tally {
         summary: end(),
     };
     tally.add(1_211, &stopped);
+    tally.fail("/data/big-file.h5", "404 Not Found");
     tally.tick(12.1);
     tally
 }

@@ -102,6 +102,50 @@ pub(super) fn cut_address(text: &str, columns: usize, look: Look) -> String {
     format!("{host}{dots}{end}")
 }
 
+/// `text` with its longer lines broken between words, so that none reaches the last of `columns`.
+pub(super) fn wrapped(text: &str, columns: usize) -> String {
+    let usable = columns.saturating_sub(1).max(1);
+    let mut out = String::new();
+    for line in text.lines() {
+        if width_painted(line) <= usable {
+            out.push_str(line);
+            out.push('\n');
+            continue;
+        }
+        let mut used = 0;
+        for word in line.split_inclusive(' ') {
+            let bare = width_painted(word.trim_end());
+            if used > 0 && used + bare > usable {
+                out.truncate(out.trim_end_matches(' ').len());
+                out.push('\n');
+                used = 0;
+            }
+            out.push_str(word);
+            used += width_painted(word);
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// At most `columns` wide, escape sequences kept and not counted.
+pub(super) fn cut_painted(text: &str, columns: usize) -> String {
+    let mut out = String::new();
+    let (mut used, mut escape) = (0, false);
+    for c in text.chars() {
+        if c == '\x1b' || escape {
+            escape = c == '\x1b' || !c.is_ascii_alphabetic();
+            out.push(c);
+            continue;
+        }
+        used += c.width().unwrap_or(0);
+        if used <= columns {
+            out.push(c);
+        }
+    }
+    out
+}
+
 /// The longest start that is at most `columns` wide.
 fn head(text: &str, columns: usize) -> &str {
     let mut used = 0;

@@ -84,7 +84,8 @@ impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (net, trust) = (self.net.upgrade(), self.trust);
         Box::pin(async move {
-            let net = Net { shared: net.ok_or("the network is gone")? };
+            let shared = net.ok_or("the network is gone")?;
+            let net = Net { shared, headers: Arc::default() };
             let found = net.shared.names.resolve(name.as_str(), 0).await?;
             let permitted = net.permitted(found, trust)?;
             let addresses: Addrs =

@@ -37,6 +37,8 @@ use crate::target::Origin;
 #[derive(Clone)]
 pub struct Net {
     shared: Arc<Shared>,
+    /// Headers that only what goes through this handle sends.
+    headers: Arc<[(String, String)]>,
 }
 
 struct Shared {
@@ -67,6 +69,7 @@ impl Net {
         );
         let limiter = Limiter::new(options.limit_bytes_per_s);
         Ok(Net {
+            headers: Arc::default(),
             shared: Arc::new(Shared {
                 tls,
                 names: resolve::Names::default(),
@@ -79,6 +82,18 @@ impl Net {
                 options,
             }),
         })
+    }
+
+    /// The same network, with further headers for the user's own sources. They take the place of
+    /// those of the same name.
+    ///
+    /// # Errors
+    /// [`NetError::Header`] if one of them cannot be sent.
+    pub fn with_headers(&self, headers: &[(String, String)]) -> Result<Net, NetError> {
+        headers.iter().try_for_each(|(name, value)| check_header(name, value))?;
+        let kept = self.headers.iter().filter(|(name, _)| !is_among(name, headers));
+        let headers = kept.chain(headers).cloned().collect();
+        Ok(Net { shared: Arc::clone(&self.shared), headers })
     }
 
     /// Change the rate limit of all lanes together; `None` lifts it.
@@ -136,11 +151,16 @@ impl Net {
             return Credentials::default();
         };
         let entitled = own == origin && (trust == crate::Trust::Named || self.is_named(&origin));
-        if entitled {
-            credentials::of(&self.shared.options, source_url, &origin)
-        } else {
-            Credentials::default()
+        if !entitled {
+            return Credentials::default();
         }
+        let mut credentials = credentials::of(&self.shared.options, source_url, &origin);
+        credentials.headers.retain(|(name, _)| !is_among(name, &self.headers));
+        credentials.headers.extend(self.headers.iter().cloned());
+        if is_among("authorization", &self.headers) {
+            credentials.authorization = None;
+        }
+        credentials
     }
 
     /// A connection that served before, still open and clean.
@@ -152,6 +172,10 @@ impl Net {
     pub(crate) fn keep_idle(&self, conn: Conn) {
         self.shared.idle.put(conn);
     }
+}
+
+fn is_among(name: &str, headers: &[(String, String)]) -> bool {
+    headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name))
 }
 
 impl std::fmt::Debug for Net {

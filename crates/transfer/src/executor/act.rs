@@ -19,7 +19,6 @@ impl Run<'_> {
                 let Some(entry) = self.sources.get_mut(source.index()) else { return Ok(()) };
                 let handle =
                     open_lane(&entry.source, lane, &self.engine.pool, self.lane_sender.clone());
-                entry.figures.lane_opened();
                 let first = entry.state == SourceState::Waiting;
                 self.lanes.insert(lane, LaneEntry::new(handle, source.index()));
                 if first {

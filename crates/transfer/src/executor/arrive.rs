@@ -22,7 +22,14 @@ impl Run<'_> {
         match event.kind {
             LaneEventKind::Up { rtt, pipelines, .. } => {
                 // A connection is no arrival: a server may accept them for ever and say nothing.
+                let was_up = self
+                    .lanes
+                    .get_mut(&lane)
+                    .is_some_and(|entry| std::mem::replace(&mut entry.up, true));
                 if let Some(entry) = self.sources.get_mut(source) {
+                    if !was_up {
+                        entry.figures.lane_opened();
+                    }
                     entry.ever_up = true;
                     entry.figures.round_trip(rtt);
                 }
@@ -64,7 +71,7 @@ impl Run<'_> {
             && let Some(source) = self.sources.get_mut(source)
         {
             let meter = entry.lane.meter();
-            source.figures.lane_ended(meter.requests(), meter.wasted_bytes());
+            source.figures.lane_ended(entry.up, meter.requests(), meter.wasted_bytes());
             // A lane that lived shorter than a look at the meters has not been heard of yet.
             let total_bytes = meter.body_bytes();
             let now = Time::ZERO + self.began.elapsed();

@@ -36,8 +36,9 @@ impl Figures {
         self.lanes_max = self.lanes_max.max(self.lanes);
     }
 
-    pub fn lane_ended(&mut self, requests: u64, wasted_bytes: u64) {
-        self.lanes = self.lanes.saturating_sub(1);
+    /// `was_up` tells whether the lane ever was connected.
+    pub fn lane_ended(&mut self, was_up: bool, requests: u64, wasted_bytes: u64) {
+        self.lanes -= u32::from(was_up).min(self.lanes);
         self.requests_ended += requests;
         self.wasted_bytes += wasted_bytes;
     }
@@ -180,8 +181,10 @@ impl Run<'_> {
                     SourceState::Probing
                 }
                 SourceStatus::Running if !view.busy => SourceState::Idle,
+                // Under a rate limit of ours a low rate says nothing about the source.
                 SourceStatus::Running
-                    if view.rate_bytes_per_s < 0.25 * view.best_rate_bytes_per_s =>
+                    if view.rate_bytes_per_s < 0.25 * view.best_rate_bytes_per_s
+                        && self.engine.limit_bytes_per_s.is_none() =>
                 {
                     SourceState::Slow
                 }
@@ -205,6 +208,8 @@ impl Run<'_> {
     }
 
     pub(super) fn summary(&mut self) -> Summary {
+        // A transfer may be over before anybody has looked at its sources once.
+        self.follow_states();
         let now = self.now();
         let elapsed_s = now.as_secs_f64().max(1e-6);
         let fetch_s = self.fetch_ended_at.unwrap_or(now).as_secs_f64().max(1e-6);
@@ -259,14 +264,25 @@ impl Run<'_> {
             rate_bytes_per_s: fetched_bytes as f64 / elapsed_s,
             wasted_bytes,
             efficiency,
-            verified_by: self.verification.clone(),
+            verified_by: self.verified_by(),
             limited_by: self.limit(fetch_s, elapsed_s, fetched_bytes, efficiency, &sources),
             digest: self.digest.as_ref().map(ToString::to_string),
             sources,
         }
     }
 
-    /// One sentence on what limited the transfer.
+    /// What the file was verified by, in words.
+    fn verified_by(&self) -> String {
+        let accepted = self.sources.iter().filter(|entry| entry.accepted == Some(true)).count();
+        let unproved = self.proof.whole.is_none() && self.proof.pieces.is_none();
+        if unproved && accepted == 1 && !self.verification.is_empty() {
+            // A single one agrees with nobody.
+            return "nothing: no digest of it is known".to_owned();
+        }
+        self.verification.clone()
+    }
+
+    /// One sentence on what limited the transfer; nothing where nothing was fetched.
     fn limit(
         &self,
         fetch_s: f64,
@@ -276,7 +292,7 @@ impl Run<'_> {
         sources: &[SourceSummary],
     ) -> String {
         if fetched_bytes == 0 {
-            return "nothing had to be fetched".to_owned();
+            return String::new();
         }
         let rate = fetched_bytes as f64 / fetch_s;
         if let Some(limit) = self.engine.limit_bytes_per_s

@@ -74,8 +74,21 @@ pub(crate) async fn run(
             run.observer.observe(&Event::Finished(summary.clone()));
             Ok(summary)
         }
+        Err(GetError::Metalink { url }) => {
+            // Nothing was opened yet.
+            run.close_lanes();
+            let (at_s, shown) = (run.at_s(), swath_source::display_name(&url));
+            run.observer.observe(&Event::Metalink { at_s, url: shown });
+            Err(GetError::Metalink { url })
+        }
         Err(error) => {
-            let kept_bytes = run.keep().await;
+            let kept_bytes = match (run.keep().await, &run.request.destination, &error) {
+                // Another one is writing there, or what is there is in the way.
+                (0, _, GetError::Open(_)) => 0,
+                // The target was not even opened: what an earlier run left is there still.
+                (0, Destination::File(path), _) => swath_store::kept_bytes(path),
+                (kept_bytes, ..) => kept_bytes,
+            };
             let summary = run.summary();
             let at_s = run.at_s();
             run.observer.observe(&Event::Failed {

@@ -47,6 +47,8 @@ pub(super) struct SourceEntry {
 pub(super) struct LaneEntry {
     pub lane: Lane,
     pub source: usize,
+    /// It is connected, or was.
+    pub up: bool,
     pub seen_bytes: u64,
     pub seen_holds: u64,
     /// We held it up ourselves at the last look, or since the one before.
@@ -55,7 +57,7 @@ pub(super) struct LaneEntry {
 
 impl LaneEntry {
     pub fn new(lane: Lane, source: usize) -> Self {
-        Self { lane, source, seen_bytes: 0, seen_holds: 0, held_up: false }
+        Self { lane, source, up: false, seen_bytes: 0, seen_holds: 0, held_up: false }
     }
 
     /// Look whether we hold it up; a hold in progress has an odd count.
@@ -354,7 +356,7 @@ impl<'a> Run<'a> {
             entry.lane.close();
             let meter = entry.lane.meter();
             if let Some(source) = self.sources.get_mut(entry.source) {
-                source.figures.lane_ended(meter.requests(), meter.wasted_bytes());
+                source.figures.lane_ended(entry.up, meter.requests(), meter.wasted_bytes());
             }
         }
         let open: Vec<SwathId> = self.swaths.keys().copied().collect();

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::recording::{Ending, Recording, Sample};
+use crate::error::GetError;
 use crate::observe::{Event, Observer, SourceState, SourceSummary, Summary, SwathRecord};
 
 /// Time between two samples of the rates.
@@ -40,6 +41,7 @@ struct List {
     next_offset: u64,
     complete: u64,
     failed: u64,
+    stopped: u64,
     fetched_bytes: u64,
     resumed_bytes: u64,
     verified_by: Option<String>,
@@ -75,6 +77,7 @@ impl ListRecorder {
             next_offset: 0,
             complete: 0,
             failed: 0,
+            stopped: 0,
             fetched_bytes: 0,
             resumed_bytes: 0,
             verified_by: None,
@@ -90,6 +93,15 @@ impl ListRecorder {
             let now_s = list.begun.elapsed().as_secs_f64();
             list.add(file, event, now_s);
         })
+    }
+
+    /// A file failed before its transfer began.
+    pub fn failed(&self, path: &str, error: &str) {
+        let mut list = self.lock();
+        let now_s = list.begun.elapsed().as_secs_f64();
+        list.failed += 1;
+        let text = format!("{path}: {error}");
+        list.recording.add(&Event::Note { at_s: now_s, text, warning: true });
     }
 
     /// What it heard so far, with the figures of the end as if the list ended now.
@@ -153,9 +165,18 @@ impl List {
                 self.end(file, end);
             }
             Event::Failed { error, summary, .. } => {
-                self.failed += 1;
-                self.note(file, error, true, now_s);
+                // What the user stopped has not failed.
+                if *error == GetError::Stopped.to_string() {
+                    self.stopped += 1;
+                } else {
+                    self.failed += 1;
+                    self.note(file, error, true, now_s);
+                }
                 self.end(file, summary);
+            }
+            // One file of a list is never asked again.
+            Event::Metalink { .. } => {
+                self.active.remove(&file);
             }
             Event::Source { .. } => {}
         }
@@ -301,13 +322,16 @@ impl List {
                 ..total.clone()
             })
             .collect();
-        let files = self.complete + self.failed;
+        let files = self.complete + self.failed + self.stopped;
         recording.files = Some(files);
         recording.size_bytes = Some(self.next_offset);
         recording.resumed_bytes = self.resumed_bytes;
         recording.end_s = recording.end_s.max(now_s);
         recording.ending = match self.failed {
             0 if !self.active.is_empty() => None,
+            0 if self.stopped > 0 => {
+                Some(Ending::Failed(format!("{} of {files} files were under way", self.stopped)))
+            }
             0 => Some(Ending::Finished),
             failed => Some(Ending::Failed(format!("{failed} of {files} files failed"))),
         };

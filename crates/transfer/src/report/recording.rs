@@ -189,6 +189,7 @@ impl Recording {
                 let kind = if *warning { MomentKind::Warning } else { MomentKind::Note };
                 self.add_moment(*at_s, kind, text.clone());
             }
+            Event::Metalink { at_s, .. } => self.hear(*at_s),
             Event::Finished(summary) => self.end(Ending::Finished, summary),
             Event::Failed { at_s, error, summary, .. } => {
                 self.hear(*at_s);

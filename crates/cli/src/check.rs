@@ -1,0 +1,196 @@
+//! A file on the disk against what is known of it: its size, its digests, its pieces.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use swath_model::digest::{Digest, Hasher};
+use swath_model::pieces::Pieces;
+
+/// What a file must come to.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Its size in bytes, where known.
+    pub size_bytes: Option<u64>,
+    /// Digests of the whole; all of them must fit.
+    pub digests: Vec<Digest>,
+    /// Digests of its pieces.
+    pub pieces: Option<Pieces>,
+}
+
+/// What a file comes to.
+pub struct Found {
+    /// A digest for each one wanted, in the same order.
+    pub digests: Vec<Digest>,
+    /// Numbers of the pieces that are wrong or missing.
+    pub bad_pieces: Vec<u64>,
+}
+
+impl Wanted {
+    /// Whether there is anything by which bytes can be told right.
+    pub fn proves(&self) -> bool {
+        !self.digests.is_empty() || self.pieces.is_some()
+    }
+
+    /// Why `file` is not what is wanted, in words; `None` if it is, as far as that can be known.
+    /// `stopped` is asked now and then and ends it with [`io::ErrorKind::Interrupted`].
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn contradiction(
+        &self,
+        file: File,
+        stopped: &dyn Fn() -> bool,
+    ) -> io::Result<Option<String>> {
+        let size = file.metadata()?.len();
+        if let Some(wanted) = self.size_bytes.filter(|&wanted| wanted != size) {
+            return Ok(Some(format!("it has {size} bytes, {wanted} are expected")));
+        }
+        if !self.proves() {
+            return Ok(None);
+        }
+        // Where the whole is known, its pieces tell nothing new.
+        let pieces = self.pieces.as_ref().filter(|_| self.digests.is_empty());
+        let found = hash(file, &self.digests, pieces, stopped)?;
+        if let Some((wanted, actual)) =
+            self.digests.iter().zip(&found.digests).find(|(wanted, actual)| wanted != actual)
+        {
+            return Ok(Some(format!(
+                "its {} is {}, {} is expected",
+                wanted.algorithm(),
+                actual.to_hex(),
+                wanted.to_hex()
+            )));
+        }
+        Ok((!found.bad_pieces.is_empty())
+            .then(|| format!("{} of its pieces are wrong", found.bad_pieces.len())))
+    }
+}
+
+/// Open a regular file for reading; a device or a pipe, which need not ever end, is refused.
+///
+/// # Errors
+/// It cannot be opened, or is no regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    let kind = std::fs::metadata(path)?;
+    if kind.is_dir() {
+        return Err(io::Error::from_raw_os_error(libc::EISDIR));
+    }
+    if !kind.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    File::open(path)
+}
+
+/// One pass over the file for all digests.
+///
+/// # Errors
+/// The file cannot be read, or `stopped` said so ([`io::ErrorKind::Interrupted`]).
+pub fn hash(
+    mut file: File,
+    wanted: &[Digest],
+    pieces: Option<&Pieces>,
+    stopped: &dyn Fn() -> bool,
+) -> io::Result<Found> {
+    let mut hashers: Vec<Hasher> =
+        wanted.iter().map(|digest| Hasher::new(digest.algorithm())).collect();
+    let mut bad_pieces = Vec::new();
+    let mut piece =
+        pieces.map(|pieces| (0u64, Hasher::new(pieces.algorithm()), pieces.length_bytes()));
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        if stopped() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let got = match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(got) => got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        for hasher in &mut hashers {
+            hasher.update(&buffer[..got]);
+        }
+        let mut data = &buffer[..got];
+        while let (Some((number, hasher, left)), Some(pieces)) = (&mut piece, pieces) {
+            if data.is_empty() {
+                break;
+            }
+            let take = data.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+            hasher.update(&data[..take]);
+            data = &data[take..];
+            *left -= take as u64;
+            if *left == 0 {
+                if pieces.digest(*number) != Some(hasher.finish()) {
+                    bad_pieces.push(*number);
+                }
+                *number += 1;
+                *hasher = Hasher::new(pieces.algorithm());
+                *left = pieces.length_bytes();
+            }
+        }
+    }
+    if let (Some((number, hasher, _)), Some(pieces)) = (&piece, pieces) {
+        if hasher.bytes() > 0 && pieces.digest(*number) != Some(hasher.finish()) {
+            bad_pieces.push(*number);
+        }
+        let seen = number + u64::from(hasher.bytes() > 0);
+        bad_pieces.extend(seen..pieces.count());
+    }
+    Ok(Found { digests: hashers.iter().map(Hasher::finish).collect(), bad_pieces })
+}
+
+/// Bytes per read.
+const READ_BYTES: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use swath_model::digest::Algorithm;
+
+    fn file(data: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(data).unwrap();
+        io::Seek::rewind(&mut file).unwrap();
+        file
+    }
+
+    #[test]
+    fn wrong_missing_and_right_pieces_are_told_apart() {
+        let data: Vec<u8> = (0..2500u32).map(|i| i as u8).collect();
+        let packed = data
+            .chunks(1000)
+            .flat_map(|p| Hasher::digest(Algorithm::Sha256, p).as_bytes().to_vec())
+            .collect();
+        let pieces = Pieces::new(Algorithm::Sha256, 1000, packed).unwrap();
+        let check =
+            |data: &[u8]| hash(file(data), &[], Some(&pieces), &|| false).unwrap().bad_pieces;
+        assert_eq!(check(&data), Vec::<u64>::new());
+        assert_eq!(check(&data[..1500]), [1, 2]);
+        let mut wrong = data.clone();
+        wrong[2400] ^= 1;
+        assert_eq!(check(&wrong), [2]);
+        let wanted = Wanted { pieces: Some(pieces), ..Wanted::default() };
+        let words = |data: &[u8]| wanted.contradiction(file(data), &|| false).unwrap();
+        assert_eq!(words(&data), None);
+        assert_eq!(words(&wrong).as_deref(), Some("1 of its pieces are wrong"));
+    }
+
+    #[test]
+    fn size_and_digests_are_held_against_a_file() {
+        let right = Hasher::digest(Algorithm::Md5, b"data");
+        let wanted = |size, digest| Wanted {
+            size_bytes: Some(size),
+            digests: vec![digest],
+            ..Wanted::default()
+        };
+        let check = |wanted: Wanted| wanted.contradiction(file(b"data"), &|| false).unwrap();
+        assert_eq!(check(wanted(4, right)), None);
+        assert_eq!(check(wanted(5, right)).as_deref(), Some("it has 4 bytes, 5 are expected"));
+        let other = Hasher::digest(Algorithm::Md5, b"date");
+        assert!(check(wanted(4, other)).unwrap().starts_with("its md5 is "));
+        let stopped = wanted(4, right).contradiction(file(b"data"), &|| true).unwrap_err();
+        assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
+    }
+}

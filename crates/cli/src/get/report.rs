@@ -1,0 +1,43 @@
+//! The page of `--report`: whether it can be written, and writing it.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use swath_transfer::report::{Recording, render};
+
+use crate::args::Get;
+use crate::exit::{self, Exit};
+use crate::say;
+
+/// Whether the page can be written, found out before anything is fetched. A page that is there
+/// stays as it is until there is a new one.
+pub fn check(get: &Get) -> Result<(), (Exit, String)> {
+    let Some(path) = &get.report else { return Ok(()) };
+    let made = match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
+        Ok(found) if found.is_file() => File::options().write(true).open(path).map(drop),
+        // Writing into a device or a pipe shows when it is done.
+        Ok(_) => Ok(()),
+        Err(_) => File::create_new(path).and_then(|_| std::fs::remove_file(path)),
+    };
+    made.map_err(|error| (Exit::Target, unwritable(path, &error)))
+}
+
+/// Write the page; `exit` is how the transfer ended.
+pub fn write(get: &Get, recording: &Recording, exit: Exit) -> Exit {
+    let Some(path) = &get.report else { return exit };
+    match std::fs::write(path, render(recording)) {
+        Ok(()) => {
+            if !get.quiet && !get.json {
+                say::err(&format!("report: {}", path.display()));
+            }
+            exit
+        }
+        Err(error) => exit::fail(exit.max(Exit::Target), &unwritable(path, &error)),
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> String {
+    format!("cannot write the report to {}: {error}", path.display())
+}
