@@ -59,7 +59,7 @@ fn page(name: Option<&str>) -> io::Result<Vec<u8>> {
     };
     let usage = command.clone().render_usage().to_string();
     let is_whole = name.is_none();
-    let man = Man::new(command);
+    let man = Man::new(command).source(concat!("swath ", env!("CARGO_PKG_VERSION")));
     let mut out = Vec::new();
     man.render_title(&mut out)?;
     man.render_name_section(&mut out)?;

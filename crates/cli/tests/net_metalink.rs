@@ -201,9 +201,38 @@ fn a_metalink_by_content_negotiation_is_used() {
     let first = slow(&content, 3_000_000);
     first.set(Behaviour::Metalink(described("data.bin", &content, &[url(&other), url(&first)])));
     let home = Home::new();
-    home.run(["get", &url(&first)]).code_is(0).says(&["pieces by sha-256"]);
+    home.run(["get", &url(&first)])
+        .code_is(0)
+        .says(&["pieces by sha-256", "is a Metalink: 1 file, 2 mirrors"])
+        // It is no failure, and was shown as one before the success.
+        .never_says(&["stopped", "limited by nothing"]);
     home.holds_only("data.bin", &content);
     assert!(other.sent_bytes() > 1_000_000 && first.sent_bytes() > 500_000, "both took part");
+    let ran = home.run(["get", &url(&first), "-o", "two", "--json"]);
+    ran.code_is(0);
+    let out = ran.out();
+    assert!(out.contains("\"event\":\"metalink\"") && !out.contains("\"failed\""), "{ran}");
+}
+
+#[test]
+fn several_addresses_of_one_metalink_are_alternatives() {
+    let content = Content::random(4, SIZE);
+    let source = honest(&content);
+    let text = described("data.bin", &content, &[url(&source)]);
+    let good = Server::builder().file("/x.meta4", Content::bytes(text.clone())).start().unwrap();
+    let gone = Server::builder().start().unwrap();
+    let home = Home::new();
+    home.run(["get", &gone.url("/x.meta4"), &good.url("/x.meta4")]).code_is(0);
+    home.holds_only("data.bin", &content);
+    home.run(["get", &gone.url("/x.meta4"), &gone.url("/y.meta4")]).code_is(7).says(&["y.meta4"]);
+    home.run(["get", &good.url("/x.meta4"), &url(&source)])
+        .code_is(2)
+        .says(&["is a Metalink: it is given alone"]);
+    home.write("x.meta4", &text);
+    home.write("y.meta4", &text);
+    for other in ["y.meta4", &url(&source)] {
+        home.run(["get", "x.meta4", other]).code_is(2).says(&["x.meta4 is a file, so a Metalink"]);
+    }
 }
 
 #[test]

@@ -200,6 +200,49 @@ fn a_report_is_one_page_that_needs_nothing_else() {
     assert_eq!(home.names(), ["data.bin"], "it was found out before anything was fetched");
 }
 
+/// What was over before the first look at its sources left them `probing`, which reads as lost.
+#[test]
+fn whoever_delivered_in_a_moment_is_not_lost() {
+    let content = Content::random(1, 100_000);
+    let source = honest(&content);
+    let home = Home::new();
+    let ran = home.run(["get", &url(&source), "--json"]);
+    let last: serde_json::Value = serde_json::from_str(ran.out().lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "finished");
+    assert_ne!(last["sources"][0]["state"], "probing");
+    home.run(["get", &url(&source), "-o", "two"])
+        .code_is(0)
+        .says(&["verified by nothing: no digest of it is known"])
+        .never_says(&["lost on the way", "could not be used"]);
+}
+
+#[test]
+fn a_failure_that_fetched_nothing_is_told_shortly() {
+    let gone = server(&Content::random(1, 1000), Behaviour::status(404));
+    let home = Home::new();
+    let ran = home.run(["get", &url(&gone)]);
+    ran.code_is(7).says(&["404"]).never_says(&["stopped with", "wasted", "limited by"]);
+    assert!(ran.stderr.lines().count() <= 5, "{ran}");
+}
+
+/// The second run said that nothing had come, and that no source was any good (7).
+#[test]
+fn a_mirror_that_stays_lost_does_not_hide_what_is_kept() {
+    let content = Content::random(1, SIZE);
+    let source = slow(&content, 2_000_000);
+    let home = Home::new();
+    let running = home.swath(["get", &url(&source)]).start();
+    while !home.exists("data.bin.swath") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    running.signal(libc::SIGINT);
+    running.wait().code_is(130).says(&["are kept in data.bin.swath.part"]);
+    source.set(Behaviour::status(404));
+    home.run(["get", &url(&source)])
+        .code_is(3)
+        .says(&["are kept in data.bin.swath.part: the same command goes on from there"]);
+}
+
 /// Numbers that differ from run to run, put aside.
 fn steady(text: &str, servers: &[(&Server, &str)]) -> String {
     let mut text = text.to_owned();

@@ -30,7 +30,11 @@ fn certificates_that_cannot_be_trusted_are_refused() {
     let ca = ca.to_str().unwrap();
     for certificate in [Certificate::Valid, Certificate::WrongName, Certificate::Expired] {
         let server = secure(certificate);
-        home.run(["get", &url(&server)]).code_is(7).says(&["no secure connection", &url(&server)]);
+        home.run(["get", &url(&server)]).code_is(7).says(&[
+            "no secure connection",
+            &url(&server),
+            "--ca FILE trusts the authority",
+        ]);
         assert!(home.names().is_empty(), "{:?}", home.names());
         let ran = home.run(["get", &url(&server), "--ca", ca]);
         match certificate {
