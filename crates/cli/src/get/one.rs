@@ -59,7 +59,7 @@ pub async fn run(
             }
             Err(error) => {
                 progress.clear();
-                complain(&name, &error, kept.bytes(), !progress.shows_sources());
+                complain(&name, &error, kept.bytes());
                 exit::of(&error, kept.bytes())
             }
         };
@@ -104,9 +104,8 @@ async fn with_metalink(
     }
 }
 
-/// What happened, what was kept, what to do next. `with_sources` asks for what each source said,
-/// where no summary has told it.
-pub fn complain(name: &str, error: &GetError, kept_bytes: u64, with_sources: bool) {
+/// What happened, what was kept, what to do next.
+fn complain(name: &str, error: &GetError, kept_bytes: u64) {
     if let GetError::Write { error, .. } = error
         && error.kind() == std::io::ErrorKind::BrokenPipe
     {
@@ -119,10 +118,8 @@ pub fn complain(name: &str, error: &GetError, kept_bytes: u64, with_sources: boo
     let mut no_trust = false;
     if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = error {
         no_trust = reasons.iter().any(|(_, reason)| reason.contains("invalid peer certificate"));
-        if with_sources || kept_bytes == 0 {
-            for (source, reason) in reasons {
-                say::err(&format!("  {source}: {reason}"));
-            }
+        for (source, reason) in reasons {
+            say::err(&format!("  {source}: {reason}"));
         }
     }
     let kept = || {

@@ -96,11 +96,6 @@ impl Progress {
         self.observer().observe(&Event::Note { at_s, text: text.to_owned(), warning });
     }
 
-    /// Whether the end of a transfer shows each source and what became of it.
-    pub fn shows_sources(&self) -> bool {
-        matches!(self.mode, Mode::Terminal | Mode::Plain)
-    }
-
     /// Where log lines go so that they appear above the bars and do not tear them.
     pub fn log_writer(&self) -> LogWriter {
         self.terminal.log_writer()

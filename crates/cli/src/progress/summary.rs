@@ -23,7 +23,7 @@ pub fn summary(end: &Summary, look: Look) -> String {
         let tone = if by.starts_with("nothing") { Tone::Warn } else { Tone::Good };
         head.push_str(&format!(", {}", look.tone(tone, &format!("verified by {by}"))));
     }
-    with_details(head, end, look)
+    with_details(head, end, true, look)
 }
 
 /// The summary of a transfer that stopped before its end, if anything came before that; why and
@@ -43,10 +43,11 @@ pub fn stopped_summary(end: &Summary, look: Look) -> Option<String> {
         units::duration(end.elapsed_s),
         units::rate(end.rate_bytes_per_s),
     );
-    Some(with_details(head, end, look))
+    // What became of each source is part of the complaint that follows.
+    Some(with_details(head, end, false, look))
 }
 
-fn with_details(head: String, end: &Summary, look: Look) -> String {
+fn with_details(head: String, end: &Summary, remarks: bool, look: Look) -> String {
     let mut out = format!("{head}\n");
     if end.resumed_bytes > 0 {
         out.push_str(&format!(
@@ -55,7 +56,7 @@ fn with_details(head: String, end: &Summary, look: Look) -> String {
             units::bytes(end.fetched_bytes)
         ));
     }
-    out.push_str(&table(&end.sources, look));
+    out.push_str(&table(&end.sources, remarks, look));
     let mut facts = vec![format!("wasted {}{}", units::bytes(end.wasted_bytes), wasted_part(end))];
     if let Some(efficiency) = end.efficiency {
         facts.push(format!("efficiency {} of the sources' capacity", units::percent(efficiency)));
@@ -78,7 +79,7 @@ fn wasted_part(end: &Summary) -> String {
 }
 
 /// One line for each source, the columns that fit.
-fn table(sources: &[SourceSummary], look: Look) -> String {
+fn table(sources: &[SourceSummary], remarks: bool, look: Look) -> String {
     if sources.is_empty() {
         return String::new();
     }
@@ -116,7 +117,7 @@ fn table(sources: &[SourceSummary], look: Look) -> String {
         let name = text::cut_address(&text::safe(bare(&source.name), look), name_max, look);
         out.push_str(line(&(u64::from(source.source) + 1).to_string(), &name, cells).trim_end());
         out.push('\n');
-        if let Some((word, tone)) = remark(source) {
+        if let Some((word, tone)) = remark(source).filter(|_| remarks) {
             let why = source
                 .reason
                 .as_deref()
