@@ -182,6 +182,9 @@ fn sentence(count: usize, verdict: &Verdict) -> String {
         },
         (1, _) => format!("1 replica is usable ({size}{proof}){left}."),
         (usable, 0) => format!("{usable} replicas agree ({size}{proof}){left}."),
+        (usable, _) if verdict.agreeing == 1 => format!(
+            "No two of {usable} replicas agree{left}; against the first one ({size}{proof}):"
+        ),
         (usable, 1) => format!(
             "{} of {usable} replicas agree ({size}{proof}), 1 disagrees{left}:",
             verdict.agreeing
@@ -217,8 +220,12 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
     ));
     lines.push((
         "ranges",
-        if facts.ranges { "honoured" } else { "not honoured: one stream from the start" }
-            .to_owned(),
+        match (facts.ranges, facts.size_bytes) {
+            (true, _) => "honoured",
+            (false, Some(0)) => "none to ask for: the file is empty",
+            (false, _) => "not honoured: one stream from the start",
+        }
+        .to_owned(),
     ));
     match facts.digests.as_slice() {
         [] => lines.push(("digests", "none".to_owned())),

@@ -314,6 +314,14 @@ fn probe_tells_people_what_each_replica_offers() {
         assert!(text.lines().any(|known| known == line), "{line:?} is missing:\n{text}");
     }
     assert!(text.contains("  unusable     the server answered 404"), "{text}");
+    let ran = home.run(["probe", &url(&odd), &url(&rich)]);
+    assert!(
+        ran.out().contains("No two of 2 replicas agree; against the first one (77 B)"),
+        "{ran}"
+    );
+    let empty = honest(&Content::random(3, 0));
+    let ran = home.run(["probe", &url(&empty)]);
+    assert!(!ran.out().contains("not honoured"), "{ran}");
     let ran = home.run(["probe", &url(&gone)]);
     ran.code_is(7);
     assert!(ran.out().ends_with("The replica cannot be used.\n"), "{ran}");

@@ -417,6 +417,39 @@ fn the_terminal_cleans_up_and_leaves_the_summary() {
     assert!(!after.contains("\x1b[2K") && !after.contains('━'));
 }
 
+/// What scrolled out at the top of a low window, or wrapped in a narrow one, was left behind.
+#[test]
+fn a_small_window_is_never_overrun() {
+    for (width, height) in [(100, 3), (12, 24), (19, 2), (1, 1)] {
+        let out = Shared::default();
+        let small = Look { width, height, ..Look::PLAIN };
+        let mut terminal = Terminal::new(Box::new(out.clone()), Box::new(move || small));
+        terminal.observe(&Event::Progress(snapshot()));
+        let text = out.text();
+        let lines: Vec<&str> = text.lines().collect();
+        // The last one is the end of the update, behind the last line break.
+        assert!(lines.len() - 1 <= height.saturating_sub(1).max(1), "{width}×{height}: {text:?}");
+        for line in &lines {
+            assert!(text::width_painted(line) < width.max(2), "{width}×{height}: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_summary_breaks_between_words() {
+    assert_eq!(text::wrapped("one two three\n  four\n", 9), "one two\nthree\n  four\n");
+    assert_eq!(text::wrapped("\x1b[1mone\x1b[0m two", 6), "\x1b[1mone\x1b[0m\ntwo\n");
+    assert_eq!(text::cut_painted("\x1b[31mabcdef\x1b[0m", 3), "\x1b[31mabc\x1b[0m");
+}
+
+#[test]
+fn a_source_that_cannot_be_reached_says_why() {
+    let mut view = view();
+    view.reasons.insert(4, "the connection broke".to_owned());
+    let lines = frame(&mut view, look(100));
+    assert!(lines[6].contains("probing") && lines[6].contains("the connection broke"), "{lines:?}");
+}
+
 fn tally() -> Tally {
     let mut tally =
         Tally { title: "list.txt".to_owned(), count: Some(100_000), ..Tally::default() };
