@@ -131,7 +131,7 @@ fn same(ours: &Facts, theirs: &Facts) -> Result<(), String> {
         }
     }
     match (Version::of(ours), Version::of(theirs)) {
-        (Some(ours), Some(theirs)) => ours.admits(&theirs, proved).map_err(|reason| {
+        (Some(ours), Some(theirs)) => ours.admits(&theirs, proved).map(drop).map_err(|reason| {
             // What to do about it belongs to fetching.
             reason.split("; give --digest").next().unwrap_or_default().to_owned()
         }),

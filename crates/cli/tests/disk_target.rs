@@ -132,18 +132,57 @@ fn a_folder_of_the_name_is_never_replaced() {
     assert!(server.log().is_empty(), "nobody was asked");
 }
 
+/// `--overwrite -o /dev/null` as root used to replace the device by a file. Never try it on one
+/// that others use.
 #[test]
-fn a_symbolic_link_of_the_name_counts_as_taken_and_is_replaced_not_followed() {
+fn links_pipes_and_devices_are_never_replaced() {
     let home = Home::new();
-    let content = Content::random(4, MIB);
-    let server = serve(&content);
+    let server = serve(&Content::random(4, MIB));
     home.write("elsewhere", "precious");
-    symlink("elsewhere", home.path("data.bin")).unwrap();
-    home.run(["get", &server.url("/data.bin")]).code_is(5).says(&["exists already"]);
-    home.run(["get", &server.url("/data.bin"), "--overwrite"]).code_is(0);
+    symlink("elsewhere", home.path("link")).unwrap();
+    assert!(Command::new("mkfifo").arg(home.path("pipe")).status().unwrap().success());
+    let mut places = vec![("link", "symbolic link"), ("pipe", "pipe")];
+    let own = Command::new("mknod").arg(home.path("device")).args(["c", "1", "3"]).output();
+    if own.is_ok_and(|made| made.status.success()) {
+        places.push(("device", "device"));
+    }
+    let names = home.names();
+    for (name, what) in places {
+        for more in [&[][..], &["--overwrite"]] {
+            let url = server.url("/data.bin");
+            let ran = home.run([&["get", &url, "-o", name], more].concat());
+            ran.code_is(5).says(&[&format!("{name} is a {what} and not a file")]);
+            ran.never_says(&["use --overwrite"]);
+        }
+        assert!(!home.path(name).symlink_metadata().unwrap().is_file());
+    }
+    assert_eq!(home.names(), names);
     assert_eq!(home.read("elsewhere"), b"precious");
-    assert!(!home.path("data.bin").symlink_metadata().unwrap().is_symlink());
-    assert_eq!(home.read("data.bin"), content.read(0, MIB));
+    assert!(server.log().is_empty(), "nobody was asked");
+}
+
+#[test]
+fn a_name_that_belongs_to_side_files_is_refused() {
+    let home = Home::new();
+    let server = Server::builder().file("/x.swath", Content::random(4, MIB)).start().unwrap();
+    let ran = home.run(["get", &server.url("/x.swath")]);
+    ran.code_is(5).says(&["x.swath cannot be a file's name here", "-o"]);
+    home.run(["get", &server.url("/x.swath"), "-o", "x"]).code_is(0);
+    assert_eq!(home.names(), ["x"]);
+}
+
+/// The journal used to be made at the first commit, for which there was no room any more.
+#[test]
+fn a_disk_that_is_full_at_once_keeps_what_came() {
+    let home = Home::new();
+    let Some(_small) = Small::mount(&home.path("small"), 8 * MIB) else { return };
+    let server = serve(&Content::random(8, 64 * MIB));
+    let url = server.url("/data.bin");
+    home.run(["get", &url, "-d", "small", "--sparse"])
+        .code_is(5)
+        .says(&["small/data.bin: the disk is full", "are kept in small/data.bin.swath.part"]);
+    let left = ["data.bin.swath", "data.bin.swath.part"];
+    assert!(left.iter().all(|name| home.path("small").join(name).exists()));
 }
 
 #[test]

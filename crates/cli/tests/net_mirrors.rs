@@ -102,6 +102,65 @@ fn one_wrong_byte_with_a_digest_alone_is_found_named_and_healed() {
     }
 }
 
+/// With two mirrors both are in every dispute. About half of the runs tried the good one first,
+/// never put its bytes back, and told that all sources agreed and the digest was wrong.
+#[test]
+fn of_a_stale_and_a_good_mirror_the_good_one_wins_whoever_answers_first() {
+    let (good, stale) = (Content::random(7, SIZE), Content::random(8, SIZE));
+    for round in 0..4u64 {
+        for stale_first in [true, false] {
+            let home = Home::new();
+            let (old, right) = (slow(&stale, 6_000_000), slow(&good, 6_000_000));
+            let late = if stale_first { &right } else { &old };
+            late.add(Behaviour::FirstByteDelay(Duration::from_millis(20 * round)));
+            let mut urls = [url(&old), url(&right)];
+            if !stale_first {
+                urls.reverse();
+            }
+            let ran = home.run(["get", &urls[0], &urls[1], "--digest", &sha256(&good)]);
+            ran.code_is(0).never_says(&["all sources agree"]);
+            home.holds_only("data.bin", &good);
+            if ran.stderr.contains("does not match") {
+                ran.says(&[&format!("{} delivered", url(&old)), "the digest is right"]);
+            }
+        }
+    }
+}
+
+/// Two stale mirrors agree with one another, and still the digest decides.
+#[test]
+fn one_good_mirror_among_stale_ones_is_found_by_the_digest() {
+    let (good, stale) = (Content::random(7, SIZE), Content::random(8, SIZE));
+    let home = Home::new();
+    let old = [slow(&stale, 4_000_000), slow(&stale, 4_000_000)];
+    let right = slow(&good, 4_000_000);
+    let ran =
+        home.run(["get", &url(&old[0]), &url(&right), &url(&old[1]), "--digest", &sha256(&good)]);
+    ran.code_is(0);
+    home.holds_only("data.bin", &good);
+}
+
+#[test]
+fn what_an_agreement_rests_on_is_told() {
+    let content = Content::random(5, SIZE);
+    let home = Home::new();
+    let tagged = |tag: &str| {
+        let server = slow(&content, 3_000_000);
+        server.add(Behaviour::Etag(format!("\"{tag}\"")));
+        server
+    };
+    let told = |one: &Server, other: &Server, name: &str| {
+        let ran = home.run(["get", &url(one), &url(other), "-o", name]);
+        ran.code_is(0);
+        ran
+    };
+    told(&tagged("a"), &tagged("a"), "same").says(&["agreement on size and version"]);
+    told(&tagged("a"), &tagged("b"), "time").says(&["time of modification", "entity tags differ"]);
+    let silent = slow(&content, 3_000_000);
+    silent.add(Behaviour::NoValidators);
+    told(&tagged("a"), &silent, "size").says(&["agreement on the size"]);
+}
+
 #[test]
 fn a_single_source_that_corrupts_gets_no_file_into_place() {
     let good = Content::random(9, SIZE);

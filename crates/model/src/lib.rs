@@ -14,6 +14,7 @@ pub mod range;
 pub mod range_map;
 pub mod range_set;
 pub mod time;
+pub mod validators;
 
 pub use id::{LaneId, SourceId, SwathId};
 pub use pool::{Buffer, Pool};
@@ -21,3 +22,4 @@ pub use range::Range;
 pub use range_map::RangeMap;
 pub use range_set::RangeSet;
 pub use time::Time;
+pub use validators::{Likeness, Validators};

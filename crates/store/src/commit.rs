@@ -130,6 +130,9 @@ fn commit_now(inner: &Inner, journal: &mut Journal, records: &[Record]) -> Resul
             })
         }
     };
+    if appended.is_ok() {
+        inner.progress().vouched |= !journal.state.durable.is_empty();
+    }
     appended.map_err(|error| match error {
         crate::journal::AppendError::TooLarge => CommitError::TooLarge(path()),
         crate::journal::AppendError::Io(source) if sys::is_full(&source) => {

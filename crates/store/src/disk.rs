@@ -40,6 +40,8 @@ pub struct DiskOptions {
     pub worker_threads_max: usize,
     /// From which size on a file gets direct I/O; smaller ones are written through the page cache.
     pub direct_from_bytes: u64,
+    /// From which size on a file has its journal from the beginning, and not from the first commit.
+    pub journal_from_bytes: u64,
     /// Reserve the space of a file when it is opened, where the file system does that at once.
     pub reserve: bool,
 }
@@ -51,6 +53,7 @@ impl Default for DiskOptions {
             write_threads: 4,
             worker_threads_max: 16,
             direct_from_bytes: 512 << 10,
+            journal_from_bytes: 16 << 20,
             reserve: true,
         }
     }

@@ -1,6 +1,8 @@
 //! The end of a target: its final name, or nothing of it.
 
+use std::fs::{File, Metadata, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -8,6 +10,7 @@ use std::time::SystemTime;
 use swath_model::Range;
 
 use crate::commit::sync_data;
+use crate::place::kind_of;
 use crate::sys;
 use crate::target::{Inner, Journal, Target};
 
@@ -139,6 +142,15 @@ fn finish_now(
     if part.metadata().map_err(failed)?.len() != size_bytes {
         steps.set_size(part, size_bytes).map_err(failed)?;
     }
+    if inner.overwrite
+        && let Ok(old) = names.target.symlink_metadata()
+    {
+        if kind_of(&old).is_some() {
+            // Made into something else since this began.
+            return Err(FinishError::Exists(path()));
+        }
+        keep_mode(part, &old, 0);
+    }
     if let Some(mtime) = mtime {
         // A time that the file system cannot hold is no reason to lose the file.
         if let Err(error) = sys::set_mtime(part, mtime) {
@@ -165,4 +177,13 @@ fn finish_now(
         inner.progress().journaled = false;
     }
     Ok(())
+}
+
+/// Give the file the mode of the one that it replaces: who could not read that must not read this.
+pub(crate) fn keep_mode(part: &File, old: &Metadata, more: u32) {
+    let mode = Permissions::from_mode(old.permissions().mode() & 0o777 | more);
+    // Some file systems have no modes; the file is worth more than that.
+    if let Err(error) = part.set_permissions(mode) {
+        tracing::warn!(%error, "mode not kept");
+    }
 }

@@ -49,6 +49,16 @@ impl Names {
     }
 }
 
+/// Whether a name ends like that of a side file. Such a file could be mistaken for one of another
+/// target's, by swath and by people, on file systems that do not tell cases apart too.
+pub(crate) fn is_reserved(target: &Path) -> bool {
+    let Some(name) = target.file_name().map(OsStr::as_bytes) else { return false };
+    SUFFIXES.iter().any(|suffix| {
+        let from = name.len().saturating_sub(suffix.len());
+        name[from..].eq_ignore_ascii_case(suffix.as_bytes())
+    })
+}
+
 /// The folder that `target` lies in, never empty.
 pub(crate) fn folder_of(target: &Path) -> PathBuf {
     match target.parent() {
@@ -75,6 +85,8 @@ fn shortened(name: &OsStr, bytes_max: usize) -> OsString {
     OsString::from_vec(short)
 }
 
+/// How the names of side files end.
+const SUFFIXES: [&str; 3] = [".swath", ".swath.part", ".swath.new"];
 /// Length of `.swath.part`, the longest suffix.
 const SUFFIX_BYTES_MAX: usize = 11;
 const HASH_DIGITS: usize = 16;
@@ -91,6 +103,22 @@ mod tests {
         assert_eq!(Names::of(Path::new("a"), 255).unwrap().part, Path::new("./a.swath.part"));
         for no_file in ["", "/", "..", "a/..", "a/", "a/."] {
             assert_eq!(Names::of(Path::new(no_file), 255), None, "{no_file}");
+        }
+    }
+
+    #[test]
+    fn names_of_side_files_are_told() {
+        for (name, reserved) in [
+            ("d/a.swath", true),
+            ("a.swath.part", true),
+            ("a.SWATH.New", true),
+            (".swath", true),
+            ("a.swath.gz", false),
+            ("swath", false),
+            ("a.part", false),
+            ("d.swath/a", false),
+        ] {
+            assert_eq!(is_reserved(Path::new(name)), reserved, "{name}");
         }
     }
 

@@ -7,16 +7,19 @@
 
 use std::fs::File;
 use std::io::{self, BufReader};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use swath_model::{Range, RangeMap, RangeSet};
 
 use crate::data_file::DataFile;
 use crate::disk::Disk;
+use crate::finish::keep_mode;
 use crate::identity::{Identity, Verdict};
 use crate::journal::{HashState, JournalFile, Record, Recovery, State, recover};
 use crate::names::{Names, folder_of};
+use crate::place::{check_target, is_no_file, is_planted};
 use crate::steps::Steps;
 use crate::sys;
 
@@ -64,6 +67,17 @@ pub enum OpenError {
     /// The final name is taken and is not to be replaced.
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
+    /// The name is one of those that side files have.
+    #[error("{} cannot be a file's name here: names in .swath, .swath.part and .swath.new are kept for what swath puts beside a file", .0.display())]
+    Reserved(PathBuf),
+    /// The final name is that of something that is never replaced.
+    #[error("{} is a {kind} and not a file", path.display())]
+    NotAFile {
+        /// The final name.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
     /// The final name is a folder's.
     #[error("{} is a folder", .0.display())]
     IsFolder(PathBuf),
@@ -104,37 +118,6 @@ pub enum OpenError {
     },
 }
 
-/// The first byte that an earlier run of the target at `path` left missing, as its journal tells;
-/// `None` if there is nothing to go on from. Only a hint: nothing is locked or judged. Blocks.
-pub fn first_missing(path: &Path) -> Option<u64> {
-    let state = glance(path)?;
-    let whole = Range::new(0, state.size_bytes?);
-    state.durable.gaps_within(whole).first().map(|gap| gap.start)
-}
-
-/// Bytes that an earlier run of the target at `path` left for the next one, as its journal tells.
-/// Nothing is locked or judged. Blocks.
-pub fn kept_bytes(path: &Path) -> u64 {
-    glance(path).map_or(0, |state| state.durable.total_bytes())
-}
-
-/// What the journal of the target at `path` says, if there is one.
-fn glance(path: &Path) -> Option<Box<State>> {
-    let space = sys::file_system(&folder_of(path)).ok()?;
-    let names = Names::of(path, space.name_bytes_max)?;
-    let mut options = File::options();
-    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
-    let file = options.open(&names.journal).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let Ok(Recovery::Journal { state, .. }) = recover(BufReader::with_capacity(1 << 16, &file))
-    else {
-        return None;
-    };
-    Some(state)
-}
-
 /// What opening leaves to the target.
 pub(crate) struct Opened {
     pub(crate) names: Names,
@@ -147,11 +130,17 @@ pub(crate) struct Opened {
 /// Open a target; blocks.
 pub(crate) fn open(disk: &Disk, spec: &TargetSpec) -> Result<Opened, OpenError> {
     let steps = disk.steps().as_ref();
-    check_target(spec)?;
+    check_target(&spec.path, spec.overwrite)?;
     let space = prepare_folder(&spec.path)?;
     let names = Names::of(&spec.path, space.name_bytes_max)
         .ok_or_else(|| OpenError::NoName(spec.path.clone()))?;
     let (part, created) = lock_part(&names)?;
+    if let Ok(old) = names.target.symlink_metadata()
+        && old.is_file()
+    {
+        // From the beginning: what replaces a private file is private.
+        keep_mode(&part, &old, OURS_MEANWHILE);
+    }
     let opened = open_locked(disk, spec, names.clone(), part, created, &space);
     if opened.is_err() && created {
         // Still ours: the lock is held by nobody else, as nobody else had it in between.
@@ -175,7 +164,8 @@ fn open_locked(
     };
     let mut found = read_journal(&names, created)?;
     let mut note = None;
-    if let Some(reason) = found.reason_to_start_again(spec) {
+    let changed = found.is_older_than(&part).map_err(at(&names.part))?;
+    if let Some(reason) = found.reason_to_start_again(spec, changed) {
         // A part file made just now is empty already.
         if !created || !matches!(found, Found::Nothing) {
             note = spec.resume.then(|| format!("starting again: {reason}"));
@@ -183,7 +173,8 @@ fn open_locked(
         }
         found = Found::Nothing;
     }
-    let (mut journal, mut state) = (None, State::default());
+    let mut state = State::default();
+    let journal;
     if let Found::Journal { file, state: recovered, chain, valid_bytes, dropped_bytes } = found {
         state = *recovered;
         let mut resumed = JournalFile::resume(steps, file, chain, valid_bytes, dropped_bytes)
@@ -192,18 +183,37 @@ fn open_locked(
         note = note_of(dropped_bytes, &lost, &state);
         // Written down at once: these ranges are going to be written again, and a crash in the
         // middle of that must not find the old journal vouching for them.
-        let records: Vec<Record> = lost.iter().map(|range| Record::Bad { range }).collect();
-        if !records.is_empty() {
-            resumed.append(steps, &names, &mut state, &records).map_err(|error| {
-                let source = error.into_io();
-                OpenError::Io { path: names.journal.clone(), source }
-            })?;
+        let mut records: Vec<Record> = lost.iter().map(|range| Record::Bad { range }).collect();
+        if changed {
+            note.get_or_insert_with(|| {
+                "the part file was changed after the earlier run: all of it is hashed again"
+                    .to_owned()
+            });
+            // Delivered anew, as far as hashes are concerned.
+            let mut held = state.delivered.clone();
+            lost.iter().for_each(|range| held.clear(range));
+            records.extend(held.iter().map(|(range, source)| Record::Durable { range, source }));
         }
+        // Written in any case, which makes the journal as new as the part file is now.
+        records.push(identity_of(spec));
+        resumed.append(steps, &names, &mut state, &records).map_err(|error| {
+            let source = error.into_io();
+            OpenError::Io { path: names.journal.clone(), source }
+        })?;
         journal = Some(resumed);
+    } else {
+        state.apply(&identity_of(spec));
+        journal = early_journal(disk, spec, &names, &state);
     }
-    state.size_bytes = spec.size_bytes.or(state.size_bytes);
-    state.identity.merge(&spec.identity);
-    let direct = allot(disk, spec, &names, &part, state.size_bytes, space)?;
+    let direct = match allot(disk, spec, &names, &part, state.size_bytes, space) {
+        Ok(direct) => direct,
+        Err(error) => {
+            if journal.is_some() && state.durable.is_empty() {
+                let _ = steps.remove(&names.journal);
+            }
+            return Err(error);
+        }
+    };
     let resumed = Resumed {
         durable: state.delivered.clone(),
         verified: state.verified.clone(),
@@ -214,24 +224,6 @@ fn open_locked(
     };
     let file = DataFile::new(part, &names.part, direct);
     Ok(Opened { names, file, journal, state, resumed })
-}
-
-/// The final name has to be free, or a file that may be replaced.
-fn check_target(spec: &TargetSpec) -> Result<(), OpenError> {
-    if Names::of(&spec.path, usize::MAX).is_none() {
-        return Err(OpenError::NoName(spec.path.clone()));
-    }
-    match spec.path.symlink_metadata() {
-        Ok(found) if found.is_dir() => Err(OpenError::IsFolder(spec.path.clone())),
-        Ok(_) if !spec.overwrite => Err(OpenError::Exists(spec.path.clone())),
-        Ok(_) => Ok(()),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::ENAMETOOLONG) => Err(OpenError::NameTooLong(spec.path.clone())),
-            None => Err(OpenError::NoName(spec.path.clone())),
-            // Whatever else is wrong shows when the folder is opened.
-            _ => Ok(()),
-        },
-    }
 }
 
 /// Make the folder if need be and ask what it offers.
@@ -278,7 +270,7 @@ fn lock_part(names: &Names) -> Result<(File, bool), OpenError> {
         };
         let io_error = |source| OpenError::Io { path: names.part.clone(), source };
         let meant = file.metadata().map_err(io_error)?;
-        if !meant.is_file() {
+        if !meant.is_file() || is_planted(&meant, &names.folder) {
             return Err(OpenError::InTheWay(names.part.clone()));
         }
         if !sys::try_lock(&file).map_err(io_error)? {
@@ -297,7 +289,7 @@ fn lock_part(names: &Names) -> Result<(File, bool), OpenError> {
 
 fn part_error(names: &Names, source: io::Error) -> OpenError {
     match source.raw_os_error() {
-        Some(libc::ELOOP | libc::EISDIR | libc::ENXIO) => OpenError::InTheWay(names.part.clone()),
+        _ if is_no_file(&source) => OpenError::InTheWay(names.part.clone()),
         Some(libc::ENAMETOOLONG) => OpenError::NameTooLong(names.target.clone()),
         Some(libc::ENOSPC | libc::EDQUOT) => {
             OpenError::NoSpace { path: names.target.clone(), needed_bytes: 1, available_bytes: 0 }
@@ -323,8 +315,15 @@ enum Found {
 }
 
 impl Found {
+    /// Whether the part file was written to clearly after the journal was: by somebody else then.
+    fn is_older_than(&self, part: &File) -> io::Result<bool> {
+        let Found::Journal { file, .. } = self else { return Ok(false) };
+        let (journal, part) = (file.metadata()?.modified()?, part.metadata()?.modified()?);
+        Ok(part.duration_since(journal).is_ok_and(|ahead| ahead > AHEAD_MAX))
+    }
+
     /// Why nothing of the part file can be used; `None` if it can.
-    fn reason_to_start_again(&self, spec: &TargetSpec) -> Option<String> {
+    fn reason_to_start_again(&self, spec: &TargetSpec, changed: bool) -> Option<String> {
         match self {
             Found::Nothing => Some("a former run left no journal".to_owned()),
             Found::Damaged => Some("the journal is damaged from its beginning".to_owned()),
@@ -334,11 +333,37 @@ impl Found {
                     Verdict::Different(what) => {
                         Some(format!("the journal is of another content ({what})"))
                     }
-                    Verdict::Same | Verdict::Unproven => None,
+                    Verdict::Same | Verdict::Unproven if spec.identity.proves() => None,
+                    Verdict::Same if !changed => None,
+                    Verdict::Same => Some(
+                        "the part file was changed after the earlier run, and no digest is known that tells what became of it".to_owned(),
+                    ),
+                    Verdict::Unproven => Some(
+                        "nothing proves that what an earlier run left is of the same file (a digest would)".to_owned(),
+                    ),
                 }
             }
         }
     }
+}
+
+/// What is known now, for the journal.
+fn identity_of(spec: &TargetSpec) -> Record {
+    Record::Identity { size_bytes: spec.size_bytes, identity: spec.identity.clone() }
+}
+
+/// The journal of a large file is there before its first byte, with room to grow, so that a disk
+/// that fills up at once can still be told what lies on it. Small ones do without until there is
+/// something to lose, and so does whoever has no room even for that.
+fn early_journal(
+    disk: &Disk,
+    spec: &TargetSpec,
+    names: &Names,
+    state: &State,
+) -> Option<JournalFile> {
+    let steps = disk.steps().as_ref();
+    let is_large = spec.size_bytes.is_some_and(|size| size >= disk.options().journal_from_bytes);
+    is_large.then(|| JournalFile::create(steps, names, state).ok()).flatten()
 }
 
 fn read_journal(names: &Names, part_created: bool) -> Result<Found, OpenError> {
@@ -351,15 +376,13 @@ fn read_journal(names: &Names, part_created: bool) -> Result<Found, OpenError> {
     let file = match options.open(&names.journal) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
-        Err(error)
-            if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ENXIO)) =>
-        {
+        Err(error) if is_no_file(&error) => {
             return Err(OpenError::InTheWay(names.journal.clone()));
         }
         Err(error) => return Err(io_error(error)),
     };
-    let kind = file.metadata().map_err(io_error)?.file_type();
-    if !kind.is_file() || kind.is_fifo() {
+    let found = file.metadata().map_err(io_error)?;
+    if !found.is_file() || is_planted(&found, &names.folder) {
         return Err(OpenError::InTheWay(names.journal.clone()));
     }
     match recover(BufReader::with_capacity(1 << 16, &file)).map_err(io_error)? {
@@ -468,8 +491,13 @@ fn allot(
     Ok(disk.has_direct())
 }
 
+/// Whoever fetches a file can go on with it, even if nobody may write to it in the end.
+const OURS_MEANWHILE: u32 = 0o600;
 /// Two are enough unless others finish the same target again and again.
 const LOCK_ATTEMPTS_MAX: u32 = 16;
+/// How much later than the journal the part file may have been written to by the run that was
+/// killed: a commit's interval and the time that a slow disk takes to sync.
+const AHEAD_MAX: Duration = Duration::from_secs(30);
 /// File systems that reserve any size at once, by their magic numbers.
 const EXT4: i64 = 0xEF53;
 const XFS: i64 = 0x5846_5342;

@@ -16,7 +16,7 @@ use swath_model::{Pool, Range};
 
 use crate::disk::{Disk, DiskOptions, IoMode};
 use crate::steps::{Steps, SystemSteps};
-use crate::{CommitError, FinishError, HashState, Record, Target, TargetSpec};
+use crate::{CommitError, FinishError, HashState, Identity, Record, Target, TargetSpec};
 
 /// What was done, and what the disk certainly holds after it.
 #[derive(Clone, Debug, Default)]
@@ -175,6 +175,7 @@ fn spec(folder: &Path) -> TargetSpec {
         path: folder.join("file"),
         size_bytes: Some(SIZE_BYTES),
         resume: true,
+        identity: Identity { digests: vec!["sha-256:00".to_owned()], ..Identity::default() },
         ..TargetSpec::default()
     }
 }

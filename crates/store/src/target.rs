@@ -48,6 +48,8 @@ pub(crate) struct Progress {
     pub(crate) gone: bool,
     /// There is a journal on the disk.
     pub(crate) journaled: bool,
+    /// The journal vouches, or vouched, for some bytes.
+    pub(crate) vouched: bool,
 }
 
 pub(crate) struct Journal {
@@ -129,6 +131,7 @@ impl Target {
             closed: false,
             gone: false,
             journaled: opened.journal.is_some(),
+            vouched: !opened.state.durable.is_empty(),
         };
         let journal = Journal { file: opened.journal, state: opened.state, data_lost: false };
         let inner = Inner {
@@ -347,8 +350,11 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         let progress = self.progress.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !progress.gone && !progress.journaled {
+        if !progress.gone && !progress.vouched {
             // Nothing vouches for these bytes, so another run could only start again.
+            if progress.journaled {
+                let _ = self.disk.steps().remove(&self.names.journal);
+            }
             let _ = self.disk.steps().remove(&self.names.part);
         }
     }

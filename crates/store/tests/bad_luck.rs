@@ -8,11 +8,13 @@ use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use common::*;
-use swath_model::{Pool, Range};
+use swath_model::{Pool, Range, Validators};
 use swath_store::{
-    Disk, DiskOptions, FinishError, IoMode, OpenError, Target, TargetSpec, WriteError,
+    Disk, DiskOptions, FinishError, HashState, Identity, IoMode, OpenError, Record, Target,
+    TargetSpec, WriteError, look,
 };
 
 async fn open_error(path: &Path, size_bytes: u64) -> OpenError {
@@ -70,20 +72,106 @@ async fn one_target_is_written_by_one_at_a_time() {
     Target::open(&disk, again).await.unwrap();
 }
 
+/// `--overwrite` used to replace whatever had the name: a device node, a pipe that somebody read
+/// from, a link to the file that was meant.
 #[tokio::test]
-async fn a_link_at_the_target_is_replaced_and_not_followed() {
+async fn only_files_are_ever_replaced() {
     let folder = folder();
-    let (elsewhere, path) = (folder.path().join("elsewhere"), folder.path().join("file"));
-    fs::write(&elsewhere, "precious").unwrap();
-    symlink(&elsewhere, &path).unwrap();
-    assert!(matches!(open_error(&path, 10).await, OpenError::Exists(_)));
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("elsewhere"), "precious").unwrap();
+    symlink(at("elsewhere"), at("link")).unwrap();
+    symlink(at("nowhere"), at("dangling")).unwrap();
+    assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    let (disk, _) = disk(IoMode::Auto);
+    let mut places = vec![
+        (at("link"), "symbolic link"),
+        (at("dangling"), "symbolic link"),
+        (at("pipe"), "pipe"),
+        (at("socket"), "socket"),
+    ];
+    // Never a device that others use; only root may make one of its own.
+    let own = Command::new("mknod").arg(at("device")).args(["c", "1", "3"]).output().unwrap();
+    if own.status.success() {
+        places.push((at("device"), "device"));
+    }
+    for (path, what) in places {
+        for overwrite in [false, true] {
+            let spec = TargetSpec { overwrite, ..spec(&path, 10) };
+            let error = Target::open(&disk, spec).await.unwrap_err();
+            assert!(matches!(&error, OpenError::NotAFile { kind, .. } if *kind == what), "{error}");
+            assert!(matches!(look(&path, overwrite), Err(OpenError::NotAFile { .. })));
+        }
+        assert!(!path.symlink_metadata().unwrap().is_file());
+    }
+    assert_eq!(fs::read(at("elsewhere")).unwrap(), b"precious");
+}
+
+#[tokio::test]
+async fn what_becomes_a_link_meanwhile_is_not_replaced() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    fs::write(&path, "old").unwrap();
     let (disk, pool) = disk(IoMode::Auto);
-    let (target, _) =
-        Target::open(&disk, TargetSpec { overwrite: true, ..spec(&path, 10) }).await.unwrap();
+    let spec = TargetSpec { overwrite: true, ..spec(&path, 10) };
+    let (target, _) = Target::open(&disk, spec).await.unwrap();
     fill(&target, &pool, Range::new(0, 10)).await;
-    target.finish(None).await.unwrap();
-    assert!(path.symlink_metadata().unwrap().is_file());
-    assert_eq!(fs::read(&elsewhere).unwrap(), b"precious");
+    fs::remove_file(&path).unwrap();
+    symlink("elsewhere", &path).unwrap();
+    assert!(matches!(target.finish(None).await, Err(FinishError::Exists(_))));
+    assert!(path.symlink_metadata().unwrap().is_symlink());
+}
+
+#[tokio::test]
+async fn what_replaces_a_private_file_is_private_from_the_beginning() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let (disk, pool) = disk(IoMode::Auto);
+    for mode in [0o600, 0o640, 0o440, 0o755] {
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let spec = TargetSpec { overwrite: true, ..spec(&path, 10) };
+        let (target, _) = Target::open(&disk, spec).await.unwrap();
+        let now = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(now(target.part_path()), mode | 0o600);
+        fill(&target, &pool, Range::new(0, 10)).await;
+        target.finish(None).await.unwrap();
+        assert_eq!(now(&path), mode);
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+/// A list with entries `x.swath` and `x.swath.part` beside `x` had them eaten as journal and part
+/// file of `x`; and whoever writes lists could plant a journal that vouches for anything.
+#[tokio::test]
+async fn names_of_side_files_are_refused() {
+    let folder = folder();
+    for name in ["x.swath", "x.swath.part", "x.swath.new", "X.SWATH"] {
+        let path = folder.path().join(name);
+        assert!(matches!(open_error(&path, 10).await, OpenError::Reserved(_)), "{name}");
+        assert!(matches!(look(&path, true), Err(OpenError::Reserved(_))), "{name}");
+    }
+    assert_eq!(names(folder.path()), [""; 0]);
+}
+
+/// Where anybody may put files, nobody's journal counts but one's own. Needs root, to be two.
+#[tokio::test]
+async fn side_files_of_others_in_a_shared_folder_are_not_believed() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    begun(&path).await;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    assert_eq!(resumed(&path).await.0.len(), 1);
+    for side in ["file.swath", "file.swath.part"] {
+        let side = folder.path().join(side);
+        if std::os::unix::fs::chown(&side, Some(65_534), None).is_err() {
+            eprintln!("skipped: only root may give files away");
+            return;
+        }
+        assert!(matches!(open_error(&path, 1 << 20).await, OpenError::InTheWay(_)));
+        std::os::unix::fs::chown(&side, Some(0), None).unwrap();
+    }
+    assert_eq!(resumed(&path).await.0.len(), 1);
 }
 
 #[tokio::test]
@@ -208,6 +296,66 @@ async fn a_shortened_missing_or_hollow_part_file_is_noticed() {
     assert!(durable.is_empty() && note.unwrap().ends_with("kept 0 bytes"));
 }
 
+/// An edit of the part file between two runs went unnoticed into the finished file.
+#[tokio::test]
+async fn a_part_file_that_was_changed_since_is_hashed_again_or_given_up() {
+    let hash = HashState { algorithm: "sha-256".into(), front: 4096, state: vec![1] };
+    for digest_known in [true, false] {
+        let folder = folder();
+        let path = folder.path().join("file");
+        let version = Validators { etag: Some("\"1\"".into()), last_modified: None };
+        let identity = match digest_known {
+            true => proving(),
+            false => Identity { versions: vec![("u".into(), version)], ..Identity::default() },
+        };
+        let spec = TargetSpec { identity, ..spec(&path, 1 << 20) };
+        let (disk, pool) = disk(IoMode::Auto);
+        let again = async || Target::open(&disk, spec.clone()).await.unwrap();
+        let (target, _) = again().await;
+        fill(&target, &pool, Range::new(0, 1 << 19)).await;
+        let verified = Record::Verified { range: Range::new(0, 1 << 18) };
+        let records =
+            vec![durable(Range::new(0, 1 << 19)), verified, Record::HashState(hash.clone())];
+        target.commit(records).await.unwrap();
+        drop(target);
+        let (target, resumed) = again().await;
+        assert_eq!(resumed.hash_states.len(), 1);
+        assert_eq!((resumed.verified.total_bytes(), resumed.note), (1 << 18, None));
+        drop(target);
+        let part = fs::File::options().write(true).open(folder.path().join("file.swath.part"));
+        part.unwrap().set_modified(SystemTime::now() + Duration::from_secs(3600)).unwrap();
+        let (_, resumed) = again().await;
+        assert!(resumed.verified.is_empty() && resumed.hash_states.is_empty());
+        let kept = resumed.durable.iter().map(|(range, _)| range.len()).sum::<u64>();
+        let note = resumed.note.unwrap();
+        if digest_known {
+            assert_eq!(kept, 1 << 19);
+            assert!(note.contains("was changed") && note.contains("hashed again"), "{note}");
+        } else {
+            assert_eq!(kept, 0);
+            assert!(note.contains("starting again: the part file was changed"), "{note}");
+        }
+    }
+}
+
+/// A disk that was full before the first commit took the journal's place too, and all was lost.
+#[tokio::test]
+async fn the_journal_of_a_large_file_is_there_before_its_first_byte() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let pool = Pool::new(16, BUFFER_BYTES);
+    let options = DiskOptions { journal_from_bytes: 1 << 20, ..DiskOptions::default() };
+    let disk = Disk::start_with(&pool, IoMode::Auto, options).unwrap();
+    let (target, _) = open(&disk, &path, (1 << 20) - 1).await;
+    assert_eq!(names(folder.path()), ["file.swath.part"]);
+    drop(target);
+    let (target, _) = open(&disk, &path, 1 << 20).await;
+    assert_eq!(names(folder.path()), ["file.swath", "file.swath.part"]);
+    fill(&target, &pool, Range::new(0, 65_536)).await;
+    drop(target);
+    assert_eq!(names(folder.path()), [""; 0], "nothing was committed, nothing is left");
+}
+
 #[tokio::test]
 async fn a_damaged_journal_is_believed_up_to_the_damage() {
     let folder = folder();
@@ -292,7 +440,11 @@ async fn child_on_a_full_disk() {
     let (target, _) = open(&disk, &path, 900_000).await;
     assert!(!target.is_direct(), "there is no direct I/O in memory");
     drop(target);
-    fill_up_and_go_on(&disk, &pool).await;
+    fill_up_and_go_on(&disk, &pool, false).await;
+    fs::remove_file(path).unwrap();
+    let options = DiskOptions { journal_from_bytes: 0, ..DiskOptions::default() };
+    let disk = Disk::start_with(&pool, IoMode::Auto, options).unwrap();
+    fill_up_and_go_on(&disk, &pool, true).await;
 }
 
 /// A file system of 16 MiB in a file, for direct I/O: needs to be root and a loop device.
@@ -312,10 +464,14 @@ async fn child_on_a_full_device() {
     for mode in [IoMode::Auto, IoMode::Threads, IoMode::Buffered] {
         let pool = Pool::new(16, BUFFER_BYTES);
         // With its space reserved, nobody could take it away.
-        let options = DiskOptions { reserve: false, ..DiskOptions::default() };
-        let disk = Disk::start_with(&pool, mode, options).unwrap();
-        fill_up_and_go_on(&disk, &pool).await;
-        fs::remove_file(place().join("file")).unwrap();
+        for early in [false, true] {
+            let journal_from_bytes = if early { 0 } else { u64::MAX };
+            let options =
+                DiskOptions { reserve: false, journal_from_bytes, ..DiskOptions::default() };
+            let disk = Disk::start_with(&pool, mode, options).unwrap();
+            fill_up_and_go_on(&disk, &pool, early).await;
+            fs::remove_file(place().join("file")).unwrap();
+        }
     }
 }
 
@@ -331,13 +487,20 @@ fn take_all_space(path: &Path) {
     }
 }
 
-/// While a file is being written, another one takes all the space.
-async fn fill_up_and_go_on(disk: &Disk, pool: &Pool) {
+/// While a file is being written, another one takes all the space; where the journal is there
+/// early, before anything was committed.
+async fn fill_up_and_go_on(disk: &Disk, pool: &Pool, early: bool) {
     let path = place().join("file");
     let (target, _) = open(disk, &path, 900_000).await;
     fill(&target, pool, Range::new(0, 262_144)).await;
-    target.commit(vec![durable(Range::new(0, 262_144))]).await.unwrap();
+    let commit = async || target.commit(vec![durable(Range::new(0, 262_144))]).await.unwrap();
+    if !early {
+        commit().await;
+    }
     take_all_space(&place().join("others"));
+    if early {
+        commit().await;
+    }
     let mut at = 262_144;
     let error = loop {
         let mut buffer = pool.take().await;

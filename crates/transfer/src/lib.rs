@@ -26,7 +26,7 @@ mod verify;
 
 pub use engine::{Engine, EngineError, EngineOptions, Stop};
 pub use error::GetError;
-pub use executor::Version;
+pub use executor::{Agreement, Version};
 pub use request::{Destination, Mirror, Request, RequestError};
 pub use swath_plan::{Config as PlanConfig, Lanes, PolicyKind};
 pub use swath_source::{NetOptions, Trust};

@@ -142,7 +142,16 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         GetError::Digest { .. } if to_stdout => {
             Some("what was written to the output is wrong: whoever read it must not use it".to_owned())
         }
-        GetError::Digest { .. } if kept_bytes == 0 => {
+        GetError::Open(OpenError::NotAFile { path, kind }) => Some(match *kind {
+            "symbolic link" => "name the file that it leads to, or remove the link".to_owned(),
+            _ => format!("only files are replaced; -o - > {} writes into it", path.display()),
+        }),
+        GetError::Open(OpenError::Reserved(_)) => Some("choose another name with -o".to_owned()),
+        GetError::Digest { .. } if kept_bytes > 0 => Some(format!(
+            "the data was not given its name; {} are kept in {name}.swath.part: with the right --digest, or with other mirrors, the same command goes on from there, with --no-resume it fetches all of it again",
+            units::bytes(kept_bytes)
+        )),
+        GetError::Digest { .. } => {
             Some("the data was not given its name".to_owned())
         }
         GetError::DiskFull if kept_bytes == 0 => {

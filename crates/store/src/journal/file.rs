@@ -13,6 +13,7 @@ use super::record::Record;
 use super::state::State;
 use crate::names::Names;
 use crate::steps::Steps;
+use crate::sys;
 
 /// An open journal. Belongs to whoever holds the lock of the part file.
 pub(crate) struct JournalFile {
@@ -149,6 +150,8 @@ fn write_new(
             .create_new(true)
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
         let file = options.open(path)?;
+        // Only a convenience: with it a disk that has become full still takes what comes.
+        let _ = sys::reserve(&file, 0, bytes.len() as u64 + ROOM_BYTES);
         steps.append_journal(&file, 0, &bytes)?;
         steps.sync_journal(&file)?;
         Ok(file)
@@ -162,6 +165,8 @@ fn write_new(
     }
 }
 
+/// Some hundred records, several of them states of hashes.
+const ROOM_BYTES: u64 = 64 << 10;
 /// Shorter journals are read in no time.
 const COMPACT_FROM_BYTES: u64 = 1 << 20;
 /// Rewriting at every doubling costs at most one more byte written per byte appended.

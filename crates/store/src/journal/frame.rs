@@ -179,7 +179,7 @@ fn read_full(source: &mut impl Read, out: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Name and version; another version of the format is another magic.
-const MAGIC: &[u8; 16] = b"swath journal 1\n";
+const MAGIC: &[u8; 16] = b"swath journal 2\n";
 const OPENING_BYTES: usize = 32;
 /// 128 bits: no accident makes a wrong frame fit.
 const TAG_BYTES: usize = 16;

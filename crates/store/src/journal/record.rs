@@ -3,7 +3,7 @@
 //! Integers are little-endian; a text or byte string is a `u32` length and its bytes. Reading
 //! checks every bound and refuses bytes that are left over, so a payload has one meaning or none.
 
-use swath_model::Range;
+use swath_model::{Range, Validators};
 
 use crate::Identity;
 
@@ -44,6 +44,9 @@ pub enum Record {
     },
     /// State of a digest over the first bytes of the file.
     HashState(HashState),
+    /// All bytes are there and do not come to the digest of the whole that was wanted: from here
+    /// on no digest counts as known. The bytes stay, for another digest may be the right one.
+    Mismatch,
     /// Chaining value of one group of a hash tree.
     Group {
         /// Number of the group.
@@ -77,6 +80,7 @@ impl Record {
             Record::Bad { .. } => KIND_BAD,
             Record::HashState(_) => KIND_HASH_STATE,
             Record::Group { .. } => KIND_GROUP,
+            Record::Mismatch => KIND_MISMATCH,
         }
     }
 
@@ -86,18 +90,13 @@ impl Record {
             Record::Identity { size_bytes, identity } => {
                 put_option_u64(out, *size_bytes);
                 put_texts(out, &identity.digests);
-                put_u32(out, identity.validators.len() as u32);
-                for (source, value) in &identity.validators {
+                put_u32(out, identity.versions.len() as u32);
+                for (source, version) in &identity.versions {
                     put_bytes(out, source.as_bytes());
-                    put_bytes(out, value.as_bytes());
+                    put_option_text(out, version.etag.as_deref());
+                    put_option_text(out, version.last_modified.as_deref());
                 }
-                match &identity.pieces {
-                    None => out.push(0),
-                    Some(pieces) => {
-                        out.push(1);
-                        put_bytes(out, pieces.as_bytes());
-                    }
-                }
+                put_option_text(out, identity.pieces.as_deref());
             }
             Record::Source { id, name } => {
                 put_u32(out, *id);
@@ -108,6 +107,7 @@ impl Record {
                 put_u32(out, *source);
             }
             Record::Verified { range } | Record::Bad { range } => put_range(out, *range),
+            Record::Mismatch => {}
             Record::HashState(hash) => {
                 put_bytes(out, hash.algorithm.as_bytes());
                 put_u64(out, hash.front);
@@ -129,20 +129,21 @@ impl Record {
                 let size_bytes = bytes.option_u64()?;
                 let digests =
                     (0..bytes.u32()?).map(|_| bytes.text()).collect::<Option<Vec<_>>>()?;
-                let validators = (0..bytes.u32()?)
-                    .map(|_| Some((bytes.text()?, bytes.text()?)))
+                let versions = (0..bytes.u32()?)
+                    .map(|_| {
+                        let source = bytes.text()?;
+                        let (etag, last_modified) = (bytes.option_text()?, bytes.option_text()?);
+                        Some((source, Validators { etag, last_modified }))
+                    })
                     .collect::<Option<Vec<_>>>()?;
-                let pieces = match bytes.u8()? {
-                    0 => None,
-                    1 => Some(bytes.text()?),
-                    _ => return None,
-                };
-                Record::Identity { size_bytes, identity: Identity { digests, validators, pieces } }
+                let pieces = bytes.option_text()?;
+                Record::Identity { size_bytes, identity: Identity { digests, versions, pieces } }
             }
             KIND_SOURCE => Record::Source { id: bytes.u32()?, name: bytes.text()? },
             KIND_DURABLE => Record::Durable { range: bytes.range()?, source: bytes.u32()? },
             KIND_VERIFIED => Record::Verified { range: bytes.range()? },
             KIND_BAD => Record::Bad { range: bytes.range()? },
+            KIND_MISMATCH => Record::Mismatch,
             KIND_HASH_STATE => Record::HashState(HashState {
                 algorithm: bytes.text()?,
                 front: bytes.u64()?,
@@ -178,6 +179,13 @@ fn put_range(out: &mut Vec<u8>, range: Range) {
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_u32(out, bytes.len() as u32);
     out.extend_from_slice(bytes);
+}
+
+fn put_option_text(out: &mut Vec<u8>, text: Option<&str>) {
+    out.push(u8::from(text.is_some()));
+    if let Some(text) = text {
+        put_bytes(out, text.as_bytes());
+    }
 }
 
 fn put_texts(out: &mut Vec<u8>, texts: &[String]) {
@@ -231,6 +239,14 @@ impl<'a> Bytes<'a> {
         self.take(count)
     }
 
+    fn option_text(&mut self) -> Option<Option<String>> {
+        match self.u8()? {
+            0 => Some(None),
+            1 => Some(Some(self.text()?)),
+            _ => None,
+        }
+    }
+
     fn text(&mut self) -> Option<String> {
         String::from_utf8(self.counted()?.to_vec()).ok()
     }
@@ -243,3 +259,4 @@ const KIND_VERIFIED: u8 = 4;
 const KIND_BAD: u8 = 5;
 const KIND_HASH_STATE: u8 = 6;
 const KIND_GROUP: u8 = 7;
+const KIND_MISMATCH: u8 = 8;

@@ -1,6 +1,7 @@
 //! What a journal says when all its records are taken together.
 //!
-//! Always holds: verified bytes are durable; every hash state and every group was made from bytes
+//! Always holds: verified bytes are durable and were verified by the pieces in the identity; every
+//! hash state and every group was made from bytes
 //! that are durable. A record that would break this is cut down to what keeps it.
 
 use std::collections::BTreeMap;
@@ -32,6 +33,9 @@ impl State {
         match record {
             Record::Identity { size_bytes, identity } => {
                 self.size_bytes = size_bytes.or(self.size_bytes);
+                if identity.pieces.is_some() && identity.pieces != self.identity.pieces {
+                    self.verified = RangeSet::new();
+                }
                 self.identity.merge(identity);
             }
             Record::Source { id, name } => {
@@ -50,6 +54,7 @@ impl State {
                 }
             }
             Record::Bad { range } => self.forget(*range),
+            Record::Mismatch => self.identity.digests.clear(),
             Record::HashState(hash) => {
                 if self.durable.covers(Range::new(0, hash.front)) {
                     self.hash_states.insert(hash.algorithm.clone(), hash.clone());

@@ -2,7 +2,7 @@
 //! prefix of the records that were appended.
 
 use proptest::prelude::*;
-use swath_model::Range;
+use swath_model::{Range, Validators};
 
 use super::frame::{Opening, PAYLOAD_BYTES_MAX};
 use super::{HashState, Record, Recovery, State, recover};
@@ -36,7 +36,10 @@ fn believed(bytes: &[u8]) -> (State, usize) {
 fn some_records() -> Vec<Record> {
     let identity = Identity {
         digests: vec!["sha-256:00ff".into()],
-        validators: vec![("http://a/x".into(), "\"tag\"".into())],
+        versions: vec![(
+            "http://a/x".into(),
+            Validators { etag: Some("\"tag\"".into()), last_modified: None },
+        )],
         pieces: Some("sha-1:1024:beef".into()),
     };
     vec![
@@ -127,6 +130,34 @@ fn nothing_made_from_distrusted_bytes_survives_them() {
     assert!(state.hash_states.is_empty());
 }
 
+/// A second Metalink with pieces of another length made the verified bytes of the first count as
+/// its own: nothing of them was hashed, and the file came out half the one and half the other.
+#[test]
+fn what_was_verified_holds_only_for_the_pieces_that_verified_it() {
+    let (_, ends) = journal(&some_records());
+    let mut state = ends.last().unwrap().1.clone();
+    let pieces = |text: &str| {
+        let identity = Identity { pieces: Some(text.into()), ..Identity::default() };
+        Record::Identity { size_bytes: None, identity }
+    };
+    state.apply(&pieces("sha-1:1024:beef"));
+    assert!(state.verified.contains(0));
+    let durable = state.durable.clone();
+    state.apply(&pieces("sha-1:2048:beef"));
+    assert!(state.verified.is_empty());
+    assert_eq!(state.durable, durable, "the bytes stay, to be hashed");
+}
+
+#[test]
+fn after_a_mismatch_the_bytes_stay_and_no_digest_is_known() {
+    let (_, ends) = journal(&some_records());
+    let mut state = ends.last().unwrap().1.clone();
+    let before = state.clone();
+    state.apply(&Record::Mismatch);
+    assert!(state.identity.digests.is_empty());
+    assert_eq!((state.durable, state.hash_states), (before.durable, before.hash_states));
+}
+
 #[test]
 fn a_record_larger_than_a_frame_is_refused() {
     let opening = Opening::fresh();
@@ -148,14 +179,17 @@ fn record() -> impl Strategy<Value = Record> {
         4 => (range(), 0u32..4).prop_map(|(range, source)| Record::Durable { range, source }),
         2 => range().prop_map(|range| Record::Verified { range }),
         1 => range().prop_map(|range| Record::Bad { range }),
+        1 => Just(Record::Mismatch),
         1 => (0u32..4, text).prop_map(|(id, name)| Record::Source { id, name }),
         1 => (text, 0u64..64, proptest::collection::vec(any::<u8>(), 0..8))
             .prop_map(|(algorithm, front, state)| Record::HashState(HashState { algorithm, front, state })),
         1 => (0u64..4, range(), any::<[u8; 32]>())
             .prop_map(|(index, range, cv)| Record::Group { index, range, cv }),
-        1 => (any::<Option<u64>>(), proptest::collection::vec(text, 0..3)).prop_map(|(size_bytes, digests)| {
-            Record::Identity { size_bytes, identity: Identity { digests, ..Identity::default() } }
-        }),
+        1 => (any::<Option<u64>>(), proptest::collection::vec(text, 0..3), proptest::option::of(text))
+            .prop_map(|(size_bytes, digests, pieces)| {
+                let identity = Identity { digests, pieces, ..Identity::default() };
+                Record::Identity { size_bytes, identity }
+            }),
     ]
 }
 
@@ -197,9 +231,9 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256), magic in any::<bool>()) {
-        let bytes = if magic { [b"swath journal 1\n".as_slice(), &bytes].concat() } else { bytes };
+        let bytes = if magic { [b"swath journal 2\n".as_slice(), &bytes].concat() } else { bytes };
         let _ = recover(bytes.as_slice()).unwrap();
-        for kind in 0..9 {
+        for kind in 0..10 {
             if let Some(record) = Record::decode(kind, &bytes) {
                 let mut again = Vec::new();
                 record.encode(&mut again);

@@ -86,7 +86,15 @@ impl Run<'_> {
             {
                 return Err(Ended::Restart);
             }
-            Action::Exhausted => return Err(GetError::Exhausted { reasons: self.reasons() }.into()),
+            Action::Exhausted if self.target.is_none() && self.give_up_left() => {
+                return Err(Ended::Restart);
+            }
+            Action::Exhausted => {
+                if let Some(error) = self.too_large.take() {
+                    return Err(error.into());
+                }
+                return Err(GetError::Exhausted { reasons: self.reasons() }.into());
+            }
         }
         Ok(())
     }

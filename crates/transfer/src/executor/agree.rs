@@ -3,11 +3,12 @@
 //! | known beforehand | what must agree |
 //! | --- | --- |
 //! | a digest of the whole or of the pieces | the size; bytes are proved, so validators may differ |
-//! | nothing | the size, and strong validators: equal strong entity tags, or else equal `Last-Modified` |
+//! | nothing | the size, and validators as [`swath_model::validators`] compares them |
 //!
-//! Entity tags of different servers are made by different rules, so unequal tags alone prove
-//! nothing when the modification time is equal to the second.
+//! What the agreement rests on is told to the user: equal times are weaker than equal tags, and a
+//! size alone is weak.
 
+use swath_model::{Likeness, Validators};
 use swath_source::Facts;
 
 /// What identifies a mirror's version of the file.
@@ -15,20 +16,25 @@ use swath_source::Facts;
 pub struct Version {
     /// Size in bytes.
     pub size_bytes: u64,
-    /// The strong entity tag.
-    pub etag: Option<String>,
-    /// When it changed last, as the server writes it.
-    pub last_modified: Option<String>,
+    /// What tells versions of one size apart.
+    pub validators: Validators,
+}
+
+/// What two mirrors' agreement rests on, the strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Agreement {
+    /// A digest will prove the bytes, or strong entity tags are equal.
+    Strong,
+    /// Size and time of modification are equal; entity tags are not, or are missing.
+    Time,
+    /// The size is equal, and nothing else could be compared.
+    Size,
 }
 
 impl Version {
     /// The version that an answer speaks of, `None` if it does not tell the size.
     pub fn of(facts: &Facts) -> Option<Self> {
-        Some(Self {
-            size_bytes: facts.size_bytes?,
-            etag: facts.etag.clone().filter(|tag| !tag.starts_with("W/")),
-            last_modified: facts.last_modified.clone(),
-        })
+        Some(Self { size_bytes: facts.size_bytes?, validators: validators(facts) })
     }
 
     /// Whether a mirror with `other` may be used beside one with this, where `proved` says that a
@@ -36,7 +42,7 @@ impl Version {
     ///
     /// # Errors
     /// The reason in words, if not.
-    pub fn admits(&self, other: &Version, proved: bool) -> Result<(), String> {
+    pub fn admits(&self, other: &Version, proved: bool) -> Result<Agreement, String> {
         if other.size_bytes != self.size_bytes {
             return Err(format!(
                 "its file has {} bytes, the others' {}",
@@ -44,24 +50,36 @@ impl Version {
             ));
         }
         if proved {
-            return Ok(());
+            return Ok(Agreement::Strong);
         }
-        match (&self.etag, &other.etag) {
-            (Some(ours), Some(theirs)) if ours == theirs => return Ok(()),
-            _ => {}
-        }
-        match (&self.last_modified, &other.last_modified) {
-            (Some(ours), Some(theirs)) if ours == theirs => Ok(()),
-            (Some(ours), Some(theirs)) => Err(format!(
-                "its file was modified {theirs}, the others' {ours}; give --digest to prove whatever comes and use it all the same"
+        match self.validators.compare(&other.validators) {
+            Likeness::Same => Ok(Agreement::Strong),
+            Likeness::SameTime => Ok(Agreement::Time),
+            Likeness::Unknown => Ok(Agreement::Size),
+            Likeness::Different(ours, theirs) => Err(format!(
+                "its version is {theirs}, the others' {ours}; give --digest to prove whatever comes and use it all the same"
             )),
-            _ => match (&self.etag, &other.etag) {
-                (Some(ours), Some(theirs)) => Err(format!(
-                    "its validator is {theirs}, the others' {ours}; give --digest to prove whatever comes and use it all the same"
-                )),
-                _ => Ok(()),
-            },
         }
+    }
+}
+
+/// The validators of an answer that can prove anything: weak tags prove nothing.
+pub(super) fn validators(facts: &Facts) -> Validators {
+    Validators {
+        etag: facts.etag.clone().filter(|tag| !tag.starts_with("W/")),
+        last_modified: facts.last_modified.clone(),
+    }
+}
+
+/// By what a file is "verified" where no digest is known.
+pub(super) fn without_digest(agreement: Option<Agreement>) -> &'static str {
+    match agreement {
+        None => "nothing but the size and version that its server told",
+        Some(Agreement::Strong) => "nothing but the mirrors' agreement on size and version",
+        Some(Agreement::Time) => {
+            "nothing but the mirrors' agreement on size and time of modification (their entity tags differ)"
+        }
+        Some(Agreement::Size) => "nothing but the mirrors' agreement on the size",
     }
 }
 
@@ -70,31 +88,28 @@ mod tests {
     use super::*;
 
     fn version(size_bytes: u64, etag: Option<&str>, last_modified: Option<&str>) -> Version {
-        Version {
-            size_bytes,
+        let validators = Validators {
             etag: etag.map(str::to_owned),
             last_modified: last_modified.map(str::to_owned),
-        }
+        };
+        Version { size_bytes, validators }
     }
 
     #[test]
     fn sizes_and_strong_validators_decide() {
+        use Agreement::{Size, Strong, Time};
         let ours = version(10, Some("\"a\""), Some("Mon"));
         let table = [
-            (version(11, Some("\"a\""), Some("Mon")), true, false),
-            (version(10, Some("\"b\""), Some("Tue")), true, true),
-            (version(10, Some("\"b\""), Some("Tue")), false, false),
-            (version(10, Some("\"b\""), Some("Mon")), false, true),
-            (version(10, Some("\"a\""), Some("Tue")), false, true),
-            (version(10, Some("\"b\""), None), false, false),
-            (version(10, None, None), false, true),
+            (version(11, Some("\"a\""), Some("Mon")), true, None),
+            (version(10, Some("\"b\""), Some("Tue")), true, Some(Strong)),
+            (version(10, Some("\"b\""), Some("Tue")), false, None),
+            (version(10, Some("\"b\""), Some("Mon")), false, Some(Time)),
+            (version(10, Some("\"a\""), Some("Tue")), false, Some(Strong)),
+            (version(10, Some("\"b\""), None), false, None),
+            (version(10, None, None), false, Some(Size)),
         ];
-        for (theirs, proved, admitted) in table {
-            assert_eq!(
-                ours.admits(&theirs, proved).is_ok(),
-                admitted,
-                "{theirs:?} proved: {proved}"
-            );
+        for (theirs, proved, agreement) in table {
+            assert_eq!(ours.admits(&theirs, proved).ok(), agreement, "{theirs:?}, {proved}");
         }
     }
 }

@@ -9,6 +9,7 @@ use swath_source::{Class, Facts, LaneError, LaneEvent, LaneEventKind};
 use swath_store::{Identity, Target, TargetSpec};
 
 use super::Ended;
+use super::agree::{Agreement, validators, without_digest};
 use super::ordered::Ordered;
 use super::state::Run;
 use crate::observe::{Event, Outcome, Phase, SourceState};
@@ -175,22 +176,27 @@ impl Run<'_> {
             self.proof.pieces = None;
             self.note(text, true);
         }
-        self.verification = describe(&self.proof);
-        self.size_bytes = size_bytes;
+        self.verification = describe(&self.proof, self.agreement);
         let size = size_bytes.unwrap_or(UNKNOWN_SIZE);
         let mut resumed = swath_store::Resumed::default();
         if let Destination::File(path) = &self.request.destination {
             let spec = TargetSpec {
                 path: path.clone(),
                 size_bytes,
-                identity: self.identity(),
+                identity: self.identity(None),
                 overwrite: self.request.overwrite,
                 resume: self.request.resume && size_bytes.is_some(),
                 sparse: self.request.sparse,
             };
             let (target, found) = Target::open(&self.engine.disk, spec).await?;
             self.target = Some(Arc::new(target));
+            self.resumed_by_digest = found.durable.count() > 0 && self.left_is_proved();
+            self.left = None;
             resumed = found;
+            if size >= EARLY_COMMITS_FROM_BYTES {
+                self.commit_every = super::COMMIT_FIRST;
+                self.last_commit = self.now();
+            }
         } else if let Destination::Writer(_) = &self.request.destination {
             let empty = Destination::File(std::path::PathBuf::new());
             let Destination::Writer(writer) =
@@ -204,6 +210,7 @@ impl Run<'_> {
             // The last bytes are written before their digest is told: it is waited for.
             self.whole_wanted = self.proof.whole.is_some();
         }
+        self.size_bytes = size_bytes;
         if let Some(note) = resumed.note.take() {
             self.note(note, true);
         }
@@ -249,30 +256,36 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What is known of the content, for the journal.
-    pub(super) fn identity(&self) -> Identity {
-        let validators = self
-            .sources
-            .iter()
-            .filter(|entry| entry.accepted == Some(true))
-            .filter_map(|entry| {
+    /// What is known of the content, for the journal; `also` is a source not accepted yet.
+    pub(super) fn identity(&self, also: Option<usize>) -> Identity {
+        let told =
+            |at: usize| self.sources[at].facts.as_ref().map(|facts| facts.digests.as_slice());
+        let digests = match also {
+            Some(at) if self.request.digests.is_empty() && self.proof.pieces.is_none() => {
+                told(at).unwrap_or_default()
+            }
+            _ => &self.request.digests,
+        };
+        let versions = (0..self.sources.len())
+            .filter(|&at| self.sources[at].accepted == Some(true) || also == Some(at))
+            .filter_map(|at| {
+                let entry = &self.sources[at];
                 let facts = entry.facts.as_ref()?;
-                let value = facts
-                    .etag
-                    .clone()
-                    .filter(|tag| !tag.starts_with("W/"))
-                    .or(facts.last_modified.clone())?;
-                Some((entry.source.display_name().to_owned(), value))
+                let version = validators(facts);
+                // Who made the tag is whoever answered, not whoever led there.
+                let address = facts.final_url.as_ref().map_or_else(
+                    || entry.source.display_name().to_owned(),
+                    swath_source::display_name,
+                );
+                (!version.is_empty()).then_some((address, version))
             })
             .collect();
         Identity {
-            digests: self
-                .request
-                .digests
+            digests: digests
                 .iter()
                 .map(|digest| format!("{}:{}", digest.algorithm(), digest.to_hex()))
                 .collect(),
-            validators,
+            versions,
             pieces: self.proof.pieces.as_ref().map(|pieces| {
                 let print = swath_model::digest::Hasher::digest(Algorithm::Blake3, pieces.packed());
                 format!("{}:{}:{}", pieces.algorithm(), pieces.length_bytes(), print.to_hex())
@@ -378,7 +391,7 @@ impl Run<'_> {
 }
 
 /// What a user reads about how the file is proved.
-fn describe(proof: &Proof) -> String {
+pub(super) fn describe(proof: &Proof, agreement: Option<Agreement>) -> String {
     match (&proof.pieces, &proof.whole) {
         (Some(pieces), _) if pieces.algorithm().resists_malice() => {
             format!("{} pieces by {}", pieces.count(), pieces.algorithm())
@@ -393,7 +406,7 @@ fn describe(proof: &Proof) -> String {
         }
         (Some(pieces), None) => format!("{} pieces by {}", pieces.count(), pieces.algorithm()),
         (None, Some(whole)) => whole.algorithm().to_string(),
-        (None, None) => "nothing but the mirrors' agreement on size and version".to_owned(),
+        (None, None) => without_digest(agreement).to_owned(),
     }
 }
 
@@ -411,6 +424,9 @@ fn preference(algorithm: Algorithm) -> u32 {
     }
 }
 
+/// From this size on what came in the first second is worth syncing by itself; the store has a
+/// journal for such files from the beginning.
+const EARLY_COMMITS_FROM_BYTES: u64 = 16 << 20;
 /// Stands for the size of a stream that does not tell it.
 const UNKNOWN_SIZE: u64 = u64::MAX / 2;
 /// A source that was never reached is given up after so many tries.

@@ -2,14 +2,15 @@
 //!
 //! Nothing is fetched into the file again at first. Every range is asked for from a source that
 //! did not deliver it and compared with what lies on the disk. Where the two differ, one of the
-//! two sources is wrong. The source on most sides of differences is suspected first: what it
-//! delivered in the disputed ranges is replaced by the others' version and the file is hashed
-//! again. If that is right, the suspect is convicted and named; else the next one is tried.
+//! two sources is wrong. What could explain that is tried in turn, the likeliest first: that one
+//! source alone lied, then, with more than two in dispute, that one alone told the truth. Disputed
+//! ranges that the explanation calls wrong are replaced, wherever they came from by then, and the
+//! file is hashed again. If that is right, whoever was contradicted is convicted and named.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use swath_model::digest::Digest;
-use swath_model::{Buffer, Range, RangeSet, SourceId, SwathId};
+use swath_model::{Buffer, Range, RangeMap, RangeSet, SourceId, SwathId};
 use swath_plan::{Config, Event as PlanEvent, Planner, PolicyKind};
 
 use super::Ended;
@@ -22,8 +23,54 @@ use crate::observe::Phase;
 /// A comparison of what lies on the disk with what other sources deliver.
 pub(super) struct Audit {
     compared: RangeSet,
-    /// (range, who delivered what is on the disk, who says otherwise), journal numbers.
-    disputes: Vec<(Range, u32, u32)>,
+    /// (who delivered what is on the disk, who says otherwise), journal numbers.
+    disputes: RangeMap<(u32, u32)>,
+}
+
+/// What could explain all disputes; sources by their numbers in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hypothesis {
+    /// This one is wrong wherever it contradicts, everybody else is right.
+    Liar(u32),
+    /// This one is right, whoever contradicts it is wrong.
+    Honest(u32),
+}
+
+impl Hypothesis {
+    /// Whether it takes what this source delivered for wrong.
+    fn blames(self, deliverer: u32) -> bool {
+        match self {
+            Hypothesis::Liar(liar) => deliverer == liar,
+            Hypothesis::Honest(honest) => deliverer != honest,
+        }
+    }
+}
+
+/// Everything that could explain these disputes, the likeliest first. Whoever delivered nothing of
+/// what is on the disk and is disputed cannot alone be to blame for the digest.
+fn hypotheses(disputes: &RangeMap<(u32, u32)>) -> VecDeque<Hypothesis> {
+    let mut bytes: BTreeMap<u32, (u64, bool)> = BTreeMap::new();
+    for (range, (deliverer, other)) in disputes.iter() {
+        let entry = bytes.entry(deliverer).or_default();
+        entry.0 += range.len();
+        entry.1 = true;
+        bytes.entry(other).or_default().0 += range.len();
+    }
+    let mut by_bytes: Vec<(u32, u64, bool)> =
+        bytes.into_iter().map(|(id, (bytes, delivered))| (id, bytes, delivered)).collect();
+    by_bytes.sort_by_key(|&(id, bytes, _)| (std::cmp::Reverse(bytes), id));
+    let mut all: VecDeque<Hypothesis> = by_bytes
+        .iter()
+        .filter(|&&(_, _, delivered)| delivered)
+        .map(|&(id, _, _)| Hypothesis::Liar(id))
+        .collect();
+    // Of two, one being the liar and the other being honest are the same.
+    if by_bytes.len() > 2 {
+        all.truncate(HYPOTHESES_MAX / 2);
+        all.extend(by_bytes.iter().rev().map(|&(id, _, _)| Hypothesis::Honest(id)));
+    }
+    all.truncate(HYPOTHESES_MAX);
+    all
 }
 
 impl Run<'_> {
@@ -40,56 +87,94 @@ impl Run<'_> {
         if self.target.is_none() {
             return failed(self, "; what was written to the output is wrong");
         }
-        self.audits += 1;
-        let usable = (0..self.sources.len()).filter(|&at| self.is_usable(at)).count();
-        if usable < 2
-            && self.disputed.is_empty()
-            && self.other_version("its file does not have the digest")
-        {
+        if self.mismatch {
+            // What was tried last did not help.
+            self.hypotheses.pop_front();
+        } else {
+            if self.nobody_to_compare_with() {
+                if self.other_version("its file does not have the digest") {
+                    return Err(Ended::Restart);
+                }
+                self.mismatch = true;
+                return failed(self, "; there is no second source to compare with");
+            }
+            let text = "the digest does not match: comparing what the sources deliver";
+            self.note(text.to_owned(), true);
+            self.compare_all(stop).await?;
+            self.hypotheses = hypotheses(&self.disputed);
+            self.mismatch = true;
+        }
+        while let Some(&hypothesis) = self.hypotheses.front() {
+            let ranges = self.wrong_under(hypothesis);
+            if !ranges.is_empty() && self.can_try(hypothesis) {
+                return self.replace(hypothesis, ranges, stop).await;
+            }
+            self.hypotheses.pop_front();
+        }
+        if self.other_version("its file does not have the digest") {
             return Err(Ended::Restart);
         }
-        if self.audits > AUDITS_MAX || (usable < 2 && self.disputed.is_empty()) {
-            self.void = true;
-            return failed(
-                self,
-                match usable {
-                    0 | 1 => "; there is no second source to compare with",
-                    _ => "; replacing what was in dispute did not help",
-                },
-            );
-        }
-        if self.disputed.is_empty() {
-            self.note(
-                "the digest does not match: comparing what the sources deliver".to_owned(),
-                true,
-            );
-            self.compare_all(stop).await?;
-        }
-        let Some((suspect, ranges)) = self.next_suspect() else {
-            if self.other_version("its file does not have the digest") {
-                return Err(Ended::Restart);
-            }
-            self.void = true;
-            return failed(
-                self,
-                "; all sources agree with one another: either the digest is wrong, or all hold the same wrong file",
-            );
-        };
-        let name = self.journal_names.get(&suspect).cloned().unwrap_or_default();
-        let bytes: u64 = ranges.iter().map(|range| range.len()).sum();
-        self.suspect = Some((
-            suspect,
-            format!(
-                "{name} delivered {bytes} bytes that other sources contradict, first at byte {}",
-                ranges[0].start
+        let hint = match self.disputed.iter().next() {
+            None if self.uncompared_bytes > 0 => format!(
+                "; {} could not be compared, in all else the sources agree with one another",
+                crate::report::units::bytes(self.uncompared_bytes)
             ),
-        ));
-        // The whole file is fetched already; only the disputed ranges are, from anybody else.
+            None => "; all sources agree with one another: either the digest is wrong, or all hold the same wrong file".to_owned(),
+            Some((range, (one, other))) => format!(
+                "; {} and {} contradict each other, first at byte {}, and neither version comes to the digest",
+                self.journal_name(one),
+                self.journal_name(other),
+                range.start
+            ),
+        };
+        failed(self, &hint)
+    }
+
+    /// Whether no source is left that did not itself deliver all that there is.
+    fn nobody_to_compare_with(&self) -> bool {
+        let whole = Range::new(0, self.size_bytes.unwrap_or(0));
+        let parts = self.deliverers.within(whole);
+        !(0..self.sources.len())
+            .any(|at| self.is_usable(at) && parts.iter().any(|&(_, id)| id != self.journal_ids[at]))
+    }
+
+    /// Whether somebody is left who can deliver what the hypothesis takes for right.
+    fn can_try(&self, hypothesis: Hypothesis) -> bool {
+        (0..self.sources.len())
+            .any(|at| self.is_usable(at) && !hypothesis.blames(self.journal_ids[at]))
+    }
+
+    /// What of the file is wrong if the hypothesis is right. Earlier tries have replaced some: what
+    /// counts is who delivered what is there now. If only one is honest, others may have agreed on
+    /// what is wrong, so nothing that they delivered counts, in dispute or not.
+    fn wrong_under(&self, hypothesis: Hypothesis) -> Vec<Range> {
+        let within: Vec<Range> = match hypothesis {
+            Hypothesis::Liar(_) => self.disputed.iter().map(|(range, _)| range).collect(),
+            Hypothesis::Honest(_) => vec![Range::new(0, self.size_bytes.unwrap_or(0))],
+        };
+        within
+            .into_iter()
+            .flat_map(|range| self.deliverers.within(range))
+            .filter(|&(_, deliverer)| hypothesis.blames(deliverer))
+            .map(|(range, _)| range)
+            .collect()
+    }
+
+    /// Fetch these bytes again from whoever the hypothesis trusts.
+    async fn replace(
+        &mut self,
+        hypothesis: Hypothesis,
+        ranges: Vec<Range>,
+        stop: &Stop,
+    ) -> Result<(), Ended> {
+        // The whole file is fetched already; only these ranges are, from whoever is trusted.
         self.new_planner(RangeSet::new());
-        if let Some(at) = self.source_of_journal_id(suspect) {
-            for range in &ranges {
+        for at in 0..self.sources.len() {
+            if hypothesis.blames(self.journal_ids[at]) {
                 let source = SourceId(at as u32);
-                self.planner.handle(PlanEvent::Forbidden { source, range: *range }, self.now());
+                for &range in &ranges {
+                    self.planner.handle(PlanEvent::Forbidden { source, range }, self.now());
+                }
             }
         }
         for range in ranges {
@@ -100,6 +185,11 @@ impl Run<'_> {
         self.phase = Phase::Verifying;
         self.close_lanes();
         Ok(())
+    }
+
+    fn journal_name(&self, id: u32) -> String {
+        let name = self.journal_names.get(&id).cloned();
+        name.unwrap_or_else(|| "an earlier source".to_owned())
     }
 
     /// The version fetched is no good. Where mirrors were left out because theirs is another one,
@@ -137,7 +227,7 @@ impl Run<'_> {
     async fn compare_all(&mut self, stop: &Stop) -> Result<(), Ended> {
         let Some(size_bytes) = self.size_bytes else { return Ok(()) };
         self.phase = Phase::Disputing;
-        self.audit = Some(Audit { compared: RangeSet::new(), disputes: Vec::new() });
+        self.audit = Some(Audit { compared: RangeSet::new(), disputes: RangeMap::new() });
         self.new_planner(RangeSet::full(size_bytes));
         let delivered: Vec<(Range, u32)> = self.deliverers.iter().collect();
         for (range, id) in delivered {
@@ -151,6 +241,7 @@ impl Run<'_> {
         let result = self.drive(stop).await;
         self.close_lanes();
         if let Some(audit) = self.audit.take() {
+            self.uncompared_bytes = size_bytes.saturating_sub(audit.compared.total_bytes());
             self.disputed = audit.disputes;
         }
         result
@@ -203,48 +294,82 @@ impl Run<'_> {
         let other = self.journal_ids[source];
         let parts = self.deliverers.within(range);
         let Some(audit) = &mut self.audit else { return };
-        if equal || audit.disputes.len() >= DISPUTES_MAX {
+        if equal || audit.disputes.count() >= DISPUTES_MAX {
             return;
         }
         for (part, deliverer) in parts {
-            audit.disputes.push((part, deliverer, other));
+            audit.disputes.set(part, (deliverer, other));
         }
     }
 
-    /// The deliverer most often in dispute who has not been tried yet, and its disputed ranges.
-    fn next_suspect(&mut self) -> Option<(u32, Vec<Range>)> {
-        let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
-        for &(_, deliverer, other) in &self.disputed {
-            *counts.entry(deliverer).or_default() += 1;
-            *counts.entry(other).or_default() += 1;
+    /// The digest is right now: whoever was contradicted by what is right is convicted.
+    pub(super) fn convict_contradicted(&mut self) {
+        let Some(&hypothesis) = self.hypotheses.front().filter(|_| self.mismatch) else { return };
+        self.mismatch = false;
+        let mut liars: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for (range, (deliverer, other)) in self.disputed.iter() {
+            // Of two who are both to blame, this does not tell which was wrong here.
+            let liar = match (hypothesis.blames(deliverer), hypothesis.blames(other)) {
+                (true, false) => deliverer,
+                (false, true) => other,
+                _ => continue,
+            };
+            liars.entry(liar).or_insert((range.start, 0)).1 += range.len();
         }
-        let suspect = self
-            .disputed
-            .iter()
-            .map(|&(_, deliverer, _)| deliverer)
-            .filter(|deliverer| !self.tried.contains(deliverer))
-            .max_by_key(|deliverer| counts.get(deliverer).copied().unwrap_or(0))?;
-        self.tried.push(suspect);
-        let ranges = self
-            .disputed
-            .iter()
-            .filter(|&&(_, deliverer, _)| deliverer == suspect)
-            .map(|&(range, _, _)| range)
-            .collect();
-        Some((suspect, ranges))
-    }
-
-    /// The digest is right now: whoever was suspected last is convicted.
-    pub(super) fn convict_suspect(&mut self) {
-        let Some((suspect, text)) = self.suspect.take() else { return };
-        self.note(format!("{text}: replaced, and the digest is right"), true);
-        if let Some(at) = self.source_of_journal_id(suspect) {
-            self.drop_source(at, "it delivered corrupt data".to_owned());
+        if let (Hypothesis::Honest(honest), true) = (hypothesis, liars.is_empty()) {
+            let name = self.journal_name(honest);
+            self.note(format!("the digest is right with what {name} alone delivers"), true);
+        }
+        for (liar, (first, bytes)) in liars {
+            let name = self.journal_name(liar);
+            let bytes = crate::report::units::bytes(bytes);
+            self.note(
+                format!("{name} delivered {bytes} that other sources contradict, first at byte {first}: replaced, and the digest is right"),
+                true,
+            );
+            if let Some(at) = self.source_of_journal_id(liar) {
+                self.drop_source(at, "it delivered corrupt data".to_owned());
+            }
         }
     }
 }
 
 /// Most tries to put a file right.
-const AUDITS_MAX: u32 = 8;
+const HYPOTHESES_MAX: usize = 8;
 /// Most differences noted; a file that differs in more places has other troubles.
 const DISPUTES_MAX: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disputes(of: &[(u64, u64, u32, u32)]) -> RangeMap<(u32, u32)> {
+        let mut map = RangeMap::new();
+        for &(start, end, deliverer, other) in of {
+            map.set(Range::new(start, end), (deliverer, other));
+        }
+        map
+    }
+
+    /// With two sources both are in every dispute. Whichever is tried first, the other's turn must
+    /// come, and it must be about what lies on the disk by then.
+    #[test]
+    fn of_two_both_are_tried() {
+        let both = hypotheses(&disputes(&[(0, 10, 4, 7), (10, 30, 7, 4)]));
+        assert_eq!(both, [Hypothesis::Liar(4), Hypothesis::Liar(7)]);
+        // All that is on the disk came from one: that the other lied explains nothing.
+        assert_eq!(hypotheses(&disputes(&[(0, 10, 4, 7)])), [Hypothesis::Liar(4)]);
+    }
+
+    #[test]
+    fn of_several_the_one_most_contradicted_first_then_each_as_the_only_honest_one() {
+        use Hypothesis::{Honest, Liar};
+        let all = hypotheses(&disputes(&[(0, 10, 1, 2), (20, 30, 3, 1), (40, 45, 2, 3)]));
+        assert_eq!(all, [Liar(1), Liar(2), Liar(3), Honest(3), Honest(2), Honest(1)]);
+    }
+
+    #[test]
+    fn nothing_in_dispute_is_explained_by_nobody() {
+        assert!(hypotheses(&disputes(&[])).is_empty());
+    }
+}

@@ -8,7 +8,8 @@ use swath_plan::Event as PlanEvent;
 use swath_source::{Expected, Facts, Source};
 
 use super::Ended;
-use super::agree::Version;
+use super::agree::{Agreement, Version};
+use super::arrive::describe;
 use super::state::Run;
 use crate::error::GetError;
 use crate::observe::{Phase, SourceState};
@@ -38,11 +39,21 @@ impl Run<'_> {
                 self.drop_source(source, "it does not tell the size of its file".to_owned());
                 return Ok(());
             }
+            if self.left.is_some() {
+                return self.put_aside(source, "it does not tell the size of its file".to_owned());
+            }
             self.sources[source].accepted = Some(true);
             return self.open(source, None).await;
         };
         if self.size_bytes.is_none() && self.phase == Phase::Fetching {
             return self.size_told_late(source, facts);
+        }
+        if version.size_bytes > SIZE_BYTES_MAX {
+            self.sources[source].accepted = Some(false);
+            let reason =
+                format!("no file has {} bytes, as it says its own has", version.size_bytes);
+            self.drop_source(source, reason);
+            return Ok(());
         }
         if let Some(reason) = self.contradicts_digest(&facts) {
             return self.reject(source, reason);
@@ -61,20 +72,33 @@ impl Run<'_> {
         let proved = self.proof.whole.is_some()
             || self.proof.pieces.is_some()
             || !self.request.digests.is_empty();
-        if let Some(reference) = &reference
-            && let Err(reason) = reference.admits(&version, proved)
-        {
-            return self.reject(source, reason);
+        if let Some(reference) = &reference {
+            match reference.admits(&version, proved) {
+                Ok(agreement) => self.agreed(agreement),
+                Err(reason) => return self.reject(source, reason),
+            }
+        } else if let Some(reason) = self.contradicts_left(source, &version) {
+            return self.put_aside(source, reason);
         }
         self.sources[source].accepted = Some(true);
-        if self.size_bytes.is_none() {
-            self.open(source, Some(version.size_bytes)).await?;
+        if self.size_bytes.is_none()
+            && let Err(error) = self.open(source, Some(version.size_bytes)).await
+        {
+            return self.not_opened(source, error);
         }
         let proved = self.proof.whole.is_some() || self.proof.pieces.is_some();
         let expected = Expected { size_bytes: Some(version.size_bytes), proved };
         self.sources[source].source.expect(expected);
         self.discover(source, &facts);
         Ok(())
+    }
+
+    /// A mirror is used beside others: what that rests on belongs into the summary.
+    fn agreed(&mut self, agreement: Agreement) {
+        self.agreement = self.agreement.max(Some(agreement));
+        if self.target.is_some() || self.is_stream {
+            self.verification = describe(&self.proof, self.agreement);
+        }
     }
 
     /// A source tells the size of its file while another one, which does not, delivers already.
@@ -115,11 +139,17 @@ impl Run<'_> {
         let own = self.sources[source].facts.clone().unwrap_or_default();
         let fits_own =
             |facts: &Option<Facts>| facts.as_ref().is_some_and(|facts| fits(&own, facts));
+        // A digest does not tell which of two sizes is right before all of it is there; if the
+        // majority turns out wrong, the others have their turn.
         let known = self.request.size_bytes.is_some()
             || self.proof.pieces.is_some()
-            || !(self.request.digests.is_empty() || self.digests_offered);
+            || self.resumed_by_digest
+            || self.contradicts_digest_given(source).is_some();
         if !known && self.target.is_some() {
-            let in_use = self.sources.iter().filter(|entry| entry.accepted == Some(true)).count();
+            let mut in_use =
+                self.sources.iter().filter(|entry| entry.accepted == Some(true)).count();
+            // What an earlier run was told counts like a mirror.
+            in_use += usize::from(self.resumed_bytes > 0);
             let left_out = self
                 .sources
                 .iter()
@@ -129,6 +159,7 @@ impl Run<'_> {
                 for at in 0..self.sources.len() {
                     if self.sources[at].accepted == Some(true) {
                         self.sources[at].accepted = Some(false);
+                        self.sources[at].left_out_for_version = !self.request.digests.is_empty();
                         self.drop_source(
                             at,
                             "most other mirrors hold another version of the file".to_owned(),
@@ -140,6 +171,7 @@ impl Run<'_> {
                         && entry.accepted == Some(false)
                         && fits_own(&entry.facts)
                     {
+                        entry.left_out_for_version = false;
                         entry.state = SourceState::Waiting;
                         entry.reason = None;
                     }
@@ -231,12 +263,21 @@ impl Run<'_> {
         }
     }
 
-    /// Forget everything about the content, keep what is known about the sources.
-    pub(super) fn reset_books(&mut self, _from: Time) {
+    /// What is to prove the file, without what one source offered for that.
+    pub(super) fn forget_proof(&mut self) {
         if std::mem::take(&mut self.digests_offered) {
             self.request.digests.clear();
         }
+        self.proof = Proof { whole: None, pieces: self.request.pieces.clone() };
+    }
+
+    /// Forget everything about the content, keep what is known about the sources.
+    pub(super) fn reset_books(&mut self, _from: Time) {
+        self.forget_proof();
         self.size_bytes = None;
+        self.agreement = None;
+        self.mismatch = false;
+        self.resumed_by_digest = false;
         self.have = RangeSet::new();
         self.deliverers = swath_model::RangeMap::new();
         self.verified = RangeSet::new();
@@ -248,9 +289,8 @@ impl Run<'_> {
         self.whole_verdict = None;
         self.whole_wanted = false;
         self.suspicions.clear();
-        self.disputed.clear();
-        self.tried.clear();
-        self.proof = Proof { whole: None, pieces: self.request.pieces.clone() };
+        self.disputed = swath_model::RangeMap::new();
+        self.hypotheses.clear();
         self.planner_done = false;
         self.committing = false;
         self.phase = Phase::Probing;
@@ -290,6 +330,8 @@ fn fits(ours: &Facts, theirs: &Facts) -> bool {
     }
 }
 
+/// The kernel's offsets are signed; no file system has larger files.
+const SIZE_BYTES_MAX: u64 = i64::MAX as u64 - (1 << 20);
 /// Most mirrors taken over from answers.
 const DISCOVERED_MAX: usize = 32;
 /// Order of mirrors that an answer names without saying how good they are.

@@ -11,6 +11,7 @@ mod arrive;
 mod audit;
 mod blame;
 mod figures;
+mod left;
 mod meet;
 mod ordered;
 mod sink;
@@ -21,14 +22,14 @@ use std::time::Duration;
 
 use swath_model::{LaneId, Range, SwathId, Time};
 use swath_plan::Event as PlanEvent;
-use swath_store::{OpenError, first_missing};
+use swath_store::look;
 use tokio::time::{Instant, sleep_until};
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, SourceState, Summary};
 use crate::request::{Destination, Request};
-pub use agree::Version;
+pub use agree::{Agreement, Version};
 use state::Run;
 
 /// Fetch one file.
@@ -41,20 +42,14 @@ pub(crate) async fn run(
     if request.mirrors.is_empty() {
         return Err(GetError::NoSources);
     }
-    let mut begin_at = None;
-    if let Destination::File(path) = &request.destination {
-        match path.symlink_metadata() {
-            Ok(found) if found.is_dir() => return Err(OpenError::IsFolder(path.clone()).into()),
-            Ok(_) if !request.overwrite => return Err(OpenError::Exists(path.clone()).into()),
-            _ => {}
-        }
-        begin_at = request.resume.then(|| first_missing(path)).flatten();
-    }
+    let left = match &request.destination {
+        Destination::File(path) => look(path, request.overwrite)?.filter(|_| request.resume),
+        Destination::Writer(_) => None,
+    };
     request.mirrors.sort_by_key(|mirror| mirror.priority);
     let mut run = Run::new(engine, request, observer);
-    if let Some(offset) = begin_at {
-        // What an earlier run left is not asked for while the mirrors are still being looked at.
-        run.planner.begin_at(offset);
+    if let Some(left) = left {
+        run.hold_to(left);
     }
     run.announce();
     let result = loop {
@@ -157,7 +152,7 @@ impl Run<'_> {
             if let Some((good, actual)) = self.whole_verdict.take() {
                 if good {
                     self.digest = Some(actual);
-                    self.convict_suspect();
+                    self.convict_contradicted();
                     return Ok(());
                 }
                 self.audit(actual, stop).await?;
@@ -192,8 +187,9 @@ impl Run<'_> {
             self.last_snapshot = now;
             self.take_figures(now);
         }
-        if now.since(self.last_commit) >= COMMIT_EVERY {
+        if now.since(self.last_commit) >= self.commit_every {
             self.last_commit = now;
+            self.commit_every = (self.commit_every * 2).min(COMMIT_EVERY);
             self.commit();
         }
         let stall_s = self.request.stall_s;
@@ -306,6 +302,9 @@ impl Run<'_> {
 const SNAPSHOT: Duration = Duration::from_millis(200);
 /// How often what is durable is journaled; what a crash can cost.
 const COMMIT_EVERY: Duration = Duration::from_millis(1000);
+/// The first commit of a large file, whose journal is there already. Each one after it waits twice
+/// as long as the one before, up to [`COMMIT_EVERY`].
+const COMMIT_FIRST: Duration = Duration::from_millis(125);
 /// Meters are read at most this often: finer steps would cost more than they tell.
 const METERS: Duration = Duration::from_millis(4);
 /// Lane events handled in one turn of the loop.

@@ -131,7 +131,7 @@ impl Run<'_> {
         }
         self.committing = true;
         let mut records = std::mem::take(&mut self.records);
-        let identity = self.identity();
+        let identity = self.identity(None);
         records.insert(0, Record::Identity { size_bytes: self.size_bytes, identity });
         let save = self.verifier.as_ref().map(|verifier| verifier.ask_to_save());
         self.jobs.spawn(async move {
@@ -191,12 +191,15 @@ impl Run<'_> {
                 }
             }
         }
-        if self.have.is_empty() || self.void {
+        if self.have.is_empty() {
             let _ = target.discard().await;
             return 0;
         }
-        records
-            .insert(0, Record::Identity { size_bytes: self.size_bytes, identity: self.identity() });
+        let identity = self.identity(None);
+        records.insert(0, Record::Identity { size_bytes: self.size_bytes, identity });
+        if self.mismatch {
+            records.push(Record::Mismatch);
+        }
         // On a full disk this may fail; what was committed before is still there.
         let _ = target.commit(records).await;
         target.durable_bytes().await

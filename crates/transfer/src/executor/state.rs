@@ -7,12 +7,13 @@ use swath_model::digest::Digest;
 use swath_model::{Buffer, LaneId, Pool, Range, RangeMap, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Event as PlanEvent, Planner};
 use swath_source::{Facts, Lane, LaneEvent, Source};
-use swath_store::{Record, Target};
+use swath_store::{Left, OpenError, Record, Target};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::audit::Audit;
+use super::agree::Agreement;
+use super::audit::{Audit, Hypothesis};
 use super::blame::Suspicion;
 use super::figures::Figures;
 use super::ordered::{Ordered, Word};
@@ -145,13 +146,23 @@ pub(super) struct Run<'a> {
     /// What every digest has taken in.
     pub hashed_bytes: u64,
     pub bad_pieces: u64,
-    pub audits: u32,
-    /// (range, deliverer, contradicted by), in journal numbers.
-    pub disputed: Vec<(Range, u32, u32)>,
-    pub tried: Vec<u32>,
-    pub suspect: Option<(u32, String)>,
-    /// What is on the disk is known to be wrong as a whole and not worth keeping.
-    pub void: bool,
+    /// (deliverer, contradicted by), in journal numbers.
+    pub disputed: RangeMap<(u32, u32)>,
+    /// What no second source could be asked for in a comparison.
+    pub uncompared_bytes: u64,
+    /// What is still to be tried of what could explain the disputes; the first is being tried.
+    pub hypotheses: VecDeque<Hypothesis>,
+    /// All bytes are there and do not come to the digest wanted.
+    pub mismatch: bool,
+    /// What an earlier run left, until the target is open or nobody has that version.
+    pub left: Option<Left>,
+    /// What was taken over from an earlier run is, by its digest, of the version wanted.
+    pub resumed_by_digest: bool,
+    /// The weakest agreement between the mirrors in use; `None` with one mirror.
+    pub agreement: Option<Agreement>,
+    /// The target could not be opened for a size that was told.
+    pub too_large: Option<OpenError>,
+    pub commit_every: std::time::Duration,
     /// Total rates of the last snapshots.
     pub rates: VecDeque<f64>,
 }
@@ -220,11 +231,15 @@ impl<'a> Run<'a> {
             consumed: 0,
             hashed_bytes: 0,
             bad_pieces: 0,
-            audits: 0,
-            disputed: Vec::new(),
-            tried: Vec::new(),
-            suspect: None,
-            void: false,
+            disputed: RangeMap::new(),
+            uncompared_bytes: 0,
+            hypotheses: VecDeque::new(),
+            mismatch: false,
+            left: None,
+            resumed_by_digest: false,
+            agreement: None,
+            too_large: None,
+            commit_every: super::COMMIT_EVERY,
             rates: VecDeque::new(),
             request,
         };

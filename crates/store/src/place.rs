@@ -1,0 +1,144 @@
+//! The place of a target before anything is opened or contacted: whether its name can be given to
+//! a file, and what an earlier run left there.
+
+use std::fs::{File, Metadata};
+use std::io::{self, BufReader};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use swath_model::{Range, RangeSet};
+
+use crate::identity::{Identity, Verdict};
+use crate::journal::{Recovery, recover};
+use crate::names::{Names, folder_of, is_reserved};
+use crate::open::OpenError;
+use crate::sys;
+
+/// What an earlier run left of a target, as its journal tells. Nothing is locked, and nothing is
+/// believed of it yet: [`crate::Target::open`] judges.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// Size of the file in bytes, if it was known.
+    pub size_bytes: Option<u64>,
+    /// What was known of the content.
+    pub identity: Identity,
+    /// What the journal vouches for and the part file is long enough to hold.
+    pub durable: RangeSet,
+}
+
+impl Left {
+    /// Whether it is of the content that is known now as `identity`.
+    pub fn compare(&self, identity: &Identity, size_bytes: Option<u64>) -> Verdict {
+        self.identity.compare(self.size_bytes, identity, size_bytes)
+    }
+
+    /// The first byte that is missing, if it is known how many there are.
+    pub fn first_missing(&self) -> Option<u64> {
+        let whole = Range::new(0, self.size_bytes?);
+        self.durable.gaps_within(whole).first().map(|gap| gap.start)
+    }
+}
+
+/// Look at the place of a target: whether the file can be written there, and what an earlier run
+/// left of it. Changes nothing; blocks.
+///
+/// # Errors
+/// What [`crate::Target::open`] would refuse the place for, so that it can be told before anything
+/// is fetched.
+pub fn look(path: &Path, overwrite: bool) -> Result<Option<Left>, OpenError> {
+    check_target(path, overwrite)?;
+    let Ok(space) = sys::file_system(&folder_of(path)) else { return Ok(None) };
+    let Some(names) = Names::of(path, space.name_bytes_max) else { return Ok(None) };
+    let in_the_way = || OpenError::InTheWay(names.journal.clone());
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    let file = match options.open(&names.journal) {
+        Ok(file) => file,
+        Err(error) if is_no_file(&error) => return Err(in_the_way()),
+        Err(_) => return Ok(None),
+    };
+    if !file.metadata().is_ok_and(|found| found.is_file()) {
+        return Err(in_the_way());
+    }
+    let part = names.part.symlink_metadata();
+    match recover(BufReader::with_capacity(1 << 16, &file)) {
+        Ok(Recovery::Journal { state, .. }) => Ok(part.ok().map(|part| Left {
+            size_bytes: state.size_bytes,
+            identity: state.identity,
+            durable: state.durable.within(Range::new(0, part.len())).collect(),
+        })),
+        // Alone it is somebody's file whose name happens to end like ours.
+        Ok(Recovery::NotAJournal) if part.is_err() => Err(in_the_way()),
+        _ => Ok(None),
+    }
+}
+
+/// Bytes that an earlier run of the target at `path` left for the next one. Blocks.
+pub fn kept_bytes(path: &Path) -> u64 {
+    look(path, true).ok().flatten().map_or(0, |left| left.durable.total_bytes())
+}
+
+/// The final name has to be free, or that of an ordinary file that may be replaced. Devices, pipes
+/// and sockets are more than their name, and a link leads who knows where: none is ever replaced
+/// or followed.
+pub(crate) fn check_target(path: &Path, overwrite: bool) -> Result<(), OpenError> {
+    if Names::of(path, usize::MAX).is_none() {
+        return Err(OpenError::NoName(path.to_owned()));
+    }
+    if is_reserved(path) {
+        return Err(OpenError::Reserved(path.to_owned()));
+    }
+    let found = match path.symlink_metadata() {
+        Ok(found) => found,
+        Err(error) => {
+            return match error.raw_os_error() {
+                Some(libc::ENAMETOOLONG) => Err(OpenError::NameTooLong(path.to_owned())),
+                None => Err(OpenError::NoName(path.to_owned())),
+                // Whatever else is wrong shows when the folder is opened.
+                _ => Ok(()),
+            };
+        }
+    };
+    match kind_of(&found) {
+        None if overwrite => Ok(()),
+        None => Err(OpenError::Exists(path.to_owned())),
+        Some("folder") => Err(OpenError::IsFolder(path.to_owned())),
+        Some(kind) => Err(OpenError::NotAFile { path: path.to_owned(), kind }),
+    }
+}
+
+/// What something is that is no ordinary file.
+pub(crate) fn kind_of(found: &Metadata) -> Option<&'static str> {
+    let kind = found.file_type();
+    if kind.is_file() {
+        None
+    } else if kind.is_dir() {
+        Some("folder")
+    } else if kind.is_symlink() {
+        Some("symbolic link")
+    } else if kind.is_fifo() {
+        Some("pipe")
+    } else if kind.is_socket() {
+        Some("socket")
+    } else {
+        Some("device")
+    }
+}
+
+/// Whether opening failed since the name is not that of a file: a link, a folder, a socket.
+pub(crate) fn is_no_file(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ENXIO))
+}
+
+/// Whether a side file was put there by somebody else, in a folder where anybody may (`/tmp`): a
+/// journal could vouch for bytes of their choice. The kernel's `protected_regular` draws the same
+/// line.
+pub(crate) fn is_planted(found: &Metadata, folder: &Path) -> bool {
+    let Ok(folder) = folder.metadata() else { return false };
+    let is_shared = folder.mode() & STICKY_AND_FOR_ALL == STICKY_AND_FOR_ALL;
+    // SAFETY: the call cannot fail and touches no memory.
+    let own = unsafe { libc::geteuid() };
+    is_shared && found.uid() != own && found.uid() != folder.uid()
+}
+
+const STICKY_AND_FOR_ALL: u32 = 0o1002;
