@@ -58,8 +58,8 @@ pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
         GetError::Write { .. } | GetError::DiskFull | GetError::Finish(_) => Exit::Target,
         GetError::Exhausted { .. } | GetError::Stalled { .. } if kept_bytes > 0 => Exit::Incomplete,
         GetError::Exhausted { .. } | GetError::Stalled { .. } => Exit::Sources,
-        GetError::Digest { .. } => Exit::Mismatch,
-        GetError::Metalink { .. } => Exit::Input,
+        GetError::Digest { .. } | GetError::Pieces(_) => Exit::Mismatch,
+        GetError::Metalink { .. } | GetError::Contradiction { .. } => Exit::Input,
         GetError::Stopped => Exit::Interrupted,
         _ => Exit::Internal,
     }

@@ -4,16 +4,18 @@
 //! shorter. Their digests are kept packed: 20 or 32 bytes each and no more, because there may be
 //! hundreds of thousands.
 
+use std::sync::Arc;
+
 use crate::digest::{Algorithm, Digest};
 use crate::range::Range;
 
-/// Piece digests of one file, all of one algorithm.
+/// Piece digests of one file, all of one algorithm; cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pieces {
     algorithm: Algorithm,
     length_bytes: u64,
-    /// One digest behind the other.
-    packed: Vec<u8>,
+    /// One digest behind the other; shared, for they may be tens of megabytes.
+    packed: Arc<[u8]>,
 }
 
 impl Pieces {
@@ -33,7 +35,7 @@ impl Pieces {
         if !packed.len().is_multiple_of(algorithm.digest_bytes()) {
             return Err(PiecesError::Packed { algorithm, packed_bytes: packed.len() });
         }
-        Ok(Pieces { algorithm, length_bytes, packed })
+        Ok(Pieces { algorithm, length_bytes, packed: packed.into() })
     }
 
     /// What the digests are.

@@ -90,6 +90,13 @@ pub enum Event {
         /// The bytes.
         range: Range,
     },
+    /// A source may be asked for these bytes again.
+    Allowed {
+        /// Which.
+        source: SourceId,
+        /// The bytes.
+        range: Range,
+    },
     /// A source answers only with the whole file from its beginning.
     StreamOnly {
         /// Which.

@@ -137,6 +137,12 @@ impl Planner {
                     source.forbidden.insert(range);
                 }
             }
+            Event::Allowed { source, range } => {
+                if let Some(source) = self.sources.get_mut(source.index()) {
+                    source.forbidden.remove(range);
+                }
+                self.ended = false;
+            }
             Event::StreamOnly { source } => {
                 if let Some(source) = self.sources.get_mut(source.index()) {
                     source.stream_only = true;

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use swath_model::pieces::PiecesError;
 use swath_store::{FinishError, OpenError};
 
 /// Why a transfer ended without its file.
@@ -49,6 +50,17 @@ pub enum GetError {
         /// What was tried.
         hint: String,
     },
+    /// Two digests of one algorithm were given for the file, and they differ.
+    #[error("two digests contradict each other: {one} and {other}")]
+    Contradiction {
+        /// One of them.
+        one: String,
+        /// The other.
+        other: String,
+    },
+    /// The file ended somewhere else than its piece digests do, and nothing else would prove it.
+    #[error("the file does not fit the piece digests: {0}")]
+    Pieces(PiecesError),
     /// An answer turned out to be a Metalink: the caller should read it and ask again.
     #[error("{url} is a Metalink")]
     Metalink {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use swath_model::digest::{Digest, DigestError};
+use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_model::pieces::Pieces;
 use swath_plan::Config;
 use swath_source::Trust;
@@ -46,8 +46,11 @@ pub struct Request {
     pub mirrors: Vec<Mirror>,
     /// Where it goes.
     pub destination: Destination,
-    /// Its digests as the user or a Metalink gave them; the strongest is checked.
+    /// Its digests as the user gave them: each is checked.
     pub digests: Vec<Digest>,
+    /// Its digests as a Metalink tells them: what a mirror says must agree with each, and the
+    /// strongest is checked. Without any digest or pieces, those that the first server tells.
+    pub told_digests: Vec<Digest>,
     /// Digests of its pieces.
     pub pieces: Option<Pieces>,
     /// Its size, if known beforehand.
@@ -106,6 +109,7 @@ impl Request {
             mirrors: Vec::new(),
             destination,
             digests: Vec::new(),
+            told_digests: Vec::new(),
             pieces: None,
             size_bytes: None,
             modified: None,
@@ -141,11 +145,70 @@ impl Request {
         Ok(self)
     }
 
+    /// Every digest that is known of the whole.
+    pub(crate) fn known_digests(&self) -> impl Iterator<Item = Digest> + '_ {
+        self.digests.iter().chain(&self.told_digests).copied()
+    }
+
+    /// Two digests of one algorithm that cannot both be right.
+    pub(crate) fn contradiction(&self) -> Option<(Digest, Digest)> {
+        let all: Vec<Digest> = self.known_digests().collect();
+        all.iter().enumerate().find_map(|(at, one)| {
+            let other = all[at + 1..]
+                .iter()
+                .find(|other| other.algorithm() == one.algorithm() && *other != one)?;
+            Some((*one, *other))
+        })
+    }
+
+    /// The digests of the whole that are checked, the one that counts most first.
+    pub(crate) fn checked_digests(&self) -> Vec<Digest> {
+        let told = self.told_digests.iter().max_by_key(|digest| preference(digest.algorithm()));
+        let mut checked: Vec<Digest> = self.digests.iter().chain(told).copied().collect();
+        checked.sort_by_key(|digest| std::cmp::Reverse(preference(digest.algorithm())));
+        checked.dedup();
+        checked
+    }
+
     /// How the destination is shown to a user.
     pub fn destination_name(&self) -> String {
         match &self.destination {
             Destination::File(path) => path.display().to_string(),
             Destination::Writer(_) => "-".to_owned(),
         }
+    }
+}
+
+/// Which of several digests counts most: one that can be computed in any order, then the stronger,
+/// then the faster.
+fn preference(algorithm: Algorithm) -> u32 {
+    match algorithm {
+        Algorithm::Blake3 => 7,
+        Algorithm::Sha256 => 6,
+        Algorithm::Sha512 => 5,
+        Algorithm::Sha1 => 4,
+        Algorithm::Md5 => 3,
+        Algorithm::Crc32c => 2,
+        Algorithm::Adler32 => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_digest_given_and_the_strongest_told_are_checked() {
+        let digest =
+            |algorithm, byte| Digest::new(algorithm, &vec![byte; algorithm.digest_bytes()]);
+        let of = |algorithm| digest(algorithm, 1).unwrap();
+        let mut request = Request::to_file("x");
+        request.digests = vec![of(Algorithm::Md5), of(Algorithm::Sha256), of(Algorithm::Md5)];
+        request.told_digests = vec![of(Algorithm::Sha1), of(Algorithm::Sha256)];
+        assert_eq!(request.checked_digests(), [of(Algorithm::Sha256), of(Algorithm::Md5)]);
+        assert_eq!(request.contradiction(), None);
+        let other = digest(Algorithm::Sha1, 2).unwrap();
+        request.digests.push(other);
+        assert_eq!(request.contradiction(), Some((other, of(Algorithm::Sha1))));
     }
 }

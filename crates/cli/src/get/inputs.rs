@@ -252,9 +252,7 @@ fn of_metalink_file(
         request.destination = destination(get, None);
     }
     request.plan.eager = true;
-    if !get.digest.is_empty() {
-        request.digests.clone_from(&get.digest);
-    }
+    request.digests.clone_from(&get.digest);
     Ok(request)
 }
 
@@ -320,13 +318,17 @@ impl Template {
                 .map_or(String::new(), |skipped| format!(" ({})", skipped.reason));
             return Err((name, format!("no mirror of it can be used{why}")));
         }
+        if let Some(why) = file.unusable_pieces().filter(|_| file.digests.is_empty()) {
+            let words = "its piece digests cannot be used, and nothing else would prove the file";
+            return Err((name, format!("{words}: {why}")));
+        }
         let mut request = self.request(Destination::File(self.dir.join(file.name.as_path())));
         request.mirrors = file
             .mirrors
             .into_iter()
             .map(|mirror| Mirror { url: mirror.url, priority: mirror.priority, trust })
             .collect();
-        request.digests = file.digests;
+        request.told_digests = file.digests;
         request.pieces = file.pieces;
         request.size_bytes = file.size_bytes;
         Ok(request)

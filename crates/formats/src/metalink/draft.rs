@@ -10,7 +10,7 @@ use url::Url;
 use super::guard::Limit;
 use super::reader::SHOWN_CHARS;
 use super::tags::Tag;
-use super::{File, Metaurl, Mirror, PRIORITY_WORST, Problem, SkipReason, Skipped};
+use super::{File, Metaurl, Mirror, PRIORITY_WORST, Problem, SkipReason, Skipped, WHAT_PIECES};
 use crate::mirror_url::mirror_url;
 use crate::text::shown;
 
@@ -131,7 +131,7 @@ impl Draft {
             && let Err(error) = pieces.check(size_bytes)
         {
             self.file.pieces = None;
-            let what = "pieces".into();
+            let what = WHAT_PIECES.into();
             self.file.skipped.push(Skipped { what, line, reason: error.into() });
         }
         // Stable: addresses of equal priority stay in their order. The same address may come
@@ -213,7 +213,7 @@ impl Draft {
                     Ok(())
                 }
             },
-            Err(reason) => self.skip("pieces", line, reason),
+            Err(reason) => self.skip(WHAT_PIECES, line, reason),
         }
     }
 

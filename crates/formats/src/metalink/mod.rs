@@ -126,6 +126,12 @@ impl File {
         }
     }
 
+    /// Why piece digests that it does list cannot be used, if no others of it can.
+    pub fn unusable_pieces(&self) -> Option<&SkipReason> {
+        let of_pieces = |skipped: &&Skipped| &*skipped.what == WHAT_PIECES;
+        self.skipped.iter().find(of_pieces).filter(|_| self.pieces.is_none()).map(|one| &one.reason)
+    }
+
     /// The strongest digest of the whole file.
     pub fn strongest_digest(&self) -> Option<Digest> {
         self.digests.iter().copied().max_by_key(Digest::algorithm)
@@ -263,5 +269,7 @@ pub enum Problem {
     Limit(Limit),
 }
 
+/// What [`Skipped::what`] says of piece digests.
+const WHAT_PIECES: &str = "pieces";
 /// What RFC 5854 gives to a replica without a priority.
 pub const PRIORITY_WORST: u32 = 999_999;

@@ -233,6 +233,7 @@ fn wrong_pieces_and_sizes_are_skipped_with_the_reason() {
         let metalink = parse(text.as_bytes()).unwrap();
         let file = &metalink.files[0];
         assert_eq!(file.pieces, None);
+        assert_eq!(file.unusable_pieces().is_some(), inner.contains("<pieces"));
         let reasons: Vec<_> = file.skipped.iter().map(|s| s.reason.to_string()).collect();
         assert!(reasons.len() == 1 && reasons[0].contains(expected), "{inner}: {reasons:?}");
     }

@@ -89,6 +89,7 @@ impl Run<'_> {
             Action::Exhausted if self.target.is_none() && self.give_up_left() => {
                 return Err(Ended::Restart);
             }
+            Action::Exhausted if self.lift_suspicions() => {}
             Action::Exhausted => {
                 if let Some(error) = self.too_large.take() {
                     return Err(error.into());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use swath_model::digest::Algorithm;
+use swath_model::digest::{Algorithm, Digest};
 use swath_model::{Buffer, LaneId, Range, RangeSet, SwathId, Time};
 use swath_plan::{Event as PlanEvent, Loss};
 use swath_source::{Class, Facts, LaneError, LaneEvent, LaneEventKind};
@@ -11,10 +11,12 @@ use swath_store::{Identity, Target, TargetSpec};
 use super::Ended;
 use super::agree::{Agreement, validators, without_digest};
 use super::ordered::Ordered;
-use super::state::Run;
+use super::state::{Run, window_bytes};
+use crate::error::GetError;
 use crate::observe::{Event, Outcome, Phase, SourceState};
 use crate::request::Destination;
 use crate::verify::{Proof, Saved, Verifier};
+use tokio::io::AsyncWrite;
 
 impl Run<'_> {
     pub(super) async fn lane_event(&mut self, event: LaneEvent) -> Result<(), Ended> {
@@ -154,25 +156,23 @@ impl Run<'_> {
         source: usize,
         size_bytes: Option<u64>,
     ) -> Result<(), Ended> {
-        if self.request.digests.is_empty() && self.request.pieces.is_none() {
+        if self.request.known_digests().next().is_none() && self.request.pieces.is_none() {
             let offered = self.sources[source]
                 .facts
                 .as_ref()
                 .map(|facts| facts.digests.clone())
                 .unwrap_or_default();
             self.digests_offered = !offered.is_empty();
-            self.request.digests = offered;
+            self.request.told_digests = offered;
         }
-        self.proof.whole = self
-            .request
-            .digests
-            .iter()
-            .max_by_key(|digest| preference(digest.algorithm()))
-            .cloned();
+        self.proof.wholes = self.request.checked_digests();
         if let (Some(pieces), Some(size)) = (&self.proof.pieces, size_bytes)
             && let Err(error) = pieces.check(size)
         {
-            let text = format!("the piece digests do not fit the file and are not used: {error}");
+            let text = format!(
+                "the piece digests do not fit the file and are not used, only {} proves it: {error}",
+                describe(&Proof { pieces: None, ..self.proof.clone() }, None)
+            );
             self.proof.pieces = None;
             self.note(text, true);
         }
@@ -204,11 +204,7 @@ impl Run<'_> {
             else {
                 return Ok(());
             };
-            self.ordered =
-                Some(Ordered::start(writer, &self.proof, size_bytes, self.ordered_sender.clone()));
-            self.is_stream = true;
-            // The last bytes are written before their digest is told: it is waited for.
-            self.whole_wanted = self.proof.whole.is_some();
+            self.start_stream(writer, size_bytes);
         }
         self.size_bytes = size_bytes;
         if let Some(note) = resumed.note.take() {
@@ -224,7 +220,7 @@ impl Run<'_> {
         self.resumed_bytes = self.have.total_bytes();
         self.verified = resumed.verified.clone();
         self.verified_bytes = self.verified.total_bytes();
-        if self.target.is_some() && (self.proof.whole.is_some() || self.proof.pieces.is_some()) {
+        if self.target.is_some() && !self.proof.is_empty() {
             let mut verifier = Verifier::new(
                 &self.proof,
                 if size_bytes.is_some() { size } else { u64::MAX },
@@ -242,7 +238,6 @@ impl Run<'_> {
                 })
                 .collect();
             verifier.resume(&self.have, &self.verified, &saved, &resumed.groups);
-            self.whole_wanted = verifier.hashes_whole();
             let buffer_bytes = self.engine.pool.buffer_bytes() as u64;
             self.verifier =
                 Some(self.engine.hash.add(verifier, self.report_sender.clone(), buffer_bytes));
@@ -256,16 +251,33 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// The file goes to a writer, in order.
+    fn start_stream(&mut self, writer: Box<dyn AsyncWrite + Send + Unpin>, size: Option<u64>) {
+        let window_bytes = window_bytes(&self.engine.pool);
+        let words = self.ordered_sender.clone();
+        let ordered = Ordered::start(writer, &self.proof, size, window_bytes, words);
+        if let Some(pieces) = self.proof.pieces.as_ref().filter(|_| !ordered.holds_pieces()) {
+            let length = crate::report::units::bytes(pieces.length_bytes());
+            let text = format!(
+                "pieces of {length} do not fit into the memory for buffers: each is written before it is proved, and a wrong one ends the transfer"
+            );
+            self.note(text, true);
+        }
+        self.ordered = Some(ordered);
+        self.is_stream = true;
+    }
+
     /// What is known of the content, for the journal; `also` is a source not accepted yet.
     pub(super) fn identity(&self, also: Option<usize>) -> Identity {
         let told =
             |at: usize| self.sources[at].facts.as_ref().map(|facts| facts.digests.as_slice());
-        let digests = match also {
-            Some(at) if self.request.digests.is_empty() && self.proof.pieces.is_none() => {
-                told(at).unwrap_or_default()
-            }
-            _ => &self.request.digests,
-        };
+        let mut digests: Vec<Digest> = self.request.known_digests().collect();
+        if let Some(at) = also
+            && digests.is_empty()
+            && self.proof.pieces.is_none()
+        {
+            digests = told(at).unwrap_or_default().to_vec();
+        }
         let versions = (0..self.sources.len())
             .filter(|&at| self.sources[at].accepted == Some(true) || also == Some(at))
             .filter_map(|at| {
@@ -370,6 +382,12 @@ impl Run<'_> {
         if let Some(size_bytes) = end_of_stream
             && self.phase != Phase::Probing
         {
+            if let Some(pieces) =
+                self.proof.pieces.as_ref().filter(|_| self.proof.wholes.is_empty())
+            {
+                // Fewer pieces than there are digests: each is right, and the end is missing.
+                pieces.check(size_bytes).map_err(GetError::Pieces)?;
+            }
             self.size_bytes = Some(size_bytes);
             if let Some(target) = &self.target {
                 target
@@ -392,35 +410,17 @@ impl Run<'_> {
 
 /// What a user reads about how the file is proved.
 pub(super) fn describe(proof: &Proof, agreement: Option<Agreement>) -> String {
-    match (&proof.pieces, &proof.whole) {
-        (Some(pieces), _) if pieces.algorithm().resists_malice() => {
+    let wholes: Vec<&str> = proof.wholes.iter().map(|whole| whole.algorithm().name()).collect();
+    let wholes = wholes.join(" and ");
+    match &proof.pieces {
+        Some(pieces) if wholes.is_empty() => {
             format!("{} pieces by {}", pieces.count(), pieces.algorithm())
         }
-        (Some(pieces), Some(whole)) => {
-            format!(
-                "{} pieces by {}, the whole by {}",
-                pieces.count(),
-                pieces.algorithm(),
-                whole.algorithm()
-            )
+        Some(pieces) => {
+            format!("{} pieces by {}, the whole by {wholes}", pieces.count(), pieces.algorithm())
         }
-        (Some(pieces), None) => format!("{} pieces by {}", pieces.count(), pieces.algorithm()),
-        (None, Some(whole)) => whole.algorithm().to_string(),
-        (None, None) => without_digest(agreement).to_owned(),
-    }
-}
-
-/// Which of several digests is checked: one that can be computed in any order first, then the
-/// stronger, then the faster.
-fn preference(algorithm: Algorithm) -> u32 {
-    match algorithm {
-        Algorithm::Blake3 => 7,
-        Algorithm::Sha256 => 6,
-        Algorithm::Sha512 => 5,
-        Algorithm::Sha1 => 4,
-        Algorithm::Md5 => 3,
-        Algorithm::Crc32c => 2,
-        Algorithm::Adler32 => 1,
+        None if wholes.is_empty() => without_digest(agreement).to_owned(),
+        None => wholes,
     }
 }
 

@@ -75,17 +75,27 @@ fn hypotheses(disputes: &RangeMap<(u32, u32)>) -> VecDeque<Hypothesis> {
 
 impl Run<'_> {
     /// Find who lied and put it right; returns when the file is ready to be hashed again.
-    pub(super) async fn audit(&mut self, actual: Digest, stop: &Stop) -> Result<(), Ended> {
-        let failed = |run: &Self, hint: &str| {
-            let wanted = run.proof.whole.as_ref().map(ToString::to_string).unwrap_or_default();
+    pub(super) async fn audit(
+        &mut self,
+        wanted: Digest,
+        actual: Digest,
+        stop: &Stop,
+    ) -> Result<(), Ended> {
+        let failed = |hint: &str| {
             Err(Ended::Error(GetError::Digest {
-                wanted,
+                wanted: wanted.to_string(),
                 actual: actual.to_string(),
                 hint: hint.to_owned(),
             }))
         };
+        if self.proof.pieces.as_ref().is_some_and(|pieces| pieces.algorithm().resists_malice()) {
+            self.mismatch = true;
+            return failed(
+                "; each piece is right by its own digest, so the two contradict each other",
+            );
+        }
         if self.target.is_none() {
-            return failed(self, "; what was written to the output is wrong");
+            return failed("; what was written to the output is wrong");
         }
         if self.mismatch {
             // What was tried last did not help.
@@ -96,7 +106,7 @@ impl Run<'_> {
                     return Err(Ended::Restart);
                 }
                 self.mismatch = true;
-                return failed(self, "; there is no second source to compare with");
+                return failed("; there is no second source to compare with");
             }
             let text = "the digest does not match: comparing what the sources deliver";
             self.note(text.to_owned(), true);
@@ -127,7 +137,7 @@ impl Run<'_> {
                 range.start
             ),
         };
-        failed(self, &hint)
+        failed(&hint)
     }
 
     /// Whether no source is left that did not itself deliver all that there is.

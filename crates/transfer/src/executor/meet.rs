@@ -58,6 +58,14 @@ impl Run<'_> {
         if let Some(reason) = self.contradicts_digest(&facts) {
             return self.reject(source, reason);
         }
+        if let Some(pieces) = &self.proof.pieces
+            && self.request.known_digests().next().is_none()
+            && let Err(error) = pieces.check(version.size_bytes)
+        {
+            // Without its pieces nothing would prove the file.
+            return self
+                .reject(source, format!("its file does not fit the piece digests: {error}"));
+        }
         let expected = self.request.size_bytes.or(self.size_bytes);
         if let Some(expected) = expected.filter(|&expected| expected != version.size_bytes) {
             let reason =
@@ -69,9 +77,7 @@ impl Run<'_> {
             .iter()
             .filter(|entry| entry.accepted == Some(true))
             .find_map(|entry| entry.facts.as_ref().and_then(Version::of));
-        let proved = self.proof.whole.is_some()
-            || self.proof.pieces.is_some()
-            || !self.request.digests.is_empty();
+        let proved = !self.proof.is_empty() || self.request.known_digests().next().is_some();
         if let Some(reference) = &reference {
             match reference.admits(&version, proved) {
                 Ok(agreement) => self.agreed(agreement),
@@ -86,7 +92,7 @@ impl Run<'_> {
         {
             return self.not_opened(source, error);
         }
-        let proved = self.proof.whole.is_some() || self.proof.pieces.is_some();
+        let proved = !self.proof.is_empty();
         let expected = Expected { size_bytes: Some(version.size_bytes), proved };
         self.sources[source].source.expect(expected);
         self.discover(source, &facts);
@@ -159,7 +165,8 @@ impl Run<'_> {
                 for at in 0..self.sources.len() {
                     if self.sources[at].accepted == Some(true) {
                         self.sources[at].accepted = Some(false);
-                        self.sources[at].left_out_for_version = !self.request.digests.is_empty();
+                        self.sources[at].left_out_for_version =
+                            self.request.known_digests().next().is_some();
                         self.drop_source(
                             at,
                             "most other mirrors hold another version of the file".to_owned(),
@@ -192,12 +199,11 @@ impl Run<'_> {
 
     /// Whether a source's own digest of its file contradicts what is known.
     fn contradicts_digest(&self, facts: &Facts) -> Option<String> {
-        let known = self.request.digests.iter().chain(self.proof.whole.as_ref());
-        for known in known {
+        for known in self.request.known_digests() {
             for theirs in
                 facts.digests.iter().filter(|theirs| theirs.algorithm() == known.algorithm())
             {
-                if theirs != known {
+                if *theirs != known {
                     return Some(format!("its file has the digest {theirs}, wanted is {known}"));
                 }
             }
@@ -266,9 +272,9 @@ impl Run<'_> {
     /// What is to prove the file, without what one source offered for that.
     pub(super) fn forget_proof(&mut self) {
         if std::mem::take(&mut self.digests_offered) {
-            self.request.digests.clear();
+            self.request.told_digests.clear();
         }
-        self.proof = Proof { whole: None, pieces: self.request.pieces.clone() };
+        self.proof = Proof { wholes: Vec::new(), pieces: self.request.pieces.clone() };
     }
 
     /// Forget everything about the content, keep what is known about the sources.
@@ -286,8 +292,7 @@ impl Run<'_> {
         self.verifier = None;
         // What the old verifier still has to say is about other bytes.
         (self.report_sender, self.reports) = tokio::sync::mpsc::unbounded_channel();
-        self.whole_verdict = None;
-        self.whole_wanted = false;
+        self.wholes.clear();
         self.suspicions.clear();
         self.disputed = swath_model::RangeMap::new();
         self.hypotheses.clear();

@@ -16,6 +16,7 @@ mod meet;
 mod ordered;
 mod sink;
 mod state;
+mod suspect;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -41,6 +42,9 @@ pub(crate) async fn run(
 ) -> Result<Summary, GetError> {
     if request.mirrors.is_empty() {
         return Err(GetError::NoSources);
+    }
+    if let Some((one, other)) = request.contradiction() {
+        return Err(GetError::Contradiction { one: one.to_string(), other: other.to_string() });
     }
     let left = match &request.destination {
         Destination::File(path) => look(path, request.overwrite)?.filter(|_| request.resume),
@@ -149,13 +153,13 @@ impl Run<'_> {
         self.phase = Phase::Verifying;
         self.close_lanes();
         loop {
-            if let Some((good, actual)) = self.whole_verdict.take() {
-                if good {
+            if let Some((wanted, actual)) = self.take_whole() {
+                if wanted == actual {
                     self.digest = Some(actual);
                     self.convict_contradicted();
                     return Ok(());
                 }
-                self.audit(actual, stop).await?;
+                self.audit(wanted, actual, stop).await?;
                 continue;
             }
             if !self.awaits_whole() {
@@ -218,14 +222,14 @@ impl Run<'_> {
     /// Whether the ordered stream's reader has yet to take what could be written out. A piece
     /// with a digest is written when all of it is here.
     fn reader_is_behind(&self) -> bool {
-        if self.ordered.is_none() {
-            return false;
-        }
+        let Some(ordered) = &self.ordered else { return false };
         let size = self.size_bytes.unwrap_or(u64::MAX);
         let rest = Range::new(self.consumed.min(size), size);
         let here = self.have.gaps_within(rest).first().map_or(size, |gap| gap.start);
         let writable = match &self.proof.pieces {
-            Some(pieces) if here < size => here - here % pieces.length_bytes().max(1),
+            Some(pieces) if here < size && ordered.holds_pieces() => {
+                here - here % pieces.length_bytes().max(1)
+            }
             _ => here,
         };
         writable > self.consumed

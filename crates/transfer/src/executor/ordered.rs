@@ -1,9 +1,10 @@
 //! The ordered end of a transfer: blocks go to a writer one behind the other.
 //!
 //! Blocks wait in pool buffers until their turn; the planner's window keeps them from filling the
-//! pool. Where piece digests are known a piece is written only after it proved good; where only a
-//! digest of the whole is known, what is written cannot be taken back, and a mismatch is an error
-//! at the end.
+//! pool. Every byte is hashed once, when its turn has come. Where piece digests are known and a
+//! piece fits into half of the window, it is written only after it proved good. Larger pieces are
+//! written as they come: what is written cannot be taken back, so a wrong one ends the transfer.
+//! The same holds for a digest of the whole.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,14 +23,16 @@ use crate::verify::Proof;
 pub(super) enum Word {
     /// Everything before this offset is written.
     Written(u64),
-    /// This piece is bad; it is wanted again.
-    Bad(Range),
+    /// This piece is bad and came to this digest; it is wanted again.
+    Bad(Range, Digest),
+    /// This piece is bad, came to this digest, and its beginning is written already.
+    TooLate(Range, Digest),
     /// This piece proved good.
     Good(Range),
     /// The digest of the whole.
     Whole {
-        /// Whether it is the one wanted.
-        good: bool,
+        /// The one that is wanted.
+        wanted: Digest,
         /// What it came to.
         actual: Digest,
     },
@@ -45,26 +48,33 @@ enum Order {
 pub(super) struct Ordered {
     orders: UnboundedSender<Order>,
     task: JoinHandle<io::Result<()>>,
+    holds_pieces: bool,
 }
 
 impl Ordered {
+    /// Start writing; at most `window_bytes` are handed over before they are written.
     pub fn start(
         writer: Box<dyn AsyncWrite + Send + Unpin>,
         proof: &Proof,
         size_bytes: Option<u64>,
+        window_bytes: u64,
         words: UnboundedSender<Word>,
     ) -> Self {
         let (orders, receiver) = unbounded_channel();
-        let whole = proof.whole;
-        let hasher = whole.as_ref().map(|digest| Hasher::new(digest.algorithm()));
+        let holds_pieces = proof.pieces.as_ref().is_some_and(|pieces| {
+            pieces.length_bytes().min(size_bytes.unwrap_or(u64::MAX)) <= window_bytes / 2
+        });
+        let hashers = proof.wholes.iter().map(|&wanted| (wanted, Hasher::new(wanted.algorithm())));
         let state = State {
             writer,
             waiting: BTreeMap::new(),
             front: 0,
             size_bytes,
+            hashers: hashers.collect(),
             pieces: proof.pieces.clone(),
-            whole,
-            hasher,
+            piece: None,
+            proved_to: 0,
+            holds_pieces,
         };
         let task = tokio::spawn(async move {
             let result = state.run(receiver, &words).await;
@@ -73,7 +83,12 @@ impl Ordered {
             }
             result
         });
-        Self { orders, task }
+        Self { orders, task, holds_pieces }
+    }
+
+    /// Whether a piece is written only when all of it has come and proved good.
+    pub fn holds_pieces(&self) -> bool {
+        self.holds_pieces
     }
 
     /// A block that arrived.
@@ -96,11 +111,24 @@ impl Ordered {
 struct State {
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     waiting: BTreeMap<u64, Buffer>,
+    /// Everything before is written.
     front: u64,
     size_bytes: Option<u64>,
+    /// Of everything before `front`, by the digest that each must come to.
+    hashers: Vec<(Digest, Hasher)>,
     pieces: Option<Pieces>,
-    whole: Option<Digest>,
-    hasher: Option<Hasher>,
+    /// The first piece that is not proved yet, hashed as far as its bytes are here.
+    piece: Option<Piece>,
+    /// Everything before lies in pieces that proved good.
+    proved_to: u64,
+    holds_pieces: bool,
+}
+
+struct Piece {
+    range: Range,
+    wanted: Option<Digest>,
+    hasher: Hasher,
+    hashed_to: u64,
 }
 
 impl State {
@@ -114,9 +142,8 @@ impl State {
             if self.size_bytes == Some(self.front) && !judged {
                 judged = true;
                 self.writer.flush().await?;
-                if let (Some(wanted), Some(hasher)) = (&self.whole, &self.hasher) {
-                    let actual = hasher.finish();
-                    let _ = words.send(Word::Whole { good: actual == *wanted, actual });
+                for (wanted, hasher) in &self.hashers {
+                    let _ = words.send(Word::Whole { wanted: *wanted, actual: hasher.finish() });
                 }
                 let _ = words.send(Word::Written(self.front));
             }
@@ -124,81 +151,123 @@ impl State {
             match order {
                 Order::Accept(offset, buffer) => {
                     self.waiting.insert(offset, buffer);
-                    self.write_ready(words).await?;
                 }
                 Order::EndAt(size_bytes) => self.size_bytes = Some(size_bytes),
             }
+            self.advance(words).await?;
         }
         self.writer.flush().await
     }
 
-    /// Write whatever has its turn.
-    async fn write_ready(&mut self, words: &UnboundedSender<Word>) -> io::Result<()> {
+    /// Judge and write whatever has its turn.
+    async fn advance(&mut self, words: &UnboundedSender<Word>) -> io::Result<()> {
         loop {
-            let limit = match &self.pieces {
-                None => u64::MAX,
-                Some(pieces) => {
-                    let Some(piece) = pieces
-                        .range_of(pieces.piece_at(self.front), self.size_bytes.unwrap_or(u64::MAX))
-                    else {
-                        return Ok(());
-                    };
-                    match self.judge(piece, pieces) {
-                        None => return Ok(()),
-                        Some(true) => {
-                            let _ = words.send(Word::Good(piece));
-                            piece.end
-                        }
-                        Some(false) => {
-                            self.waiting.retain(|&at, buffer| {
-                                at + buffer.len() as u64 <= piece.start || at >= piece.end
-                            });
-                            let _ = words.send(Word::Bad(piece));
-                            return Ok(());
-                        }
-                    }
+            let verdict = self.hash_piece();
+            match verdict {
+                Some(Ok(range)) => {
+                    self.proved_to = range.end;
+                    let _ = words.send(Word::Good(range));
                 }
-            };
-            let mut wrote = false;
-            while self.front < limit {
-                let Some((&at, _)) = self.waiting.range(..=self.front).next_back() else { break };
-                let Some(buffer) = self.waiting.remove(&at) else { break };
-                let end = at + buffer.len() as u64;
-                if end <= self.front {
-                    continue;
+                Some(Err((range, actual))) if self.front > range.start => {
+                    self.waiting.clear();
+                    let _ = words.send(Word::TooLate(range, actual));
+                    return Ok(());
                 }
-                let from = (self.front - at) as usize;
-                let to = (end.min(limit) - at) as usize;
-                if let Some(hasher) = &mut self.hasher {
-                    hasher.update(&buffer[from..to]);
+                Some(Err((range, actual))) => {
+                    self.drop_piece(range);
+                    let _ = words.send(Word::Bad(range, actual));
+                    return Ok(());
                 }
-                self.writer.write_all(&buffer[from..to]).await?;
-                self.front = at + to as u64;
-                wrote = true;
-                if end > limit {
-                    self.waiting.insert(at, buffer);
-                }
-                let _ = words.send(Word::Written(self.front));
+                None => {}
             }
-            if !wrote || self.pieces.is_none() {
+            let limit = match &self.piece {
+                _ if self.pieces.is_none() => u64::MAX,
+                Some(piece) if !self.holds_pieces => piece.hashed_to,
+                _ => self.proved_to,
+            };
+            self.write_to(limit, words).await?;
+            if verdict.is_none() {
                 return Ok(());
             }
         }
     }
 
-    /// Whether a piece that lies in memory is good; `None` while some of it is missing.
-    fn judge(&self, piece: Range, pieces: &Pieces) -> Option<bool> {
-        let mut hasher = Hasher::new(pieces.algorithm());
-        let mut at = piece.start;
-        while at < piece.end {
+    /// Hash the first piece that is not proved as far as its bytes have come; its verdict if that
+    /// was all of it: what it came to instead if it is bad.
+    fn hash_piece(&mut self) -> Option<Result<Range, (Range, Digest)>> {
+        let pieces = self.pieces.as_ref()?;
+        if self.piece.is_none() {
+            let number = pieces.piece_at(self.proved_to);
+            let range = pieces.range_of(number, self.size_bytes.unwrap_or(u64::MAX))?;
+            let hasher = Hasher::new(pieces.algorithm());
+            let wanted = pieces.digest(number);
+            self.piece = Some(Piece { range, wanted, hasher, hashed_to: range.start });
+        }
+        let piece = self.piece.as_mut()?;
+        // Of a stream without a size the last piece ends where the stream does.
+        piece.range.end = piece.range.end.min(self.size_bytes.unwrap_or(u64::MAX));
+        while piece.hashed_to < piece.range.end {
+            let at = piece.hashed_to;
             let (&start, buffer) = self.waiting.range(..=at).next_back()?;
-            let end = (start + buffer.len() as u64).min(piece.end);
+            let end = (start + buffer.len() as u64).min(piece.range.end);
             if end <= at {
                 return None;
             }
-            hasher.update(&buffer[(at - start) as usize..(end - start) as usize]);
-            at = end;
+            piece.hasher.update(&buffer[(at - start) as usize..(end - start) as usize]);
+            piece.hashed_to = end;
         }
-        Some(pieces.digest(pieces.piece_at(piece.start)) == Some(hasher.finish()))
+        let piece = self.piece.take()?;
+        let actual = piece.hasher.finish();
+        Some(if piece.wanted == Some(actual) {
+            Ok(piece.range)
+        } else {
+            Err((piece.range, actual))
+        })
+    }
+
+    /// Write what has come, up to `limit` at most.
+    async fn write_to(&mut self, limit: u64, words: &UnboundedSender<Word>) -> io::Result<()> {
+        while self.front < limit {
+            let Some((&at, _)) = self.waiting.range(..=self.front).next_back() else { break };
+            let Some(buffer) = self.waiting.remove(&at) else { break };
+            let end = at + buffer.len() as u64;
+            if end <= self.front {
+                continue;
+            }
+            let from = (self.front - at) as usize;
+            let to = (end.min(limit) - at) as usize;
+            for (_, hasher) in &mut self.hashers {
+                hasher.update(&buffer[from..to]);
+            }
+            self.writer.write_all(&buffer[from..to]).await?;
+            self.front = at + to as u64;
+            if end > limit {
+                self.waiting.insert(at, buffer);
+            }
+            let _ = words.send(Word::Written(self.front));
+        }
+        Ok(())
+    }
+
+    /// Let go of a bad piece, but not of its neighbours' bytes.
+    fn drop_piece(&mut self, piece: Range) {
+        let around: Vec<u64> = self
+            .waiting
+            .range(..piece.end)
+            .filter(|(at, buffer)| **at + buffer.len() as u64 > piece.start)
+            .map(|(&at, _)| at)
+            .collect();
+        for at in around {
+            let Some(mut buffer) = self.waiting.remove(&at) else { continue };
+            let end = at + buffer.len() as u64;
+            if end > piece.end {
+                // What follows the piece stays where it is wanted: at the buffer's start.
+                let from = (piece.end - at) as usize;
+                let rest = buffer.len() - from;
+                buffer.copy_within(from.., 0);
+                buffer.truncate(rest);
+                self.waiting.insert(piece.end, buffer);
+            }
+        }
     }
 }

@@ -6,12 +6,13 @@
 use std::io;
 use std::sync::Arc;
 
+use swath_model::digest::Digest;
 use swath_model::{Buffer, Range};
 use swath_store::{CommitError, HashState, ReadError, Record, WriteError};
 
 use super::Ended;
-use super::blame::PartPrint;
 use super::state::Run;
+use super::suspect::PartPrint;
 use crate::error::GetError;
 use crate::observe::Phase;
 use crate::verify::Report;
@@ -27,8 +28,8 @@ pub(super) enum JobDone {
     Compared { range: Range, source: usize, result: Result<bool, ReadError> },
     /// Records are in the journal.
     Committed { result: Result<(), CommitError> },
-    /// The parts of a suspect piece were hashed.
-    Printed { piece: Range, prints: Vec<PartPrint>, healed: bool },
+    /// The parts of a suspect piece were hashed: of a piece that came to `bad`, or that is good now.
+    Printed { piece: Range, prints: Vec<PartPrint>, bad: Option<Digest> },
 }
 
 impl Run<'_> {
@@ -88,7 +89,7 @@ impl Run<'_> {
                 let equal = result.map_err(read_error)?;
                 self.compared(range, source, equal);
             }
-            JobDone::Printed { piece, prints, healed } => self.printed(piece, prints, healed),
+            JobDone::Printed { piece, prints, bad } => self.printed(piece, prints, bad)?,
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The state of one transfer.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use swath_model::digest::Digest;
@@ -14,10 +14,10 @@ use tokio::time::Instant;
 
 use super::agree::Agreement;
 use super::audit::{Audit, Hypothesis};
-use super::blame::Suspicion;
 use super::figures::Figures;
 use super::ordered::{Ordered, Word};
 use super::sink::JobDone;
+use super::suspect::Suspicion;
 use crate::engine::Engine;
 use crate::observe::{Event, Observer, Outcome, Phase, SourceState, SwathRecord};
 use crate::request::{Destination, Mirror, Request};
@@ -115,13 +115,16 @@ pub(super) struct Run<'a> {
     pub reports: UnboundedReceiver<Report>,
     pub report_sender: UnboundedSender<Report>,
     pub verified: RangeSet,
-    pub whole_verdict: Option<(bool, Digest)>,
-    pub whole_wanted: bool,
+    /// What digests of the whole came to: (wanted, actual).
+    pub wholes: Vec<(Digest, Digest)>,
     pub digest: Option<Digest>,
     /// Journal records whose bytes are written but not yet committed.
     pub records: Vec<Record>,
     pub committing: bool,
-    pub suspicions: Vec<Suspicion>,
+    /// Bad pieces until they come right, by where they begin.
+    pub suspicions: BTreeMap<u64, Suspicion>,
+    /// Who was named for corrupt data, in the journal's numbering.
+    pub convicted: BTreeSet<u32>,
     pub audit: Option<Audit>,
     /// Number in the journal of each source, by our own number.
     pub journal_ids: Vec<u32>,
@@ -197,7 +200,7 @@ impl<'a> Run<'a> {
             resumed_bytes: 0,
             digests_offered: false,
             verified_bytes: 0,
-            proof: Proof { whole: None, pieces: request.pieces.clone() },
+            proof: Proof { wholes: Vec::new(), pieces: request.pieces.clone() },
             verification: String::new(),
             target: None,
             ordered: None,
@@ -207,12 +210,12 @@ impl<'a> Run<'a> {
             reports,
             report_sender,
             verified: RangeSet::new(),
-            whole_verdict: None,
-            whole_wanted: false,
+            wholes: Vec::new(),
             digest: None,
             records: Vec::new(),
             committing: false,
-            suspicions: Vec::new(),
+            suspicions: BTreeMap::new(),
+            convicted: BTreeSet::new(),
             audit: None,
             journal_ids: Vec::new(),
             journal_names: BTreeMap::new(),
@@ -396,7 +399,7 @@ impl<'a> Run<'a> {
 
 /// How far an ordered transfer may run ahead of its consumer: what the pool holds, less a sixth
 /// for the buffers that lanes are filling and for those that broken lanes leave half full.
-fn window_bytes(pool: &Pool) -> u64 {
+pub(super) fn window_bytes(pool: &Pool) -> u64 {
     let buffers = pool.count().saturating_sub(pool.count() / 6).max(2) - 1;
     (buffers * pool.buffer_bytes()) as u64
 }

@@ -160,10 +160,13 @@ impl Track {
         let Some(open) = self.open.remove(&segment) else { return };
         match (&mut self.kind, open.hasher) {
             (Kind::Pieces(pieces), SegmentHasher::Plain(hasher)) => {
-                if pieces.digest(segment).is_some_and(|wanted| wanted == hasher.finish()) {
-                    verdicts.push(Verdict::Good(bounds));
-                } else {
-                    verdicts.push(Verdict::Bad(bounds));
+                let actual = hasher.finish();
+                match verdicts.last_mut() {
+                    _ if pieces.digest(segment) != Some(actual) => {
+                        verdicts.push(Verdict::Bad { piece: bounds, actual });
+                    }
+                    Some(Verdict::Good(last)) if last.end == bounds.start => last.end = bounds.end,
+                    _ => verdicts.push(Verdict::Good(bounds)),
                 }
             }
             (Kind::Tree(tree, _), SegmentHasher::Group(hasher)) => {
@@ -192,7 +195,7 @@ impl Track {
             Kind::Tree(tree, wanted) => (*wanted, tree.root()?),
         };
         self.ended = true;
-        Some(Verdict::Whole { good: wanted == actual, actual })
+        Some(Verdict::Whole { wanted, actual })
     }
 
     /// These bytes are void and will come again.

@@ -12,10 +12,17 @@ use super::track::{Kind, Track};
 /// What proves a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Proof {
-    /// Digest of the whole.
-    pub whole: Option<Digest>,
+    /// Digests of the whole, the one that counts most first; each is checked.
+    pub wholes: Vec<Digest>,
     /// Digest of each piece.
     pub pieces: Option<Pieces>,
+}
+
+impl Proof {
+    /// Whether nothing proves the file.
+    pub fn is_empty(&self) -> bool {
+        self.wholes.is_empty() && self.pieces.is_none()
+    }
 }
 
 /// What the verifier has to say.
@@ -23,8 +30,13 @@ pub(crate) struct Proof {
 pub(crate) enum Verdict {
     /// These bytes are proved.
     Good(Range),
-    /// These bytes are not what they should be.
-    Bad(Range),
+    /// These bytes, a piece, are not what they should be.
+    Bad {
+        /// The piece.
+        piece: Range,
+        /// What it came to.
+        actual: Digest,
+    },
     /// The chaining value of a group of the BLAKE3 tree, for the journal.
     Group {
         /// Which group.
@@ -34,8 +46,8 @@ pub(crate) enum Verdict {
     },
     /// The whole file was hashed.
     Whole {
-        /// Whether its digest is the one wanted.
-        good: bool,
+        /// The digest wanted.
+        wanted: Digest,
         /// What it came to.
         actual: Digest,
     },
@@ -71,13 +83,10 @@ impl Verifier {
     /// has come too early within `share`.
     pub fn new(proof: &Proof, size_bytes: u64, share: Share) -> Self {
         let mut tracks = Vec::new();
-        let strong_pieces =
-            proof.pieces.as_ref().is_some_and(|pieces| pieces.algorithm().resists_malice());
         if let Some(pieces) = &proof.pieces {
             tracks.push(Track::new(Kind::Pieces(pieces.clone()), size_bytes));
         }
-        // Strong piece digests prove the whole; hashing it once more would prove nothing new.
-        if let Some(whole) = proof.whole.as_ref().filter(|_| !strong_pieces) {
+        for whole in &proof.wholes {
             let tree = (whole.algorithm() == Algorithm::Blake3 && size_bytes != u64::MAX)
                 .then(|| Blake3Tree::new(size_bytes).ok())
                 .flatten();
@@ -279,11 +288,6 @@ impl Verifier {
         })
     }
 
-    /// Whether a digest of the whole is among what it computes.
-    pub fn hashes_whole(&self) -> bool {
-        self.tracks.iter().any(|track| !matches!(track.kind, Kind::Pieces(_)))
-    }
-
     /// Bytes that every track has taken in.
     pub fn hashed_bytes(&self) -> u64 {
         self.tracks.iter().map(|track| track.hashed.total_bytes()).min().unwrap_or(0)
@@ -336,6 +340,7 @@ mod tests {
         let mut parts: Vec<(usize, usize)> =
             cuts.windows(2).map(|w| (w[0], w[1])).filter(|(a, b)| a < b).collect();
         rng.shuffle(&mut parts);
+        verifier.begin();
         let mut verdicts = Vec::new();
         for (start, end) in parts {
             let mut at = start;
@@ -357,6 +362,16 @@ mod tests {
         verdicts
     }
 
+    /// How many digests of the whole came out right and wrong.
+    fn wholes(verdicts: &[Verdict]) -> (usize, usize) {
+        let told = verdicts.iter().filter_map(|verdict| match verdict {
+            Verdict::Whole { wanted, actual } => Some(wanted == actual),
+            _ => None,
+        });
+        let (right, wrong): (Vec<bool>, Vec<bool>) = told.partition(|&right| right);
+        (right.len(), wrong.len())
+    }
+
     fn read_back(verifier: &mut Verifier, pool: &Pool, data: &[u8], most: usize) {
         for _ in 0..most {
             let Some(range) = verifier.wants(pool.buffer_bytes() as u64) else { return };
@@ -372,9 +387,13 @@ mod tests {
         for seed in 0..120 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let data = content(rng.usize(0..700_000));
-            let algorithm = *rng.choice(&Algorithm::ALL).unwrap();
+            let rng_wholes = rng.usize(0..3);
             let proof = Proof {
-                whole: rng.bool().then(|| Hasher::digest(algorithm, &data)),
+                wholes: rng
+                    .choose_multiple(&Algorithm::ALL, rng_wholes)
+                    .into_iter()
+                    .map(|&algorithm| Hasher::digest(algorithm, &data))
+                    .collect(),
                 pieces: rng.bool().then(|| {
                     pieces(
                         &data,
@@ -386,19 +405,8 @@ mod tests {
             let allowance = Allowance::new(rng.usize(0..40));
             let mut verifier = Verifier::new(&proof, data.len() as u64, allowance.share());
             let verdicts = run(&mut verifier, &pool, &data, &mut rng);
-            assert!(
-                !verdicts
-                    .iter()
-                    .any(|v| matches!(v, Verdict::Bad(_) | Verdict::Whole { good: false, .. })),
-                "seed {seed}"
-            );
-            let strong = proof.pieces.as_ref().is_some_and(|p| p.algorithm().resists_malice());
-            if proof.whole.is_some() && !strong && !data.is_empty() {
-                assert!(
-                    verdicts.iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })),
-                    "seed {seed}"
-                );
-            }
+            assert!(!verdicts.iter().any(|v| matches!(v, Verdict::Bad { .. })), "seed {seed}");
+            assert_eq!(wholes(&verdicts), (proof.wholes.len(), 0), "seed {seed}");
             if proof.pieces.is_some() {
                 let good: u64 = verdicts
                     .iter()
@@ -411,6 +419,18 @@ mod tests {
     }
 
     #[test]
+    fn good_pieces_that_touch_are_told_at_once() {
+        // A verdict for each of a million pieces took more memory than the file's buffers.
+        let pool = Pool::new(64, 4096);
+        let data = content(64 * 4096);
+        let proof =
+            Proof { wholes: Vec::new(), pieces: Some(pieces(&data, Algorithm::Sha256, 64)) };
+        let mut verifier = Verifier::new(&proof, data.len() as u64, Allowance::new(10).share());
+        let verdicts = run(&mut verifier, &pool, &data, &mut fastrand::Rng::with_seed(1));
+        assert!(verdicts.len() < 200, "{} verdicts", verdicts.len());
+    }
+
+    #[test]
     fn a_bad_piece_is_named_and_heals() {
         let pool = Pool::new(64, 4096);
         for seed in 0..60 {
@@ -420,14 +440,16 @@ mod tests {
             let spot = rng.usize(0..data.len());
             wrong[spot] ^= 1;
             let proof = Proof {
-                whole: Some(Hasher::digest(Algorithm::Sha256, &data)),
+                wholes: vec![Hasher::digest(Algorithm::Sha256, &data)],
                 pieces: Some(pieces(&data, Algorithm::Sha1, 10_000)),
             };
             let mut verifier = Verifier::new(&proof, data.len() as u64, Allowance::new(10).share());
             let verdicts = run(&mut verifier, &pool, &wrong, &mut rng);
             let bad: Vec<Range> = verdicts
                 .iter()
-                .filter_map(|v| if let Verdict::Bad(r) = v { Some(*r) } else { None })
+                .filter_map(
+                    |v| if let Verdict::Bad { piece, .. } = v { Some(*piece) } else { None },
+                )
                 .collect();
             assert_eq!(bad.len(), 1, "seed {seed}");
             assert!(bad[0].contains(spot as u64));
@@ -440,10 +462,7 @@ mod tests {
                 at += n as u64;
             }
             read_back(&mut verifier, &pool, &data, usize::MAX);
-            assert!(
-                verifier.verdicts().iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })),
-                "seed {seed}"
-            );
+            assert_eq!(wholes(&verifier.verdicts()), (1, 0), "seed {seed}");
         }
     }
 
@@ -453,7 +472,7 @@ mod tests {
         // missing piece into.
         let data = content(200_000);
         let proof = Proof {
-            whole: Some(Hasher::digest(Algorithm::Sha256, &data)),
+            wholes: vec![Hasher::digest(Algorithm::Sha256, &data)],
             pieces: Some(pieces(&data, Algorithm::Sha1, 10_000)),
         };
         let size = data.len() as u64;
@@ -471,7 +490,7 @@ mod tests {
         }
         read_back(&mut verifier, &pool, &data, usize::MAX);
         let verdicts = verifier.verdicts();
-        assert!(verdicts.iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })));
+        assert_eq!(wholes(&verdicts), (1, 0));
     }
 
     #[test]
@@ -479,7 +498,7 @@ mod tests {
         let pool = Pool::new(64, 4096);
         for algorithm in Algorithm::ALL {
             let data = content(600_000);
-            let proof = Proof { whole: Some(Hasher::digest(algorithm, &data)), pieces: None };
+            let proof = Proof { wholes: vec![Hasher::digest(algorithm, &data)], pieces: None };
             let mut first = Verifier::new(&proof, data.len() as u64, Allowance::new(8).share());
             let mut groups = Vec::new();
             let half = 300_000;
@@ -505,10 +524,7 @@ mod tests {
                 second.accept((half + i * 4096) as u64, buffer);
             }
             read_back(&mut second, &pool, &data, usize::MAX);
-            assert!(
-                second.verdicts().iter().any(|v| matches!(v, Verdict::Whole { good: true, .. })),
-                "{algorithm}"
-            );
+            assert_eq!(wholes(&second.verdicts()), (1, 0), "{algorithm}");
         }
     }
 }
