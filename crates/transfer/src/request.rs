@@ -146,7 +146,7 @@ impl Request {
     }
 
     /// Every digest that is known of the whole.
-    pub(crate) fn known_digests(&self) -> impl Iterator<Item = Digest> + '_ {
+    pub fn known_digests(&self) -> impl Iterator<Item = Digest> + '_ {
         self.digests.iter().chain(&self.told_digests).copied()
     }
 

@@ -203,6 +203,12 @@ fn from_metalink(
     }
     let base_path = base.as_ref().map(shown);
     let mut files = metalink.files;
+    let unusable: Vec<_> = files.iter().filter_map(metalink::File::unusable_pieces).collect();
+    if let Some(first) = unusable.first() {
+        let what = counted(unusable.len() as u64, "file", "files");
+        let text = format!("{name}: the piece digests of {what} cannot be used ({first})");
+        progress.note(&text, true);
+    }
     if files.is_empty() {
         return Err((Exit::Input, format!("{name} names no file")));
     }

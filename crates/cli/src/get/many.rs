@@ -155,7 +155,7 @@ impl Job {
         let name = request.destination_name();
         let wanted = Wanted {
             size_bytes: request.size_bytes,
-            digests: request.digests,
+            digests: request.known_digests().collect(),
             pieces: request.pieces,
         };
         let (compared, stop) = (wanted.proves(), Arc::clone(&self.stop));

@@ -140,7 +140,7 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
                 .to_owned(),
         ),
         GetError::Digest { .. } if to_stdout => {
-            Some("what was written to the output is wrong: whoever read it must not use it".to_owned())
+            Some("what was written to the output is wrong or not all of it: whoever read it must not use it".to_owned())
         }
         GetError::Open(OpenError::NotAFile { path, kind }) => Some(match *kind {
             "symbolic link" => "name the file that it leads to, or remove the link".to_owned(),

@@ -274,7 +274,7 @@ impl Run<'_> {
     /// What the file was verified by, in words.
     fn verified_by(&self) -> String {
         let accepted = self.sources.iter().filter(|entry| entry.accepted == Some(true)).count();
-        let unproved = self.proof.whole.is_none() && self.proof.pieces.is_none();
+        let unproved = self.proof.is_empty();
         if unproved && accepted == 1 && !self.verification.is_empty() {
             // A single one agrees with nobody.
             return "nothing: no digest of it is known".to_owned();
