@@ -128,6 +128,26 @@ fn pieces_that_do_not_fit_prove_nothing_and_that_is_said() {
 }
 
 #[test]
+fn a_stream_that_ends_with_a_right_piece_too_early_is_not_the_file() {
+    let content = Content::random(8, SIZE);
+    let begun = Content::bytes(content.read(0, 2 * PIECE));
+    let source = building(&begun)
+        .behaviour(Behaviour::NoRanges)
+        .behaviour(Behaviour::CloseDelimited)
+        .start()
+        .unwrap();
+    let home = Home::new();
+    let text = described(&content, &[&source], &[], PIECE);
+    home.write("../x.meta4", text.replace(&format!("    <size>{SIZE}</size>\n"), ""));
+    for output in ["x", "-"] {
+        home.run(["get", "../x.meta4", "-o", output])
+            .code_is(4)
+            .says(&["does not fit the piece digests", "need 2 piece digests, there are 12"]);
+        home.lacks("x");
+    }
+}
+
+#[test]
 fn a_piece_digest_that_is_wrong_itself_accuses_nobody() {
     let content = Content::random(4, SIZE);
     let (one, two) = (slow(&content, 9_000_000), slow(&content, 9_000_000));
