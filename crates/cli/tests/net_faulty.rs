@@ -238,7 +238,8 @@ fn refused_by_all_names_each_and_its_answer() {
     let dead = honest(&content());
     dead.die();
     let unknown = "http://no-such-host.invalid/data.bin";
-    let ran = home.run(["get", &url(&gone), &url(&forbidden), &url(&dead), unknown]);
+    let ran =
+        home.run(["get", "--timeout", "2s", &url(&gone), &url(&forbidden), &url(&dead), unknown]);
     ran.code_is(7).says(&[
         &format!("{}: the server answered 404", url(&gone)),
         &format!("{}: the server answered 403", url(&forbidden)),

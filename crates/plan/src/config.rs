@@ -30,6 +30,8 @@ pub struct Config {
     pub large_chunk_bytes: u64,
     /// Chunk of the `fixed` policy.
     pub chunk_bytes: u64,
+    /// A source is given up when it has failed time and again for so many seconds.
+    pub give_up_s: f64,
     /// Seed of the back-off's jitter.
     pub seed: u64,
 }
@@ -48,6 +50,7 @@ impl Default for Config {
             initial_chunk_bytes: 4_000_000,
             large_chunk_bytes: 40_000_000,
             chunk_bytes: 16_000_000,
+            give_up_s: 60.0,
             seed: 0,
         }
     }

@@ -14,7 +14,8 @@ impl Planner {
         let mut lanes: Vec<(f64, f64)> = Vec::with_capacity(self.lanes.len());
         let mut untried: Vec<f64> = Vec::new();
         for lane in self.lanes.values() {
-            if !lane.is_up() || lane.silent || lane.parked {
+            // A lane about to end brings what it keeps, and helps with nothing else.
+            if !lane.is_up() || lane.silent || lane.parked || lane.dropping {
                 continue;
             }
             left_bytes += lane.wanted_bytes() as f64;

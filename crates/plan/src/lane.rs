@@ -200,6 +200,16 @@ impl Lane {
         }
     }
 
+    /// Whether anything ever came on it.
+    pub fn was_answered(&self) -> bool {
+        self.first_byte_at.is_some()
+    }
+
+    /// Whether the answer that is due now has not begun.
+    pub fn awaits_answer(&self) -> bool {
+        self.positions().next().is_some_and(|(slot, at)| at == slot.start && at < slot.asked_end)
+    }
+
     /// The real lane has counted `total_s` of pauses so far. A pause in which we asked for nothing,
     /// or waited for the answer to begin, is none of the sender's.
     pub fn paused(&mut self, now: Time, total_s: f64) {

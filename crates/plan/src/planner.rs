@@ -47,6 +47,8 @@ pub struct Planner {
     pub(crate) consumed: u64,
     pub(crate) ended: bool,
     pub(crate) probe_start: u64,
+    /// When bytes last came from anybody.
+    pub(crate) heard_at: Time,
     /// Looks in a row at which no lane had work although some was open.
     pub(crate) ticks_at_rest: u32,
     pub(crate) rng: fastrand::Rng,
@@ -81,6 +83,7 @@ impl Planner {
             consumed: 0,
             ended: false,
             probe_start: 0,
+            heard_at: Time::ZERO,
             ticks_at_rest: 0,
             rng: fastrand::Rng::with_seed(config.seed),
             config,
@@ -283,8 +286,28 @@ impl Planner {
     }
 
     fn lane_up(&mut self, id: LaneId, rtt_s: f64, pipelines: bool, now: Time) {
+        // While it took its time to connect, others may have taken its source's place.
+        let surplus = self.lanes.get(&id).is_some_and(|lane| {
+            let own = self.sources.get(lane.source.index());
+            let in_use = |it: &&Source| it.id != lane.source && self.takes_a_place(it, now);
+            own.is_some_and(|own| own.rtt_s.is_none() && !self.takes_a_place(own, now))
+                && self.sources.iter().filter(in_use).count() >= self.places()
+        });
         let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if lane.state == LaneState::Closing {
+            // It connected again just when it was told to close.
+            return;
+        }
         lane.connected(now, rtt_s, pipelines);
+        if surplus {
+            let source = lane.source;
+            self.close(id);
+            if let Some(source) = self.sources.get_mut(source.index()) {
+                source.rtt_s = Some(rtt_s);
+                source.status = SourceStatus::Spare;
+            }
+            return;
+        }
         let undelivered_bytes = self.undelivered.total_bytes();
         if let Some(source) = self.sources.get_mut(lane.source.index()) {
             source.rtt_s = Some(source.rtt_s.map_or(rtt_s, |before| before.min(rtt_s)));
@@ -303,15 +326,19 @@ impl Planner {
 
     fn arrived(&mut self, id: LaneId, total_bytes: u64, now: Time) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let (awaited, waited_s) = (lane.awaits_answer(), now.secs_since(lane.last_progress));
         if lane.arrived(now, total_bytes) == 0 {
             return;
         }
+        self.heard_at = now;
         lane.refresh_rate(now);
-        let source = lane.source;
-        self.speaks(id);
-        if let Some(source) = self.sources.get_mut(source.index()) {
+        if let Some(source) = self.sources.get_mut(lane.source.index()) {
+            if awaited && !lane.awaits_answer() {
+                source.answered(waited_s);
+            }
             source.delivered(0);
         }
+        self.speaks(id);
         self.make_hungry(id);
     }
 
@@ -339,12 +366,19 @@ impl Planner {
         if let Some(id) = self.swaths.get(&swath).copied()
             && let Some(lane) = self.lanes.get_mut(&id)
         {
+            let (awaited, waited_s) =
+                (lane.awaits_answer(), self.clock.secs_since(lane.last_progress));
+            self.heard_at = self.clock;
             if let Some(slot) = lane.slot_mut(swath) {
                 slot.delivered_to = slot.delivered_to.max(range.end.min(slot.asked_end));
                 unexpected = range.end > slot.end;
             }
             lane.first_byte_at.get_or_insert(self.clock);
             if let Some(source) = self.sources.get_mut(lane.source.index()) {
+                if awaited && !lane.awaits_answer() {
+                    // The meters are looked at now and then: it is known from here first.
+                    source.answered(waited_s);
+                }
                 source.delivered(new_bytes);
             }
         }
@@ -425,7 +459,7 @@ impl Planner {
     fn charge(&mut self, id: SourceId, loss: Loss, now: Time) {
         let jitter = self.rng.f64();
         let Some(source) = self.sources.get_mut(id.index()) else { return };
-        source.lost(loss, now, jitter);
+        source.lost(loss, now, jitter, self.config.give_up_s);
         if loss != Loss::Clean {
             source.tuner.reset(now);
         }

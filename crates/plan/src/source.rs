@@ -23,14 +23,26 @@ pub(crate) struct Source {
     pub lane_rate: Option<f64>,
     /// How long its lanes waited for connections and first bytes while there was work, in all.
     pub waited_s: f64,
-    /// Failures since the last useful byte.
+    /// Failures since the last useful byte: the more, the longer the next back-off.
     pub failures: u32,
+    /// When the first of them was.
+    failing_since: Option<Time>,
+    /// What they used up of our patience.
+    strain: u32,
     /// Silences since the last byte that was not followed by another.
     pub silences: u32,
     /// No lane is to be opened before.
     pub retry_at: Time,
+    /// The same where nobody else delivers anything.
+    haste_at: Time,
+    /// The source has asked not to be asked before.
+    busy_until: Time,
     /// Nothing is to be asked for before, on lanes that are open either.
     pub quiet_until: Time,
+    /// How long a lane waits for an answer to begin before it is given up.
+    pub patience_s: f64,
+    /// How long the quicker of its last two answers took to begin, and how long the last one.
+    answers_s: Option<(f64, f64)>,
     /// Sum of its lanes' rates at the last tick.
     pub rate: f64,
     pub best_rate: f64,
@@ -52,9 +64,15 @@ impl Source {
             lane_rate: None,
             waited_s: 0.0,
             failures: 0,
+            failing_since: None,
+            strain: 0,
             silences: 0,
             retry_at: Time::ZERO,
+            haste_at: Time::ZERO,
+            busy_until: Time::ZERO,
             quiet_until: Time::ZERO,
+            patience_s: PATIENCE_FIRST_S,
+            answers_s: None,
             rate: 0.0,
             best_rate: 0.0,
             delivered_bytes: 0,
@@ -72,6 +90,8 @@ impl Source {
         self.delivered_bytes += bytes;
         if bytes > 0 {
             self.failures = 0;
+            self.failing_since = None;
+            self.strain = 0;
         }
         self.silences = 0;
         if self.is_usable() {
@@ -79,24 +99,27 @@ impl Source {
         }
     }
 
-    /// A lane or a swath came to nothing; decides when the source is asked again.
-    pub fn lost(&mut self, loss: Loss, now: Time, jitter: f64) {
+    /// A lane or a swath came to nothing; decides when the source is asked again. One that has
+    /// failed often, and for `give_up_s`, is given up.
+    pub fn lost(&mut self, loss: Loss, now: Time, jitter: f64, give_up_s: f64) {
         match loss {
-            Loss::Clean => {}
-            Loss::Final => self.status = SourceStatus::Bad,
-            Loss::Busy(wait) => {
-                self.failures += 1;
-                self.retry_at = self.retry_at.max(now + wait);
-                self.quiet_until = self.quiet_until.max(now + wait);
+            Loss::Clean => return,
+            Loss::Final => {
+                self.status = SourceStatus::Bad;
+                return;
             }
-            Loss::Broken => {
-                self.failures += 1;
-                let wait_s =
-                    (BACKOFF_FIRST_S * f64::from(1u32 << self.failures.min(8))).min(BACKOFF_MAX_S);
-                self.retry_at = self.retry_at.max(now.plus_secs(wait_s * (0.75 + 0.5 * jitter)));
+            Loss::Busy(wish) => {
+                self.busy_until = self.busy_until.max(now + wish);
+                self.quiet_until = self.quiet_until.max(now + wish);
+                self.strain += STRAIN_BUSY;
             }
+            Loss::Broken => self.strain += STRAIN_BROKEN,
         }
-        if self.failures >= FAILURES_MAX {
+        self.failures += 1;
+        let wait_s = (BACKOFF_FIRST_S * f64::from(1u32 << self.failures.min(8))).min(BACKOFF_MAX_S);
+        self.pause(wait_s, now, jitter);
+        let since = *self.failing_since.get_or_insert(now);
+        if self.strain >= STRAIN_MAX && now.secs_since(since) >= give_up_s {
             self.status = SourceStatus::Bad;
         }
     }
@@ -106,7 +129,49 @@ impl Source {
         self.silences += 1;
         let wait_s =
             (PROBATION_FIRST_S * f64::from(1u32 << self.silences.min(8))).min(PROBATION_MAX_S);
-        self.retry_at = self.retry_at.max(now.plus_secs(wait_s * (0.75 + 0.5 * jitter)));
+        self.pause(wait_s, now, jitter);
+    }
+
+    fn pause(&mut self, wait_s: f64, now: Time, jitter: f64) {
+        let jitter = 0.75 + 0.5 * jitter;
+        self.retry_at = self.retry_at.max(now.plus_secs(wait_s * jitter)).max(self.busy_until);
+        self.haste_at =
+            self.haste_at.max(now.plus_secs(wait_s.min(HASTE_MAX_S) * jitter)).max(self.busy_until);
+    }
+
+    /// Nobody delivers anything: there is nothing better to do than to try again soon, unless the
+    /// source itself has asked for patience.
+    pub fn make_haste(&mut self) {
+        self.retry_at = self.retry_at.min(self.haste_at);
+        self.quiet_until = self.quiet_until.min(self.haste_at);
+    }
+
+    /// An answer has begun, `waited_s` after nothing else kept it from that. One late answer may be
+    /// a link that was down meanwhile, two in a row are how the server is.
+    pub fn answered(&mut self, waited_s: f64) {
+        let other_s = self.answers_s.map_or(waited_s, |(_, last_s)| last_s);
+        self.answers_s = Some((other_s.min(waited_s), waited_s));
+        self.patience_s = PATIENCE_FIRST_S.max(2.0 * other_s.max(waited_s));
+    }
+
+    /// How long answers commonly take to begin: silence before that means nothing.
+    pub fn answer_s(&self) -> f64 {
+        self.answers_s.map_or(0.0, |(usual_s, _)| usual_s)
+    }
+
+    /// No answer within our patience: it may need more.
+    pub fn unanswered(&mut self) {
+        self.patience_s *= 2.0;
+    }
+
+    /// Whether it may be counted on: not given up, and not failing for long.
+    pub fn is_promising(&self) -> bool {
+        self.is_usable() && self.strain < STRAIN_MAX
+    }
+
+    /// Whether it came to nothing when it was last tried.
+    pub fn has_failed(&self) -> bool {
+        self.failures > 0
     }
 
     /// On probation: it fell silent and has delivered nothing since.
@@ -119,8 +184,16 @@ impl Source {
 const BACKOFF_FIRST_S: f64 = 0.1;
 /// Later retries come at most this far apart.
 const BACKOFF_MAX_S: f64 = 10.0;
-/// So many failures in a row without a byte, and a source is given up: about 40 s of back-off.
-const FAILURES_MAX: u32 = 10;
+/// While nobody delivers, every source is tried again after this at most.
+const HASTE_MAX_S: f64 = 1.5;
+/// A source may be given up after ten failures in a row without a useful byte …
+const STRAIN_MAX: u32 = 10 * STRAIN_BROKEN;
+/// … of this kind …
+const STRAIN_BROKEN: u32 = 3;
+/// … or more of this: a server that asks for patience is alive.
+const STRAIN_BUSY: u32 = 1;
+/// A first answer may need work at the server: longer than this only if nobody else delivers.
+const PATIENCE_FIRST_S: f64 = 3.4;
 /// The first probe of a silent source comes after twice this …
 const PROBATION_FIRST_S: f64 = 0.25;
 /// … and later ones at most this far apart, for as long as the transfer lasts.

@@ -15,6 +15,10 @@ impl Planner {
         self.next_tick = now.plus_secs(TICK_S);
         self.refresh_rates(now);
         self.watch_silence(now);
+        self.close_dropped();
+        if now.secs_since(self.heard_at) > HASTE_AFTER_S {
+            self.sources.iter_mut().for_each(Source::make_haste);
+        }
         self.forecast(now);
         if self.manners.rebalances && self.size_bytes.is_some() {
             self.rebalance(now);
@@ -50,7 +54,7 @@ impl Planner {
                 }
             }
         }
-        self.usable_sources = self.sources.iter().filter(|source| source.is_usable()).count();
+        self.usable_sources = self.sources.iter().filter(|source| source.is_promising()).count();
         for source in &mut self.sources {
             source.best_rate = source.best_rate.max(source.rate);
         }
@@ -62,21 +66,31 @@ impl Planner {
         let mut given_up = Vec::new();
         let mut fell_silent = Vec::new();
         let watches = self.manners.watches_silence;
+        let somebody_delivers =
+            self.lanes.values().any(|lane| lane.is_up() && !lane.silent && lane.was_answered());
         for lane in self.lanes.values_mut() {
+            // A silent lane may owe nothing any more, and still drain nothing.
+            if !lane.is_up() || (lane.queue.is_empty() && !lane.silent) {
+                continue;
+            }
+            let Some(source) = self.sources.get(lane.source.index()) else { continue };
             let waited_s = now.secs_since(lane.last_progress);
-            match lane.state {
-                // A silent lane may owe nothing any more, and still drain nothing.
-                LaneState::Up if !lane.queue.is_empty() || lane.silent => {
-                    let patience_s = if watches { lane.silence_s() } else { PATIENCE_PLAIN_S };
-                    if waited_s > patience_s && !lane.silent {
-                        lane.silent = true;
-                        fell_silent.extend(lane.undelivered());
-                    }
-                    if waited_s > (GIVE_UP_S + 4.0 * patience_s) {
-                        given_up.push((lane.id, lane.source));
-                    }
-                }
-                _ => {}
+            let awaits_answer = lane.awaits_answer();
+            let mut silence_s = if watches { lane.silence_s() } else { PATIENCE_PLAIN_S };
+            let mut patience_s = GIVE_UP_S + 4.0 * silence_s;
+            if awaits_answer {
+                silence_s = silence_s.max(ANSWER_SPREAD * source.answer_s());
+                patience_s = if watches { source.patience_s } else { patience_s };
+                patience_s = patience_s.max(silence_s);
+            }
+            if waited_s > silence_s && !lane.silent {
+                lane.silent = true;
+                fell_silent.extend(lane.undelivered());
+            }
+            // An answer that is late may come yet. What comes of it is more than nothing.
+            let last_hope = awaits_answer && !lane.was_answered() && !somebody_delivers;
+            if waited_s > patience_s && !last_hope {
+                given_up.push((lane.id, lane.source, awaits_answer));
             }
         }
         if self.size_bytes.is_some() {
@@ -84,7 +98,7 @@ impl Planner {
                 self.doubt(range);
             }
         }
-        for (lane, source) in given_up {
+        for (lane, source, unanswered) in given_up {
             self.close(lane);
             let jitter = self.rng.f64();
             let Some(source) = self.sources.get_mut(source.index()) else { continue };
@@ -95,6 +109,9 @@ impl Planner {
             {
                 source.tuner.reset(now);
                 source.fell_silent(now, jitter);
+                if unanswered {
+                    source.unanswered();
+                }
             }
         }
         for source in &mut self.sources {
@@ -114,6 +131,20 @@ impl Planner {
                 SourceStatus::Silent if !silent && !source.on_probation() => SourceStatus::Running,
                 other => other,
             };
+        }
+    }
+
+    /// A lane that was to end behind a trimmed swath, and has nothing left to bring, has no more
+    /// use, whether its connection has met that point or not.
+    fn close_dropped(&mut self) {
+        let done: Vec<LaneId> = self
+            .lanes
+            .values()
+            .filter(|lane| lane.is_up() && lane.dropping && lane.queue.is_empty())
+            .map(|lane| lane.id)
+            .collect();
+        for id in done {
+            self.close(id);
         }
     }
 
@@ -165,26 +196,28 @@ impl Planner {
                 }
                 _ => 1,
             };
-            self.fit_lanes(SourceId(at as u32), goal as usize);
+            self.fit_lanes(SourceId(at as u32), goal as usize, now);
         }
     }
 
     /// Park the newest lanes above the goal, take parked ones back below it, close parked ones
     /// that have nothing left to deliver.
-    fn fit_lanes(&mut self, source: SourceId, goal: usize) {
+    fn fit_lanes(&mut self, source: SourceId, goal: usize, now: Time) {
         let mut active = 0;
         let mut idle_parked = Vec::new();
         let Some(source) = self.sources.get_mut(source.index()) else { return };
         source.tuner.goal = goal as u32;
-        for id in &source.lanes {
-            let Some(lane) = self.lanes.get_mut(id) else { continue };
-            if lane.state == LaneState::Closing {
+        let ids = source.lanes.clone();
+        for id in ids {
+            let Some(lane) = self.lanes.get(&id) else { continue };
+            if lane.state == LaneState::Closing || self.is_spent(lane, now) {
                 continue;
             }
             active += 1;
+            let Some(lane) = self.lanes.get_mut(&id) else { continue };
             lane.parked = active > goal;
             if lane.parked && lane.queue.is_empty() && lane.is_up() {
-                idle_parked.push(*id);
+                idle_parked.push(id);
             }
         }
         for id in idle_parked {
@@ -202,17 +235,13 @@ impl Planner {
                 return;
             }
         }
-        // A source that waits for its next try leaves its place to a spare; a silent one keeps
-        // its lanes besides.
-        let mut in_use = self
-            .sources
-            .iter()
-            .filter(|it| {
-                !it.lanes.is_empty() && it.status != SourceStatus::Silent && self.is_of_use(it)
-            })
-            .count();
-        let limit = if self.manners.one_source { 1 } else { self.config.max_sources.max(1) };
-        for at in 0..self.sources.len() {
+        let mut in_use =
+            self.sources.iter().filter(|source| self.takes_a_place(source, now)).count();
+        let limit = self.places();
+        // Those that failed lately come after those that have not.
+        let (failing, fresh): (Vec<usize>, Vec<usize>) =
+            (0..self.sources.len()).partition(|&at| self.sources[at].has_failed());
+        for at in fresh.into_iter().chain(failing) {
             let source = &self.sources[at];
             if source.retry_at > now || !self.is_of_use(source) {
                 continue;
@@ -228,8 +257,12 @@ impl Planner {
             } else {
                 source.tuner.goal
             };
+            let lanes = source.lanes.iter().filter_map(|id| self.lanes.get(id));
+            let spent = lanes.filter(|lane| self.is_spent(lane, now)).count() as u32;
             let have = source.lanes.len() as u32;
-            for _ in have..goal.max(1).min(source.max_lanes) {
+            // The successor of a lane that is about to end comes up meanwhile.
+            let most = (goal.max(1) + spent.min(goal.max(1))).min(source.max_lanes);
+            for _ in have..most {
                 let lane = LaneId(self.next_lane);
                 self.next_lane += 1;
                 self.lanes.insert(lane, Lane::new(lane, SourceId(at as u32), now));
@@ -244,6 +277,35 @@ impl Planner {
                 break;
             }
         }
+    }
+
+    /// How many sources may be in use at once.
+    pub(crate) fn places(&self) -> usize {
+        if self.manners.one_source { 1 } else { self.config.max_sources.max(1) }
+    }
+
+    /// Whether a source counts as in use. One that waits for its next try or asked for patience
+    /// leaves its place to a spare, and so does one that cannot be connected to; a silent one keeps
+    /// its lanes besides.
+    pub(crate) fn takes_a_place(&self, source: &Source, now: Time) -> bool {
+        let connecting = |lane: &Lane| {
+            lane.state == LaneState::Opening && now.secs_since(lane.since) > CONNECTS_S
+        };
+        source.status != SourceStatus::Silent
+            && source.quiet_until <= now
+            && source.lanes.iter().filter_map(|id| self.lanes.get(id)).any(|it| !connecting(it))
+            && self.is_of_use(source)
+    }
+
+    /// Whether a lane has no future, so that another one of its source is opened beside it: it is
+    /// about to end, or it is kept only because nobody else delivers.
+    fn is_spent(&self, lane: &Lane, now: Time) -> bool {
+        let source = self.sources.get(lane.source.index());
+        let overdue = lane.is_up()
+            && !lane.was_answered()
+            && lane.awaits_answer()
+            && source.is_some_and(|it| now.secs_since(lane.last_progress) > it.patience_s);
+        self.manners.tunes_lanes && (lane.dropping || overdue)
     }
 
     /// For lists of small files: whether the sources contacted so far will do.
@@ -310,6 +372,12 @@ impl Planner {
 
 /// How often everything is looked at. Also the executor's pace for reading the lanes' meters.
 pub(crate) const TICK_S: f64 = 0.02;
+/// When nothing has come from anybody for so long, back-offs are cut short.
+const HASTE_AFTER_S: f64 = 1.0;
+/// A source that has not connected after this long leaves its place to others.
+const CONNECTS_S: f64 = 1.0;
+/// Answers that commonly take long are given this many times that before they count as late.
+const ANSWER_SPREAD: f64 = 1.5;
 /// A silent lane is closed after this long and four times its patience.
 const GIVE_UP_S: f64 = 1.0;
 /// Policies that do not watch for silence give a lane up only after a plain time-out.

@@ -1,5 +1,6 @@
 //! One test per bug that simulations found in the planner, each telling its story.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId, Time};
@@ -79,6 +80,19 @@ impl Bench {
         self.tell(Event::Arrived { lane: LaneId(lane), total_bytes: *total });
         self.tell(Event::Delivered { swath, range });
         self.tell(Event::SwathDone { swath });
+    }
+
+    /// How many lanes were to be opened since the last time, and their numbers.
+    fn opened(&mut self) -> Vec<LaneId> {
+        let mut found = Vec::new();
+        self.actions.retain(|action| match *action {
+            Action::OpenLane { lane, .. } => {
+                found.push(lane);
+                false
+            }
+            _ => true,
+        });
+        found
     }
 
     fn took(&self, wanted: &Action) -> bool {
@@ -201,7 +215,7 @@ fn connections_that_close_without_an_answer_are_not_tried_for_ever() {
         }
         bench.actions.retain(|action| !matches!(action, Action::OpenLane { .. }));
     }
-    assert!(opened < 15, "{opened} connections in a minute");
+    assert!(opened < 60, "{opened} connections in a minute");
 }
 
 #[test]
@@ -325,4 +339,221 @@ fn an_answer_of_unknown_length_is_followed_not_repeated() {
     planner.handle(Event::Layout { size_bytes: expected + 1000, missing }, now);
     while planner.poll(now).is_some() {}
     planner.audit().expect("the books agree");
+}
+
+#[test]
+fn a_server_that_takes_long_to_answer_is_waited_for() {
+    // Each connection was given up after 3.4 s without a byte and another one opened, for ever: a
+    // server that needs 4 s for an answer could never be used.
+    let mut bench = Bench::new(1, 800 * MIB);
+    let mut total = 0;
+    for _ in 0..3 {
+        bench.wait_s(30.0);
+        let asked = bench.fetches(0);
+        assert!(!asked.is_empty(), "{:?}", bench.planner.undelivered());
+        assert!(!bench.took(&Action::CloseLane { lane: LaneId(0) }));
+        for swath in asked {
+            bench.deliver(0, &mut total, swath);
+        }
+    }
+    assert_eq!(bench.planner.source(SourceId(0)).unwrap().status, SourceStatus::Running);
+}
+
+#[test]
+fn an_answer_that_never_comes_does_not_keep_another_connection_from_being_tried() {
+    // Behind a balancer one connection may end at a dead server and the next one at a lively one.
+    let mut bench = Bench::with(Config::default(), 1, 8 * MIB);
+    bench.actions.clear();
+    bench.wait_s(5.0);
+    assert_eq!(bench.opened(), [LaneId(1)]);
+    bench.wait_s(20.0);
+    assert_eq!(bench.opened(), [], "two at most");
+    bench.up(LaneId(1));
+    let mut total = 0;
+    let asked = bench.fetches(1);
+    assert!(!asked.is_empty());
+    for swath in asked {
+        bench.deliver(1, &mut total, swath);
+    }
+    bench.wait_s(0.1);
+    assert!(bench.took(&Action::CloseLane { lane: LaneId(0) }), "{:?}", bench.actions);
+}
+
+/// What was asked for on a lane, and how far it has come.
+#[derive(Default)]
+struct Flow {
+    lane: u32,
+    total: u64,
+    asked: VecDeque<(SwathId, Range)>,
+}
+
+impl Flow {
+    fn of(lane: u32) -> Self {
+        Self { lane, ..Self::default() }
+    }
+
+    /// `bytes` more arrive, as far as they were asked for.
+    fn carry(&mut self, bench: &mut Bench, mut bytes: u64) {
+        self.asked.extend(bench.fetches(self.lane));
+        while bytes > 0
+            && let Some((swath, range)) = self.asked.pop_front()
+        {
+            let here = Range::of_len(range.start, bytes.min(range.len()));
+            bytes -= here.len();
+            self.total += here.len();
+            bench.tell(Event::Arrived { lane: LaneId(self.lane), total_bytes: self.total });
+            bench.tell(Event::Delivered { swath, range: here });
+            if here == range {
+                bench.tell(Event::SwathDone { swath });
+            } else {
+                self.asked.push_front((swath, Range::new(here.end, range.end)));
+            }
+        }
+    }
+}
+
+#[test]
+fn patience_grows_with_each_answer_that_was_not_waited_for() {
+    // Among others that deliver, a late answer was waited for 3.4 s each time.
+    let mut bench = Bench::new(2, 800 * MIB);
+    bench.opened();
+    let mut other = Flow::of(1);
+    let (mut lane, mut up_at) = (LaneId(0), Time::ZERO);
+    let mut lives_s = Vec::new();
+    for _ in 0..3000 {
+        bench.wait_s(0.02);
+        other.carry(&mut bench, 100_000);
+        if bench.took(&Action::CloseLane { lane }) {
+            bench.actions.retain(|action| matches!(action, Action::Fetch { .. }));
+            lives_s.push(bench.now.secs_since(up_at));
+            bench.tell(Event::LaneLost { lane, loss: Loss::Clean });
+        }
+        if let Some(&new) = bench.opened().last() {
+            (lane, up_at) = (new, bench.now);
+            bench.up(lane);
+        }
+    }
+    assert!(lives_s.len() >= 3, "{lives_s:?}");
+    assert!(lives_s.windows(2).all(|two| two[1] > 1.8 * two[0]), "{lives_s:?}");
+}
+
+#[test]
+fn a_wish_for_no_patience_at_all_is_no_reason_for_a_storm() {
+    // 503 with `Retry-After: 0`: ten requests within 3 ms, and the source was out.
+    let mut bench = Bench::new(1, 8 * MIB);
+    let (mut asked, mut lane_s) = (0, 0.0);
+    while lane_s < 20.0 {
+        for (swath, _) in bench.fetches(0) {
+            asked += 1;
+            bench.tell(Event::SwathFailed { swath, loss: Loss::Busy(Duration::ZERO) });
+        }
+        bench.wait_s(0.01);
+        lane_s += 0.01;
+    }
+    assert!((5..80).contains(&asked), "{asked} requests in 20 s");
+    assert!(!bench.took(&Action::Exhausted));
+}
+
+#[test]
+fn while_nobody_delivers_all_are_tried_again_soon_until_the_time_is_up() {
+    // A mirror that was back after 14 s was noticed 11 s later; after 40 s it would have been
+    // given up, although the user was to wait for 60.
+    let mut bench = Bench::new(2, 8 * MIB);
+    for lane in 0..2 {
+        bench.tell(Event::LaneLost { lane: LaneId(lane), loss: Loss::Broken });
+    }
+    let mut tried = vec![Vec::new(); 2];
+    while !bench.took(&Action::Exhausted) && bench.now.as_secs_f64() < 100.0 {
+        for action in bench.actions.clone() {
+            if let Action::OpenLane { source, lane } = action {
+                tried[source.index()].push(bench.now.as_secs_f64());
+                bench.tell(Event::LaneLost { lane, loss: Loss::Broken });
+            }
+        }
+        bench.actions.retain(|action| matches!(action, Action::Exhausted));
+        bench.wait_s(0.05);
+    }
+    let ended_s = bench.now.as_secs_f64();
+    assert!((60.0..65.0).contains(&ended_s), "{ended_s} s");
+    for times in tried {
+        assert!(times.windows(2).all(|two| two[1] - two[0] < 2.1), "{times:?}");
+    }
+}
+
+#[test]
+fn sources_that_cannot_be_connected_to_leave_their_places() {
+    // Many mirrors whose connections went unanswered hid a good one behind them for 30 s.
+    let config = Config { max_sources: 2, lanes: Lanes::Fixed(1), ..Config::default() };
+    let mut bench = Bench::with(config, 0, 8 * MIB);
+    for at in 0..5 {
+        bench.tell(Event::SourceAdded { source: SourceId(at), max_lanes: None });
+    }
+    bench.wait_s(0.5);
+    assert_eq!(bench.opened(), [LaneId(0), LaneId(1)]);
+    bench.wait_s(1.0);
+    assert_eq!(bench.opened(), [LaneId(2), LaneId(3)]);
+    bench.up(LaneId(2));
+    bench.up(LaneId(3));
+    bench.wait_s(0.3);
+    assert_eq!(bench.opened(), []);
+    // Those that connect after all are not needed any more.
+    bench.up(LaneId(0));
+    assert!(bench.took(&Action::CloseLane { lane: LaneId(0) }));
+}
+
+/// Two lanes, the first of which becomes so slow that it shall end behind what it keeps. Answers
+/// with what it was asked for by then.
+fn dropping(config: Config) -> (Bench, Flow) {
+    let mut bench = Bench::with(config, 2, 64 * MIB);
+    let mut flows = [Flow::of(0), Flow::of(1)];
+    bench.opened();
+    for step in 0..400 {
+        let [slow, other] = &mut flows;
+        slow.carry(&mut bench, if step < 40 { 200_000 } else { 2000 });
+        other.carry(&mut bench, 200_000);
+        bench.wait_s(0.02);
+        let dropped = |action: &Action| {
+            matches!(action, Action::Trim { lane: LaneId(0), drop_lane: true, .. })
+        };
+        if bench.actions.iter().any(dropped) {
+            let [slow, _] = flows;
+            return (bench, slow);
+        }
+    }
+    panic!("the slow lane was never cut: {:?}", bench.actions);
+}
+
+#[test]
+fn the_successor_of_a_lane_that_is_to_end_comes_up_meanwhile() {
+    // It was opened only when the old one was gone, half a second later and more.
+    let (mut bench, _) = dropping(Config::default());
+    bench.wait_s(0.05);
+    assert!(bench.took(&Action::OpenLane { source: SourceId(0), lane: LaneId(2) }));
+}
+
+#[test]
+fn a_lane_that_was_to_end_and_does_not_is_closed() {
+    // Where the real lane had passed the point already it stayed open, got nothing more to do, and
+    // kept its source from ever getting another lane.
+    let (mut bench, slow) = dropping(Config { lanes: Lanes::Fixed(1), ..Config::default() });
+    for (swath, _) in slow.asked {
+        bench.tell(Event::SwathDone { swath });
+    }
+    bench.wait_s(0.05);
+    assert!(bench.took(&Action::CloseLane { lane: LaneId(0) }));
+    bench.tell(Event::LaneLost { lane: LaneId(0), loss: Loss::Clean });
+    bench.wait_s(0.05);
+    assert!(bench.took(&Action::OpenLane { source: SourceId(0), lane: LaneId(2) }));
+}
+
+#[test]
+fn a_lane_that_connects_again_while_it_is_closed_gets_nothing_to_do() {
+    // It counted as up again; what it was asked for was lost, and its source was blamed.
+    let mut bench = Bench::new(2, 8 * MIB);
+    bench.tell(Event::SourceBad { source: SourceId(0) });
+    assert!(bench.took(&Action::CloseLane { lane: LaneId(0) }));
+    bench.fetches(0);
+    bench.up(LaneId(0));
+    bench.wait_s(0.2);
+    assert_eq!(bench.fetches(0), []);
 }

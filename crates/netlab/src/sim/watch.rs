@@ -98,6 +98,11 @@ impl Watch {
         }
     }
 
+    /// Whether nothing has arrived for so long that the executor gives up.
+    pub fn stalls(&self, now: Time) -> bool {
+        now.secs_since(self.arrived_at) > STALL_S
+    }
+
     pub fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
@@ -312,8 +317,9 @@ impl Watch {
         let counts = |at: &usize| {
             planner.source(SourceId(*at as u32)).is_some_and(|it| it.status != SourceStatus::Silent)
         };
-        let in_use: BTreeSet<usize> =
-            lanes.values().map(|lane| lane.source).filter(counts).collect();
+        // One that cannot be connected to takes nobody's place.
+        let up = lanes.values().filter(|lane| lane.is_up());
+        let in_use: BTreeSet<usize> = up.map(|lane| lane.source).filter(counts).collect();
         if in_use.len() > self.sources_max + SOURCES_SLACK {
             return Err(format!("{} sources in use, {} allowed", in_use.len(), self.sources_max));
         }

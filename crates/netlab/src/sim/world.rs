@@ -142,6 +142,10 @@ impl<'a> World<'a> {
             if let Err(what) = watch.check(&scene, due) {
                 return Err(self.violation(what));
             }
+            if self.watch.stalls(self.now) {
+                // As the executor does when its time-out has passed.
+                self.end.get_or_insert(false);
+            }
             if let Some(finished) = self.end {
                 return self.conclude(finished);
             }

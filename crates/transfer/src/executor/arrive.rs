@@ -108,7 +108,7 @@ impl Run<'_> {
         let Some(entry) = self.sources.get_mut(source) else { return loss };
         if brought_bytes >= WORTH_A_CONNECTION_BYTES {
             entry.short_lanes = 0;
-        } else if loss == Loss::Broken {
+        } else if loss == Loss::Broken && brought_bytes > 0 {
             entry.short_lanes += 1;
         }
         if loss != Loss::Broken || entry.short_lanes < SHORT_LANES_BORNE {
@@ -123,7 +123,10 @@ impl Run<'_> {
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
         entry.failures += 1;
         tracing::debug!(source = entry.source.display_name(), %error, "a source failed");
-        let never_there = !entry.ever_up && entry.failures >= NEVER_UP_TRIES;
+        // A server may be starting; a name that is never known is a wrong one.
+        let never_there = matches!(error, LaneError::Dns { .. })
+            && !entry.ever_up
+            && entry.failures >= UNKNOWN_TRIES;
         let words = error.to_string();
         let is_news = entry.reason.as_ref() != Some(&words);
         entry.reason = Some(words);
@@ -429,13 +432,13 @@ pub(super) fn describe(proof: &Proof, agreement: Option<Agreement>) -> String {
 const EARLY_COMMITS_FROM_BYTES: u64 = 16 << 20;
 /// Stands for the size of a stream that does not tell it.
 const UNKNOWN_SIZE: u64 = u64::MAX / 2;
-/// A source that was never reached is given up after so many tries.
-const NEVER_UP_TRIES: u32 = 3;
 /// A connection that brings less than this was not worth opening.
 const WORTH_A_CONNECTION_BYTES: u64 = 64 * 1024;
 /// So many of them in a row may break at the planner's own pace …
 const SHORT_LANES_BORNE: u32 = 4;
 /// … before the next one waits this long, and each further one twice as long, up to 16 s.
 const SHORT_LANE_PAUSE: std::time::Duration = std::time::Duration::from_millis(250);
+/// A source whose name cannot be resolved is given up after so many tries.
+const UNKNOWN_TRIES: u32 = 3;
 /// Longest time that a server may put us off in one go.
 const PATIENCE_MAX: std::time::Duration = std::time::Duration::from_secs(120);

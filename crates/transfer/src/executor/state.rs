@@ -171,10 +171,11 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(engine: &'a Engine, request: Request, observer: &'a mut dyn Observer) -> Self {
+    pub fn new(engine: &'a Engine, mut request: Request, observer: &'a mut dyn Observer) -> Self {
         let (lane_sender, lane_events) = unbounded_channel();
         let (report_sender, reports) = unbounded_channel();
         let (ordered_sender, ordered_words) = unbounded_channel();
+        request.plan.give_up_s = request.stall_s;
         let mut plan = request.plan.clone();
         if matches!(request.destination, Destination::Writer(_)) {
             // One grid cell is one buffer, so the window can be told in buffers.
