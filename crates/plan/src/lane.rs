@@ -83,6 +83,8 @@ pub(crate) struct Lane {
     pub streams: bool,
     /// Bytes received since the queue was last empty.
     burst: bool,
+    /// When it was asked while it was idle, as long as that has not been answered.
+    asked_idle_at: Option<Time>,
     pub served: u32,
     /// Waits in the planner's list of lanes that may take more.
     pub hungry: bool,
@@ -117,6 +119,7 @@ impl Lane {
             streams: false,
             stream_base: 0,
             burst: false,
+            asked_idle_at: None,
             served: 0,
             hungry: false,
         }
@@ -141,6 +144,7 @@ impl Lane {
             self.busy_since = now;
             self.last_progress = now;
             self.burst = false;
+            self.asked_idle_at = Some(now);
         }
         if self.streams && slot.start < self.stream_at() {
             // It has passed already: the answer begins anew.
@@ -203,6 +207,15 @@ impl Lane {
     /// Whether anything ever came on it.
     pub fn was_answered(&self) -> bool {
         self.first_byte_at.is_some()
+    }
+
+    /// How long its server took to begin the answer to a request on the idle lane, once. Answers
+    /// that follow on one another say nothing of that.
+    pub fn answer_took_s(&mut self, now: Time) -> Option<f64> {
+        if self.awaits_answer() {
+            return None;
+        }
+        self.asked_idle_at.take().map(|at| now.secs_since(at))
     }
 
     /// Whether the answer that is due now has not begun.

@@ -326,15 +326,14 @@ impl Planner {
 
     fn arrived(&mut self, id: LaneId, total_bytes: u64, now: Time) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let (awaited, waited_s) = (lane.awaits_answer(), now.secs_since(lane.last_progress));
         if lane.arrived(now, total_bytes) == 0 {
             return;
         }
         self.heard_at = now;
         lane.refresh_rate(now);
         if let Some(source) = self.sources.get_mut(lane.source.index()) {
-            if awaited && !lane.awaits_answer() {
-                source.answered(waited_s);
+            if let Some(took_s) = lane.answer_took_s(now) {
+                source.answered(took_s);
             }
             source.delivered(0);
         }
@@ -366,8 +365,6 @@ impl Planner {
         if let Some(id) = self.swaths.get(&swath).copied()
             && let Some(lane) = self.lanes.get_mut(&id)
         {
-            let (awaited, waited_s) =
-                (lane.awaits_answer(), self.clock.secs_since(lane.last_progress));
             self.heard_at = self.clock;
             if let Some(slot) = lane.slot_mut(swath) {
                 slot.delivered_to = slot.delivered_to.max(range.end.min(slot.asked_end));
@@ -375,9 +372,9 @@ impl Planner {
             }
             lane.first_byte_at.get_or_insert(self.clock);
             if let Some(source) = self.sources.get_mut(lane.source.index()) {
-                if awaited && !lane.awaits_answer() {
-                    // The meters are looked at now and then: it is known from here first.
-                    source.answered(waited_s);
+                // The meters are looked at now and then: it may be known from here first.
+                if let Some(took_s) = lane.answer_took_s(self.clock) {
+                    source.answered(took_s);
                 }
                 source.delivered(new_bytes);
             }

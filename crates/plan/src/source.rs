@@ -146,7 +146,7 @@ impl Source {
         self.quiet_until = self.quiet_until.min(self.haste_at);
     }
 
-    /// An answer has begun, `waited_s` after nothing else kept it from that. One late answer may be
+    /// An answer on an idle lane has begun `waited_s` after it was asked for. One late answer may be
     /// a link that was down meanwhile, two in a row are how the server is.
     pub fn answered(&mut self, waited_s: f64) {
         let other_s = self.answers_s.map_or(waited_s, |(_, last_s)| last_s);

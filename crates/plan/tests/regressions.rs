@@ -351,7 +351,12 @@ fn a_server_that_takes_long_to_answer_is_waited_for() {
         bench.wait_s(30.0);
         let asked = bench.fetches(0);
         assert!(!asked.is_empty(), "{:?}", bench.planner.undelivered());
-        assert!(!bench.took(&Action::CloseLane { lane: LaneId(0) }));
+        assert!(
+            !bench.took(&Action::CloseLane { lane: LaneId(0) }),
+            "{asked:?} {:?} {:?}",
+            bench.actions,
+            bench.now
+        );
         for swath in asked {
             bench.deliver(0, &mut total, swath);
         }
