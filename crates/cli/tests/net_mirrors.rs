@@ -290,7 +290,7 @@ fn changed_at_the_source_between_two_runs() {
         .behaviour(Behaviour::die_after(3_000_000))
         .start()
         .unwrap();
-    home.run(["get", &url(&source)]).code_is(3);
+    home.run(["get", &url(&source), "--timeout", "3s"]).code_is(3);
     source.clear();
     source.revive();
     source.replace(FILE, new.clone());
