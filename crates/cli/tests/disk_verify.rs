@@ -98,8 +98,8 @@ fn a_closed_pipe_or_a_full_device_is_no_panic() {
     for args in [
         &["verify", "data.bin", "--digest", "md5:00000000000000000000000000000000"][..],
         &["verify", "missing", "--digest", &right],
-        &["get", "http://127.0.0.1:1/x", "--json"],
-        &["get", "http://127.0.0.1:1/x"],
+        &["get", "http://127.0.0.1:1/x", "--json", "--timeout", "1s"],
+        &["get", "http://127.0.0.1:1/x", "--timeout", "1s"],
         &["probe", "http://127.0.0.1:1/x"],
     ] {
         for full_device in [true, false] {

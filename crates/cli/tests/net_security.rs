@@ -268,7 +268,7 @@ fn proxies_of_the_environment_are_used() {
         .code_is(0);
     assert!(seen.lock().unwrap().is_empty());
     let ran = home
-        .swath(["get", &url(&plain), "-o", "four"])
+        .swath(["get", &url(&plain), "-o", "four", "--timeout", "1s"])
         .env("http_proxy", "http://127.0.0.1:1")
         .run();
     ran.code_is(7).says(&["127.0.0.1:1"]);
