@@ -119,6 +119,7 @@ impl Source {
         let wait_s = (BACKOFF_FIRST_S * f64::from(1u32 << self.failures.min(8))).min(BACKOFF_MAX_S);
         self.pause(wait_s, now, jitter);
         let since = *self.failing_since.get_or_insert(now);
+        let give_up_s = if self.rtt_s.is_none() { give_up_s.min(NEVER_UP_S) } else { give_up_s };
         if self.strain >= STRAIN_MAX && now.secs_since(since) >= give_up_s {
             self.status = SourceStatus::Bad;
         }
@@ -192,6 +193,9 @@ const STRAIN_MAX: u32 = 10 * STRAIN_BROKEN;
 const STRAIN_BROKEN: u32 = 3;
 /// … or more of this: a server that asks for patience is alive.
 const STRAIN_BUSY: u32 = 1;
+/// A host that has never let us connect (a wrong port, a server that is not there) is given up
+/// after this; one that is only being restarted is back by then.
+const NEVER_UP_S: f64 = 10.0;
 /// A first answer may need work at the server: longer than this only if nobody else delivers.
 const PATIENCE_FIRST_S: f64 = 3.4;
 /// The first probe of a silent source comes after twice this …
