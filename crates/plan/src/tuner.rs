@@ -66,6 +66,8 @@ pub(crate) struct Reading {
     pub lanes_max: u32,
     /// Until the end of the transfer.
     pub time_left_s: f64,
+    /// Whether there is work for every lane: at the end some rest.
+    pub has_work: bool,
 }
 
 impl Default for Tuner {
@@ -140,6 +142,9 @@ impl Tuner {
             return;
         }
         let usual_rate = self.usual_rate();
+        if !reading.has_work {
+            self.looked = 0;
+        }
         if self.goal > 1 && self.looked >= FALLEN_LOOKS && usual_rate < FALLEN * self.worth {
             // The link is another one now: what paid then is to be found out anew.
             self.goal = (self.goal / TIMES_HELD_UP).max(1);

@@ -163,6 +163,7 @@ impl Planner {
 
     fn tune_lanes(&mut self, now: Time) {
         let time_left_s = self.time_left_s(now).unwrap_or(0.0);
+        let has_work = !self.open.is_empty();
         for at in 0..self.sources.len() {
             let source = &self.sources[at];
             if !source.is_usable() {
@@ -186,6 +187,7 @@ impl Planner {
                         lanes_up: lanes_up as u32,
                         lanes_max: source.max_lanes,
                         time_left_s,
+                        has_work,
                     };
                     let tunable = source.status == SourceStatus::Running && !source.stream_only;
                     let source = &mut self.sources[at];
