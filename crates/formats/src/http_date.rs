@@ -1,11 +1,17 @@
 //! Dates of HTTP: `Retry-After` as a wait, `Last-Modified` as a time.
 
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Reads an HTTP date in any of its three forms (RFC 9110, section 5.6.7): seconds since 1970.
 pub fn parse(value: &str) -> Option<u64> {
     let time = httpdate::parse_http_date(value.trim()).ok()?;
     time.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
+}
+
+/// Writes a time in seconds since 1970 as an HTTP date.
+pub fn write(time_s: u64) -> String {
+    // Years have four digits there.
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(time_s.min(YEAR_9999_S)))
 }
 
 /// Reads `Retry-After` (RFC 9110, section 10.2.3): seconds to wait, 0 for a date that has passed.
@@ -22,6 +28,9 @@ pub fn retry_after_s(value: &str, now_s: u64) -> Option<u64> {
     }
     parse(value).map(|time_s| time_s.saturating_sub(now_s))
 }
+
+/// The beginning of the year 9999.
+const YEAR_9999_S: u64 = 253_370_764_800;
 
 #[cfg(test)]
 mod tests {
@@ -46,6 +55,7 @@ mod tests {
         ] {
             assert_eq!(retry_after_s(value, 784_111_740), expected_s, "{value}");
         }
+        assert_eq!(write(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(parse("Thu, 01 Jan 1970 00:00:01 GMT"), Some(1));
     }
 
@@ -53,6 +63,7 @@ mod tests {
         #[test]
         fn nothing_panics(value in "\\PC{0,30}", now: u64) {
             let _ = retry_after_s(&value, now);
+            prop_assert_eq!(parse(&write(now)), Some(now.min(YEAR_9999_S)));
         }
     }
 }

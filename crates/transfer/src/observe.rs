@@ -225,6 +225,9 @@ pub struct Summary {
     pub efficiency: Option<f64>,
     /// How the file was proved (`sha-256 …`, `pieces`, or what was agreed on instead).
     pub verified_by: String,
+    /// Whether digests proved every byte of it; else `verified_by` says what there was in their
+    /// stead.
+    pub proved: bool,
     /// One sentence on what limited the transfer; empty where nothing was fetched.
     pub limited_by: String,
     /// Digest of the file where one was computed, as `algorithm:hex`.

@@ -263,6 +263,7 @@ fn end() -> Summary {
         wasted_bytes: 3_200_000,
         efficiency: Some(0.93),
         verified_by: "sha-256".to_owned(),
+        proved: true,
         limited_by: "the sources' links".to_owned(),
         digest: None,
         sources: vec![

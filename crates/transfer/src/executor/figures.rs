@@ -265,6 +265,7 @@ impl Run<'_> {
             wasted_bytes,
             efficiency,
             verified_by: self.verified_by(),
+            proved: !self.proof.is_empty(),
             limited_by: self.limit(fetch_s, elapsed_s, fetched_bytes, efficiency, &sources),
             digest: self.digest.as_ref().map(ToString::to_string),
             sources,

@@ -38,6 +38,7 @@ fn merge_round(bars: Vec<Bar>, short_s: f64, across_outcomes: bool) -> Vec<Bar> 
             if together_s <= short_s && (across_outcomes || bar.outcome == before.outcome) {
                 let bytes = before.range.len().saturating_add(bar.range.len());
                 before.range = Range::of_len(before.range.start, bytes);
+                before.asked_bytes = before.asked_bytes.saturating_add(bar.asked_bytes);
                 before.asked_at_s = before.asked_at_s.min(bar.asked_at_s);
                 before.first_byte_at_s = before.first_byte_at_s.or(bar.first_byte_at_s);
                 before.ended_at_s = before.ended_at_s.max(bar.ended_at_s);
@@ -126,6 +127,7 @@ mod tests {
             source: 0,
             lane,
             range: Range::of_len(u64::from(i) * 100, 100),
+            asked_bytes: 100,
             asked_at_s: at,
             first_byte_at_s: Some(at + 0.001),
             ended_at_s: at + 0.01,

@@ -46,6 +46,7 @@ mod tests {
             source,
             lane,
             range: Range::new(0, 1),
+            asked_bytes: 1,
             asked_at_s,
             first_byte_at_s: None,
             ended_at_s,

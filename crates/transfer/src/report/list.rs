@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use super::recording::{Ending, Recording, Sample};
 use crate::error::GetError;
@@ -45,6 +45,8 @@ struct List {
     fetched_bytes: u64,
     resumed_bytes: u64,
     verified_by: Option<String>,
+    /// Whether digests proved every file so far.
+    proved: bool,
 }
 
 /// A file under way.
@@ -67,7 +69,11 @@ impl ListRecorder {
     pub fn new(title: &str) -> Self {
         let list = List {
             begun: Instant::now(),
-            recording: Recording { path: title.to_owned(), ..Recording::default() },
+            recording: Recording {
+                path: title.to_owned(),
+                begun: Some(SystemTime::now()),
+                ..Recording::default()
+            },
             hosts: HashMap::new(),
             totals: Vec::new(),
             sampled: (0.0, Vec::new()),
@@ -81,6 +87,7 @@ impl ListRecorder {
             fetched_bytes: 0,
             resumed_bytes: 0,
             verified_by: None,
+            proved: true,
         };
         Self { shared: Arc::new(Mutex::new(list)) }
     }
@@ -252,6 +259,7 @@ impl List {
             }
         }
         self.fetched_bytes = self.fetched_bytes.saturating_add(end.fetched_bytes);
+        self.proved &= end.proved;
         self.verified_by = match self.verified_by.take() {
             None => Some(end.verified_by.clone()),
             Some(by) if by == end.verified_by => Some(by),
@@ -345,6 +353,7 @@ impl List {
             wasted_bytes: sources.iter().map(|s| s.wasted_bytes).sum(),
             efficiency: None,
             verified_by: self.verified_by.clone().unwrap_or_default(),
+            proved: self.proved,
             limited_by: String::new(),
             digest: None,
             sources,

@@ -1,6 +1,9 @@
 //! The page as a whole: head, hero figures, cards, style, script and the data for tooltips.
 
 use std::fmt::Write as _;
+use std::time::UNIX_EPOCH;
+
+use swath_formats::http_date;
 
 use super::escape::{html, json};
 use super::palette;
@@ -40,7 +43,11 @@ pub fn render(recording: &Recording) -> String {
     out.push_str(&tables::sources(&scene));
     out.push_str(&tables::events(&scene));
     out.push_str(&tables::rates(&scene));
-    out.push_str("<footer>Written by swath. Sizes and rates are decimal: 1 MB is 1,000,000 bytes.</footer></main>");
+    let _ = write!(
+        out,
+        "<footer>Written by swath {}. Sizes and rates are decimal: 1 MB is 1,000,000 bytes.</footer></main>",
+        env!("CARGO_PKG_VERSION")
+    );
     out.push_str("<div id=\"tip\" role=\"tooltip\" hidden></div>");
     let _ = write!(out, "<script type=\"application/json\" id=\"data\">{}</script>", data(&scene));
     let _ = writeln!(out, "<script>{SCRIPT}</script></body></html>");
@@ -74,6 +81,10 @@ fn hero(scene: &Scene<'_>, name: &str) -> String {
     } else {
         format!("<p class=\"path\">{}</p>", html(&recording.path))
     };
+    let begun = recording.begun.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let begun = begun.map_or(String::new(), |since| {
+        format!("<p class=\"path\">Begun on {}</p>", html(&http_date::write(since.as_secs())))
+    });
     let limit = recording.summary.as_ref().map_or("", |s| s.limited_by.as_str());
     let limit = if limit.is_empty() {
         String::new()
@@ -84,7 +95,7 @@ fn hero(scene: &Scene<'_>, name: &str) -> String {
         "<header class=\"hero\"><p class=\"brand\"><svg viewBox=\"0 0 26 18\" aria-hidden=\"true\">\
          <path class=\"c0\" d=\"M0 0h26v4.4h-26z\"/><path class=\"c1\" d=\"M0 6.8h17v4.4h-17z\"/>\
          <path class=\"c2\" d=\"M0 13.6h9.5v4.4h-9.5z\"/></svg>swath<span>transfer report</span></p>\
-         <h1>{}</h1>{path}<p class=\"verdict {class}\"><i aria-hidden=\"true\">{sign}</i><span>{}</span></p>{digest}\
+         <h1>{}</h1>{path}{begun}<p class=\"verdict {class}\"><i aria-hidden=\"true\">{sign}</i><span>{}</span></p>{digest}\
          <dl class=\"tiles\">{}</dl>{}{limit}</header>",
         html(name),
         html(&verdict),
@@ -100,6 +111,17 @@ fn verdict(recording: &Recording) -> (&'static str, &'static str, String) {
         .as_ref()
         .map_or(recording.verification.as_str(), |s| s.verified_by.as_str());
     match &recording.ending {
+        Some(Ending::Finished) if !recording.summary.as_ref().is_some_and(|s| s.proved) => {
+            let why = match by.strip_prefix("nothing").map(|why| why.trim_start_matches([':', ' ']))
+            {
+                None | Some("") => String::new(),
+                Some(why) => match why.strip_prefix("but ") {
+                    Some(all) => format!(": there was only {all} to go by"),
+                    None => format!(": {why}"),
+                },
+            };
+            ("open", "–", format!("Complete, but not verified{why}"))
+        }
         Some(Ending::Finished) if by.is_empty() => ("ok", "✓", "Complete".to_owned()),
         Some(Ending::Finished) => ("ok", "✓", format!("Complete, verified by {by}")),
         Some(Ending::Failed(error)) => ("failed", "×", format!("Stopped: {error}")),
@@ -162,7 +184,13 @@ fn tiles(scene: &Scene<'_>) -> String {
 
 /// Small parts with a digit after the point.
 fn percent_fine(part: f64) -> String {
-    if part < 0.095 { format!("{:.1} %", part * 100.0) } else { units::percent(part) }
+    if part > 0.0 && part < 0.0005 {
+        "<0.1 %".to_owned()
+    } else if part < 0.095 {
+        format!("{:.1} %", part * 100.0)
+    } else {
+        units::percent(part)
+    }
 }
 
 /// One bar: who delivered how much.

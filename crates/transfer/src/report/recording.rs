@@ -6,6 +6,7 @@
 //! samples are averaged) and [`MOMENTS_MAX`] moments are kept. A recorder hears one file.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use swath_model::{Range, RangeMap};
 
@@ -37,6 +38,8 @@ pub struct Bar {
     pub range: Range,
     /// When the request left, in seconds.
     pub asked_at_s: f64,
+    /// How many bytes were asked for at first; of a merged bar, by all its swaths.
+    pub asked_bytes: u64,
     /// When its first byte was here.
     pub first_byte_at_s: Option<f64>,
     /// When it ended.
@@ -106,6 +109,8 @@ pub enum Ending {
 pub struct Recording {
     /// Final path of the file.
     pub path: String,
+    /// When it began, by the clock on the wall.
+    pub begun: Option<SystemTime>,
     /// Names of the sources by number.
     pub sources: Vec<String>,
     /// Size of the file where known.
@@ -141,7 +146,7 @@ pub struct Recording {
 }
 
 /// Listens to one transfer; clones share what they hear.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Recorder {
     recording: Arc<Mutex<Recording>>,
 }
@@ -149,7 +154,8 @@ pub struct Recorder {
 impl Recorder {
     /// A recorder that has heard nothing.
     pub fn new() -> Self {
-        Self::default()
+        let recording = Recording { begun: Some(SystemTime::now()), ..Recording::default() };
+        Self { recording: Arc::new(Mutex::new(recording)) }
     }
 
     /// What it heard so far.
@@ -157,6 +163,12 @@ impl Recorder {
         let mut recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner).clone();
         recording.flush_pending();
         recording
+    }
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -221,6 +233,7 @@ impl Recording {
             source: swath.source,
             lane: swath.lane,
             range,
+            asked_bytes: swath.asked_end.saturating_sub(swath.start).max(range.len()),
             asked_at_s: clean(swath.asked_at_s),
             first_byte_at_s: swath.first_byte_at_s.map(clean),
             ended_at_s: clean(swath.ended_at_s),
@@ -275,6 +288,20 @@ impl Recording {
         self.path.clone_from(&summary.path);
         for source in &summary.sources {
             self.name(source.source, &source.name);
+        }
+        if self.samples.is_empty() && self.pending.is_empty() && summary.fetched_bytes > 0 {
+            // It was over before the first look at the rates: their means are all there is.
+            let seconds = summary.elapsed_s.max(1e-6);
+            let mut rates_bytes_per_s = vec![0.0; self.sources.len()];
+            for source in &summary.sources {
+                if let Some(rate) = rates_bytes_per_s.get_mut(source.source as usize) {
+                    *rate = clean(source.bytes as f64 / seconds) as f32;
+                }
+            }
+            for at_s in [0.0, clean(summary.elapsed_s)] {
+                let rates_bytes_per_s = rates_bytes_per_s.clone();
+                self.samples.push(Sample { at_s, rates_bytes_per_s });
+            }
         }
         self.ending = Some(ending);
         self.summary = Some(summary.clone());

@@ -37,7 +37,9 @@ pub(super) fn sources(scene: &Scene<'_>) -> String {
         let share = scene.share(i);
         let figures = match scene.summary_of(i) {
             Some(s) => format!(
-                "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
+                "<td data-l=\"mean rate\">{}</td><td data-l=\"capacity\">{}</td>\
+                 <td data-l=\"round trip\">{}</td><td data-l=\"lanes\">{}</td>\
+                 <td data-l=\"requests\">{}</td><td data-l=\"wasted\">{}</td>",
                 units::rate(s.rate_bytes_per_s),
                 units::rate(s.capacity_bytes_per_s),
                 s.rtt_ms.map_or("–".to_owned(), rtt),
@@ -45,7 +47,7 @@ pub(super) fn sources(scene: &Scene<'_>) -> String {
                 units::count(s.requests),
                 units::bytes(s.wasted_bytes),
             ),
-            None => "<td>–</td>".repeat(6),
+            None => "<td class=\"none\">–</td>".repeat(6),
         };
         let state = match scene
             .summary_of(i)
@@ -61,11 +63,13 @@ pub(super) fn sources(scene: &Scene<'_>) -> String {
         };
         let _ = write!(
             rows,
-            "<tr><th scope=\"row\"><div class=\"src\">{}<em>{}</em><div class=\"nm\">{}</div></div>{state}</th><td>{}</td>\
-             <td class=\"share\"><span class=\"bar c{}\" style=\"--w:{:.1}%\"></span>{}</td>{figures}\
-             <td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><th scope=\"row\"><div class=\"src\">{}<em>{}</em><div class=\"nm\" title=\"{}\">{}</div></div>{state}</th>\
+             <td data-l=\"bytes\">{}</td><td class=\"share\" data-l=\"share\"><span class=\"bar c{}\" style=\"--w:{:.1}%\"></span>{}</td>{figures}\
+             <td data-l=\"delivered\">{}</td><td data-l=\"trimmed\">{}</td>\
+             <td data-l=\"lost\">{}</td><td data-l=\"failed\">{}</td></tr>",
             swatch(i),
             i + 1,
+            html(scene.recording.sources.get(i).map_or("", String::as_str)),
             scene.name_html(i),
             units::bytes(scene.bytes[i]),
             super::palette::colour(i),
@@ -79,7 +83,7 @@ pub(super) fn sources(scene: &Scene<'_>) -> String {
     }
     format!(
         "<section class=\"card\" aria-labelledby=\"t-src\"><h2 id=\"t-src\">Sources</h2><div class=\"scroll\" tabindex=\"0\">\
-         <table><thead><tr><th scope=\"col\">source</th><th scope=\"col\">bytes</th><th scope=\"col\">share</th>\
+         <table class=\"stack\"><thead><tr><th scope=\"col\">source</th><th scope=\"col\">bytes</th><th scope=\"col\">share</th>\
          <th scope=\"col\">mean rate</th><th scope=\"col\">capacity</th><th scope=\"col\">round trip</th>\
          <th scope=\"col\">lanes</th><th scope=\"col\">requests</th><th scope=\"col\">wasted</th>\
          <th scope=\"col\">delivered</th><th scope=\"col\">trimmed</th><th scope=\"col\">lost</th>\

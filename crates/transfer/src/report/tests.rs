@@ -5,7 +5,8 @@ use swath_model::Range;
 use super::synthetic::{Link, Scenario, play};
 use super::{BARS_MAX, Ending, MOMENTS_MAX, PIECES_MAX, RATES_MAX, Recorder, Recording, render};
 use crate::observe::{
-    Event, Observer as _, Outcome, Phase, Snapshot, SourceSnapshot, SourceState, SwathRecord,
+    Event, Observer as _, Outcome, Phase, Snapshot, SourceSnapshot, SourceState, Summary,
+    SwathRecord,
 };
 
 fn record(events: &[Event]) -> Recording {
@@ -222,4 +223,80 @@ fn memory_and_page_are_bounded() {
     assert_eq!(recording.swaths, 60_000);
     let page = render(&recording);
     assert!(page.len() < 8_000_000, "{} bytes", page.len());
+}
+
+/// The same events with another summary at their end.
+fn ending(mut events: Vec<Event>, change: impl FnOnce(&mut Summary)) -> Recording {
+    let Some(Event::Finished(summary)) = events.last_mut() else { panic!("it finishes") };
+    change(summary);
+    record(&events)
+}
+
+#[test]
+fn what_nothing_proved_gets_no_tick() {
+    let page = render(&ending(play(&six()), |summary| {
+        summary.proved = false;
+        summary.verified_by = "nothing but the mirrors' agreement on size and version".to_owned();
+    }));
+    let words = "Complete, but not verified: there was only the mirrors&#39; agreement";
+    assert!(page.contains(words), "{}", &page[..20_000]);
+    assert!(!page.contains("class=\"verdict ok\""));
+    let page = render(&ending(play(&six()), |summary| {
+        summary.proved = false;
+        summary.verified_by = "nothing: no digest of it is known".to_owned();
+    }));
+    assert!(page.contains("Complete, but not verified: no digest of it is known"));
+}
+
+#[test]
+fn a_swath_that_failed_near_its_end_is_drawn_as_delivered_up_to_there() {
+    // All of it was hatched as failed, although its bytes were kept.
+    let swath = SwathRecord {
+        source: 0,
+        lane: 0,
+        start: 0,
+        end: 900,
+        asked_end: 1000,
+        asked_at_s: 0.0,
+        first_byte_at_s: Some(0.0),
+        ended_at_s: 1.0,
+        outcome: Outcome::Failed,
+    };
+    let page = render(&record(&[
+        Event::Started { path: "a".to_owned(), sources: vec!["http://one.example/a".to_owned()] },
+        Event::Swath(swath),
+    ]));
+    assert!(page.contains("class=\"body\" d=\"M0 1h9000v22"), "nine tenths delivered");
+    assert!(page.contains("class=\"weak\" d=\"M9000 1h1000v22"), "one tenth failed");
+}
+
+#[test]
+fn the_page_tells_when_it_was_by_which_version_and_of_what() {
+    let mut recording = record(&play(&six()));
+    recording.begun = Some(std::time::UNIX_EPOCH + std::time::Duration::from_secs(784_111_777));
+    let page = render(&recording);
+    let version = format!("Written by swath {}", env!("CARGO_PKG_VERSION"));
+    for text in ["Begun on Sun, 06 Nov 1994 08:49:37 GMT", &version, "9f86d081884c7d65"] {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn short_transfers_have_rates_from_their_beginning() {
+    // Until the first look at the rates there were none; a transfer over by then had none at all.
+    let short: Vec<Event> = play(&Scenario::star("a", 1_000_000, &[40.0, 60.0]))
+        .into_iter()
+        .filter(|event| !matches!(event, Event::Progress(_)))
+        .collect();
+    let recording = record(&short);
+    assert_eq!(recording.samples.len(), 2);
+    assert!(recording.samples[0].rates_bytes_per_s.iter().sum::<f32>() > 1e6);
+    let rates = data(&render(&record(&play(&six()))))["rates"].clone();
+    assert_eq!(rates[0][0], 0, "{rates}");
+}
+
+#[test]
+fn a_little_waste_is_not_none() {
+    let page = render(&ending(play(&six()), |summary| summary.wasted_bytes = 3_410));
+    assert!(page.contains("&lt;0.1 % of what arrived"));
 }

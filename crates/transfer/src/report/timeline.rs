@@ -68,7 +68,13 @@ fn legend() -> &'static str {
 pub(super) fn drawn_samples(scene: &Scene<'_>) -> Vec<Sample> {
     let samples = &scene.recording.samples;
     let points = (POINTS_MAX / scene.recording.sources.len().max(1)).clamp(60, 1_200);
-    samples.chunks(samples.len().div_ceil(points).max(1)).map(mean_sample).collect()
+    let mut drawn: Vec<Sample> =
+        samples.chunks(samples.len().div_ceil(points).max(1)).map(mean_sample).collect();
+    if drawn.first().is_some_and(|first| first.at_s > 0.0) {
+        // Nothing has arrived when it begins; the first sample comes somewhat later.
+        drawn.insert(0, Sample { at_s: 0.0, rates_bytes_per_s: Vec::new() });
+    }
+    drawn
 }
 
 fn rates(scene: &Scene<'_>) -> String {
@@ -276,7 +282,15 @@ fn row(scene: &Scene<'_>, source: usize) -> String {
                     );
                 }
                 Outcome::Lost => lost.push_str(&body),
-                Outcome::Failed => failed.push_str(&body),
+                Outcome::Failed => {
+                    // What came before it failed counts.
+                    let part = bar.range.len() as f64 / bar.asked_bytes.max(1) as f64;
+                    let failed_s = first_s + (bar.ended_at_s - first_s) * part.min(1.0);
+                    if part > 0.0 {
+                        done.push_str(&rect(first_s, failed_s, lane));
+                    }
+                    failed.push_str(&rect(failed_s, bar.ended_at_s, lane));
+                }
             }
         }
     }
