@@ -55,7 +55,12 @@ pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
         GetError::NoSources => Exit::Usage,
         GetError::Open(_) => Exit::Target,
         GetError::Finish(FinishError::Incomplete { .. }) => Exit::Internal,
-        GetError::Write { .. } | GetError::DiskFull | GetError::Finish(_) => Exit::Target,
+        GetError::Write(_)
+        | GetError::Read(_)
+        | GetError::Commit(_)
+        | GetError::Output(_)
+        | GetError::DiskFull { .. }
+        | GetError::Finish(_) => Exit::Target,
         GetError::Exhausted { .. } | GetError::Stalled { .. } if kept_bytes > 0 => Exit::Incomplete,
         GetError::Exhausted { .. } | GetError::Stalled { .. } => Exit::Sources,
         GetError::Digest { .. } | GetError::Pieces(_) => Exit::Mismatch,

@@ -15,6 +15,7 @@ use crate::target::{Inner, Journal, Target};
 
 /// Why records could not be committed. What was committed before stays so.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CommitError {
     /// A `Durable` record names bytes that no write has completed.
     #[error("{range} of {} was not written", path.display())]

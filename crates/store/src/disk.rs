@@ -84,6 +84,7 @@ pub(crate) struct Way {
 
 /// Why no disk engine could be started.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DiskError {
     /// io_uring was asked for and is not to be had.
     #[error("this system has or allows no io_uring")]

@@ -16,6 +16,7 @@ use crate::target::{Inner, Journal, Target};
 
 /// Why a target did not get its final name. Part file and journal stay.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FinishError {
     /// Not every byte was written.
     #[error("{missing_bytes} bytes of {} are missing, the first at {}", path.display(), first.start)]

@@ -60,6 +60,7 @@ pub struct Resumed {
 
 /// Why a target could not be opened. Nothing was changed, apart from folders that were created.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// The path names no file, for example `..` or a name with a zero byte.
     #[error("{} names no file", .0.display())]

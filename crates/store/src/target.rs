@@ -63,6 +63,7 @@ pub(crate) struct Journal {
 
 /// Why bytes could not be written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// The device or the user's quota is full. What was committed stays.
     #[error("no space left for {} at byte {offset}", path.display())]

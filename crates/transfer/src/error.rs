@@ -1,9 +1,11 @@
 //! Why a transfer ended without its file.
 
 use std::io;
+use std::path::PathBuf;
 
+use swath_model::digest::Digest;
 use swath_model::pieces::PiecesError;
-use swath_store::{FinishError, OpenError};
+use swath_store::{CommitError, FinishError, OpenError, ReadError, WriteError};
 
 /// Why a transfer ended without its file.
 #[derive(Debug, thiserror::Error)]
@@ -15,17 +17,27 @@ pub enum GetError {
     /// The target cannot be used.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The disk or the writer failed while the transfer ran.
-    #[error("{what}: {error}")]
-    Write {
-        /// What was being done.
-        what: String,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The disk is full.
+    /// Bytes could not be written to the disk.
+    #[error(transparent)]
+    Write(WriteError),
+    /// Bytes could not be read back from the disk.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// What is done could not be journaled.
+    #[error(transparent)]
+    Commit(CommitError),
+    /// Whatever takes an ordered stream failed.
+    #[error("writing to the output: {0}")]
+    Output(#[source] io::Error),
+    /// The disk is full, for the data or for the journal.
     #[error("the disk is full")]
-    DiskFull,
+    DiskFull {
+        /// The final name of the file.
+        path: PathBuf,
+    },
+    /// A task of our own ended as it never should.
+    #[error("a disk task ended unexpectedly")]
+    Task(#[source] tokio::task::JoinError),
     /// Every source failed before the end; each with its reason.
     #[error("no source is left that could deliver the rest")]
     Exhausted {
@@ -44,9 +56,9 @@ pub enum GetError {
     #[error("the digest does not match: wanted {wanted}, got {actual}{}", .hint)]
     Digest {
         /// The digest that was wanted.
-        wanted: String,
-        /// What the file came to.
-        actual: String,
+        wanted: Box<Digest>,
+        /// What the file, or the piece, came to.
+        actual: Box<Digest>,
         /// What was tried.
         hint: String,
     },
@@ -54,9 +66,9 @@ pub enum GetError {
     #[error("two digests contradict each other: {one} and {other}")]
     Contradiction {
         /// One of them.
-        one: String,
+        one: Box<Digest>,
         /// The other.
-        other: String,
+        other: Box<Digest>,
     },
     /// The file ended somewhere else than its piece digests do, and nothing else would prove it.
     #[error("the file does not fit the piece digests: {0}")]
@@ -76,9 +88,17 @@ pub enum GetError {
 }
 
 impl GetError {
-    /// The error as one line, with what each source said.
+    /// The error as one line, with its causes and with what each source said.
     pub fn with_reasons(&self) -> String {
         let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(next) = cause {
+            let words = next.to_string();
+            if !text.contains(&words) {
+                text.push_str(&format!(": {words}"));
+            }
+            cause = next.source();
+        }
         if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = self {
             for (at, (source, reason)) in reasons.iter().take(REASONS_SHOWN).enumerate() {
                 text.push_str(if at == 0 { " (" } else { "; " });
@@ -92,6 +112,24 @@ impl GetError {
             }
         }
         text
+    }
+}
+
+impl From<WriteError> for GetError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::NoSpace { path, .. } => Self::DiskFull { path },
+            other => Self::Write(other),
+        }
+    }
+}
+
+impl From<CommitError> for GetError {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::NoSpace { path, .. } => Self::DiskFull { path },
+            other => Self::Commit(other),
+        }
     }
 }
 

@@ -1,19 +1,30 @@
 //! The executor: joins planner, lanes and store into one verified transfer.
 //!
-//! ```no_run
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! ```
+//! # use swath_netlab::faulty::{Algorithm, Content, Server};
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let content = Content::random(1, 1_000_003);
+//! # let serve = || Server::builder().file("/data.bin", content.clone()).start();
+//! # let (one, two) = (serve()?, serve()?);
+//! # let (one, two) = (one.url("/data.bin"), two.url("/data.bin"));
+//! # let digest = format!("sha-256:{}", content.digest_hex(Algorithm::Sha256));
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("data.bin");
 //! use swath_transfer::{Engine, EngineOptions, Request};
 //!
 //! let engine = Engine::start(EngineOptions::default())?;
-//! let request = Request::to_file("data.bin")
-//!     .url("https://one.example/data.bin")?
-//!     .url("https://two.example/data.bin")?
-//!     .digest("sha-256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")?;
+//! let request = Request::to_file(&path).url(&one)?.url(&two)?.digest(&digest)?;
 //! let summary = engine.get(request).await?;
 //! println!("{} bytes in {:.1} s", summary.size_bytes, summary.elapsed_s);
+//! # assert_eq!((summary.size_bytes, summary.proved), (1_000_003, true));
+//! # assert_eq!(std::fs::read(&path)?, content.read(0, 1_000_003));
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Whatever appears in the signatures here is to be had from here, so that no other crate of
+//! swath's need be named.
 
 mod engine;
 mod error;
@@ -28,9 +39,15 @@ pub use engine::{Engine, EngineError, EngineOptions, Stop};
 pub use error::GetError;
 pub use executor::{Agreement, Version};
 pub use request::{Destination, Mirror, Request, RequestError};
+pub use swath_model::digest::{self, Algorithm, Digest, DigestError};
+pub use swath_model::pieces::{Pieces, PiecesError};
+pub use swath_model::{Range, RangeMap, Validators};
 pub use swath_plan::{Config as PlanConfig, Lanes, PolicyKind};
-pub use swath_source::{NetOptions, Trust};
-pub use swath_store::IoMode;
+pub use swath_source::{Net, NetError, NetOptions, Trust};
+pub use swath_store::{
+    CommitError, DiskError, FinishError, IoMode, OpenError, ReadError, WriteError,
+};
+pub use url::Url;
 
 /// The example in the README is compiled with the tests.
 #[cfg(doctest)]

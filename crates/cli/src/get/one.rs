@@ -106,7 +106,7 @@ async fn with_metalink(
 
 /// What happened, what was kept, what to do next.
 fn complain(name: &str, error: &GetError, kept_bytes: u64) {
-    if let GetError::Write { error, .. } = error
+    if let GetError::Output(error) = error
         && error.kind() == std::io::ErrorKind::BrokenPipe
     {
         say::err("swath: standard output was closed before the end");
@@ -154,7 +154,7 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         GetError::Digest { .. } => {
             Some("the data was not given its name".to_owned())
         }
-        GetError::DiskFull if kept_bytes == 0 => {
+        GetError::DiskFull { .. } if kept_bytes == 0 => {
             Some("nothing is kept: make room, or choose another folder with -d".to_owned())
         }
         GetError::Stopped if kept_bytes == 0 && !to_stdout => {

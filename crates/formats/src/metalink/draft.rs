@@ -21,16 +21,17 @@ pub(super) struct Attributes(Vec<(String, String)>);
 impl Attributes {
     pub(super) fn read(start: &BytesStart) -> Result<Attributes, Problem> {
         let mut all = Vec::new();
-        // The library's own check for doubled names is quadratic; the limit makes it needless.
-        for attribute in start.attributes().with_checks(false) {
-            if all.len() == ATTRIBUTES_MAX {
+        // The library checks for doubled names as well; that is quadratic, but limited.
+        for (at, attribute) in start.attributes().enumerate() {
+            if at == ATTRIBUTES_MAX {
                 return Err(Problem::Limit(Limit::Attributes(ATTRIBUTES_MAX)));
             }
             let malformed = |error: &dyn std::fmt::Display| {
                 Problem::Xml(shown(&error.to_string(), SHOWN_CHARS))
             };
             let attribute = attribute.map_err(|error| malformed(&error))?;
-            if attribute.key.as_namespace_binding().is_some() {
+            // Ours have no prefix; namespaces and extensions have one, but for the default namespace.
+            if attribute.key.prefix().is_some() || attribute.key.as_namespace_binding().is_some() {
                 continue;
             }
             let value = attribute

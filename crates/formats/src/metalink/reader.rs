@@ -122,7 +122,8 @@ impl<R: BufRead> Reader<R> {
     fn located(&mut self, problem: Problem) -> MetalinkError {
         let element = self.state.stack.last().map_or("", |tag| tag.name());
         let byte = match problem {
-            Problem::Xml(_) => self.xml.error_position(),
+            // The parser tells where only of what breaks its own rules.
+            Problem::Xml(_) if self.xml.error_position() > 0 => self.xml.error_position(),
             _ => self.xml.buffer_position(),
         };
         MetalinkError { line: self.xml.get_mut().line, byte, element, problem }

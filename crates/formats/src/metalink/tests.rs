@@ -29,6 +29,18 @@ const RUCIO: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 "#;
 
 #[test]
+fn an_attribute_that_stands_twice_is_malformed() {
+    // The first of two names counted, whatever another reader of the same document took.
+    for doubled in ["name=\"a\" name=\"../b\"", "name=\"a\" xmlns:x=\"urn:x\" x:n=\"1\" x:n=\"2\""]
+    {
+        let text = in_metalink(&format!("<file {doubled}/>"));
+        assert!(problem(&text).contains("malformed XML"), "{}", problem(&text));
+    }
+    let other = in_metalink("<file xmlns:x=\"urn:x\" x:name=\"../b\" name=\"a\"/>");
+    assert_eq!(parse(other.as_bytes()).unwrap().files[0].name.as_str(), "a");
+}
+
+#[test]
 fn rucio_is_read() {
     let metalink = parse(RUCIO.as_bytes()).unwrap();
     let [file] = &metalink.files[..] else { panic!() };
@@ -164,6 +176,13 @@ fn places_are_named() {
     assert_eq!(problem(text), "line 4 (byte 58) in <url>: the entity '&bomb;' is refused");
     let error = parse(b"<metalink>\n<file name='a'>\n</flie></metalink>").unwrap_err();
     assert_eq!((error.line, error.element), (3, "file"));
+    // Also where the parser itself does not tell.
+    for wrong in ["<size a=b>1</size>", "<size>\u{0}</size>", "<size a='1' a='2'/>"] {
+        let text = in_metalink(&format!("<file name=\"a\">{wrong}</file>"));
+        let Err(error) = parse(text.as_bytes()) else { continue };
+        let at = text.find(wrong).unwrap() as u64;
+        assert!((at..=at + wrong.len() as u64).contains(&error.byte), "{error}");
+    }
     assert!(matches!(error.problem, Problem::Xml(_)));
     assert!(problem("<metalink><file name='a'><size>1").contains("it ends in the middle"));
     assert!(problem("<metalink><file name='a").contains("it ends in the middle"));

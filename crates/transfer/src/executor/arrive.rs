@@ -393,9 +393,7 @@ impl Run<'_> {
             }
             self.size_bytes = Some(size_bytes);
             if let Some(target) = &self.target {
-                target
-                    .set_size(size_bytes)
-                    .map_err(|error| Ended::Error(super::sink::write_error(error)))?;
+                target.set_size(size_bytes).map_err(GetError::from)?;
             }
             if let Some(verifier) = &self.verifier {
                 verifier.end_at(size_bytes);

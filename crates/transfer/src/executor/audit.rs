@@ -83,8 +83,8 @@ impl Run<'_> {
     ) -> Result<(), Ended> {
         let failed = |hint: &str| {
             Err(Ended::Error(GetError::Digest {
-                wanted: wanted.to_string(),
-                actual: actual.to_string(),
+                wanted: Box::new(wanted),
+                actual: Box::new(actual),
                 hint: hint.to_owned(),
             }))
         };

@@ -49,9 +49,7 @@ impl Run<'_> {
             }
             Word::Whole { wanted, actual } => self.whole_told(wanted, actual),
             Word::Failed(error) => {
-                return Err(
-                    GetError::Write { what: "writing to the output".to_owned(), error }.into()
-                );
+                return Err(GetError::Output(error).into());
             }
         }
         Ok(())

@@ -44,7 +44,7 @@ pub(crate) async fn run(
         return Err(GetError::NoSources);
     }
     if let Some((one, other)) = request.contradiction() {
-        return Err(GetError::Contradiction { one: one.to_string(), other: other.to_string() });
+        return Err(GetError::Contradiction { one: one.into(), other: other.into() });
     }
     let left = match &request.destination {
         Destination::File(path) => look(path, request.overwrite)?.filter(|_| request.resume),

@@ -50,27 +50,23 @@ impl Run<'_> {
         &mut self,
         done: Result<JobDone, tokio::task::JoinError>,
     ) -> Result<(), Ended> {
-        let done = done.map_err(|error| GetError::Write {
-            what: "a disk task ended unexpectedly".to_owned(),
-            error: io::Error::other(error),
-        })?;
-        match done {
+        match done.map_err(GetError::Task)? {
             JobDone::Written { range, result } => {
-                let buffer = result.map_err(write_error)?;
+                let buffer = result?;
                 self.written(range);
                 if let Some(verifier) = &self.verifier {
                     verifier.accept(range.start, buffer);
                 }
             }
             JobDone::ReadBack { range, result } => {
-                let buffer = result.map_err(read_error)?;
+                let buffer = result?;
                 if (buffer.len() as u64) < range.len() {
                     // To ask again would not bring back what somebody cut off.
-                    return Err(GetError::Write {
-                        what: "reading back".to_owned(),
-                        error: io::ErrorKind::UnexpectedEof.into(),
-                    }
-                    .into());
+                    return Err(Ended::from(ReadError {
+                        path: self.request.destination_name().into(),
+                        offset: range.start,
+                        source: io::ErrorKind::UnexpectedEof.into(),
+                    }));
                 }
                 if let Some(verifier) = &self.verifier
                     && self.have.covers(range)
@@ -80,13 +76,10 @@ impl Run<'_> {
             }
             JobDone::Committed { result } => {
                 self.committing = false;
-                result.map_err(|error| GetError::Write {
-                    what: "writing the journal".to_owned(),
-                    error: io::Error::other(error),
-                })?;
+                result?;
             }
             JobDone::Compared { range, source, result } => {
-                let equal = result.map_err(read_error)?;
+                let equal = result?;
                 self.compared(range, source, equal);
             }
             JobDone::Printed { piece, prints, bad } => self.printed(piece, prints, bad)?,
@@ -154,10 +147,7 @@ impl Run<'_> {
         self.phase = Phase::Finishing;
         self.close_lanes();
         if let Some(ordered) = self.ordered.take() {
-            ordered.finish().await.map_err(|error| GetError::Write {
-                what: "writing to the output".to_owned(),
-                error,
-            })?;
+            ordered.finish().await.map_err(GetError::Output)?;
         }
         let Some(target) = self.target.take() else { return Ok(()) };
         let modified = self.request.modified.or_else(|| self.newest_modified());
@@ -209,18 +199,6 @@ impl Run<'_> {
     pub(super) fn target_handle(&self) -> Option<Arc<swath_store::Target>> {
         self.target.clone()
     }
-}
-
-/// A write that failed, as an error of the whole transfer.
-pub(super) fn write_error(error: WriteError) -> GetError {
-    match error {
-        WriteError::NoSpace { .. } => GetError::DiskFull,
-        other => GetError::Write { what: "writing".to_owned(), error: io::Error::other(other) },
-    }
-}
-
-fn read_error(error: ReadError) -> GetError {
-    GetError::Write { what: "reading back".to_owned(), error: io::Error::other(error) }
 }
 
 /// Ctrl-C must end the program within a second: what is not on the disk by then is fetched again.

@@ -137,8 +137,9 @@ impl Run<'_> {
             .as_ref()
             .and_then(|pieces| pieces.digest(pieces.piece_at(piece.start)));
         Ended::Error(GetError::Digest {
-            wanted: wanted.map(|wanted| wanted.to_string()).unwrap_or_default(),
-            actual: actual.to_string(),
+            // There is one: by what else would it be wrong?
+            wanted: Box::new(wanted.unwrap_or(actual)),
+            actual: Box::new(actual),
             hint,
         })
     }
