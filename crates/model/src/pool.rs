@@ -26,6 +26,9 @@ pub struct Pool {
 }
 
 struct Shared {
+    /// What the allocator gave.
+    allocation: NonNull<u8>,
+    /// The first aligned address in it.
     base: NonNull<u8>,
     buffer_bytes: usize,
     count: usize,
@@ -72,19 +75,25 @@ impl Pool {
         let buffer_bytes = buffer_bytes.max(1).checked_next_multiple_of(ALIGN_BYTES)?;
         let layout = Self::layout(count, buffer_bytes)?;
         // SAFETY: the layout has a non-zero size.
-        let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let allocation = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let offset = allocation.align_offset(ALIGN_BYTES);
+        debug_assert!(offset < ALIGN_BYTES);
+        // SAFETY: the layout has so much more than the buffers need.
+        let base = unsafe { allocation.add(offset) };
         let state = State {
             free: (0..count as u32).rev().collect(),
             waiters: VecDeque::new(),
             next_ticket: 0,
         };
         let state = Mutex::new(state);
-        Some(Self { shared: Arc::new(Shared { base, buffer_bytes, count, state }) })
+        Some(Self { shared: Arc::new(Shared { allocation, base, buffer_bytes, count, state }) })
     }
 
-    /// `None` if it is larger than an address space.
+    /// `None` if it is larger than an address space. We align it ourselves: what the allocator has
+    /// to align it also has to zero by hand, which touches all of it.
     fn layout(count: usize, buffer_bytes: usize) -> Option<Layout> {
-        Layout::from_size_align(count.checked_mul(buffer_bytes)?, ALIGN_BYTES).ok()
+        let bytes = count.checked_mul(buffer_bytes)?.checked_add(ALIGN_BYTES)?;
+        Layout::from_size_align(bytes, 1).ok()
     }
 
     /// Size of one buffer in bytes.
@@ -153,9 +162,9 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let Some(layout) = Pool::layout(self.count, self.buffer_bytes) else { return };
-        // SAFETY: `base` came from `alloc_zeroed` with this very layout, and no buffer is left:
-        // each holds an `Arc` of us.
-        unsafe { dealloc(self.base.as_ptr(), layout) }
+        // SAFETY: it came from `alloc_zeroed` with this very layout, and no buffer is left: each
+        // holds an `Arc` of us.
+        unsafe { dealloc(self.allocation.as_ptr(), layout) }
     }
 }
 

@@ -4,11 +4,12 @@ use swath_model::{LaneId, Range, RangeSet, SwathId, Time};
 
 use crate::lane::Lane;
 use crate::planner::Planner;
+use crate::upkeep::TICK_S;
 
 impl Planner {
     /// When everything would end if each lane went on at its rate and all ended together: the
     /// `T` for which `Σ rate_i · (T − idle_i)` is what is left to fetch, where `idle_i` is the
-    /// round trip that a lane without work loses first.
+    /// round trip that a lane without work loses first, and what a loss may cost it last.
     pub(crate) fn forecast(&mut self, now: Time) {
         let mut left_bytes = self.open.total_bytes() as f64 + self.doubtful.total_bytes() as f64;
         let mut lanes: Vec<(f64, f64)> = Vec::with_capacity(self.lanes.len());
@@ -18,7 +19,7 @@ impl Planner {
             if !lane.is_up() || lane.silent || lane.parked || lane.dropping {
                 continue;
             }
-            left_bytes += lane.wanted_bytes() as f64;
+            left_bytes += lane.wanted_bytes().saturating_sub(lane.behind_bytes()) as f64;
             let idle = lane.queue.is_empty();
             if idle
                 && self
@@ -29,7 +30,10 @@ impl Planner {
                 continue;
             }
             match lane.rate.filter(|&rate| rate > 1.0) {
-                Some(rate) => lanes.push((if idle { lane.trip_s() } else { 0.0 }, rate)),
+                Some(rate) => {
+                    let trip_s = if idle { lane.trip_s() } else { 0.0 };
+                    lanes.push((trip_s + lane.stop_s, rate));
+                }
                 None if idle && !lane.streams => untried.push(lane.trip_s()),
                 None => {}
             }
@@ -74,14 +78,19 @@ impl Planner {
             if !lane.is_up() || lane.silent || lane.queue.is_empty() {
                 continue;
             }
-            let Some(own_s) = lane.may_need_s(lane.pipe_bytes(), now) else { continue };
+            let Some(own_s) = lane.may_need_s(lane.coming_bytes(), now) else { continue };
             // Before its first byte nothing is known of how long its server thinks.
             let overdue_s = lane.first_byte_at.map_or(0.0, |_| overdue_s(lane, now));
             if own_s + overdue_s <= LATE * left_s + LATE_S {
                 continue;
             }
-            let mut keep_bytes = (lane.brings_bytes((left_s - overdue_s).max(0.0), now) as u64)
-                .saturating_sub(lane.ahead_bytes());
+            // What comes until the next look is not worth taking. Besides, where nobody else may have
+            // it, taking everything each time would never end.
+            let least_s = if overdue_s > 0.0 { 0.0 } else { TICK_S };
+            let keep_s = (left_s - overdue_s - lane.stop_s).max(least_s);
+            let mut keep_bytes = (lane.brings_bytes(keep_s, now) as u64)
+                .saturating_sub(lane.ahead_bytes())
+                .saturating_add(lane.behind_bytes());
             // A lane for which a grid cell is long work is cut finer, if the consumer allows.
             let cell_bytes = if self.config.window_bytes.is_none()
                 && lane.rate.is_some_and(|rate| rate * CELL_S < grid as f64)
@@ -260,14 +269,14 @@ type Cut = (SwathId, u64, Range);
 /// What a lane still owes and how long it will take, counting a pause that it is in against it.
 fn late(lane: &Lane, now: Time) -> Option<Tail> {
     let (slot, at) = lane.positions().filter(|(slot, at)| *at < slot.end).last()?;
-    let bytes = lane.pipe_bytes();
+    let bytes = lane.coming_bytes();
     let own_s = lane.may_need_s(bytes, now).unwrap_or(bytes as f64 + lane.rtt_s);
     Some(Tail { range: Range::new(at, slot.end), late_s: own_s + overdue_s(lane, now) })
 }
 
 /// What a pause that a lane is in counts against it.
 fn overdue_s(lane: &Lane, now: Time) -> f64 {
-    let paused_s = now.secs_since(lane.last_progress);
+    let paused_s = now.secs_since(lane.heard_at);
     if paused_s > OVERDUE_ROUND_TRIPS * lane.trip_s() + OVERDUE_S { 2.0 * paused_s } else { 0.0 }
 }
 

@@ -37,6 +37,14 @@ pub enum Event {
         /// Total since the lane was opened.
         total_bytes: u64,
     },
+    /// Nothing new has arrived in order, but so many bytes wait behind something that was lost and
+    /// is on its way again: the lane lives, and will bring them at once. An estimate.
+    Behind {
+        /// Which.
+        lane: LaneId,
+        /// What waits now.
+        bytes: u64,
+    },
     /// How long, in all, nothing came on a lane between two arrivals some milliseconds apart or
     /// more; never decreases. Bursts with pauses between them are the sign of a sender that is
     /// held up by its window or by loss, which further lanes may relieve.

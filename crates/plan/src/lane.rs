@@ -53,6 +53,10 @@ pub(crate) struct Lane {
     pub pipelines: bool,
     pub queue: VecDeque<Slot>,
     pub received: u64,
+    /// The same with what waits behind a loss; never decreases.
+    reached: u64,
+    /// When it last grew.
+    pub heard_at: Time,
     /// Sum of the sender's pauses while it owed something, in seconds.
     pub paused_s: f64,
     /// What the real lane's count of pauses was when last heard of, ours included.
@@ -74,6 +78,8 @@ pub(crate) struct Lane {
     pub first_byte_at: Option<Time>,
     /// Last byte, or the moment when waiting for one began.
     pub last_progress: Time,
+    /// How long it stood still at a time lately; fades.
+    pub stop_s: f64,
     pub silent: bool,
     /// Gets nothing more; closed when its queue is empty.
     pub parked: bool,
@@ -102,6 +108,8 @@ impl Lane {
             pipelines: true,
             queue: VecDeque::new(),
             received: 0,
+            reached: 0,
+            heard_at: now,
             paused_s: 0.0,
             pauses_told_s: 0.0,
             busy_since: now,
@@ -113,6 +121,7 @@ impl Lane {
             peak_rate: 0.0,
             first_byte_at: None,
             last_progress: now,
+            stop_s: 0.0,
             silent: false,
             parked: false,
             dropping: false,
@@ -135,6 +144,7 @@ impl Lane {
         self.rtt_s = rtt_s.clamp(0.000_05, 10.0);
         self.pipelines = pipelines;
         self.last_progress = now;
+        self.heard_at = now;
         // A long route delivers in bursts a round trip apart: the window must hold one.
         self.window.resize((1.2 * self.rtt_s).clamp(WINDOW_MIN_S, WINDOW_MAX_S));
     }
@@ -143,6 +153,8 @@ impl Lane {
         if self.queue.is_empty() {
             self.busy_since = now;
             self.last_progress = now;
+            self.heard_at = now;
+            self.reached = self.received;
             self.burst = false;
             self.asked_idle_at = Some(now);
         }
@@ -168,6 +180,7 @@ impl Lane {
             // say nothing of the answer that is waited for.
             self.received = total;
             self.last_progress = now;
+            self.heard_at = now;
             return new_bytes;
         }
         if !self.burst {
@@ -187,12 +200,53 @@ impl Lane {
             let before = if self.streams { self.received } else { self.received.max(self.base) };
             self.window.restart(from, before.min(total));
             self.burst = true;
+        } else {
+            self.note_stop(now);
         }
         self.received = total;
+        self.reached = self.reached.max(total);
         self.last_progress = now;
+        self.heard_at = now;
         self.first_byte_at.get_or_insert(now);
-        self.window.record(now, total);
+        self.window.record(now, self.reached);
         new_bytes
+    }
+
+    /// Something has come again: takes note of how long nothing had.
+    fn note_stop(&mut self, now: Time) {
+        let pause_s = now.secs_since(self.last_progress);
+        // In slow start bytes come in bursts a round trip apart, whatever the link is like.
+        if self.ramping(now) {
+            return;
+        }
+        let fade = (-pause_s / (STOP_ROUND_TRIPS * self.rtt_s)).exp();
+        let stop_s = (pause_s - STOP_S).clamp(0.0, STOP_MAX_ROUND_TRIPS * self.rtt_s);
+        self.stop_s = stop_s.max(fade * self.stop_s);
+    }
+
+    /// `bytes` bytes wait behind a loss; answers whether that is news.
+    pub fn behind(&mut self, now: Time, bytes: u64) -> bool {
+        let reached = self.received + bytes.min(self.pipe_bytes());
+        if self.streams || reached <= self.reached {
+            return false;
+        }
+        self.reached = reached;
+        self.heard_at = now;
+        if self.burst {
+            self.window.record(now, reached);
+        }
+        true
+    }
+
+    /// What is here and waits behind a loss.
+    pub fn behind_bytes(&self) -> u64 {
+        self.reached.saturating_sub(self.received)
+    }
+
+    /// Bytes that must still cross the wire before a new request's answer could begin, without
+    /// those that only wait for their turn.
+    pub fn coming_bytes(&self) -> u64 {
+        self.pipe_bytes().saturating_sub(self.behind_bytes())
     }
 
     /// Whether it is on its way to its first byte: of its connection, or after an idle time.
@@ -361,7 +415,7 @@ impl Lane {
         if self.queue.is_empty() {
             return 0.0;
         }
-        self.may_need_s(self.pipe_bytes(), now).unwrap_or(self.rtt_s + 0.1)
+        self.may_need_s(self.coming_bytes(), now).unwrap_or(self.rtt_s + 0.1)
     }
 
     /// A swath has handed over its last byte: takes it off the queue.
@@ -418,6 +472,12 @@ const RAMP_MAX_S: f64 = 6.0;
 const HOLD_FROM_S: f64 = 0.15;
 /// The held rate falls to a third within this many round trips.
 const HOLD_ROUND_TRIPS: f64 = 2.5;
+/// A stop is forgotten within so many round trips.
+const STOP_ROUND_TRIPS: f64 = 10.0;
+/// Meters are read every [`TICK_S`], so less than this is no stop …
+const STOP_S: f64 = 1.5 * TICK_S;
+/// … and more than so many round trips is another matter: a silence.
+const STOP_MAX_ROUND_TRIPS: f64 = 2.0;
 /// Slow start is not extrapolated further than this: 64 times the rate of now.
 const DOUBLINGS_MAX: f64 = 6.0;
 /// Shortest window: shorter ones mistake the bursts of pacing for changes of the rate.

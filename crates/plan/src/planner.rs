@@ -115,6 +115,12 @@ impl Planner {
                 self.lane_up(lane, rtt.as_secs_f64(), pipelines, now)
             }
             Event::Arrived { lane, total_bytes } => self.arrived(lane, total_bytes, now),
+            Event::Behind { lane, bytes } => {
+                if self.lanes.get_mut(&lane).is_some_and(|lane| lane.behind(now, bytes)) {
+                    self.heard_at = now;
+                    self.speaks(lane);
+                }
+            }
             Event::Paused { lane, total } => {
                 if let Some(lane) = self.lanes.get_mut(&lane) {
                     lane.paused(now, total.as_secs_f64());
@@ -123,6 +129,7 @@ impl Planner {
             Event::HeldUp { lane } => {
                 if let Some(lane) = self.lanes.get_mut(&lane) {
                     lane.last_progress = now;
+                    lane.heard_at = now;
                 }
                 self.speaks(lane);
             }
@@ -420,6 +427,7 @@ impl Planner {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let source = lane.source;
         lane.last_progress = now;
+        lane.heard_at = now;
         let slot = lane.remove(swath);
         // It has answered, if only to refuse.
         self.speaks(id);

@@ -74,7 +74,7 @@ impl Planner {
                 continue;
             }
             let Some(source) = self.sources.get(lane.source.index()) else { continue };
-            let waited_s = now.secs_since(lane.last_progress);
+            let waited_s = now.secs_since(lane.heard_at);
             let awaits_answer = lane.awaits_answer();
             let mut silence_s = if watches { lane.silence_s() } else { PATIENCE_PLAIN_S };
             let mut patience_s = GIVE_UP_S + 4.0 * silence_s;

@@ -53,6 +53,8 @@ pub struct LaneView {
     pub peer_rate_bytes_per_s: f64,
     /// Its round trip in seconds.
     pub rtt_s: f64,
+    /// How long losses stop it at a time, in seconds: its last bytes may come that much later.
+    pub stop_s: f64,
     /// Swaths asked for and not finished.
     pub queued: usize,
     /// Bytes that must come before a new answer could begin.

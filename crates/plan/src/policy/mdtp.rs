@@ -96,6 +96,7 @@ mod tests {
             rate_bytes_per_s: None,
             peer_rate_bytes_per_s: 0.0,
             rtt_s: 0.05,
+            stop_s: 0.0,
             queued: 0,
             backlog_bytes: 0,
             backlog_s: 0.0,

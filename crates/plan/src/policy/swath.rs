@@ -45,7 +45,9 @@ impl Policy for Swath {
         // In slow start the rate doubles within a round trip.
         let haste = if lane.ramping { 2.0 } else { 1.0 };
         // All lanes end together `time_left_s` from now; this is what is left of that for us.
-        let idle_s = if lane.queued == 0 { lane.rtt_s } else { 0.0 };
+        // Before its answer begins there is a round trip, of which what is under way covers a part;
+        // and where losses stop the lane now and then, what comes last may come that much later.
+        let idle_s = (lane.rtt_s - lane.backlog_s).max(0.0) + lane.stop_s;
         let share = haste * rate * (whole.time_left_s - idle_s) - lane.backlog_bytes as f64;
         // What a lane cannot bring in time is left to others; if nobody else may have it, the
         // planner gives it away against this.

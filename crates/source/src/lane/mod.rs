@@ -7,6 +7,7 @@
 
 mod answers;
 mod asks;
+mod behind;
 mod converse;
 mod delivery;
 mod event;
@@ -59,6 +60,7 @@ pub struct Meter {
     requests: AtomicU64,
     rtt_us: AtomicU64,
     pauses_us: AtomicU64,
+    behind_bytes: AtomicU64,
     /// Grows when a hold begins and when it ends.
     holds: AtomicU64,
 }
@@ -143,11 +145,21 @@ impl Meter {
         Duration::from_micros(self.pauses_us.load(Ordering::Relaxed))
     }
 
+    /// How much of what was sent is here and cannot be read yet, because something before it was
+    /// lost and is on its way again. An estimate.
+    pub fn behind_bytes(&self) -> u64 {
+        self.behind_bytes.load(Ordering::Relaxed)
+    }
+
     /// How often we began, and ceased, to hold the lane up ourselves although data of it may be
     /// there: for the rate limit, or for a buffer that hashing or the disk has not given back. An
     /// odd count means that it is held up now. Such a wait says nothing of the source.
     pub fn holds(&self) -> u64 {
         self.holds.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_behind(&self, bytes: u64) {
+        self.behind_bytes.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn count_hold(&self) {

@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Command;
 use super::asks::Ask;
+use super::behind::Behind;
 use super::delivery::Delivery;
 use crate::http::body::Body;
 use crate::http::head::HEAD_LIMIT_BYTES;
@@ -40,6 +41,7 @@ pub(super) struct Talk {
     /// When this lane got the connection.
     pub begun: Instant,
     pub last_progress: Instant,
+    behind: Behind,
     /// Bytes come fast; what came since when.
     fast: bool,
     window_begin: Instant,
@@ -108,6 +110,7 @@ impl Talk {
     pub fn new(conn: Conn) -> Talk {
         let now = Instant::now();
         Talk {
+            behind: Behind::new(&conn, now),
             conn,
             input: Input::default(),
             outgoing: Vec::new(),
@@ -149,16 +152,21 @@ impl Talk {
         out: &mut Delivery,
         mut want: Want<'_>,
     ) -> Wake {
+        let mut listens = false;
         match want {
             Want::Until(due) => self.timer.as_mut().reset(due.min(Instant::now() + TICK)),
             Want::Payload(_, coming) | Want::Skip(coming) | Want::Input(coming) => {
-                self.set_low_water(coming)
+                self.set_low_water(coming);
+                listens = true;
             }
             Want::Buffer(_) | Want::Nothing => {}
         }
         // What stops short of the mark must not lie there for long: it would look like silence.
         if self.fast && self.timer.deadline() > self.last_progress + FAST_TICK {
             self.timer.as_mut().reset(self.last_progress + FAST_TICK);
+        }
+        if listens && self.timer.deadline() > self.behind.due(self.last_progress) {
+            self.timer.as_mut().reset(self.behind.due(self.last_progress));
         }
         poll_fn(|cx| {
             if let Poll::Ready(order) = orders.poll_recv(cx) {
@@ -170,6 +178,10 @@ impl Talk {
             }
             if self.timer.as_mut().poll(cx).is_ready() {
                 let now = Instant::now();
+                if listens && now >= self.behind.due(self.last_progress) {
+                    self.behind.look(&self.conn, now);
+                    out.meter.note_behind(self.behind.bytes());
+                }
                 if self.fast && now.duration_since(self.last_progress) < SLOW_GAP {
                     self.timer.as_mut().reset(now + FAST_TICK);
                     return Poll::Ready(Wake::Tick);
@@ -266,7 +278,10 @@ impl Talk {
                 let paused = self.progress(bytes);
                 if paused > PAUSE {
                     out.meter.count_pause(paused);
+                    self.behind.look(&self.conn, self.last_progress);
                 }
+                self.behind.came(bytes);
+                out.meter.note_behind(self.behind.bytes());
             }
             Wake::Read(result)
         })

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::stream::kernel_rtt;
+use super::kernel;
 
 /// The next address is tried when one has not answered for this long (RFC 8305, section 5).
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
@@ -50,8 +50,9 @@ async fn connect_one(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr, 
     let begin = Instant::now();
     let tcp = TcpStream::connect(address).await?;
     let elapsed = begin.elapsed();
+    kernel::open_wide(&tcp);
     // The kernel's figure does not contain the time until this task ran again.
-    let rtt = kernel_rtt(&tcp).map_or(elapsed, |kernel| kernel.min(elapsed));
+    let rtt = kernel::rtt(&tcp).map_or(elapsed, |kernel| kernel.min(elapsed));
     Ok((tcp, address, rtt))
 }
 

@@ -8,6 +8,7 @@ mod credentials;
 mod gateway;
 mod happy;
 mod idle;
+mod kernel;
 mod limiter;
 mod options;
 mod proxy;

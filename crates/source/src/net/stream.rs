@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
 use super::gateway::Gateway;
+use super::kernel::{self, OutOfOrder};
 use crate::error::LaneError;
 use crate::target::Origin;
 
@@ -181,25 +182,19 @@ impl Conn {
             return;
         }
         let Some(tcp) = self.tcp() else { return };
-        let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-        // SAFETY: the descriptor is open, the pointer and length describe a local integer.
-        let result = unsafe {
-            libc::setsockopt(
-                tcp.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_RCVLOWAT,
-                (&raw const value).cast(),
-                size_of_val(&value) as libc::socklen_t,
-            )
-        };
-        if result == 0 {
+        if kernel::set_low_water(tcp, bytes) {
             self.low_water = bytes;
         }
     }
 
     /// The kernel's present estimate of the round-trip time.
     pub fn kernel_rtt(&self) -> Option<Duration> {
-        self.tcp().and_then(kernel_rtt)
+        self.tcp().and_then(kernel::rtt)
+    }
+
+    /// What has come before its turn; `None` where nobody can tell.
+    pub fn out_of_order(&self) -> Option<OutOfOrder> {
+        self.tcp().and_then(kernel::out_of_order)
     }
 
     /// Whether nothing has come and the other end has not closed: fit for another use.
@@ -212,23 +207,6 @@ impl Conn {
 
 /// Discarding more than this at once would keep other tasks waiting.
 const DISCARD_AT_ONCE_BYTES: usize = 8 * 1024 * 1024;
-
-pub(super) fn kernel_rtt(tcp: &TcpStream) -> Option<Duration> {
-    // SAFETY: tcp_info is plain integers, for which zero is a valid value.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the pointer and length describe `info`; the kernel writes no more than that.
-    let result = unsafe {
-        libc::getsockopt(
-            tcp.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &raw mut length,
-        )
-    };
-    (result == 0 && info.tcpi_rtt > 0).then(|| Duration::from_micros(u64::from(info.tcpi_rtt)))
-}
 
 /// TCP with a large buffer in front of TLS: rustls reads 4 KiB at a time, the kernel is asked
 /// for much more at once.

@@ -249,6 +249,8 @@ impl Run<'_> {
             }
             let total_bytes = lane.lane.meter().body_bytes();
             if total_bytes == lane.seen_bytes {
+                let bytes = lane.lane.meter().behind_bytes();
+                self.planner.handle(PlanEvent::Behind { lane: id, bytes }, now);
                 continue;
             }
             lane.seen_bytes = total_bytes;
@@ -258,8 +260,10 @@ impl Run<'_> {
                 source.figures.heard(now);
             }
             self.planner.handle(PlanEvent::Arrived { lane: id, total_bytes }, now);
-            self.planner
-                .handle(PlanEvent::Paused { lane: id, total: lane.lane.meter().pauses() }, now);
+            let meter = lane.lane.meter();
+            let (bytes, total) = (meter.behind_bytes(), meter.pauses());
+            self.planner.handle(PlanEvent::Behind { lane: id, bytes }, now);
+            self.planner.handle(PlanEvent::Paused { lane: id, total }, now);
         }
         self.begun(&moved, now);
     }

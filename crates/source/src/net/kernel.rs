@@ -1,0 +1,143 @@
+//! What only the kernel knows of a TCP connection, and what it must be told.
+
+use std::mem::{offset_of, size_of};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+/// The head of Linux's `struct tcp_info` (`linux/tcp.h`) up to the last field of interest. It only
+/// ever grew at its end; older kernels fill less of it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct TcpInfo {
+    states: [u8; 8],
+    rto_us: u32,
+    ato_us: u32,
+    snd_mss: u32,
+    rcv_mss: u32,
+    unacked_to_reordering: [u32; 11],
+    rtt_us: u32,
+    rttvar_to_total_retrans: [u32; 8],
+    pacing_rate_to_bytes_received: [u64; 4],
+    segs_out_to_data_segs_out: [u32; 6],
+    delivery_rate_to_sndbuf_limited: [u64; 4],
+    delivered: [u32; 2],
+    bytes_sent_retrans: [u64; 2],
+    dsack_dups: u32,
+    reord_seen: u32,
+    rcv_ooopack: u32,
+    snd_wnd: u32,
+}
+
+/// Packets that came before their turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OutOfOrder {
+    /// How many since the connection is up; wraps.
+    pub packets: u32,
+    /// What such a packet holds, in bytes.
+    pub packet_bytes: u32,
+}
+
+/// The present estimate of the round-trip time.
+pub(crate) fn rtt(tcp: &TcpStream) -> Option<Duration> {
+    let (info, bytes) = info(tcp)?;
+    let known = bytes >= offset_of!(TcpInfo, rttvar_to_total_retrans) && info.rtt_us > 0;
+    known.then(|| Duration::from_micros(u64::from(info.rtt_us)))
+}
+
+/// What came before its turn so far; `None` before Linux 5.4.
+pub(crate) fn out_of_order(tcp: &TcpStream) -> Option<OutOfOrder> {
+    let (info, bytes) = info(tcp)?;
+    (bytes >= offset_of!(TcpInfo, snd_wnd))
+        .then_some(OutOfOrder { packets: info.rcv_ooopack, packet_bytes: info.rcv_mss })
+}
+
+/// The kernel's figures and how many bytes of them it filled.
+fn info(tcp: &TcpStream) -> Option<(TcpInfo, usize)> {
+    // SAFETY: plain integers, for which zero is a valid value.
+    let mut info: TcpInfo = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<TcpInfo>() as libc::socklen_t;
+    // SAFETY: the pointer and length describe `info`; the kernel writes no more than that.
+    let result = unsafe {
+        libc::getsockopt(
+            tcp.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    (result == 0).then_some((info, length as usize))
+}
+
+/// Wake readers only when `bytes` bytes are there; answers whether the kernel took it.
+pub(crate) fn set_low_water(tcp: &TcpStream, bytes: usize) -> bool {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the descriptor is open, the pointer and length describe a local integer.
+    let result = unsafe {
+        libc::setsockopt(
+            tcp.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    result == 0
+}
+
+/// Let a new connection's receive window grow as fast as its sender does. The kernel begins with
+/// room for 64 KiB and doubles it once a round trip, if nothing is lost; one early loss holds the
+/// sender up there for round trips. A mark makes room for itself, and the room stays when the
+/// mark is taken away; unlike `SO_RCVBUF` this leaves the kernel free to adapt it later.
+pub(crate) fn open_wide(tcp: &TcpStream) {
+    if set_low_water(tcp, WIDE_BYTES) {
+        set_low_water(tcp, 1);
+    }
+}
+
+/// As much as one lane has under way on most routes; the kernel cuts it to half its own limit
+/// (`net.ipv4.tcp_rmem`, 3 MiB as a rule).
+const WIDE_BYTES: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_lie_where_the_kernel_puts_them() {
+        assert_eq!(offset_of!(TcpInfo, rcv_mss), 20);
+        assert_eq!(offset_of!(TcpInfo, rtt_us), 68);
+        assert_eq!(offset_of!(TcpInfo, pacing_rate_to_bytes_received), 104);
+        assert_eq!(offset_of!(TcpInfo, delivery_rate_to_sndbuf_limited), 160);
+        assert_eq!(offset_of!(TcpInfo, rcv_ooopack), 224);
+    }
+
+    #[tokio::test]
+    async fn a_connection_has_a_round_trip_and_a_wide_window() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        assert!(rtt(&tcp).is_some_and(|rtt| rtt < Duration::from_secs(1)));
+        assert_eq!(out_of_order(&tcp).map(|it| it.packets), Some(0));
+        let room = |tcp: &TcpStream| {
+            let mut bytes: libc::c_int = 0;
+            let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+            // SAFETY: the pointer and length describe a local integer.
+            let result = unsafe {
+                libc::getsockopt(
+                    tcp.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    libc::SO_RCVBUF,
+                    (&raw mut bytes).cast(),
+                    &raw mut length,
+                )
+            };
+            assert_eq!(result, 0);
+            bytes
+        };
+        let before = room(&tcp);
+        open_wide(&tcp);
+        assert!(room(&tcp) > 4 * before, "{before} → {}", room(&tcp));
+    }
+}
