@@ -202,6 +202,8 @@ fn busy_servers_are_given_their_time() {
 
 #[test]
 fn a_server_that_accepts_and_closes_is_given_up() {
+    // Where nobody delivers, back-offs are cut to 1.5 s (± 25 %): some 50 lanes within the minute
+    // after which it is given up.
     run(Script::star(&[50.0]).all().mood(Mood::Closes))
         .expect(|it| !it.finished && it.lanes_opened < 60);
 }

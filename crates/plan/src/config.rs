@@ -12,7 +12,8 @@ pub struct Config {
     pub lanes: Lanes,
     /// Most sources used at once; further ones are spares for those that fail.
     pub max_sources: usize,
-    /// Swaths begin and end at multiples of this, except at the end of the file.
+    /// Swaths begin and end at multiples of this, except at the end of the file, and where a lane
+    /// is so slow that its work is cut finer.
     pub grid_bytes: u64,
     /// Most bytes that may be fetched twice to shorten the end: this part of the size …
     pub waste_fraction: f64,

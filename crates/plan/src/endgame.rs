@@ -2,6 +2,7 @@
 
 use swath_model::{LaneId, Range, RangeSet, SwathId, Time};
 
+use crate::feed::FEED_MAX;
 use crate::lane::Lane;
 use crate::planner::Planner;
 use crate::upkeep::TICK_S;
@@ -21,18 +22,20 @@ impl Planner {
             }
             left_bytes += lane.wanted_bytes().saturating_sub(lane.behind_bytes()) as f64;
             let idle = lane.queue.is_empty();
+            // Who may not be asked for anything that is missing will not help to the end.
             if idle
                 && self
                     .sources
                     .get(lane.source.index())
-                    .is_none_or(|source| source.quiet_until > now)
+                    .is_none_or(|source| source.quiet_until > now || !self.is_of_use(source))
             {
                 continue;
             }
             match lane.rate.filter(|&rate| rate > 1.0) {
                 Some(rate) => {
-                    let trip_s = if idle { lane.trip_s() } else { 0.0 };
-                    lanes.push((trip_s + lane.stop_s, rate));
+                    let skip_bytes = if lane.streams { self.skip_bytes(lane) } else { 0 };
+                    let idle_s = lane.trip_s() + skip_bytes as f64 / rate;
+                    lanes.push((if idle { idle_s } else { 0.0 } + lane.stop_s, rate));
                 }
                 None if idle && !lane.streams => untried.push(lane.trip_s()),
                 None => {}
@@ -62,6 +65,16 @@ impl Planner {
             end_s = (left_bytes + idle_sum) / rate_sum;
         }
         self.end_at = Some(now.plus_secs(end_s));
+    }
+
+    /// What must pass on an idle lane with a whole-file answer before anything missing comes.
+    fn skip_bytes(&self, lane: &Lane) -> u64 {
+        let at = lane.stream_at();
+        match self.undelivered.first_from(at) {
+            Some(ahead) => ahead.start.saturating_sub(at),
+            // From the beginning then, with a new request.
+            None => self.undelivered.first().map_or(0, |first| first.start),
+        }
     }
 
     /// A lane that would end later than the rest gives its tail back.
@@ -143,7 +156,8 @@ impl Planner {
         }
         let total = self.config.waste_budget_bytes(self.size_bytes.unwrap_or(0));
         let mut budget = total.saturating_sub(self.hedged_bytes);
-        let idle: Vec<LaneId> = self
+        // Nothing else is left to ask for, so whoever will soon have nothing to do may be asked now.
+        let mut helpers: Vec<(LaneId, f64)> = self
             .lanes
             .values()
             .filter(|lane| {
@@ -151,68 +165,99 @@ impl Planner {
                     && !lane.parked
                     && !lane.dropping
                     && !lane.streams
-                    && lane.queue.is_empty()
-                    && lane.rate.is_some()
+                    && !lane.silent
+                    && lane.busy_s(now) <= lane.trip_s()
             })
             .filter(|lane| {
                 self.sources
                     .get(lane.source.index())
                     .is_some_and(|it| it.is_usable() && it.quiet_until <= now)
             })
-            .map(|lane| lane.id)
+            .filter_map(|lane| Some((lane.id, lane.rate?)))
             .collect();
-        if idle.is_empty() {
+        if helpers.is_empty() {
             return;
         }
+        helpers.sort_by(|a, b| b.1.total_cmp(&a.1));
         let mut tails: Vec<Tail> = self
             .lanes
             .values()
-            .filter_map(|lane| late(lane, now))
-            .filter_map(|tail| {
-                Some(Tail { range: self.undelivered.within(tail.range).last()?, ..tail })
+            .filter_map(|lane| {
+                let ranges = late_ranges(lane);
+                let parts =
+                    ranges.iter().filter_map(|range| self.undelivered.within(*range).last());
+                Some(Tail { lane: lane.id, ranges: parts.collect(), late_s: late_s(lane, now)? })
             })
             .collect();
-        for id in idle {
+        for (id, _) in helpers {
             let Some(helper) = self.lanes.get(&id) else { continue };
-            let (source, trip_s) = (helper.source, helper.trip_s());
-            let rate = helper.rate.unwrap_or(1.0).max(1.0);
-            let forbidden = self.sources.get(source.index()).map(|source| &source.forbidden);
-            let own_s = |range: Range| trip_s + range.len() as f64 / rate;
-            let pays = |tail: &Tail| {
-                let range = tail.range;
-                !range.is_empty()
-                    && own_s(range) < HEDGE_GAIN * tail.late_s
-                    && forbidden.is_none_or(|set| set.bytes_within(range) == 0)
-                    // Nor is anybody else about to bring it.
-                    && (self.shared.bytes_within(range) == 0
-                        || tails.iter().all(|other| {
-                            other.range.intersect(range).is_none()
-                                || own_s(range) < HEDGE_GAIN * other.late_s
-                        }))
-            };
             let best = tails
                 .iter()
-                .map(|tail| Tail {
-                    range: self.affordable(tail, budget.saturating_sub(tail.reserve(total))),
-                    ..*tail
+                .map(|tail| {
+                    let budget = budget.saturating_sub(tail.reserve(total));
+                    (self.hedge_of(tail, helper, budget, &tails, now), tail.late_s)
                 })
-                .filter(pays)
-                .max_by(|a, b| a.late_s.total_cmp(&b.late_s));
-            if let Some(Tail { range, .. }) = best {
+                .filter(|(hedge, _)| !hedge.ranges.is_empty())
+                .max_by(|a, b| a.1.total_cmp(&b.1));
+            let Some((hedge, _)) = best else { continue };
+            for range in &hedge.ranges {
                 budget -= range.len();
                 self.hedged_bytes += range.len();
-                self.shared.insert(range);
-                tails.push(Tail { range, late_s: own_s(range) });
-                self.assign(id, range, now);
+                self.shared.insert(*range);
+                self.assign(id, *range, now);
             }
+            tails.push(hedge);
         }
     }
 
-    /// As much of the end of a tail as `budget` bytes pay for.
-    fn affordable(&self, tail: &Tail, budget: u64) -> Range {
-        let Range { start, end } = tail.range;
-        if tail.range.len() <= budget {
-            return tail.range;
+    /// What of the end of `tail` the lane `helper` would bring so much sooner that asking for
+    /// it twice pays, for `budget` bytes.
+    fn hedge_of(
+        &self,
+        tail: &Tail,
+        helper: &Lane,
+        mut budget: u64,
+        tails: &[Tail],
+        now: Time,
+    ) -> Tail {
+        let rate = helper.rate.unwrap_or(1.0).max(1.0);
+        let forbidden = self.sources.get(helper.source.index()).map(|source| &source.forbidden);
+        let start_s = helper.trip_s().max(helper.busy_s(now));
+        let mut hedge = Tail { lane: helper.id, ranges: Vec::new(), late_s: start_s };
+        let most = if helper.pipelines { FEED_MAX } else { 1 };
+        if tail.lane == helper.id || helper.queue.len() >= most {
+            return hedge;
+        }
+        for whole in tail.ranges.iter().rev() {
+            let range = self.affordable(*whole, budget);
+            let own_s = hedge.late_s + range.len() as f64 / rate;
+            if range.is_empty() || own_s >= HEDGE_GAIN * tail.late_s {
+                break;
+            }
+            let may = forbidden.is_none_or(|set| set.bytes_within(range) == 0);
+            // Is nobody else about to bring it?
+            let alone = self.shared.bytes_within(range) == 0
+                || tails.iter().all(|other| {
+                    own_s < HEDGE_GAIN * other.late_s
+                        || other.ranges.iter().all(|it| it.intersect(range).is_none())
+                });
+            if may && alone {
+                budget -= range.len();
+                hedge.late_s = own_s;
+                hedge.ranges.push(range);
+                if helper.queue.len() + hedge.ranges.len() >= most {
+                    break;
+                }
+            }
+        }
+        hedge
+    }
+
+    /// As much of the end of a range as `budget` bytes pay for.
+    fn affordable(&self, range: Range, budget: u64) -> Range {
+        let Range { start, end } = range;
+        if range.len() <= budget {
+            return range;
         }
         let grid = self.config.grid_bytes.max(1);
         Range::new((end - budget).next_multiple_of(grid).clamp(start, end), end)
@@ -256,22 +301,35 @@ impl Tail {
     }
 }
 
-/// What a lane still owes last, and how long it will take for that.
-#[derive(Clone, Copy, Debug)]
+/// What a lane still owes, in order, and how long it will take for that.
+#[derive(Clone, Debug)]
 struct Tail {
-    range: Range,
+    lane: LaneId,
+    ranges: Vec<Range>,
     late_s: f64,
 }
 
 /// A swath's new end and the tail behind it.
 type Cut = (SwathId, u64, Range);
 
-/// What a lane still owes and how long it will take, counting a pause that it is in against it.
-fn late(lane: &Lane, now: Time) -> Option<Tail> {
-    let (slot, at) = lane.positions().filter(|(slot, at)| *at < slot.end).last()?;
+/// The ranges whose last byte a lane brings last: all of them while a loss holds up everything,
+/// else the last one.
+fn late_ranges(lane: &Lane) -> Vec<Range> {
+    let owed = lane.positions().filter(|(slot, at)| *at < slot.end);
+    let mut ranges: Vec<Range> = owed.map(|(slot, at)| Range::new(at, slot.end)).collect();
+    if lane.behind_bytes() == 0 {
+        ranges.drain(..ranges.len().saturating_sub(1));
+    }
+    ranges
+}
+
+/// How long a lane will take for what it still owes, counting a pause that it is in against it;
+/// `None` if it owes nothing.
+fn late_s(lane: &Lane, now: Time) -> Option<f64> {
+    lane.positions().find(|(slot, at)| *at < slot.end)?;
     let bytes = lane.coming_bytes();
     let own_s = lane.may_need_s(bytes, now).unwrap_or(bytes as f64 + lane.rtt_s);
-    Some(Tail { range: Range::new(at, slot.end), late_s: own_s + overdue_s(lane, now) })
+    Some(own_s.max(lane.hole_s(now)) + overdue_s(lane, now))
 }
 
 /// What a pause that a lane is in counts against it.

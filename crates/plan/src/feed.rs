@@ -241,7 +241,7 @@ impl Planner {
 }
 
 /// Most swaths handed to one lane in one go.
-const FEED_MAX: usize = 8;
+pub(crate) const FEED_MAX: usize = 8;
 /// A lane that takes work because no other can gets this much at once.
 const ANYHOW_S: f64 = 0.3;
 /// Most bytes of the first request, whose answer also tells the size.

@@ -243,6 +243,18 @@ impl Lane {
         self.reached.saturating_sub(self.received)
     }
 
+    /// How long until what waits behind a loss can be read: the lost packet is missed and sent
+    /// again within little more than a round trip. If it has not come by then it was lost again,
+    /// which takes about as long as it has lasted already.
+    pub fn hole_s(&self, now: Time) -> f64 {
+        if self.behind_bytes() == 0 {
+            return 0.0;
+        }
+        let stopped_s = now.secs_since(self.last_progress);
+        let repair_s = REPAIR_ROUND_TRIPS * self.rtt_s;
+        if stopped_s < repair_s { repair_s - stopped_s } else { stopped_s }
+    }
+
     /// Bytes that must still cross the wire before a new request's answer could begin, without
     /// those that only wait for their turn.
     pub fn coming_bytes(&self) -> u64 {
@@ -418,6 +430,11 @@ impl Lane {
         self.may_need_s(self.coming_bytes(), now).unwrap_or(self.rtt_s + 0.1)
     }
 
+    /// The same, and what is behind a loss must be handed over first.
+    pub fn busy_s(&self, now: Time) -> f64 {
+        self.backlog_s(now).max(self.hole_s(now))
+    }
+
     /// A swath has handed over its last byte: takes it off the queue.
     pub fn finish(&mut self, swath: SwathId) -> Option<Slot> {
         let at = self.queue.iter().position(|slot| slot.swath == swath)?;
@@ -472,6 +489,8 @@ const RAMP_MAX_S: f64 = 6.0;
 const HOLD_FROM_S: f64 = 0.15;
 /// The held rate falls to a third within this many round trips.
 const HOLD_ROUND_TRIPS: f64 = 2.5;
+/// A lost packet comes again after so many round trips.
+const REPAIR_ROUND_TRIPS: f64 = 1.25;
 /// A stop is forgotten within so many round trips.
 const STOP_ROUND_TRIPS: f64 = 10.0;
 /// Meters are read every [`TICK_S`], so less than this is no stop …

@@ -3,10 +3,10 @@
 //! One lane keeps its window open and is fair to others. On routes with loss or with a window
 //! limit more lanes bring more; such a sender shows itself by sending in bursts with pauses
 //! between them, or by a whole window under way. Whether more lanes do help is found by trial:
-//! double them (or more where they are held up for sure), wait until the new ones have come up to speed, keep them if the source as a whole
-//! gained enough, else take them away and wait longer before the next trial. Rates under loss
-//! swing by half from one moment to the next, so means over several round trips are compared, and
-//! a trial that is neither won nor lost goes on.
+//! double them (or more where they are held up for sure), wait until the new ones have come up to
+//! speed, keep them if the source as a whole gained enough, else take them away and wait longer
+//! before the next trial. Rates under loss swing by half from one moment to the next, so means
+//! over several round trips are compared, and a trial that is neither won nor lost goes on.
 //!
 //! States: steady → trial → steady, with `goal` lanes wanted in each.
 
@@ -93,10 +93,11 @@ impl Default for Tuner {
 impl Tuner {
     /// The first lane is up: a long route is given several at once, because finding out by trial
     /// would take most of a transfer there (each doubling of the window costs a round trip, and
-    /// one lane is capped at the sender's window, commonly 4 MiB, per round trip).
+    /// one lane is capped at the sender's window, commonly 4 MiB, per round trip), and because a
+    /// loss stops one lane for a round trip or more, and not the others.
     pub fn first_lane(&mut self, rtt_s: f64, lanes_max: u32, undelivered_bytes: u64) {
         if rtt_s >= LONG_ROUTE_S && undelivered_bytes >= LONG_ROUTE_BYTES && self.goal == 1 {
-            self.goal = ((rtt_s / LONG_ROUTE_S).round() as u32).clamp(2, 4).min(lanes_max);
+            self.goal = ((rtt_s / LONG_LANE_S).round() as u32).clamp(2, 4).min(lanes_max);
         }
     }
 
@@ -218,6 +219,7 @@ impl Tuner {
     pub fn reset(&mut self, now: Time) {
         if let Some(trial) = self.trial.take() {
             self.goal = trial.from;
+            (self.looked, self.won) = (0, false);
         }
         self.next_trial_at = now.plus_secs(self.pause_s);
     }
@@ -266,6 +268,8 @@ const PAUSE_MAX_S: f64 = 60.0;
 /// … or to this where it nearly did.
 const PAUSE_UNCLEAR_S: f64 = 4.0;
 /// From this round trip on a route counts as long.
-const LONG_ROUTE_S: f64 = 0.2;
+const LONG_ROUTE_S: f64 = 0.05;
+/// One lane more for so much of it, from two to four.
+const LONG_LANE_S: f64 = 0.2;
 /// Below this much left to fetch, a second lane on a long route would hardly be up in time.
 const LONG_ROUTE_BYTES: u64 = 8 << 20;

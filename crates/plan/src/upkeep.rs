@@ -326,10 +326,7 @@ impl Planner {
     /// rest, any lane that may must take it.
     fn unstick(&mut self, now: Time) {
         let open = !self.open.is_empty() || !self.doubtful.is_empty();
-        if !open
-            || self.end_at.is_none()
-            || self.lanes.values().any(|lane| !lane.silent && !lane.queue.is_empty())
-        {
+        if !open || self.lanes.values().any(|lane| !lane.silent && !lane.queue.is_empty()) {
             self.ticks_at_rest = 0;
             return;
         }
@@ -365,7 +362,7 @@ impl Planner {
     }
 
     /// Whether a source may be asked for any of what is missing, now or later.
-    fn is_of_use(&self, source: &Source) -> bool {
+    pub(crate) fn is_of_use(&self, source: &Source) -> bool {
         source.is_usable()
             && (source.forbidden.is_empty()
                 || self.undelivered.iter().any(|range| !source.forbidden.covers(range)))

@@ -3,12 +3,14 @@
 //! A fluid model in small steps of virtual time. Each connection ([`Flow`]) may have a window of
 //! bytes on the way; the window doubles every round trip from ten packets until the queue first
 //! overflows or a packet is lost, then it is cut and grows slowly. All connections of a link share
-//! one queue, drained at the link's rate. No byte is ever lost or reordered: a loss only costs
-//! window, which is what matters to whoever plans.
+//! one queue, drained at the link's rate. No byte is ever lost or reordered: a loss costs window,
+//! and what comes behind it waits until the lost packet would have come again ([`Holes`]).
 
 use std::collections::VecDeque;
 
 use swath_model::{LaneId, Time};
+
+use super::holes::Holes;
 
 /// What a link is like.
 #[derive(Clone, Debug)]
@@ -21,7 +23,8 @@ pub struct LinkSpec {
     pub queue_s: f64,
     /// Largest window of one connection in bytes (a sender's or a receiver's buffer).
     pub window_cap_bytes: Option<u64>,
-    /// Probability that a packet is lost; each loss cuts its connection's window.
+    /// Probability that a packet is lost; each loss cuts its connection's window and stops its
+    /// receiver for a round trip.
     pub loss: f64,
 }
 
@@ -39,6 +42,17 @@ struct Flow {
     paused: bool,
     /// The window, not the application, was the limit at the last step.
     limited: bool,
+    /// What its receiver has and cannot read.
+    holes: Holes,
+}
+
+/// Some bytes of one connection on their way.
+#[derive(Clone, Copy, Debug)]
+struct Parcel {
+    lane: LaneId,
+    bytes: u64,
+    /// Its first packet is lost, and the packet sent in its place as well if this is 2.
+    losses: u32,
 }
 
 /// A link and everything on it.
@@ -51,10 +65,10 @@ pub(super) struct Link {
     loss: f64,
     silent_since: Option<Time>,
     flows: Vec<Flow>,
-    queue: VecDeque<(LaneId, u64)>,
+    queue: VecDeque<Parcel>,
     queued_bytes: u64,
     carry_bytes: f64,
-    flight: VecDeque<(Time, LaneId, u64)>,
+    flight: VecDeque<(Time, Parcel)>,
     acks: VecDeque<(Time, LaneId, u64)>,
 }
 
@@ -99,6 +113,9 @@ impl Link {
                 for ack in &mut self.acks {
                     ack.0 = ack.0 + lasted;
                 }
+                for flow in &mut self.flows {
+                    flow.holes.delay(lasted);
+                }
                 if lasted.as_secs_f64() > TIMEOUT_S {
                     for flow in &mut self.flows {
                         flow.threshold_bytes = (flow.window_bytes / 2.0).max(FIRST_WINDOW_BYTES);
@@ -120,14 +137,17 @@ impl Link {
             last_cut: Time::ZERO,
             paused: false,
             limited: false,
+            holes: Holes::default(),
         });
     }
 
     /// A connection is gone; what it has on the way still crosses the link.
     pub fn close(&mut self, lane: LaneId) {
         self.flows.retain(|flow| flow.lane != lane);
-        let (queued, landing) =
-            (self.queue.iter_mut().map(|it| &mut it.0), self.flight.iter_mut().map(|it| &mut it.1));
+        let (queued, landing) = (
+            self.queue.iter_mut().map(|it| &mut it.lane),
+            self.flight.iter_mut().map(|it| &mut it.1.lane),
+        );
         for parcel in queued
             .chain(landing)
             .chain(self.acks.iter_mut().map(|it| &mut it.1))
@@ -150,9 +170,17 @@ impl Link {
         }
     }
 
+    /// What of a connection has arrived and waits behind a loss.
+    pub fn behind_bytes(&self, lane: LaneId) -> u64 {
+        self.flows.iter().find(|flow| flow.lane == lane).map_or(0, |flow| flow.holes.bytes())
+    }
+
     /// Whether nothing would happen however long one waits.
     pub fn is_idle(&self) -> bool {
-        let moving = self.flows.iter().any(|flow| flow.pending_bytes > 0 && !flow.paused);
+        let moving = self
+            .flows
+            .iter()
+            .any(|flow| (flow.pending_bytes > 0 && !flow.paused) || !flow.holes.is_empty());
         self.silent_since.is_some()
             || (!moving && self.queue.is_empty() && self.flight.is_empty() && self.acks.is_empty())
     }
@@ -171,13 +199,31 @@ impl Link {
         self.take_acks(now);
         self.fill_queue(now, rng);
         self.drain_queue(now, step_s);
-        while let Some(&(at, lane, bytes)) = self.flight.front() {
+        for flow in &mut self.flows {
+            let bytes = flow.holes.fill(now);
+            if bytes > 0 {
+                arrived.push((flow.lane, bytes));
+            }
+        }
+        while let Some(&(at, Parcel { lane, bytes, losses })) = self.flight.front() {
             if at > now {
                 break;
             }
             self.flight.pop_front();
             self.acks.push_back((now.plus_secs(self.delay_s), lane, bytes));
-            arrived.push((lane, bytes));
+            let Some(flow) = self.flows.iter_mut().find(|flow| flow.lane == lane) else {
+                arrived.push((lane, bytes));
+                continue;
+            };
+            if losses > 0 {
+                let queue_s = self.queued_bytes as f64 / self.rate_bytes_per_s.max(1.0);
+                let repair_s = REPAIR_ROUND_TRIPS * 2.0 * self.delay_s + queue_s;
+                flow.holes.open(now.plus_secs(f64::from(losses) * repair_s));
+            }
+            let bytes = flow.holes.arrive(bytes);
+            if bytes > 0 {
+                arrived.push((lane, bytes));
+            }
         }
     }
 
@@ -224,11 +270,10 @@ impl Link {
             } else {
                 (want_bytes as f64 * room_bytes as f64 / total_bytes as f64) as u64
             };
-            let lost = bytes < want_bytes || {
-                let packets = bytes as f64 / PACKET_BYTES as f64;
-                self.loss > 0.0 && rng.f64() < 1.0 - (1.0 - self.loss).powf(packets)
-            };
-            if lost && now.secs_since(flow.last_cut) > rtt_s {
+            let packets = bytes as f64 / PACKET_BYTES as f64;
+            let holed = self.loss > 0.0 && rng.f64() < 1.0 - (1.0 - self.loss).powf(packets);
+            let losses = u32::from(holed) + u32::from(holed && rng.f64() < self.loss);
+            if (bytes < want_bytes || holed) && now.secs_since(flow.last_cut) > rtt_s {
                 flow.last_cut = now;
                 flow.window_bytes = (CUT * flow.window_bytes).max(2.0 * PACKET_BYTES as f64);
                 flow.threshold_bytes = flow.window_bytes;
@@ -237,7 +282,7 @@ impl Link {
                 flow.pending_bytes -= bytes;
                 flow.in_flight_bytes += bytes;
                 self.queued_bytes += bytes;
-                self.queue.push_back((flow.lane, bytes));
+                self.queue.push_back(Parcel { lane: flow.lane, bytes, losses });
             }
         }
     }
@@ -245,16 +290,17 @@ impl Link {
     fn drain_queue(&mut self, now: Time, step_s: f64) {
         self.carry_bytes += self.rate_bytes_per_s * step_s;
         let lands_at = now.plus_secs(self.delay_s);
-        while let Some((lane, bytes)) = self.queue.front_mut() {
-            let part = (*bytes).min(self.carry_bytes as u64);
+        while let Some(parcel) = self.queue.front_mut() {
+            let part = parcel.bytes.min(self.carry_bytes as u64);
             if part == 0 {
                 return;
             }
             self.carry_bytes -= part as f64;
             self.queued_bytes -= part;
-            self.flight.push_back((lands_at, *lane, part));
-            *bytes -= part;
-            if *bytes == 0 {
+            self.flight.push_back((lands_at, Parcel { bytes: part, ..*parcel }));
+            parcel.losses = 0;
+            parcel.bytes -= part;
+            if parcel.bytes == 0 {
                 self.queue.pop_front();
             }
         }
@@ -273,6 +319,8 @@ const FIRST_WINDOW_BYTES: f64 = (10 * PACKET_BYTES) as f64;
 const CUT: f64 = 0.7;
 /// Growth per round trip once slow start is over: between CUBIC's and BBR's probing.
 const AVOIDANCE: f64 = 0.05;
+/// After so many round trips a lost packet comes again: it is missed when the next ones have come.
+const REPAIR_ROUND_TRIPS: f64 = 1.1;
 /// Smallest retransmission time-out of Linux.
 const TIMEOUT_S: f64 = 0.2;
 

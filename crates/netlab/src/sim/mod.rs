@@ -8,6 +8,7 @@
 //! scenarios give equal runs, step by step.
 
 mod exchange;
+mod holes;
 mod lane;
 mod link;
 mod outcome;

@@ -364,6 +364,17 @@ impl<'a> World<'a> {
         for (lane, total_bytes) in moved {
             self.tell(Event::Arrived { lane, total_bytes });
         }
+        let behind: Vec<(LaneId, u64)> = self
+            .lanes
+            .values()
+            .filter_map(|lane| {
+                let bytes = self.sources[lane.source].link.behind_bytes(lane.id);
+                (bytes > 0).then_some((lane.id, bytes))
+            })
+            .collect();
+        for (lane, bytes) in behind {
+            self.tell(Event::Behind { lane, bytes });
+        }
         let paused: Vec<(LaneId, f64)> = self
             .lanes
             .values_mut()

@@ -144,14 +144,14 @@ impl Exchange {
             Ok(Ok(bytes)) => bytes,
             Ok(Err(error)) => {
                 self.input.truncate(before);
-                return Err(self.conn.library_error().unwrap_or_else(|| LaneError::reset(&error)));
+                return Err(self.conn.gateway_error().unwrap_or_else(|| LaneError::reset(&error)));
             }
             Err(_) => return Err(LaneError::Timeout { after: self.limit }),
         };
         self.input.truncate(before + bytes);
         if bytes == 0 {
             self.reusable = false;
-            if let Some(error) = self.conn.library_error() {
+            if let Some(error) = self.conn.gateway_error() {
                 return Err(error);
             }
         }

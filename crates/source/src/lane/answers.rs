@@ -309,7 +309,7 @@ impl OwnLane {
     /// The server ended the connection, or it broke.
     pub(super) fn connection_ended(&mut self, talk: &mut Talk, error: Option<&io::Error>) -> Next {
         talk.reusable = false;
-        if let Some(error) = talk.conn.library_error() {
+        if let Some(error) = talk.conn.gateway_error() {
             return Next::End(Some(error));
         }
         if let Some(passing) = &mut talk.passing {

@@ -116,10 +116,10 @@ impl OwnLane {
         let rtt = conn.rtt;
         self.out.meter.note_rtt(rtt);
         let pipelines = self.source.quirks().pipelines;
-        if conn.is_library() {
+        if conn.is_gateway() {
             self.source.note(|habits| habits.fallback = true);
         }
-        let http = if conn.is_library() { "HTTP by library" } else { "HTTP/1.1" };
+        let http = if conn.is_gateway() { "HTTP by library" } else { "HTTP/1.1" };
         let (reused, peer) = (conn.reused, conn.peer);
         tracing::debug!(source = self.source.display_name(), %peer, ?rtt, reused, http, "connected");
         self.out.send(LaneEventKind::Up { rtt, pipelines, http, reused, peer });

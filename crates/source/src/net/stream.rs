@@ -69,13 +69,13 @@ impl Conn {
         matches!(self.stream, Stream::Plain(_))
     }
 
-    /// Whether the library is behind it.
-    pub fn is_library(&self) -> bool {
+    /// Whether the gateway is behind it.
+    pub fn is_gateway(&self) -> bool {
         matches!(self.stream, Stream::Gateway(_))
     }
 
-    /// Why the library could not go on, if it is to blame for the end of this connection.
-    pub fn library_error(&self) -> Option<LaneError> {
+    /// Why the gateway could not go on, if it is to blame for the end of this connection.
+    pub fn gateway_error(&self) -> Option<LaneError> {
         match &self.stream {
             Stream::Gateway(gateway) => gateway.failure(),
             _ => None,

@@ -57,9 +57,11 @@ impl Reply {
     }
 }
 
-/// A proper 206 for `request` of a file of `size` bytes.
+/// A proper 206 for `request` of a file of `size` bytes; a 400 if it asks for no range.
 pub fn partial(request: &Request, size: u64) -> Vec<u8> {
-    let (start, last) = request.range.expect("a range");
+    let Some((start, last)) = request.range else {
+        return "HTTP/1.1 400 Ranges only\r\nContent-Length: 0\r\n\r\n".into();
+    };
     let end = last.map_or(size, |last| (last + 1).min(size));
     if start >= size {
         return format!(
