@@ -179,75 +179,85 @@ impl Planner {
             return;
         }
         helpers.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let mut tails: Vec<Tail> = self
-            .lanes
-            .values()
-            .filter_map(|lane| {
-                let ranges = late_ranges(lane);
-                let parts =
-                    ranges.iter().filter_map(|range| self.undelivered.within(*range).last());
-                Some(Tail { lane: lane.id, ranges: parts.collect(), late_s: late_s(lane, now)? })
-            })
-            .collect();
+        let mut owed: Vec<Due> =
+            self.lanes.values().flat_map(|lane| self.owed(lane, now)).collect();
         for (id, _) in helpers {
             let Some(helper) = self.lanes.get(&id) else { continue };
-            let best = tails
-                .iter()
-                .map(|tail| {
-                    let budget = budget.saturating_sub(tail.reserve(total));
-                    (self.hedge_of(tail, helper, budget, &tails, now), tail.late_s)
+            let best = owed
+                .chunk_by(|one, next| one.lane == next.lane)
+                .filter_map(|of_one| Some((of_one, of_one.last()?.due_s)))
+                .map(|(of_one, late_s)| {
+                    let reserve = if late_s < URGENT_S { total / 4 } else { 0 };
+                    let budget = budget.saturating_sub(reserve);
+                    (self.hedge_of(of_one, helper, budget, &owed, now), late_s)
                 })
-                .filter(|(hedge, _)| !hedge.ranges.is_empty())
+                .filter(|(hedge, _)| !hedge.is_empty())
                 .max_by(|a, b| a.1.total_cmp(&b.1));
             let Some((hedge, _)) = best else { continue };
-            for range in &hedge.ranges {
-                budget -= range.len();
-                self.hedged_bytes += range.len();
-                self.shared.insert(*range);
-                self.assign(id, *range, now);
+            for due in &hedge {
+                budget -= due.range.len();
+                self.hedged_bytes += due.range.len();
+                self.shared.insert(due.range);
+                self.assign(id, due.range, now);
             }
-            tails.push(hedge);
+            owed.extend(hedge);
         }
     }
 
-    /// What of the end of `tail` the lane `helper` would bring so much sooner that asking for
-    /// it twice pays, for `budget` bytes.
+    /// What a lane owes that nobody has delivered, in order.
+    fn owed(&self, lane: &Lane, now: Time) -> Vec<Due> {
+        let overdue_s = overdue_s(lane, now);
+        let mut bytes = lane.coming_bytes();
+        let mut owed: Vec<Due> = Vec::with_capacity(lane.queue.len());
+        for (slot, at) in lane.positions().collect::<Vec<_>>().into_iter().rev() {
+            let own_s = lane.may_need_s(bytes, now).unwrap_or(bytes as f64 + lane.rtt_s);
+            let due_s = own_s.max(lane.hole_s(now)) + overdue_s;
+            let left = self.undelivered.within(Range::new(at, slot.end.max(at))).last();
+            owed.extend(left.map(|range| Due { lane: lane.id, range, due_s }));
+            bytes = bytes.saturating_sub(slot.asked_end - slot.start + slot.trailing_bytes);
+        }
+        owed.reverse();
+        owed
+    }
+
+    /// What of the end of `owed`, which is all of one lane's, the lane `helper` would bring so much
+    /// sooner that asking for it twice pays, for `budget` bytes. Behind a loss that may be all of
+    /// it, because all comes when the lost packet has come; else it is the last range.
     fn hedge_of(
         &self,
-        tail: &Tail,
+        owed: &[Due],
         helper: &Lane,
         mut budget: u64,
-        tails: &[Tail],
+        all: &[Due],
         now: Time,
-    ) -> Tail {
+    ) -> Vec<Due> {
         let rate = helper.rate.unwrap_or(1.0).max(1.0);
         let forbidden = self.sources.get(helper.source.index()).map(|source| &source.forbidden);
-        let start_s = helper.trip_s().max(helper.busy_s(now));
-        let mut hedge = Tail { lane: helper.id, ranges: Vec::new(), late_s: start_s };
+        let late = owed.last().map_or((helper.id, 0.0), |last| (last.lane, last.due_s));
+        let held_up = self.lanes.get(&late.0).is_some_and(|lane| lane.behind_bytes() > 0);
         let most = if helper.pipelines { FEED_MAX } else { 1 };
-        if tail.lane == helper.id || helper.queue.len() >= most {
-            return hedge;
-        }
-        for whole in tail.ranges.iter().rev() {
-            let range = self.affordable(*whole, budget);
-            let own_s = hedge.late_s + range.len() as f64 / rate;
-            if range.is_empty() || own_s >= HEDGE_GAIN * tail.late_s {
+        let most = most.saturating_sub(helper.queue.len()).min(if held_up { FEED_MAX } else { 1 });
+        let mut own_s = helper.trip_s().max(helper.busy_s(now));
+        let mut hedge: Vec<Due> = Vec::new();
+        for due in owed.iter().rev().filter(|due| due.lane != helper.id) {
+            let range = self.affordable(due.range, budget);
+            let done_s = own_s + range.len() as f64 / rate;
+            if hedge.len() >= most || range.is_empty() || done_s >= HEDGE_GAIN * late.1 {
                 break;
             }
             let may = forbidden.is_none_or(|set| set.bytes_within(range) == 0);
             // Is nobody else about to bring it?
             let alone = self.shared.bytes_within(range) == 0
-                || tails.iter().all(|other| {
-                    own_s < HEDGE_GAIN * other.late_s
-                        || other.ranges.iter().all(|it| it.intersect(range).is_none())
-                });
+                || all
+                    .iter()
+                    .filter(|other| other.range.intersect(range).is_some())
+                    .all(|other| other.lane != helper.id && done_s < HEDGE_GAIN * other.due_s);
             if may && alone {
                 budget -= range.len();
-                hedge.late_s = own_s;
-                hedge.ranges.push(range);
-                if helper.queue.len() + hedge.ranges.len() >= most {
-                    break;
-                }
+                own_s = done_s;
+                hedge.push(Due { lane: helper.id, range, due_s: done_s });
+            } else if !held_up {
+                break;
             }
         }
         hedge
@@ -293,44 +303,17 @@ impl Planner {
     }
 }
 
-impl Tail {
-    /// The part of a budget of `total` bytes that is not for this: a quarter is kept for what
-    /// would hold up everything for long.
-    fn reserve(&self, total: u64) -> u64 {
-        if self.late_s < URGENT_S { total / 4 } else { 0 }
-    }
-}
-
-/// What a lane still owes, in order, and how long it will take for that.
-#[derive(Clone, Debug)]
-struct Tail {
+/// A range that a lane owes, and how long its last byte will take, counting a pause that the lane
+/// is in against it.
+#[derive(Clone, Copy, Debug)]
+struct Due {
     lane: LaneId,
-    ranges: Vec<Range>,
-    late_s: f64,
+    range: Range,
+    due_s: f64,
 }
 
 /// A swath's new end and the tail behind it.
 type Cut = (SwathId, u64, Range);
-
-/// The ranges whose last byte a lane brings last: all of them while a loss holds up everything,
-/// else the last one.
-fn late_ranges(lane: &Lane) -> Vec<Range> {
-    let owed = lane.positions().filter(|(slot, at)| *at < slot.end);
-    let mut ranges: Vec<Range> = owed.map(|(slot, at)| Range::new(at, slot.end)).collect();
-    if lane.behind_bytes() == 0 {
-        ranges.drain(..ranges.len().saturating_sub(1));
-    }
-    ranges
-}
-
-/// How long a lane will take for what it still owes, counting a pause that it is in against it;
-/// `None` if it owes nothing.
-fn late_s(lane: &Lane, now: Time) -> Option<f64> {
-    lane.positions().find(|(slot, at)| *at < slot.end)?;
-    let bytes = lane.coming_bytes();
-    let own_s = lane.may_need_s(bytes, now).unwrap_or(bytes as f64 + lane.rtt_s);
-    Some(own_s.max(lane.hole_s(now)) + overdue_s(lane, now))
-}
 
 /// What a pause that a lane is in counts against it.
 fn overdue_s(lane: &Lane, now: Time) -> f64 {

@@ -171,8 +171,10 @@ impl Lane {
         if new_bytes == 0 {
             return 0;
         }
-        if let Some(front) = self.queue.front().filter(|_| !self.streams) {
-            // What was thought to pass for nobody may never have been sent.
+        if let Some(front) = self.queue.front().filter(|front| front.delivered_to > front.start)
+            && !self.streams
+        {
+            // What was thought to pass for nobody before this may never have been sent.
             self.base = self.base.min(total.saturating_sub(front.delivered_to - front.start));
         }
         if !self.burst && !self.streams && total <= self.base {

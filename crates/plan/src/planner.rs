@@ -317,6 +317,7 @@ impl Planner {
         }
         let undelivered_bytes = self.undelivered.total_bytes();
         if let Some(source) = self.sources.get_mut(lane.source.index()) {
+            let first = source.rtt_s.is_none();
             source.rtt_s = Some(source.rtt_s.map_or(rtt_s, |before| before.min(rtt_s)));
             lane.streams = source.stream_only;
             if source.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS) {
@@ -325,6 +326,10 @@ impl Planner {
             }
             if self.manners.tunes_lanes && matches!(self.config.lanes, Lanes::Auto { .. }) {
                 let expected = if self.size_bytes.is_some() { undelivered_bytes } else { 0 };
+                if first {
+                    // It may only have looked long.
+                    source.tuner.goal = 1;
+                }
                 source.tuner.first_lane(rtt_s, source.max_lanes, expected);
             }
         }

@@ -26,6 +26,7 @@ impl Planner {
             self.hedge(now);
         }
         self.tune_lanes(now);
+        self.meet_long_routes(now);
         self.open_lanes(now);
         self.unstick(now);
         self.all_hungry();
@@ -224,6 +225,26 @@ impl Planner {
         }
         for id in idle_parked {
             self.close(id);
+        }
+    }
+
+    /// Whoever has not even connected after a while is at the end of a long route: the lanes that
+    /// such a source gets at first need not wait for that.
+    fn meet_long_routes(&mut self, now: Time) {
+        if !self.manners.tunes_lanes
+            || self.size_bytes.is_none()
+            || !matches!(self.config.lanes, Lanes::Auto { .. })
+        {
+            return;
+        }
+        let bytes = self.undelivered.total_bytes();
+        for lane in self.lanes.values().filter(|lane| lane.state == LaneState::Opening) {
+            if let Some(source) = self.sources.get_mut(lane.source.index())
+                && source.rtt_s.is_none()
+                && !source.has_failed()
+            {
+                source.tuner.first_lane(now.secs_since(lane.since), source.max_lanes, bytes);
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! Many files at once share one small pool: whatever one keeps, the others go on.
 
+mod support;
+
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -7,11 +9,13 @@ use std::time::Duration;
 
 use swath_model::digest::{Algorithm, Hasher};
 use swath_transfer::{Engine, EngineOptions, GetError, Request};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+
+use support::Asked;
 
 const FILES: usize = 8;
 const SIZE: u64 = 4 << 20;
@@ -41,28 +45,14 @@ async fn server(served: Served, gate_bytes: u64) -> String {
 async fn serve(mut stream: TcpStream, served: Served, gate_bytes: u64) -> Option<()> {
     let mut input = Vec::new();
     loop {
-        while let Some(end) = input.windows(4).position(|four| four == b"\r\n\r\n") {
-            let head = String::from_utf8(input.drain(..end + 4).collect()).ok()?;
-            let name = head.split_whitespace().nth(1)?.to_owned();
-            let (_, range) = head.split_once("Range: bytes=")?;
-            let (start, last) = range.lines().next()?.split_once('-')?;
-            let start: u64 = start.parse().ok()?;
-            let end = last.parse().map_or(SIZE, |last: u64| (last + 1).min(SIZE));
-            let head = format!(
-                "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {start}-{}/{SIZE}\r\n\r\n",
-                end - start,
-                end - 1
-            );
-            stream.write_all(head.as_bytes()).await.ok()?;
-            if start == 0 && served.begun.lock().unwrap().insert(name) {
-                served.bytes.subscribe().wait_for(|&bytes| bytes >= gate_bytes).await.ok()?;
-            }
-            stream.write_all(&vec![0; (end - start) as usize]).await.ok()?;
-            served.bytes.send_modify(|bytes| *bytes += end - start);
+        let asked = Asked::next(&mut stream, &mut input, SIZE).await?;
+        asked.begin(&mut stream, SIZE).await?;
+        let bytes = asked.len();
+        if asked.start == 0 && served.begun.lock().unwrap().insert(asked.path) {
+            served.bytes.subscribe().wait_for(|&bytes| bytes >= gate_bytes).await.ok()?;
         }
-        if stream.read_buf(&mut input).await.ok()? == 0 {
-            return None;
-        }
+        stream.write_all(&vec![0; bytes as usize]).await.ok()?;
+        served.bytes.send_modify(|sum| *sum += bytes);
     }
 }
 

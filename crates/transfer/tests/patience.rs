@@ -1,6 +1,8 @@
 //! Which waiting is a source's fault, in virtual time: servers and transfer share one paused
 //! clock, so minutes pass in a moment.
 
+mod support;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -8,9 +10,11 @@ use std::time::Duration;
 use swath_source::NetOptions;
 use swath_transfer::observe::{Event, SourceState};
 use swath_transfer::{Engine, EngineOptions, GetError, Lanes, Request, Stop};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
+
+use support::Asked;
 
 const SIZE: u64 = 600_000;
 
@@ -38,25 +42,11 @@ async fn serve(mut stream: TcpStream, body_bytes: u64) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut input = Vec::new();
     loop {
-        while let Some(end) = input.windows(4).position(|four| four == b"\r\n\r\n") {
-            let head = String::from_utf8(input.drain(..end + 4).collect()).ok()?;
-            let (_, range) = head.split_once("Range: bytes=")?;
-            let (start, last) = range.lines().next()?.split_once('-')?;
-            let start: u64 = start.parse().ok()?;
-            let end = last.parse().map_or(SIZE, |last: u64| (last + 1).min(SIZE));
-            let head = format!(
-                "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {start}-{}/{SIZE}\r\n\r\n",
-                end - start,
-                end - 1
-            );
-            stream.write_all(head.as_bytes()).await.ok()?;
-            let body = (end - start).min(body_bytes);
-            stream.write_all(&vec![0; body as usize]).await.ok()?;
-            if body < end - start {
-                return None;
-            }
-        }
-        if stream.read_buf(&mut input).await.ok()? == 0 {
+        let asked = Asked::next(&mut stream, &mut input, SIZE).await?;
+        asked.begin(&mut stream, SIZE).await?;
+        let body = asked.len().min(body_bytes);
+        stream.write_all(&vec![0; body as usize]).await.ok()?;
+        if body < asked.len() {
             return None;
         }
     }

@@ -119,9 +119,7 @@ struct Answered {
     conn: Option<Conn>,
     /// Seconds from the request to the first byte of the answer.
     first_byte: Duration,
-    peer: std::net::SocketAddr,
-    rtt: Duration,
-    tls: Option<String>,
+    facts: Connected,
 }
 
 impl Answered {
@@ -165,8 +163,7 @@ async fn ask(
         Method::Get => exchange.body(&head, request.limit_bytes).await?,
     };
     let conn = exchange.into_conn();
-    let Connected { peer, rtt, tls } = facts;
-    Ok(Answered { head, body, complete, target, redirects, conn, first_byte, peer, rtt, tls })
+    Ok(Answered { head, body, complete, target, redirects, conn, first_byte, facts })
 }
 
 /// A final answer whose body has not been read.
