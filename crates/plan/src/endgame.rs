@@ -20,7 +20,7 @@ impl Planner {
             if !lane.is_up() || lane.silent || lane.parked || lane.dropping {
                 continue;
             }
-            left_bytes += lane.wanted_bytes().saturating_sub(lane.behind_bytes()) as f64;
+            left_bytes += lane.wanted_bytes().saturating_sub(lane.wanted_behind_bytes()) as f64;
             let idle = lane.queue.is_empty();
             // Who may not be asked for anything that is missing will not help to the end.
             if idle
@@ -103,7 +103,7 @@ impl Planner {
             let keep_s = (left_s - overdue_s - lane.stop_s).max(least_s);
             let mut keep_bytes = (lane.brings_bytes(keep_s, now) as u64)
                 .saturating_sub(lane.ahead_bytes())
-                .saturating_add(lane.behind_bytes());
+                .saturating_add(lane.wanted_behind_bytes());
             // A lane for which a grid cell is long work is cut finer, if the consumer allows.
             let cell_bytes = if self.config.window_bytes.is_none()
                 && lane.rate.is_some_and(|rate| rate * CELL_S < grid as f64)
@@ -146,17 +146,56 @@ impl Planner {
         }
     }
 
-    /// The last ranges may be asked for twice: an idle lane takes what another one is late with,
-    /// within the waste budget; the first copy wins.
+    /// The last ranges may be asked for twice: a lane that has nothing to do, or soon will have,
+    /// takes what another one is late with, within the waste budget; the first copy wins.
     pub(crate) fn hedge(&mut self, now: Time) {
         let reach = self.reach();
         let more = |set: &RangeSet| set.first().is_some_and(|first| first.start < reach);
-        if more(&self.open) || more(&self.doubtful) || self.undelivered.is_empty() {
-            return;
-        }
         let total = self.config.waste_budget_bytes(self.size_bytes.unwrap_or(0));
         let mut budget = total.saturating_sub(self.hedged_bytes);
-        // Nothing else is left to ask for, so whoever will soon have nothing to do may be asked now.
+        if more(&self.open) || more(&self.doubtful) || self.undelivered.is_empty() || budget == 0 {
+            return;
+        }
+        let helpers = self.helpers(now);
+        if helpers.is_empty() {
+            return;
+        }
+        let mut owed: Vec<Due> =
+            self.lanes.values().flat_map(|lane| self.owed(lane, now)).collect();
+        let mut tails: Vec<(Vec<Due>, f64)> = owed
+            .chunk_by(|one, next| one.lane == next.lane)
+            .filter_map(|of_one| Some((of_one.to_vec(), of_one.last()?.due_s)))
+            .collect();
+        tails.sort_by(|a, b| b.1.total_cmp(&a.1));
+        for id in helpers {
+            let Some(helper) = self.lanes.get(&id) else { continue };
+            let start_s = helper.trip_s().max(helper.busy_s(now));
+            let hedge = tails
+                .iter()
+                .take_while(|(_, late_s)| start_s < HEDGE_GAIN * late_s)
+                .take(TAILS_MAX)
+                .map(|(tail, late_s)| {
+                    let reserve = if *late_s < URGENT_S { total / 4 } else { 0 };
+                    self.hedge_of(tail, helper, start_s, budget.saturating_sub(reserve), &owed)
+                })
+                .find(|hedge| !hedge.is_empty());
+            let Some(hedge) = hedge else { continue };
+            for due in &hedge {
+                budget -= due.range.len();
+                self.hedged_bytes += due.range.len();
+                self.shared.insert(due.range);
+                self.assign(id, due.range, now);
+            }
+            owed.extend_from_slice(&hedge);
+            let late_s = hedge.last().map_or(0.0, |last| last.due_s);
+            let at = tails.partition_point(|tail| tail.1 >= late_s);
+            tails.insert(at, (hedge, late_s));
+        }
+    }
+
+    /// Lanes that have nothing to do, or will have nothing before an answer could come: the fastest
+    /// first. Nothing else is left to ask for, so the others may be asked as well.
+    fn helpers(&self, now: Time) -> Vec<LaneId> {
         let mut helpers: Vec<(LaneId, f64)> = self
             .lanes
             .values()
@@ -175,33 +214,8 @@ impl Planner {
             })
             .filter_map(|lane| Some((lane.id, lane.rate?)))
             .collect();
-        if helpers.is_empty() {
-            return;
-        }
         helpers.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let mut owed: Vec<Due> =
-            self.lanes.values().flat_map(|lane| self.owed(lane, now)).collect();
-        for (id, _) in helpers {
-            let Some(helper) = self.lanes.get(&id) else { continue };
-            let best = owed
-                .chunk_by(|one, next| one.lane == next.lane)
-                .filter_map(|of_one| Some((of_one, of_one.last()?.due_s)))
-                .map(|(of_one, late_s)| {
-                    let reserve = if late_s < URGENT_S { total / 4 } else { 0 };
-                    let budget = budget.saturating_sub(reserve);
-                    (self.hedge_of(of_one, helper, budget, &owed, now), late_s)
-                })
-                .filter(|(hedge, _)| !hedge.is_empty())
-                .max_by(|a, b| a.1.total_cmp(&b.1));
-            let Some((hedge, _)) = best else { continue };
-            for due in &hedge {
-                budget -= due.range.len();
-                self.hedged_bytes += due.range.len();
-                self.shared.insert(due.range);
-                self.assign(id, due.range, now);
-            }
-            owed.extend(hedge);
-        }
+        helpers.into_iter().map(|(id, _)| id).take(HELPERS_MAX).collect()
     }
 
     /// What a lane owes that nobody has delivered, in order.
@@ -220,35 +234,38 @@ impl Planner {
         owed
     }
 
-    /// What of the end of `owed`, which is all of one lane's, the lane `helper` would bring so much
-    /// sooner that asking for it twice pays, for `budget` bytes. Behind a loss that may be all of
-    /// it, because all comes when the lost packet has come; else it is the last range.
+    /// What of the end of `tail`, which is what one lane owes, the lane `helper` would bring so much
+    /// sooner that asking for it twice pays, for `budget` bytes and beginning `start_s` from now.
+    /// Behind a loss that may be all of it, because all comes when the lost packet has come; else
+    /// it is the last range.
     fn hedge_of(
         &self,
-        owed: &[Due],
+        tail: &[Due],
         helper: &Lane,
+        start_s: f64,
         mut budget: u64,
-        all: &[Due],
-        now: Time,
+        owed: &[Due],
     ) -> Vec<Due> {
         let rate = helper.rate.unwrap_or(1.0).max(1.0);
         let forbidden = self.sources.get(helper.source.index()).map(|source| &source.forbidden);
-        let late = owed.last().map_or((helper.id, 0.0), |last| (last.lane, last.due_s));
-        let held_up = self.lanes.get(&late.0).is_some_and(|lane| lane.behind_bytes() > 0);
+        let held_up = tail
+            .first()
+            .and_then(|due| self.lanes.get(&due.lane))
+            .is_some_and(|lane| lane.behind_bytes() > 0);
         let most = if helper.pipelines { FEED_MAX } else { 1 };
         let most = most.saturating_sub(helper.queue.len()).min(if held_up { FEED_MAX } else { 1 });
-        let mut own_s = helper.trip_s().max(helper.busy_s(now));
+        let mut own_s = start_s;
         let mut hedge: Vec<Due> = Vec::new();
-        for due in owed.iter().rev().filter(|due| due.lane != helper.id) {
+        for due in tail.iter().rev().filter(|due| due.lane != helper.id) {
             let range = self.affordable(due.range, budget);
             let done_s = own_s + range.len() as f64 / rate;
-            if hedge.len() >= most || range.is_empty() || done_s >= HEDGE_GAIN * late.1 {
+            if hedge.len() >= most || range.is_empty() || done_s >= HEDGE_GAIN * due.due_s {
                 break;
             }
             let may = forbidden.is_none_or(|set| set.bytes_within(range) == 0);
             // Is nobody else about to bring it?
             let alone = self.shared.bytes_within(range) == 0
-                || all
+                || owed
                     .iter()
                     .filter(|other| other.range.intersect(range).is_some())
                     .all(|other| other.lane != helper.id && done_s < HEDGE_GAIN * other.due_s);
@@ -339,5 +356,9 @@ const URGENT_S: f64 = 0.5;
 const DRAIN_ROUND_TRIPS: f64 = 10.0;
 /// … and this nothing is drained.
 const DRAIN_S: f64 = 0.5;
+/// At one look the fastest so many lanes are asked to help …
+const HELPERS_MAX: usize = 64;
+/// … each with one of the latest so many tails: the next look is near.
+const TAILS_MAX: usize = 16;
 /// A hedge must promise to end before this part of the time the first copy needs.
 const HEDGE_GAIN: f64 = 0.7;

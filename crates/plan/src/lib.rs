@@ -9,6 +9,7 @@ mod audit;
 mod config;
 mod endgame;
 mod event;
+mod failure;
 mod feed;
 mod lane;
 mod planner;

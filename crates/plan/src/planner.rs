@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId, Time};
 
 use crate::config::{Config, Lanes};
-use crate::event::{Action, Event, Loss};
+use crate::event::{Action, Event};
 use crate::lane::{Lane, LaneState};
 use crate::policy::{self, Manners, Policy};
 use crate::source::Source;
@@ -317,7 +317,6 @@ impl Planner {
         }
         let undelivered_bytes = self.undelivered.total_bytes();
         if let Some(source) = self.sources.get_mut(lane.source.index()) {
-            let first = source.rtt_s.is_none();
             source.rtt_s = Some(source.rtt_s.map_or(rtt_s, |before| before.min(rtt_s)));
             lane.streams = source.stream_only;
             if source.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS) {
@@ -326,10 +325,6 @@ impl Planner {
             }
             if self.manners.tunes_lanes && matches!(self.config.lanes, Lanes::Auto { .. }) {
                 let expected = if self.size_bytes.is_some() { undelivered_bytes } else { 0 };
-                if first {
-                    // It may only have looked long.
-                    source.tuner.goal = 1;
-                }
                 source.tuner.first_lane(rtt_s, source.max_lanes, expected);
             }
         }
@@ -355,7 +350,7 @@ impl Planner {
 
     /// A lane that may have been silent is not: what it still owes is its own again, unless
     /// somebody else took it meanwhile.
-    fn speaks(&mut self, id: LaneId) {
+    pub(crate) fn speaks(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         if std::mem::replace(&mut lane.silent, false) {
             for range in lane.undelivered() {
@@ -425,66 +420,6 @@ impl Planner {
         // Bytes of it that are not in our hands after all (a short answer) must not get lost.
         self.give_back(Range::new(slot.delivered_to, slot.end));
         self.make_hungry(id);
-    }
-
-    fn swath_failed(&mut self, swath: SwathId, loss: Loss, now: Time) {
-        let Some(id) = self.swaths.remove(&swath) else { return };
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let source = lane.source;
-        lane.last_progress = now;
-        lane.heard_at = now;
-        let slot = lane.remove(swath);
-        // It has answered, if only to refuse.
-        self.speaks(id);
-        if let Some(slot) = slot {
-            self.give_back(Range::new(slot.delivered_to, slot.end));
-        }
-        self.charge(source, loss, now);
-        if let Some(source) = self.sources.get_mut(source.index()) {
-            source.quiet_until = source.retry_at;
-        }
-        self.make_hungry(id);
-        self.next_tick = now;
-    }
-
-    fn lane_lost(&mut self, id: LaneId, loss: Loss, now: Time) {
-        let Some(lane) = self.lanes.remove(&id) else { return };
-        if let Some(source) = self.sources.get_mut(lane.source.index()) {
-            source.lanes.retain(|&other| other != id);
-            source.lane_rate = lane.rate.or(source.lane_rate);
-        }
-        for slot in &lane.queue {
-            self.swaths.remove(&slot.swath);
-        }
-        for range in lane.undelivered() {
-            self.give_back(range);
-        }
-        // Closed in good order, but without the answer that it owed: not to be tried for ever.
-        let unanswered = lane.first_byte_at.is_none() && !lane.queue.is_empty() && !lane.dropping;
-        let loss = if loss == Loss::Clean && unanswered { Loss::Broken } else { loss };
-        self.charge(lane.source, loss, now);
-        self.next_tick = now;
-    }
-
-    fn charge(&mut self, id: SourceId, loss: Loss, now: Time) {
-        let jitter = self.rng.f64();
-        let Some(source) = self.sources.get_mut(id.index()) else { return };
-        source.lost(loss, now, jitter, self.config.give_up_s);
-        if loss != Loss::Clean {
-            source.tuner.reset(now);
-        }
-        if source.status == SourceStatus::Bad {
-            self.source_bad(id, now);
-        }
-    }
-
-    fn source_bad(&mut self, id: SourceId, now: Time) {
-        let Some(source) = self.sources.get_mut(id.index()) else { return };
-        source.status = SourceStatus::Bad;
-        for lane in source.lanes.clone() {
-            self.close(lane);
-        }
-        self.next_tick = now;
     }
 
     /// Close a lane; what it owes goes to others now, not when the loss is confirmed.

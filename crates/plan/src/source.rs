@@ -36,7 +36,7 @@ pub(crate) struct Source {
     /// The same where nobody else delivers anything.
     haste_at: Time,
     /// The source has asked not to be asked before.
-    busy_until: Time,
+    pub busy_until: Time,
     /// Nothing is to be asked for before, on lanes that are open either.
     pub quiet_until: Time,
     /// How long a lane waits for an answer to begin before it is given up.
@@ -48,6 +48,8 @@ pub(crate) struct Source {
     pub best_rate: f64,
     pub delivered_bytes: u64,
     pub tuner: Tuner,
+    /// How often it refused a lane beside one that delivers.
+    pub refusals: u32,
 }
 
 impl Source {
@@ -77,6 +79,7 @@ impl Source {
             best_rate: 0.0,
             delivered_bytes: 0,
             tuner: Tuner::default(),
+            refusals: 0,
         }
     }
 

@@ -215,6 +215,13 @@ impl Tuner {
         looks[looks.len() / 2]
     }
 
+    /// The server refuses more than `working` lanes.
+    pub fn refused(&mut self, working: u32, now: Time) {
+        self.reset(now);
+        self.goal = self.goal.min(working);
+        self.next_trial_at = now.plus_secs(PAUSE_MAX_S);
+    }
+
     /// A failure or a silence: whatever was on trial is off.
     pub fn reset(&mut self, now: Time) {
         if let Some(trial) = self.trial.take() {

@@ -26,7 +26,6 @@ impl Planner {
             self.hedge(now);
         }
         self.tune_lanes(now);
-        self.meet_long_routes(now);
         self.open_lanes(now);
         self.unstick(now);
         self.all_hungry();
@@ -210,7 +209,9 @@ impl Planner {
         let mut idle_parked = Vec::new();
         let Some(source) = self.sources.get_mut(source.index()) else { return };
         source.tuner.goal = goal as u32;
-        let ids = source.lanes.clone();
+        let mut ids = source.lanes.clone();
+        // Those that are up before those that are still to connect.
+        ids.sort_by_key(|id| self.lanes.get(id).is_none_or(|lane| !lane.is_up()));
         for id in ids {
             let Some(lane) = self.lanes.get(&id) else { continue };
             if lane.state == LaneState::Closing || self.is_spent(lane, now) {
@@ -225,26 +226,6 @@ impl Planner {
         }
         for id in idle_parked {
             self.close(id);
-        }
-    }
-
-    /// Whoever has not even connected after a while is at the end of a long route: the lanes that
-    /// such a source gets at first need not wait for that.
-    fn meet_long_routes(&mut self, now: Time) {
-        if !self.manners.tunes_lanes
-            || self.size_bytes.is_none()
-            || !matches!(self.config.lanes, Lanes::Auto { .. })
-        {
-            return;
-        }
-        let bytes = self.undelivered.total_bytes();
-        for lane in self.lanes.values().filter(|lane| lane.state == LaneState::Opening) {
-            if let Some(source) = self.sources.get_mut(lane.source.index())
-                && source.rtt_s.is_none()
-                && !source.has_failed()
-            {
-                source.tuner.first_lane(now.secs_since(lane.since), source.max_lanes, bytes);
-            }
         }
     }
 

@@ -439,3 +439,41 @@ fn a_lane_that_connects_again_while_it_is_closed_gets_nothing_to_do() {
     bench.wait_s(0.2);
     assert_eq!(bench.fetches(0), []);
 }
+
+#[test]
+fn a_server_that_allows_one_connection_goes_on_delivering_on_it() {
+    // The refusal of the second lane counted as a word of the whole source: the first one was
+    // asked for nothing for as long as Retry-After said, again and again.
+    for loss in [Loss::Busy(Duration::from_secs(30)), Loss::Broken] {
+        let mut bench = Bench::with(Config::default(), 1, 100 * MIB);
+        bench.opened();
+        let mut first = Flow::of(0);
+        for _ in 0..10 {
+            first.carry(&mut bench, 200_000);
+            bench.wait_s(0.02);
+        }
+        // A long route has two.
+        let rtt = Duration::from_millis(80);
+        bench.tell(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true });
+        bench.wait_s(0.05);
+        let second = bench.opened()[0];
+        bench.tell(Event::LaneUp { lane: second, rtt, pipelines: true });
+        bench.wait_s(0.05);
+        let asked = bench.fetches(second.0);
+        assert!(!asked.is_empty());
+        if loss == Loss::Broken {
+            bench.tell(Event::LaneLost { lane: second, loss });
+        } else {
+            bench.tell(Event::SwathFailed { swath: asked[0].0, loss });
+            assert!(bench.took(&Action::CloseLane { lane: second }));
+            bench.tell(Event::LaneLost { lane: second, loss: Loss::Clean });
+        }
+        let before = first.total;
+        for _ in 0..250 {
+            first.carry(&mut bench, 200_000);
+            bench.wait_s(0.02);
+        }
+        assert_eq!(first.total - before, 250 * 200_000, "after {loss:?}");
+        assert_eq!(bench.opened(), [], "it is not asked for more lanes so soon");
+    }
+}

@@ -17,7 +17,10 @@ use super::world::SimSource;
 struct Marks {
     forbidden: RangeSet,
     /// Not to be asked before.
+    /// No new lanes before.
     busy_until: Time,
+    /// Nor requests.
+    quiet_until: Time,
     bad: bool,
     /// When something last went wrong with it.
     failed_at: Option<Time>,
@@ -146,12 +149,17 @@ impl Watch {
         self.note(now, || format!("  {event:?}"));
     }
 
-    /// A source failed in some way.
-    pub fn failed(&mut self, source: usize, loss: Loss, now: Time) {
+    /// A source failed in some way, on a lane that it refuses beside others that deliver if `spare`.
+    pub fn failed(&mut self, source: usize, loss: Loss, spare: bool, now: Time) {
         let marks = &mut self.marks[source];
         match loss {
             Loss::Clean => return,
-            Loss::Busy(wait) => marks.busy_until = marks.busy_until.max(now + wait),
+            Loss::Busy(wait) => {
+                marks.busy_until = marks.busy_until.max(now + wait);
+                if !spare {
+                    marks.quiet_until = marks.quiet_until.max(now + wait);
+                }
+            }
             Loss::Final => marks.bad = true,
             Loss::Broken => {}
         }
@@ -212,7 +220,7 @@ impl Watch {
         if range.is_empty() {
             return Err("a fetch of nothing".into());
         }
-        if marks.bad || marks.busy_until > now {
+        if marks.bad || marks.quiet_until > now {
             return Err("a fetch from a source that is out or asked for patience".into());
         }
         if marks.forbidden.bytes_within(range) > 0 {

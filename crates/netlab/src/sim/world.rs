@@ -296,7 +296,8 @@ impl<'a> World<'a> {
                 Heard::Chunk { swath, range } => self.take(at, swath, range),
                 Heard::Done(swath) => self.tell(Event::SwathDone { swath }),
                 Heard::Failed(swath, loss) => {
-                    self.watch.failed(at, loss, self.now);
+                    let spare = self.is_spare(id);
+                    self.watch.failed(at, loss, spare, self.now);
                     self.tell(Event::SwathFailed { swath, loss });
                 }
                 Heard::Reconnected { first } => {
@@ -337,6 +338,7 @@ impl<'a> World<'a> {
 
     /// A lane ends, whoever ended it.
     pub(super) fn lose(&mut self, id: LaneId, loss: Loss) {
+        let spare = self.is_spare(id);
         let Some(mut lane) = self.lanes.remove(&id) else { return };
         let mut heard = Vec::new();
         lane.flush(&mut heard);
@@ -346,9 +348,17 @@ impl<'a> World<'a> {
             }
         }
         self.watch.drained_bytes += lane.drained_bytes;
-        self.watch.failed(lane.source, loss, self.now);
+        self.watch.failed(lane.source, loss, spare, self.now);
         self.sources[lane.source].link.close(id);
         self.tell(Event::LaneLost { lane: id, loss });
+    }
+
+    /// Whether a lane has brought nothing while another one of its source has.
+    fn is_spare(&self, id: LaneId) -> bool {
+        self.lanes.get(&id).is_some_and(|lane| {
+            let others = |other: &SimLane| other.source == lane.source && other.meter_bytes > 0;
+            lane.told_bytes == 0 && self.lanes.values().any(others)
+        })
     }
 
     fn read_meters(&mut self) {

@@ -81,7 +81,7 @@ impl OwnLane {
                 },
                 Turn::Rest => {
                     talk.last_progress = Instant::now();
-                    let want = if talk.passing.is_some() { Want::Nothing } else { Want::Input(0) };
+                    let want = if talk.passing.is_some() { Want::Nothing } else { Want::Rest };
                     self.wait(talk, want).await
                 }
             };

@@ -80,6 +80,7 @@ impl OwnLane {
                     break Some(error);
                 }
             };
+            self.out.meter.note_behind(0);
             let mut talk = Talk::new(conn);
             match self.converse(&mut talk).await {
                 Next::Reconnect => {

@@ -81,6 +81,8 @@ pub(super) enum Want<'a> {
     Skip(u64),
     /// Anything, to be understood; at least so many bytes are to come.
     Input(u64),
+    /// The same where nothing is owed: the connection rests.
+    Rest,
     /// A buffer of the pool.
     Buffer(&'a mut Take),
     /// This moment, because of the rate limit.
@@ -157,8 +159,9 @@ impl Talk {
             Want::Until(due) => self.timer.as_mut().reset(due.min(Instant::now() + TICK)),
             Want::Payload(_, coming) | Want::Skip(coming) | Want::Input(coming) => {
                 self.set_low_water(coming);
-                listens = true;
+                listens = self.behind.knows();
             }
+            Want::Rest => self.set_low_water(0),
             Want::Buffer(_) | Want::Nothing => {}
         }
         // What stops short of the mark must not lie there for long: it would look like silence.
@@ -266,10 +269,12 @@ impl Talk {
                 }
                 self.conn.poll_discard(cx, &mut self.scratch, *limit)
             }
-            Want::Input(_) => self.conn.poll_read(cx, self.input.spare()).map_ok(|bytes| {
-                self.input.wrote(bytes);
-                bytes
-            }),
+            Want::Input(_) | Want::Rest => {
+                self.conn.poll_read(cx, self.input.spare()).map_ok(|bytes| {
+                    self.input.wrote(bytes);
+                    bytes
+                })
+            }
         };
         read.map(|result| {
             if let Ok(bytes) = result
@@ -278,9 +283,8 @@ impl Talk {
                 let paused = self.progress(bytes);
                 if paused > PAUSE {
                     out.meter.count_pause(paused);
-                    self.behind.look(&self.conn, self.last_progress);
                 }
-                self.behind.came(bytes);
+                self.behind.read(&self.conn, self.last_progress);
                 out.meter.note_behind(self.behind.bytes());
             }
             Wake::Read(result)

@@ -27,6 +27,7 @@ use url::Url;
 pub(crate) use address::Surroundings;
 pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
 pub(crate) use credentials::{Credentials, has};
+pub(crate) use kernel::Came;
 pub(crate) use limiter::Limiter;
 pub use options::{NetError, NetOptions, check_header};
 pub use proxy::{Proxies, ProxyError};

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
 use super::gateway::Gateway;
-use super::kernel::{self, OutOfOrder};
+use super::kernel::{self, Came};
 use crate::error::LaneError;
 use crate::target::Origin;
 
@@ -193,8 +193,8 @@ impl Conn {
     }
 
     /// What has come before its turn; `None` where nobody can tell.
-    pub fn out_of_order(&self) -> Option<OutOfOrder> {
-        self.tcp().and_then(kernel::out_of_order)
+    pub fn came(&self) -> Option<Came> {
+        self.tcp().and_then(kernel::came)
     }
 
     /// Whether nothing has come and the other end has not closed: fit for another use.

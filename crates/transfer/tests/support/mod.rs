@@ -1,5 +1,8 @@
 //! What servers of ranges in these tests have in common.
 
+// Every test file uses a part of it.
+#![allow(dead_code)]
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -6,6 +6,8 @@
 //!
 //! States: `Opening` → `Up` → `Closing`; an `Up` or `Opening` lane may be lost at any time.
 
+mod hole;
+
 use std::collections::VecDeque;
 
 use swath_model::{LaneId, Range, SourceId, SwathId, Time};
@@ -53,7 +55,7 @@ pub(crate) struct Lane {
     pub pipelines: bool,
     pub queue: VecDeque<Slot>,
     pub received: u64,
-    /// The same with what waits behind a loss; never decreases.
+    /// The same with what waits behind a loss.
     reached: u64,
     /// When it last grew.
     pub heard_at: Time,
@@ -64,6 +66,8 @@ pub(crate) struct Lane {
     /// Since when something has been asked for without a gap.
     busy_since: Time,
     base: u64,
+    /// Everything before `base` has passed: what began the queue was delivered to its end.
+    settled: bool,
     /// Where the meter stood when the whole-file answer began.
     stream_base: u64,
     window: RateWindow,
@@ -114,6 +118,7 @@ impl Lane {
             pauses_told_s: 0.0,
             busy_since: now,
             base: 0,
+            settled: false,
             window: RateWindow::new(0.4),
             rate: None,
             held_rate: 0.0,
@@ -145,6 +150,7 @@ impl Lane {
         self.pipelines = pipelines;
         self.last_progress = now;
         self.heard_at = now;
+        self.reached = self.received;
         // A long route delivers in bursts a round trip apart: the window must hold one.
         self.window.resize((1.2 * self.rtt_s).clamp(WINDOW_MIN_S, WINDOW_MAX_S));
     }
@@ -170,6 +176,10 @@ impl Lane {
         let new_bytes = total.saturating_sub(self.received);
         if new_bytes == 0 {
             return 0;
+        }
+        if std::mem::take(&mut self.settled) {
+            // What was thought to pass for nobody before that may never have been sent.
+            self.base = self.base.min(total);
         }
         if let Some(front) = self.queue.front().filter(|front| front.delivered_to > front.start)
             && !self.streams
@@ -212,55 +222,6 @@ impl Lane {
         self.first_byte_at.get_or_insert(now);
         self.window.record(now, self.reached);
         new_bytes
-    }
-
-    /// Something has come again: takes note of how long nothing had.
-    fn note_stop(&mut self, now: Time) {
-        let pause_s = now.secs_since(self.last_progress);
-        // In slow start bytes come in bursts a round trip apart, whatever the link is like.
-        if self.ramping(now) {
-            return;
-        }
-        let fade = (-pause_s / (STOP_ROUND_TRIPS * self.rtt_s)).exp();
-        let stop_s = (pause_s - STOP_S).clamp(0.0, STOP_MAX_ROUND_TRIPS * self.rtt_s);
-        self.stop_s = stop_s.max(fade * self.stop_s);
-    }
-
-    /// `bytes` bytes wait behind a loss; answers whether that is news.
-    pub fn behind(&mut self, now: Time, bytes: u64) -> bool {
-        let reached = self.received + bytes.min(self.pipe_bytes());
-        if self.streams || reached <= self.reached {
-            return false;
-        }
-        self.reached = reached;
-        self.heard_at = now;
-        if self.burst {
-            self.window.record(now, reached);
-        }
-        true
-    }
-
-    /// What is here and waits behind a loss.
-    pub fn behind_bytes(&self) -> u64 {
-        self.reached.saturating_sub(self.received)
-    }
-
-    /// How long until what waits behind a loss can be read: the lost packet is missed and sent
-    /// again within little more than a round trip. If it has not come by then it was lost again,
-    /// which takes about as long as it has lasted already.
-    pub fn hole_s(&self, now: Time) -> f64 {
-        if self.behind_bytes() == 0 {
-            return 0.0;
-        }
-        let stopped_s = now.secs_since(self.last_progress);
-        let repair_s = REPAIR_ROUND_TRIPS * self.rtt_s;
-        if stopped_s < repair_s { repair_s - stopped_s } else { stopped_s }
-    }
-
-    /// Bytes that must still cross the wire before a new request's answer could begin, without
-    /// those that only wait for their turn.
-    pub fn coming_bytes(&self) -> u64 {
-        self.pipe_bytes().saturating_sub(self.behind_bytes())
     }
 
     /// Whether it is on its way to its first byte: of its connection, or after an idle time.
@@ -432,22 +393,19 @@ impl Lane {
         self.may_need_s(self.coming_bytes(), now).unwrap_or(self.rtt_s + 0.1)
     }
 
-    /// The same, and what is behind a loss must be handed over first.
-    pub fn busy_s(&self, now: Time) -> f64 {
-        self.backlog_s(now).max(self.hole_s(now))
-    }
-
     /// A swath has handed over its last byte: takes it off the queue.
     pub fn finish(&mut self, swath: SwathId) -> Option<Slot> {
         let at = self.queue.iter().position(|slot| slot.swath == swath)?;
         let slot = self.queue.remove(at)?;
         self.leave(at, slot.asked_end - slot.start + slot.trailing_bytes);
+        self.settled = at == 0 && slot.delivered_to == slot.asked_end && slot.trailing_bytes == 0;
         self.served += 1;
         Some(slot)
     }
 
     /// `bytes` that belonged to the swath at `at` still pass, for nobody.
     fn leave(&mut self, at: usize, bytes: u64) {
+        self.settled &= bytes == 0;
         match at.checked_sub(1).and_then(|before| self.queue.get_mut(before)) {
             Some(before) => before.trailing_bytes += bytes,
             None => self.base += bytes,
@@ -491,14 +449,6 @@ const RAMP_MAX_S: f64 = 6.0;
 const HOLD_FROM_S: f64 = 0.15;
 /// The held rate falls to a third within this many round trips.
 const HOLD_ROUND_TRIPS: f64 = 2.5;
-/// A lost packet comes again after so many round trips.
-const REPAIR_ROUND_TRIPS: f64 = 1.25;
-/// A stop is forgotten within so many round trips.
-const STOP_ROUND_TRIPS: f64 = 10.0;
-/// Meters are read every [`TICK_S`], so less than this is no stop …
-const STOP_S: f64 = 1.5 * TICK_S;
-/// … and more than so many round trips is another matter: a silence.
-const STOP_MAX_ROUND_TRIPS: f64 = 2.0;
 /// Slow start is not extrapolated further than this: 64 times the rate of now.
 const DOUBLINGS_MAX: f64 = 6.0;
 /// Shortest window: shorter ones mistake the bursts of pacing for changes of the rate.
@@ -574,5 +524,18 @@ mod tests {
         lane.slot_mut(SwathId(1)).unwrap().delivered_to = 6000;
         lane.arrived(Time::from_millis(20), 1200);
         assert_eq!(lane.pipe_bytes(), 3000);
+    }
+
+    #[test]
+    fn what_still_passes_for_nobody_is_not_taken_for_the_next_answer() {
+        // The lane then seemed to have brought everything while its last bytes were on their way:
+        // nobody asked for them elsewhere, and at the end everybody waited.
+        let mut lane = Lane::new(LaneId(0), SourceId(0), Time::ZERO);
+        lane.connected(Time::ZERO, 0.01, true);
+        lane.push(slot(0, 0, 1000), Time::ZERO);
+        lane.finish(SwathId(0)).unwrap();
+        lane.push(slot(1, 5000, 9000), Time::ZERO);
+        lane.arrived(Time::from_millis(20), 400);
+        assert_eq!((lane.pipe_bytes(), lane.wanted_bytes()), (4600, 4000));
     }
 }
