@@ -288,6 +288,9 @@ impl Planner {
                 }
             }
         }
+        for at in 0..self.sources.len() {
+            self.first_lanes(SourceId(at as u32));
+        }
         self.next_tick = now;
         self.all_hungry();
     }
@@ -315,7 +318,7 @@ impl Planner {
             }
             return;
         }
-        let undelivered_bytes = self.undelivered.total_bytes();
+        let id_of_source = lane.source;
         if let Some(source) = self.sources.get_mut(lane.source.index()) {
             source.rtt_s = Some(source.rtt_s.map_or(rtt_s, |before| before.min(rtt_s)));
             lane.streams = source.stream_only;
@@ -323,12 +326,22 @@ impl Planner {
                 // It will not live long enough to find out for itself.
                 lane.rate = source.lane_rate;
             }
-            if self.manners.tunes_lanes && matches!(self.config.lanes, Lanes::Auto { .. }) {
-                let expected = if self.size_bytes.is_some() { undelivered_bytes } else { 0 };
-                source.tuner.first_lane(rtt_s, source.max_lanes, expected);
-            }
+        }
+        if self.size_bytes.is_some() {
+            self.first_lanes(id_of_source);
         }
         self.make_hungry(id);
+    }
+
+    /// A source is connected and the size is known: how many lanes it has at first.
+    fn first_lanes(&mut self, id: SourceId) {
+        let left_bytes = self.undelivered.total_bytes();
+        let auto = self.manners.tunes_lanes && matches!(self.config.lanes, Lanes::Auto { .. });
+        if let Some(source) = self.sources.get_mut(id.index()).filter(|_| auto)
+            && let Some(rtt_s) = source.rtt_s
+        {
+            source.tuner.first_lane(rtt_s, source.max_lanes, left_bytes);
+        }
     }
 
     fn arrived(&mut self, id: LaneId, total_bytes: u64, now: Time) {

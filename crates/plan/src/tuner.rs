@@ -275,7 +275,7 @@ const PAUSE_MAX_S: f64 = 60.0;
 /// … or to this where it nearly did.
 const PAUSE_UNCLEAR_S: f64 = 4.0;
 /// From this round trip on a route counts as long.
-const LONG_ROUTE_S: f64 = 0.05;
+const LONG_ROUTE_S: f64 = 0.035;
 /// One lane more for so much of it, from two to four.
 const LONG_LANE_S: f64 = 0.2;
 /// Below this much left to fetch, a second lane on a long route would hardly be up in time.

@@ -445,17 +445,18 @@ fn a_server_that_allows_one_connection_goes_on_delivering_on_it() {
     // The refusal of the second lane counted as a word of the whole source: the first one was
     // asked for nothing for as long as Retry-After said, again and again.
     for loss in [Loss::Busy(Duration::from_secs(30)), Loss::Broken] {
-        let mut bench = Bench::with(Config::default(), 1, 100 * MIB);
+        let mut bench = Bench::with(Config::default(), 0, 100 * MIB);
+        bench.tell(Event::SourceAdded { source: SourceId(0), max_lanes: None });
+        bench.wait_s(0.02);
         bench.opened();
+        // A long route has two.
+        let rtt = Duration::from_millis(80);
+        bench.tell(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true });
         let mut first = Flow::of(0);
         for _ in 0..10 {
             first.carry(&mut bench, 200_000);
             bench.wait_s(0.02);
         }
-        // A long route has two.
-        let rtt = Duration::from_millis(80);
-        bench.tell(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true });
-        bench.wait_s(0.05);
         let second = bench.opened()[0];
         bench.tell(Event::LaneUp { lane: second, rtt, pipelines: true });
         bench.wait_s(0.05);
