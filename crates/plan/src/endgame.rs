@@ -97,8 +97,8 @@ impl Planner {
             if own_s + overdue_s <= LATE * left_s + LATE_S {
                 continue;
             }
-            // What comes until the next look is not worth taking. Besides, where nobody else may have
-            // it, taking everything each time would never end.
+            // What comes until the next look is not worth taking. Besides, where nobody else may
+            // have it, taking everything each time would never end.
             let least_s = if overdue_s > 0.0 { 0.0 } else { TICK_S };
             let keep_s = (left_s - overdue_s - lane.stop_s).max(least_s);
             let mut keep_bytes = (lane.brings_bytes(keep_s, now) as u64)
@@ -160,12 +160,13 @@ impl Planner {
         if helpers.is_empty() {
             return;
         }
-        let mut owed: Vec<Due> =
-            self.lanes.values().flat_map(|lane| self.owed(lane, now)).collect();
-        let mut tails: Vec<(Vec<Due>, f64)> = owed
+        let owed: Vec<Due> = self.lanes.values().flat_map(|lane| self.owed(lane, now)).collect();
+        let mut tails: Vec<(&[Due], f64)> = owed
             .chunk_by(|one, next| one.lane == next.lane)
-            .filter_map(|of_one| Some((of_one.to_vec(), of_one.last()?.due_s)))
+            .filter_map(|of_one| Some((of_one, of_one.last()?.due_s)))
             .collect();
+        // What is asked for at this look counts as owed too.
+        let mut all = owed.clone();
         tails.sort_by(|a, b| b.1.total_cmp(&a.1));
         for id in helpers {
             let Some(helper) = self.lanes.get(&id) else { continue };
@@ -176,7 +177,7 @@ impl Planner {
                 .take(TAILS_MAX)
                 .map(|(tail, late_s)| {
                     let reserve = if *late_s < URGENT_S { total / 4 } else { 0 };
-                    self.hedge_of(tail, helper, start_s, budget.saturating_sub(reserve), &owed)
+                    self.hedge_of(tail, helper, start_s, budget.saturating_sub(reserve), &all)
                 })
                 .find(|hedge| !hedge.is_empty());
             let Some(hedge) = hedge else { continue };
@@ -186,10 +187,7 @@ impl Planner {
                 self.shared.insert(due.range);
                 self.assign(id, due.range, now);
             }
-            owed.extend_from_slice(&hedge);
-            let late_s = hedge.last().map_or(0.0, |last| last.due_s);
-            let at = tails.partition_point(|tail| tail.1 >= late_s);
-            tails.insert(at, (hedge, late_s));
+            all.extend(hedge);
         }
     }
 
@@ -244,7 +242,7 @@ impl Planner {
         helper: &Lane,
         start_s: f64,
         mut budget: u64,
-        owed: &[Due],
+        all: &[Due],
     ) -> Vec<Due> {
         let rate = helper.rate.unwrap_or(1.0).max(1.0);
         let forbidden = self.sources.get(helper.source.index()).map(|source| &source.forbidden);
@@ -265,7 +263,7 @@ impl Planner {
             let may = forbidden.is_none_or(|set| set.bytes_within(range) == 0);
             // Is nobody else about to bring it?
             let alone = self.shared.bytes_within(range) == 0
-                || owed
+                || all
                     .iter()
                     .filter(|other| other.range.intersect(range).is_some())
                     .all(|other| other.lane != helper.id && done_s < HEDGE_GAIN * other.due_s);

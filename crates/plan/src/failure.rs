@@ -106,18 +106,11 @@ impl Planner {
             .filter(|lane| lane.source == id && lane.is_up() && lane.was_answered())
             .count() as u32;
         if let Some(source) = self.sources.get_mut(id.index()) {
-            source.refusals += 1;
             if let Loss::Busy(wish) = loss {
                 source.busy_until = source.busy_until.max(now + wish);
                 source.retry_at = source.retry_at.max(source.busy_until);
             }
             source.tuner.refused(working.max(1), now);
-            if source.refusals >= REFUSALS {
-                source.max_lanes = source.max_lanes.min(working.max(1));
-            }
         }
     }
 }
-
-/// A server that refuses lanes so many times is not asked for more of them again.
-const REFUSALS: u32 = 2;

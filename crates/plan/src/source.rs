@@ -48,8 +48,6 @@ pub(crate) struct Source {
     pub best_rate: f64,
     pub delivered_bytes: u64,
     pub tuner: Tuner,
-    /// How often it refused a lane beside one that delivers.
-    pub refusals: u32,
 }
 
 impl Source {
@@ -79,7 +77,6 @@ impl Source {
             best_rate: 0.0,
             delivered_bytes: 0,
             tuner: Tuner::default(),
-            refusals: 0,
         }
     }
 

@@ -17,6 +17,8 @@ use swath_model::Time;
 pub(crate) struct Tuner {
     /// Lanes wanted now.
     pub goal: u32,
+    /// How many lanes there are at first has been decided.
+    begun: bool,
     trial: Option<Trial>,
     next_trial_at: Time,
     pause_s: f64,
@@ -74,6 +76,7 @@ impl Default for Tuner {
     fn default() -> Self {
         Self {
             goal: 1,
+            begun: false,
             trial: None,
             next_trial_at: Time::ZERO,
             pause_s: PAUSE_FIRST_S,
@@ -96,7 +99,10 @@ impl Tuner {
     /// one lane is capped at the sender's window, commonly 4 MiB, per round trip), and because a
     /// loss stops one lane for a round trip or more, and not the others.
     pub fn first_lane(&mut self, rtt_s: f64, lanes_max: u32, undelivered_bytes: u64) {
-        if rtt_s >= LONG_ROUTE_S && undelivered_bytes >= LONG_ROUTE_BYTES && self.goal == 1 {
+        if std::mem::replace(&mut self.begun, true) {
+            return;
+        }
+        if rtt_s >= LONG_ROUTE_S && undelivered_bytes >= LONG_ROUTE_BYTES {
             self.goal = ((rtt_s / LONG_LANE_S).round() as u32).clamp(2, 4).min(lanes_max);
         }
     }
@@ -215,7 +221,7 @@ impl Tuner {
         looks[looks.len() / 2]
     }
 
-    /// The server refuses more than `working` lanes.
+    /// The server refuses more than `working` lanes: more are tried again in a minute at most.
     pub fn refused(&mut self, working: u32, now: Time) {
         self.reset(now);
         self.goal = self.goal.min(working);
