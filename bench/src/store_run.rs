@@ -79,7 +79,7 @@ async fn write(way: Way, path: &Path, size_bytes: u64) -> Result<(), String> {
         TargetSpec { path: path.to_owned(), size_bytes: Some(size_bytes), ..TargetSpec::default() };
     let (target, _) = Target::open(&disk, spec).await.map_err(|e| e.to_string())?;
     let target = Arc::new(target);
-    let buffer_bytes = pool.buffer_bytes() as u64;
+    let buffer_bytes = pool.slot_bytes() as u64;
     let share_bytes = size_bytes.div_ceil(LANES).next_multiple_of(buffer_bytes);
     let mut next: Vec<Range> = (0..LANES)
         .map(|lane| Range::of_len(lane * share_bytes, share_bytes))

@@ -40,12 +40,15 @@ fn main() -> ExitCode {
 }
 
 /// Run a command that needs the network.
-fn with_runtime<F: Future<Output = Exit>>(command: impl FnOnce() -> F) -> Exit {
+fn with_runtime<F: Future<Output = Exit> + Send + 'static>(
+    command: impl FnOnce() -> F + Send + 'static,
+) -> Exit {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("swath").build();
     match runtime {
         Ok(runtime) => {
-            let exit = runtime.block_on(command());
+            let exit = runtime.block_on(async { tokio::spawn(command()).await });
+            let exit = exit.unwrap_or(Exit::Internal);
             // Lookups that still hang in the resolver must not hold up the end.
             runtime.shutdown_background();
             exit

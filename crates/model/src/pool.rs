@@ -1,9 +1,14 @@
 //! The buffer pool: a fixed amount of aligned memory that lanes fill and the store empties.
 //!
 //! The pool is the back-pressure of a whole transfer: no free buffer, no read. All buffers lie in
-//! one allocation aligned to [`ALIGN_BYTES`], so that the store can register it once with the
-//! kernel and write from it with direct I/O. A [`Buffer`] is owned by exactly one holder and goes
-//! back by being dropped. Waiting is a plain future without a runtime of its own.
+//! one allocation aligned to [`ALIGN_BYTES`], so that the store can register it with the kernel
+//! and write from it with direct I/O. A [`Buffer`] is owned by exactly one holder and goes back by
+//! being dropped. Waiting is a plain future without a runtime of its own.
+//!
+//! The memory is divided into slots. A buffer is one slot, or up to [`SPAN_MAX`] neighbouring ones
+//! for whoever fills them so fast that the work for each buffer counts. Slots lie in groups of
+//! [`SPAN_MAX`], no buffer crosses a group's end, and the lowest free slots go first, so what is in
+//! use stays together: in the processor's caches, and in whole groups for those who want many.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
@@ -15,11 +20,14 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Alignment of every buffer's address and of [`Pool::buffer_bytes`]: one page, which is what
+/// Alignment of every buffer's address and of [`Pool::slot_bytes`]: one page, which is what
 /// direct I/O asks for on every common device.
 pub const ALIGN_BYTES: usize = 4096;
 
-/// A fixed set of equal buffers; cheap to clone, all clones share the same memory.
+/// So many slots may make one buffer, and lie in one group.
+pub const SPAN_MAX: usize = 4;
+
+/// A fixed set of equal slots; cheap to clone, all clones share the same memory.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -30,20 +38,93 @@ struct Shared {
     allocation: NonNull<u8>,
     /// The first aligned address in it.
     base: NonNull<u8>,
-    buffer_bytes: usize,
-    count: usize,
+    slot_bytes: usize,
+    slots: usize,
     state: Mutex<State>,
 }
 
 struct State {
-    free: Vec<u32>,
+    free: FreeSlots,
     /// Waiters by ticket; a woken waiter that no longer wants a buffer passes the turn on.
     waiters: VecDeque<(u64, Waker)>,
     next_ticket: u64,
 }
 
-// SAFETY: the memory behind `base` is only reached through `Buffer`s, and each index is owned by
-// at most one buffer at a time (it is either in `free` or in exactly one `Buffer`).
+/// Which slots are free: a bit each, a byte for each group.
+struct FreeSlots {
+    groups: Vec<u8>,
+    count: usize,
+    /// No group before this one has a free slot.
+    lowest: usize,
+}
+
+impl FreeSlots {
+    fn all(slots: usize) -> Self {
+        let mut groups = vec![ALL_FREE; slots.div_ceil(SPAN_MAX)];
+        if let Some(last) = groups.last_mut() {
+            *last >>= (SPAN_MAX - slots % SPAN_MAX) % SPAN_MAX;
+        }
+        Self { groups, count: slots, lowest: 0 }
+    }
+
+    /// Take the first run of `wanted` neighbours, or the first of the longest there is: the index
+    /// of its first slot and how many slots it has.
+    fn take(&mut self, wanted: usize) -> Option<(u32, usize)> {
+        let wanted = wanted.clamp(1, SPAN_MAX);
+        let mut best: Option<(usize, u32, usize)> = None;
+        for (at, &free) in self.groups.iter().enumerate().skip(self.lowest) {
+            if free == 0 && at == self.lowest {
+                self.lowest += 1;
+            }
+            let (first, length) = first_run(free, wanted);
+            if length > best.map_or(0, |(.., longest)| longest) {
+                best = Some((at, first, length));
+                if length == wanted {
+                    break;
+                }
+            }
+        }
+        let (at, first, length) = best?;
+        self.groups[at] &= !mask(first, length);
+        self.count -= length;
+        Some(((at * SPAN_MAX) as u32 + first, length))
+    }
+
+    /// `index` must be a slot that [`FreeSlots::take`] gave, and so must the `length` from there.
+    fn give_back(&mut self, index: u32, length: usize) {
+        let (at, first) = (index as usize / SPAN_MAX, index % SPAN_MAX as u32);
+        self.groups[at] |= mask(first, length);
+        self.count += length;
+        self.lowest = self.lowest.min(at);
+    }
+}
+
+/// A group none of whose slots is taken.
+const ALL_FREE: u8 = (1 << SPAN_MAX) - 1;
+
+fn mask(first: u32, length: usize) -> u8 {
+    (ALL_FREE >> (SPAN_MAX - length)) << first
+}
+
+/// The first run of `wanted` free slots in a group, or the first of the longest: where it begins
+/// and how long it is, at most `wanted`.
+fn first_run(free: u8, wanted: usize) -> (u32, usize) {
+    let mut best = (0, 0);
+    let mut from = 0;
+    while free >> from != 0 {
+        let first = from + (free >> from).trailing_zeros();
+        let length = (free >> first).trailing_ones();
+        let counted = (length as usize).min(wanted);
+        if counted > best.1 {
+            best = (first, counted);
+        }
+        from = first + length;
+    }
+    best
+}
+
+// SAFETY: the memory behind `base` is only reached through `Buffer`s, and each slot is owned by at
+// most one buffer at a time (it is either free or in exactly one `Buffer`).
 unsafe impl Send for Shared {}
 // SAFETY: as above; the bookkeeping is behind a mutex.
 unsafe impl Sync for Shared {}
@@ -51,7 +132,10 @@ unsafe impl Sync for Shared {}
 /// One buffer of a pool, filled from its start: [`Buffer::filled`] bytes are valid data.
 pub struct Buffer {
     shared: Arc<Shared>,
+    /// Its first slot.
     index: u32,
+    /// How many slots it has.
+    span: usize,
     filled: usize,
 }
 
@@ -60,70 +144,72 @@ impl Pool {
     ///
     /// # Panics
     /// If there is not so much memory.
-    pub fn new(count: usize, buffer_bytes: usize) -> Self {
-        match Self::try_new(count, buffer_bytes) {
+    pub fn new(slots: usize, slot_bytes: usize) -> Self {
+        match Self::try_new(slots, slot_bytes) {
             Some(pool) => pool,
-            None => panic!("no memory for {count} buffers of {buffer_bytes} bytes"),
+            None => panic!("no memory for {slots} buffers of {slot_bytes} bytes"),
         }
     }
 
-    /// A pool of `count` buffers of `buffer_bytes` each (rounded up to a multiple of
-    /// [`ALIGN_BYTES`]); both are at least one. The memory is reserved at once and touched only
-    /// when used; `None` if it cannot be had.
-    pub fn try_new(count: usize, buffer_bytes: usize) -> Option<Self> {
-        let count = count.max(1).min(u32::MAX as usize);
-        let buffer_bytes = buffer_bytes.max(1).checked_next_multiple_of(ALIGN_BYTES)?;
-        let layout = Self::layout(count, buffer_bytes)?;
+    /// A pool of `slots` of `slot_bytes` each (rounded up to a multiple of [`ALIGN_BYTES`]); both
+    /// are at least one. The memory is reserved at once and touched only when used; `None` if it
+    /// cannot be had.
+    pub fn try_new(slots: usize, slot_bytes: usize) -> Option<Self> {
+        let slots = slots.max(1).min(u32::MAX as usize);
+        let slot_bytes = slot_bytes.max(1).checked_next_multiple_of(ALIGN_BYTES)?;
+        let layout = Self::layout(slots, slot_bytes)?;
         // SAFETY: the layout has a non-zero size.
         let allocation = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let offset = allocation.align_offset(ALIGN_BYTES);
         debug_assert!(offset < ALIGN_BYTES);
-        // SAFETY: the layout has so much more than the buffers need.
+        // SAFETY: the layout has so much more than the slots need.
         let base = unsafe { allocation.add(offset) };
-        let state = State {
-            free: (0..count as u32).rev().collect(),
-            waiters: VecDeque::new(),
-            next_ticket: 0,
-        };
+        let state = State { free: FreeSlots::all(slots), waiters: VecDeque::new(), next_ticket: 0 };
         let state = Mutex::new(state);
-        Some(Self { shared: Arc::new(Shared { allocation, base, buffer_bytes, count, state }) })
+        Some(Self { shared: Arc::new(Shared { allocation, base, slot_bytes, slots, state }) })
     }
 
     /// `None` if it is larger than an address space. We align it ourselves: what the allocator has
     /// to align it also has to zero by hand, which touches all of it.
-    fn layout(count: usize, buffer_bytes: usize) -> Option<Layout> {
-        let bytes = count.checked_mul(buffer_bytes)?.checked_add(ALIGN_BYTES)?;
+    fn layout(slots: usize, slot_bytes: usize) -> Option<Layout> {
+        let bytes = slots.checked_mul(slot_bytes)?.checked_add(ALIGN_BYTES)?;
         Layout::from_size_align(bytes, 1).ok()
     }
 
-    /// Size of one buffer in bytes.
-    pub fn buffer_bytes(&self) -> usize {
-        self.shared.buffer_bytes
+    /// Size of one slot in bytes: the least that a buffer holds.
+    pub fn slot_bytes(&self) -> usize {
+        self.shared.slot_bytes
     }
 
-    /// How many buffers there are, free or not.
-    pub fn count(&self) -> usize {
-        self.shared.count
+    /// How many slots there are, free or not.
+    pub fn slots(&self) -> usize {
+        self.shared.slots
     }
 
-    /// How many buffers are free now.
-    pub fn free_count(&self) -> usize {
-        self.shared.lock().free.len()
+    /// How many slots are free now.
+    pub fn free_slots(&self) -> usize {
+        self.shared.lock().free.count
     }
 
-    /// Address and length of the whole allocation, for registration with the kernel. Buffer `i`
-    /// begins `i * buffer_bytes` into it.
+    /// Address and length of the whole allocation, for registration with the kernel. Slot `i`
+    /// begins `i * slot_bytes` into it.
     pub fn region(&self) -> (*mut u8, usize) {
-        (self.shared.base.as_ptr(), self.shared.count * self.shared.buffer_bytes)
+        (self.shared.base.as_ptr(), self.shared.slots * self.shared.slot_bytes)
     }
 
-    /// An empty buffer if one is free.
+    /// An empty buffer of one slot if one is free.
     pub fn try_take(&self) -> Option<Buffer> {
-        let index = self.shared.lock().free.pop()?;
-        Some(Buffer { shared: Arc::clone(&self.shared), index, filled: 0 })
+        self.try_take_for(1)
     }
 
-    /// An empty buffer, waiting for one in the order of asking.
+    /// An empty buffer if a slot is free: with room for `bytes` if so many neighbours are free and
+    /// it is not more than [`SPAN_MAX`] slots, else for as much as there is.
+    pub fn try_take_for(&self, bytes: usize) -> Option<Buffer> {
+        let (index, span) = self.shared.lock().free.take(bytes.div_ceil(self.shared.slot_bytes))?;
+        Some(Buffer { shared: Arc::clone(&self.shared), index, span, filled: 0 })
+    }
+
+    /// An empty buffer of one slot, waiting for one in the order of asking.
     pub fn take(&self) -> Take {
         Take { pool: self.clone(), ticket: None }
     }
@@ -133,10 +219,10 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "Pool({} of {} buffers of {} bytes free)",
-            self.free_count(),
-            self.count(),
-            self.buffer_bytes()
+            "Pool({} of {} slots of {} bytes free)",
+            self.free_slots(),
+            self.slots(),
+            self.slot_bytes()
         )
     }
 }
@@ -147,10 +233,10 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give_back(&self, index: u32) {
+    fn give_back(&self, index: u32, span: usize) {
         let waker = {
             let mut state = self.lock();
-            state.free.push(index);
+            state.free.give_back(index, span);
             state.waiters.front().map(|(_, waker)| waker.clone())
         };
         if let Some(waker) = waker {
@@ -161,7 +247,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let Some(layout) = Pool::layout(self.count, self.buffer_bytes) else { return };
+        let Some(layout) = Pool::layout(self.slots, self.slot_bytes) else { return };
         // SAFETY: it came from `alloc_zeroed` with this very layout, and no buffer is left: each
         // holds an `Arc` of us.
         unsafe { dealloc(self.allocation.as_ptr(), layout) }
@@ -185,11 +271,11 @@ impl Future for Take {
             Some(ticket) => state.waiters.front().is_none_or(|&(front, _)| front == ticket),
             None => state.waiters.is_empty(),
         };
-        if first && let Some(index) = state.free.pop() {
+        if first && let Some((index, span)) = state.free.take(1) {
             if let Some(ticket) = this.ticket.take() {
                 state.waiters.retain(|&(other, _)| other != ticket);
             }
-            let next = if state.free.is_empty() {
+            let next = if state.free.count == 0 {
                 None
             } else {
                 state.waiters.front().map(|(_, waker)| waker.clone())
@@ -198,7 +284,7 @@ impl Future for Take {
             if let Some(waker) = next {
                 waker.wake();
             }
-            return Poll::Ready(Buffer { shared, index, filled: 0 });
+            return Poll::Ready(Buffer { shared, index, span, filled: 0 });
         }
         match this.ticket {
             Some(ticket) => {
@@ -223,7 +309,7 @@ impl Drop for Take {
         let next = {
             let mut state = self.pool.shared.lock();
             state.waiters.retain(|&(other, _)| other != ticket);
-            if state.free.is_empty() {
+            if state.free.count == 0 {
                 None
             } else {
                 state.waiters.front().map(|(_, waker)| waker.clone())
@@ -236,14 +322,29 @@ impl Drop for Take {
 }
 
 impl Buffer {
-    /// Position in the pool, which is also the kernel's index of the registered buffer.
-    pub fn index(&self) -> usize {
-        self.index as usize
+    /// The group in the pool that its slots belong to.
+    pub fn group(&self) -> usize {
+        self.index as usize / SPAN_MAX
+    }
+
+    /// How many slots it has.
+    pub fn slots(&self) -> usize {
+        self.span
     }
 
     /// How many bytes can be stored in all.
     pub fn capacity(&self) -> usize {
-        self.shared.buffer_bytes
+        self.span * self.shared.slot_bytes
+    }
+
+    /// Give back the slots that have no valid data, except the first.
+    pub fn shrink(&mut self) {
+        let needed = self.filled.div_ceil(self.shared.slot_bytes).max(1);
+        let spare = self.span - needed;
+        if spare > 0 {
+            self.span = needed;
+            self.shared.give_back(self.index + needed as u32, spare);
+        }
     }
 
     /// How many bytes from the start are valid data.
@@ -281,12 +382,12 @@ impl Buffer {
     pub fn whole(&mut self) -> &mut [u8] {
         // SAFETY: this buffer alone owns its part of the allocation, which is zero-initialised
         // and lives as long as `shared`.
-        unsafe { std::slice::from_raw_parts_mut(self.start(), self.shared.buffer_bytes) }
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.capacity()) }
     }
 
     fn start(&self) -> *mut u8 {
-        // SAFETY: the index is below the pool's count, so the offset lies in the allocation.
-        unsafe { self.shared.base.as_ptr().add(self.index as usize * self.shared.buffer_bytes) }
+        // SAFETY: the index is below the pool's slots, so the offset lies in the allocation.
+        unsafe { self.shared.base.as_ptr().add(self.index as usize * self.shared.slot_bytes) }
     }
 }
 
@@ -307,7 +408,7 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.shared.give_back(self.index);
+        self.shared.give_back(self.index, self.span);
     }
 }
 
@@ -357,7 +458,7 @@ mod tests {
     #[test]
     fn buffers_are_aligned_distinct_and_come_back() {
         let pool = Pool::new(3, 5000);
-        assert_eq!(pool.buffer_bytes(), 8192);
+        assert_eq!(pool.slot_bytes(), 8192);
         let mut held: Vec<Buffer> = (0..3).map(|_| pool.try_take().unwrap()).collect();
         assert!(pool.try_take().is_none());
         for (i, buffer) in held.iter_mut().enumerate() {
@@ -369,7 +470,65 @@ mod tests {
             assert!(buffer.iter().all(|&b| b == i as u8));
         }
         held.clear();
-        assert_eq!(pool.free_count(), 3);
+        assert_eq!(pool.free_slots(), 3);
+    }
+
+    #[test]
+    fn a_buffer_may_span_neighbouring_slots_and_gives_back_what_it_does_not_need() {
+        let pool = Pool::new(7, 4096);
+        let mut wide = pool.try_take_for(3 * 4096).unwrap();
+        assert_eq!((wide.slots(), wide.capacity()), (3, 12288));
+        let widest = pool.try_take_for(1 << 30).unwrap();
+        assert_eq!((widest.slots(), widest.group()), (3, 1), "the last group has three slots");
+        let rest = pool.try_take_for(1 << 30).unwrap();
+        assert_eq!((rest.slots(), rest.group()), (1, 0), "what is left");
+        assert!(pool.try_take().is_none());
+        wide.push(&[1; 5000]);
+        wide.shrink();
+        assert_eq!((wide.slots(), pool.free_slots()), (2, 1));
+        let mut freed = pool.try_take().unwrap();
+        freed.whole().fill(2);
+        assert!(wide.iter().all(|&b| b == 1));
+        wide.truncate(0);
+        wide.shrink();
+        assert_eq!(wide.slots(), 1, "a buffer is never nothing");
+        drop((wide, widest, rest, freed));
+        assert_eq!(pool.free_slots(), 7);
+        assert_eq!(pool.try_take_for(4 * 4096).unwrap().slots(), 4);
+    }
+
+    #[test]
+    fn slots_are_never_given_twice() {
+        // Takes, shrinks and returns in a random order, against a plain list of who has what.
+        let mut seed = 1u64;
+        let mut random = |below: usize| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize % below
+        };
+        let pool = Pool::new(13, 4096);
+        let mut held: Vec<Buffer> = Vec::new();
+        for _ in 0..20_000 {
+            match random(3) {
+                0 if !held.is_empty() => drop(held.swap_remove(random(held.len()))),
+                1 if !held.is_empty() => {
+                    let at = random(held.len());
+                    let bytes = random(held[at].capacity());
+                    held[at].truncate(0);
+                    held[at].advance(bytes);
+                    held[at].shrink();
+                }
+                _ => held.extend(pool.try_take_for(1 + random(5 * 4096))),
+            }
+            let mut owners = [0; 13];
+            for buffer in &held {
+                let first = buffer.index as usize;
+                assert!(first / SPAN_MAX == (first + buffer.slots() - 1) / SPAN_MAX);
+                owners[first..first + buffer.slots()].iter_mut().for_each(|owner| *owner += 1);
+            }
+            assert!(owners.iter().all(|&owners| owners <= 1));
+            let taken: usize = owners.iter().sum();
+            assert_eq!(pool.free_slots() + taken, 13);
+        }
     }
 
     #[test]

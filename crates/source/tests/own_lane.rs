@@ -38,7 +38,7 @@ async fn pipelined_ranges_arrive_in_order_and_aligned() {
     let mut rest = Story::default();
     bench.until(&mut rest, |_| false).await;
     assert_eq!(rest.closed, Some((None, vec![])));
-    assert_eq!(bench.pool.free_count(), bench.pool.count());
+    assert_eq!(bench.pool.free_slots(), bench.pool.slots());
 }
 
 #[tokio::test]

@@ -193,7 +193,7 @@ async fn storm(seed: u64) {
     }
     // Lanes give every buffer back.
     for _ in 0..100 {
-        if pool.free_count() == pool.count() {
+        if pool.free_slots() == pool.slots() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

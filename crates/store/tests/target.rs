@@ -29,7 +29,7 @@ async fn files_of_every_odd_size_come_out_right() {
             assert_eq!(names(folder.path()), [path.file_name().unwrap().to_str().unwrap()]);
             std::fs::remove_file(path).unwrap();
         }
-        assert_eq!(pool.free_count(), pool.count(), "every buffer came back");
+        assert_eq!(pool.free_slots(), pool.slots(), "every buffer came back");
     }
 }
 

@@ -25,7 +25,7 @@ pub struct EngineOptions {
     /// Memory for buffers, in bytes: at least eight buffers, and at most three quarters of what
     /// the machine has free.
     pub memory_bytes: usize,
-    /// Size of one buffer, in bytes.
+    /// Size of the smallest buffer, in bytes; a fast lane fills larger ones.
     pub buffer_bytes: usize,
 }
 
@@ -112,7 +112,7 @@ impl Engine {
             net: Net::new(options.net)?,
             read_pool: Pool::try_new(READ_BUFFERS, buffer_bytes)
                 .ok_or_else(|| memory(most_bytes))?,
-            retained: Allowance::new(pool.count() / 2),
+            retained: Allowance::new(pool.slots() / 2),
             pool,
         })
     }

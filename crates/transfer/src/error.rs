@@ -35,9 +35,6 @@ pub enum GetError {
         /// The final name of the file.
         path: PathBuf,
     },
-    /// A task of our own ended as it never should.
-    #[error("a disk task ended unexpectedly")]
-    Task(#[source] tokio::task::JoinError),
     /// Every source failed before the end; each with its reason.
     #[error("no source is left that could deliver the rest")]
     Exhausted {

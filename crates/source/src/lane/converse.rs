@@ -281,7 +281,7 @@ impl OwnLane {
 
     /// Take a buffer, or a place in the line for one.
     fn want_buffer(&mut self, place: &mut Option<Take>) {
-        match self.out.pool.try_take() {
+        match self.out.try_take(self.asks.front().map(|front| &*front)) {
             Some(buffer) => self.out.supply(buffer),
             None => *place = Some(self.out.pool.take()),
         }
@@ -382,7 +382,7 @@ impl OwnLane {
         let silence = talk.last_progress.elapsed();
         // A buffer must not lie around half full while others wait for one.
         let slow = silence >= TICK || self.out.held_for() >= 2 * TICK;
-        if slow && self.out.has_buffer() && self.out.pool.free_count() == 0 {
+        if slow && self.out.has_buffer() && self.out.pool.free_slots() == 0 {
             self.hand_over();
         }
         let limit = self.source.net().timeout();

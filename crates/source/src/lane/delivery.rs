@@ -1,5 +1,9 @@
-//! From payload to events: fills pool buffers so that their ends fall on multiples of the buffer
+//! From payload to events: fills pool buffers so that their ends fall on multiples of the slot
 //! size in the file, and hands them over.
+//!
+//! What is done for each buffer (a write, a hash, a few wake-ups) costs about as much for a large
+//! one as for a small one, and what a lane holds nobody else can use: so a lane asks for as much as
+//! it fills within [`FILL`].
 //!
 //! At most one buffer is held, and only while it has or is about to get data: a lane that waits
 //! for the network holds none, so lanes cannot starve each other.
@@ -25,6 +29,10 @@ pub(crate) struct Delivery {
     held_since: Instant,
     /// Offset in the file of the held buffer's first byte.
     start: u64,
+    /// Offset in the file up to which it may be filled.
+    cut: u64,
+    /// What the next buffer should have room for, in bytes.
+    want_bytes: usize,
 }
 
 impl Delivery {
@@ -34,7 +42,17 @@ impl Delivery {
         events: UnboundedSender<LaneEvent>,
         meter: Arc<Meter>,
     ) -> Self {
-        Self { lane, pool, events, meter, held: None, held_since: Instant::now(), start: 0 }
+        Self {
+            lane,
+            pool,
+            events,
+            meter,
+            held: None,
+            held_since: Instant::now(),
+            start: 0,
+            cut: 0,
+            want_bytes: 1,
+        }
     }
 
     /// Report something; whether anybody still listens is not the lane's business.
@@ -52,6 +70,12 @@ impl Delivery {
         self.held_since.elapsed()
     }
 
+    /// A buffer for `ask`, if one is free.
+    pub fn try_take(&self, ask: Option<&Ask>) -> Option<Buffer> {
+        let left = ask.map_or(0, |ask| ask.end.saturating_sub(ask.position));
+        self.pool.try_take_for(self.want_bytes.min(usize::try_from(left).unwrap_or(usize::MAX)))
+    }
+
     /// Take this empty buffer into use.
     pub fn supply(&mut self, buffer: Buffer) {
         self.held = Some(buffer);
@@ -60,14 +84,15 @@ impl Delivery {
 
     /// Where the next bytes of `ask` belong, at most `limit_bytes`; empty without a buffer.
     pub fn room(&mut self, ask: &Ask, limit_bytes: u64) -> &mut [u8] {
-        let size = self.pool.buffer_bytes() as u64;
+        let slot_bytes = self.pool.slot_bytes() as u64;
         let Some(buffer) = &mut self.held else { return &mut [] };
         if buffer.filled() == 0 {
             self.start = ask.position;
+            // On a multiple of the slot size, so later buffers begin aligned.
+            let slots = self.start / slot_bytes + buffer.slots() as u64;
+            self.cut = slots.saturating_mul(slot_bytes);
         }
-        // The cut is the next multiple of the buffer size, so later buffers begin aligned.
-        let cut = (self.start / size + 1).saturating_mul(size).min(ask.end);
-        let room = cut.saturating_sub(ask.position).min(limit_bytes);
+        let room = self.cut.min(ask.end).saturating_sub(ask.position).min(limit_bytes);
         let spare = buffer.spare();
         let room = usize::try_from(room).unwrap_or(usize::MAX).min(spare.len());
         &mut spare[..room]
@@ -81,7 +106,12 @@ impl Delivery {
         if let Some(buffer) = &mut self.held {
             buffer.advance(bytes);
         }
-        let at_cut = ask.position.is_multiple_of(self.pool.buffer_bytes() as u64);
+        let at_cut = ask.position >= self.cut;
+        if at_cut {
+            let rate = self.held.as_ref().map_or(0, Buffer::filled) as f64
+                / self.held_since.elapsed().as_secs_f64().max(1e-6);
+            self.want_bytes = (rate * FILL.as_secs_f64()) as usize;
+        }
         if at_cut || ask.is_complete() {
             self.flush(ask);
         }
@@ -91,6 +121,7 @@ impl Delivery {
     pub fn flush(&mut self, ask: &Ask) {
         let Some(mut buffer) = self.held.take() else { return };
         buffer.truncate(usize::try_from(ask.end.saturating_sub(self.start)).unwrap_or(usize::MAX));
+        buffer.shrink();
         if buffer.filled() > 0 {
             self.send(LaneEventKind::Chunk { swath: ask.swath, offset: self.start, buffer });
         }
@@ -106,3 +137,6 @@ impl Delivery {
         self.send(LaneEventKind::Done { swath });
     }
 }
+
+/// How long a lane may take to fill a buffer of more than one slot.
+const FILL: Duration = Duration::from_millis(10);

@@ -1,9 +1,9 @@
 //! Direct I/O through one io_uring for all files.
 //!
 //! A thread owns the ring. Jobs reach it through a queue and an event descriptor that the ring
-//! itself watches; at most `depth` are with the kernel at a time. Each buffer of the pool is
-//! registered when it is first written from, so only memory that is used gets pinned, and a
-//! system that limits pinned memory simply keeps some buffers unregistered.
+//! itself watches; at most `depth` are with the kernel at a time. Each group of the pool's slots
+//! is registered when it is first written from, so only memory that is used gets pinned, and a
+//! system that limits pinned memory simply keeps some groups unregistered.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use swath_model::Pool;
+use swath_model::pool::SPAN_MAX;
 
 use super::{Direction, Job};
 use crate::stats::Meter;
@@ -129,7 +130,7 @@ fn new_ring(depth: u32) -> io::Result<IoUring> {
     lean.build(entries).or_else(|_| IoUring::new(entries))
 }
 
-/// Which buffers the kernel knows.
+/// Which groups of slots the kernel knows, each as one of its buffers.
 struct Registered {
     pool: Pool,
     known: Vec<bool>,
@@ -139,27 +140,31 @@ struct Registered {
 
 impl Registered {
     fn new(ring: &IoUring, pool: Pool) -> Registered {
-        let count = pool.count().min(REGISTERED_MAX);
+        let count = pool.slots().div_ceil(SPAN_MAX).min(REGISTERED_MAX);
         let full = ring.submitter().register_buffers_sparse(count as u32).is_err();
         Registered { pool, known: vec![false; count], full }
     }
 
-    /// The kernel's index of a buffer, registering it if need be.
+    /// The kernel's index of what a buffer lies in, registering that if need be.
     fn index(&mut self, ring: &IoUring, job: &mut Job) -> Option<u16> {
-        let index = job.buffer.index();
-        let known = self.known.get_mut(index)?;
-        // A buffer of another pool has an index too, but lies elsewhere.
-        let start = self.pool.region().0.wrapping_add(index * self.pool.buffer_bytes());
-        if job.buffer.whole().as_mut_ptr() != start {
+        let group = job.buffer.group();
+        let known = self.known.get_mut(group)?;
+        let (region, region_bytes) = self.pool.region();
+        let group_bytes = SPAN_MAX * self.pool.slot_bytes();
+        let start = region.wrapping_add(group * group_bytes);
+        let bytes = group_bytes.min(region_bytes - group * group_bytes);
+        // A buffer of another pool has a group too, but lies elsewhere.
+        let part = job.buffer.whole().as_ptr_range();
+        if part.start < start.cast_const() || part.end > start.wrapping_add(bytes).cast_const() {
             return None;
         }
         if !*known {
             if self.full {
                 return None;
             }
-            let part = libc::iovec { iov_base: start.cast(), iov_len: self.pool.buffer_bytes() };
+            let part = libc::iovec { iov_base: start.cast(), iov_len: bytes };
             // SAFETY: the memory belongs to `self.pool`, which lives as long as the ring does.
-            if unsafe { ring.submitter().register_buffers_update(index as u32, &[part], None) }
+            if unsafe { ring.submitter().register_buffers_update(group as u32, &[part], None) }
                 .is_err()
             {
                 self.full = true;
@@ -167,7 +172,7 @@ impl Registered {
             }
             *known = true;
         }
-        u16::try_from(index).ok()
+        u16::try_from(group).ok()
     }
 }
 

@@ -62,7 +62,7 @@ pub async fn open(disk: &Disk, path: &Path, size_bytes: u64) -> (Target, Resumed
 pub async fn fill(target: &Target, pool: &Pool, range: Range) {
     let mut at = range.start;
     while at < range.end {
-        let part = Range::new(at, range.end.min(at + pool.buffer_bytes() as u64));
+        let part = Range::new(at, range.end.min(at + pool.slot_bytes() as u64));
         let mut buffer = pool.take().await;
         buffer.push(&content(part));
         let back = target.write(at, buffer).await.unwrap();
@@ -75,7 +75,7 @@ pub async fn fill(target: &Target, pool: &Pool, range: Range) {
 pub async fn check(target: &Target, pool: &Pool, range: Range) {
     let mut at = range.start;
     while at < range.end {
-        let bytes = (range.end - at).min(pool.buffer_bytes() as u64) as usize;
+        let bytes = (range.end - at).min(pool.slot_bytes() as u64) as usize;
         let buffer = target.read(at, bytes, pool.take().await).await.unwrap();
         assert_eq!(buffer.filled(), bytes, "at {at}");
         assert!(

@@ -103,7 +103,7 @@ impl Run<'_> {
     /// Begin again: everything so far came from mirrors that are in the minority.
     pub(super) async fn restart(&mut self) {
         self.close_lanes();
-        self.jobs.shutdown().await;
+        self.jobs.forget();
         if let Some(target) = self.target.take() {
             // Nothing of it may be taken for the other content; a failure shows when the target
             // is opened again.

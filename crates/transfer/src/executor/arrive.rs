@@ -241,7 +241,7 @@ impl Run<'_> {
                 })
                 .collect();
             verifier.resume(&self.have, &self.verified, &saved, &resumed.groups);
-            let buffer_bytes = self.engine.pool.buffer_bytes() as u64;
+            let buffer_bytes = self.engine.pool.slot_bytes() as u64;
             self.verifier =
                 Some(self.engine.hash.add(verifier, self.report_sender.clone(), buffer_bytes));
         }
@@ -341,12 +341,17 @@ impl Run<'_> {
             parts => {
                 // Another lane was first with a part of it: only the rest is new.
                 for part in parts {
-                    if let Some(mut piece) = self.engine.pool.try_take() {
-                        let from = (part.start - offset) as usize;
-                        piece.push(&buffer[from..from + part.len() as usize]);
-                        self.take_in(source, swath, *part, piece);
-                    } else {
-                        self.planner.handle(PlanEvent::Reopened { range: *part }, now);
+                    let mut rest = *part;
+                    while !rest.is_empty() {
+                        let Some(mut piece) = self.engine.pool.try_take_for(rest.len() as usize)
+                        else {
+                            self.planner.handle(PlanEvent::Reopened { range: rest }, now);
+                            break;
+                        };
+                        let bytes = &buffer[(rest.start - offset) as usize..];
+                        let bytes = piece.push(&bytes[..rest.len() as usize]) as u64;
+                        self.take_in(source, swath, Range::of_len(rest.start, bytes), piece);
+                        rest = Range::new(rest.start + bytes, rest.end);
                     }
                 }
                 self.wasted_bytes += range.len() - parts.iter().map(|part| part.len()).sum::<u64>();

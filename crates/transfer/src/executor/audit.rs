@@ -293,10 +293,19 @@ impl Run<'_> {
         audit.compared.insert(range);
         let Some(target) = self.target.clone() else { return };
         let pool = self.engine.read_pool.clone();
-        self.jobs.spawn(async move {
-            let own = pool.take().await;
-            let read = target.read(range.start, buffer.len(), own).await;
-            JobDone::Compared { range, source, result: read.map(|read| *read == *buffer) }
+        self.jobs.add(async move {
+            let mut at = range.start;
+            let mut result = Ok(true);
+            for part in buffer.chunks(pool.slot_bytes()) {
+                let own = pool.take().await;
+                let read = target.read(at, part.len(), own).await;
+                at += part.len() as u64;
+                result = read.map(|read| *read == *part);
+                if !matches!(result, Ok(true)) {
+                    break;
+                }
+            }
+            JobDone::Compared { range, source, result }
         });
     }
 

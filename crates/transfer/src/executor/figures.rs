@@ -10,6 +10,7 @@ use super::state::Run;
 use crate::observe::{
     Eta, Event, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary,
 };
+use crate::verify::VerifierHandle;
 
 /// One source's figures.
 #[derive(Debug, Default)]
@@ -123,13 +124,14 @@ impl Run<'_> {
                 }
             })
             .collect();
+        let hashed_bytes = self.verifier.as_ref().map_or(0, VerifierHandle::hashed_bytes);
         let snapshot = Snapshot {
             at_s: now.as_secs_f64(),
             phase: self.phase,
             size_bytes: self.size_bytes,
             done_bytes: self.have.total_bytes(),
             resumed_bytes: self.resumed_bytes,
-            verified_bytes: self.verified_bytes.max(self.hashed_bytes),
+            verified_bytes: self.verified_bytes.max(hashed_bytes),
             rate_bytes_per_s: rate,
             eta: self.eta(rate),
             sources,

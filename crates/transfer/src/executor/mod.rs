@@ -11,6 +11,7 @@ mod arrive;
 mod audit;
 mod blame;
 mod figures;
+mod jobs;
 mod left;
 mod meet;
 mod ordered;
@@ -139,10 +140,14 @@ impl Run<'_> {
                         self.lane_event(event).await?;
                     }
                 }
-                Some(done) = self.jobs.join_next(), if !self.jobs.is_empty() => self.job_done(done)?,
+                done = self.jobs.next() => self.job_done(done)?,
                 Some(report) = self.reports.recv() => self.hash_report(report)?,
                 Some(word) = self.ordered_words.recv() => self.ordered_word(word)?,
                 () = sleep_until(wake) => {}
+            }
+            // Blocks that came in this turn are on their way to the disk before the next one.
+            while let Some(done) = self.jobs.ended() {
+                self.job_done(done)?;
             }
             self.housekeeping()?;
         }
@@ -168,7 +173,7 @@ impl Run<'_> {
             tokio::select! {
                 biased;
                 () = stop.wait() => return Err(GetError::Stopped.into()),
-                Some(done) = self.jobs.join_next(), if !self.jobs.is_empty() => self.job_done(done)?,
+                done = self.jobs.next() => self.job_done(done)?,
                 Some(report) = self.reports.recv() => self.hash_report(report)?,
                 Some(word) = self.ordered_words.recv() => self.ordered_word(word)?,
                 () = sleep_until(Instant::now() + SNAPSHOT) => {}

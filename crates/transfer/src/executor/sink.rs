@@ -40,17 +40,14 @@ impl Run<'_> {
             return;
         }
         let Some(target) = self.target.clone() else { return };
-        self.jobs.spawn(async move {
+        self.jobs.add(async move {
             let result = target.write(range.start, buffer).await;
             JobDone::Written { range, result }
         });
     }
 
-    pub(super) fn job_done(
-        &mut self,
-        done: Result<JobDone, tokio::task::JoinError>,
-    ) -> Result<(), Ended> {
-        match done.map_err(GetError::Task)? {
+    pub(super) fn job_done(&mut self, done: JobDone) -> Result<(), Ended> {
+        match done {
             JobDone::Written { range, result } => {
                 let buffer = result?;
                 self.written(range);
@@ -107,13 +104,12 @@ impl Run<'_> {
             && let Some(target) = self.target.clone()
         {
             let pool = self.engine.read_pool.clone();
-            self.jobs.spawn(async move {
+            self.jobs.add(async move {
                 let buffer = pool.take().await;
                 let result = target.read(range.start, range.len() as usize, buffer).await;
                 JobDone::ReadBack { range, result }
             });
         }
-        self.hashed_bytes = report.hashed_bytes;
         self.verdicts(report.verdicts)
     }
 
@@ -128,7 +124,7 @@ impl Run<'_> {
         let identity = self.identity(None);
         records.insert(0, Record::Identity { size_bytes: self.size_bytes, identity });
         let save = self.verifier.as_ref().map(|verifier| verifier.ask_to_save());
-        self.jobs.spawn(async move {
+        self.jobs.add(async move {
             if let Some(save) = save {
                 for saved in save.await.unwrap_or_default() {
                     records.push(Record::HashState(HashState {
@@ -162,13 +158,13 @@ impl Run<'_> {
         // What is on its way to the disk may still arrive there.
         let deadline = tokio::time::Instant::now() + KEEP_WITHIN;
         while !self.jobs.is_empty() {
-            match tokio::time::timeout_at(deadline, self.jobs.join_next()).await {
-                Ok(Some(Ok(JobDone::Written { range, result: Ok(_) }))) => self.written(range),
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => break,
+            match tokio::time::timeout_at(deadline, self.jobs.next()).await {
+                Ok(JobDone::Written { range, result: Ok(_) }) => self.written(range),
+                Ok(_) => {}
+                Err(_) => break,
             }
         }
-        self.jobs.abort_all();
+        self.jobs.forget();
         let mut records = std::mem::take(&mut self.records);
         if let Some(verifier) = self.verifier.take() {
             let saved = tokio::time::timeout_at(deadline, verifier.ask_to_save()).await;

@@ -9,14 +9,13 @@ use swath_plan::{Event as PlanEvent, Planner};
 use swath_source::{Facts, Lane, LaneEvent, Source};
 use swath_store::{Left, OpenError, Record, Target};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::agree::Agreement;
 use super::audit::{Audit, Hypothesis};
 use super::figures::Figures;
+use super::jobs::Jobs;
 use super::ordered::{Ordered, Word};
-use super::sink::JobDone;
 use super::suspect::Suspicion;
 use crate::engine::Engine;
 use crate::observe::{Event, Observer, Outcome, Phase, SourceState, SwathRecord};
@@ -95,7 +94,7 @@ pub(super) struct Run<'a> {
     pub lane_sender: UnboundedSender<LaneEvent>,
     pub lane_events: UnboundedReceiver<LaneEvent>,
     /// Disk reads and writes under way.
-    pub jobs: JoinSet<JobDone>,
+    pub jobs: Jobs,
     pub size_bytes: Option<u64>,
     /// In our hands, whether written yet or not.
     pub have: RangeSet,
@@ -146,8 +145,6 @@ pub(super) struct Run<'a> {
     pub is_stream: bool,
     /// What the ordered stream has written.
     pub consumed: u64,
-    /// What every digest has taken in.
-    pub hashed_bytes: u64,
     pub bad_pieces: u64,
     /// (deliverer, contradicted by), in journal numbers.
     pub disputed: RangeMap<(u32, u32)>,
@@ -178,8 +175,8 @@ impl<'a> Run<'a> {
         request.plan.give_up_s = request.stall_s;
         let mut plan = request.plan.clone();
         if matches!(request.destination, Destination::Writer(_)) {
-            // One grid cell is one buffer, so the window can be told in buffers.
-            plan.grid_bytes = plan.grid_bytes.max(engine.pool.buffer_bytes() as u64);
+            // One grid cell is one slot, so the window can be told in slots.
+            plan.grid_bytes = plan.grid_bytes.max(engine.pool.slot_bytes() as u64);
             plan.window_bytes = Some(window_bytes(&engine.pool));
         }
         let mut run = Self {
@@ -194,7 +191,7 @@ impl<'a> Run<'a> {
             swaths: HashMap::new(),
             lane_sender,
             lane_events,
-            jobs: JoinSet::new(),
+            jobs: Jobs::default(),
             size_bytes: None,
             have: RangeSet::new(),
             deliverers: RangeMap::new(),
@@ -233,7 +230,6 @@ impl<'a> Run<'a> {
             name: request.destination_name(),
             is_stream: false,
             consumed: 0,
-            hashed_bytes: 0,
             bad_pieces: 0,
             disputed: RangeMap::new(),
             uncompared_bytes: 0,
@@ -401,6 +397,6 @@ impl<'a> Run<'a> {
 /// How far an ordered transfer may run ahead of its consumer: what the pool holds, less a sixth
 /// for the buffers that lanes are filling and for those that broken lanes leave half full.
 pub(super) fn window_bytes(pool: &Pool) -> u64 {
-    let buffers = pool.count().saturating_sub(pool.count() / 6).max(2) - 1;
-    (buffers * pool.buffer_bytes()) as u64
+    let slots = pool.slots().saturating_sub(pool.slots() / 6).max(2) - 1;
+    (slots * pool.slot_bytes()) as u64
 }

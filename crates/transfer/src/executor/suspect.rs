@@ -206,13 +206,13 @@ impl Run<'_> {
         };
         let Some(target) = self.target_handle() else { return };
         let pool = self.engine.read_pool.clone();
-        self.jobs.spawn(async move {
+        self.jobs.add(async move {
             let mut prints = Vec::new();
             'parts: for (range, deliverer) in parts {
                 let mut hasher = Hasher::new(Algorithm::Blake3);
                 let mut at = range.start;
                 while at < range.end {
-                    let bytes = (range.end - at).min(pool.buffer_bytes() as u64);
+                    let bytes = (range.end - at).min(pool.slot_bytes() as u64);
                     let buffer = pool.take().await;
                     match target.read(at, bytes as usize, buffer).await {
                         Ok(read) => hasher.update(&read),

@@ -1,4 +1,4 @@
-//! How many buffers verifiers may keep, over all files of a process.
+//! How many slots of the pool verifiers may keep, over all files of a process.
 //!
 //! Always holds: what is kept is never more than what [`Allowance::new`] was given, so the rest of
 //! the pool goes round and every lane, of whichever file, gets a buffer in time. Nobody waits
@@ -21,9 +21,9 @@ pub(crate) struct Share {
 }
 
 impl Allowance {
-    /// `buffers` may be kept in all.
-    pub fn new(buffers: usize) -> Self {
-        Self { left: Arc::new(AtomicUsize::new(buffers)) }
+    /// `slots` may be kept in all.
+    pub fn new(slots: usize) -> Self {
+        Self { left: Arc::new(AtomicUsize::new(slots)) }
     }
 
     /// A part of it, empty so far.
@@ -33,7 +33,7 @@ impl Allowance {
 }
 
 impl Share {
-    /// Come as near to `wanted` as there is room; returns how many buffers may be kept now.
+    /// Come as near to `wanted` as there is room; returns how many slots may be kept now.
     pub fn fit(&mut self, wanted: usize) -> usize {
         if wanted < self.held {
             self.left.fetch_add(self.held - wanted, Ordering::Relaxed);

@@ -19,12 +19,10 @@ pub(crate) struct Report {
     pub verdicts: Vec<Verdict>,
     /// Bytes to read back and hand over, if hashing waits for them.
     pub wants: Option<Range>,
-    /// Bytes that every digest has taken in.
-    pub hashed_bytes: u64,
 }
 
 enum Command {
-    Add { id: u64, verifier: Box<Verifier>, reports: UnboundedSender<Report>, most_bytes: u64 },
+    Add { id: u64, entry: Box<Entry> },
     Accept { id: u64, offset: u64, buffer: Buffer },
     AcceptBack { id: u64, offset: u64, buffer: Buffer },
     Forget { id: u64, range: Range },
@@ -45,6 +43,7 @@ pub(crate) struct HashThreads {
 pub(crate) struct VerifierHandle {
     id: u64,
     sender: mpsc::Sender<Command>,
+    hashed_bytes: Arc<AtomicU64>,
 }
 
 impl HashThreads {
@@ -72,8 +71,17 @@ impl HashThreads {
     ) -> VerifierHandle {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let sender = self.senders[id as usize % self.senders.len()].clone();
-        let handle = VerifierHandle { id, sender };
-        handle.send(Command::Add { id, verifier: Box::new(verifier), reports, most_bytes });
+        let hashed_bytes = Arc::new(AtomicU64::new(0));
+        let entry = Entry {
+            verifier,
+            reports,
+            most_bytes,
+            asked: None,
+            wanted: None,
+            hashed_bytes: Arc::clone(&hashed_bytes),
+        };
+        let handle = VerifierHandle { id, sender, hashed_bytes };
+        handle.send(Command::Add { id, entry: Box::new(entry) });
         handle
     }
 
@@ -87,6 +95,11 @@ impl VerifierHandle {
     fn send(&self, command: Command) {
         // A thread only ends with the last sender; a failure means the process is on its way out.
         let _ = self.sender.send(command);
+    }
+
+    /// Bytes that every digest has taken in.
+    pub fn hashed_bytes(&self) -> u64 {
+        self.hashed_bytes.load(Ordering::Relaxed)
     }
 
     /// See [`Verifier::accept`].
@@ -124,13 +137,14 @@ impl Drop for VerifierHandle {
 }
 
 struct Entry {
-    verifier: Box<Verifier>,
+    verifier: Verifier,
     reports: UnboundedSender<Report>,
     most_bytes: u64,
     /// What is being read back.
     asked: Option<Range>,
     /// What to ask the transfer for with the next report.
     wanted: Option<Range>,
+    hashed_bytes: Arc<AtomicU64>,
 }
 
 impl Entry {
@@ -151,14 +165,13 @@ impl Entry {
 }
 
 fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
-    let mut entries: HashMap<u64, Entry> = HashMap::new();
+    let mut entries: HashMap<u64, Box<Entry>> = HashMap::new();
     while let Ok(command) = commands.recv() {
         let began = Instant::now();
         let id = match command {
-            Command::Add { id, mut verifier, reports, most_bytes } => {
-                verifier.begin();
-                entries
-                    .insert(id, Entry { verifier, reports, most_bytes, asked: None, wanted: None });
+            Command::Add { id, mut entry } => {
+                entry.verifier.begin();
+                entries.insert(id, entry);
                 id
             }
             Command::Accept { id, offset, buffer } => {
@@ -200,11 +213,11 @@ fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
             let verdicts = entry.verifier.verdicts();
             entry.ask();
             let wants = entry.wanted.take();
-            let _ = entry.reports.send(Report {
-                verdicts,
-                wants,
-                hashed_bytes: entry.verifier.hashed_bytes(),
-            });
+            entry.hashed_bytes.store(entry.verifier.hashed_bytes(), Ordering::Relaxed);
+            // Whoever is told wakes up; most blocks are no news.
+            if !verdicts.is_empty() || wants.is_some() {
+                let _ = entry.reports.send(Report { verdicts, wants });
+            }
         }
         busy_nanos.fetch_add(
             u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX),

@@ -73,7 +73,7 @@ pub(crate) struct Verifier {
     proved: RangeSet,
     gated: bool,
     retained: BTreeMap<u64, Buffer>,
-    /// How many buffers may be kept.
+    /// How many of the pool's slots they may occupy.
     share: Share,
     verdicts: Vec<Verdict>,
 }
@@ -171,10 +171,18 @@ impl Verifier {
     pub fn accept(&mut self, offset: u64, buffer: Buffer) {
         self.take_in(offset, buffer);
         // The farthest is needed last; it lies on the disk.
-        let kept = self.share.fit(self.retained.len());
-        while self.retained.len() > kept {
-            self.retained.pop_last();
+        let mut slots = self.retained_slots();
+        let kept = self.share.fit(slots);
+        while slots > kept
+            && let Some((_, farthest)) = self.retained.pop_last()
+        {
+            slots -= farthest.slots();
         }
+        self.share.fit(slots);
+    }
+
+    fn retained_slots(&self) -> usize {
+        self.retained.values().map(Buffer::slots).sum()
     }
 
     /// Bytes read back from the disk because [`Verifier::wants`] asked for them. Never kept: the
@@ -182,7 +190,7 @@ impl Verifier {
     pub fn accept_back(&mut self, offset: u64, buffer: Buffer) {
         self.take_in(offset, buffer);
         self.retained.remove(&offset);
-        self.share.fit(self.retained.len());
+        self.share.fit(self.retained_slots());
     }
 
     fn take_in(&mut self, offset: u64, buffer: Buffer) {
@@ -345,7 +353,7 @@ mod tests {
         for (start, end) in parts {
             let mut at = start;
             while at < end {
-                let mut buffer = pool.try_take().unwrap();
+                let mut buffer = pool.try_take_for(rng.usize(1..20_000)).unwrap();
                 at += {
                     let n = buffer.push(&data[at..end]);
                     verifier.accept(at as u64, buffer);
@@ -374,7 +382,7 @@ mod tests {
 
     fn read_back(verifier: &mut Verifier, pool: &Pool, data: &[u8], most: usize) {
         for _ in 0..most {
-            let Some(range) = verifier.wants(pool.buffer_bytes() as u64) else { return };
+            let Some(range) = verifier.wants(pool.slot_bytes() as u64) else { return };
             let mut buffer = pool.try_take().unwrap();
             buffer.push(&data[range.start as usize..range.end as usize]);
             verifier.accept_back(range.start, buffer);
@@ -414,7 +422,7 @@ mod tests {
                     .sum();
                 assert_eq!(good, data.len() as u64, "seed {seed}");
             }
-            assert_eq!(pool.free_count() + verifier.retained.len(), pool.count());
+            assert_eq!(pool.free_slots() + verifier.retained_slots(), pool.slots());
         }
     }
 
