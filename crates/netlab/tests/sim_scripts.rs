@@ -45,6 +45,16 @@ fn a_static_star_with_a_gigabyte_is_filled() {
 }
 
 #[test]
+fn a_link_too_fast_for_its_first_requests_is_filled() {
+    // Each request of four mebibytes was over before a rate could be measured, so the next one was
+    // no larger and none was sent ahead: stop and wait to the end.
+    let links = vec![honest(16_000.0, 0.5)];
+    finishes(Script::of(links).size_mib(4096), 1.10);
+    let links = vec![honest(16_000.0, 0.5), honest(8_000.0, 0.5), honest(100.0, 5.0)];
+    finishes(Script::of(links).size_mib(4096), 1.15);
+}
+
+#[test]
 fn the_fastest_link_is_cut_to_a_tenth() {
     finishes(star().at_s(2.0).link(5).rate_mbit(18.0), 1.25);
 }

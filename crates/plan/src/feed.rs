@@ -35,6 +35,7 @@ impl Planner {
             let view = LaneView {
                 source: source_id,
                 rate_bytes_per_s: lane.rate,
+                brought_bytes: lane.brought_bytes(),
                 peer_rate_bytes_per_s: source.best_rate / source.lanes.len().max(1) as f64,
                 rtt_s: lane.trip_s(),
                 stop_s: lane.stop_s,

@@ -49,6 +49,8 @@ pub struct LaneView {
     pub source: SourceId,
     /// Its own rate, bytes per second; `None` before its first bytes.
     pub rate_bytes_per_s: Option<f64>,
+    /// What it has brought so far, in bytes.
+    pub brought_bytes: u64,
     /// What one lane of its source brought at best so far; zero before any has.
     pub peer_rate_bytes_per_s: f64,
     /// Its round trip in seconds.

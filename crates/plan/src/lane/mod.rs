@@ -224,6 +224,11 @@ impl Lane {
         new_bytes
     }
 
+    /// What has come on it so far, wanted or not.
+    pub fn brought_bytes(&self) -> u64 {
+        self.received
+    }
+
     /// Whether it is on its way to its first byte: of its connection, or after an idle time.
     pub fn waits(&self) -> bool {
         match self.state {

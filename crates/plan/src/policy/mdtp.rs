@@ -94,6 +94,7 @@ mod tests {
         LaneView {
             source: SourceId(source),
             rate_bytes_per_s: None,
+            brought_bytes: 0,
             peer_rate_bytes_per_s: 0.0,
             rtt_s: 0.05,
             stop_s: 0.0,

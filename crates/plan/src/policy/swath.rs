@@ -34,7 +34,11 @@ impl Policy for Swath {
             } else {
                 whole.undelivered_bytes / (16 * whole.sources.max(1) as u64)
             };
-            return (lane.queued == 0).then_some(share.clamp(FIRST_MIN_BYTES, FIRST_MAX_BYTES));
+            let first = share.clamp(FIRST_MIN_BYTES, FIRST_MAX_BYTES);
+            // What comes too fast to be measured is asked for again as much as came already.
+            let most = (SWATH_MAX_BYTES as u64)
+                .min(whole.undelivered_bytes / (GUIDE as u64 * whole.sources.max(1) as u64));
+            return (lane.queued == 0).then_some(first.max(lane.brought_bytes.min(most)));
         };
         if lane.queued > 0 && (!lane.pipelines || lane.queued >= DEPTH_MAX) {
             return None;
