@@ -282,7 +282,8 @@ const PAUSE_MAX_S: f64 = 60.0;
 const PAUSE_UNCLEAR_S: f64 = 4.0;
 /// From this round trip on a route counts as long.
 const LONG_ROUTE_S: f64 = 0.035;
-/// One lane more for so much of it, from two to four.
-const LONG_LANE_S: f64 = 0.2;
+/// One lane for so much of it, from two to four: what senders commonly keep under way at most on
+/// one of them, 4 MiB, then comes to 250 Mbit/s.
+const LONG_LANE_S: f64 = 0.13;
 /// Below this much left to fetch, a second lane on a long route would hardly be up in time.
 const LONG_ROUTE_BYTES: u64 = 8 << 20;
