@@ -2,7 +2,8 @@
 //!
 //! The transfer is played in virtual time with lanes of constant rates; only the time inside the
 //! planner counts. A decision is an action that comes out of `poll`; whatever leads to it (meters,
-//! deliveries, looks at all lanes every 20 ms) is paid by it. Prints the median of five runs.
+//! deliveries, looks at all lanes every 20 ms) is paid by it. The last second, when nothing is open
+//! any more and lanes help one another, is told apart. Prints the median of five runs.
 //!
 //! ```text
 //! cargo run --release -p swath-plan --example planner_bench [SOURCES [RANGES]]
@@ -19,7 +20,8 @@ use swath_plan::{Action, Config, Event, Lanes, Planner};
 
 /// Length of a missing range and of the gap behind it.
 const RANGE_BYTES: u64 = 64 << 10;
-const DECISIONS: u64 = 200_000;
+/// What is told apart as the end.
+const END: Duration = Duration::from_secs(1);
 const RUNS: usize = 5;
 const TARGET_US: f64 = 5.0;
 
@@ -40,6 +42,28 @@ struct Run {
     virtual_s: f64,
     /// The longest look at everything, including the events before and the actions after it.
     longest_ms: f64,
+    /// The same of the last second.
+    end: Cost,
+}
+
+/// What some of the steps cost.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    decisions: u64,
+    spent: Duration,
+    longest: Duration,
+}
+
+impl Cost {
+    fn add(&mut self, decisions: u64, spent: Duration) {
+        self.decisions += decisions;
+        self.spent += spent;
+        self.longest = self.longest.max(spent);
+    }
+
+    fn us_per_decision(&self) -> f64 {
+        self.spent.as_secs_f64() * 1e6 / self.decisions.max(1) as f64
+    }
 }
 
 fn main() {
@@ -51,13 +75,16 @@ fn main() {
     runs.sort_by(|a, b| a.us_per_decision.total_cmp(&b.us_per_decision));
     for run in &runs {
         println!(
-            "{:.2} us a decision ({} decisions, {} events, {:.2} us an event, {:.1} s of virtual time, longest pause {:.1} ms)",
+            "{:.2} us a decision ({} decisions, {} events, {:.2} us an event, {:.1} s of virtual time, longest pause {:.1} ms); in the last second {:.2} us ({} decisions, longest pause {:.1} ms)",
             run.us_per_decision,
             run.decisions,
             run.events,
             run.us_per_event,
             run.virtual_s,
-            run.longest_ms
+            run.longest_ms,
+            run.end.us_per_decision(),
+            run.end.decisions,
+            run.end.longest.as_secs_f64() * 1e3
         );
     }
     let median = &runs[RUNS / 2];
@@ -77,9 +104,9 @@ fn run(sources: usize, ranges: usize, seed: u64) -> Run {
         (0..ranges as u64).map(|at| Range::of_len(2 * at * RANGE_BYTES, RANGE_BYTES)).collect();
     let size_bytes = 2 * ranges as u64 * RANGE_BYTES;
     let mut now = Time::ZERO;
-    let mut spent = Duration::ZERO;
-    let (mut decisions, mut events) = (0, 0);
-    let mut longest = Duration::ZERO;
+    let mut events = 0;
+    let mut all = Cost::default();
+    let mut last: VecDeque<(Time, u64, Duration)> = VecDeque::new();
     let mut lanes: Vec<Lane> = Vec::new();
     let mut inbox: Vec<Event> = vec![Event::Layout { size_bytes, missing }];
     inbox.extend(
@@ -88,7 +115,7 @@ fn run(sources: usize, ranges: usize, seed: u64) -> Run {
     let mut outbox: Vec<Action> = Vec::new();
     // The first second, in which everything begins, is not counted.
     let warm = Time::from_millis(1_000);
-    while decisions < DECISIONS {
+    loop {
         let counts = now > warm;
         events += if counts { inbox.len() as u64 } else { 0 };
         let began = Instant::now();
@@ -98,10 +125,13 @@ fn run(sources: usize, ranges: usize, seed: u64) -> Run {
         while let Some(action) = planner.poll(now) {
             outbox.push(action);
         }
-        longest = if now > Time::ZERO { longest.max(began.elapsed()) } else { longest };
+        let spent = began.elapsed();
         if counts {
-            spent += began.elapsed();
-            decisions += outbox.len() as u64;
+            all.add(outbox.len() as u64, spent);
+            last.push_back((now, outbox.len() as u64, spent));
+            while last.front().is_some_and(|&(at, ..)| now.since(at) > END) {
+                last.pop_front();
+            }
         }
         for action in outbox.drain(..) {
             match action {
@@ -134,7 +164,7 @@ fn run(sources: usize, ranges: usize, seed: u64) -> Run {
                     inbox.push(Event::LaneLost { lane, loss: swath_plan::Loss::Clean });
                 }
                 Action::Finished | Action::Exhausted => {
-                    return finish(spent, longest, decisions, events, now);
+                    return finish(all, &last, events, now);
                 }
             }
         }
@@ -165,17 +195,20 @@ fn run(sources: usize, ranges: usize, seed: u64) -> Run {
             }
         }
     }
-    finish(spent, longest, decisions, events, now)
 }
 
-fn finish(spent: Duration, longest: Duration, decisions: u64, events: u64, now: Time) -> Run {
-    let spent_us = spent.as_secs_f64() * 1e6;
+fn finish(all: Cost, last: &VecDeque<(Time, u64, Duration)>, events: u64, now: Time) -> Run {
+    let mut end = Cost::default();
+    for &(_, decisions, spent) in last {
+        end.add(decisions, spent);
+    }
     Run {
-        us_per_decision: spent_us / decisions.max(1) as f64,
-        us_per_event: spent_us / events.max(1) as f64,
-        decisions,
+        us_per_decision: all.us_per_decision(),
+        us_per_event: all.spent.as_secs_f64() * 1e6 / events.max(1) as f64,
+        decisions: all.decisions,
         events,
         virtual_s: now.as_secs_f64(),
-        longest_ms: longest.as_secs_f64() * 1e3,
+        longest_ms: all.longest.as_secs_f64() * 1e3,
+        end,
     }
 }

@@ -104,3 +104,45 @@ async fn connections_that_break_after_a_few_bytes_are_no_storm() {
     let connections = connections.load(Ordering::Relaxed);
     assert!((5..50).contains(&connections), "{connections} connections in two minutes");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_forbids_a_second_connection_keeps_the_first() {
+    // The 403 to a further connection was taken for a refusal of the file.
+    const LARGE: u64 = 12 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/zeros.bin", listener.local_addr().unwrap());
+    let forbidden = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&forbidden);
+    tokio::spawn(async move {
+        let first = Arc::new(tokio::sync::Mutex::new(()));
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let (first, counter) = (Arc::clone(&first), Arc::clone(&counter));
+            tokio::spawn(async move {
+                let mut input = Vec::new();
+                let mut turn = None;
+                while let Some(asked) = Asked::next(&mut stream, &mut input, LARGE).await {
+                    turn = turn.or_else(|| first.try_lock().ok());
+                    if turn.is_none() {
+                        counter.fetch_add(1, Ordering::Relaxed);
+                        let head = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n";
+                        stream.write_all(head).await.ok()?;
+                        continue;
+                    }
+                    asked.begin(&mut stream, LARGE).await?;
+                    let mut left = asked.len();
+                    while left > 0 {
+                        // In bursts, as a sender does that a window holds up: worth a further lane.
+                        let burst = left.min(64 << 10);
+                        stream.write_all(&vec![0; burst as usize]).await.ok()?;
+                        tokio::time::sleep(Duration::from_millis(80)).await;
+                        left -= burst;
+                    }
+                }
+                Some(())
+            });
+        }
+    });
+    let request = Request::to_writer(tokio::io::sink()).url(&url).unwrap();
+    engine(None).get(request).await.expect("the first connection delivers all of it");
+    assert!(forbidden.load(Ordering::Relaxed) > 0, "no second connection was tried");
+}

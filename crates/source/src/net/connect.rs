@@ -13,7 +13,7 @@ use super::credentials::from_url;
 use super::gateway::Gateway;
 use super::happy::first_to_answer;
 use super::stream::{Conn, ReadAhead};
-use super::{Net, tunnel};
+use super::{Net, kernel, tunnel};
 use crate::error::LaneError;
 use crate::source::Trust;
 use crate::target::{Origin, Target};
@@ -61,6 +61,10 @@ impl Net {
             Some(proxy) => self.connect_proxy(proxy).await?,
             None => self.connect_tcp(origin, trust).await?,
         };
+        // Under a limit of ours a window is what may come in one burst.
+        if !self.shared.limiter.is_on() {
+            kernel::open_wide(&tcp);
+        }
         // This connection has shown the round-trip time; the library makes its own.
         let by_library = || {
             Ok(Conn::gateway(

@@ -50,7 +50,6 @@ async fn connect_one(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr, 
     let begin = Instant::now();
     let tcp = TcpStream::connect(address).await?;
     let elapsed = begin.elapsed();
-    kernel::open_wide(&tcp);
     // The kernel's figure does not contain the time until this task ran again.
     let rtt = kernel::rtt(&tcp).map_or(elapsed, |kernel| kernel.min(elapsed));
     Ok((tcp, address, rtt))

@@ -45,7 +45,7 @@ impl Run<'_> {
             LaneEventKind::Done { swath } => self.done(source, swath)?,
             LaneEventKind::Failed { swath, error } => {
                 self.close_swath(swath, Outcome::Failed);
-                let loss = self.charge(source, &error);
+                let loss = self.charge(source, lane, &error);
                 if let LaneError::BeyondEnd { size_bytes } = &error
                     && self.size_bytes.is_none()
                 {
@@ -70,6 +70,10 @@ impl Run<'_> {
         unfinished: Vec<SwathId>,
     ) {
         let mut brought_bytes = 0;
+        let loss = match &error {
+            Some(error) => self.charge(source, lane, error),
+            None => Loss::Clean,
+        };
         if let Some(entry) = self.lanes.remove(&lane)
             && let Some(source) = self.sources.get_mut(source)
         {
@@ -94,10 +98,6 @@ impl Run<'_> {
         for swath in crossed {
             self.close_swath(swath, Outcome::Failed);
         }
-        let loss = match &error {
-            Some(error) => self.charge(source, error),
-            None => Loss::Clean,
-        };
         let loss = self.patience_with(source, loss, brought_bytes);
         self.planner.handle(PlanEvent::LaneLost { lane, loss }, self.now());
     }
@@ -119,7 +119,9 @@ impl Run<'_> {
     }
 
     /// What an error means for the planner; the source's state and reason follow.
-    fn charge(&mut self, source: usize, error: &LaneError) -> Loss {
+    fn charge(&mut self, source: usize, lane: LaneId, error: &LaneError) -> Loss {
+        // Some servers say 403 to a connection beyond those they allow.
+        let one_too_many = error.class() == Class::Auth && self.others_deliver(source, lane);
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
         entry.failures += 1;
         tracing::debug!(source = entry.source.display_name(), %error, "a source failed");
@@ -135,6 +137,7 @@ impl Run<'_> {
             Class::Busy(wait) => Loss::Busy(wait.min(PATIENCE_MAX)),
             Class::Transient if never_there => Loss::Final,
             Class::Transient => Loss::Broken,
+            Class::Auth if one_too_many => Loss::Broken,
             // The size is told by such an answer; if it is the wrong one that is judged there.
             Class::Lying
                 if matches!(error, LaneError::BeyondEnd { .. }) && self.size_bytes.is_none() =>
@@ -151,6 +154,15 @@ impl Run<'_> {
             self.note(format!("{name}: {error}; trying again"), false);
         }
         loss
+    }
+
+    /// Whether other lanes of this source have brought something, and `lane` has not.
+    fn others_deliver(&self, source: usize, lane: LaneId) -> bool {
+        let brings = |id: LaneId| {
+            let entry = self.lanes.get(&id).filter(|entry| entry.source == source);
+            entry.is_some_and(|entry| entry.lane.meter().body_bytes() > 0)
+        };
+        !brings(lane) && self.lanes.keys().any(|&id| brings(id))
     }
 
     /// The file is known: open the target, take up what an earlier run left, tell the planner.
