@@ -102,7 +102,7 @@ async fn a_dropped_swath_ends_the_lane_and_lists_the_rest() {
     bench.fetch(0, 0, 1_000_000);
     bench.fetch(1, 1_000_000, 2_000_000);
     let mut story = Story::default();
-    bench.until(&mut story, |story| story.chunks.len() >= 4).await;
+    bench.until(&mut story, |story| !story.chunks.is_empty()).await;
     bench.lane.trim(SwathId(0), 200_000, AfterTrim::Drop);
     bench.until(&mut story, |_| false).await;
     assert_eq!(story.done, [SwathId(0)]);
