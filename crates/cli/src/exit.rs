@@ -46,7 +46,7 @@ pub fn fail(exit: Exit, message: &str) -> Exit {
 
 /// Say what is odd; it goes on all the same.
 pub fn warn(message: &str) {
-    eprintln!("warning: {message}");
+    crate::say::err(&format!("warning: {message}"));
 }
 
 /// The exit code of a transfer that failed after `kept_bytes` bytes were put aside.

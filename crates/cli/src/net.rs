@@ -90,5 +90,15 @@ fn netrc() -> Result<Option<Netrc>, String> {
             return Ok(None);
         }
     };
-    Netrc::parse(&text).map(Some).map_err(|error| format!("{}: {}", path.display(), chain(&error)))
+    match Netrc::parse(&text) {
+        Ok(netrc) => Ok(Some(netrc)),
+        Err(error) => {
+            let what = format!("the logins in {}: {}", path.display(), chain(&error));
+            if is_named {
+                return Err(what);
+            }
+            warn(&what);
+            Ok(None)
+        }
+    }
 }

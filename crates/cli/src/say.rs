@@ -4,11 +4,12 @@
 use std::io::{self, Write as _};
 
 use crate::exit::{Exit, fail};
+use crate::progress::look::Look;
 
-/// A line on standard error.
+/// A line on standard error, without what a server may have put into it to move a cursor.
 pub fn err(line: &str) {
     // There is nowhere left to complain to.
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", Look::of_lines().safe_words(line));
 }
 
 /// All that a command prints, on standard output; `exit` is its end if that works. A reader that

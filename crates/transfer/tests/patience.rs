@@ -146,3 +146,41 @@ async fn a_server_that_forbids_a_second_connection_keeps_the_first() {
     engine(None).get(request).await.expect("the first connection delivers all of it");
     assert!(forbidden.load(Ordering::Relaxed) > 0, "no second connection was tried");
 }
+
+#[tokio::test(start_paused = true)]
+async fn parts_of_blocks_do_not_fill_the_buffers_of_an_ordered_stream() {
+    // What broken connections had brought lay in a buffer each, until none was left for what had
+    // to come first.
+    let slow = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/zeros.bin", slow.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = slow.accept().await {
+            tokio::spawn(async move {
+                stream.set_nodelay(true).ok()?;
+                let mut input = Vec::new();
+                while let Some(asked) = Asked::next(&mut stream, &mut input, SIZE).await {
+                    asked.begin(&mut stream, SIZE).await?;
+                    let mut left = asked.len();
+                    while left > 0 {
+                        let part = left.min(200);
+                        stream.write_all(&vec![0; part as usize]).await.ok()?;
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        left -= part;
+                    }
+                }
+                Some(())
+            });
+        }
+    });
+    let mut request = Request::to_writer(tokio::io::sink()).url(&url).unwrap();
+    for _ in 0..3 {
+        request = request.url(&broken_after(9_000, Arc::default()).await).unwrap();
+    }
+    let buffer_bytes = 64 << 10;
+    let memory_bytes = 8 * buffer_bytes;
+    let options = EngineOptions { memory_bytes, buffer_bytes, ..EngineOptions::default() };
+    let engine = Engine::start(options).unwrap();
+    let done = timeout(Duration::from_secs(2000), engine.get(request)).await;
+    let summary = done.expect("it ends").expect("all of it comes");
+    assert_eq!(summary.size_bytes, SIZE);
+}

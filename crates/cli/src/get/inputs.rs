@@ -328,6 +328,10 @@ impl Template {
             let words = "its piece digests cannot be used, and nothing else would prove the file";
             return Err((name, format!("{words}: {why}")));
         }
+        if let Some(why) = file.unusable_digest().filter(|_| file.pieces.is_none()) {
+            let words = "its digest cannot be used, and nothing else would prove the file";
+            return Err((name, format!("{words}: {why}")));
+        }
         let mut request = self.request(Destination::File(self.dir.join(file.name.as_path())));
         request.mirrors = file
             .mirrors

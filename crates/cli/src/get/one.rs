@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use swath_store::OpenError;
+use swath_store::{FinishError, OpenError};
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::report::Recorder;
-use swath_transfer::{Engine, GetError, Mirror, Request, Stop, Trust};
+use swath_transfer::{Destination, Engine, GetError, Mirror, Request, Stop, Trust};
 use url::Url;
 
 use super::inputs::{self, Inputs};
@@ -26,6 +26,12 @@ pub async fn run(
 ) -> Exit {
     let mut request = request;
     loop {
+        if let Destination::File(path) = &request.destination
+            && let Some((exit, message)) = report::clash(get, path)
+        {
+            progress.clear();
+            return exit::fail(exit, &message);
+        }
         let recorder = Recorder::new();
         let name = request.destination_name();
         let mirrors = request.mirrors.clone();
@@ -60,7 +66,7 @@ pub async fn run(
             Err(error) => {
                 progress.clear();
                 complain(&name, &error, kept.bytes());
-                exit::of(&error, kept.bytes())
+                exit::of(&error, kept.bytes().max(kept.written_bytes()))
             }
         };
         return report::write(get, &recorder.recording(), exit);
@@ -132,6 +138,9 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         GetError::Open(OpenError::Exists(_)) => {
             Some("use --overwrite to replace it, or -o for another name".to_owned())
         }
+        GetError::Finish(FinishError::Exists(_)) => Some(format!(
+            "somebody made it meanwhile; what came is in {name}.swath.part: the same command with --overwrite puts it in its place"
+        )),
         GetError::Open(OpenError::Locked(_)) => {
             Some("wait for it, or choose another name with -o".to_owned())
         }
@@ -180,6 +189,7 @@ pub struct Kept(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     bytes: AtomicU64,
+    written_bytes: AtomicU64,
     told: AtomicBool,
 }
 
@@ -187,6 +197,11 @@ impl Kept {
     /// Bytes kept for the next run.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that came for standard output, of which a reader has a part.
+    fn written_bytes(&self) -> u64 {
+        self.0.written_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether its failure was an event that all observers heard.
@@ -197,8 +212,11 @@ impl Kept {
 
 impl Observer for Kept {
     fn observe(&mut self, event: &Event) {
-        if let Event::Failed { kept_bytes, .. } = event {
+        if let Event::Failed { kept_bytes, summary, .. } = event {
             self.0.bytes.store(*kept_bytes, Ordering::Relaxed);
+            if summary.path == "-" {
+                self.0.written_bytes.store(summary.fetched_bytes, Ordering::Relaxed);
+            }
             self.0.told.store(true, Ordering::Relaxed);
         }
     }

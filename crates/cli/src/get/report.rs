@@ -24,6 +24,21 @@ pub fn check(get: &Get) -> Result<(), (Exit, String)> {
     made.map_err(|error| (Exit::Target, unwritable(path, &error)))
 }
 
+/// Whether the page would take the place of the file that it is about, or of what lies beside it.
+pub fn clash(get: &Get, target: &Path) -> Option<(Exit, String)> {
+    let page = std::path::absolute(get.report.as_ref()?).ok()?;
+    let target = std::path::absolute(target).ok()?;
+    let same = ["", ".swath", ".swath.part", ".swath.new"].iter().any(|side| {
+        let mut name = target.clone().into_os_string();
+        name.push(side);
+        page.as_os_str() == name
+    });
+    same.then(|| {
+        let words = "the report would be written over the file, or over what is kept beside it";
+        (Exit::Usage, format!("{words}: {}", page.display()))
+    })
+}
+
 /// Write the page; `exit` is how the transfer ended.
 pub fn write(get: &Get, recording: &Recording, exit: Exit) -> Exit {
     let Some(path) = &get.report else { return exit };

@@ -132,6 +132,18 @@ impl File {
         self.skipped.iter().find(of_pieces).filter(|_| self.pieces.is_none()).map(|one| &one.reason)
     }
 
+    /// Why a digest of the whole that it does list cannot be used, if no other one can. One of an
+    /// algorithm that nobody here knows is not meant.
+    pub fn unusable_digest(&self) -> Option<&SkipReason> {
+        let is_broken = |skipped: &&Skipped| match &skipped.reason {
+            SkipReason::Digest(error) => {
+                &*skipped.what != WHAT_PIECES && !matches!(error, DigestError::Algorithm(_))
+            }
+            _ => false,
+        };
+        self.skipped.iter().find(is_broken).filter(|_| self.digests.is_empty()).map(|it| &it.reason)
+    }
+
     /// The strongest digest of the whole file.
     pub fn strongest_digest(&self) -> Option<Digest> {
         self.digests.iter().copied().max_by_key(Digest::algorithm)

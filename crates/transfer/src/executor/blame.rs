@@ -48,6 +48,7 @@ impl Run<'_> {
                 return Err(self.wrong_piece(piece, actual, hint));
             }
             Word::Whole { wanted, actual } => self.whole_told(wanted, actual),
+            Word::Shed(range) => self.reopen(range),
             Word::Failed(error) => {
                 return Err(GetError::Output(error).into());
             }

@@ -1,7 +1,7 @@
 //! The executor of one transfer: carries messages between planner, lanes, store and verifier.
 //!
-//! One task owns all state ([`Run`]); lanes, disk writes and hashing run elsewhere and report by
-//! channels. The planner decides, this module obeys: no size, no source and no retry is chosen
+//! One task owns all state ([`Run`]); lanes and hashing run elsewhere and report by channels, the
+//! disk does its work elsewhere too and is waited for here (`jobs`). The planner decides, this module obeys: no size, no source and no retry is chosen
 //! here. What it does own: which mirrors agree (`agree`), who delivered what and who is to blame
 //! (`blame`), how bytes reach the disk (`sink`), what observers hear (`figures`).
 
@@ -201,6 +201,7 @@ impl Run<'_> {
             self.commit_every = (self.commit_every * 2).min(COMMIT_EVERY);
             self.commit();
         }
+        self.relieve(now);
         let stall_s = self.request.stall_s;
         let waits_for_sources =
             matches!(self.phase, Phase::Probing | Phase::Fetching | Phase::Disputing);
@@ -210,6 +211,22 @@ impl Run<'_> {
             return Err(GetError::Stalled { stall_s, reasons: self.reasons() }.into());
         }
         Ok(())
+    }
+
+    /// If what waits for its turn in an ordered stream holds all buffers, what comes first has none
+    /// to come in.
+    fn relieve(&mut self, now: Time) {
+        let full = self.engine.pool.free_slots() == 0;
+        let Some(ordered) = self.ordered.as_ref().filter(|_| full && !self.reader_is_behind())
+        else {
+            self.starved_since = None;
+            return;
+        };
+        let since = *self.starved_since.get_or_insert(now);
+        if now.since(since) >= STARVED_MAX {
+            ordered.shed((self.engine.pool.slots() / SHED_PART).max(1));
+            self.starved_since = None;
+        }
     }
 
     /// Whether nothing comes because of us: the rate limit, the disk, or whoever reads the ordered
@@ -311,6 +328,10 @@ impl Run<'_> {
     }
 }
 
+/// An ordered stream may wait so long for a buffer …
+const STARVED_MAX: Duration = Duration::from_millis(500);
+/// … until this part of all of them is taken from what comes last.
+const SHED_PART: usize = 8;
 /// How often observers get a snapshot.
 const SNAPSHOT: Duration = Duration::from_millis(200);
 /// How often what is durable is journaled; what a crash can cost.

@@ -1,7 +1,8 @@
 //! The ordered end of a transfer: blocks go to a writer one behind the other.
 //!
-//! Blocks wait in pool buffers until their turn; the planner's window keeps them from filling the
-//! pool. Every byte is hashed once, when its turn has come. Where piece digests are known and a
+//! Blocks wait in pool buffers until their turn. The planner's window counts bytes, so that what
+//! waits fits into the pool; parts of a block (of connections that broke) are put together for the
+//! same reason, and if the pool is full all the same the farthest are let go of. Every byte is hashed once, when its turn has come. Where piece digests are known and a
 //! piece fits into half of the window, it is written only after it proved good. Larger pieces are
 //! written as they come: what is written cannot be taken back, so a wrong one ends the transfer.
 //! The same holds for a digest of the whole.
@@ -36,6 +37,8 @@ pub(super) enum Word {
         /// What it came to.
         actual: Digest,
     },
+    /// These bytes were let go of: they are wanted again.
+    Shed(Range),
     /// The writer failed (a closed pipe, a full disk).
     Failed(io::Error),
 }
@@ -43,6 +46,7 @@ pub(super) enum Word {
 enum Order {
     Accept(u64, Buffer),
     EndAt(u64),
+    Shed(usize),
 }
 
 pub(super) struct Ordered {
@@ -101,6 +105,11 @@ impl Ordered {
         let _ = self.orders.send(Order::EndAt(size_bytes));
     }
 
+    /// Buffers are wanted for what comes first: let go of about so many slots of what comes last.
+    pub fn shed(&self, slots: usize) {
+        let _ = self.orders.send(Order::Shed(slots));
+    }
+
     /// Wait until all is written and flushed.
     pub async fn finish(self) -> io::Result<()> {
         drop(self.orders);
@@ -149,14 +158,46 @@ impl State {
             }
             let Some(order) = orders.recv().await else { break };
             match order {
-                Order::Accept(offset, buffer) => {
-                    self.waiting.insert(offset, buffer);
-                }
+                Order::Accept(offset, buffer) => self.keep(offset, buffer),
                 Order::EndAt(size_bytes) => self.size_bytes = Some(size_bytes),
+                Order::Shed(slots) => self.shed(slots, words),
             }
             self.advance(words).await?;
         }
         self.writer.flush().await
+    }
+
+    /// Keep a block until its turn. One that fits into the buffer before it moves there.
+    fn keep(&mut self, offset: u64, buffer: Buffer) {
+        let mut start = offset;
+        match self.waiting.range_mut(..offset).next_back() {
+            Some((&at, before)) if fits(at, before, offset, &buffer) => {
+                before.push(&buffer);
+                start = at;
+            }
+            _ => drop(self.waiting.insert(offset, buffer)),
+        }
+        let Some(end) = self.waiting.get(&start).map(|it| start + it.len() as u64) else { return };
+        if let Some(after) = self.waiting.remove(&end) {
+            match self.waiting.get_mut(&start) {
+                Some(before) if fits(start, before, end, &after) => drop(before.push(&after)),
+                _ => drop(self.waiting.insert(end, after)),
+            }
+        }
+    }
+
+    /// Let go of what comes last, but of nothing that a piece's hash has taken in already.
+    fn shed(&mut self, slots: usize, words: &UnboundedSender<Word>) {
+        let hashed_to = self.piece.as_ref().map_or(self.proved_to, |piece| piece.hashed_to);
+        let from = self.front.max(hashed_to);
+        let mut freed = 0;
+        while freed < slots
+            && let Some(last) = self.waiting.last_entry().filter(|it| *it.key() > from)
+        {
+            let (at, buffer) = last.remove_entry();
+            freed += buffer.slots();
+            let _ = words.send(Word::Shed(Range::of_len(at, buffer.len() as u64)));
+        }
     }
 
     /// Judge and write whatever has its turn.
@@ -270,4 +311,9 @@ impl State {
             }
         }
     }
+}
+
+/// Whether the block at `offset` follows the one at `at` and fits behind it in its buffer.
+fn fits(at: u64, before: &Buffer, offset: u64, block: &Buffer) -> bool {
+    at + before.len() as u64 == offset && before.capacity() - before.filled() >= block.len()
 }

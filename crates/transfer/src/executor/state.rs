@@ -143,6 +143,8 @@ pub(super) struct Run<'a> {
     pub name: String,
     /// Bytes go to an ordered stream, not to a file.
     pub is_stream: bool,
+    /// Since when the ordered stream waits for bytes for which there is no buffer.
+    pub starved_since: Option<Time>,
     /// What the ordered stream has written.
     pub consumed: u64,
     pub bad_pieces: u64,
@@ -202,6 +204,7 @@ impl<'a> Run<'a> {
             verification: String::new(),
             target: None,
             ordered: None,
+            starved_since: None,
             ordered_sender,
             ordered_words,
             verifier: None,
