@@ -3,7 +3,6 @@
 
 use swath_model::{LaneId, Range, SourceId, SwathId, Time};
 
-use crate::config::Lanes;
 use crate::event::Loss;
 use crate::planner::Planner;
 use crate::view::SourceStatus;
@@ -80,7 +79,7 @@ impl Planner {
     }
 
     /// Whether a lane that comes to nothing is one more than its server allows: it has brought
-    /// nothing, another one of its source does, and the number of lanes is ours to choose.
+    /// nothing, and another one of its source does.
     fn is_one_too_many(&self, id: LaneId, loss: Loss) -> bool {
         let Some(lane) = self.lanes.get(&id) else { return false };
         matches!(loss, Loss::Broken | Loss::Busy(_))
@@ -88,10 +87,9 @@ impl Planner {
             && self.delivers(lane.source)
     }
 
-    /// Whether one of its lanes is delivering, where the number of lanes is ours to choose.
+    /// Whether one of its lanes is delivering, where there may be several.
     fn delivers(&self, source: SourceId) -> bool {
-        matches!(self.config.lanes, Lanes::Auto { .. })
-            && self.manners.tunes_lanes
+        self.manners.tunes_lanes
             && self.lanes.values().any(|lane| {
                 lane.source == source && lane.is_up() && !lane.silent && lane.was_answered()
             })

@@ -19,6 +19,8 @@ pub(crate) struct Tuner {
     pub goal: u32,
     /// How many lanes there are at first has been decided.
     begun: bool,
+    /// So many lanes its server allows, as far as is known, and until when that counts.
+    allowed: (u32, Time),
     trial: Option<Trial>,
     next_trial_at: Time,
     pause_s: f64,
@@ -77,6 +79,7 @@ impl Default for Tuner {
         Self {
             goal: 1,
             begun: false,
+            allowed: (u32::MAX, Time::ZERO),
             trial: None,
             next_trial_at: Time::ZERO,
             pause_s: PAUSE_FIRST_S,
@@ -226,6 +229,13 @@ impl Tuner {
         self.reset(now);
         self.goal = self.goal.min(working);
         self.next_trial_at = now.plus_secs(PAUSE_MAX_S);
+        self.allowed = (working, self.next_trial_at);
+    }
+
+    /// How many lanes the server allows, where their number was given to us.
+    pub fn allowed(&self, now: Time) -> u32 {
+        let (lanes, until) = self.allowed;
+        if now < until { lanes } else { u32::MAX }
     }
 
     /// A failure or a silence: whatever was on trial is off.

@@ -176,7 +176,9 @@ impl Planner {
                 .filter(|lane| lane.is_up() && !lane.parked && lane.first_byte_at.is_some())
                 .count();
             let goal = match self.config.lanes {
-                Lanes::Fixed(count) if self.manners.tunes_lanes => count.min(source.max_lanes),
+                Lanes::Fixed(count) if self.manners.tunes_lanes => {
+                    count.min(source.max_lanes).min(source.tuner.allowed(now))
+                }
                 Lanes::Auto { .. } if self.manners.tunes_lanes => {
                     let reading = Reading {
                         now,

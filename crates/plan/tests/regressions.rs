@@ -444,11 +444,14 @@ fn a_lane_that_connects_again_while_it_is_closed_gets_nothing_to_do() {
 fn a_server_that_allows_one_connection_goes_on_delivering_on_it() {
     // The refusal of the second lane counted as a word of the whole source: the first one was
     // asked for nothing for as long as Retry-After said, again and again.
-    for loss in [Loss::Busy(Duration::from_secs(30)), Loss::Broken] {
-        let mut bench = Bench::with(Config::default(), 0, 100 * MIB);
+    let refusals = [Loss::Busy(Duration::from_secs(30)), Loss::Broken];
+    let kinds = [Lanes::Auto { max: 16 }, Lanes::Fixed(2)];
+    for (loss, lanes) in refusals.into_iter().flat_map(|loss| kinds.map(|lanes| (loss, lanes))) {
+        let config = Config { lanes, ..Config::default() };
+        let mut bench = Bench::with(config, 0, 100 * MIB);
         bench.tell(Event::SourceAdded { source: SourceId(0), max_lanes: None });
         bench.wait_s(0.02);
-        bench.opened();
+        let mut opened = bench.opened();
         // A long route has two.
         let rtt = Duration::from_millis(80);
         bench.tell(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true });
@@ -457,7 +460,8 @@ fn a_server_that_allows_one_connection_goes_on_delivering_on_it() {
             first.carry(&mut bench, 200_000);
             bench.wait_s(0.02);
         }
-        let second = bench.opened()[0];
+        opened.extend(bench.opened());
+        let second = opened[1];
         bench.tell(Event::LaneUp { lane: second, rtt, pipelines: true });
         bench.wait_s(0.05);
         let asked = bench.fetches(second.0);
@@ -474,7 +478,7 @@ fn a_server_that_allows_one_connection_goes_on_delivering_on_it() {
             first.carry(&mut bench, 200_000);
             bench.wait_s(0.02);
         }
-        assert_eq!(first.total - before, 250 * 200_000, "after {loss:?}");
+        assert_eq!(first.total - before, 250 * 200_000, "after {loss:?} with {lanes:?}");
         assert_eq!(bench.opened(), [], "it is not asked for more lanes so soon");
     }
 }

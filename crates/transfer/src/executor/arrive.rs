@@ -156,13 +156,12 @@ impl Run<'_> {
         loss
     }
 
-    /// Whether other lanes of this source have brought something, and `lane` has not.
+    /// Whether other lanes of this source have brought something. (Some servers count requests,
+    /// not connections, so even a lane that has delivered may be refused beside another one.)
     fn others_deliver(&self, source: usize, lane: LaneId) -> bool {
-        let brings = |id: LaneId| {
-            let entry = self.lanes.get(&id).filter(|entry| entry.source == source);
-            entry.is_some_and(|entry| entry.lane.meter().body_bytes() > 0)
-        };
-        !brings(lane) && self.lanes.keys().any(|&id| brings(id))
+        self.lanes.iter().any(|(&id, entry)| {
+            id != lane && entry.source == source && entry.lane.meter().body_bytes() > 0
+        })
     }
 
     /// The file is known: open the target, take up what an earlier run left, tell the planner.
