@@ -219,6 +219,9 @@ fn an_html_page_with_status_200() {
     let home = Home::new();
     let page = server(&content(), Behaviour::HtmlPage);
     home.run(["get", &url(&page)]).code_is(7).says(&["web page", &url(&page)]);
+    // A login page, for example: its address tells nothing, the name that is wanted does.
+    let login = url(&page).replace("data.bin", "download?id=7");
+    home.run(["get", &login, "-o", "data.h5"]).code_is(7).says(&["web page"]);
     assert!(home.names().is_empty(), "{:?}", home.names());
 }
 

@@ -87,6 +87,20 @@ impl Facts {
             && !metalink::is_file_name(path)
     }
 
+    /// Whether it is a web page, by its media type, of the size of nothing in particular.
+    pub fn is_web_page(&self) -> bool {
+        let content_type = self.content_type.as_deref().unwrap_or("").trim_start();
+        let content_type = content_type.to_ascii_lowercase();
+        content_type.starts_with("text/html") || content_type.starts_with("application/xhtml")
+    }
+
+    /// Whether something of this name may well be a web page.
+    pub fn names_web_page(name: &str) -> bool {
+        let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+        ["", "html", "htm", "xhtml", "php", "asp", "jsp"]
+            .contains(&&*extension.to_ascii_lowercase())
+    }
+
     /// Whether the body can be the file as it is: not an error page, not transformed.
     pub(crate) fn check(&self, head: &Head, expected_bytes: Option<u64>) -> Result<(), LaneError> {
         let fits = expected_bytes.is_some() && expected_bytes == self.size_bytes;
@@ -94,13 +108,9 @@ impl Facts {
             self.final_url.as_ref().map_or("", |url| url.path().rsplit('/').next().unwrap_or(""));
         let extension =
             name.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
-        let content_type =
-            self.content_type.as_deref().unwrap_or("").trim_start().to_ascii_lowercase();
-        let is_page =
-            content_type.starts_with("text/html") || content_type.starts_with("application/xhtml");
-        let wants_page = extension.is_empty()
-            || ["html", "htm", "xhtml", "php", "asp", "jsp"].contains(&&*extension);
-        if is_page && !self.ranges && !fits && (!wants_page || expected_bytes.is_some()) {
+        let wants_page = Self::names_web_page(name);
+        if self.is_web_page() && !self.ranges && !fits && (!wants_page || expected_bytes.is_some())
+        {
             return Err(LaneError::Html);
         }
         for coding in

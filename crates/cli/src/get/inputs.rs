@@ -168,12 +168,14 @@ async fn document_of(engine: &Engine, url: &Url, trust: Trust) -> Result<Documen
     let refused = |error: &LaneError| {
         (Exit::Sources, format!("cannot fetch the Metalink {}: {error}", shown(url)))
     };
+    let most = match trust {
+        Trust::Discovered => METALINK_FOUND_BYTES_MAX,
+        _ => METALINK_BYTES_MAX,
+    };
     let mut tries = 0;
     loop {
         tries += 1;
-        let wait = match fetch_small(engine.net(), url, trust, METALINK_WISHES, METALINK_BYTES_MAX)
-            .await
-        {
+        let wait = match fetch_small(engine.net(), url, trust, METALINK_WISHES, most).await {
             Ok(document) => return Ok(document),
             Err(error) => match error.class() {
                 _ if tries >= METALINK_TRIES => return Err(refused(&error)),
@@ -429,6 +431,8 @@ pub fn shown(url: &Url) -> String {
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 /// A Metalink that is fetched is kept in memory while it is read.
 const METALINK_BYTES_MAX: usize = 64_000_000;
+/// One that nobody asked for by name. What it lists may take ten times as much memory.
+const METALINK_FOUND_BYTES_MAX: usize = 16_000_000;
 const METALINK_WISHES: &str =
     "application/metalink4+xml, application/metalink+xml;q=0.9, */*;q=0.5";
 /// Tries for a Metalink before it is given up.

@@ -5,7 +5,7 @@ use swath_formats::metalink;
 use swath_model::digest::Digest;
 use swath_model::{RangeSet, SourceId, Time};
 use swath_plan::Event as PlanEvent;
-use swath_source::{Expected, Facts, Source};
+use swath_source::{Expected, Facts, LaneError, Source};
 
 use super::Ended;
 use super::agree::{Agreement, Version};
@@ -13,15 +13,30 @@ use super::arrive::describe;
 use super::state::Run;
 use crate::error::GetError;
 use crate::observe::{Phase, SourceState};
+use crate::request::Destination;
 use crate::verify::Proof;
 
 impl Run<'_> {
+    /// A login page, perhaps: a web page comes, and the file is to have the name of something else.
+    /// (An address that names something else was judged by its lane already.)
+    fn is_page_instead(&self, facts: &Facts) -> bool {
+        let Destination::File(path) = &self.request.destination else { return false };
+        let fits = self.request.size_bytes.is_some() && self.request.size_bytes == facts.size_bytes;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        facts.is_web_page() && !facts.ranges && !fits && !Facts::names_web_page(&name)
+    }
+
     /// A source said what its file is.
     pub(super) async fn facts(&mut self, source: usize, facts: Facts) -> Result<(), Ended> {
         if self.is_bad(source) {
             return Ok(());
         }
         if self.is_metalink_instead(source, &facts)? {
+            return Ok(());
+        }
+        if self.is_page_instead(&facts) {
+            self.sources[source].accepted = Some(false);
+            self.drop_source(source, LaneError::Html.to_string());
             return Ok(());
         }
         let id = SourceId(source as u32);
