@@ -213,6 +213,18 @@ fn heads_that_are_odd() {
 }
 
 #[test]
+fn a_report_is_not_written_over_its_file() {
+    let home = Home::new();
+    let server = honest(&content());
+    for page in ["out.bin", "./out.bin", "out.bin.swath.part"] {
+        home.run(["get", &url(&server), "-o", "out.bin", "--report", page])
+            .code_is(2)
+            .says(&["give --report another name"]);
+        assert!(home.names().is_empty(), "{page}: {:?}", home.names());
+    }
+}
+
+#[test]
 fn an_html_page_with_status_200() {
     let ran = beside(Behaviour::HtmlPage);
     ran.says(&["web page", "127.0.0.1"]);

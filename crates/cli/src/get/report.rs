@@ -34,8 +34,8 @@ pub fn clash(get: &Get, target: &Path) -> Option<(Exit, String)> {
         page.as_os_str() == name
     });
     same.then(|| {
-        let words = "the report would be written over the file, or over what is kept beside it";
-        (Exit::Usage, format!("{words}: {}", page.display()))
+        let words = "would be written over the file or over what is kept beside it";
+        (Exit::Usage, format!("the report {} {words}: give --report another name", page.display()))
     })
 }
 

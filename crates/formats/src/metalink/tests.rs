@@ -231,6 +231,22 @@ fn bombs_are_refused() {
 }
 
 #[test]
+fn a_broken_digest_does_not_pass_for_none() {
+    let whole = "<hash type='md5'>ed645d9433d30e458d6f757749206747</hash>";
+    for (inner, is_broken) in [
+        ("<hash type='sha-256'>1304d4bf</hash>".to_owned(), true),
+        ("<hash type='md5'>xyz</hash>".to_owned(), true),
+        ("<hash type='md6'>1304d4bf</hash>".to_owned(), false),
+        (format!("<hash type='sha-256'>1304d4bf</hash>{whole}"), false),
+        (String::new(), false),
+    ] {
+        let text = in_metalink(&format!("<file name='a'>{inner}</file>"));
+        let metalink = parse(text.as_bytes()).unwrap();
+        assert_eq!(metalink.files[0].unusable_digest().is_some(), is_broken, "{inner}");
+    }
+}
+
+#[test]
 fn wrong_pieces_and_sizes_are_skipped_with_the_reason() {
     let hash = "<hash>ed645d9433d30e458d6f757749206747</hash>";
     for (inner, expected) in [
