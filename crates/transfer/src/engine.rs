@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use swath_model::Pool;
+use swath_model::pool::SPAN_MAX;
 use swath_source::{Net, NetError, NetOptions};
 use swath_store::{Disk, DiskError, IoMode};
 use tokio::sync::Notify;
@@ -110,7 +111,7 @@ impl Engine {
             cores,
             limit_bytes_per_s: options.net.limit_bytes_per_s,
             net: Net::new(options.net)?,
-            read_pool: Pool::try_new(READ_BUFFERS, buffer_bytes)
+            read_pool: Pool::try_new(READ_BUFFERS, buffer_bytes * SPAN_MAX)
                 .ok_or_else(|| memory(most_bytes))?,
             retained: Allowance::new(pool.slots() / 2),
             pool,

@@ -10,6 +10,7 @@ use swath_store::{Identity, Target, TargetSpec};
 
 use super::Ended;
 use super::agree::{Agreement, validators, without_digest};
+use super::in_order::InOrder;
 use super::ordered::Ordered;
 use super::state::{Run, window_bytes};
 use crate::error::GetError;
@@ -252,9 +253,10 @@ impl Run<'_> {
                 })
                 .collect();
             verifier.resume(&self.have, &self.verified, &saved, &resumed.groups);
-            let buffer_bytes = self.engine.pool.slot_bytes() as u64;
+            self.in_order = verifier.goes_in_order().then(InOrder::default);
+            let most_bytes = self.engine.read_pool.slot_bytes() as u64;
             self.verifier =
-                Some(self.engine.hash.add(verifier, self.report_sender.clone(), buffer_bytes));
+                Some(self.engine.hash.add(verifier, self.report_sender.clone(), most_bytes));
         }
         self.phase = Phase::Fetching;
         let (resumed_bytes, verification) = (self.resumed_bytes, self.verification.clone());

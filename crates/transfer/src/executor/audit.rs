@@ -73,6 +73,23 @@ fn hypotheses(disputes: &RangeMap<(u32, u32)>) -> VecDeque<Hypothesis> {
     all
 }
 
+/// From the first to the last byte in which two readings of the same range differ; they begin at
+/// `at`.
+fn difference(at: u64, one: &[u8], other: &[u8]) -> Option<Range> {
+    let unlike = |(a, b): (&u8, &u8)| a != b;
+    let common = one.len().min(other.len());
+    let longest = one.len().max(other.len());
+    if one == other {
+        return None;
+    }
+    let first = one.iter().zip(other).position(unlike).unwrap_or(common);
+    let end = match one.iter().zip(other).rposition(unlike) {
+        Some(last) if longest == common => last + 1,
+        _ => longest,
+    };
+    Some(Range::new(at + first as u64, at + end as u64))
+}
+
 impl Run<'_> {
     /// Find who lied and put it right; returns when the file is ready to be hashed again.
     pub(super) async fn audit(
@@ -295,29 +312,29 @@ impl Run<'_> {
         let pool = self.engine.read_pool.clone();
         self.jobs.add(async move {
             let mut at = range.start;
-            let mut result = Ok(true);
+            let mut differing = Vec::new();
             for part in buffer.chunks(pool.slot_bytes()) {
                 let own = pool.take().await;
-                let read = target.read(at, part.len(), own).await;
-                at += part.len() as u64;
-                result = read.map(|read| *read == *part);
-                if !matches!(result, Ok(true)) {
-                    break;
+                match target.read(at, part.len(), own).await {
+                    Ok(read) => differing.extend(difference(at, &read, part)),
+                    Err(error) => return JobDone::Compared { source, result: Err(error) },
                 }
+                at += part.len() as u64;
             }
-            JobDone::Compared { range, source, result }
+            JobDone::Compared { source, result: Ok(differing) }
         });
     }
 
-    pub(super) fn compared(&mut self, range: Range, source: usize, equal: bool) {
+    pub(super) fn compared(&mut self, source: usize, differing: &[Range]) {
         let other = self.journal_ids[source];
-        let parts = self.deliverers.within(range);
         let Some(audit) = &mut self.audit else { return };
-        if equal || audit.disputes.count() >= DISPUTES_MAX {
-            return;
-        }
-        for (part, deliverer) in parts {
-            audit.disputes.set(part, (deliverer, other));
+        for &range in differing {
+            if audit.disputes.count() >= DISPUTES_MAX {
+                return;
+            }
+            for (part, deliverer) in self.deliverers.within(range) {
+                audit.disputes.set(part, (deliverer, other));
+            }
         }
     }
 
@@ -385,6 +402,17 @@ mod tests {
         use Hypothesis::{Honest, Liar};
         let all = hypotheses(&disputes(&[(0, 10, 1, 2), (20, 30, 3, 1), (40, 45, 2, 3)]));
         assert_eq!(all, [Liar(1), Liar(2), Liar(3), Honest(3), Honest(2), Honest(1)]);
+    }
+
+    #[test]
+    fn a_difference_is_told_from_its_first_to_its_last_byte() {
+        let told = |one: &[u8], other: &[u8]| difference(100, one, other);
+        assert_eq!(told(b"as it is", b"as it is"), None);
+        assert_eq!(told(b"as it is", b"as at is"), Some(Range::new(103, 104)));
+        assert_eq!(told(b"as it is", b"is it as"), Some(Range::new(100, 107)));
+        // What the disk lost at its end differs too.
+        assert_eq!(told(b"as it", b"as it is"), Some(Range::new(105, 108)));
+        assert_eq!(told(b"is it", b"as it is"), Some(Range::new(100, 108)));
     }
 
     #[test]

@@ -305,6 +305,7 @@ impl Run<'_> {
         self.verified_bytes = 0;
         self.resumed_bytes = 0;
         self.verifier = None;
+        self.in_order = None;
         // What the old verifier still has to say is about other bytes.
         (self.report_sender, self.reports) = tokio::sync::mpsc::unbounded_channel();
         self.wholes.clear();

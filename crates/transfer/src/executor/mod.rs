@@ -11,6 +11,7 @@ mod arrive;
 mod audit;
 mod blame;
 mod figures;
+mod in_order;
 mod jobs;
 mod left;
 mod meet;

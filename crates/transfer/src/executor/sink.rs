@@ -24,8 +24,8 @@ pub(super) enum JobDone {
     Written { range: Range, result: Result<Buffer, WriteError> },
     /// A block was read back for hashing.
     ReadBack { range: Range, result: Result<Buffer, ReadError> },
-    /// A block was compared for the audit; the buffer read from disk came out equal or not.
-    Compared { range: Range, source: usize, result: Result<bool, ReadError> },
+    /// A block was compared for the audit: the ranges in which the two sources differ.
+    Compared { source: usize, result: Result<Vec<Range>, ReadError> },
     /// Records are in the journal.
     Committed { result: Result<(), CommitError> },
     /// The parts of a suspect piece were hashed: of a piece that came to `bad`, or that is good now.
@@ -40,6 +40,9 @@ impl Run<'_> {
             return;
         }
         let Some(target) = self.target.clone() else { return };
+        if let Some(in_order) = &mut self.in_order {
+            in_order.begin(range);
+        }
         self.jobs.add(async move {
             let result = target.write(range.start, buffer).await;
             JobDone::Written { range, result }
@@ -51,8 +54,14 @@ impl Run<'_> {
             JobDone::Written { range, result } => {
                 let buffer = result?;
                 self.written(range);
-                if let Some(verifier) = &self.verifier {
-                    verifier.accept(range.start, buffer);
+                let Some(verifier) = &self.verifier else { return Ok(()) };
+                match &mut self.in_order {
+                    None => verifier.accept(range.start, buffer),
+                    Some(in_order) => {
+                        for (start, buffer) in in_order.end(range, buffer) {
+                            verifier.accept(start, buffer);
+                        }
+                    }
                 }
             }
             JobDone::ReadBack { range, result } => {
@@ -75,10 +84,7 @@ impl Run<'_> {
                 self.committing = false;
                 result?;
             }
-            JobDone::Compared { range, source, result } => {
-                let equal = result?;
-                self.compared(range, source, equal);
-            }
+            JobDone::Compared { source, result } => self.compared(source, &result?),
             JobDone::Printed { piece, prints, bad } => self.printed(piece, prints, bad)?,
         }
         Ok(())
@@ -100,9 +106,8 @@ impl Run<'_> {
 
     /// The verifier has something to say.
     pub(super) fn hash_report(&mut self, report: Report) -> Result<(), Ended> {
-        if let Some(range) = report.wants
-            && let Some(target) = self.target.clone()
-        {
+        for range in report.wants {
+            let Some(target) = self.target.clone() else { break };
             let pool = self.engine.read_pool.clone();
             self.jobs.add(async move {
                 let buffer = pool.take().await;

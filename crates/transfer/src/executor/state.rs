@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::agree::Agreement;
 use super::audit::{Audit, Hypothesis};
 use super::figures::Figures;
+use super::in_order::InOrder;
 use super::jobs::Jobs;
 use super::ordered::{Ordered, Word};
 use super::suspect::Suspicion;
@@ -111,6 +112,8 @@ pub(super) struct Run<'a> {
     pub ordered_sender: UnboundedSender<Word>,
     pub ordered_words: UnboundedReceiver<Word>,
     pub verifier: Option<VerifierHandle>,
+    /// Written and not hashed yet, for a hash that goes from front to back.
+    pub in_order: Option<InOrder>,
     pub reports: UnboundedReceiver<Report>,
     pub report_sender: UnboundedSender<Report>,
     pub verified: RangeSet,
@@ -208,6 +211,7 @@ impl<'a> Run<'a> {
             ordered_sender,
             ordered_words,
             verifier: None,
+            in_order: None,
             reports,
             report_sender,
             verified: RangeSet::new(),

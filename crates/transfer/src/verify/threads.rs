@@ -1,11 +1,12 @@
 //! Threads that run verifiers beside the executor, so that hashing never stops a lane.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use swath_model::pool::ALIGN_BYTES;
 use swath_model::{Buffer, Range};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -17,8 +18,8 @@ use super::verifier::{Saved, Verdict, Verifier};
 pub(crate) struct Report {
     /// New verdicts.
     pub verdicts: Vec<Verdict>,
-    /// Bytes to read back and hand over, if hashing waits for them.
-    pub wants: Option<Range>,
+    /// Bytes to read back and hand over, in this order, because hashing waits for them.
+    pub wants: Vec<Range>,
 }
 
 enum Command {
@@ -62,7 +63,8 @@ impl HashThreads {
         Ok(Self { senders: Arc::new(senders), next: Arc::new(AtomicU64::new(0)), busy_nanos })
     }
 
-    /// Hand a verifier over; its reports go to `reports`, read-backs are at most `most_bytes`.
+    /// Hand a verifier over; its reports go to `reports`, each read-back is at most `most_bytes`,
+    /// which is a multiple of a page.
     pub fn add(
         &self,
         verifier: Verifier,
@@ -75,9 +77,7 @@ impl HashThreads {
         let entry = Entry {
             verifier,
             reports,
-            most_bytes,
-            asked: None,
-            wanted: None,
+            backs: Backs::new(most_bytes),
             hashed_bytes: Arc::clone(&hashed_bytes),
         };
         let handle = VerifierHandle { id, sender, hashed_bytes };
@@ -139,30 +139,81 @@ impl Drop for VerifierHandle {
 struct Entry {
     verifier: Verifier,
     reports: UnboundedSender<Report>,
-    most_bytes: u64,
-    /// What is being read back.
-    asked: Option<Range>,
-    /// What to ask the transfer for with the next report.
-    wanted: Option<Range>,
+    backs: Backs,
     hashed_bytes: Arc<AtomicU64>,
 }
 
 impl Entry {
     fn accept_back(&mut self, offset: u64, buffer: Buffer) {
-        if self.asked.is_some_and(|range| range.start == offset) {
-            self.asked = None;
-        }
-        self.verifier.accept_back(offset, buffer);
-    }
-
-    /// Find out what has to be read back next, unless something is already.
-    fn ask(&mut self) {
-        if self.asked.is_none() {
-            self.asked = self.verifier.wants(self.most_bytes);
-            self.wanted = self.wanted.or(self.asked);
+        self.backs.came(offset, buffer);
+        while let Some((offset, buffer)) = self.backs.next_in_order() {
+            self.verifier.accept_back(offset, buffer);
         }
     }
 }
+
+/// Bytes that are being read back for one verifier: several reads at once, taken in in order.
+struct Backs {
+    /// The most that one read brings.
+    most_bytes: u64,
+    /// What is still to be asked for.
+    planned: Range,
+    /// What has been asked for and not been taken in, in order.
+    asked: VecDeque<Range>,
+    /// What came before its turn.
+    early: BTreeMap<u64, Buffer>,
+}
+
+impl Backs {
+    fn new(most_bytes: u64) -> Self {
+        let (planned, asked) = (Range::new(0, 0), VecDeque::new());
+        Self { most_bytes, planned, asked, early: BTreeMap::new() }
+    }
+
+    /// A read has ended. Of no use if it was given up meanwhile.
+    fn came(&mut self, offset: u64, buffer: Buffer) {
+        if self.asked.iter().any(|range| range.start == offset) {
+            self.early.insert(offset, buffer);
+        }
+    }
+
+    /// The next read to take in, if it has come.
+    fn next_in_order(&mut self) -> Option<(u64, Buffer)> {
+        let offset = self.asked.front()?.start;
+        let buffer = self.early.remove(&offset)?;
+        self.asked.pop_front();
+        Some((offset, buffer))
+    }
+
+    fn give_up(&mut self) {
+        *self = Self::new(self.most_bytes);
+    }
+
+    /// What to read now.
+    fn wants(&mut self, verifier: &Verifier) -> Vec<Range> {
+        let mut wants = Vec::new();
+        if self.asked.is_empty() && self.planned.is_empty() {
+            let stretch_bytes = self.most_bytes.saturating_mul(STRETCH_READS);
+            self.planned = verifier.wants(stretch_bytes).unwrap_or(self.planned);
+        }
+        while self.asked.len() < READS_AT_ONCE && !self.planned.is_empty() {
+            // All but the first begin at a page, so that the page cache is not needed.
+            let end = self.planned.start.saturating_add(self.most_bytes);
+            let end = end - end % ALIGN_BYTES as u64;
+            let next = Range::new(self.planned.start, end.min(self.planned.end));
+            self.planned.start = next.end;
+            self.asked.push_back(next);
+            wants.push(next);
+        }
+        wants
+    }
+}
+
+/// So many reads of one verifier are under way at once. The pool they read into serves in the
+/// order of asking, so the first of them always gets its buffer.
+const READS_AT_ONCE: usize = 3;
+/// For so many reads at once the verifier is asked what it needs.
+const STRETCH_READS: u64 = 32;
 
 fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
     let mut entries: HashMap<u64, Box<Entry>> = HashMap::new();
@@ -188,7 +239,7 @@ fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
             }
             Command::Forget { id, range } => {
                 if let Some(entry) = entries.get_mut(&id) {
-                    entry.asked = None;
+                    entry.backs.give_up();
                     entry.verifier.forget(range);
                 }
                 id
@@ -211,11 +262,10 @@ fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
         };
         if let Some(entry) = entries.get_mut(&id) {
             let verdicts = entry.verifier.verdicts();
-            entry.ask();
-            let wants = entry.wanted.take();
+            let wants = entry.backs.wants(&entry.verifier);
             entry.hashed_bytes.store(entry.verifier.hashed_bytes(), Ordering::Relaxed);
             // Whoever is told wakes up; most blocks are no news.
-            if !verdicts.is_empty() || wants.is_some() {
+            if !verdicts.is_empty() || !wants.is_empty() {
                 let _ = entry.reports.send(Report { verdicts, wants });
             }
         }
@@ -223,5 +273,84 @@ fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
             u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX),
             Ordering::Relaxed,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::{Allowance, Proof};
+    use swath_model::Pool;
+    use swath_model::digest::{Algorithm, Hasher};
+
+    fn filled(pool: &Pool, data: &[u8]) -> Buffer {
+        let mut buffer = pool.try_take().unwrap();
+        assert_eq!(buffer.push(data), data.len());
+        buffer
+    }
+
+    #[test]
+    fn reads_that_end_in_any_order_are_taken_in_in_order() {
+        let data: Vec<u8> = (0..3_000_001_u32).map(|i| (i % 251) as u8).collect();
+        let digest = Hasher::digest(Algorithm::Sha256, &data);
+        let proof = Proof { wholes: vec![digest], pieces: None };
+        let part = 16 * ALIGN_BYTES;
+        for seed in 0..20 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let pool = Pool::new(8, part);
+            let threads = HashThreads::start(1).unwrap();
+            let share = Allowance::new(rng.usize(0..4)).share();
+            let verifier = Verifier::new(&proof, data.len() as u64, share);
+            let (reports, mut answers) = tokio::sync::mpsc::unbounded_channel();
+            let handle = threads.add(verifier, reports, part as u64);
+            // Everything comes before its turn but the first bytes, which are at no page's end.
+            let mut cuts: Vec<usize> = (1001..data.len()).step_by(part).collect();
+            rng.shuffle(&mut cuts);
+            cuts.push(0);
+            for at in cuts {
+                let end = if at == 0 { 1001 } else { (at + part).min(data.len()) };
+                while pool.free_slots() == 0 {
+                    std::thread::yield_now();
+                }
+                handle.accept(at as u64, filled(&pool, &data[at..end]));
+            }
+            let mut under_way: Vec<Range> = Vec::new();
+            let mut most = 0;
+            let wholes = loop {
+                let Report { verdicts, wants } = answers.blocking_recv().unwrap();
+                under_way.extend(wants);
+                most = most.max(under_way.len());
+                if !verdicts.is_empty() {
+                    break verdicts;
+                }
+                while !under_way.is_empty() {
+                    let range = under_way.swap_remove(rng.usize(0..under_way.len()));
+                    let after_kept = (range.start - 1001) % part as u64 == 0;
+                    assert!(after_kept || range.start % ALIGN_BYTES as u64 == 0, "{range:?}");
+                    while pool.free_slots() == 0 {
+                        std::thread::yield_now();
+                    }
+                    let bytes = &data[range.start as usize..range.end as usize];
+                    handle.accept_back(range.start, filled(&pool, bytes));
+                }
+            };
+            assert_eq!(most, READS_AT_ONCE, "seed {seed}");
+            assert!(under_way.is_empty());
+            assert!(
+                matches!(wholes[..], [Verdict::Whole { wanted, actual }] if wanted == actual),
+                "seed {seed}: {wholes:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_read_that_was_given_up_is_not_taken_in() {
+        let pool = Pool::new(2, ALIGN_BYTES);
+        let mut backs = Backs::new(ALIGN_BYTES as u64);
+        backs.asked.push_back(Range::new(0, 10));
+        backs.give_up();
+        backs.came(0, filled(&pool, &[1; 10]));
+        assert!(backs.next_in_order().is_none());
+        assert_eq!(pool.free_slots(), 2);
     }
 }

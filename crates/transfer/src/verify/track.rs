@@ -226,23 +226,24 @@ impl Track {
     }
 
     /// The first bytes, up to `most_bytes`, that were seen, could be taken in now, and are not
-    /// among `retained`; `limit` as in [`Track::absorb`].
+    /// kept; `limit` as in [`Track::absorb`]. `absent` tells how far nothing is kept from a
+    /// position on: not at all if it answers with that position.
     pub fn wants(
         &self,
         most_bytes: u64,
         limit: u64,
-        retained: impl Fn(u64) -> bool,
+        absent: impl Fn(u64) -> u64,
     ) -> Option<Range> {
         for run in self.behind.iter() {
             let mut at = run.start;
             while at < run.end {
                 let segment = self.segment_of(at);
                 let bounds = self.segment_range(segment);
-                if self.position(segment) == at && at < limit && !retained(at) {
-                    return Some(Range::new(
-                        at,
-                        run.end.min(bounds.end).min(limit).min(at + most_bytes),
-                    ));
+                if self.position(segment) == at && at < limit {
+                    let end = run.end.min(bounds.end).min(limit).min(absent(at));
+                    if end > at {
+                        return Some(Range::new(at, end.min(at.saturating_add(most_bytes))));
+                    }
                 }
                 at = bounds.end.max(at + 1);
             }

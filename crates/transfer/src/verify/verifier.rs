@@ -153,6 +153,11 @@ impl Verifier {
         }
     }
 
+    /// Whether a digest of the whole takes the bytes in from front to back.
+    pub fn goes_in_order(&self) -> bool {
+        self.tracks.iter().any(Track::is_whole)
+    }
+
     /// Look at what is there before any bytes come: a file without bytes is complete.
     pub fn begin(&mut self) {
         self.judge_whole();
@@ -288,10 +293,11 @@ impl Verifier {
             let front = track.whole_state().map_or(0, |(front, _)| front);
             let limit = if track.is_whole() { self.limit(at, front) } else { u64::MAX };
             track.wants(most_bytes, limit, |offset| {
-                self.retained
-                    .range(..=offset)
-                    .next_back()
-                    .is_some_and(|(&key, buffer)| key + buffer.len() as u64 > offset)
+                let before = self.retained.range(..=offset).next_back();
+                match before {
+                    Some((&key, buffer)) if key + buffer.len() as u64 > offset => offset,
+                    _ => self.retained.range(offset..).next().map_or(u64::MAX, |(&key, _)| key),
+                }
             })
         })
     }
