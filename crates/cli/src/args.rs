@@ -1,5 +1,6 @@
 //! The command line: one definition for parsing, help, man pages and completions.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -140,7 +141,7 @@ pub struct Plan {
 #[command(next_help_heading = "Network")]
 pub struct Net {
     /// Send this header to the sources named by you ('Name: value'; repeatable), in place of swath's own of that name
-    #[arg(long, value_name = "HEADER", value_parser = header, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "HEADER", value_parser = HeaderParser, value_hint = ValueHint::Other)]
     pub header: Vec<(String, String)>,
     /// Read a bearer token from this file (otherwise found as WLCG prescribes: BEARER_TOKEN, BEARER_TOKEN_FILE, …)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -220,11 +221,32 @@ fn lanes(text: &str) -> Result<Lanes, String> {
     }
 }
 
-fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("a header is written 'Name: value'")?;
-    let (name, value) = (name.trim(), value.trim());
-    swath_source::check_header(name, value).map_err(|error| error.to_string())?;
-    Ok((name.to_owned(), value.to_owned()))
+/// Reads a header without ever showing it: it may hold a secret.
+#[derive(Clone)]
+struct HeaderParser;
+
+impl TypedValueParser for HeaderParser {
+    type Value = (String, String);
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Self::Value, clap::Error> {
+        let refused = |why: String| {
+            let kind = clap::error::ErrorKind::ValueValidation;
+            clap::Error::raw(kind, format!("invalid value for '--header <HEADER>': {why}\n"))
+                .with_cmd(command)
+        };
+        let (name, value) = value
+            .to_str()
+            .and_then(|text| text.split_once(':'))
+            .ok_or_else(|| refused("a header is written 'Name: value'".to_owned()))?;
+        let (name, value) = (name.trim(), value.trim());
+        swath_source::check_header(name, value).map_err(|error| refused(error.to_string()))?;
+        Ok((name.to_owned(), value.to_owned()))
+    }
 }
 
 /// Most lanes that `auto` goes up to, per source: what a server's owner may take for decent.

@@ -320,7 +320,10 @@ fn silent_among_others_and_back_again() {
 fn ipv6() {
     let content = content();
     let home = Home::new();
-    let Ok(six) = building(&content).ipv6().start() else { return };
+    let Ok(six) = building(&content).ipv6().start() else {
+        eprintln!("skipped: this machine has no IPv6");
+        return;
+    };
     home.run(["get", &url(&six)]).code_is(0);
     home.holds_only("data.bin", &content);
 }

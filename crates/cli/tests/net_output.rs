@@ -82,6 +82,21 @@ fn a_consumer_that_closes_early_ends_it() {
 }
 
 #[test]
+fn a_pipe_that_got_only_a_part_ends_as_incomplete() {
+    let content = Content::random(1, SIZE);
+    let source = building(&content)
+        .behaviour(Behaviour::rate(3_000_000))
+        .behaviour(Behaviour::Silent { after: Duration::from_secs(1) })
+        .start()
+        .unwrap();
+    let home = Home::new();
+    let ran = home.run(["get", &url(&source), "-o", "-", "--timeout", "2"]);
+    ran.code_is(3).says(&["nothing arrived from any source for 2 s"]);
+    assert!(!ran.stdout.is_empty() && ran.stdout.len() < SIZE as usize);
+    assert!(ran.stdout == content.read(0, ran.stdout.len() as u64), "a part of it, in order");
+}
+
+#[test]
 fn a_rate_limit_is_kept() {
     let content = Content::random(1, SIZE);
     let (one, two) = (honest(&content), honest(&content));

@@ -11,6 +11,7 @@ use support::Home;
 use support::net::{FILE, building, honest, server, sha256, url};
 use swath_netlab::faulty::{
     Algorithm, Behaviour, Certificate, Content, Log, MetalinkFile, Server, ca_pem, metalink,
+    self_signed_pem,
 };
 
 const SECRET: &str = "s3cr3t-hush";
@@ -39,7 +40,10 @@ fn certificates_that_cannot_be_trusted_are_refused() {
         let ran = home.run(["get", &url(&server), "--ca", ca]);
         match certificate {
             Certificate::Valid => ran.code_is(0),
-            _ => ran.code_is(7).says(&["no secure connection"]),
+            Certificate::WrongName => {
+                ran.code_is(7).says(&["not trusted: it is for wrong.example"])
+            }
+            _ => ran.code_is(7).says(&["not trusted: it has expired", "days ago"]),
         };
         home.run(["get", &url(&server), "--insecure", "--overwrite"]).code_is(0);
         home.holds_only("data.bin", &content());
@@ -48,6 +52,50 @@ fn certificates_that_cannot_be_trusted_are_refused() {
     home.run(["get", "https://127.0.0.1:1/x", "--ca", "/no/such.pem"])
         .code_is(6)
         .says(&["/no/such.pem"]);
+}
+
+#[test]
+fn a_self_signed_certificate_is_trusted_where_it_was_given() {
+    let home = Home::new();
+    let other = home.write("../other.pem", ca_pem().unwrap());
+    let own = home.write("../own.pem", self_signed_pem().unwrap());
+    let server = secure(Certificate::SelfSigned);
+    let with = |ca: &std::path::Path, address: &str| {
+        home.run(["get", address, "--overwrite", "--ca", ca.to_str().unwrap()])
+    };
+    let named = server.url_as("localhost", FILE);
+    with(&own, &named).code_is(0);
+    home.holds_only("data.bin", &content());
+    with(&other, &named).code_is(7).says(&["its certificate is not trusted"]);
+    // It is trusted for what it says it is, not for everybody.
+    with(&own, &url(&server))
+        .code_is(7)
+        .says(&["its certificate is not trusted: it is for localhost"]);
+    with(&own, &url(&secure(Certificate::Valid))).code_is(7).says(&["no authority known here"]);
+}
+
+#[test]
+fn a_server_without_tls_is_told_so() {
+    let home = Home::new();
+    // As nginx and Apache answer what they cannot read.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("https://{}/x", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+        }
+    });
+    home.run(["get", &address]).code_is(7).says(&["it does not speak TLS there"]);
+}
+
+#[test]
+fn a_header_that_is_none_is_not_shown() {
+    let home = Home::new();
+    for header in [SECRET.to_owned(), format!("X y: {SECRET}"), format!("X: {SECRET}\u{1}")] {
+        let ran = home.run(["get", "http://127.0.0.1:1/x", "--header", &header]);
+        ran.code_is(2).says(&["--header"]).never_says(&[SECRET]);
+    }
 }
 
 #[test]

@@ -7,6 +7,10 @@
 //! wrote to the device and empties the cache of it before it lets go. Then no direct write ever
 //! finds a cached page, and as the blocks that an ordinary write touches are never covered as a
 //! whole by a direct write of other bytes, neither can undo the other.
+//!
+//! Whoever holds the gate waits for nothing but the kernel and the journal: a job has its buffer
+//! before it asks for the gate, and asks for no other until it has let go. Who holds the journal
+//! (a commit) never asks for the gate.
 
 use std::fs::File;
 use std::io;

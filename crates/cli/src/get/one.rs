@@ -123,7 +123,7 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
     say::err(&format!("swath: {}", exit::about(name, &exit::words(error))));
     let mut no_trust = false;
     if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = error {
-        no_trust = reasons.iter().any(|(_, reason)| reason.contains("invalid peer certificate"));
+        no_trust = reasons.iter().any(|(_, reason)| reason.contains("certificate is not trusted"));
         for (source, reason) in reasons {
             say::err(&format!("  {source}: {reason}"));
         }

@@ -335,6 +335,7 @@ mod tests {
                 Certificate::Valid => "valid",
                 Certificate::WrongName => "wrong-name",
                 Certificate::Expired => "expired",
+                Certificate::SelfSigned => "self-signed",
             })
         }
     }

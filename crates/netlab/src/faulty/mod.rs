@@ -42,4 +42,4 @@ pub use content::{Algorithm, Content, hex};
 pub use log::{Log, Record};
 pub use metalink::{MetalinkFile, metalink};
 pub use server::{Builder, Handle, Server};
-pub use tls::{Certificate, ca_pem};
+pub use tls::{Certificate, ca_pem, self_signed_pem};

@@ -13,7 +13,8 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// Which certificate a TLS server shows. All are signed by the authority of [`ca_pem`].
+/// Which certificate a TLS server shows. All but the last are signed by the authority of
+/// [`ca_pem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Certificate {
     /// Right for `localhost`, `127.0.0.1` and `::1`.
@@ -22,6 +23,9 @@ pub enum Certificate {
     WrongName,
     /// Right names, expired in 2020.
     Expired,
+    /// For `localhost` alone, signed by itself and called an authority, as `openssl req -x509`
+    /// makes it; see [`self_signed_pem`].
+    SelfSigned,
 }
 
 /// The PEM of this process's authority, for a client's `--ca`.
@@ -32,25 +36,20 @@ pub fn ca_pem() -> io::Result<String> {
     Ok(authority()?.pem.clone())
 }
 
+/// The PEM of [`Certificate::SelfSigned`], for a client's `--ca`.
+///
+/// # Errors
+/// When no key can be made.
+pub fn self_signed_pem() -> io::Result<String> {
+    Ok(self_signed()?.0.pem())
+}
+
 /// An acceptor that shows this certificate.
 pub(super) fn acceptor(certificate: Certificate) -> io::Result<TlsAcceptor> {
-    let authority = authority()?;
-    let names: &[&str] = match certificate {
-        Certificate::WrongName => &["wrong.example"],
-        Certificate::Valid | Certificate::Expired => &["localhost", "127.0.0.1", "::1"],
+    let (leaf, key) = match certificate {
+        Certificate::SelfSigned => self_signed()?,
+        _ => &signed(certificate)?,
     };
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let mut params = CertificateParams::new(names).map_err(io::Error::other)?;
-    params.distinguished_name.push(DnType::CommonName, "netlab server");
-    params.use_authority_key_identifier_extension = true;
-    params.key_usages.push(KeyUsagePurpose::DigitalSignature);
-    params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
-    if certificate == Certificate::Expired {
-        params.not_before = date_time_ymd(2019, 1, 1);
-        params.not_after = date_time_ymd(2020, 1, 1);
-    }
-    let key = KeyPair::generate().map_err(io::Error::other)?;
-    let leaf = params.signed_by(&key, &authority.issuer).map_err(io::Error::other)?;
     let chain: Vec<CertificateDer<'static>> = vec![leaf.der().clone()];
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -60,6 +59,45 @@ pub(super) fn acceptor(certificate: Certificate) -> io::Result<TlsAcceptor> {
         .with_single_cert(chain, key)
         .map_err(io::Error::other)?;
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn params(names: &[&str]) -> io::Result<CertificateParams> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).map_err(io::Error::other)?;
+    params.distinguished_name.push(DnType::CommonName, "netlab server");
+    Ok(params)
+}
+
+const OWN_NAMES: &[&str] = &["localhost", "127.0.0.1", "::1"];
+
+/// A certificate by the authority.
+fn signed(certificate: Certificate) -> io::Result<(rcgen::Certificate, KeyPair)> {
+    let authority = authority()?;
+    let wrong = certificate == Certificate::WrongName;
+    let mut params = params(if wrong { &["wrong.example"] } else { OWN_NAMES })?;
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages.push(KeyUsagePurpose::DigitalSignature);
+    params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+    if certificate == Certificate::Expired {
+        params.not_before = date_time_ymd(2019, 1, 1);
+        params.not_after = date_time_ymd(2020, 1, 1);
+    }
+    let key = KeyPair::generate().map_err(io::Error::other)?;
+    let leaf = params.signed_by(&key, &authority.issuer).map_err(io::Error::other)?;
+    Ok((leaf, key))
+}
+
+/// The self-signed certificate of this process.
+fn self_signed() -> io::Result<&'static (rcgen::Certificate, KeyPair)> {
+    static OWN: OnceLock<(rcgen::Certificate, KeyPair)> = OnceLock::new();
+    if let Some(known) = OWN.get() {
+        return Ok(known);
+    }
+    let mut params = params(&["localhost"])?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().map_err(io::Error::other)?;
+    let certificate = params.self_signed(&key).map_err(io::Error::other)?;
+    Ok(OWN.get_or_init(|| (certificate, key)))
 }
 
 struct Authority {

@@ -315,7 +315,8 @@ impl OwnLane {
         if let Some(passing) = &mut talk.passing {
             // A reset that a failed write has reported already looks like a proper end to a read.
             let proper = error.is_none() && !talk.write_broken;
-            if proper && passing.body.end_of_connection() {
+            // Anybody on the way can cut a connection; only the server can say that it ends.
+            if proper && !talk.conn.was_cut() && passing.body.end_of_connection() {
                 return self.finish_answer(talk).unwrap_or(Next::End(None));
             }
             return match passing.kind {
@@ -332,6 +333,11 @@ impl OwnLane {
                         (None, Some(left)) => LaneError::Truncated {
                             got: passing.body.taken(),
                             wanted: passing.body.taken() + left,
+                        },
+                        (None, None) if talk.conn.was_cut() => LaneError::Reset {
+                            reason:
+                                "it was cut off: without a length nothing says that this is all"
+                                    .to_owned(),
                         },
                         (None, None) => {
                             LaneError::Reset { reason: "it ended within the body".to_owned() }

@@ -1,9 +1,9 @@
 //! Lanes: one connection to a source each, carrying swaths one behind the other.
 //!
 //! [`open_lane`] starts a task that owns the connection; the [`Lane`] handle sends it orders and
-//! it answers with [`LaneEvent`]s. `own` is the HTTP/1.1 lane of our own (`asks` holds what was
-//! asked for, `delivery` fills pool buffers), `fallback` does the same over a library for what
-//! our own does not speak.
+//! it answers with [`LaneEvent`]s. `own` is the life of a lane: HTTP/1.1 of our own (`asks` holds
+//! what was asked for, `converse` and `answers` talk, `delivery` fills pool buffers). What our own
+//! does not speak goes through a library behind the same connection (`net::gateway`).
 
 mod answers;
 mod asks;

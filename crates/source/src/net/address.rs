@@ -65,7 +65,12 @@ fn class_v4(address: Ipv4Addr) -> Class {
         Class::Loopback
     } else if address.is_link_local() || address.is_multicast() || address.is_broadcast() {
         Class::LinkLocal
-    } else if address.is_private() || (a == 100 && b & 0xc0 == 64) {
+    } else if address.is_private()
+        || (a == 100 && b & 0xc0 == 64)
+        || (a == 198 && b & 0xfe == 18)
+        || a >= 240
+    {
+        // Carriers' networks (RFC 6598), benchmarks' (RFC 2544), and what is reserved.
         Class::Private
     } else {
         Class::Public
@@ -78,6 +83,8 @@ fn class_v6(address: Ipv6Addr) -> Class {
     // Translated and tunnelled addresses lead to the IPv4 address in them (RFC 6052, RFC 3056).
     let embedded = match segments {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some((high, low)),
+        // Teredo (RFC 4380) has it with all bits turned round.
+        [0x2001, 0, .., high, low] => Some((!high, !low)),
         _ => None,
     };
     if let Some((high, low)) = embedded {
@@ -93,8 +100,12 @@ fn class_v6(address: Ipv6Addr) -> Class {
         }
     } else if first & 0xffc0 == 0xfe80 || first & 0xff00 == 0xff00 {
         Class::LinkLocal
-    } else if first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfec0 {
-        // Unique local (RFC 4193), and site-local before it (RFC 3879).
+    } else if first & 0xfe00 == 0xfc00
+        || first & 0xffc0 == 0xfec0
+        || segments[..3] == [0x64, 0xff9b, 1]
+    {
+        // Unique local (RFC 4193), site-local before it (RFC 3879), and translation within a
+        // network (RFC 8215).
         Class::Private
     } else {
         Class::Public
@@ -121,6 +132,10 @@ mod tests {
             "10.0.0.1",
             "172.16.0.1",
             "100.64.0.1",
+            "198.18.0.1",
+            "240.0.0.1",
+            "64:ff9b:1::1",
+            "2001::80ff:fffe",
             "169.254.169.254",
             "fe80::1",
             "fd00::1",
@@ -133,6 +148,9 @@ mod tests {
             "::",
         ] {
             assert!(!here.permits(closed.parse().unwrap()), "{closed}");
+        }
+        for open in ["192.0.2.1", "2001:db8::1", "2001::f7f7:f7f7", "64:ff9b::808:808"] {
+            assert!(here.permits(open.parse().unwrap()), "{open}");
         }
         here.allow(private);
         assert!(here.permits(private) && !here.permits(loopback));

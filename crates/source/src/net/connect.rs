@@ -13,7 +13,7 @@ use super::credentials::from_url;
 use super::gateway::Gateway;
 use super::happy::first_to_answer;
 use super::stream::{Conn, ReadAhead};
-use super::{Net, kernel, tunnel};
+use super::{Net, kernel, tls, tunnel};
 use crate::error::LaneError;
 use crate::source::Trust;
 use crate::target::{Origin, Target};
@@ -91,7 +91,7 @@ impl Net {
         match self.shared.tls.connect(name, ReadAhead::new(tcp)).await {
             Ok(tls) => Ok(Conn::tls(tls, origin.clone(), peer, rtt)),
             Err(error) if speaks_other_http(&error) => by_library(),
-            Err(error) => Err(tls_error(error.to_string())),
+            Err(error) => Err(tls_error(tls::words(&error))),
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::AbortHandle;
 use url::Url;
 
+use super::tls;
 use crate::error::LaneError;
 use crate::http::request::is_field_safe;
 use crate::target::Origin;
@@ -34,8 +35,10 @@ impl Drop for Gateway {
 
 /// What the pipe holds in each direction.
 const PIPE_BYTES: usize = 256 * 1024;
-/// A request is written by us and is never this long.
+/// A request is written by us and is never this long …
 const REQUEST_LIMIT_BYTES: usize = 64 * 1024;
+/// … and has no more fields than this, however many a user adds.
+const REQUEST_FIELDS_MAX: usize = 512;
 
 impl Gateway {
     /// A gateway to `origin` by way of `client`.
@@ -87,9 +90,16 @@ async fn answer_one(
     input: &[u8],
     pipe: &mut DuplexStream,
 ) -> Result<Option<usize>, Option<LaneError>> {
-    let mut fields = [httparse::EMPTY_HEADER; 64];
+    let mut fields = [httparse::EMPTY_HEADER; REQUEST_FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);
-    let Ok(httparse::Status::Complete(length)) = request.parse(input) else { return Ok(None) };
+    let length = match request.parse(input) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => {
+            let reason = format!("its own request cannot be read: {error}");
+            return Err(Some(LaneError::protocol(reason)));
+        }
+    };
     let scheme = if origin.tls { "https" } else { "http" };
     let address = format!("{scheme}://{origin}{}", request.path.unwrap_or("/"));
     let url = Url::parse(&address).map_err(|error| Some(LaneError::protocol(error.to_string())))?;
@@ -156,11 +166,12 @@ fn body_error(error: &reqwest::Error) -> Option<LaneError> {
 }
 
 fn lane_error(error: &reqwest::Error, origin: &Origin) -> LaneError {
-    let reason = root_cause(error);
+    let secure = origin.tls && error.is_connect() && tls::is_behind(error);
+    let reason = if secure { tls::words(error) } else { root_cause(error) };
     let host = origin.to_string();
     if error.is_timeout() {
         LaneError::Connect { host, reason: "no answer in time".to_owned() }
-    } else if error.is_connect() && reason.contains("certificate") {
+    } else if secure {
         LaneError::Tls { host, reason }
     } else if error.is_connect() {
         LaneError::Connect { host, reason }

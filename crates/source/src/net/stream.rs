@@ -32,6 +32,8 @@ pub(crate) struct Conn {
     /// When it was put aside.
     pub idle_since: Instant,
     low_water: usize,
+    /// It ended without the farewell that TLS asks for.
+    cut: bool,
 }
 
 enum Stream {
@@ -61,7 +63,8 @@ impl Conn {
 
     fn new(stream: Stream, origin: Origin, peer: SocketAddr, rtt: Duration) -> Conn {
         let idle_since = Instant::now();
-        Conn { stream, origin, peer, rtt, reused: false, answers: 0, idle_since, low_water: 1 }
+        let (reused, cut) = (false, false);
+        Conn { stream, origin, peer, rtt, reused, answers: 0, idle_since, low_water: 1, cut }
     }
 
     /// Whether [`Conn::poll_readable`] means anything; with TLS only reading shows what is there.
@@ -72,6 +75,11 @@ impl Conn {
     /// Whether the gateway is behind it.
     pub fn is_gateway(&self) -> bool {
         matches!(self.stream, Stream::Gateway(_))
+    }
+
+    /// Whether it ended in a way that anybody between us and the server can bring about.
+    pub fn was_cut(&self) -> bool {
+        self.cut
     }
 
     /// Why the gateway could not go on, if it is to blame for the end of this connection.
@@ -119,8 +127,9 @@ impl Conn {
         match &mut self.stream {
             Stream::Plain(tcp) => ready!(Pin::new(tcp).poll_read(cx, &mut space))?,
             Stream::Tls(tls) => match ready!(Pin::new(tls).poll_read(cx, &mut space)) {
-                // Many servers close without the farewell that TLS asks for; bodies have lengths.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+                // Many servers close without the farewell that TLS asks for; most bodies have
+                // lengths.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.cut = true,
                 other => other?,
             },
             Stream::Gateway(gateway) => {

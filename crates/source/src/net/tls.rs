@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 use rustls::RootCertStore;
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{AlertDescription, CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use tokio_rustls::TlsConnector;
 
 use super::options::{NetError, NetOptions};
@@ -35,7 +36,17 @@ pub(super) fn config(options: &NetOptions) -> Result<ClientConfig, NetError> {
             .with_custom_certificate_verifier(Arc::new(AcceptAnything { provider }))
             .with_no_client_auth()
     } else {
-        builder.with_root_certificates(roots(options)?).with_no_client_auth()
+        let (roots, own) = roots(options)?;
+        if own.is_empty() {
+            builder.with_root_certificates(roots).with_no_client_auth()
+        } else {
+            let inner =
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+                    .build()
+                    .map_err(|error| NetError::Tls(error.to_string()))?;
+            let verifier = Arc::new(OrTheVeryOne { inner, own });
+            builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
+        }
     };
     config.resumption = Resumption::in_memory_sessions(SESSIONS);
     Ok(config)
@@ -44,8 +55,10 @@ pub(super) fn config(options: &NetOptions) -> Result<ClientConfig, NetError> {
 /// Sessions remembered; one server uses a few.
 const SESSIONS: usize = 1024;
 
-fn roots(options: &NetOptions) -> Result<RootCertStore, NetError> {
+/// All authorities, and the certificates that the user gave.
+fn roots(options: &NetOptions) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), NetError> {
     let mut roots = RootCertStore::empty();
+    let mut own = Vec::new();
     // Single broken certificates of the system do not matter; without any, connecting fails with
     // a message of its own.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -55,6 +68,7 @@ fn roots(options: &NetOptions) -> Result<RootCertStore, NetError> {
         let mut found = 0;
         for certificate in CertificateDer::pem_reader_iter(BufReader::new(file)) {
             let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+            own.push(certificate.clone());
             roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
             found += 1;
         }
@@ -62,8 +76,157 @@ fn roots(options: &NetOptions) -> Result<RootCertStore, NetError> {
             return Err(unreadable("no certificate in it".to_owned()));
         }
     }
-    Ok(roots)
+    Ok((roots, own))
 }
+
+/// A certificate that the user gave by itself is trusted as a server's own too, as curl does it.
+/// Self-signed ones often call themselves authorities, which webpki takes for a mistake. It looks
+/// at the dates before that; the name is checked here.
+#[derive(Debug)]
+struct OrTheVeryOne {
+    inner: Arc<WebPkiServerVerifier>,
+    own: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for OrTheVeryOne {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verdict = self.inner.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        match &verdict {
+            Err(Error::InvalidCertificate(CertificateError::Other(other)))
+                if other.to_string().contains("CaUsedAsEndEntity")
+                    && self.own.iter().any(|own| own == end_entity) =>
+            {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            _ => verdict,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+/// Why there is no secure connection, for people. `error` is what the handshake ended with, or
+/// anything that has that somewhere within.
+pub(super) fn words(error: &(dyn std::error::Error + 'static)) -> String {
+    behind(error).map_or_else(|| error.to_string(), words_of)
+}
+
+/// Whether rustls is behind the error.
+pub(super) fn is_behind(error: &(dyn std::error::Error + 'static)) -> bool {
+    behind(error).is_some()
+}
+
+fn behind<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<Error>() {
+            return Some(error);
+        }
+        // An I/O error names as its source what is behind the error within it, and not that.
+        next = match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+fn words_of(error: &Error) -> String {
+    use CertificateError as Bad;
+    let certificate = match error {
+        Error::InvalidCertificate(certificate) => certificate,
+        Error::InvalidMessage(_) => return "it does not speak TLS there".to_owned(),
+        Error::AlertReceived(AlertDescription::HandshakeFailure) => {
+            return "it refused the handshake: it knows no way of encryption that is safe today, \
+                    or wants a certificate of ours"
+                .to_owned();
+        }
+        Error::AlertReceived(AlertDescription::ProtocolVersion) => {
+            return "it speaks only versions of TLS that are not safe any more".to_owned();
+        }
+        other => return other.to_string(),
+    };
+    let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / 86_400;
+    let why = match certificate {
+        Bad::UnknownIssuer => "no authority known here has signed it".to_owned(),
+        Bad::BadSignature => {
+            "its signature is not by the authority that it names, though one of that name is known \
+             here"
+                .to_owned()
+        }
+        Bad::Expired => "it has expired".to_owned(),
+        Bad::ExpiredContext { time, not_after } => match days(*not_after, *time) {
+            0 => "it has expired today".to_owned(),
+            1 => "it has expired a day ago".to_owned(),
+            days => format!("it has expired {days} days ago"),
+        },
+        Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
+            "it is not valid yet, by the clock of this machine".to_owned()
+        }
+        Bad::NotValidForName => "it is for another name".to_owned(),
+        Bad::NotValidForNameContext { presented, .. } if presented.is_empty() => {
+            "it is for no name at all".to_owned()
+        }
+        Bad::NotValidForNameContext { presented, .. } => {
+            let names: Vec<&str> =
+                presented.iter().take(NAMES_SHOWN).map(|name| bare_name(name)).collect();
+            let more = presented.len() - names.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("it is for {}{more}", names.join(", "))
+        }
+        Bad::Revoked => "it was revoked".to_owned(),
+        Bad::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "it is that of an authority, not of a server".to_owned()
+        }
+        other => other.to_string(),
+    };
+    format!("{UNTRUSTED}: {why}")
+}
+
+/// What rustls writes as `DnsName("a.example")`.
+fn bare_name(name: &str) -> &str {
+    let within = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    within.unwrap_or(name).trim_matches('"')
+}
+
+/// How every complaint about a certificate begins.
+const UNTRUSTED: &str = "its certificate is not trusted";
+/// Most names of a certificate that a complaint lists.
+const NAMES_SHOWN: usize = 4;
 
 /// For `--insecure`: encrypts, but does not ask with whom.
 #[derive(Debug)]

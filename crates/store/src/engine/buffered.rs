@@ -34,10 +34,10 @@ impl BufferedQueue {
             }
         }
         let meter = Arc::clone(meter);
-        workers.start(move || Self::drain(&file, &meter));
+        workers.start(move || Self::drain(file, &meter));
     }
 
-    fn drain(file: &DataFile, meter: &Meter) {
+    fn drain(file: Arc<DataFile>, meter: &Meter) {
         loop {
             let mut job = {
                 let mut state = file.buffered.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,10 +62,21 @@ impl BufferedQueue {
                 });
             }
             let pushing = job.direction == Direction::Write && !clean;
-            job.finish(outcome, meter);
             if pushing {
-                Self::push_on(file, start, end);
+                Self::push_on(&file, start, end);
             }
+            let mut state = file.buffered.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.jobs.is_empty() {
+                state.running = false;
+                drop(state);
+                // Whoever hears of the last job may open the file anew, and finds it locked while
+                // it is still open here.
+                drop(file);
+                job.finish(outcome, meter);
+                return;
+            }
+            drop(state);
+            job.finish(outcome, meter);
         }
     }
 

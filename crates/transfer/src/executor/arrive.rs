@@ -192,6 +192,9 @@ impl Run<'_> {
             self.note(text, true);
         }
         self.verification = describe(&self.proof, self.agreement);
+        if self.digests_offered {
+            self.verification.push_str(" as its server told it");
+        }
         let size = size_bytes.unwrap_or(UNKNOWN_SIZE);
         let mut resumed = swath_store::Resumed::default();
         if let Destination::File(path) = &self.request.destination {

@@ -98,11 +98,12 @@ impl Run<'_> {
         actual: Digest,
         stop: &Stop,
     ) -> Result<(), Ended> {
+        let by = if self.digests_offered { "; the digest is what a server told" } else { "" };
         let failed = |hint: &str| {
             Err(Ended::Error(GetError::Digest {
                 wanted: Box::new(wanted),
                 actual: Box::new(actual),
-                hint: hint.to_owned(),
+                hint: format!("{by}{hint}"),
             }))
         };
         if self.proof.pieces.as_ref().is_some_and(|pieces| pieces.algorithm().resists_malice()) {

@@ -88,6 +88,7 @@ impl Run<'_> {
 
     /// These bytes are void: fetch them again.
     pub(super) fn reopen(&mut self, range: Range) {
+        self.uncount(range);
         self.have.remove(range);
         self.deliverers.clear(range);
         self.verified.remove(range);
@@ -99,9 +100,24 @@ impl Run<'_> {
             target.distrust(range);
         }
         self.records.push(Record::Bad { range });
-        self.wasted_bytes += range.len();
         self.planner_done = false;
         self.planner.handle(PlanEvent::Reopened { range }, self.now());
+    }
+
+    /// What these bytes count for was for nothing.
+    fn uncount(&mut self, range: Range) {
+        self.wasted_bytes += range.len();
+        for (part, id) in self.deliverers.within(range) {
+            let own = self.source_of_journal_id(id).map_or(0, |at| {
+                let figures = &mut self.sources[at].figures;
+                let own = figures.bytes.min(part.len());
+                figures.bytes -= own;
+                figures.wasted_bytes += own;
+                own
+            });
+            // The rest of it is what it delivered in an earlier run.
+            self.resumed_bytes = self.resumed_bytes.saturating_sub(part.len() - own);
+        }
     }
 
     /// Bytes that piece digests have yet to prove.

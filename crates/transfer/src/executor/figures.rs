@@ -344,7 +344,8 @@ impl Run<'_> {
             .iter()
             .filter(|entry| entry.accepted == Some(true))
             .filter_map(|entry| entry.facts.as_ref()?.last_modified.as_deref())
-            .find_map(swath_formats::http_date::parse)
+            .filter_map(swath_formats::http_date::parse)
+            .max()
             .map(|seconds| std::time::UNIX_EPOCH + Duration::from_secs(seconds))
     }
 }

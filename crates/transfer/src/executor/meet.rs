@@ -321,6 +321,10 @@ impl Run<'_> {
         self.planner = swath_plan::Planner::new(self.request.plan.clone());
         let now = self.now();
         for at in 0..self.sources.len() {
+            let figures = &mut self.sources[at].figures;
+            let bytes = std::mem::take(&mut figures.bytes);
+            figures.wasted_bytes += bytes;
+            self.wasted_bytes += bytes;
             let source = SourceId(at as u32);
             self.planner.handle(PlanEvent::SourceAdded { source, max_lanes: None }, now);
             if self.sources[at].state == SourceState::Bad {

@@ -358,7 +358,11 @@ impl<'a> Run<'a> {
     pub fn close_swath(&mut self, id: SwathId, outcome: Outcome) {
         let Some(swath) = self.swaths.remove(&id) else { return };
         let ended_at_s = self.at_s();
-        let outcome = swath.outcome.unwrap_or(outcome);
+        let outcome = match swath.outcome.unwrap_or(outcome) {
+            // What came for a comparison is not what the file is made of.
+            Outcome::Done | Outcome::Trimmed if self.phase == Phase::Disputing => Outcome::Lost,
+            other => other,
+        };
         self.observer.observe(&Event::Swath(SwathRecord {
             source: swath.source as u32,
             lane: swath.lane.0,

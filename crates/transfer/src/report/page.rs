@@ -158,7 +158,8 @@ fn tiles(scene: &Scene<'_>) -> String {
         if let Some(efficiency) = s.efficiency {
             tile("efficiency", &units::percent(efficiency), "of what the sources can do together");
         }
-        let part = s.wasted_bytes as f64 / s.fetched_bytes.max(1) as f64;
+        let arrived_bytes = s.fetched_bytes.saturating_add(s.wasted_bytes);
+        let part = s.wasted_bytes as f64 / arrived_bytes.max(1) as f64;
         let note = if s.wasted_bytes == 0 {
             String::new()
         } else {
@@ -177,7 +178,8 @@ fn tiles(scene: &Scene<'_>) -> String {
     };
     let requests: u64 = recording.summary.iter().flat_map(|s| &s.sources).map(|s| s.requests).sum();
     if requests > 0 {
-        tile("requests", &units::count(requests), &swaths);
+        let name = if requests == 1 { "request" } else { "requests" };
+        tile(name, &units::count(requests), &swaths);
     }
     out
 }

@@ -325,8 +325,9 @@ mod tests {
                 }
                 while !under_way.is_empty() {
                     let range = under_way.swap_remove(rng.usize(0..under_way.len()));
-                    let after_kept = (range.start - 1001) % part as u64 == 0;
-                    assert!(after_kept || range.start % ALIGN_BYTES as u64 == 0, "{range:?}");
+                    let after_kept = (range.start - 1001).is_multiple_of(part as u64);
+                    let at_page = range.start.is_multiple_of(ALIGN_BYTES as u64);
+                    assert!(after_kept || at_page, "{range:?}");
                     while pool.free_slots() == 0 {
                         std::thread::yield_now();
                     }

@@ -228,12 +228,7 @@ impl Track {
     /// The first bytes, up to `most_bytes`, that were seen, could be taken in now, and are not
     /// kept; `limit` as in [`Track::absorb`]. `absent` tells how far nothing is kept from a
     /// position on: not at all if it answers with that position.
-    pub fn wants(
-        &self,
-        most_bytes: u64,
-        limit: u64,
-        absent: impl Fn(u64) -> u64,
-    ) -> Option<Range> {
+    pub fn wants(&self, most_bytes: u64, limit: u64, absent: impl Fn(u64) -> u64) -> Option<Range> {
         for run in self.behind.iter() {
             let mut at = run.start;
             while at < run.end {
