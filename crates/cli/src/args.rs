@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use swath_model::digest::Digest;
+use swath_source::{NetError, check_header};
 use swath_transfer::{IoMode, Lanes, PolicyKind};
 
 use crate::units;
@@ -244,7 +245,13 @@ impl TypedValueParser for HeaderParser {
             .and_then(|text| text.split_once(':'))
             .ok_or_else(|| refused("a header is written 'Name: value'".to_owned()))?;
         let (name, value) = (name.trim(), value.trim());
-        swath_source::check_header(name, value).map_err(|error| refused(error.to_string()))?;
+        check_header(name, value).map_err(|error| match error {
+            // The name too may be a part of a secret that was typed wrong.
+            NetError::Header { .. } => {
+                refused("its name or its value holds characters that cannot be sent".to_owned())
+            }
+            other => refused(other.to_string()),
+        })?;
         Ok((name.to_owned(), value.to_owned()))
     }
 }

@@ -62,8 +62,10 @@ impl Wanted {
                 wanted.to_hex()
             )));
         }
-        Ok((!found.bad_pieces.is_empty())
-            .then(|| format!("{} of its pieces are wrong", found.bad_pieces.len())))
+        Ok((!found.bad_pieces.is_empty()).then(|| match found.bad_pieces.len() {
+            1 => "one of its pieces is wrong".to_owned(),
+            more => format!("{more} of its pieces are wrong"),
+        }))
     }
 }
 
@@ -174,7 +176,7 @@ mod tests {
         let wanted = Wanted { pieces: Some(pieces), ..Wanted::default() };
         let words = |data: &[u8]| wanted.contradiction(file(data), &|| false).unwrap();
         assert_eq!(words(&data), None);
-        assert_eq!(words(&wrong).as_deref(), Some("1 of its pieces are wrong"));
+        assert_eq!(words(&wrong).as_deref(), Some("one of its pieces is wrong"));
     }
 
     #[test]

@@ -58,7 +58,8 @@ async fn ask_all(net: &Net, urls: Vec<Url>) -> Vec<Asked> {
         }
         let net = net.clone();
         under_way.spawn(async move {
-            let result = probe(&net, &url, Trust::Named).await.map(Box::new);
+            let result = probe(&net, &url, Trust::Named).await;
+            let result = result.and_then(|report| no_page_instead(&url, report)).map(Box::new);
             (at, Asked { name: display_name(&url), result })
         });
     }
@@ -68,6 +69,16 @@ async fn ask_all(net: &Net, urls: Vec<Url>) -> Vec<Asked> {
         }
     }
     asked.into_iter().flatten().collect()
+}
+
+/// A page in place of what was asked for (a login, an excuse) is no replica, whatever its status.
+fn no_page_instead(url: &Url, report: ProbeReport) -> Result<ProbeReport, LaneError> {
+    let name = url.path().rsplit('/').next().unwrap_or("");
+    let facts = &report.facts;
+    if facts.is_web_page() && !facts.ranges && !Facts::names_web_page(name) {
+        return Err(LaneError::Html);
+    }
+    Ok(report)
 }
 
 /// Whether the replicas hold the same file.

@@ -75,10 +75,12 @@ pub fn run(verify: &Verify) -> Exit {
             )),
             bad => {
                 let (count, first) = (pieces.count(), bad[0] * pieces.length_bytes());
-                let words = format!(
-                    "{name}: {} of {count} pieces are wrong, the first at byte {first}",
-                    bad.len()
-                );
+                let words = match bad.len() {
+                    1 => format!("{name}: 1 of {count} pieces is wrong, at byte {first}"),
+                    more => format!(
+                        "{name}: {more} of {count} pieces are wrong, the first at byte {first}"
+                    ),
+                };
                 exit = fail(Exit::Mismatch, &words);
             }
         }

@@ -122,6 +122,24 @@ fn the_end_of_the_connection_is_the_end_of_the_file() {
 }
 
 #[test]
+fn ranges_within_the_file_refused_as_behind_its_end() {
+    // It counted as an answer, and the next range was asked for at once: ten thousand a second.
+    let content = content();
+    let home = Home::new();
+    let odd = building(&content)
+        .behaviour(Behaviour::status(416))
+        .behaviour(Behaviour::header("Content-Range", format!("bytes */{}", content.len())))
+        .start()
+        .unwrap();
+    home.run(["get", &url(&odd)]).code_is(7).says(&["it refuses what begins at byte 0"]);
+    assert!(odd.log().records.len() < 20, "{} requests", odd.log().records.len());
+    let right = honest(&content);
+    let ran = home.run(["get", &url(&odd), &url(&right)]);
+    ran.code_is(0).says(&[&url(&odd), "it refuses what begins at byte"]);
+    home.holds_only("data.bin", &content);
+}
+
+#[test]
 fn ranges_refused_with_416() {
     let ran = beside(Behaviour::status(416).when(When::Ranged));
     ran.says(&["127.0.0.1"]);

@@ -340,6 +340,15 @@ fn probe_tells_people_what_each_replica_offers() {
     let ran = home.run(["probe", &url(&gone)]);
     ran.code_is(7);
     assert!(ran.out().ends_with("The replica cannot be used.\n"), "{ran}");
+    // A login page answers everything with 200.
+    let page = server(&content, Behaviour::HtmlPage);
+    let ran = home.run(["probe", &url(&page), &url(&rich)]);
+    ran.code_is(0);
+    assert!(ran.out().contains("  unusable     the server sent a web page"), "{ran}");
+    assert!(
+        ran.out().contains("1 replica is usable (1.23 MB, sha-256); 1 cannot be used."),
+        "{ran}"
+    );
 }
 
 #[test]

@@ -230,3 +230,28 @@ fn an_absurd_size_leaves_its_teller_out_and_not_the_file() {
         }
     }
 }
+
+#[test]
+fn a_stream_of_unknown_length_begins_again_when_it_was_stopped() {
+    // It was told to go on from what was kept, and refused to, for ever.
+    let content = Content::random(7, 4_000_037);
+    let source = building(&content)
+        .behaviour(Behaviour::NoRanges)
+        .behaviour(Behaviour::Chunked { chunk_bytes: 10_000 })
+        .behaviour(Behaviour::rate(4_000_000))
+        .start()
+        .unwrap();
+    let home = Home::new();
+    let args = ["get", &url(&source), "--digest", &sha256(&content)];
+    let running = home.swath(args).start();
+    let part = home.path("data.bin.swath.part");
+    let began = std::time::Instant::now();
+    while std::fs::metadata(&part).map_or(0, |part| part.len()) < 500_000 {
+        assert!(began.elapsed() < Duration::from_secs(30), "nothing was written");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    running.signal(libc::SIGINT);
+    running.wait().code_is(130);
+    home.run(args).code_is(0);
+    home.holds_only("data.bin", &content);
+}

@@ -92,7 +92,12 @@ fn a_server_without_tls_is_told_so() {
 #[test]
 fn a_header_that_is_none_is_not_shown() {
     let home = Home::new();
-    for header in [SECRET.to_owned(), format!("X y: {SECRET}"), format!("X: {SECRET}\u{1}")] {
+    for header in [
+        SECRET.to_owned(),
+        format!("X y: {SECRET}"),
+        format!("X: {SECRET}\u{1}"),
+        format!("Authorization Bearer {SECRET}:x"),
+    ] {
         let ran = home.run(["get", "http://127.0.0.1:1/x", "--header", &header]);
         ran.code_is(2).says(&["--header"]).never_says(&[SECRET]);
     }

@@ -382,11 +382,14 @@ impl Planner {
         self.doubtful.remove(range);
         // What a closed lane still had, or lies behind a trimmed end, may be asked for elsewhere.
         let mut unexpected = true;
+        let mut skipped = None;
         if let Some(id) = self.swaths.get(&swath).copied()
             && let Some(lane) = self.lanes.get_mut(&id)
         {
             self.heard_at = self.clock;
             if let Some(slot) = lane.slot_mut(swath) {
+                skipped = (slot.delivered_to < range.start)
+                    .then(|| Range::new(slot.delivered_to, range.start.min(slot.end)));
                 slot.delivered_to = slot.delivered_to.max(range.end.min(slot.asked_end));
                 unexpected = range.end > slot.end;
             }
@@ -398,6 +401,10 @@ impl Planner {
                 }
                 source.delivered(new_bytes);
             }
+        }
+        if let Some(skipped) = skipped {
+            // A lane's bytes come in order: what it passed over does not come from it any more.
+            self.give_back(skipped);
         }
         if self.shared.remove(range) > 0 || unexpected {
             self.release_others(swath, range);

@@ -330,13 +330,20 @@ impl Planner {
     /// rest, any lane that may must take it.
     fn unstick(&mut self, now: Time) {
         let open = !self.open.is_empty() || !self.doubtful.is_empty();
-        if !open || self.lanes.values().any(|lane| !lane.silent && !lane.queue.is_empty()) {
+        let lost = !open && self.size_bytes.is_some() && !self.undelivered.is_empty();
+        if !(open || lost) || self.lanes.values().any(|lane| !lane.silent && !lane.queue.is_empty())
+        {
             self.ticks_at_rest = 0;
             return;
         }
         self.ticks_at_rest += 1;
         if self.ticks_at_rest < REST_TICKS {
             return;
+        }
+        if lost {
+            // Nobody owes these bytes, and nobody has brought them. The books do not allow that
+            // (see `audit`); if it happens all the same, they are fetched rather than waited for.
+            self.give_back(Range::new(0, u64::MAX));
         }
         // A whole-file answer is the last resort: it may be far from what is left.
         let mut ids: Vec<(bool, LaneId)> =

@@ -46,6 +46,31 @@ fn a_lane_that_answers_after_having_counted_as_silent_is_asked_again() {
 }
 
 #[test]
+fn what_a_lane_passes_over_is_asked_for_again() {
+    // A part of a block could not be kept (no buffer was free), the next block of the same answer
+    // moved the lane past it, and nobody owed it any more: all stood still until the time limit.
+    let mut bench = Bench::new(2, 8 * MIB);
+    let (swath, range) = bench.fetches(0)[0];
+    let part = |from: u64, to: u64| Range::new(range.start + from, range.start + to);
+    bench.tell(Event::Delivered { swath, range: part(0, 1000) });
+    bench.tell(Event::Delivered { swath, range: part(3000, 4000) });
+    assert!(bench.planner.undelivered().covers(part(1000, 3000)));
+    bench.actions.clear();
+    // Both lanes bring all that they are asked for.
+    let mut totals = [4000, 0];
+    bench.deliver(0, &mut totals[0], (swath, Range::new(range.start + 4000, range.end)));
+    for _ in 0..200 {
+        for lane in 0..2 {
+            for swath in bench.fetches(lane) {
+                bench.deliver(lane, &mut totals[lane as usize], swath);
+            }
+        }
+        bench.wait_s(0.05);
+    }
+    assert!(bench.took(&Action::Finished), "left: {:?}", bench.planner.undelivered());
+}
+
+#[test]
 fn what_only_a_slow_lane_may_fetch_is_fetched_by_it() {
     // The fast lane would have been done sooner, so the slow one was left idle; but what was left
     // was forbidden to the fast one, and nobody took it.

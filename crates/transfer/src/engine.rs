@@ -47,8 +47,9 @@ pub struct Engine {
     pub(crate) net: Net,
     pub(crate) disk: Disk,
     pub(crate) pool: Pool,
-    /// Buffers for reading back, which lanes cannot take away. Whoever holds one waits for nothing
-    /// but the disk and for no second one, so each comes back.
+    /// Buffers for reading back, which lanes cannot take away. They are given in the order of
+    /// asking, and whoever holds one waits for nothing but the disk and for reads that were asked
+    /// for before, so each comes back.
     pub(crate) read_pool: Pool,
     /// How much of `pool` verifiers may keep; the rest goes round between lanes and disk.
     pub(crate) retained: Allowance,
@@ -111,7 +112,7 @@ impl Engine {
             cores,
             limit_bytes_per_s: options.net.limit_bytes_per_s,
             net: Net::new(options.net)?,
-            read_pool: Pool::try_new(READ_BUFFERS, buffer_bytes * SPAN_MAX)
+            read_pool: Pool::try_new(READ_BUFFERS, buffer_bytes * read_span(count))
                 .ok_or_else(|| memory(most_bytes))?,
             retained: Allowance::new(pool.slots() / 2),
             pool,
@@ -162,6 +163,12 @@ impl Engine {
 const BUFFERS_MIN: usize = 8;
 /// Read-backs that can be under way at once, over all transfers.
 const READ_BUFFERS: usize = 4;
+
+/// How many slots' worth one read-back brings where the pool has `slots`: large ones where they do
+/// not count for much.
+fn read_span(slots: usize) -> usize {
+    (slots / (READ_BUFFERS * 4)).clamp(1, SPAN_MAX)
+}
 
 /// Ends transfers from outside (Ctrl-C); cheap to clone.
 #[derive(Clone, Debug, Default)]

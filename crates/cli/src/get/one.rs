@@ -121,9 +121,11 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
     let to_stdout = name == "-";
     let name = if to_stdout { "standard output" } else { name };
     say::err(&format!("swath: {}", exit::about(name, &exit::words(error))));
-    let mut no_trust = false;
+    let (mut no_trust, mut unknown_authority) = (false, false);
     if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = error {
-        no_trust = reasons.iter().any(|(_, reason)| reason.contains("certificate is not trusted"));
+        let says = |what: &str| reasons.iter().any(|(_, reason)| reason.contains(what));
+        no_trust = says("certificate is not trusted");
+        unknown_authority = says("no authority known here has signed it");
         for (source, reason) in reasons {
             say::err(&format!("  {source}: {reason}"));
         }
@@ -175,10 +177,10 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
     if let Some(hint) = hint {
         say::err(&format!("  {hint}"));
     }
-    if no_trust {
-        say::err(
-            "  --ca FILE trusts the authority of such a certificate, --insecure accepts any certificate",
-        );
+    if unknown_authority {
+        say::err("  --ca FILE trusts the authority in it, --insecure accepts any certificate");
+    } else if no_trust {
+        say::err("  --insecure accepts any certificate");
     }
 }
 

@@ -142,11 +142,12 @@ pub(super) fn summary(tally: &Tally, look: Look) -> String {
         let host = text::cut_middle(&text::safe(host, look), columns, look);
         let share = units::percent(*bytes as f64 / total.max(1) as f64);
         out.push_str(&format!(
-            "  {}  {}  {}  {} requests\n",
+            "  {}  {}  {}  {} {}\n",
             text::left(&host, columns, look),
             text::right(&units::bytes(*bytes), 8),
             text::right(&share, 5),
             text::right(&units::count(*requests), 7),
+            if *requests == 1 { "request" } else { "requests" },
         ));
     }
     if hosts.len() > shown.len() {

@@ -155,7 +155,10 @@ fn remark(source: &SourceSummary) -> Option<(&'static str, Tone)> {
         SourceState::Probing if source.bytes > 0 && source.reason.is_some() => {
             Some(("lost on the way", Tone::Warn))
         }
-        SourceState::Probing if source.bytes == 0 => Some(("could not be used yet", Tone::Dim)),
+        // Whoever answered was not needed, and the table shows that.
+        SourceState::Probing if source.bytes == 0 && source.rtt_ms.is_none() => {
+            Some(("had not answered by then", Tone::Dim))
+        }
         _ => None,
     }
 }

@@ -46,6 +46,13 @@ impl OwnLane {
             Answer::Interim => None,
             Answer::Redirect { location } => self.follow(talk, body, &location),
             Answer::Refused(error) => self.refused(talk, body, error),
+            Answer::PastEnd { size_bytes } if asked.start < size_bytes => {
+                let reason = format!(
+                    "it refuses what begins at byte {}, and says that its file has {size_bytes}",
+                    asked.start
+                );
+                self.fail(talk, body, LaneError::WrongRange { reason })
+            }
             Answer::PastEnd { size_bytes } => {
                 let facts = Facts {
                     size_bytes: Some(size_bytes),

@@ -83,6 +83,8 @@ fn class_v6(address: Ipv6Addr) -> Class {
     // Translated and tunnelled addresses lead to the IPv4 address in them (RFC 6052, RFC 3056).
     let embedded = match segments {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some((high, low)),
+        // The same without a prefix of a network's own (RFC 2765).
+        [0, 0, 0, 0, 0xffff, 0, high, low] => Some((high, low)),
         // Teredo (RFC 4380) has it with all bits turned round.
         [0x2001, 0, .., high, low] => Some((!high, !low)),
         _ => None,
@@ -136,6 +138,7 @@ mod tests {
             "240.0.0.1",
             "64:ff9b:1::1",
             "2001::80ff:fffe",
+            "::ffff:0:7f00:1",
             "169.254.169.254",
             "fe80::1",
             "fd00::1",

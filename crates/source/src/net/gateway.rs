@@ -75,9 +75,10 @@ async fn serve(
         while let Some(length) = answer_one(&client, origin, &input, pipe).await? {
             input.drain(..length);
         }
-        if input.len() > REQUEST_LIMIT_BYTES
-            || pipe.read_buf(&mut input).await.map_err(|_| None)? == 0
-        {
+        if input.len() > REQUEST_LIMIT_BYTES {
+            return Err(Some(LaneError::protocol("its own request is too long")));
+        }
+        if pipe.read_buf(&mut input).await.map_err(|_| None)? == 0 {
             return Ok(());
         }
     }

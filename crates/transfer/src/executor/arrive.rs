@@ -236,6 +236,7 @@ impl Run<'_> {
             self.deliverers.set(range, journal_id);
         }
         self.resumed_bytes = self.have.total_bytes();
+        self.resumed = self.have.clone();
         self.verified = resumed.verified.clone();
         self.verified_bytes = self.verified.total_bytes();
         if self.target.is_some() && !self.proof.is_empty() {
@@ -282,6 +283,7 @@ impl Run<'_> {
             );
             self.note(text, true);
         }
+        self.output_nanos = ordered.writing_nanos();
         self.ordered = Some(ordered);
         self.is_stream = true;
     }
@@ -354,26 +356,44 @@ impl Run<'_> {
         match new.as_slice() {
             [] => self.discard(source, buffer),
             [whole] if *whole == range => self.take_in(source, swath, range, buffer),
-            parts => {
+            [parts @ .., last] => {
                 // Another lane was first with a part of it: only the rest is new.
-                for part in parts {
-                    let mut rest = *part;
-                    while !rest.is_empty() {
-                        let Some(mut piece) = self.engine.pool.try_take_for(rest.len() as usize)
-                        else {
-                            self.planner.handle(PlanEvent::Reopened { range: rest }, now);
-                            break;
-                        };
-                        let bytes = &buffer[(rest.start - offset) as usize..];
-                        let bytes = piece.push(&bytes[..rest.len() as usize]) as u64;
-                        self.take_in(source, swath, Range::of_len(rest.start, bytes), piece);
-                        rest = Range::new(rest.start + bytes, rest.end);
-                    }
+                let mut new_bytes = last.len();
+                for &part in parts {
+                    new_bytes += self.take_in_copy(source, swath, part, offset, &buffer);
                 }
-                self.wasted_bytes += range.len() - parts.iter().map(|part| part.len()).sum::<u64>();
+                let mut buffer = buffer;
+                let from = (last.start - offset) as usize;
+                buffer.copy_within(from..from + last.len() as usize, 0);
+                buffer.truncate(last.len() as usize);
+                buffer.shrink();
+                self.take_in(source, swath, *last, buffer);
+                self.wasted_bytes += range.len() - new_bytes;
             }
         }
         Ok(())
+    }
+
+    /// Take in a `part` of the block at `offset` as far as there are buffers for it; answers how
+    /// many bytes that is. The planner has the rest fetched again when the lane goes on behind it.
+    fn take_in_copy(
+        &mut self,
+        source: usize,
+        swath: SwathId,
+        part: Range,
+        offset: u64,
+        block: &[u8],
+    ) -> u64 {
+        let mut rest = part;
+        while !rest.is_empty()
+            && let Some(mut copy) = self.engine.pool.try_take_for(rest.len() as usize)
+        {
+            let bytes = &block[(rest.start - offset) as usize..];
+            let bytes = copy.push(&bytes[..rest.len() as usize]) as u64;
+            self.take_in(source, swath, Range::of_len(rest.start, bytes), copy);
+            rest = Range::new(rest.start + bytes, rest.end);
+        }
+        part.len() - rest.len()
     }
 
     /// New bytes in our hands: enter them and send them on their way to the disk.

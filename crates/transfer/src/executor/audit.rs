@@ -73,21 +73,33 @@ fn hypotheses(disputes: &RangeMap<(u32, u32)>) -> VecDeque<Hypothesis> {
     all
 }
 
-/// From the first to the last byte in which two readings of the same range differ; they begin at
-/// `at`.
-fn difference(at: u64, one: &[u8], other: &[u8]) -> Option<Range> {
-    let unlike = |(a, b): (&u8, &u8)| a != b;
-    let common = one.len().min(other.len());
-    let longest = one.len().max(other.len());
-    if one == other {
-        return None;
+/// Where two readings of the same range, which begin at `at`, differ: from byte to byte, with less
+/// than a page of agreement in each.
+fn differences(at: u64, one: &[u8], other: &[u8], found: &mut Vec<Range>) {
+    let blocks = one.len().max(other.len()).div_ceil(NEAR_BYTES);
+    for block in 0..blocks {
+        let start = block * NEAR_BYTES;
+        let of = |whole: &[u8]| {
+            let end = (start + NEAR_BYTES).min(whole.len());
+            start.min(end)..end
+        };
+        let (one, other) = (&one[of(one)], &other[of(other)]);
+        if one == other {
+            continue;
+        }
+        let unlike = |(a, b): (&u8, &u8)| a != b;
+        let (common, longest) = (one.len().min(other.len()), one.len().max(other.len()));
+        let first = one.iter().zip(other).position(unlike).unwrap_or(common);
+        let end = match one[..common].iter().zip(&other[..common]).rposition(unlike) {
+            Some(last) if longest == common => last + 1,
+            _ => longest,
+        };
+        let range = Range::new(at + (start + first) as u64, at + (start + end) as u64);
+        match found.last_mut() {
+            Some(last) if range.start - last.end < NEAR_BYTES as u64 => last.end = range.end,
+            _ => found.push(range),
+        }
     }
-    let first = one.iter().zip(other).position(unlike).unwrap_or(common);
-    let end = match one.iter().zip(other).rposition(unlike) {
-        Some(last) if longest == common => last + 1,
-        _ => longest,
-    };
-    Some(Range::new(at + first as u64, at + end as u64))
 }
 
 impl Run<'_> {
@@ -303,6 +315,7 @@ impl Run<'_> {
         buffer: Buffer,
     ) {
         self.wasted_bytes += range.len();
+        self.sources[source].figures.wasted_bytes += range.len();
         self.planner.handle(PlanEvent::Delivered { swath, range }, self.now());
         let Some(audit) = &mut self.audit else { return };
         if audit.compared.covers(range) {
@@ -317,7 +330,7 @@ impl Run<'_> {
             for part in buffer.chunks(pool.slot_bytes()) {
                 let own = pool.take().await;
                 match target.read(at, part.len(), own).await {
-                    Ok(read) => differing.extend(difference(at, &read, part)),
+                    Ok(read) => differences(at, &read, part, &mut differing),
                     Err(error) => return JobDone::Compared { source, result: Err(error) },
                 }
                 at += part.len() as u64;
@@ -329,7 +342,14 @@ impl Run<'_> {
     pub(super) fn compared(&mut self, source: usize, differing: &[Range]) {
         let other = self.journal_ids[source];
         let Some(audit) = &mut self.audit else { return };
-        for &range in differing {
+        // With many already, a block in which there are some is one.
+        let span = match differing {
+            [first, .., last] if audit.disputes.count() >= DISPUTES_MAX / 2 => {
+                &[Range::new(first.start, last.end)]
+            }
+            _ => differing,
+        };
+        for &range in span {
             if audit.disputes.count() >= DISPUTES_MAX {
                 return;
             }
@@ -373,6 +393,8 @@ impl Run<'_> {
 
 /// Most tries to put a file right.
 const HYPOTHESES_MAX: usize = 8;
+/// What differs nearer than this to what differs is one difference.
+const NEAR_BYTES: usize = 4096;
 /// Most differences noted; a file that differs in more places has other troubles.
 const DISPUTES_MAX: usize = 100_000;
 
@@ -406,14 +428,32 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_told_from_its_first_to_its_last_byte() {
-        let told = |one: &[u8], other: &[u8]| difference(100, one, other);
-        assert_eq!(told(b"as it is", b"as it is"), None);
-        assert_eq!(told(b"as it is", b"as at is"), Some(Range::new(103, 104)));
-        assert_eq!(told(b"as it is", b"is it as"), Some(Range::new(100, 107)));
+    fn differences_are_told_to_the_byte() {
+        let told = |one: &[u8], other: &[u8]| {
+            let mut found = Vec::new();
+            differences(100, one, other, &mut found);
+            found
+        };
+        assert_eq!(told(b"as it is", b"as it is"), []);
+        assert_eq!(told(b"as it is", b"as at is"), [Range::new(103, 104)]);
+        assert_eq!(told(b"as it is", b"is it as"), [Range::new(100, 107)]);
         // What the disk lost at its end differs too.
-        assert_eq!(told(b"as it", b"as it is"), Some(Range::new(105, 108)));
-        assert_eq!(told(b"is it", b"as it is"), Some(Range::new(100, 108)));
+        assert_eq!(told(b"as it", b"as it is"), [Range::new(105, 108)]);
+        assert_eq!(told(b"is it", b"as it is"), [Range::new(100, 108)]);
+        // Far apart they are told one by one; near one another, or one behind the other, as one.
+        let right = vec![0; 5 * NEAR_BYTES];
+        let mut wrong = right.clone();
+        for at in [7, 3 * NEAR_BYTES, 3 * NEAR_BYTES + 9, 4 * NEAR_BYTES + 1] {
+            wrong[at] = 1;
+        }
+        let far = 100 + 3 * NEAR_BYTES as u64;
+        let near = Range::new(far, far + NEAR_BYTES as u64 + 2);
+        assert_eq!(told(&right, &wrong), [Range::new(107, 108), near]);
+        assert_eq!(
+            told(&right, &vec![1; 5 * NEAR_BYTES]),
+            [Range::of_len(100, right.len() as u64)]
+        );
+        assert_eq!(told(&right, &[]), [Range::of_len(100, right.len() as u64)]);
     }
 
     #[test]

@@ -106,18 +106,18 @@ impl Run<'_> {
 
     /// What these bytes count for was for nothing.
     fn uncount(&mut self, range: Range) {
-        self.wasted_bytes += range.len();
+        let earlier_bytes = self.resumed.bytes_within(range);
+        self.resumed_bytes = self.resumed_bytes.saturating_sub(earlier_bytes);
+        self.wasted_bytes += range.len() - earlier_bytes;
         for (part, id) in self.deliverers.within(range) {
-            let own = self.source_of_journal_id(id).map_or(0, |at| {
+            let own = part.len() - self.resumed.bytes_within(part);
+            if let Some(at) = self.source_of_journal_id(id) {
                 let figures = &mut self.sources[at].figures;
-                let own = figures.bytes.min(part.len());
-                figures.bytes -= own;
+                figures.bytes = figures.bytes.saturating_sub(own);
                 figures.wasted_bytes += own;
-                own
-            });
-            // The rest of it is what it delivered in an earlier run.
-            self.resumed_bytes = self.resumed_bytes.saturating_sub(part.len() - own);
+            }
         }
+        self.resumed.remove(range);
     }
 
     /// Bytes that piece digests have yet to prove.

@@ -1,6 +1,7 @@
 //! What observers see: rates, shares, forecasts, the summary.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use swath_model::{SourceId, Time};
@@ -310,6 +311,10 @@ impl Run<'_> {
                 "the disk: it was saturated {:.0} % of the time",
                 100.0 * saturated_s / elapsed_s
             );
+        }
+        let output_s = self.output_nanos.load(Ordering::Relaxed) as f64 * 1e-9;
+        if output_s > 0.5 * elapsed_s {
+            return "whoever reads the output".to_owned();
         }
         let hashing_s = self.engine.hash.busy().saturating_sub(self.hash_began).as_secs_f64();
         if hashing_s > 0.85 * elapsed_s

@@ -76,8 +76,10 @@ impl Run<'_> {
     /// Nobody has the version that an earlier run began: do without. False if there is none, or if
     /// that would throw away what a digest vouches for.
     pub(super) fn give_up_left(&mut self) -> bool {
+        // Of a stream whose end nobody knew, and nobody knows now, nothing can be gone on with.
+        let endless = self.left.as_ref().is_some_and(|left| left.size_bytes.is_none());
         if self.left.is_none()
-            || self.left_is_proved()
+            || (self.left_is_proved() && !endless)
             || !self.sources.iter().any(|entry| entry.left_out_for_version)
         {
             return false;

@@ -304,6 +304,9 @@ impl Run<'_> {
         self.verified = RangeSet::new();
         self.verified_bytes = 0;
         self.resumed_bytes = 0;
+        self.resumed = RangeSet::new();
+        self.convicted.clear();
+        self.fetch_ended_at = None;
         self.verifier = None;
         self.in_order = None;
         // What the old verifier still has to say is about other bytes.

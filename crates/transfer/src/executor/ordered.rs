@@ -2,13 +2,17 @@
 //!
 //! Blocks wait in pool buffers until their turn. The planner's window counts bytes, so that what
 //! waits fits into the pool; parts of a block (of connections that broke) are put together for the
-//! same reason, and if the pool is full all the same the farthest are let go of. Every byte is hashed once, when its turn has come. Where piece digests are known and a
-//! piece fits into half of the window, it is written only after it proved good. Larger pieces are
-//! written as they come: what is written cannot be taken back, so a wrong one ends the transfer.
-//! The same holds for a digest of the whole.
+//! same reason, and if the pool is full all the same the farthest are let go of. Every byte is
+//! hashed once, when its turn has come. Where piece digests are known and a piece fits into half of
+//! the window, it is written only after it proved good. Larger pieces are written as they come:
+//! what is written cannot be taken back, so a wrong one ends the transfer. The same holds for a
+//! digest of the whole.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use swath_model::digest::{Digest, Hasher};
 use swath_model::pieces::Pieces;
@@ -53,6 +57,7 @@ pub(super) struct Ordered {
     orders: UnboundedSender<Order>,
     task: JoinHandle<io::Result<()>>,
     holds_pieces: bool,
+    writing_nanos: Arc<AtomicU64>,
 }
 
 impl Ordered {
@@ -79,7 +84,9 @@ impl Ordered {
             piece: None,
             proved_to: 0,
             holds_pieces,
+            writing_nanos: Arc::default(),
         };
+        let writing_nanos = Arc::clone(&state.writing_nanos);
         let task = tokio::spawn(async move {
             let result = state.run(receiver, &words).await;
             if let Err(error) = &result {
@@ -87,7 +94,12 @@ impl Ordered {
             }
             result
         });
-        Self { orders, task, holds_pieces }
+        Self { orders, task, holds_pieces, writing_nanos }
+    }
+
+    /// How long the writer took for what it was given, so far; goes on counting after the end.
+    pub fn writing_nanos(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.writing_nanos)
     }
 
     /// Whether a piece is written only when all of it has come and proved good.
@@ -131,6 +143,7 @@ struct State {
     /// Everything before lies in pieces that proved good.
     proved_to: u64,
     holds_pieces: bool,
+    writing_nanos: Arc<AtomicU64>,
 }
 
 struct Piece {
@@ -280,7 +293,10 @@ impl State {
             for (_, hasher) in &mut self.hashers {
                 hasher.update(&buffer[from..to]);
             }
+            let began = Instant::now();
             self.writer.write_all(&buffer[from..to]).await?;
+            let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.writing_nanos.fetch_add(nanos, Ordering::Relaxed);
             self.front = at + to as u64;
             if end > limit {
                 self.waiting.insert(at, buffer);

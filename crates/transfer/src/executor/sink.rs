@@ -15,7 +15,7 @@ use super::state::Run;
 use super::suspect::PartPrint;
 use crate::error::GetError;
 use crate::observe::Phase;
-use crate::verify::Report;
+use crate::verify::{ReadNumber, Report};
 
 /// The end of a piece of work with the disk.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) enum JobDone {
     /// A block is written (not synced).
     Written { range: Range, result: Result<Buffer, WriteError> },
     /// A block was read back for hashing.
-    ReadBack { range: Range, result: Result<Buffer, ReadError> },
+    ReadBack { read: ReadNumber, range: Range, result: Result<Buffer, ReadError> },
     /// A block was compared for the audit: the ranges in which the two sources differ.
     Compared { source: usize, result: Result<Vec<Range>, ReadError> },
     /// Records are in the journal.
@@ -64,7 +64,7 @@ impl Run<'_> {
                     }
                 }
             }
-            JobDone::ReadBack { range, result } => {
+            JobDone::ReadBack { read, range, result } => {
                 let buffer = result?;
                 if (buffer.len() as u64) < range.len() {
                     // To ask again would not bring back what somebody cut off.
@@ -74,10 +74,9 @@ impl Run<'_> {
                         source: io::ErrorKind::UnexpectedEof.into(),
                     }));
                 }
-                if let Some(verifier) = &self.verifier
-                    && self.have.covers(range)
-                {
-                    verifier.accept_back(range.start, buffer);
+                if let Some(verifier) = &self.verifier {
+                    let counts = self.have.covers(range);
+                    verifier.accept_back(read, counts.then_some((range.start, buffer)));
                 }
             }
             JobDone::Committed { result } => {
@@ -106,13 +105,13 @@ impl Run<'_> {
 
     /// The verifier has something to say.
     pub(super) fn hash_report(&mut self, report: Report) -> Result<(), Ended> {
-        for range in report.wants {
+        for (read, range) in report.wants {
             let Some(target) = self.target.clone() else { break };
             let pool = self.engine.read_pool.clone();
             self.jobs.add(async move {
                 let buffer = pool.take().await;
                 let result = target.read(range.start, range.len() as usize, buffer).await;
-                JobDone::ReadBack { range, result }
+                JobDone::ReadBack { read, range, result }
             });
         }
         self.verdicts(report.verdicts)
@@ -151,6 +150,8 @@ impl Run<'_> {
             ordered.finish().await.map_err(GetError::Output)?;
         }
         let Some(target) = self.target.take() else { return Ok(()) };
+        // The target waits for whoever is under way in it; here nobody would go on.
+        self.jobs.forget();
         let modified = self.request.modified.or_else(|| self.newest_modified());
         target.finish(modified).await?;
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use swath_model::digest::Digest;
 use swath_model::{Buffer, LaneId, Pool, Range, RangeMap, RangeSet, SourceId, SwathId, Time};
@@ -102,6 +103,8 @@ pub(super) struct Run<'a> {
     /// Number of the source (in the journal's numbering) of every byte that we have.
     pub deliverers: RangeMap<u32>,
     pub resumed_bytes: u64,
+    /// What an earlier run left, less what proved bad.
+    pub resumed: RangeSet,
     /// The digests of the request came from a source's answer.
     pub digests_offered: bool,
     pub verified_bytes: u64,
@@ -109,6 +112,8 @@ pub(super) struct Run<'a> {
     pub verification: String,
     pub target: Option<Arc<Target>>,
     pub ordered: Option<Ordered>,
+    /// Time that whoever reads the ordered stream has let us wait.
+    pub output_nanos: Arc<AtomicU64>,
     pub ordered_sender: UnboundedSender<Word>,
     pub ordered_words: UnboundedReceiver<Word>,
     pub verifier: Option<VerifierHandle>,
@@ -201,12 +206,14 @@ impl<'a> Run<'a> {
             have: RangeSet::new(),
             deliverers: RangeMap::new(),
             resumed_bytes: 0,
+            resumed: RangeSet::new(),
             digests_offered: false,
             verified_bytes: 0,
             proof: Proof { wholes: Vec::new(), pieces: request.pieces.clone() },
             verification: String::new(),
             target: None,
             ordered: None,
+            output_nanos: Arc::default(),
             starved_since: None,
             ordered_sender,
             ordered_words,

@@ -414,7 +414,7 @@ mod tests {
         });
         let page = render(&list.recording());
         assert!(
-            page.contains("Stopped: 1 of 1 files failed") && page.contains("a: 404 &lt;b&gt;"),
+            page.contains("Not complete: 1 of 1 files failed") && page.contains("a: 404 &lt;b&gt;"),
             "{page}"
         );
     }

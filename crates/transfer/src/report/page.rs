@@ -124,7 +124,7 @@ fn verdict(recording: &Recording) -> (&'static str, &'static str, String) {
         }
         Some(Ending::Finished) if by.is_empty() => ("ok", "✓", "Complete".to_owned()),
         Some(Ending::Finished) => ("ok", "✓", format!("Complete, verified by {by}")),
-        Some(Ending::Failed(error)) => ("failed", "×", format!("Stopped: {error}")),
+        Some(Ending::Failed(error)) => ("failed", "×", format!("Not complete: {error}")),
         None => ("open", "…", "Not finished when this page was written".to_owned()),
     }
 }
@@ -172,7 +172,8 @@ fn tiles(scene: &Scene<'_>) -> String {
     let note = if used == all { String::new() } else { format!("{used} of them delivered") };
     tile("sources", &all.to_string(), &note);
     let swaths = if recording.swaths > 0 {
-        format!("{} swaths", units::count(recording.swaths))
+        let word = if recording.swaths == 1 { "swath" } else { "swaths" };
+        format!("{} {word}", units::count(recording.swaths))
     } else {
         String::new()
     };

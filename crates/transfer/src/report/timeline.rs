@@ -82,7 +82,9 @@ fn rates(scene: &Scene<'_>) -> String {
     let n = scene.recording.sources.len();
     let totals: Vec<f64> =
         samples.iter().map(|s| s.rates_bytes_per_s.iter().map(|r| f64::from(*r)).sum()).collect();
-    let peak = totals.iter().copied().fold(0.0, f64::max);
+    // Samples may miss what is over within one of them.
+    let mean = scene.recording.summary.as_ref().map_or(0.0, |end| end.rate_bytes_per_s);
+    let peak = totals.iter().copied().fold(mean, f64::max);
     let top = if peak > 0.0 { peak * 1.06 } else { 1.0 };
     let y = |rate: f64| ((1.0 - rate / top) * 1_000.0).round() as i64;
     let mut layers = String::new();

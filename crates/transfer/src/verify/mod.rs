@@ -12,5 +12,5 @@ mod track;
 mod verifier;
 
 pub(crate) use allowance::Allowance;
-pub(crate) use threads::{HashThreads, Report, VerifierHandle};
+pub(crate) use threads::{HashThreads, ReadNumber, Report, VerifierHandle};
 pub(crate) use verifier::{Proof, Saved, Verdict, Verifier};

@@ -18,14 +18,18 @@ use super::verifier::{Saved, Verdict, Verifier};
 pub(crate) struct Report {
     /// New verdicts.
     pub verdicts: Vec<Verdict>,
-    /// Bytes to read back and hand over, in this order, because hashing waits for them.
-    pub wants: Vec<Range>,
+    /// Bytes to read back because hashing waits for them. Each is answered, by its number.
+    pub wants: Vec<(ReadNumber, Range)>,
 }
+
+/// Tells the read-backs of one verifier apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReadNumber(u64);
 
 enum Command {
     Add { id: u64, entry: Box<Entry> },
     Accept { id: u64, offset: u64, buffer: Buffer },
-    AcceptBack { id: u64, offset: u64, buffer: Buffer },
+    AcceptBack { id: u64, read: ReadNumber, back: Option<(u64, Buffer)> },
     Forget { id: u64, range: Range },
     EndAt { id: u64, size_bytes: u64 },
     Save { id: u64, reply: oneshot::Sender<Vec<Saved>> },
@@ -107,9 +111,10 @@ impl VerifierHandle {
         self.send(Command::Accept { id: self.id, offset, buffer });
     }
 
-    /// See [`Verifier::accept_back`].
-    pub fn accept_back(&self, offset: u64, buffer: Buffer) {
-        self.send(Command::AcceptBack { id: self.id, offset, buffer });
+    /// A read that a report asked for has ended: what it brought, with where that begins, if it
+    /// still counts. See [`Verifier::accept_back`].
+    pub fn accept_back(&self, read: ReadNumber, back: Option<(u64, Buffer)>) {
+        self.send(Command::AcceptBack { id: self.id, read, back });
     }
 
     /// See [`Verifier::forget`].
@@ -144,8 +149,8 @@ struct Entry {
 }
 
 impl Entry {
-    fn accept_back(&mut self, offset: u64, buffer: Buffer) {
-        self.backs.came(offset, buffer);
+    fn accept_back(&mut self, read: ReadNumber, back: Option<(u64, Buffer)>) {
+        self.backs.came(read, back);
         while let Some((offset, buffer)) = self.backs.next_in_order() {
             self.verifier.accept_back(offset, buffer);
         }
@@ -159,51 +164,67 @@ struct Backs {
     /// What is still to be asked for.
     planned: Range,
     /// What has been asked for and not been taken in, in order.
-    asked: VecDeque<Range>,
+    asked: VecDeque<ReadNumber>,
     /// What came before its turn.
-    early: BTreeMap<u64, Buffer>,
+    early: BTreeMap<ReadNumber, (u64, Buffer)>,
+    /// Reads that have not ended, those that were given up included.
+    under_way: usize,
+    next: u64,
 }
 
 impl Backs {
     fn new(most_bytes: u64) -> Self {
         let (planned, asked) = (Range::new(0, 0), VecDeque::new());
-        Self { most_bytes, planned, asked, early: BTreeMap::new() }
+        Self { most_bytes, planned, asked, early: BTreeMap::new(), under_way: 0, next: 0 }
     }
 
-    /// A read has ended. Of no use if it was given up meanwhile.
-    fn came(&mut self, offset: u64, buffer: Buffer) {
-        if self.asked.iter().any(|range| range.start == offset) {
-            self.early.insert(offset, buffer);
+    /// A read has ended. Of no use if it was given up meanwhile: what it brought may be old.
+    fn came(&mut self, read: ReadNumber, back: Option<(u64, Buffer)>) {
+        self.under_way = self.under_way.saturating_sub(1);
+        if let Some(at) = self.asked.iter().position(|&asked| asked == read) {
+            match back {
+                Some(back) => drop(self.early.insert(read, back)),
+                // It does not count any more; whoever says so has more to say.
+                None => drop(self.asked.remove(at)),
+            }
         }
     }
 
     /// The next read to take in, if it has come.
     fn next_in_order(&mut self) -> Option<(u64, Buffer)> {
-        let offset = self.asked.front()?.start;
-        let buffer = self.early.remove(&offset)?;
+        let back = self.early.remove(self.asked.front()?)?;
         self.asked.pop_front();
-        Some((offset, buffer))
+        Some(back)
     }
 
+    /// Nothing that was asked for counts any more.
     fn give_up(&mut self) {
-        *self = Self::new(self.most_bytes);
+        self.planned = Range::new(0, 0);
+        self.asked.clear();
+        self.early.clear();
     }
 
     /// What to read now.
-    fn wants(&mut self, verifier: &Verifier) -> Vec<Range> {
+    fn wants(&mut self, verifier: &Verifier) -> Vec<(ReadNumber, Range)> {
         let mut wants = Vec::new();
-        if self.asked.is_empty() && self.planned.is_empty() {
+        if self.under_way < READS_AT_ONCE && self.asked.is_empty() && self.planned.is_empty() {
             let stretch_bytes = self.most_bytes.saturating_mul(STRETCH_READS);
             self.planned = verifier.wants(stretch_bytes).unwrap_or(self.planned);
         }
-        while self.asked.len() < READS_AT_ONCE && !self.planned.is_empty() {
+        while self.under_way < READS_AT_ONCE
+            && self.asked.len() < READS_AT_ONCE
+            && !self.planned.is_empty()
+        {
             // All but the first begin at a page, so that the page cache is not needed.
             let end = self.planned.start.saturating_add(self.most_bytes);
             let end = end - end % ALIGN_BYTES as u64;
-            let next = Range::new(self.planned.start, end.min(self.planned.end));
-            self.planned.start = next.end;
-            self.asked.push_back(next);
-            wants.push(next);
+            let range = Range::new(self.planned.start, end.min(self.planned.end));
+            self.planned.start = range.end;
+            let read = ReadNumber(self.next);
+            self.next += 1;
+            self.under_way += 1;
+            self.asked.push_back(read);
+            wants.push((read, range));
         }
         wants
     }
@@ -231,9 +252,9 @@ fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
                 }
                 id
             }
-            Command::AcceptBack { id, offset, buffer } => {
+            Command::AcceptBack { id, read, back } => {
                 if let Some(entry) = entries.get_mut(&id) {
-                    entry.accept_back(offset, buffer);
+                    entry.accept_back(read, back);
                 }
                 id
             }
@@ -314,7 +335,7 @@ mod tests {
                 }
                 handle.accept(at as u64, filled(&pool, &data[at..end]));
             }
-            let mut under_way: Vec<Range> = Vec::new();
+            let mut under_way: Vec<(ReadNumber, Range)> = Vec::new();
             let mut most = 0;
             let wholes = loop {
                 let Report { verdicts, wants } = answers.blocking_recv().unwrap();
@@ -324,7 +345,7 @@ mod tests {
                     break verdicts;
                 }
                 while !under_way.is_empty() {
-                    let range = under_way.swap_remove(rng.usize(0..under_way.len()));
+                    let (read, range) = under_way.swap_remove(rng.usize(0..under_way.len()));
                     let after_kept = (range.start - 1001).is_multiple_of(part as u64);
                     let at_page = range.start.is_multiple_of(ALIGN_BYTES as u64);
                     assert!(after_kept || at_page, "{range:?}");
@@ -332,7 +353,7 @@ mod tests {
                         std::thread::yield_now();
                     }
                     let bytes = &data[range.start as usize..range.end as usize];
-                    handle.accept_back(range.start, filled(&pool, bytes));
+                    handle.accept_back(read, Some((range.start, filled(&pool, bytes))));
                 }
             };
             assert_eq!(most, READS_AT_ONCE, "seed {seed}");
@@ -345,13 +366,30 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_was_given_up_is_not_taken_in() {
-        let pool = Pool::new(2, ALIGN_BYTES);
+    fn a_read_that_was_given_up_is_not_taken_in_and_counts_until_it_ends() {
+        let pool = Pool::new(8, ALIGN_BYTES);
+        let size = 64 * ALIGN_BYTES as u64;
+        let proof =
+            Proof { wholes: vec![Hasher::digest(Algorithm::Sha256, b"of else")], pieces: None };
+        let mut verifier = Verifier::new(&proof, size, Allowance::new(0).share());
+        let all = swath_model::RangeSet::full(size);
+        verifier.resume(&all, &swath_model::RangeSet::new(), &[], &[]);
         let mut backs = Backs::new(ALIGN_BYTES as u64);
-        backs.asked.push_back(Range::new(0, 10));
+        let old = backs.wants(&verifier);
+        assert_eq!(old.len(), READS_AT_ONCE);
+        let page = || filled(&pool, &[1; ALIGN_BYTES]);
+        backs.came(old[1].0, Some((old[1].1.start, page())));
+        // All is void and wanted again, from the same places; nothing is asked for twice at once.
         backs.give_up();
-        backs.came(0, filled(&pool, &[1; 10]));
-        assert!(backs.next_in_order().is_none());
-        assert_eq!(pool.free_slots(), 2);
+        assert_eq!(pool.free_slots(), 8, "what had come is let go of");
+        let new = backs.wants(&verifier);
+        assert_eq!(new.len(), 1, "two old ones are still under way");
+        assert_eq!(new[0].1, old[0].1);
+        backs.came(old[0].0, Some((old[0].1.start, page())));
+        assert!(backs.next_in_order().is_none(), "that was the old one");
+        backs.came(old[2].0, None);
+        assert_eq!(backs.wants(&verifier).len(), 2);
+        backs.came(new[0].0, Some((new[0].1.start, page())));
+        assert_eq!(backs.next_in_order().map(|(start, _)| start), Some(0));
     }
 }
