@@ -167,7 +167,7 @@ fn a_changed_byte_is_found_and_placed() {
     home.write("data.bin", &bytes);
     home.run(["verify", "data.bin", "--metalink", "data.meta4"]).code_is(4).says(&[
         "sha-256 is",
-        "1 of 4 pieces are wrong",
+        "1 of 4 pieces is wrong",
         "at byte 2097152",
     ]);
     home.run(["verify", "data.bin", "--metalink", "data.meta4", "--quiet"]).code_is(4);

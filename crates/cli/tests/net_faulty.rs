@@ -128,7 +128,7 @@ fn ranges_within_the_file_refused_as_behind_its_end() {
     let home = Home::new();
     let odd = building(&content)
         .behaviour(Behaviour::status(416))
-        .behaviour(Behaviour::header("Content-Range", format!("bytes */{}", content.len())))
+        .behaviour(Behaviour::header("Content-Range", format!("bytes */{}", content.size_bytes())))
         .start()
         .unwrap();
     home.run(["get", &url(&odd)]).code_is(7).says(&["it refuses what begins at byte 0"]);

@@ -34,12 +34,16 @@ fn certificates_that_cannot_be_trusted_are_refused() {
         home.run(["get", &url(&server)]).code_is(7).says(&[
             "no secure connection",
             &url(&server),
-            "--ca FILE trusts the authority",
+            "--insecure accepts any certificate",
         ]);
         assert!(home.names().is_empty(), "{:?}", home.names());
         let ran = home.run(["get", &url(&server), "--ca", ca]);
         match certificate {
-            Certificate::Valid => ran.code_is(0),
+            Certificate::Valid => {
+                let unknown = home.run(["get", &url(&server), "--overwrite"]);
+                unknown.code_is(7).says(&["no authority known here", "--ca FILE trusts"]);
+                ran.code_is(0)
+            }
             Certificate::WrongName => {
                 ran.code_is(7).says(&["not trusted: it is for wrong.example"])
             }
