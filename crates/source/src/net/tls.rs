@@ -215,6 +215,7 @@ fn words_of(error: &Error) -> String {
         Bad::Other(other) if other.to_string().contains("UnsupportedCertVersion") => {
             "it is of a version of X.509 that is not used any more".to_owned()
         }
+        // Within it is the reason by itself.
         Bad::Other(other) => other.to_string(),
         other => other.to_string(),
     };
