@@ -9,6 +9,8 @@
 //! for whoever fills them so fast that the work for each buffer counts. Slots lie in groups of
 //! [`SPAN_MAX`], no buffer crosses a group's end, and the lowest free slots go first, so what is in
 //! use stays together: in the processor's caches, and in whole groups for those who want many.
+//!
+//! A pool of some size begins where a huge page can, for whoever has it put into such.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
@@ -23,6 +25,9 @@ use std::task::{Context, Poll, Waker};
 /// Alignment of every buffer's address and of [`Pool::slot_bytes`]: one page, which is what
 /// direct I/O asks for on every common device.
 pub const ALIGN_BYTES: usize = 4096;
+
+/// The usual size of a huge page, to which pools that are at least as large are aligned.
+pub const HUGE_BYTES: usize = 2 << 20;
 
 /// So many slots may make one buffer, and lie in one group.
 pub const SPAN_MAX: usize = 4;
@@ -160,8 +165,9 @@ impl Pool {
         let layout = Self::layout(slots, slot_bytes)?;
         // SAFETY: the layout has a non-zero size.
         let allocation = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        let offset = allocation.align_offset(ALIGN_BYTES);
-        debug_assert!(offset < ALIGN_BYTES);
+        let bytes = slots * slot_bytes;
+        let offset = allocation.align_offset(Self::alignment(bytes));
+        debug_assert!(offset < Self::alignment(bytes));
         // SAFETY: the layout has so much more than the slots need.
         let base = unsafe { allocation.add(offset) };
         let state = State { free: FreeSlots::all(slots), waiters: VecDeque::new(), next_ticket: 0 };
@@ -172,8 +178,13 @@ impl Pool {
     /// `None` if it is larger than an address space. We align it ourselves: what the allocator has
     /// to align it also has to zero by hand, which touches all of it.
     fn layout(slots: usize, slot_bytes: usize) -> Option<Layout> {
-        let bytes = slots.checked_mul(slot_bytes)?.checked_add(ALIGN_BYTES)?;
-        Layout::from_size_align(bytes, 1).ok()
+        let bytes = slots.checked_mul(slot_bytes)?;
+        Layout::from_size_align(bytes.checked_add(Self::alignment(bytes))?, 1).ok()
+    }
+
+    /// To what the first slot of a pool of so many bytes is aligned.
+    fn alignment(pool_bytes: usize) -> usize {
+        if pool_bytes < HUGE_BYTES { ALIGN_BYTES } else { HUGE_BYTES }
     }
 
     /// Size of one slot in bytes: the least that a buffer holds.
@@ -452,6 +463,16 @@ mod tests {
     impl Wake for Count {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_pool_of_some_size_begins_where_a_huge_page_can() {
+        let of = |slots, slot_bytes| Pool::new(slots, slot_bytes).region().0 as usize;
+        for _ in 0..4 {
+            assert!(of(8, HUGE_BYTES / 8).is_multiple_of(HUGE_BYTES));
+            assert!(of(9, HUGE_BYTES / 8).is_multiple_of(HUGE_BYTES));
+            assert!(of(1, 1).is_multiple_of(ALIGN_BYTES));
         }
     }
 

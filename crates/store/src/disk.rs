@@ -13,6 +13,7 @@ use crate::data_file::DataFile;
 use crate::engine::{BufferedQueue, Direction, Engine, Job, Ring, Threads, Turn};
 use crate::stats::{DiskStats, Meter};
 use crate::steps::{Steps, SystemSteps};
+use crate::sys::prefer_huge_pages;
 use crate::workers::Workers;
 
 /// How bytes get to the disk.
@@ -95,7 +96,8 @@ pub enum DiskError {
 }
 
 impl Disk {
-    /// Start an engine that writes from and reads into the buffers of `pool`.
+    /// Start an engine that writes from and reads into the buffers of `pool`, which is put into
+    /// huge pages where the system has them.
     ///
     /// # Errors
     /// [`DiskError::Uring`] only if `mode` is [`IoMode::Uring`]; `Auto` falls back to threads.
@@ -117,6 +119,7 @@ impl Disk {
         options: DiskOptions,
         steps: Arc<dyn Steps>,
     ) -> Result<Disk, DiskError> {
+        prefer_huge_pages(pool);
         let depth = options.ring_depth.clamp(1, 1024);
         let ring = |meter: &Arc<Meter>| Ring::start(pool, depth, Arc::clone(meter));
         let threads = || {

@@ -62,4 +62,5 @@ pub use journal::{HashState, Record};
 pub use open::{OpenError, Resumed, TargetSpec};
 pub use place::{Left, kept_bytes, look};
 pub use stats::DiskStats;
+pub use sys::prefer_huge_pages;
 pub use target::{ReadError, Target, WriteError};

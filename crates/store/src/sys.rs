@@ -8,6 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::SystemTime;
 
+use swath_model::Pool;
+use swath_model::pool::HUGE_BYTES;
+
 /// The result of a system call that answers −1 and `errno` on failure.
 pub(crate) fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
@@ -40,6 +43,18 @@ pub(crate) fn is_unsupported(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM)
     )
+}
+
+/// Have a pool's memory in huge pages, before it is used; one that is too small for that stays as
+/// it is. Copying, hashing and direct I/O go through every page of it again and again: with small
+/// ones, a file from loopback to a disk took a third longer, and as much more of the processor.
+pub fn prefer_huge_pages(pool: &Pool) {
+    let (start, bytes) = pool.region();
+    if bytes >= HUGE_BYTES {
+        // SAFETY: the memory belongs to the pool, begins at a page, and keeps what is in it. Where
+        // the advice is not taken, pages stay small.
+        unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
+    }
 }
 
 /// Take the lock of an open file for this open file alone, without waiting. `Ok(false)` if another
@@ -258,4 +273,36 @@ fn seek(fd: RawFd, offset: u64, whence: libc::c_int) -> Option<u64> {
     // SAFETY: a plain system call; all reads and writes here carry their own offset, so the
     // descriptor's position means nothing to anyone.
     u64::try_from(unsafe { libc::lseek(fd, offset, whence) }).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Disk, IoMode};
+
+    /// The flags of the mapping that this address is in.
+    fn mapping_flags(address: usize) -> String {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let is_ours = |line: &&str| {
+            let bounds = line.split(' ').next().and_then(|bounds| bounds.split_once('-'));
+            let hex = |text| usize::from_str_radix(text, 16).ok();
+            let bounds = bounds.and_then(|(from, to)| Some(hex(from)?..hex(to)?));
+            bounds.is_some_and(|bounds| bounds.contains(&address))
+        };
+        let mut lines = maps.lines().skip_while(|line| !is_ours(line));
+        lines.find_map(|line| line.strip_prefix("VmFlags:")).unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn what_the_disk_writes_from_is_put_into_huge_pages() {
+        if !Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            println!("skipped: this kernel has no transparent huge pages");
+            return;
+        }
+        let pool = Pool::new(16, HUGE_BYTES / 8);
+        let address = pool.region().0 as usize;
+        let _disk = Disk::start(&pool, IoMode::Buffered).unwrap();
+        let flags = mapping_flags(address);
+        assert!(flags.contains(" hg"), "{flags}");
+    }
 }

@@ -105,6 +105,9 @@ impl Engine {
             return Err(memory(most_bytes));
         }
         let pool = Pool::try_new(count, buffer_bytes).ok_or_else(|| memory(most_bytes))?;
+        let read_pool = Pool::try_new(READ_BUFFERS, buffer_bytes * read_span(count))
+            .ok_or_else(|| memory(most_bytes))?;
+        swath_store::prefer_huge_pages(&read_pool);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Engine {
             disk: Disk::start(&pool, options.io)?,
@@ -112,8 +115,7 @@ impl Engine {
             cores,
             limit_bytes_per_s: options.net.limit_bytes_per_s,
             net: Net::new(options.net)?,
-            read_pool: Pool::try_new(READ_BUFFERS, buffer_bytes * read_span(count))
-                .ok_or_else(|| memory(most_bytes))?,
+            read_pool,
             retained: Allowance::new(pool.slots() / 2),
             pool,
         })
