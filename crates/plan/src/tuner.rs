@@ -106,8 +106,7 @@ impl Tuner {
             return;
         }
         if rtt_s >= LONG_ROUTE_S && undelivered_bytes >= LONG_ROUTE_BYTES {
-            let lanes = (rtt_s / LONG_LANE_S).round() as u32;
-            self.goal = lanes.clamp(2, LONG_LANES_MAX).min(lanes_max);
+            self.goal = ((rtt_s / LONG_LANE_S).round() as u32).clamp(2, 4).min(lanes_max);
         }
     }
 
@@ -293,10 +292,8 @@ const PAUSE_MAX_S: f64 = 60.0;
 const PAUSE_UNCLEAR_S: f64 = 4.0;
 /// From this round trip on a route counts as long.
 const LONG_ROUTE_S: f64 = 0.035;
-/// One lane for so much of it, at least two: of the 4 MiB that senders commonly keep under way at
-/// most on one of them about half is data, so that all of them together come to 250 Mbit/s …
-const LONG_LANE_S: f64 = 0.065;
-/// … up to so many.
-const LONG_LANES_MAX: u32 = 8;
+/// One lane for so much of it, from two to four: what senders commonly keep under way at most on
+/// one of them, 4 MiB, then comes to 250 Mbit/s.
+const LONG_LANE_S: f64 = 0.13;
 /// Below this much left to fetch, a second lane on a long route would hardly be up in time.
 const LONG_ROUTE_BYTES: u64 = 8 << 20;
