@@ -78,6 +78,15 @@ fn no_further_lane_is_opened_that_would_come_too_late() {
 }
 
 #[test]
+fn where_a_connection_brings_one_answer_the_next_one_is_opened_in_time_or_not() {
+    let (mut bench, _) = running(2, 8 * MIB);
+    bench.tell(Event::RequestLimit { source: SourceId(1), requests: 1 });
+    bench.tell(Event::LaneLost { lane: LaneId(3), loss: Loss::Clean });
+    bench.wait_s(0.05);
+    assert_eq!(bench.opened().len(), 1);
+}
+
+#[test]
 fn a_lane_that_comes_too_late_is_asked_for_nothing() {
     for (left_mib, asked) in [(40, true), (6, false)] {
         let (mut bench, mut flows) = running(2, 48 * MIB);
