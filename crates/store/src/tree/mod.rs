@@ -1,0 +1,10 @@
+//! A tree of files: walked into the entries of an index.
+
+mod names;
+mod root;
+mod stat;
+mod walk;
+mod work;
+
+pub use root::Root;
+pub use walk::{Unnameable, WalkError, WalkOptions, walk};
