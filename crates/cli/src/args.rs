@@ -11,6 +11,7 @@ use swath_model::digest::Digest;
 use swath_source::{NetError, check_header};
 use swath_transfer::{IoMode, Lanes, PolicyKind};
 
+use crate::serve::args::Serve;
 use crate::units;
 
 /// Moves large datasets from many replicas at once, verified and resumable.
@@ -33,6 +34,8 @@ pub struct Cli {
 pub enum Command {
     /// Fetch a file from all its replicas at once
     Get(Box<Get>),
+    /// Offer folders to others
+    Serve(Box<Serve>),
     /// Tell what each replica offers
     Probe(Probe),
     /// Check a file against digests
@@ -260,7 +263,7 @@ impl TypedValueParser for HeaderParser {
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands that have a man page of their own.
-const COMMANDS: [&str; 5] = ["get", "probe", "verify", "completions", "man"];
+const COMMANDS: [&str; 6] = ["get", "serve", "probe", "verify", "completions", "man"];
 
 /// Below the help of `swath get`, and in its man page.
 pub const GET_EXAMPLES: &str = "\

@@ -9,6 +9,7 @@ mod net;
 mod probe;
 mod progress;
 mod say;
+mod serve;
 mod signals;
 mod units;
 mod verify;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     };
     let exit = match cli.command {
         Command::Get(get) => with_runtime(|| get::run(*get)),
+        Command::Serve(serve) => with_runtime(|| serve::run(*serve)),
         Command::Probe(probe) => with_runtime(|| probe::run(probe)),
         Command::Verify(verify) => verify::run(&verify),
         Command::Completions { shell } => generate::completions(shell),

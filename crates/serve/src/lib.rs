@@ -2,7 +2,15 @@
 //!
 //! Plans nothing: who asks for what is decided by those who ask.
 
+mod dataset;
 mod http;
+mod server;
+mod site;
+mod tls;
+
+pub use server::{ServeError, Server, ServerOptions};
+pub use site::{Access, Log, LogLine, Network, NetworkError, SiteError, SiteOptions};
+pub use tls::{Identity, Tls, TlsError, new_token, read_tokens};
 
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]

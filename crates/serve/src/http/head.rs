@@ -38,6 +38,21 @@ pub(crate) enum Method {
     Other(String),
 }
 
+impl Method {
+    /// As it is written.
+    pub fn name(&self) -> &str {
+        match self {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Put => "PUT",
+            Method::Post => "POST",
+            Method::Delete => "DELETE",
+            Method::Options => "OPTIONS",
+            Method::Other(name) => name,
+        }
+    }
+}
+
 /// What follows the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body {

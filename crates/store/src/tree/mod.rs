@@ -1,10 +1,12 @@
 //! A tree of files: walked into the entries of an index.
 
+mod list;
 mod names;
 mod root;
 mod stat;
 mod walk;
 mod work;
 
+pub use list::Listed;
 pub use root::Root;
 pub use walk::{Unnameable, WalkError, WalkOptions, walk};

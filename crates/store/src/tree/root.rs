@@ -41,6 +41,14 @@ impl Root {
         Ok(Root { folder: Arc::new(folder) })
     }
 
+    /// A folder below it, as a root of its own; the empty path is the root itself.
+    ///
+    /// # Errors
+    /// What the system says; `FilesystemLoop` for a link on the way.
+    pub fn below(&self, path: &[u8]) -> io::Result<Root> {
+        Ok(Root { folder: Arc::new(self.folder(path, Links::Refuse)?) })
+    }
+
     /// Open a file below it for reading, by its path with `/` between components. No link is
     /// followed, and opening never waits (as it would for a pipe without a writer).
     ///
@@ -49,6 +57,15 @@ impl Root {
     pub fn file(&self, path: &[u8]) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         Ok(File::from(self.reach(path, flags, Links::Refuse)?))
+    }
+
+    /// As [`Root::file`], and links that lead to something below the root are followed.
+    ///
+    /// # Errors
+    /// As [`Root::file`]; `CrossesDevices` for a link that leads out.
+    pub fn file_through_links(&self, path: &[u8]) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        Ok(File::from(self.reach(path, flags, Links::Follow)?))
     }
 
     /// The folder itself.
