@@ -505,7 +505,7 @@ impl Planner {
         let end = end.max(slot.start);
         slot.end = slot.end.min(end);
         let surplus_bytes = slot.asked_end - slot.end;
-        let drain_s = lane.needs_s(surplus_bytes, self.clock).unwrap_or(0.0);
+        let drain_s = lane.may_need_s(surplus_bytes, self.clock).unwrap_or(0.0);
         let needed = !self.open.is_empty();
         // Near the end nothing more will be asked for on this lane, so draining costs nothing.
         // A whole-file answer waits at the new end, and goes on from there if that is wanted.

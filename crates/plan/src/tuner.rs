@@ -106,7 +106,8 @@ impl Tuner {
             return;
         }
         if rtt_s >= LONG_ROUTE_S && undelivered_bytes >= LONG_ROUTE_BYTES {
-            self.goal = ((rtt_s / LONG_LANE_S).round() as u32).clamp(2, 4).min(lanes_max);
+            let lanes = (rtt_s / LONG_LANE_S).round() as u32;
+            self.goal = lanes.clamp(LONG_LANES_MIN, LONG_LANES_MAX).min(lanes_max);
         }
     }
 
@@ -292,8 +293,12 @@ const PAUSE_MAX_S: f64 = 60.0;
 const PAUSE_UNCLEAR_S: f64 = 4.0;
 /// From this round trip on a route counts as long.
 const LONG_ROUTE_S: f64 = 0.035;
-/// One lane for so much of it, from two to four: what senders commonly keep under way at most on
-/// one of them, 4 MiB, then comes to 250 Mbit/s.
-const LONG_LANE_S: f64 = 0.13;
+/// One lane for so much of it: senders commonly keep buffers of 4 MiB under way at most on one of
+/// them, which hold 2 MB in packets of 1,500 bytes; that comes to 250 Mbit/s then.
+const LONG_LANE_S: f64 = 0.065;
+/// At least so many, and …
+const LONG_LANES_MIN: u32 = 2;
+/// … at most so many: further ones have to earn their place.
+const LONG_LANES_MAX: u32 = 8;
 /// Below this much left to fetch, a second lane on a long route would hardly be up in time.
 const LONG_ROUTE_BYTES: u64 = 8 << 20;

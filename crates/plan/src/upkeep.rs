@@ -266,6 +266,10 @@ impl Planner {
             let lanes = source.lanes.iter().filter_map(|id| self.lanes.get(id));
             let spent = lanes.filter(|lane| self.is_spent(lane, now)).count() as u32;
             let have = source.lanes.len() as u32;
+            let needs_s = LANE_ROUND_TRIPS * source.rtt_s.unwrap_or(0.0);
+            if have > 0 && self.time_left_s(now).is_some_and(|left_s| left_s < needs_s) {
+                continue;
+            }
             // The successor of a lane that is about to end comes up meanwhile.
             let most = (goal.max(1) + spent.min(goal.max(1))).min(source.max_lanes);
             for _ in have..most {
@@ -396,6 +400,9 @@ const PATIENCE_PLAIN_S: f64 = 10.0;
 const REST_TICKS: u32 = 3;
 /// With everything asked for and less than this to go, a new lane would come too late.
 const OPEN_WORTH_S: f64 = 0.5;
+/// With less than so many round trips to go, a further lane of a source would come too late: it
+/// connects in one, its answer takes another, and in the third it brings next to nothing.
+const LANE_ROUND_TRIPS: f64 = 3.0;
 /// Up to this size a file of a list is left to one source.
 const SMALL_BYTES: u64 = 4 << 20;
 /// A source of a list that has not connected after this long is not waited for.

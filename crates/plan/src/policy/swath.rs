@@ -34,7 +34,15 @@ impl Policy for Swath {
             } else {
                 whole.undelivered_bytes / (16 * whole.sources.max(1) as u64)
             };
-            let first = share.clamp(FIRST_MIN_BYTES, FIRST_MAX_BYTES);
+            let mut first = share.clamp(FIRST_MIN_BYTES, FIRST_MAX_BYTES);
+            if lane.peer_rate_bytes_per_s > 0.0 && whole.time_left_s.is_finite() {
+                // What a further lane cannot bring before the end is left to others here too.
+                let useful = lane.peer_rate_bytes_per_s * (whole.time_left_s - lane.rtt_s);
+                if useful * HOPELESS < grid as f64 {
+                    return None;
+                }
+                first = first.min((useful as u64).max(grid));
+            }
             // What comes too fast to be measured is asked for again as much as came already.
             let most = (SWATH_MAX_BYTES as u64)
                 .min(whole.undelivered_bytes / (GUIDE as u64 * whole.sources.max(1) as u64));
