@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::http::{Stream, serve};
+use crate::http::{Stream, serve, serve_two};
 use crate::site::{Log, Site, SiteError, SiteOptions};
 use crate::tls::{Identity, Tls, TlsError};
 
@@ -73,7 +73,8 @@ impl Server {
         log: Option<Box<dyn Log>>,
     ) -> Result<Server, ServeError> {
         let (end, ending) = watch::channel(false);
-        let site = Site::open(options.site, log, crate::tls::random, ending)?;
+        let scheme = if options.tls == Tls::Plain { "http" } else { "https" };
+        let site = Site::open(options.site, log, scheme, crate::tls::random, ending)?;
         let identity = options.tls.identity()?;
         let acceptor = match &identity {
             Some(identity) => Some(TlsAcceptor::from(Arc::new(identity.config()?))),
@@ -140,7 +141,11 @@ async fn accept(
             metrics.connections.fetch_add(1, Ordering::Relaxed);
             metrics.connections_now.fetch_add(1, Ordering::Relaxed);
             if let Some(stream) = open(tcp, acceptor).await {
-                serve(stream, peer, Arc::clone(&site)).await;
+                if stream.speaks_two() {
+                    serve_two(stream, peer, Arc::clone(&site)).await;
+                } else {
+                    serve(stream, peer, Arc::clone(&site)).await;
+                }
             }
             site.metrics.connections_now.fetch_sub(1, Ordering::Relaxed);
             drop(permit);

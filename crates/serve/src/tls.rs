@@ -95,7 +95,7 @@ impl Identity {
             .with_no_client_auth()
             .with_single_cert(self.certificates.clone(), self.key.clone_key())
             .map_err(TlsError::Unusable)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }
 }

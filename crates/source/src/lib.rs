@@ -13,6 +13,7 @@ mod http;
 mod lane;
 mod net;
 mod redirect;
+mod sealed;
 mod source;
 mod target;
 
@@ -25,7 +26,7 @@ pub mod fuzzing {
     }
 }
 
-pub use control::{Document, ProbeReport, fetch_small, head, probe};
+pub use control::{Document, Download, ProbeReport, fetch_small, head, probe};
 pub use error::{Class, LaneError, Presented};
 pub use facts::Facts;
 pub use habits::Quirks;
@@ -34,4 +35,5 @@ pub use net::{
     Bearer, BearerSearch, Net, NetError, NetOptions, Proxies, ProxyError, Secret, check_header,
     discover_bearer,
 };
+pub use sealed::{SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, sealed_bytes, to_sealed};
 pub use source::{Expected, Source, Trust, display_name};

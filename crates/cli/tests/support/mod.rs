@@ -3,6 +3,7 @@
 #![allow(dead_code, missing_docs)]
 
 pub mod net;
+pub mod serve;
 
 use std::ffi::OsStr;
 use std::io::{Read, Write as _};

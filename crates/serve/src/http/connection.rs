@@ -13,7 +13,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method};
+use super::body::FileBytes;
+use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method, Version};
 use super::response::{Content, Made, Make, Piece, Response};
 use super::stream::{Stream, send_file};
 
@@ -47,18 +48,20 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
             Ok(Some(head)) => head,
             Ok(None) => break,
             Err(refusal) => {
-                let _ = write(&mut stream, refusal, false, 1, After::Close).await;
+                let _ = write(&mut stream, refusal, false, Version::OneOne, After::Close).await;
                 break;
             }
         };
         let began = Instant::now();
         let response = answers.answer(&head, peer).await;
         let (status, is_head) = (response.status, head.method == Method::Head);
+        // Who waits for leave to send its body does not get it, and sends nothing.
         let keeps = head.keeps_alive
             && !answers.is_ending()
+            && (head.body == Body::None || head.field("expect").is_none())
             && drained(&mut stream, &mut input, head.body).await;
         let after = if keeps { After::Keep } else { After::Close };
-        let written = write(&mut stream, response, is_head, head.minor_version, after).await;
+        let written = write(&mut stream, response, is_head, head.version, after).await;
         answers.note(&head, peer, status, written.as_ref().map_or(0, |&bytes| bytes), began.elapsed());
         if written.is_err() || after == After::Close {
             break;
@@ -133,11 +136,11 @@ async fn write(
     stream: &mut Stream,
     response: Response,
     is_head: bool,
-    minor_version: u8,
+    version: Version,
     after: After,
 ) -> io::Result<u64> {
     let length = response.body.length();
-    let is_chunked = length.is_none() && minor_version > 0;
+    let is_chunked = length.is_none() && version > Version::OneZero;
     // Without a length and without chunks only the end of the connection ends the body.
     let keeps_alive = after == After::Keep && (length.is_some() || is_chunked);
     let date = swath_formats::http_date::write(now_s());
@@ -188,9 +191,7 @@ async fn write_pieces(stream: &mut Stream, pieces: Vec<Piece>) -> io::Result<u64
                     }
                     range.len()
                 }
-                None => {
-                    write_made(stream, Box::new(FileBytes { file, range }), false).await?
-                }
+                None => write_made(stream, Box::new(FileBytes { file, range }), false).await?,
             },
         };
     }
@@ -232,33 +233,7 @@ async fn within<T>(sending: impl Future<Output = io::Result<T>>) -> io::Result<T
     timeout(TAKE_WITHIN, sending).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-/// A part of a file as bytes in memory, for where it cannot be sent from the file.
-struct FileBytes {
-    file: Arc<std::fs::File>,
-    range: swath_model::Range,
-}
-
-impl Make for FileBytes {
-    fn length(&self) -> Option<u64> {
-        Some(self.range.len())
-    }
-
-    fn next(&mut self) -> Made<'_> {
-        Box::pin(async {
-            let (file, start) = (Arc::clone(&self.file), self.range.start);
-            let bytes = self.range.len().min(FILE_PART_BYTES);
-            self.range.start += bytes;
-            let read = tokio::task::spawn_blocking(move || {
-                let mut part = vec![0; bytes as usize];
-                std::os::unix::fs::FileExt::read_exact_at(&*file, &mut part, start)?;
-                Ok(part)
-            });
-            read.await.map_err(io::Error::other)?
-        })
-    }
-}
-
-fn now_s() -> u64 {
+pub(super) fn now_s() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs())
 }
@@ -268,12 +243,10 @@ const IDLE: Duration = Duration::from_secs(75);
 /// From its first byte on, a request's head has so long to arrive.
 const HEAD_WITHIN: Duration = Duration::from_secs(15);
 /// The other side takes something of an answer within this time.
-const TAKE_WITHIN: Duration = Duration::from_secs(120);
+pub(super) const TAKE_WITHIN: Duration = Duration::from_secs(120);
 /// At the end we wait so long for the other side to close.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// A longer body that nobody wants ends the connection.
 const DRAIN_BYTES_MAX: u64 = 256 << 10;
 /// Read at a time where heads are expected.
 const READ_BYTES: usize = 8 << 10;
-/// Read from a file at a time.
-const FILE_PART_BYTES: u64 = 256 << 10;

@@ -17,8 +17,7 @@ pub(crate) struct Head {
     pub target: Target,
     /// The target as it was written, for the log.
     pub raw_target: String,
-    /// 0 for HTTP/1.0, 1 for HTTP/1.1.
-    pub minor_version: u8,
+    pub version: Version,
     pub body: Body,
     /// The connection stays open after the answer.
     pub keeps_alive: bool,
@@ -39,6 +38,18 @@ pub(crate) enum Method {
 }
 
 impl Method {
+    fn of(name: &str) -> Method {
+        match name {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            "PUT" => Method::Put,
+            "POST" => Method::Post,
+            "DELETE" => Method::Delete,
+            "OPTIONS" => Method::Options,
+            other => Method::Other(other.to_owned()),
+        }
+    }
+
     /// As it is written.
     pub fn name(&self) -> &str {
         match self {
@@ -49,6 +60,25 @@ impl Method {
             Method::Delete => "DELETE",
             Method::Options => "OPTIONS",
             Method::Other(name) => name,
+        }
+    }
+}
+
+/// The version of HTTP by which it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Version {
+    OneZero,
+    OneOne,
+    Two,
+}
+
+impl Version {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Version::OneZero => "HTTP/1.0",
+            Version::OneOne => "HTTP/1.1",
+            Version::Two => "HTTP/2.0",
         }
     }
 }
@@ -122,32 +152,55 @@ impl Head {
                 (field.name.to_ascii_lowercase(), value)
             })
             .collect();
-        let minor_version = request.version.unwrap_or(0);
+        let version =
+            if request.version == Some(1) { Version::OneOne } else { Version::OneZero };
         let all = |name: &'static str| {
             fields.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
         };
         let hosts = all("host").count();
-        if hosts > 1 || (hosts == 0 && minor_version > 0) {
+        if hosts > 1 || (hosts == 0 && version > Version::OneZero) {
             return Err(HeadError::Host);
         }
         let says = |what: &str| {
             let mut tokens = all("connection").flat_map(|value| value.split(','));
             tokens.any(|token| token.trim().eq_ignore_ascii_case(what))
         };
-        let keeps_alive = if minor_version == 0 { says("keep-alive") } else { !says("close") };
-        let body = body(all("content-length"), all("transfer-encoding"), minor_version)?;
+        let keeps_alive =
+            if version == Version::OneZero { says("keep-alive") } else { !says("close") };
+        let body = body(all("content-length"), all("transfer-encoding"), version)?;
         let raw_target = request.path.unwrap_or_default().to_owned();
-        let method = match request.method.unwrap_or_default() {
-            "GET" => Method::Get,
-            "HEAD" => Method::Head,
-            "PUT" => Method::Put,
-            "POST" => Method::Post,
-            "DELETE" => Method::Delete,
-            "OPTIONS" => Method::Options,
-            other => Method::Other(other.to_owned()),
-        };
+        let method = Method::of(request.method.unwrap_or_default());
         let target = Target::parse(&raw_target)?;
-        Ok(Head { method, target, raw_target, minor_version, body, keeps_alive, fields })
+        Ok(Head { method, target, raw_target, version, body, keeps_alive, fields })
+    }
+
+    /// The head of a request that came by HTTP/2, whose framing was looked after already.
+    pub fn of_two(parts: &http::request::Parts) -> Result<Head, HeadError> {
+        let mut fields: Vec<(String, String)> = parts
+            .headers
+            .iter()
+            .map(|(name, value)| {
+                let value = String::from_utf8_lossy(value.as_bytes()).trim().to_owned();
+                (name.as_str().to_owned(), value)
+            })
+            .collect();
+        if fields.len() > FIELDS_MAX {
+            return Err(HeadError::TooManyFields);
+        }
+        if let Some(authority) = parts.uri.authority() {
+            fields.retain(|(name, _)| name != "host");
+            fields.push(("host".to_owned(), authority.as_str().to_owned()));
+        }
+        let raw_target = parts.uri.path_and_query().map_or("/", |it| it.as_str()).to_owned();
+        Ok(Head {
+            method: Method::of(parts.method.as_str()),
+            target: Target::parse(&raw_target)?,
+            raw_target,
+            version: Version::Two,
+            body: Body::None,
+            keeps_alive: true,
+            fields,
+        })
     }
 
     /// The only field of this (lower-case) name; the first of several.
@@ -164,12 +217,13 @@ impl Head {
 fn body<'a>(
     mut lengths: impl Iterator<Item = &'a str>,
     codings: impl Iterator<Item = &'a str>,
-    minor_version: u8,
+    version: Version,
 ) -> Result<Body, HeadError> {
     let codings: Vec<&str> = codings.flat_map(|value| value.split(',')).map(str::trim).collect();
     match (lengths.next(), codings.as_slice()) {
         (None, []) => Ok(Body::None),
-        (None, [coding]) if coding.eq_ignore_ascii_case("chunked") && minor_version > 0 => {
+        (None, [coding]) if coding.eq_ignore_ascii_case("chunked")
+            && version > Version::OneZero => {
             Ok(Body::Chunked)
         }
         (None, [_, ..]) => Err(HeadError::Coding),
@@ -217,7 +271,7 @@ mod tests {
     fn a_request_is_read_whole_or_not_at_all() {
         let text = "GET /a/b?x=1 HTTP/1.1\r\nHost: h\r\nRange:  bytes=0-9 \r\nX: 1\r\nx: 2\r\n\r\n";
         let read = head(text);
-        assert_eq!((read.method.clone(), read.minor_version), (Method::Get, 1));
+        assert_eq!((read.method.clone(), read.version), (Method::Get, Version::OneOne));
         assert_eq!((read.target.path.as_slice(), read.body), (&b"a/b"[..], Body::None));
         assert_eq!(read.field("range"), Some("bytes=0-9"));
         assert_eq!(read.fields("x").collect::<Vec<_>>(), ["1", "2"]);

@@ -60,7 +60,8 @@ impl Content {
 }
 
 impl Piece {
-    fn bytes(&self) -> u64 {
+    /// How long it is.
+    pub fn bytes(&self) -> u64 {
         match self {
             Piece::Text(text) => text.len() as u64,
             Piece::Part { range, .. } => range.len(),

@@ -25,6 +25,14 @@ impl Stream {
             Stream::Tls(_) => None,
         }
     }
+
+    /// Whether both sides have agreed on HTTP/2.
+    pub fn speaks_two(&self) -> bool {
+        match self {
+            Stream::Plain(_) => false,
+            Stream::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
+        }
+    }
 }
 
 /// Send some of a part of a file without copying it, as soon as the socket takes any; answers how

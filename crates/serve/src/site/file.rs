@@ -5,14 +5,16 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use swath_formats::Etag;
+use swath_formats::{Etag, digest_header};
 use swath_formats::conditions::{Conditions, Current, Decision};
 use swath_formats::range_header::{self, Ranges};
 use swath_model::Range;
+use swath_model::digest::{Algorithm, Digest};
 use swath_store::tree::Root;
 
-use super::listing;
-use crate::http::{Content, Head, Piece, Response, encode};
+use super::digests::{Digests, Effort};
+use super::{Site, listing, metalink};
+use crate::http::{Content, Head, Method, Piece, Response, encode};
 
 /// What a request for a file or a folder asks for, apart from where it is.
 pub(super) struct Request {
@@ -25,14 +27,21 @@ pub(super) struct Request {
     /// Where in the address space of the server.
     address: Vec<u8>,
     wants_folder: bool,
+    wants_metalink: bool,
+    /// `https://host:port`, as the client knows it.
+    base: String,
     listing: listing::Wish,
     site: String,
     follow_links: bool,
     now_s: u64,
+    digests: Arc<Digests>,
+    /// By `Want-Repr-Digest`, and by the older `Want-Digest`.
+    wanted: [Vec<Algorithm>; 2],
+    effort: Effort,
 }
 
 impl Request {
-    pub fn of(head: &Head, site: String, follow_links: bool) -> Request {
+    pub fn of(head: &Head, site: &Site) -> Request {
         let field = |name: &str| head.field(name).map(str::to_owned);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Request {
@@ -44,10 +53,19 @@ impl Request {
             if_range: field("if-range"),
             address: head.target.path.clone(),
             wants_folder: head.target.is_folder,
+            wants_metalink: head.target.parameter("metalink").is_some(),
+            base: format!("{}://{}", site.scheme, head.field("host").unwrap_or_default()),
             listing: listing::Wish::of(head),
-            site,
-            follow_links,
+            site: site.name.clone(),
+            follow_links: site.follow_links,
             now_s: now.map_or(0, |since| since.as_secs()),
+            digests: Arc::clone(&site.digests),
+            wanted: [
+                head.field("want-repr-digest").map_or_else(Vec::new, digest_header::wanted),
+                head.field("want-digest").map_or_else(Vec::new, digest_header::wanted_of_old),
+            ],
+            // Who asks for the file itself does not want to wait until it has been read once.
+            effort: if head.method == Method::Head { Effort::Any } else { Effort::Little },
         }
     }
 
@@ -79,6 +97,9 @@ impl Request {
         if !meta.is_file() || self.wants_folder {
             return not_found();
         }
+        if self.wants_metalink {
+            return metalink::describe(&file, &self.address, &self.base, &self.digests);
+        }
         self.answer_file(file, &meta, path)
     }
 
@@ -89,7 +110,8 @@ impl Request {
         let describe = |response: Response| {
             let response = response
                 .with("accept-ranges", "bytes")
-                .with("etag", etag.as_str());
+                .with("etag", etag.as_str())
+                .with("link", metalink::link(&self.address));
             match modified_s {
                 Some(at) => response.with("last-modified", swath_formats::http_date::write(at)),
                 None => response,
@@ -110,6 +132,20 @@ impl Request {
                 return describe(Response::text(412, "the file is not as the request supposes"));
             }
         }
+        let [digest, old_digest] = match self.digests(&file, meta) {
+            Ok(digests) => digests,
+            Err(error) => return refusal(&error),
+        };
+        let describe = |response: Response| {
+            let mut response = describe(response);
+            if let Some(digest) = digest {
+                response = response.with("repr-digest", digest_header::write(&[digest]));
+            }
+            if let Some(digest) = old_digest {
+                response = response.with("digest", digest_header::write_old(&[digest]));
+            }
+            response
+        };
         let kind = mime_guess::from_path(String::from_utf8_lossy(path).as_ref())
             .first_raw()
             .unwrap_or("application/octet-stream");
@@ -142,6 +178,17 @@ impl Request {
                 }
             },
         }
+    }
+}
+
+impl Request {
+    /// What is to be sent in `Repr-Digest` and in `Digest`.
+    fn digests(&self, file: &File, meta: &Metadata) -> io::Result<[Option<Digest>; 2]> {
+        let [wanted, wanted_of_old] = &self.wanted;
+        Ok([
+            self.digests.find(file, meta, wanted, self.effort)?,
+            self.digests.find(file, meta, wanted_of_old, self.effort)?,
+        ])
     }
 }
 

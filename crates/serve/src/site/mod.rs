@@ -2,8 +2,10 @@
 
 mod access;
 mod dataset;
+mod digests;
 mod file;
 mod listing;
+mod metalink;
 mod metrics;
 mod place;
 
@@ -19,6 +21,7 @@ use crate::dataset::Walks;
 use crate::http::{Answer, Head, Method, Response};
 
 pub use access::{Access, Network, NetworkError};
+use digests::Digests;
 use metrics::Metrics;
 use place::{Folders, Place};
 
@@ -63,7 +66,10 @@ pub(crate) struct Site {
     access: Access,
     follow_links: bool,
     name: String,
+    /// `http` or `https`.
+    scheme: &'static str,
     walks: Walks,
+    digests: Arc<Digests>,
     random: fn(&mut [u8]),
     pub(crate) metrics: Metrics,
     log: Option<Box<dyn Log>>,
@@ -85,7 +91,7 @@ pub struct LogLine<'a> {
     pub method: &'a str,
     /// What was asked for, as it was written.
     pub target: &'a str,
-    /// `HTTP/1.0` or `HTTP/1.1`.
+    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2.0`.
     pub version: &'a str,
     /// What was answered.
     pub status: u16,
@@ -103,6 +109,7 @@ impl Site {
     pub fn open(
         options: SiteOptions,
         log: Option<Box<dyn Log>>,
+        scheme: &'static str,
         random: fn(&mut [u8]),
         ending: watch::Receiver<bool>,
     ) -> Result<Site, SiteError> {
@@ -111,7 +118,9 @@ impl Site {
             access: options.access,
             follow_links: options.follow_links,
             name: options.name,
+            scheme,
             walks: Walks::new(options.idle_index_bytes),
+            digests: Arc::default(),
             random,
             metrics: Metrics::default(),
             log,
@@ -155,7 +164,7 @@ impl Site {
     }
 
     async fn file_or_folder(&self, head: &Head, root: Root, path: Vec<u8>) -> Response {
-        let request = file::Request::of(head, self.name.clone(), self.follow_links);
+        let request = file::Request::of(head, self);
         let answered = tokio::task::spawn_blocking(move || request.answer(&root, &path));
         answered.await.unwrap_or_else(|_| Response::text(500, "the answer could not be made"))
     }
@@ -173,7 +182,7 @@ impl Answer for Site {
                 peer,
                 method: head.method.name(),
                 target: &head.raw_target,
-                version: if head.minor_version == 0 { "HTTP/1.0" } else { "HTTP/1.1" },
+                version: head.version.name(),
                 status,
                 bytes,
                 took,

@@ -128,6 +128,31 @@ impl Exchange {
         Ok((data, true))
     }
 
+    /// The next bytes of a body, however long it is; none at its end. Each wait is bounded.
+    pub async fn next_part(&mut self, body: &mut Body) -> Result<Vec<u8>, LaneError> {
+        while !body.is_done() {
+            let payload = usize::try_from(body.payload()).unwrap_or(usize::MAX);
+            let here = payload.min(self.input.len());
+            if here > 0 {
+                body.take(here as u64);
+                return Ok(self.input.drain(..here).collect());
+            }
+            if !self.input.is_empty() {
+                let used = body
+                    .frame(&self.input)
+                    .map_err(|error| LaneError::protocol(error.to_string()))?;
+                self.input.drain(..used);
+            } else if !self.read(Instant::now() + self.limit).await? && !body.end_of_connection() {
+                let got = body.taken();
+                return Err(LaneError::Truncated {
+                    got,
+                    wanted: got + body.remaining().unwrap_or(0),
+                });
+            }
+        }
+        Ok(Vec::new())
+    }
+
     /// When the next bytes of a body that began at `began` must be here at the latest.
     fn due(&self, began: Instant, taken_bytes: u64) -> Instant {
         let earned = Duration::from_secs(taken_bytes / PACE_BYTES_PER_S);

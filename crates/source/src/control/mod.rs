@@ -2,6 +2,7 @@
 //!
 //! They follow the same rules as lanes: redirects, credentials, permitted addresses, proxies.
 
+mod download;
 mod exchange;
 mod probe;
 
@@ -11,6 +12,7 @@ use swath_model::Range;
 use tokio::time::timeout;
 use url::Url;
 
+pub use download::Download;
 pub use probe::{ProbeReport, probe};
 
 use crate::error::LaneError;

@@ -3,10 +3,12 @@
 mod list;
 mod names;
 mod root;
+mod stage;
 mod stat;
 mod walk;
 mod work;
 
 pub use list::Listed;
 pub use root::Root;
+pub use stage::{Finished, Preserve, Stage, StageError};
 pub use walk::{Unnameable, WalkError, WalkOptions, walk};

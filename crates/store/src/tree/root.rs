@@ -11,9 +11,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags, openat, openat2, statx,
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags, mkdirat, openat, openat2, statx,
+    unlinkat,
 };
 use rustix::io::Errno;
+
+use super::names::Names;
 
 /// An open folder, and all that lies below it. Clones are the same folder.
 #[derive(Clone, Debug)]
@@ -66,6 +69,41 @@ impl Root {
     pub fn file_through_links(&self, path: &[u8]) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         Ok(File::from(self.reach(path, flags, Links::Follow)?))
+    }
+
+    /// A folder below it, made with all those on the way if need be; the empty path is the root.
+    ///
+    /// # Errors
+    /// What the system says; `NotADirectory` or `FilesystemLoop` where something else is in the way.
+    pub(super) fn make_folder(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        match self.reach(path, OFlags::PATH | OFlags::DIRECTORY, Links::Refuse) {
+            Err(Errno::NOENT) => {}
+            // Its attributes are set through it, which a mere place does not allow.
+            Ok(_) => return Ok(self.folder(path, Links::Refuse)?),
+            Err(error) => return Err(error.into()),
+        }
+        let mut folder = self.folder(b"", Links::Refuse)?;
+        for component in path.split(|&byte| byte == b'/') {
+            match mkdirat(&folder, component, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            folder = open_below(
+                folder.as_fd(),
+                component,
+                OFlags::RDONLY | OFlags::DIRECTORY,
+                Links::Refuse,
+            )?;
+        }
+        Ok(folder)
+    }
+
+    /// Remove all that lies in it. What is mounted there, or whatever else will not go, is an error.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn empty(&self) -> io::Result<()> {
+        remove_all(&self.folder(b"", Links::Refuse)?)
     }
 
     /// The folder itself.
@@ -125,6 +163,22 @@ pub(super) fn open_below(
         }
     }
     Err(Errno::AGAIN)
+}
+
+fn remove_all(folder: &OwnedFd) -> io::Result<()> {
+    let names = Names::read(folder.as_fd())?;
+    for at in 0..names.len() {
+        let name = names.name(at);
+        match unlinkat(folder, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => continue,
+            Err(Errno::ISDIR | Errno::PERM) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        remove_all(&open_below(folder.as_fd(), name, flags, Links::Refuse)?)?;
+        unlinkat(folder, name, AtFlags::REMOVEDIR)?;
+    }
+    Ok(())
 }
 
 /// For kernels before 5.6: component by component, none of which may be a link.

@@ -40,7 +40,7 @@ impl Run<'_> {
                 self.planner.handle(PlanEvent::LaneUp { lane, rtt, pipelines }, self.now());
             }
             LaneEventKind::Facts(facts) => self.facts(source, *facts).await?,
-            LaneEventKind::Chunk { swath, offset, buffer } => {
+            LaneEventKind::Chunk { swath, offset, buffer, .. } => {
                 self.chunk(source, swath, offset, buffer)?
             }
             LaneEventKind::Done { swath } => self.done(source, swath)?,

@@ -1,0 +1,218 @@
+//! The end: what is left to make, attributes of folders, final names.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, FileType, StatxFlags, linkat, renameat, renameat_with, statx, unlinkat};
+use rustix::io::Errno;
+use swath_model::index::{Kind, Mtime};
+
+use super::building::{set_mode, set_times, split};
+use super::{Stage, StageError};
+use crate::names::folder_of;
+use crate::tree::root::Root;
+
+/// What became of a tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// Files that have their final names now.
+    pub files: u64,
+}
+
+/// A folder whose attributes are set when all that lies in it is there.
+struct Open {
+    path: Vec<u8>,
+    mode: u32,
+    mtime: Mtime,
+}
+
+impl Stage {
+    /// Give everything its final name, but for the files with these numbers (ascending), which are
+    /// not right and go.
+    ///
+    /// # Errors
+    /// [`StageError::Io`]; what has its name by then keeps it, and the next run goes on.
+    pub fn finish(&self, without: &[u64]) -> Result<Finished, StageError> {
+        let failed = |doing, source| self.failed(doing, b"", source);
+        self.remove(without)?;
+        self.link()?;
+        // Names must not be there before their bytes are.
+        self.sync()?;
+        let destination = if self.place.is_new {
+            None
+        } else {
+            let path = &self.place.destination;
+            Some(Root::open(path).map_err(|source| failed("open", source))?)
+        };
+        let finished = self.settle(destination.as_ref(), without)?;
+        if destination.is_none() {
+            self.become_destination()?;
+        } else {
+            self.root.empty().map_err(|source| failed("empty the stage of", source))?;
+            let _ = std::fs::remove_dir(&self.place.names.part);
+        }
+        self.place.forget_journal();
+        Ok(finished)
+    }
+
+    fn become_destination(&self) -> Result<(), StageError> {
+        let (from, to) = (&self.place.names.part, &self.place.destination);
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        let renamed = match renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, flags) {
+            Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(from, to),
+            other => other.map_err(io::Error::from),
+        };
+        renamed.map_err(|source| self.failed("give its name to", b"", source))?;
+        let folder = Root::open(&folder_of(to));
+        folder
+            .and_then(|folder| Ok(rustix::fs::fsync(folder.fd())?))
+            .map_err(|source| self.failed("sync the folder of", b"", source))
+    }
+
+    /// Files that are not what the index promised.
+    fn remove(&self, without: &[u64]) -> Result<(), StageError> {
+        for &number in without {
+            let path = {
+                let index = self.index();
+                let mut cursor = index.cursor_from(number);
+                match cursor.next() {
+                    Some(item) => item.path.to_vec(),
+                    None => continue,
+                }
+            };
+            let (folder, name) = split(&path);
+            let removed = self.root.make_folder(folder).and_then(|folder| {
+                match unlinkat(&folder, name, AtFlags::empty()) {
+                    Err(Errno::NOENT) => Ok(()),
+                    other => Ok(other?),
+                }
+            });
+            removed.map_err(|source| self.failed("remove", &path, source))?;
+        }
+        Ok(())
+    }
+
+    /// Further names of files.
+    fn link(&self) -> Result<(), StageError> {
+        let index = self.index();
+        if index.counts().hard_links == 0 {
+            return Ok(());
+        }
+        let mut cursor = index.cursor();
+        while let Some(item) = cursor.next() {
+            let Kind::HardLink(number) = item.entry.kind else { continue };
+            let mut of = index.cursor_from(number);
+            let Some(first) = of.next() else { continue };
+            self.link_one(first.path, item.path)
+                .map_err(|source| self.failed("make the link", item.path, source))?;
+        }
+        Ok(())
+    }
+
+    fn link_one(&self, first: &[u8], other: &[u8]) -> io::Result<()> {
+        let ((from, from_name), (to, to_name)) = (split(first), split(other));
+        let from = self.root.make_folder(from)?;
+        let to = self.root.make_folder(to)?;
+        match unlinkat(&to, to_name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if self.preserve.links {
+            match linkat(&from, from_name, &to, to_name, AtFlags::empty()) {
+                // Not of every kind of file, and not on every file system; or the file is not right.
+                Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK) => {}
+                Err(Errno::NOENT) => return Ok(()),
+                other => return Ok(other?),
+            }
+        }
+        self.copy(from.as_fd(), from_name, to.as_fd(), to_name)
+    }
+
+    /// A copy beside a file, with its attributes.
+    fn copy(
+        &self,
+        from: rustix::fd::BorrowedFd<'_>,
+        from_name: &[u8],
+        to: rustix::fd::BorrowedFd<'_>,
+        to_name: &[u8],
+    ) -> io::Result<()> {
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW;
+        let mut source = match rustix::fs::openat(from, from_name, flags, rustix::fs::Mode::empty()) {
+            Ok(file) => std::fs::File::from(file),
+            Err(Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let mut file = super::building::make_file(to, to_name, true)?;
+        io::copy(&mut source, &mut file)?;
+        let found = source.metadata()?;
+        file.set_permissions(found.permissions())?;
+        file.set_modified(found.modified()?)
+    }
+
+    /// Move everything to its destination, if that is another one, and give folders their
+    /// attributes once all in them is there.
+    fn settle(
+        &self,
+        destination: Option<&Root>,
+        without: &[u64],
+    ) -> Result<Finished, StageError> {
+        let mut finished = Finished::default();
+        let mut open: Vec<Open> = Vec::new();
+        let index = self.index();
+        let mut cursor = index.cursor();
+        while let Some(item) = cursor.next() {
+            for _ in 0..item.entry.leaves {
+                if let Some(folder) = open.pop() {
+                    self.settle_folder(destination, &folder)?;
+                }
+            }
+            let failed = |source| self.failed("give its name to", item.path, source);
+            match item.entry.kind {
+                Kind::Folder => {
+                    if let Some(destination) = destination {
+                        destination.make_folder(item.path).map_err(failed)?;
+                    }
+                    let (mode, mtime) = (item.entry.mode, item.entry.mtime);
+                    open.push(Open { path: item.path.to_vec(), mode, mtime });
+                }
+                Kind::Absent(_) => {}
+                _ if without.binary_search(&item.number).is_ok() => {}
+                _ => {
+                    finished.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
+                    if let Some(destination) = destination {
+                        self.rename(destination, item.path).map_err(failed)?;
+                    }
+                }
+            }
+        }
+        while let Some(folder) = open.pop() {
+            self.settle_folder(destination, &folder)?;
+        }
+        Ok(finished)
+    }
+
+    fn settle_folder(&self, destination: Option<&Root>, of: &Open) -> Result<(), StageError> {
+        let root = destination.unwrap_or(&self.root);
+        let settled = root.make_folder(&of.path).and_then(|folder| {
+            set_mode(&folder, of.mode, self.preserve, FileType::Directory)?;
+            set_times(&folder, of.mtime, self.preserve)
+        });
+        settled.map_err(|source| self.failed("set the attributes of", &of.path, source))
+    }
+
+    fn rename(&self, destination: &Root, path: &[u8]) -> io::Result<()> {
+        let (folder, name) = split(path);
+        let from = self.root.make_folder(folder)?;
+        let to = destination.make_folder(folder)?;
+        match renameat(&from, name, &to, name) {
+            Ok(()) => Ok(()),
+            // An earlier run had come so far already.
+            Err(Errno::NOENT)
+                if statx(&to, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).is_ok() =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! A tree that is being received.
+//!
+//! Its files grow in a folder of their own, the *stage*, and get their final names together, at
+//! the end. Where the destination does not exist the stage lies beside it, and one rename gives
+//! all of them their names; else it lies within it, and they move one by one.
+//!
+//! The journal beside the stage vouches for ranges of the virtual file (never for bytes that were
+//! not synced before), and a copy of the index says what they are bytes of. All methods block.
+
+mod building;
+mod carry;
+mod finish;
+mod place;
+mod skeleton;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use swath_model::index::{Index, Item, Kind, Mtime, Part};
+use swath_model::{Range, RangeSet};
+
+use super::root::Root;
+use crate::journal::{JournalFile, Record, State};
+use crate::steps::SystemSteps;
+use building::Files;
+use place::Place;
+
+pub use finish::Finished;
+
+/// What of a file's attributes is taken over besides its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preserve {
+    /// Permission bits.
+    pub mode: bool,
+    /// Times of the last change.
+    pub times: bool,
+    /// Several names of one file stay names of one file.
+    pub links: bool,
+}
+
+impl Default for Preserve {
+    fn default() -> Preserve {
+        Preserve { mode: true, times: true, links: false }
+    }
+}
+
+/// Why a tree cannot be received.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StageError {
+    /// The destination is there and is no folder.
+    #[error("{} is no folder", .0.display())]
+    NoFolder(PathBuf),
+    /// Another process receives into the same place.
+    #[error("another process is writing {}", .0.display())]
+    Locked(PathBuf),
+    /// A path names nothing that could be a folder.
+    #[error("{} cannot be the name of a folder", .0.display())]
+    Name(PathBuf),
+    /// There is less room than is needed.
+    #[error(
+        "{} needs {needed_bytes} bytes and there is room for {free_bytes}",
+        path.display()
+    )]
+    NoRoom {
+        /// The destination.
+        path: PathBuf,
+        /// What is still to be written.
+        needed_bytes: u64,
+        /// What the file system has for this user.
+        free_bytes: u64,
+    },
+    /// The system refuses something.
+    #[error("cannot {doing} {}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+/// A tree that is being received.
+pub struct Stage {
+    place: Place,
+    root: Root,
+    index: Arc<RwLock<Index>>,
+    preserve: Preserve,
+    /// What an earlier run left, by its journal, in the virtual file of this index.
+    resumed: RangeSet,
+    files: Files,
+    journal: Mutex<Journaled>,
+}
+
+struct Journaled {
+    file: Option<JournalFile>,
+    state: State,
+}
+
+/// One file of which some bytes are to be written.
+struct Wanted {
+    number: u64,
+    path: Vec<u8>,
+    range: Range,
+    size_bytes: u64,
+    mode: u32,
+    mtime: Mtime,
+    parts: Vec<Part>,
+}
+
+impl Wanted {
+    /// Whether these are all its bytes.
+    fn is_whole(&self) -> bool {
+        self.parts.iter().map(|part| part.bytes).sum::<u64>() == self.range.len()
+    }
+
+    fn of(item: &Item<'_>, range: Range) -> Option<Wanted> {
+        let Kind::File { size_bytes, .. } = item.entry.kind else { return None };
+        let parts: Vec<Part> = item.parts(range).collect();
+        (!parts.is_empty()).then(|| Wanted {
+            number: item.number,
+            path: item.path.to_vec(),
+            range: item.range(),
+            size_bytes,
+            mode: item.entry.mode,
+            mtime: item.entry.mtime,
+            parts,
+        })
+    }
+}
+
+impl Stage {
+    /// Whether an earlier run left something for this destination, so that the whole index is
+    /// needed to go on with it.
+    pub fn is_left(destination: &Path) -> bool {
+        Place::of(destination).is_ok_and(|place| place.journal_exists())
+    }
+
+    /// Begin to receive the tree of `index` (which may still grow, unless something
+    /// [is left](Stage::is_left)) at `destination`, or go on with it if `resume`.
+    ///
+    /// # Errors
+    /// [`StageError`].
+    pub fn open(
+        destination: &Path,
+        index: Arc<RwLock<Index>>,
+        preserve: Preserve,
+        resume: bool,
+    ) -> Result<Stage, StageError> {
+        let place = Place::of(destination)?;
+        let root = place.open_stage()?;
+        let resumed = if resume {
+            place.recover(&read(&index))
+        } else {
+            RangeSet::new()
+        };
+        if resumed.is_empty() {
+            place.clear(&root)?;
+        }
+        let stage = Stage {
+            files: Files::default(),
+            place,
+            root,
+            index,
+            preserve,
+            resumed,
+            journal: Mutex::new(Journaled { file: None, state: State::default() }),
+        };
+        if !stage.resumed.is_empty() {
+            // What was taken over is written down anew: it may be of another index than before.
+            let all = stage.resumed.iter().collect::<Vec<_>>();
+            stage.write_down(&all)?;
+        }
+        Ok(stage)
+    }
+
+    /// What an earlier run left, in bytes of the virtual file.
+    pub fn resumed(&self) -> &RangeSet {
+        &self.resumed
+    }
+
+    /// Whether `bytes` more can be written.
+    ///
+    /// # Errors
+    /// [`StageError::NoRoom`].
+    pub fn check_room(&self, bytes: u64) -> Result<(), StageError> {
+        match self.place.free_bytes(&self.root) {
+            Some(free_bytes) if free_bytes < bytes => Err(StageError::NoRoom {
+                path: self.place.destination.clone(),
+                needed_bytes: bytes,
+                free_bytes,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Write bytes of the virtual file from `start` on. Each byte is written once; a file that has
+    /// all its bytes gets its attributes and is closed.
+    ///
+    /// # Errors
+    /// [`StageError::Io`].
+    pub fn write(&self, start: u64, bytes: &[u8]) -> Result<(), StageError> {
+        let range = Range::of_len(start, bytes.len() as u64);
+        let mut parent = None;
+        for wanted in self.wanted(range) {
+            self.files
+                .write(self, &wanted, start, bytes, &mut parent)
+                .map_err(|source| self.failed("write", &wanted.path, source))?;
+        }
+        Ok(())
+    }
+
+    /// Make everything written so far durable, then write down that these ranges are. When this
+    /// returns they survive `kill -9` and power loss.
+    ///
+    /// # Errors
+    /// [`StageError::Io`].
+    pub fn commit(&self, ranges: &[Range]) -> Result<(), StageError> {
+        self.sync()?;
+        self.write_down(ranges)
+    }
+
+    fn sync(&self) -> Result<(), StageError> {
+        rustix::fs::syncfs(self.root.fd())
+            .map_err(|error| self.failed("sync", b"", error.into()))
+    }
+
+    fn write_down(&self, ranges: &[Range]) -> Result<(), StageError> {
+        let failed = |source| self.failed("write the journal of", b"", source);
+        let mut journal = lock(&self.journal);
+        let Journaled { file, state } = &mut *journal;
+        let file = match file {
+            Some(file) => file,
+            None => {
+                self.place.keep_index(&self.index()).map_err(failed)?;
+                file.insert(self.place.create_journal(state).map_err(failed)?)
+            }
+        };
+        let records: Vec<Record> =
+            ranges.iter().map(|&range| Record::Durable { range, source: 0 }).collect();
+        file.append(&SystemSteps::new(), &self.place.names, state, &records)
+            .map_err(|error| failed(error.into_io()))
+    }
+
+    fn wanted(&self, range: Range) -> Vec<Wanted> {
+        let index = self.index();
+        let mut cursor = index.cursor_at(range.start);
+        let mut all = Vec::new();
+        while let Some(item) = cursor.next() {
+            if item.start >= range.end {
+                break;
+            }
+            all.extend(Wanted::of(&item, range));
+        }
+        all
+    }
+
+    fn index(&self) -> RwLockReadGuard<'_, Index> {
+        read(&self.index)
+    }
+
+    fn failed(&self, doing: &'static str, path: &[u8], source: io::Error) -> StageError {
+        use std::os::unix::ffi::OsStrExt;
+        let below = std::ffi::OsStr::from_bytes(path);
+        let path = if path.is_empty() {
+            self.place.destination.clone()
+        } else {
+            self.place.destination.join(below)
+        };
+        StageError::Io { doing, path, source }
+    }
+}
+
+fn read(index: &RwLock<Index>) -> RwLockReadGuard<'_, Index> {
+    index.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
