@@ -102,7 +102,9 @@ fn floods_and_rubbish_are_refused_and_the_server_stands() {
     }
     // Ranges by the thousand cost no more than the file.
     let ranges = (0..2000).map(|_| "0-5").collect::<Vec<_>>().join(",");
-    let request = format!("GET /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\nRange: bytes={ranges}\r\n\r\n");
+    let request = format!(
+        "GET /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\nRange: bytes={ranges}\r\n\r\n"
+    );
     assert!(server.raw(request.as_bytes()).len() < 16_384);
     let answer = server.raw(b"GET /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     assert!(text(&answer).ends_with("alpha\n"));
@@ -163,8 +165,16 @@ fn several_folders_lie_under_their_names_and_answers_are_noted() {
     let home = Home::new();
     home.write("one/a.txt", "alpha\n");
     home.write("two/b.txt", "beta\n");
-    let server =
-        home.serve(&["one", "two", "--anonymous", "--plain", "--log", "log", "--log-format", "json"]);
+    let server = home.serve(&[
+        "one",
+        "two",
+        "--anonymous",
+        "--plain",
+        "--log",
+        "log",
+        "--log-format",
+        "json",
+    ]);
     let get = |path| {
         let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
         text(&server.raw(request.as_bytes()))

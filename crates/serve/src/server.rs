@@ -107,7 +107,13 @@ impl Server {
         let mut accepting = JoinSet::new();
         for listener in self.listeners {
             let (site, acceptor) = (Arc::clone(&self.site), self.acceptor.clone());
-            accepting.spawn(accept(listener, site, acceptor, Arc::clone(&self.permits), self.end.subscribe()));
+            accepting.spawn(accept(
+                listener,
+                site,
+                acceptor,
+                Arc::clone(&self.permits),
+                self.end.subscribe(),
+            ));
         }
         stop.await;
         let _ = self.end.send(true);

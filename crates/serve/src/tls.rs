@@ -78,7 +78,8 @@ impl Identity {
         if all.is_empty() {
             return Err(failed(certificates, "there is no certificate in it".to_owned()));
         }
-        let key = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, error.to_string()))?;
+        let key =
+            PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, error.to_string()))?;
         Ok(Identity { certificates: all, key })
     }
 
@@ -124,8 +125,10 @@ pub fn new_token() -> String {
 pub fn read_tokens(path: &Path) -> io::Result<Vec<String>> {
     let text = std::fs::read_to_string(path)?;
     let lines = text.lines().map(str::trim);
-    let tokens: Vec<String> =
-        lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect();
+    let tokens: Vec<String> = lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect();
     if tokens.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "there is no token in it"));
     }

@@ -89,8 +89,7 @@ fn tls(args: &Serve, host: &str) -> Tls {
 
 /// What a user reads when the server stands.
 fn words(args: &Serve, server: &Server, host: &str, token: Option<&str>) -> String {
-    let folders: Vec<String> =
-        args.folders.iter().map(|path| path.display().to_string()).collect();
+    let folders: Vec<String> = args.folders.iter().map(|path| path.display().to_string()).collect();
     let mut text = format!("serving {} (read-only)\n", folders.join(", "));
     let urls = urls(&server.addresses(), server.identity().is_some(), host);
     for url in &urls {

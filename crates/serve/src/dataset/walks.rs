@@ -15,7 +15,7 @@ use swath_store::tree::{Root, WalkError, WalkOptions, walk};
 use tokio::sync::Notify;
 
 /// The name of a walk; nobody guesses it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WalkId(u128);
 
 /// One walk.
@@ -78,7 +78,12 @@ impl Walks {
     }
 
     /// Begin to walk a folder, on a thread of its own.
-    pub fn begin(&self, id: WalkId, root: Root, options: WalkOptions) -> std::io::Result<Arc<Walk>> {
+    pub fn begin(
+        &self,
+        id: WalkId,
+        root: Root,
+        options: WalkOptions,
+    ) -> std::io::Result<Arc<Walk>> {
         let walk = Arc::new(Walk {
             id,
             root,

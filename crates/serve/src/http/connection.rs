@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::body::FileBytes;
 use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method, Version};
-use super::response::{Content, Made, Make, Piece, Response};
+use super::response::{Content, Make, Piece, Response};
 use super::stream::{Stream, send_file};
 
 /// Answers requests.
@@ -62,7 +62,13 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
             && drained(&mut stream, &mut input, head.body).await;
         let after = if keeps { After::Keep } else { After::Close };
         let written = write(&mut stream, response, is_head, head.version, after).await;
-        answers.note(&head, peer, status, written.as_ref().map_or(0, |&bytes| bytes), began.elapsed());
+        answers.note(
+            &head,
+            peer,
+            status,
+            written.as_ref().map_or(0, |&bytes| bytes),
+            began.elapsed(),
+        );
         if written.is_err() || after == After::Close {
             break;
         }

@@ -152,8 +152,7 @@ impl Head {
                 (field.name.to_ascii_lowercase(), value)
             })
             .collect();
-        let version =
-            if request.version == Some(1) { Version::OneOne } else { Version::OneZero };
+        let version = if request.version == Some(1) { Version::OneOne } else { Version::OneZero };
         let all = |name: &'static str| {
             fields.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
         };
@@ -222,8 +221,9 @@ fn body<'a>(
     let codings: Vec<&str> = codings.flat_map(|value| value.split(',')).map(str::trim).collect();
     match (lengths.next(), codings.as_slice()) {
         (None, []) => Ok(Body::None),
-        (None, [coding]) if coding.eq_ignore_ascii_case("chunked")
-            && version > Version::OneZero => {
+        (None, [coding])
+            if coding.eq_ignore_ascii_case("chunked") && version > Version::OneZero =>
+        {
             Ok(Body::Chunked)
         }
         (None, [_, ..]) => Err(HeadError::Coding),

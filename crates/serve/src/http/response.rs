@@ -116,7 +116,11 @@ impl Response {
             None if chunked => head.push_str("transfer-encoding: chunked\r\n"),
             None => {}
         }
-        head.push_str(if keeps_alive { "connection: keep-alive\r\n\r\n" } else { "connection: close\r\n\r\n" });
+        head.push_str(if keeps_alive {
+            "connection: keep-alive\r\n\r\n"
+        } else {
+            "connection: close\r\n\r\n"
+        });
         head.into_bytes()
     }
 

@@ -104,8 +104,8 @@ fn plain(response: Response) -> http::Response<Outgoing> {
 /// Status and fields, without a body.
 fn empty(response: &Response) -> http::Response<Outgoing> {
     let mut answer = http::Response::new(Outgoing { parts: None, length: Some(0) });
-    *answer.status_mut() =
-        http::StatusCode::from_u16(response.status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    *answer.status_mut() = http::StatusCode::from_u16(response.status)
+        .unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
     let date = ("date", swath_formats::http_date::write(now_s()));
     let fields = response.fields.iter().map(|(name, value)| (*name, value.clone()));
     for (name, value) in fields.chain([date]) {

@@ -175,10 +175,13 @@ mod tests {
         ] {
             assert_eq!(status(&access, "", peer), expected, "{peer}");
         }
-        for wrong in ["", "192.0.2.0/33", "::/129", "192.0.2/24", "a/1", "10.0.0.0/+8", "10.0.0.0/"] {
+        for wrong in ["", "192.0.2.0/33", "::/129", "192.0.2/24", "a/1", "10.0.0.0/+8", "10.0.0.0/"]
+        {
             assert!(wrong.parse::<Network>().is_err(), "{wrong}");
         }
         let all: Network = "0.0.0.0/0".parse().unwrap();
-        assert!(all.contains("255.1.2.3".parse().unwrap()) && !all.contains("::1".parse().unwrap()));
+        assert!(
+            all.contains("255.1.2.3".parse().unwrap()) && !all.contains("::1".parse().unwrap())
+        );
     }
 }

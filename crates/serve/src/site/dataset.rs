@@ -21,11 +21,16 @@ pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
         "sealed" | "data" => {
             let id = head.target.parameter("walk").and_then(|id| id.parse::<WalkId>().ok());
             let Some(id) = id else {
-                return Response::text(400, "which walk? ('walk=' and what the index was sent with)");
+                return Response::text(
+                    400,
+                    "which walk? ('walk=' and what the index was sent with)",
+                );
             };
             match site.walks.find(id) {
                 Some(walk) => bytes(head, walk, what == "sealed").await,
-                None => Response::text(410, "this walk is not known any more: ask for the index again"),
+                None => {
+                    Response::text(410, "this walk is not known any more: ask for the index again")
+                }
             }
         }
         _ => Response::text(400, "'swath=' takes index, sealed or data"),
@@ -36,7 +41,10 @@ async fn index(site: &Site, head: &Head) -> Response {
     let (root, path) = match site.folders.place(&head.target.path) {
         Some(Place::Below { root, path }) => (root.clone(), path.to_vec()),
         Some(Place::Top) => {
-            return Response::text(400, "the index of all folders at once is not offered: name one");
+            return Response::text(
+                400,
+                "the index of all folders at once is not offered: name one",
+            );
         }
         None => return not_found(),
     };
@@ -75,7 +83,8 @@ impl Make for IndexBytes {
 
     fn next(&mut self) -> Made<'_> {
         Box::pin(async {
-            let bytes = self.walk.wire(self.at, INDEX_PART_BYTES).await.map_err(io::Error::other)?;
+            let bytes =
+                self.walk.wire(self.at, INDEX_PART_BYTES).await.map_err(io::Error::other)?;
             self.at += bytes.len() as u64;
             Ok(bytes)
         })
@@ -109,10 +118,8 @@ async fn bytes(head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Response {
     let ranges = asked.map_or(Ranges::Whole, |value| range_header::parse(value, length));
     let made = |range| {
         Content::Made(Box::new(DatasetBytes {
-            walk: Arc::clone(&walk),
             rest: range,
             length: range.len(),
-            size_bytes,
             reading: None,
             source: Some(if is_sealed {
                 Source::Sealed(Box::new(Sealed::new(Arc::clone(&walk), size_bytes)))
@@ -152,10 +159,8 @@ enum Source {
 
 /// Reads ahead of what is being sent by one part.
 struct DatasetBytes {
-    walk: Arc<Walk>,
     rest: Range,
     length: u64,
-    size_bytes: u64,
     source: Option<Source>,
     reading: Option<tokio::task::JoinHandle<(Source, Vec<u8>)>>,
 }

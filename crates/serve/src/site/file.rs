@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use swath_formats::{Etag, digest_header};
 use swath_formats::conditions::{Conditions, Current, Decision};
 use swath_formats::range_header::{self, Ranges};
+use swath_formats::{Etag, digest_header};
 use swath_model::Range;
 use swath_model::digest::{Algorithm, Digest};
 use swath_store::tree::Root;
@@ -83,7 +83,8 @@ impl Request {
         if meta.is_dir() {
             if !self.wants_folder {
                 let there = format!("/{}/", encode(&self.address));
-                return Response::text(301, "a folder's address ends in '/'").with("location", there);
+                return Response::text(301, "a folder's address ends in '/'")
+                    .with("location", there);
             }
             return listing::folder(
                 root,

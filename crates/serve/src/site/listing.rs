@@ -32,7 +32,8 @@ impl Wish {
             _ => Column::Name,
         };
         let accepts_json = head.fields("accept").any(|value| {
-            let mut kinds = value.split(',').map(|kind| kind.split(';').next().unwrap_or("").trim());
+            let mut kinds =
+                value.split(',').map(|kind| kind.split(';').next().unwrap_or("").trim());
             kinds.next() == Some("application/json")
         });
         let is_json = match head.target.parameter("format") {
@@ -73,14 +74,19 @@ pub(super) fn top(site: &Site, head: &Head) -> Response {
 fn page(mut entries: Vec<Listed>, address: &[u8], wish: &Wish, site: &str) -> Response {
     sort(&mut entries, wish);
     let rows = Rows {
-        start: if wish.is_json { "[".to_owned() } else { html_start(&entries, address, wish, site) },
+        start: if wish.is_json {
+            "[".to_owned()
+        } else {
+            html_start(&entries, address, wish, site)
+        },
         end: if wish.is_json { "]\n" } else { "</tbody></table></main></html>\n" },
         is_json: wish.is_json,
         entries: entries.into_iter(),
         state: State::Start,
     };
     let kind = if wish.is_json { "application/json" } else { "text/html; charset=utf-8" };
-    let response = Response::empty(200).with("content-type", kind).with("cache-control", "no-cache");
+    let response =
+        Response::empty(200).with("content-type", kind).with("cache-control", "no-cache");
     // Names are others' text: nothing in them may run.
     let response = response
         .with("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'")
@@ -182,7 +188,10 @@ fn json_row(entry: &Listed, out: &mut String) {
         out.push_str(&format!(",\"target\":{}", json(&String::from_utf8_lossy(target))));
     }
     let (seconds, nanoseconds) = (entry.mtime.seconds, entry.mtime.nanoseconds);
-    out.push_str(&format!(",\"mode\":\"{:04o}\",\"mtime\":{seconds}.{nanoseconds:09}}}", entry.mode));
+    out.push_str(&format!(
+        ",\"mode\":\"{:04o}\",\"mtime\":{seconds}.{nanoseconds:09}}}",
+        entry.mode
+    ));
 }
 
 fn json(text: &str) -> String {

@@ -5,8 +5,8 @@ use std::fs::File;
 
 use swath_formats::metalink::{self, Metalink, Mirror};
 use swath_formats::mirror_url;
-use swath_model::SafePath;
 use swath_model::digest::Algorithm;
+use swath_model::path::SafePath;
 
 use super::digests::{Digests, Effort};
 use super::file::{not_found, refusal};
@@ -36,8 +36,7 @@ pub(super) fn describe(file: &File, address: &[u8], base: &str, digests: &Digest
     described.size_bytes = Some(meta.len());
     // All that are known, and one that is quick to find out.
     for algorithm in Algorithm::ALL {
-        let effort =
-            if algorithm == Algorithm::Sha256 { Effort::Little } else { Effort::None };
+        let effort = if algorithm == Algorithm::Sha256 { Effort::Little } else { Effort::None };
         match digests.find(file, &meta, &[algorithm], effort) {
             Ok(digest) => described.digests.extend(digest),
             Err(error) => return refusal(&error),

@@ -133,7 +133,10 @@ impl Site {
     }
 
     async fn decide(&self, head: &Head, peer: SocketAddr) -> Response {
-        if head.target.path == b"health" && head.method == Method::Get && !self.folders.has(b"health") {
+        if head.target.path == b"health"
+            && head.method == Method::Get
+            && !self.folders.has(b"health")
+        {
             return Response::text(200, "well");
         }
         if let Err(refusal) = self.access.check(head, peer) {

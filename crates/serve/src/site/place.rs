@@ -18,10 +18,7 @@ pub(super) enum Place<'a> {
     /// The list of several folders.
     Top,
     /// Something below one of them.
-    Below {
-        root: &'a Root,
-        path: &'a [u8],
-    },
+    Below { root: &'a Root, path: &'a [u8] },
 }
 
 impl Folders {

@@ -30,7 +30,8 @@ impl Download {
         trust: Trust,
         accept: &str,
     ) -> Result<Download, LaneError> {
-        let request = Request { method: Method::Get, range: None, accept, extra: "", limit_bytes: 0 };
+        let request =
+            Request { method: Method::Get, range: None, accept, extra: "", limit_bytes: 0 };
         let limit = net.timeout();
         let opened = timeout(limit, open(net, url, trust, &request)).await;
         let Opened { exchange, head, target, .. } =

@@ -383,10 +383,7 @@ impl OwnLane {
         // A buffer must not lie around half full while others wait for one. (Of a sealed file only
         // whole groups can be handed over, and there nothing waits for its turn.)
         let slow = silence >= TICK || self.out.held_for() >= 2 * TICK;
-        if slow
-            && !self.out.is_sealed()
-            && self.out.has_buffer()
-            && self.out.pool.free_slots() == 0
+        if slow && !self.out.is_sealed() && self.out.has_buffer() && self.out.pool.free_slots() == 0
         {
             self.hand_over();
         }

@@ -107,15 +107,16 @@ impl Delivery {
     pub fn room(&mut self, ask: &Ask, limit_bytes: u64) -> &mut [u8] {
         let slot_bytes = self.pool.slot_bytes() as u64;
         let Some(buffer) = &mut self.held else { return &mut [] };
-        let position = match &mut self.sealed {
-            None => ask.position,
-            Some(seals) => {
-                if let Place::Seal { at } = seals.length.place(ask.position) {
-                    let bytes = (seals.arriving.len() - at).min(ask.left_bytes(limit_bytes));
+        let limit_bytes = ask.left_bytes(limit_bytes);
+        let (position, data_bytes) = match &mut self.sealed {
+            None => (ask.position, u64::MAX),
+            Some(seals) => match seals.length.place(ask.position) {
+                Place::Data { left_bytes } => (seals.length.to_plain(ask.position), left_bytes),
+                Place::Seal { at } => {
+                    let bytes = (seals.arriving.len() - at).min(limit_bytes);
                     return &mut seals.arriving[at..at + bytes];
                 }
-                seals.length.to_plain(ask.position)
-            }
+            },
         };
         if buffer.filled() == 0 {
             self.start = position;
@@ -123,15 +124,10 @@ impl Delivery {
             let slots = self.start / slot_bytes + buffer.slots() as u64;
             self.cut = slots.saturating_mul(slot_bytes);
         }
-        let mut room = self.cut.saturating_sub(position);
-        if let Some(seals) = &self.sealed
-            && let Place::Data { left_bytes } = seals.length.place(ask.position)
-        {
-            room = room.min(left_bytes);
-        }
+        let room = self.cut.saturating_sub(position).min(data_bytes);
         let spare = buffer.spare();
-        let room = usize::try_from(room).unwrap_or(usize::MAX).min(spare.len());
-        &mut spare[..room.min(ask.left_bytes(limit_bytes))]
+        let room = usize::try_from(room).unwrap_or(usize::MAX).min(spare.len()).min(limit_bytes);
+        &mut spare[..room]
     }
 
     /// `bytes` were written into [`Delivery::room`]: count them, and hand the buffer over if

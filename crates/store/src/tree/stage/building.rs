@@ -158,11 +158,7 @@ fn create(
 }
 
 /// Make a file, or open the one that an earlier run left.
-pub(super) fn make_file(
-    folder: impl AsFd,
-    name: &[u8],
-    truncate: bool,
-) -> io::Result<File> {
+pub(super) fn make_file(folder: impl AsFd, name: &[u8], truncate: bool) -> io::Result<File> {
     let mut flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     if truncate {
         flags |= OFlags::TRUNC;

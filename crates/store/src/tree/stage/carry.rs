@@ -87,7 +87,8 @@ mod tests {
     fn only_files_that_are_the_same_are_carried_over() {
         let old = index(&[("a", 100, 1), ("b", 0, 1), ("x", 50, 1), ("y", 60, 1), ("../c", 70, 1)]);
         // "a" changed, "ab" is new, "b/x" moved up by that, "b/y" went, "c" is newer.
-        let new = index(&[("a", 100, 2), ("ab", 30, 1), ("b", 0, 9), ("x", 50, 1), ("../c", 70, 2)]);
+        let new =
+            index(&[("a", 100, 2), ("ab", 30, 1), ("b", 0, 9), ("x", 50, 1), ("../c", 70, 2)]);
         let all = RangeSet::full(280);
         let carried: Vec<Range> = over(&old, &all, &new).iter().collect();
         assert_eq!(carried, [Range::new(130, 180)]);

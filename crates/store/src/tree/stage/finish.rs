@@ -137,7 +137,8 @@ impl Stage {
         to_name: &[u8],
     ) -> io::Result<()> {
         let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW;
-        let mut source = match rustix::fs::openat(from, from_name, flags, rustix::fs::Mode::empty()) {
+        let mut source = match rustix::fs::openat(from, from_name, flags, rustix::fs::Mode::empty())
+        {
             Ok(file) => std::fs::File::from(file),
             Err(Errno::NOENT) => return Ok(()),
             Err(error) => return Err(error.into()),
@@ -151,11 +152,7 @@ impl Stage {
 
     /// Move everything to its destination, if that is another one, and give folders their
     /// attributes once all in them is there.
-    fn settle(
-        &self,
-        destination: Option<&Root>,
-        without: &[u64],
-    ) -> Result<Finished, StageError> {
+    fn settle(&self, destination: Option<&Root>, without: &[u64]) -> Result<Finished, StageError> {
         let mut finished = Finished::default();
         let mut open: Vec<Open> = Vec::new();
         let index = self.index();

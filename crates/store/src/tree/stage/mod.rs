@@ -152,11 +152,7 @@ impl Stage {
     ) -> Result<Stage, StageError> {
         let place = Place::of(destination)?;
         let root = place.open_stage()?;
-        let resumed = if resume {
-            place.recover(&read(&index))
-        } else {
-            RangeSet::new()
-        };
+        let resumed = if resume { place.recover(&read(&index)) } else { RangeSet::new() };
         if resumed.is_empty() {
             place.clear(&root)?;
         }
@@ -224,8 +220,7 @@ impl Stage {
     }
 
     fn sync(&self) -> Result<(), StageError> {
-        rustix::fs::syncfs(self.root.fd())
-            .map_err(|error| self.failed("sync", b"", error.into()))
+        rustix::fs::syncfs(self.root.fd()).map_err(|error| self.failed("sync", b"", error.into()))
     }
 
     fn write_down(&self, ranges: &[Range]) -> Result<(), StageError> {

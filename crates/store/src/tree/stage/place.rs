@@ -51,10 +51,10 @@ impl Place {
 
     /// Make the stage, or open the one that is there. Nobody else may use it meanwhile.
     pub fn open_stage(&self) -> Result<Root, StageError> {
-        let failed = |doing| {
-            move |source| StageError::Io { doing, path: self.names.part.clone(), source }
-        };
-        std::fs::create_dir_all(folder_of(&self.names.part)).map_err(failed("make the folder of"))?;
+        let failed =
+            |doing| move |source| StageError::Io { doing, path: self.names.part.clone(), source };
+        std::fs::create_dir_all(folder_of(&self.names.part))
+            .map_err(failed("make the folder of"))?;
         let mut builder = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         match builder.create(&self.names.part) {
