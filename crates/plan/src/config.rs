@@ -60,7 +60,7 @@ impl Default for Config {
 /// How many lanes a source gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lanes {
-    /// One to begin with, two to four on a long route, more where they measurably pay, up to
+    /// One to begin with, two to eight on a long route, more where they measurably pay, up to
     /// `max`.
     Auto {
         /// The limit.

@@ -223,7 +223,7 @@ impl Planner {
         let mut owed: Vec<Due> = Vec::with_capacity(lane.queue.len());
         for (slot, at) in lane.positions().collect::<Vec<_>>().into_iter().rev() {
             let own_s = lane.may_need_s(bytes, now).unwrap_or(bytes as f64 + lane.rtt_s);
-            let due_s = own_s.max(lane.hole_s(now)).max(lull_s(lane, now)) + overdue_s;
+            let due_s = own_s.max(lane.hole_s(now)) + overdue_s;
             let left = self.undelivered.within(Range::new(at, slot.end.max(at))).last();
             owed.extend(left.map(|range| Due { lane: lane.id, range, due_s }));
             bytes = bytes.saturating_sub(slot.asked_end - slot.start + slot.trailing_bytes);
@@ -336,15 +336,6 @@ fn overdue_s(lane: &Lane, now: Time) -> f64 {
     if paused_s > OVERDUE_ROUND_TRIPS * lane.trip_s() + OVERDUE_S { 2.0 * paused_s } else { 0.0 }
 }
 
-/// How long a lane that has fallen quiet within its answers stays so, as a rule: until a round trip
-/// after the pause began, whether the sender waits for its window or a packet was lost.
-fn lull_s(lane: &Lane, now: Time) -> f64 {
-    let paused_s = now.secs_since(lane.heard_at);
-    if lane.was_answered() && paused_s > LULL_S { (lane.trip_s() - paused_s).max(0.0) } else { 0.0 }
-}
-
-/// Meters are read every [`TICK_S`], so only more than this is a pause.
-const LULL_S: f64 = 1.5 * TICK_S;
 /// A lane may end this many times later than the rest …
 const LATE: f64 = 1.1;
 /// … and this much, before its tail is taken: below it the exchange costs more than it brings.

@@ -505,7 +505,7 @@ impl Planner {
         let end = end.max(slot.start);
         slot.end = slot.end.min(end);
         let surplus_bytes = slot.asked_end - slot.end;
-        let drain_s = lane.may_need_s(surplus_bytes, self.clock).unwrap_or(0.0);
+        let drain_s = lane.needs_s(surplus_bytes, self.clock).unwrap_or(0.0);
         let needed = !self.open.is_empty();
         // Near the end nothing more will be asked for on this lane, so draining costs nothing.
         // A whole-file answer waits at the new end, and goes on from there if that is wanted.
@@ -538,13 +538,14 @@ impl Planner {
             rate_bytes_per_s: self.rate,
             time_left_s: self.horizon_s(now).unwrap_or(f64::INFINITY),
             sources: self.usable_sources.min(self.config.max_sources),
+            in_order: self.config.window_bytes.is_some(),
             grid_bytes: self.config.grid_bytes.max(1),
         }
     }
 }
 
 /// Lanes of so few requests begin with the rate of those before them.
-const FLEETING_REQUESTS: u32 = 8;
+pub(crate) const FLEETING_REQUESTS: u32 = 8;
 /// A trimmed body is drained if that takes less than this many round trips (what a new connection
 /// costs: its handshake, the request and several steps of slow start) …
 const DROP_ROUND_TRIPS: f64 = 5.0;

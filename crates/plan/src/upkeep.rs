@@ -5,7 +5,7 @@ use swath_model::{LaneId, Range, RangeSet, SourceId, Time};
 use crate::config::Lanes;
 use crate::event::Action;
 use crate::lane::{Lane, LaneState};
-use crate::planner::Planner;
+use crate::planner::{FLEETING_REQUESTS, Planner};
 use crate::source::Source;
 use crate::tuner::Reading;
 use crate::view::SourceStatus;
@@ -266,12 +266,10 @@ impl Planner {
             let lanes = source.lanes.iter().filter_map(|id| self.lanes.get(id));
             let spent = lanes.filter(|lane| self.is_spent(lane, now)).count() as u32;
             let have = source.lanes.len() as u32;
-            let needs_s = LANE_ROUND_TRIPS * source.rtt_s.unwrap_or(0.0);
-            if have > 0 && self.time_left_s(now).is_some_and(|left_s| left_s < needs_s) {
-                continue;
-            }
             // The successor of a lane that is about to end comes up meanwhile.
             let most = (goal.max(1) + spent.min(goal.max(1))).min(source.max_lanes);
+            let most =
+                if self.is_late_for(source, now) { most.min(1 + spent.min(1)) } else { most };
             for _ in have..most {
                 let lane = LaneId(self.next_lane);
                 self.next_lane += 1;
@@ -287,6 +285,14 @@ impl Planner {
                 break;
             }
         }
+    }
+
+    /// Whether a further lane of this source would come too late to bring anything.
+    fn is_late_for(&self, source: &Source, now: Time) -> bool {
+        // Each of its lanes brings one answer or a few: the next one is needed to go on at all.
+        let is_fleeting = source.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS);
+        let needs_s = LANE_ROUND_TRIPS * source.rtt_s.unwrap_or(0.0);
+        !is_fleeting && self.time_left_s(now).is_some_and(|left_s| left_s < needs_s)
     }
 
     /// How many sources may be in use at once.

@@ -89,6 +89,8 @@ pub struct WholeView {
     pub time_left_s: f64,
     /// Sources in use.
     pub sources: usize,
+    /// The consumer takes the file in order: what comes first is waited for, whoever may bring it.
+    pub in_order: bool,
     /// Smallest unit of a swath, bytes.
     pub grid_bytes: u64,
 }

@@ -35,7 +35,8 @@ impl Policy for Swath {
                 whole.undelivered_bytes / (16 * whole.sources.max(1) as u64)
             };
             let mut first = share.clamp(FIRST_MIN_BYTES, FIRST_MAX_BYTES);
-            if lane.peer_rate_bytes_per_s > 0.0 && whole.time_left_s.is_finite() {
+            if lane.peer_rate_bytes_per_s > 0.0 && whole.time_left_s.is_finite() && !whole.in_order
+            {
                 // What a further lane cannot bring before the end is left to others here too.
                 let useful = lane.peer_rate_bytes_per_s * (whole.time_left_s - lane.rtt_s);
                 if useful * HOPELESS < grid as f64 {

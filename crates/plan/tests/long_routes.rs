@@ -1,0 +1,99 @@
+//! Routes whose round trip is a good part of a transfer: how many lanes they get, and how they end.
+
+mod support;
+
+use std::time::Duration;
+
+use swath_model::{LaneId, SourceId};
+use swath_plan::{Config, Event, Lanes, Loss};
+
+use support::{Bench, Flow, MIB};
+
+/// Bytes within 20 ms at 10 MB/s.
+const STEP_BYTES: u64 = 200_000;
+/// A round trip, in milliseconds.
+const FAR_MS: u64 = 500;
+
+fn far_up(bench: &mut Bench, lane: u32) {
+    let rtt = Duration::from_millis(FAR_MS);
+    bench.tell(Event::LaneUp { lane: LaneId(lane), rtt, pipelines: true });
+}
+
+/// A source nearby and a far one, with `lanes` lanes each, the near one's first; all together bring
+/// 20 MB/s, until `left_bytes` are to be fetched.
+fn running(lanes: u32, left_bytes: u64) -> (Bench, Vec<Flow>) {
+    let config = Config { lanes: Lanes::Fixed(lanes), ..Config::default() };
+    let mut bench = Bench::with(config, 0, 64 * MIB);
+    for source in 0..2 {
+        bench.tell(Event::SourceAdded { source: SourceId(source), max_lanes: None });
+    }
+    for lane in 0..lanes {
+        bench.up(LaneId(lane));
+        far_up(&mut bench, lanes + lane);
+    }
+    let mut flows: Vec<Flow> = (0..2 * lanes).map(Flow::of).collect();
+    bench.wait_s(0.02);
+    for _ in 0..1000 {
+        if bench.planner.undelivered().total_bytes() <= left_bytes {
+            break;
+        }
+        for flow in &mut flows {
+            flow.carry(&mut bench, STEP_BYTES / u64::from(lanes));
+        }
+        bench.wait_s(0.02);
+    }
+    bench.opened();
+    (bench, flows)
+}
+
+#[test]
+fn the_longer_the_route_the_more_lanes_at_first() {
+    // What a sender keeps under way on one lane filled a third of a route of half a second, and
+    // the trial that would have shown it came when most was over.
+    for (rtt_ms, lanes) in [(10, 1), (40, 2), (120, 2), (200, 3), (300, 5), (FAR_MS, 8), (2000, 8)]
+    {
+        let mut bench = Bench::with(Config::default(), 0, 1024 * MIB);
+        bench.tell(Event::SourceAdded { source: SourceId(0), max_lanes: None });
+        let rtt = Duration::from_millis(rtt_ms);
+        bench.tell(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true });
+        bench.wait_s(0.05);
+        assert_eq!(bench.opened().len(), lanes, "{rtt_ms} ms");
+    }
+}
+
+#[test]
+fn no_further_lane_is_opened_that_would_come_too_late() {
+    // Those opened in the last second of a route of half a second each kept some blocks, for which
+    // everybody waited. 20 MB/s in all.
+    for (left_mib, opened) in [(48, 1), (8, 0)] {
+        let (mut bench, _) = running(2, left_mib * MIB);
+        bench.tell(Event::LaneLost { lane: LaneId(3), loss: Loss::Clean });
+        bench.wait_s(0.05);
+        assert_eq!(bench.opened().len(), opened, "{left_mib} MiB left");
+        // The first one of a source is, whatever the time.
+        bench.tell(Event::LaneLost { lane: LaneId(2), loss: Loss::Clean });
+        bench.wait_s(0.05);
+        assert_eq!(bench.opened().len(), 1, "{left_mib} MiB left, none of its lanes there");
+    }
+}
+
+#[test]
+fn a_lane_that_comes_too_late_is_asked_for_nothing() {
+    for (left_mib, asked) in [(40, true), (6, false)] {
+        let (mut bench, mut flows) = running(2, 48 * MIB);
+        bench.tell(Event::LaneLost { lane: LaneId(3), loss: Loss::Clean });
+        bench.wait_s(0.05);
+        let lane = bench.opened()[0];
+        for _ in 0..1000 {
+            if bench.planner.undelivered().total_bytes() <= left_mib * MIB {
+                break;
+            }
+            for flow in &mut flows[..3] {
+                flow.carry(&mut bench, STEP_BYTES / 2);
+            }
+            bench.wait_s(0.02);
+        }
+        far_up(&mut bench, lane.0);
+        assert_eq!(!bench.fetches(lane.0).is_empty(), asked, "{left_mib} MiB left");
+    }
+}
