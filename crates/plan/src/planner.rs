@@ -544,7 +544,8 @@ impl Planner {
     }
 }
 
-/// Lanes of so few requests begin with the rate of those before them.
+/// Lanes of so few requests do not live long enough to find out anything: they begin with the rate
+/// of those before them, and are followed by the next one even shortly before the end.
 pub(crate) const FLEETING_REQUESTS: u32 = 8;
 /// A trimmed body is drained if that takes less than this many round trips (what a new connection
 /// costs: its handshake, the request and several steps of slow start) …

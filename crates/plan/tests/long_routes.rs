@@ -48,8 +48,8 @@ fn running(lanes: u32, left_bytes: u64) -> (Bench, Vec<Flow>) {
 
 #[test]
 fn the_longer_the_route_the_more_lanes_at_first() {
-    // What a sender keeps under way on one lane filled a third of a route of half a second, and
-    // the trial that would have shown it came when most was over.
+    // What senders keep under way on four lanes filled three quarters of a route of half a second,
+    // and the trial that would have shown it came when most was over.
     for (rtt_ms, lanes) in [(10, 1), (40, 2), (120, 2), (200, 3), (300, 5), (FAR_MS, 8), (2000, 8)]
     {
         let mut bench = Bench::with(Config::default(), 0, 1024 * MIB);
@@ -75,6 +75,15 @@ fn no_further_lane_is_opened_that_would_come_too_late() {
         bench.wait_s(0.05);
         assert_eq!(bench.opened().len(), 1, "{left_mib} MiB left, none of its lanes there");
     }
+}
+
+#[test]
+fn a_connection_for_one_answer_is_followed_by_the_next_however_late() {
+    let (mut bench, _) = running(2, 8 * MIB);
+    bench.tell(Event::RequestLimit { source: SourceId(1), requests: 1 });
+    bench.tell(Event::LaneLost { lane: LaneId(3), loss: Loss::Clean });
+    bench.wait_s(0.05);
+    assert_eq!(bench.opened().len(), 1);
 }
 
 #[test]
