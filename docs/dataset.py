@@ -125,8 +125,9 @@ def main(url, target, token=None):
                             first = group * (GROUP + SEAL)
                             _, sealed = get("sealed&walk=" + headers["Swath-Walk"], Range=f"bytes={first}-{first + GROUP + SEAL - 1}")
                             data, seal = sealed[:-SEAL], sealed[-SEAL:]
-                            assert any(seal), "the server could not read a file: " + repr(path)
-                            assert seal == blake3(data, group), "damaged on its way"
+                            if changed := seal == bytes(255 - byte for byte in blake3(data, group)):
+                                print("some file changed at its source, near", path, file=sys.stderr)
+                            assert changed or seal == blake3(data, group), "damaged on its way"
                         part = data[start % GROUP:][:length]
                         file.write(part)
                         start, length = start + len(part), length - len(part)

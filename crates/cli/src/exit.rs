@@ -53,7 +53,9 @@ pub fn warn(message: &str) {
 pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
     match error {
         GetError::NoSources => Exit::Usage,
-        GetError::Open(_) => Exit::Target,
+        GetError::Open(_) | GetError::Tree(_) => Exit::Target,
+        GetError::Index { .. } | GetError::Forgotten if kept_bytes > 0 => Exit::Incomplete,
+        GetError::Index { .. } | GetError::Forgotten => Exit::Sources,
         GetError::Finish(FinishError::Incomplete { .. }) => Exit::Internal,
         GetError::Write(_)
         | GetError::Read(_)

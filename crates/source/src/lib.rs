@@ -32,8 +32,8 @@ pub use facts::Facts;
 pub use habits::Quirks;
 pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};
 pub use net::{
-    Bearer, BearerSearch, Net, NetError, NetOptions, Proxies, ProxyError, Secret, check_header,
-    discover_bearer,
+    Accepted, Bearer, BearerSearch, Come, Dialled, Net, NetError, NetOptions, Proxies, ProxyError,
+    Secret, check_header, discover_bearer,
 };
 pub use sealed::{SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, sealed_bytes, to_sealed};
 pub use source::{Expected, Source, Trust, display_name};

@@ -20,7 +20,12 @@ pub struct Served {
 impl Home {
     /// `swath serve` with these arguments, on a free port of the loopback interface.
     pub fn serve(&self, args: &[&str]) -> Served {
-        let mut swath = self.swath(["serve", "--listen", "127.0.0.1:0"].iter().chain(args));
+        self.serve_at("127.0.0.1:0", args)
+    }
+
+    /// The same at this address.
+    pub fn serve_at(&self, address: &str, args: &[&str]) -> Served {
+        let mut swath = self.swath(["serve", "--listen", address].iter().chain(args));
         let mut child = swath.command().stderr(Stdio::inherit()).spawn().expect("it starts");
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let (mut url, mut words) = (None, String::new());

@@ -240,7 +240,6 @@ impl std::fmt::Debug for Index {
 
 /// Takes an index in from a stream, in parts of any size.
 pub struct Reader {
-    index: Index,
     limit_bytes: u64,
     /// What has come and is no whole record yet.
     pending: Vec<u8>,
@@ -252,41 +251,34 @@ pub struct Reader {
 impl Reader {
     /// A reader that takes at most `limit_bytes` of index.
     pub fn new(limit_bytes: u64) -> Reader {
-        Reader { index: Index::new(), limit_bytes, pending: Vec::new(), look_from: 0, begun: false }
+        Reader { limit_bytes, pending: Vec::new(), look_from: 0, begun: false }
     }
 
-    /// The index as far as it has come.
-    pub fn index(&self) -> &Index {
-        &self.index
-    }
-
-    /// The next bytes of the stream.
+    /// The next bytes of the stream, into an index that was new when the stream began and that
+    /// nobody else adds to.
     ///
     /// # Errors
     /// [`IndexError`]; nothing that came before is void.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), IndexError> {
+    pub fn feed(&mut self, index: &mut Index, bytes: &[u8]) -> Result<(), IndexError> {
         self.pending.extend_from_slice(bytes);
-        if self.index.wire_bytes() + self.pending.len() as u64 > self.limit_bytes {
+        if index.wire_bytes() + self.pending.len() as u64 > self.limit_bytes {
             return Err(IndexError::TooLarge { limit_bytes: self.limit_bytes });
         }
-        if self.pending.len() < self.look_from { Ok(()) } else { self.look() }
+        if self.pending.len() < self.look_from { Ok(()) } else { self.look(index) }
     }
 
     /// The stream has ended.
     ///
     /// # Errors
     /// [`IndexError`], above all [`IndexError::CutOff`].
-    pub fn finish(mut self) -> Result<Index, IndexError> {
-        self.look()?;
-        match self.index.digests {
-            Some(_) => Ok(self.index),
-            None => Err(IndexError::CutOff { entries: self.index.entries() }),
-        }
+    pub fn finish(mut self, index: &mut Index) -> Result<Digests, IndexError> {
+        self.look(index)?;
+        index.digests.ok_or(IndexError::CutOff { entries: index.entries() })
     }
 
-    fn look(&mut self) -> Result<(), IndexError> {
+    fn look(&mut self, index: &mut Index) -> Result<(), IndexError> {
         let pending = std::mem::take(&mut self.pending);
-        let used = self.take_in(&pending)?;
+        let used = self.take_in(index, &pending)?;
         self.pending = pending;
         self.pending.drain(..used);
         // A long record that comes in small parts is not read again for each of them.
@@ -295,7 +287,7 @@ impl Reader {
     }
 
     /// Take in whole records; answers how many bytes these are.
-    fn take_in(&mut self, bytes: &[u8]) -> Result<usize, IndexError> {
+    fn take_in(&mut self, index: &mut Index, bytes: &[u8]) -> Result<usize, IndexError> {
         let mut used = 0;
         if !self.begun {
             let header = &bytes[..bytes.len().min(MAGIC.len())];
@@ -311,48 +303,48 @@ impl Reader {
         }
         loop {
             let rest = &bytes[used..];
-            if self.index.digests.is_some() {
+            if index.digests.is_some() {
                 return if rest.is_empty() { Ok(used) } else { Err(IndexError::Trailing) };
             }
-            let number = self.index.context.number;
-            let before = self.index.context.clone_for_mark(self.index.is_marked());
-            let mut context = std::mem::replace(&mut self.index.context, Context::new());
+            let number = index.context.number;
+            let before = index.context.clone_for_mark(index.is_marked());
+            let mut context = std::mem::replace(&mut index.context, Context::new());
             let read = wire::read(rest, &mut context);
-            self.index.context = context;
+            index.context = context;
             match read.map_err(|what| IndexError::Entry { number, what })? {
                 Read::Entry { entry, length, .. } => {
-                    self.index.keep(&rest[..length], &entry, before);
+                    index.keep(&rest[..length], &entry, before);
                     used += length;
                 }
                 Read::CutOff => return Ok(used),
                 Read::End => match wire::read_end(rest)? {
                     None => return Ok(used),
                     Some(said) => {
-                        self.check_end(said)?;
+                        check_end(index, said)?;
                         used += rest.len();
                     }
                 },
             }
         }
     }
+}
 
-    fn check_end(
-        &mut self,
-        (entries, size_bytes, digest): (u64, u64, [u8; 32]),
-    ) -> Result<(), IndexError> {
-        let damaged = |what| Err(IndexError::Damaged { what });
-        if entries != self.index.entries() {
-            return damaged("number of entries");
-        }
-        if size_bytes != self.index.size_bytes() {
-            return damaged("size");
-        }
-        if digest != *self.index.hasher.finalize().as_bytes() {
-            return damaged("digest");
-        }
-        self.index.complete();
-        Ok(())
+fn check_end(
+    index: &mut Index,
+    (entries, size_bytes, digest): (u64, u64, [u8; 32]),
+) -> Result<(), IndexError> {
+    let damaged = |what| Err(IndexError::Damaged { what });
+    if entries != index.entries() {
+        return damaged("number of entries");
     }
+    if size_bytes != index.size_bytes() {
+        return damaged("size");
+    }
+    if digest != *index.hasher.finalize().as_bytes() {
+        return damaged("digest");
+    }
+    index.complete();
+    Ok(())
 }
 
 /// So many entries have one place to begin reading at: to find one takes some microseconds, and

@@ -134,14 +134,16 @@ fn wire(index: &Index) -> Vec<u8> {
 }
 
 fn received(bytes: &[u8], mut part: impl FnMut() -> usize) -> Result<Index, IndexError> {
+    let mut index = Index::new();
     let mut reader = Reader::new(1 << 30);
     let mut rest = bytes;
     while !rest.is_empty() {
         let (now, later) = rest.split_at(part().clamp(1, rest.len()));
-        reader.feed(now)?;
+        reader.feed(&mut index, now)?;
         rest = later;
     }
-    reader.finish()
+    reader.finish(&mut index)?;
+    Ok(index)
 }
 
 fn paths() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {

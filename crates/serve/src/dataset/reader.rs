@@ -1,8 +1,8 @@
 //! Bytes of a virtual file, and their seals.
 //!
 //! Reading never fails: what cannot be had as the index promised (the file changed, shrank,
-//! vanished or may not be read) is void. A group that holds void bytes has a seal of zeros, which
-//! says so. All of this blocks; it runs on threads that may.
+//! vanished or may not be read) is void, and the walk notes which file it was. The seal of a group
+//! that holds void bytes is inverted, which says so. All of this blocks; it runs on threads that may.
 
 use std::fs::File;
 use std::io;
@@ -57,7 +57,10 @@ impl Reader {
         let range = Range::of_len(start, out.len() as u64);
         let mut is_sound = true;
         for wanted in self.wanted(range) {
-            is_sound &= self.read_file(&wanted, start, out).is_ok();
+            if self.read_file(&wanted, start, out).is_err() {
+                self.walk.note_changed(wanted.number);
+                is_sound = false;
+            }
         }
         is_sound
     }
@@ -130,8 +133,6 @@ pub(crate) struct Sealed {
 
 /// Bytes of a seal.
 pub(crate) const SEAL_BYTES: u64 = 32;
-/// A group that is not as the index promised.
-const VOID: [u8; 32] = [0; 32];
 
 impl Sealed {
     /// The virtual file of a walk, of which `size_bytes` are known.
@@ -161,7 +162,8 @@ impl Sealed {
             out.resize(begin + bytes, 0);
             // The seal is of the whole group, whatever part of it was asked for.
             let is_sound = self.reader.read(start, &mut out[begin..]);
-            let seal = if is_sound { group_value(number, &out[begin..]) } else { VOID };
+            let value = group_value(number, &out[begin..]);
+            let seal = if is_sound { value } else { value.map(|byte| !byte) };
             out.extend_from_slice(&seal);
             out.truncate(begin + to);
             out.drain(begin..begin + from);

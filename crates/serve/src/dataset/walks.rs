@@ -4,7 +4,7 @@
 //! for those who then ask for bytes of it, until nobody has used it for a while or the room for
 //! indexes is needed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -28,6 +28,8 @@ pub(crate) struct Walk {
     news: Notify,
     /// Nobody wants it any more.
     unwanted: AtomicBool,
+    /// Numbers of files that are not as the index says.
+    changed: Mutex<BTreeSet<u64>>,
     used: Mutex<Instant>,
 }
 
@@ -91,6 +93,7 @@ impl Walks {
             ended: RwLock::new(None),
             news: Notify::new(),
             unwanted: AtomicBool::new(false),
+            changed: Mutex::default(),
             used: Mutex::new(Instant::now()),
         });
         let worker = Arc::clone(&walk);
@@ -185,6 +188,16 @@ impl Walk {
                 Progress::Growing => news.await,
             }
         }
+    }
+
+    /// The file of this number is not as the index says.
+    pub fn note_changed(&self, number: u64) {
+        lock(&self.changed).insert(number);
+    }
+
+    /// Numbers of the files that were found to be not as the index says, one a line, ascending.
+    pub fn changed(&self) -> String {
+        lock(&self.changed).iter().map(|number| format!("{number}\n")).collect()
     }
 
     /// The one who asked for it has gone.

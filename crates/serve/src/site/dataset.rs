@@ -18,7 +18,7 @@ use crate::http::{Content, Head, Made, Make, Response};
 pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
     match what {
         "index" => index(site, head).await,
-        "sealed" | "data" => {
+        "sealed" | "data" | "changed" => {
             let id = head.target.parameter("walk").and_then(|id| id.parse::<WalkId>().ok());
             let Some(id) = id else {
                 return Response::text(
@@ -27,13 +27,16 @@ pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
                 );
             };
             match site.walks.find(id) {
+                Some(walk) if what == "changed" => {
+                    Response::text(200, walk.changed()).with("cache-control", "no-store")
+                }
                 Some(walk) => bytes(head, walk, what == "sealed").await,
                 None => {
                     Response::text(410, "this walk is not known any more: ask for the index again")
                 }
             }
         }
-        _ => Response::text(400, "'swath=' takes index, sealed or data"),
+        _ => Response::text(400, "'swath=' takes index, sealed, data or changed"),
     }
 }
 

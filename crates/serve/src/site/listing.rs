@@ -219,31 +219,11 @@ fn html_row(entry: &Listed, out: &mut String) {
     let address = encode(&entry.name);
     let size = size_bytes(entry).map_or_else(|| "–".to_owned(), size_text);
     let exact = size_bytes(entry).map_or_else(String::new, |bytes| format!("{bytes} bytes"));
-    let time = time_text(entry.mtime.seconds);
+    let time = http_date::write_plain(entry.mtime.seconds).unwrap_or_else(|| "–".to_owned());
     out.push_str(&format!(
         "<tr class={class}><td><a href=\"./{address}{slash}\">{shown}{slash}</a></td>\
          <td title=\"{exact}\">{size}</td><td>{time}</td></tr>\n"
     ));
-}
-
-/// `2026-11-22 03:14:15`, UTC.
-fn time_text(seconds: i64) -> String {
-    let Ok(seconds) = u64::try_from(seconds) else { return "–".to_owned() };
-    if seconds == 0 {
-        return "–".to_owned();
-    }
-    // "Sun, 22 Nov 2026 03:14:15 GMT"
-    let date = http_date::write(seconds);
-    let mut words = date.split(' ').skip(1);
-    let (day, month, year, time) = (
-        words.next().unwrap_or_default(),
-        words.next().unwrap_or_default(),
-        words.next().unwrap_or_default(),
-        words.next().unwrap_or_default(),
-    );
-    let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let month = months.find(month).map_or(0, |at| at / 3 + 1);
-    format!("{year}-{month:02}-{day} {time}")
 }
 
 fn size_text(bytes: u64) -> String {

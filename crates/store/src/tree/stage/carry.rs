@@ -5,27 +5,55 @@ use std::cmp::Ordering;
 use swath_model::index::{Index, Item, Kind};
 use swath_model::{Range, RangeSet};
 
-/// Of `durable`, ranges of the virtual file of `old`, what belongs to files that are the same in
-/// `new` (path, size, time, extents): the ranges there. Both lists are in the same order, so one
-/// pass over both finds all.
-pub(super) fn over(old: &Index, durable: &RangeSet, new: &Index) -> RangeSet {
-    let mut carried = RangeSet::new();
+/// What of an earlier version is of use for the new one.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Carried {
+    /// Of the bytes that were durable, those of files that are the same (path, size, time, extents):
+    /// where they lie in the new virtual file.
+    pub durable: RangeSet,
+    /// Paths where something of another nature belongs now, or nothing: what lies in a folder comes
+    /// after the folder.
+    pub gone: Vec<Vec<u8>>,
+}
+
+/// Compare two versions. Both lists are in the same order, so one pass over both finds all.
+pub(super) fn over(old: &Index, durable: &RangeSet, new: &Index) -> Carried {
+    let mut carried = Carried::default();
     let (mut olds, mut news) = (old.cursor(), new.cursor());
     let mut before = olds.next().map(Known::of);
     while let Some(item) = news.next() {
-        while before.as_ref().is_some_and(|known| order(&known.path, item.path) == Ordering::Less) {
+        while let Some(known) =
+            before.take_if(|known| order(&known.path, item.path) == Ordering::Less)
+        {
+            carried.gone.push(known.path);
             before = olds.next().map(Known::of);
         }
-        let Some(known) = &before else { break };
-        if known.path != item.path || !known.is_same(&item) {
-            continue;
-        }
-        for range in durable.within(known.range) {
-            let from = item.start + (range.start - known.range.start);
-            carried.insert(Range::of_len(from, range.len()));
+        let Some(known) = before.take_if(|known| known.path == item.path) else { continue };
+        before = olds.next().map(Known::of);
+        if nature(&known.kind) != nature(&item.entry.kind) {
+            carried.gone.push(known.path);
+        } else if known.is_same(&item) {
+            for range in durable.within(known.range) {
+                let from = item.start + (range.start - known.range.start);
+                carried.durable.insert(Range::of_len(from, range.len()));
+            }
         }
     }
+    while let Some(known) = before {
+        carried.gone.push(known.path);
+        before = olds.next().map(Known::of);
+    }
     carried
+}
+
+/// What one may become another of without going first.
+fn nature(kind: &Kind) -> u8 {
+    match kind {
+        Kind::File { .. } | Kind::HardLink(_) => 0,
+        Kind::Folder => 1,
+        Kind::Symlink(_) => 2,
+        Kind::Absent(_) => 3,
+    }
 }
 
 struct Known {
@@ -90,13 +118,23 @@ mod tests {
         let new =
             index(&[("a", 100, 2), ("ab", 30, 1), ("b", 0, 9), ("x", 50, 1), ("../c", 70, 2)]);
         let all = RangeSet::full(280);
-        let carried: Vec<Range> = over(&old, &all, &new).iter().collect();
+        let carried: Vec<Range> = over(&old, &all, &new).durable.iter().collect();
         assert_eq!(carried, [Range::new(130, 180)]);
         let some = RangeSet::from(Range::new(90, 110));
-        let carried: Vec<Range> = over(&old, &some, &new).iter().collect();
+        let carried: Vec<Range> = over(&old, &some, &new).durable.iter().collect();
         assert_eq!(carried, [Range::new(130, 140)]);
-        assert_eq!(over(&old, &all, &old).total_bytes(), 280);
-        assert!(over(&index(&[]), &all, &new).is_empty());
+        let same = over(&old, &all, &old);
+        assert_eq!((same.durable.total_bytes(), same.gone.len()), (280, 0));
+        assert_eq!(over(&index(&[]), &all, &new), Carried::default());
+    }
+
+    #[test]
+    fn what_is_no_more_is_told_with_what_lies_in_it() {
+        let old = index(&[("a", 100, 1), ("b", 0, 1), ("x", 50, 1), ("../c", 70, 1), ("d", 9, 1)]);
+        // "a" is a folder now, and "b" is not there any more.
+        let new = index(&[("a", 0, 1), ("y", 100, 1), ("../c", 70, 1)]);
+        let gone = over(&old, &RangeSet::full(229), &new).gone;
+        assert_eq!(gone, [&b"a"[..], b"b", b"b/x", b"d"]);
     }
 
     #[test]

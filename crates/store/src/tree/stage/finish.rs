@@ -1,7 +1,7 @@
 //! The end: what is left to make, attributes of folders, final names.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, linkat, renameat, renameat_with, statx, unlinkat};
 use rustix::io::Errno;
@@ -10,13 +10,20 @@ use swath_model::index::{Kind, Mtime};
 use super::building::{set_mode, set_times, split};
 use super::{Stage, StageError};
 use crate::names::folder_of;
-use crate::tree::root::Root;
+use crate::tree::root::{Links, Root};
 
 /// What became of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finished {
     /// Files that have their final names now.
     pub files: u64,
+}
+
+/// A folder of the stage, and the one that takes its place: most files follow one of the same folder.
+struct Way {
+    folder: Vec<u8>,
+    from: OwnedFd,
+    to: OwnedFd,
 }
 
 /// A folder whose attributes are set when all that lies in it is there.
@@ -34,7 +41,7 @@ impl Stage {
     /// [`StageError::Io`]; what has its name by then keeps it, and the next run goes on.
     pub fn finish(&self, without: &[u64]) -> Result<Finished, StageError> {
         let failed = |doing, source| self.failed(doing, b"", source);
-        self.remove(without)?;
+        self.remove_files(without)?;
         self.link()?;
         // Names must not be there before their bytes are.
         self.sync()?;
@@ -70,26 +77,39 @@ impl Stage {
     }
 
     /// Files that are not what the index promised.
-    fn remove(&self, without: &[u64]) -> Result<(), StageError> {
+    fn remove_files(&self, without: &[u64]) -> Result<(), StageError> {
         for &number in without {
             let path = {
                 let index = self.index();
                 let mut cursor = index.cursor_from(number);
-                match cursor.next() {
-                    Some(item) => item.path.to_vec(),
-                    None => continue,
-                }
+                cursor.next().map(|item| item.path.to_vec())
             };
-            let (folder, name) = split(&path);
-            let removed = self.root.make_folder(folder).and_then(|folder| {
-                match unlinkat(&folder, name, AtFlags::empty()) {
-                    Err(Errno::NOENT) => Ok(()),
-                    other => Ok(other?),
-                }
-            });
-            removed.map_err(|source| self.failed("remove", &path, source))?;
+            if let Some(path) = path {
+                self.remove(&path)?;
+            }
         }
         Ok(())
+    }
+
+    /// Remove what is at `path` in the stage: a file, a link or an empty folder, if it is there.
+    pub(super) fn remove(&self, path: &[u8]) -> Result<(), StageError> {
+        let (folder, name) = split(path);
+        let remove = || -> io::Result<()> {
+            let folder = match self.root.folder(folder, Links::Refuse) {
+                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+                other => other?,
+            };
+            match unlinkat(&folder, name, AtFlags::empty()) {
+                Err(Errno::ISDIR) => match unlinkat(&folder, name, AtFlags::REMOVEDIR) {
+                    // Something that belongs there is in it.
+                    Err(Errno::NOTEMPTY) => Ok(()),
+                    other => Ok(other?),
+                },
+                Err(Errno::NOENT) => Ok(()),
+                other => Ok(other?),
+            }
+        };
+        remove().map_err(|source| self.failed("remove", path, source))
     }
 
     /// Further names of files.
@@ -155,6 +175,7 @@ impl Stage {
     fn settle(&self, destination: Option<&Root>, without: &[u64]) -> Result<Finished, StageError> {
         let mut finished = Finished::default();
         let mut open: Vec<Open> = Vec::new();
+        let mut way: Option<Way> = None;
         let index = self.index();
         let mut cursor = index.cursor();
         while let Some(item) = cursor.next() {
@@ -177,7 +198,7 @@ impl Stage {
                 _ => {
                     finished.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
                     if let Some(destination) = destination {
-                        self.rename(destination, item.path).map_err(failed)?;
+                        self.rename(destination, item.path, &mut way).map_err(failed)?;
                     }
                 }
             }
@@ -197,15 +218,21 @@ impl Stage {
         settled.map_err(|source| self.failed("set the attributes of", &of.path, source))
     }
 
-    fn rename(&self, destination: &Root, path: &[u8]) -> io::Result<()> {
+    fn rename(&self, destination: &Root, path: &[u8], way: &mut Option<Way>) -> io::Result<()> {
         let (folder, name) = split(path);
-        let from = self.root.make_folder(folder)?;
-        let to = destination.make_folder(folder)?;
-        match renameat(&from, name, &to, name) {
+        let Way { from, to, .. } = match way.take().filter(|way| way.folder == folder) {
+            Some(known) => way.insert(known),
+            None => way.insert(Way {
+                folder: folder.to_vec(),
+                from: self.root.make_folder(folder)?,
+                to: destination.make_folder(folder)?,
+            }),
+        };
+        match renameat(&*from, name, &*to, name) {
             Ok(()) => Ok(()),
             // An earlier run had come so far already.
             Err(Errno::NOENT)
-                if statx(&to, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).is_ok() =>
+                if statx(&*to, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).is_ok() =>
             {
                 Ok(())
             }

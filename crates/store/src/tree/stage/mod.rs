@@ -17,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, Item, Kind, Mtime, Part};
 use swath_model::{Range, RangeSet};
 
@@ -24,6 +25,7 @@ use super::root::Root;
 use crate::journal::{JournalFile, Record, State};
 use crate::steps::SystemSteps;
 use building::Files;
+use carry::Carried;
 use place::Place;
 
 pub use finish::Finished;
@@ -92,12 +94,7 @@ pub struct Stage {
     /// What an earlier run left, by its journal, in the virtual file of this index.
     resumed: RangeSet,
     files: Files,
-    journal: Mutex<Journaled>,
-}
-
-struct Journaled {
-    file: Option<JournalFile>,
-    state: State,
+    journal: Mutex<Option<(JournalFile, State)>>,
 }
 
 /// One file of which some bytes are to be written.
@@ -152,7 +149,8 @@ impl Stage {
     ) -> Result<Stage, StageError> {
         let place = Place::of(destination)?;
         let root = place.open_stage()?;
-        let resumed = if resume { place.recover(&read(&index)) } else { RangeSet::new() };
+        let left = if resume { place.recover(&read(&index)) } else { Carried::default() };
+        let resumed = whole_groups(&left.durable, &read(&index));
         if resumed.is_empty() {
             place.clear(&root)?;
         }
@@ -163,17 +161,19 @@ impl Stage {
             index,
             preserve,
             resumed,
-            journal: Mutex::new(Journaled { file: None, state: State::default() }),
+            journal: Mutex::new(None),
         };
         if !stage.resumed.is_empty() {
+            for path in left.gone.iter().rev() {
+                stage.remove(path)?;
+            }
             // What was taken over is written down anew: it may be of another index than before.
-            let all = stage.resumed.iter().collect::<Vec<_>>();
-            stage.write_down(&all)?;
+            stage.begin_journal(&mut lock(&stage.journal))?;
         }
         Ok(stage)
     }
 
-    /// What an earlier run left, in bytes of the virtual file.
+    /// What an earlier run left, in whole groups of the virtual file.
     pub fn resumed(&self) -> &RangeSet {
         &self.resumed
     }
@@ -210,34 +210,35 @@ impl Stage {
     }
 
     /// Make everything written so far durable, then write down that these ranges are. When this
-    /// returns they survive `kill -9` and power loss.
+    /// returns they survive `kill -9` and power loss. The index must be complete.
     ///
     /// # Errors
     /// [`StageError::Io`].
     pub fn commit(&self, ranges: &[Range]) -> Result<(), StageError> {
         self.sync()?;
-        self.write_down(ranges)
+        let mut journal = lock(&self.journal);
+        if journal.is_none() {
+            self.begin_journal(&mut journal)?;
+        }
+        let Some((file, state)) = &mut *journal else { return Ok(()) };
+        let records: Vec<Record> =
+            ranges.iter().map(|&range| Record::Durable { range, source: 0 }).collect();
+        file.append(&SystemSteps::new(), &self.place.names, state, &records)
+            .map_err(|error| self.journal_failed(error.into_io()))
+    }
+
+    fn begin_journal(&self, journal: &mut Option<(JournalFile, State)>) -> Result<(), StageError> {
+        let begun = self.place.begin_journal(&self.index(), &self.resumed);
+        *journal = Some(begun.map_err(|source| self.journal_failed(source))?);
+        Ok(())
+    }
+
+    fn journal_failed(&self, source: io::Error) -> StageError {
+        self.failed("write the journal of", b"", source)
     }
 
     fn sync(&self) -> Result<(), StageError> {
         rustix::fs::syncfs(self.root.fd()).map_err(|error| self.failed("sync", b"", error.into()))
-    }
-
-    fn write_down(&self, ranges: &[Range]) -> Result<(), StageError> {
-        let failed = |source| self.failed("write the journal of", b"", source);
-        let mut journal = lock(&self.journal);
-        let Journaled { file, state } = &mut *journal;
-        let file = match file {
-            Some(file) => file,
-            None => {
-                self.place.keep_index(&self.index()).map_err(failed)?;
-                file.insert(self.place.create_journal(state).map_err(failed)?)
-            }
-        };
-        let records: Vec<Record> =
-            ranges.iter().map(|&range| Record::Durable { range, source: 0 }).collect();
-        file.append(&SystemSteps::new(), &self.place.names, state, &records)
-            .map_err(|error| failed(error.into_io()))
     }
 
     fn wanted(&self, range: Range) -> Vec<Wanted> {
@@ -267,6 +268,23 @@ impl Stage {
         };
         StageError::Io { doing, path, source }
     }
+}
+
+/// Of ranges of a virtual file what can be taken over: a group is fetched whole or not at all, and
+/// of a file whose bytes come twice nobody could say when it is complete.
+fn whole_groups(ranges: &RangeSet, index: &Index) -> RangeSet {
+    let mut whole = RangeSet::new();
+    for range in ranges.iter() {
+        let start = range.start.next_multiple_of(GROUP_BYTES);
+        let end = match range.end {
+            end if end == index.size_bytes() => end,
+            end => end - end % GROUP_BYTES,
+        };
+        if start < end {
+            whole.insert(Range::new(start, end));
+        }
+    }
+    whole
 }
 
 fn read(index: &RwLock<Index>) -> RwLockReadGuard<'_, Index> {

@@ -10,8 +10,10 @@ use rustix::fs::{FlockOperation, flock};
 use swath_model::RangeSet;
 use swath_model::index::{Index, Reader};
 
-use super::{StageError, carry};
-use crate::journal::{AppendError, JournalFile, Recovery, State, recover};
+use super::StageError;
+use super::carry::{self, Carried};
+use crate::Identity;
+use crate::journal::{AppendError, JournalFile, Record, Recovery, State, recover};
 use crate::names::{Names, folder_of};
 use crate::place::is_planted;
 use crate::steps::SystemSteps;
@@ -23,7 +25,10 @@ pub(super) struct Place {
     /// The destination does not exist: the stage becomes it.
     pub is_new: bool,
     pub names: Names,
+    /// A copy of the index that the journal counts in …
     index: PathBuf,
+    /// … and of the one that takes its place.
+    index_new: PathBuf,
 }
 
 impl Place {
@@ -40,9 +45,13 @@ impl Place {
         // What lies beside the destination may lie on another file system, if it is there already.
         let base = if is_new { destination.clone() } else { destination.join(".swath-stage") };
         let names = Names::of(&base, NAME_BYTES_MAX).ok_or_else(name)?;
-        let mut index = names.journal.clone().into_os_string();
-        index.push(".index");
-        Ok(Place { destination, is_new, names, index: index.into() })
+        let beside = |suffix: &str| {
+            let mut name = names.journal.clone().into_os_string();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        let (index, index_new) = (beside(".index"), beside(".index.new"));
+        Ok(Place { destination, is_new, names, index, index_new })
     }
 
     pub fn journal_exists(&self) -> bool {
@@ -76,29 +85,48 @@ impl Place {
         }
     }
 
-    /// What the journal vouches for, in the virtual file of `index`.
-    pub fn recover(&self, index: &Index) -> RangeSet {
-        let Some((durable, old)) = self.left() else { return RangeSet::new() };
-        if old.digests().is_some() && old.digests() == index.digests() {
-            return durable;
+    /// What the journal vouches for, in the virtual file of `index`, and what is in the stage that
+    /// does not belong there any more.
+    pub fn recover(&self, index: &Index) -> Carried {
+        let Some((durable, old)) = self.left() else { return Carried::default() };
+        if old.digests() == index.digests() {
+            return Carried { durable, gone: Vec::new() };
         }
         carry::over(&old, &durable, index)
     }
 
+    /// What the journal vouches for, and the index in which it counts.
     fn left(&self) -> Option<(RangeSet, Index)> {
         let file = self.read(&self.names.journal)?;
         let recovered = recover(BufReader::with_capacity(1 << 16, &file)).ok()?;
         let Recovery::Journal { state, .. } = recovered else { return None };
-        let mut file = self.read(&self.index)?;
+        // A journal that was about to be replaced counts in the index that was there before.
+        let index = [&self.index, &self.index_new].into_iter().find_map(|path| {
+            let index = self.read_index(path)?;
+            let name = dataset_name(&index)?;
+            let counts = state.identity.digests.contains(&name);
+            if counts && *path == self.index_new {
+                // It was about to be given its name.
+                std::fs::rename(path, &self.index).ok()?;
+            }
+            counts.then_some(index)
+        })?;
+        Some((state.durable, index))
+    }
+
+    fn read_index(&self, path: &Path) -> Option<Index> {
+        let mut file = self.read(path)?;
+        let mut index = Index::new();
         let mut reader = Reader::new(u64::MAX);
         let mut part = vec![0; 1 << 16];
         loop {
             match file.read(&mut part).ok()? {
                 0 => break,
-                bytes => reader.feed(&part[..bytes]).ok()?,
+                bytes => reader.feed(&mut index, &part[..bytes]).ok()?,
             }
         }
-        Some((state.durable, reader.finish().ok()?))
+        reader.finish(&mut index).ok()?;
+        Some(index)
     }
 
     fn read(&self, path: &Path) -> Option<File> {
@@ -120,26 +148,42 @@ impl Place {
     }
 
     pub fn forget_journal(&self) {
-        for path in [&self.names.journal, &self.names.journal_new, &self.index] {
+        let Names { journal, journal_new, .. } = &self.names;
+        for path in [journal, journal_new, &self.index, &self.index_new] {
             // What is not there need not go; what will not go is refused by the next run.
             let _ = std::fs::remove_file(path);
         }
     }
 
-    pub fn create_journal(&self, state: &State) -> io::Result<JournalFile> {
-        JournalFile::create(&SystemSteps::new(), &self.names, state).map_err(AppendError::into_io)
+    /// Begin a journal that vouches for these ranges of the virtual file of `index`, which is
+    /// complete; a copy of it is kept, for a run whose source has another one. What is there of an
+    /// earlier run holds until this returns.
+    pub fn begin_journal(
+        &self,
+        index: &Index,
+        durable: &RangeSet,
+    ) -> io::Result<(JournalFile, State)> {
+        self.write_index(index)?;
+        let mut state = State::default();
+        let digests = dataset_name(index).into_iter().collect();
+        let identity = Identity { digests, ..Identity::default() };
+        state.apply(&Record::Identity { size_bytes: Some(index.size_bytes()), identity });
+        state.apply(&Record::Source { id: 0, name: String::new() });
+        for range in durable.iter() {
+            state.apply(&Record::Durable { range, source: 0 });
+        }
+        let steps = SystemSteps::new();
+        let journal = JournalFile::replace(&steps, &self.names, &state);
+        let journal = journal.map_err(AppendError::into_io)?;
+        std::fs::rename(&self.index_new, &self.index)?;
+        Ok((journal, state))
     }
 
-    /// Keep a copy of the index, for a run whose source has another one.
-    pub fn keep_index(&self, index: &Index) -> io::Result<()> {
-        // An index that still grows is kept by a later call.
-        if index.digests().is_none() {
-            return Ok(());
-        }
-        let _ = std::fs::remove_file(&self.index);
+    fn write_index(&self, index: &Index) -> io::Result<()> {
+        let _ = std::fs::remove_file(&self.index_new);
         let mut options = File::options();
         options.write(true).create_new(true).mode(0o600);
-        let mut file = options.open(&self.index)?;
+        let mut file = options.open(&self.index_new)?;
         let mut at = 0;
         while at < index.wire_bytes() {
             let part = index.wire_from(at);
@@ -156,5 +200,11 @@ impl Place {
     }
 }
 
-/// Of all common file systems.
-const NAME_BYTES_MAX: usize = 255;
+/// A dataset as a journal names it.
+fn dataset_name(index: &Index) -> Option<String> {
+    let name = blake3::Hash::from_bytes(index.digests()?.dataset);
+    Some(format!("dataset:{}", name.to_hex()))
+}
+
+/// Of all common file systems, less what is added to the journal's name.
+const NAME_BYTES_MAX: usize = 255 - ".index.new".len();

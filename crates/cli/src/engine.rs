@@ -1,22 +1,39 @@
 //! The engine as the command line wants it.
 
 use swath_source::NetOptions;
-use swath_transfer::{Engine, EngineError, EngineOptions};
+use swath_transfer::{Engine, EngineError, EngineOptions, IoMode};
 
-use crate::args::Get;
+use crate::args::Net;
 use crate::exit::{Exit, chain};
 use crate::progress::units;
 
+/// What a command asks of its engine.
+pub struct Wishes<'a> {
+    /// The network.
+    pub net: &'a Net,
+    /// Most bytes a second, over all sources.
+    pub limit_rate: Option<u64>,
+    /// Ask for Metalinks.
+    pub metalinks: bool,
+    /// How the disk is written.
+    pub io: IoMode,
+    /// Memory for buffers, in bytes.
+    pub memory: u64,
+    /// Everything goes to standard output, in order.
+    pub to_stdout: bool,
+}
+
 /// Start an engine; the error is an exit code and a sentence.
-pub fn start(get: &Get, to_stdout: bool) -> Result<Engine, (Exit, String)> {
-    let memory_bytes = usize::try_from(get.memory).unwrap_or(usize::MAX);
+pub fn start(wishes: &Wishes<'_>) -> Result<Engine, (Exit, String)> {
+    let memory_bytes = usize::try_from(wishes.memory).unwrap_or(usize::MAX);
+    let to_stdout = wishes.to_stdout;
     let options = EngineOptions {
         net: NetOptions {
-            limit_bytes_per_s: get.limit_rate,
-            metalinks: !get.no_discover,
-            ..crate::net::options(&get.net).map_err(|error| (Exit::Input, error))?
+            limit_bytes_per_s: wishes.limit_rate,
+            metalinks: wishes.metalinks,
+            ..crate::net::options(wishes.net).map_err(|error| (Exit::Input, error))?
         },
-        io: get.io,
+        io: wishes.io,
         memory_bytes: if to_stdout { memory_bytes.min(STDOUT_MEMORY_BYTES) } else { memory_bytes },
         buffer_bytes: if to_stdout {
             STDOUT_BUFFER_BYTES
@@ -29,7 +46,7 @@ pub fn start(get: &Get, to_stdout: bool) -> Result<Engine, (Exit, String)> {
             Exit::Usage,
             format!(
                 "--memory: buffers of {} in all are not possible: it takes at least {}, and this machine can spare {} now",
-                units::bytes(get.memory),
+                units::bytes(wishes.memory),
                 units::bytes(least_bytes as u64),
                 units::bytes(most_bytes as u64)
             ),
