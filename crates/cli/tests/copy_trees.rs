@@ -150,8 +150,8 @@ fn into_a_folder_that_is_there() {
     fs::remove_file(home.path("copy/own")).unwrap();
     fs::remove_file(home.path("copy/many/3/own")).unwrap();
     let set = |path: &str| {
-        let time = fs::metadata(home.path(&format!("tree/{path}"))).unwrap().modified().unwrap();
-        fs::File::open(home.path(&format!("copy/{path}"))).unwrap().set_modified(time).unwrap();
+        let time = fs::metadata(home.path(format!("tree/{path}"))).unwrap().modified().unwrap();
+        fs::File::open(home.path(format!("copy/{path}"))).unwrap().set_modified(time).unwrap();
     };
     set("many/3");
     assert_same(&home.path("tree"), &home.path("copy"));
