@@ -10,10 +10,10 @@ use crate::units;
 
 /// `swath cp`
 #[derive(Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, override_usage = "swath cp [OPTIONS] SRC... DST")]
 pub struct Cp {
     /// Where from, and last where to. 'https://host/folder/' means what lies in the folder; several such sources are replicas of one tree
-    #[arg(value_name = "SRC… DST", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
+    #[arg(value_name = "PLACE", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub places: Vec<String>,
     /// Start again instead of going on from what an earlier run left
     #[arg(long)]
