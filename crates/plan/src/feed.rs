@@ -133,7 +133,7 @@ impl Planner {
         let bytes =
             self.config.initial_chunk_bytes.min(PROBE_MAX_BYTES).max(self.config.grid_bytes);
         let bytes = bytes.min(self.config.window_bytes.unwrap_or(u64::MAX)).max(1);
-        let range = Range::of_len(self.probe_start, bytes);
+        let range = Range::of_len(self.first_gap.start, bytes.min(self.first_gap.len()));
         let Some(source) = self.sources.get(lane.source.index()) else { return };
         if let Some(range) = source.forbidden.gaps_within(range).into_iter().next() {
             self.assign(id, range, now);

@@ -48,7 +48,7 @@ pub struct Planner {
     pub(crate) hedged_bytes: u64,
     pub(crate) consumed: u64,
     pub(crate) ended: bool,
-    pub(crate) probe_start: u64,
+    pub(crate) first_gap: Range,
     /// When bytes last came from anybody.
     pub(crate) heard_at: Time,
     /// Looks in a row at which no lane had work although some was open.
@@ -85,7 +85,7 @@ impl Planner {
             hedged_bytes: 0,
             consumed: 0,
             ended: false,
-            probe_start: 0,
+            first_gap: Range::new(0, u64::MAX),
             heard_at: Time::ZERO,
             ticks_at_rest: 0,
             rng: fastrand::Rng::with_seed(config.seed),
@@ -93,10 +93,10 @@ impl Planner {
         }
     }
 
-    /// Where the first request begins while the size is unknown: the first byte that an earlier
-    /// run left missing.
-    pub fn begin_at(&mut self, offset: u64) {
-        self.probe_start = offset;
+    /// Where the first request lies while the size is unknown: in what an earlier run left missing
+    /// first.
+    pub fn begin_within(&mut self, gap: Range) {
+        self.first_gap = gap;
     }
 
     /// Something happened at `now`; times never go backwards.
@@ -394,9 +394,11 @@ impl Planner {
     }
 
     fn delivered(&mut self, swath: SwathId, range: Range) {
-        if self.size_bytes.is_none() && range.start <= self.probe_start {
+        let Range { start, end } = self.first_gap;
+        if self.size_bytes.is_none() && range.start <= start && range.end > start {
             // An answer that does not tell its length: the next request goes on behind it.
-            self.probe_start = self.probe_start.max(range.end);
+            let end = if range.end < end { end } else { u64::MAX };
+            self.first_gap = Range::new(range.end, end);
         }
         let new_bytes = self.undelivered.remove(range);
         self.open.remove(range);

@@ -218,6 +218,24 @@ fn the_first_request_respects_the_window() {
 }
 
 #[test]
+fn the_first_request_ends_where_an_earlier_run_goes_on() {
+    // Two mirrors had left two runs of bytes with a gap between them. Before the size was known
+    // 4 MiB were asked for from the gap on, most of which was there already.
+    let mut planner = Planner::new(Config::default());
+    planner.begin_within(Range::new(3 * MIB, 3 * MIB + 700_000));
+    planner.handle(Event::SourceAdded { source: SourceId(0), max_lanes: None }, Time::ZERO);
+    while planner.poll(Time::ZERO).is_some() {}
+    let rtt = Duration::from_millis(1);
+    planner.handle(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true }, Time::ZERO);
+    let asked: Vec<Action> = std::iter::from_fn(|| planner.poll(Time::ZERO)).collect();
+    let range = Range::new(3 * MIB, 3 * MIB + 700_000);
+    assert!(
+        matches!(asked[..], [Action::Fetch { range: asked, .. }] if asked == range),
+        "{asked:?}"
+    );
+}
+
+#[test]
 fn the_late_bytes_of_a_closed_lane_relieve_whoever_was_asked_instead() {
     let mut bench = Bench::new(2, 2 * MIB);
     let (swath, range) = bench.fetches(0)[0];

@@ -32,10 +32,10 @@ impl Left {
         self.identity.compare(self.size_bytes, identity, size_bytes)
     }
 
-    /// The first byte that is missing, if it is known how many there are.
-    pub fn first_missing(&self) -> Option<u64> {
+    /// What is missing first, if it is known how much there is.
+    pub fn first_missing(&self) -> Option<Range> {
         let whole = Range::new(0, self.size_bytes?);
-        self.durable.gaps_within(whole).first().map(|gap| gap.start)
+        self.durable.gaps_within(whole).first().copied()
     }
 }
 

@@ -78,7 +78,9 @@ impl<'a> World<'a> {
         let mut delivered = RangeSet::from(Range::new(0, scenario.size_bytes));
         delivered.subtract(&scenario.missing());
         let mut planner = Planner::new(scenario.config.clone());
-        planner.begin_at(scenario.missing().first().map_or(0, |first| first.start));
+        if let Some(gap) = scenario.missing().first() {
+            planner.begin_within(gap);
+        }
         let sources = scenario
             .sources
             .iter()

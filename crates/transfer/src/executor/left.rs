@@ -21,9 +21,9 @@ impl Run<'_> {
             left.compare(&self.identity(None), self.request.size_bytes),
             Verdict::Different(_)
         ) {
-            if let Some(offset) = left.first_missing() {
+            if let Some(gap) = left.first_missing() {
                 // What is there already is not asked for while the mirrors are looked at.
-                self.planner.begin_at(offset);
+                self.planner.begin_within(gap);
             }
             self.left = Some(left);
         }
