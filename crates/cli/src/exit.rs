@@ -32,6 +32,21 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    /// The one with this code, as another swath has told it.
+    pub fn of_code(code: u8) -> Exit {
+        let known = [
+            Exit::Usage,
+            Exit::Incomplete,
+            Exit::Mismatch,
+            Exit::Target,
+            Exit::Input,
+            Exit::Sources,
+        ];
+        known.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Exit::Internal)
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(exit as u8)

@@ -4,12 +4,16 @@
 
 mod dataset;
 mod http;
+mod offer;
+mod receive;
 mod server;
 mod site;
 mod tls;
 
+pub use offer::Offer;
+pub use receive::{Destination, Dialled, Lines, Order, Receive};
 pub use server::{ServeError, Server, ServerOptions};
-pub use site::{Access, Log, LogLine, Network, NetworkError, SiteError, SiteOptions};
+pub use site::{Access, Log, LogLine, Network, NetworkError, SiteError, SiteOptions, Token};
 pub use tls::{Identity, Tls, TlsError, new_token, read_tokens};
 
 /// Entry points for fuzzing; not part of the interface.

@@ -9,6 +9,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use swath_model::digest::{Algorithm, Digest, Hasher};
 
+use crate::site::Token;
+
 /// Encrypted how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tls {
@@ -122,15 +124,23 @@ pub fn new_token() -> String {
 ///
 /// # Errors
 /// What the system says, or `InvalidData` if there is none in it.
-pub fn read_tokens(path: &Path) -> io::Result<Vec<String>> {
+pub fn read_tokens(path: &Path) -> io::Result<Vec<Token>> {
     let text = std::fs::read_to_string(path)?;
     let lines = text.lines().map(str::trim);
-    let tokens: Vec<String> = lines
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(str::to_owned)
-        .collect();
+    let bad = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let tokens = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(|line| {
+        let mut words = line.split_whitespace();
+        let secret = words.next().unwrap_or_default().to_owned();
+        match (words.next(), words.next()) {
+            (None | Some("read"), None) => Ok(Token { secret, may_write: false }),
+            (Some("write"), None) => Ok(Token { secret, may_write: true }),
+            // The line may be a secret that was typed wrong.
+            _ => Err(bad("a line of it is neither a token nor a token with 'read' or 'write'")),
+        }
+    });
+    let tokens = tokens.collect::<io::Result<Vec<Token>>>()?;
     if tokens.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "there is no token in it"));
+        return Err(bad("there is no token in it"));
     }
     Ok(tokens)
 }

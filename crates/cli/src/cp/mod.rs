@@ -2,11 +2,14 @@
 
 pub mod args;
 
-use std::path::{Path, PathBuf};
+mod send;
+pub mod wire;
 
-use swath_transfer::observe::Observer;
+use std::path::PathBuf;
+
+use swath_transfer::observe::{Event, Observer};
 use swath_transfer::report::Recorder;
-use swath_transfer::{Absence, GetError, Mirror, Stop, TreeRequest, TreeSummary, Trust};
+use swath_transfer::{Engine, GetError, Mirror, Stop, TreeRequest, Trust};
 use url::Url;
 
 use crate::engine::{self, Wishes};
@@ -14,13 +17,27 @@ use crate::exit::{self, Exit, fail};
 use crate::progress::{Fanout, Mode, Progress, units};
 use crate::{report, say, signals};
 use args::Cp;
+use send::Sent;
+use wire::Received;
+
+/// What is copied where.
+#[derive(Debug, PartialEq, Eq)]
+enum Job {
+    /// A tree from its replicas.
+    Fetch { from: Vec<Url>, to: PathBuf },
+    /// A folder of ours to a server.
+    Send { from: PathBuf, to: Url },
+}
 
 /// Run the command.
 pub async fn run(cp: Cp) -> Exit {
-    let (sources, destination) = match places(&cp.places) {
-        Ok(places) => places,
+    let job = match job(&cp.places) {
+        Ok(job) => job,
         Err(message) => return fail(Exit::Usage, &message),
     };
+    if matches!(job, Job::Send { .. }) && cp.limit_rate.is_some() {
+        return fail(Exit::Usage, "--limit-rate: whoever sends cannot set it");
+    }
     if let Err((exit, message)) = report::check(cp.report.as_deref()) {
         return fail(exit, &message);
     }
@@ -40,55 +57,123 @@ pub async fn run(cp: Cp) -> Exit {
         Ok(engine) => engine,
         Err((exit, message)) => return fail(exit, &message),
     };
-    let request = TreeRequest {
-        replicas: sources
-            .into_iter()
-            .map(|url| Mirror { url, priority: 1, trust: Trust::Named })
-            .collect(),
-        destination: destination.clone(),
-        preserve: cp.preserve(),
-        resume: !cp.no_resume,
-        plan: cp.plan.config(),
-        stall_s: cp.net.timeout.as_secs_f64(),
-    };
     let recorder = Recorder::new();
     let kept = crate::get::Kept::default();
     let mut observers: Vec<Box<dyn Observer>> = vec![progress.observer(), Box::new(kept.clone())];
     if cp.report.is_some() {
         observers.push(Box::new(recorder.clone()));
     }
-    let result = engine.copy(request, &mut Fanout(observers), &stop).await;
-    progress.clear();
-    let exit = match result {
-        Ok(tree) => {
-            if !cp.quiet && !cp.json {
-                say::err(&counts(&tree));
+    let mut observer = Fanout(observers);
+    let exit = match job {
+        Job::Fetch { from, to } => {
+            let copied = fetch(&cp, &engine, from, to.clone(), &mut observer, &stop).await;
+            progress.clear();
+            let shown = to.display().to_string();
+            match copied {
+                Ok(tree) => told(&cp, &tree, &shown),
+                Err(error) => {
+                    complain(&shown, &error, kept.bytes());
+                    exit::of(&error, kept.bytes())
+                }
             }
-            missing(&tree, &destination)
         }
-        Err(error) => {
-            complain(&destination, &error, kept.bytes());
-            exit::of(&error, kept.bytes())
+        Job::Send { from, to } => {
+            let query = query(&cp);
+            let sent = send::send(engine.net(), &from, &to, &query, &mut observer, &stop).await;
+            if let Sent::All(received) = &sent {
+                let mut summary = received.transfer.clone();
+                summary.path = swath_source::display_name(&to);
+                observer.observe(&Event::Finished(summary));
+            }
+            progress.clear();
+            let shown = swath_source::display_name(&to);
+            let goes_on = "what is there is kept: the same command goes on from there";
+            match sent {
+                Sent::All(received) => told(&cp, &received, &shown),
+                Sent::Failed(failed) => {
+                    say::err(&format!("swath: {}", exit::about(&shown, &failed.error)));
+                    Exit::of_code(failed.exit)
+                }
+                Sent::Broken(exit, error) => {
+                    say::err(&format!("swath: {error}"));
+                    if exit == Exit::Incomplete {
+                        say::err(&format!("  {goes_on}"));
+                    }
+                    exit
+                }
+                Sent::Stopped => {
+                    say::err(&format!("swath: stopped; {goes_on}"));
+                    Exit::Interrupted
+                }
+            }
         }
     };
     report::write(cp.report.as_deref(), cp.quiet || cp.json, &recorder.recording(), exit)
 }
 
-/// Sources and destination; the error is a sentence.
-fn places(places: &[String]) -> Result<(Vec<Url>, PathBuf), String> {
+async fn fetch(
+    cp: &Cp,
+    engine: &Engine,
+    from: Vec<Url>,
+    to: PathBuf,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+) -> Result<Received, GetError> {
+    let mirror = |url| Mirror { url, priority: 1, trust: Trust::Named };
+    let request = TreeRequest {
+        replicas: from.into_iter().map(mirror).collect(),
+        destination: to,
+        preserve: cp.preserve(),
+        resume: !cp.no_resume,
+        plan: cp.plan.config(),
+        stall_s: cp.net.timeout.as_secs_f64(),
+    };
+    engine.copy(request, observer, stop).await.map(|tree| Received::of(&tree))
+}
+
+/// What a receiver has to know of the command line.
+fn query(cp: &Cp) -> String {
+    let kept = cp.preserve();
+    let names = [(kept.mode, "mode"), (kept.times, "times"), (kept.links, "links")];
+    let names: Vec<&str> =
+        names.iter().filter(|(keeps, _)| *keeps).map(|(_, name)| *name).collect();
+    let resume = if cp.no_resume { "&resume=no" } else { "" };
+    format!("&preserve={}{resume}", names.join(","))
+}
+
+/// What is copied where; the error is a sentence.
+fn job(places: &[String]) -> Result<Job, String> {
     let Some((destination, sources)) = places.split_last() else {
         return Err("say where from and where to".to_owned());
     };
-    if destination.contains("://") {
-        return Err(format!("{destination}: only a local folder can be the destination"));
+    if !destination.contains("://") {
+        let from = sources.iter().map(|text| source(text)).collect::<Result<Vec<Url>, String>>()?;
+        return Ok(Job::Fetch { from, to: PathBuf::from(destination) });
     }
-    let sources = sources.iter().map(|text| source(text)).collect::<Result<Vec<Url>, String>>()?;
-    Ok((sources, PathBuf::from(destination)))
+    let [folder] = sources else {
+        return Err("one folder at a time can be sent".to_owned());
+    };
+    if folder.contains("://") {
+        return Err("one of the two places must be here".to_owned());
+    }
+    let mut to = crate::net::parse_url(destination)?;
+    let from = PathBuf::from(folder);
+    if let Ok(mut segments) = to.path_segments_mut() {
+        segments.pop_if_empty();
+        // Without '/' at its end the folder itself is meant, not what lies in it.
+        if !folder.ends_with('/') {
+            let name = from.canonicalize().map_err(|error| format!("{folder}: {error}"))?;
+            let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            segments.push(&name);
+        }
+        segments.push("");
+    }
+    Ok(Job::Send { from, to })
 }
 
 fn source(text: &str) -> Result<Url, String> {
     if !text.contains("://") {
-        return Err(format!("{text}: only addresses of swath servers can be sources"));
+        return Err(format!("{text}: one of the two places must be a swath server's"));
     }
     let url = crate::net::parse_url(text)?;
     if !url.path().ends_with('/') {
@@ -98,65 +183,49 @@ fn source(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// What the tree holds, in one line.
-fn counts(tree: &TreeSummary) -> String {
-    let counts = &tree.counts;
-    let of = |count: u64, one: &str, many: &str| {
-        (count > 0)
-            .then(|| format!("{} {}", units::count(count), if count == 1 { one } else { many }))
-    };
-    let parts: Vec<String> = [
-        of(tree.files, "file", "files"),
-        of(counts.folders, "folder", "folders"),
-        of(counts.links, "link", "links"),
-        of(counts.hard_links, "hard link", "hard links"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    if parts.is_empty() { "nothing is in it".to_owned() } else { parts.join(", ") }
-}
-
-/// Name what is not there.
-fn missing(tree: &TreeSummary, destination: &Path) -> Exit {
-    let lost = tree.absent.iter().filter(|(_, absence)| *absence != Absence::Special).count();
-    let special = tree.absent.len() - lost;
+/// Say what the tree holds, and what of it is not there.
+fn told(cp: &Cp, tree: &Received, destination: &str) -> Exit {
+    if !cp.quiet && !cp.json {
+        say::err(&counts(tree));
+    }
     let lines = tree
         .changed
         .iter()
         .map(|path| (path, "it changed while it was read, twice"))
-        .chain(tree.absent.iter().map(|(path, absence)| (path, why(*absence))));
+        .chain(tree.absent.iter().map(|(path, why)| (path, why.as_str())));
     for (path, why) in lines.take(NAMED_MAX) {
-        say::err(&format!("not copied: {}: {why}", String::from_utf8_lossy(path)));
+        let path: String = path.chars().filter(|c| !c.is_control()).collect();
+        say::err(&format!("not copied: {path}: {why}"));
     }
     let all = tree.changed.len() + tree.absent.len();
     if all > NAMED_MAX {
         say::err(&format!("not copied: {} more", all - NAMED_MAX));
     }
-    if tree.is_whole() {
-        if special > 0 {
-            say::err("devices, sockets and pipes are not copied");
-        }
+    if tree.is_whole {
         return Exit::Done;
     }
-    let count = tree.changed.len() + lost;
-    let files = if count == 1 { "1 entry is".to_owned() } else { format!("{count} entries are") };
-    fail(Exit::Some, &format!("{}: {files} not there; all else is", destination.display()))
+    let entries = if all == 1 { "1 entry is".to_owned() } else { format!("{all} entries are") };
+    fail(Exit::Some, &format!("{destination}: {entries} not there; all else is"))
 }
 
-fn why(absence: Absence) -> &'static str {
-    match absence {
-        Absence::Forbidden => "the server may not read it",
-        Absence::Vanished => "it went away during the walk",
-        Absence::Special => "it is no file, folder or link",
-        Absence::Unreadable => "the server cannot read it",
-        Absence::Elsewhere => "it is on another file system",
-    }
+/// What the tree holds, in one line.
+fn counts(tree: &Received) -> String {
+    let names =
+        [("file", "files"), ("folder", "folders"), ("link", "links"), ("hard link", "hard links")];
+    let parts: Vec<String> = tree
+        .counts
+        .iter()
+        .zip(names)
+        .filter(|(count, _)| **count > 0)
+        .map(|(&count, (one, many))| {
+            format!("{} {}", units::count(count), if count == 1 { one } else { many })
+        })
+        .collect();
+    if parts.is_empty() { "nothing is in it".to_owned() } else { parts.join(", ") }
 }
 
-fn complain(destination: &Path, error: &GetError, kept_bytes: u64) {
-    let name = destination.display().to_string();
-    say::err(&format!("swath: {}", exit::about(&name, &exit::words(error))));
+fn complain(destination: &str, error: &GetError, kept_bytes: u64) {
+    say::err(&format!("swath: {}", exit::about(destination, &exit::words(error))));
     if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = error {
         for (source, reason) in reasons {
             say::err(&format!("  {source}: {reason}"));

@@ -2,11 +2,16 @@
 
 pub mod args;
 mod log;
+mod receive;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use swath_serve::{Access, Server, ServerOptions, SiteOptions, Tls, new_token, read_tokens};
+use swath_serve::{
+    Access, Receive, Server, ServerOptions, SiteOptions, Tls, Token, new_token, read_tokens,
+};
+use swath_transfer::{Engine, EngineOptions, NetOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{Exit, chain, fail, warn};
@@ -29,9 +34,22 @@ pub async fn run(args: Serve) -> Exit {
             }
         },
         (None, true) => Vec::new(),
-        (None, false) => vec![new_token()],
+        (None, false) => vec![Token { secret: new_token(), may_write: args.write }],
     };
-    let made_token = tokens.first().filter(|_| args.token_file.is_none()).cloned();
+    let made_token = tokens.first().filter(|_| args.token_file.is_none());
+    let made_token = made_token.map(|token| token.secret.clone());
+    if args.write && !tokens.iter().any(|token| token.may_write) {
+        let path = args.token_file.clone().unwrap_or_default();
+        let message = format!(
+            "--write: no token in {} opens writing ('TOKEN write' on a line of its own does)",
+            path.display()
+        );
+        return fail(Exit::Input, &message);
+    }
+    let receive = match receiver(&args) {
+        Ok(receive) => receive,
+        Err((exit, message)) => return fail(exit, &message),
+    };
     let host = hostname();
     let log = match args.log.as_deref().map(|path| log::open(path, args.log_format)).transpose() {
         Ok(log) => log,
@@ -44,6 +62,7 @@ pub async fn run(args: Serve) -> Exit {
             follow_links: args.follow_symlinks,
             name: args.name.clone().unwrap_or_else(|| host.clone()),
             idle_index_bytes: IDLE_INDEX_BYTES,
+            receive,
         },
         listen: args.listen.clone(),
         tls: tls(&args, &host),
@@ -72,6 +91,19 @@ pub async fn run(args: Serve) -> Exit {
     Exit::Done
 }
 
+/// Takes trees, if that is wanted.
+fn receiver(args: &Serve) -> Result<Option<Arc<dyn Receive>>, (Exit, String)> {
+    if !args.write {
+        return Ok(None);
+    }
+    let options = EngineOptions {
+        net: NetOptions { timeout: RECEIVE_TIMEOUT, ..NetOptions::default() },
+        ..EngineOptions::default()
+    };
+    let engine = Engine::start(options).map_err(|error| (Exit::Input, chain(&error)))?;
+    Ok(Some(Arc::new(receive::Receiver::new(engine))))
+}
+
 fn tls(args: &Serve, host: &str) -> Tls {
     match (&args.tls_cert, &args.tls_key) {
         _ if args.plain => Tls::Plain,
@@ -90,7 +122,8 @@ fn tls(args: &Serve, host: &str) -> Tls {
 /// What a user reads when the server stands.
 fn words(args: &Serve, server: &Server, host: &str, token: Option<&str>) -> String {
     let folders: Vec<String> = args.folders.iter().map(|path| path.display().to_string()).collect();
-    let mut text = format!("serving {} (read-only)\n", folders.join(", "));
+    let how = if args.write { "read and write" } else { "read-only" };
+    let mut text = format!("serving {} ({how})\n", folders.join(", "));
     let urls = urls(&server.addresses(), server.identity().is_some(), host);
     for url in &urls {
         text.push_str(&format!("  {url}\n"));
@@ -161,6 +194,8 @@ fn raise_descriptors() {
     }
 }
 
+/// A sender is waited for so long.
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(30);
 /// What is under way when the end comes may take this long.
 const GRACE: Duration = Duration::from_secs(10);
 /// Indexes that nobody uses just now: some millions of entries.

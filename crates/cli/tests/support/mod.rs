@@ -4,6 +4,7 @@
 
 pub mod net;
 pub mod serve;
+pub mod trees;
 
 use std::ffi::OsStr;
 use std::io::{Read, Write as _};

@@ -6,7 +6,7 @@
 //! Only files have bytes; of a sparse file only what is not a hole. Large files begin at a
 //! multiple of a page, so that they can be written straight from a lane's buffer.
 //!
-//! An [`Index`] is kept as it travels ([`wire`]): a few dozen bytes an entry, decoded again when
+//! An [`Index`] is kept as it travels (`wire`): a few dozen bytes an entry, decoded again when
 //! somebody looks. It grows at its end while a walk or a stream goes on, and what is there can be
 //! used meanwhile. `docs/protocol.md` describes the bytes for other implementations.
 

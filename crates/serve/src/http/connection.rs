@@ -53,7 +53,31 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
             }
         };
         let began = Instant::now();
-        let response = answers.answer(&head, peer).await;
+        let mut response = answers.answer(&head, peer).await;
+        if let Some(takes_over) = response.takes_over.take() {
+            // Who sends ahead would have its bytes read by nobody.
+            if head.version != Version::OneOne || !input.is_empty() || head.body != Body::None {
+                let text =
+                    "a connection can be turned by HTTP/1.1 alone, and with nothing behind it";
+                let _ = write(
+                    &mut stream,
+                    Response::text(400, text),
+                    false,
+                    head.version,
+                    After::Close,
+                )
+                .await;
+                break;
+            }
+            response.takes_over = Some(Box::new(|_, _| {}));
+            let turned =
+                write(&mut stream, response, false, head.version, After::Keep).await.is_ok();
+            answers.note(&head, peer, 101, 0, began.elapsed());
+            if turned {
+                takes_over(stream, peer);
+            }
+            return;
+        }
         let (status, is_head) = (response.status, head.method == Method::Head);
         // Who waits for leave to send its body does not get it, and sends nothing.
         let keeps = head.keeps_alive

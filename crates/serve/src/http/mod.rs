@@ -13,7 +13,7 @@ mod two;
 
 pub(crate) use connection::{Answer, serve};
 pub(crate) use head::{Head, Method};
-pub(crate) use response::{Content, Made, Make, Piece, Response};
+pub(crate) use response::{Content, Made, Make, Piece, Response, TakesOver};
 pub(crate) use stream::Stream;
 pub(crate) use target::encode;
 pub(crate) use two::serve_two;

@@ -3,10 +3,13 @@
 use std::fs::File;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use swath_model::Range;
+
+use super::stream::Stream;
 
 /// An answer.
 pub(crate) struct Response {
@@ -14,7 +17,12 @@ pub(crate) struct Response {
     /// All but those of the body's framing and of the connection.
     pub fields: Vec<(&'static str, String)>,
     pub body: Content,
+    /// Takes the connection over, once the head of a 101 is sent.
+    pub takes_over: Option<TakesOver>,
 }
+
+/// Goes on with a connection that speaks HTTP no more.
+pub(crate) type TakesOver = Box<dyn FnOnce(Stream, SocketAddr) + Send>;
 
 /// What comes after the head.
 pub(crate) enum Content {
@@ -72,7 +80,13 @@ impl Piece {
 impl Response {
     /// An answer without a body.
     pub fn empty(status: u16) -> Response {
-        Response { status, fields: Vec::new(), body: Content::Empty }
+        Response { status, fields: Vec::new(), body: Content::Empty, takes_over: None }
+    }
+
+    /// The connection is turned into one of `protocol` (RFC 9110, section 7.8).
+    pub fn switching(protocol: &'static str, takes_over: TakesOver) -> Response {
+        let response = Response::empty(101).with("upgrade", protocol);
+        Response { takes_over: Some(takes_over), ..response }
     }
 
     /// An answer that says something in plain text, for people.
@@ -116,7 +130,9 @@ impl Response {
             None if chunked => head.push_str("transfer-encoding: chunked\r\n"),
             None => {}
         }
-        head.push_str(if keeps_alive {
+        head.push_str(if self.takes_over.is_some() {
+            "connection: upgrade\r\n\r\n"
+        } else if keeps_alive {
             "connection: keep-alive\r\n\r\n"
         } else {
             "connection: close\r\n\r\n"

@@ -15,21 +15,27 @@ use tokio_rustls::server::TlsStream;
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    /// One that was opened in another way.
+    Other(Box<dyn Duplex>),
 }
+
+/// Both directions of something.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 impl Stream {
     /// The socket, if bytes may be put into it as they are.
     pub fn plain(&self) -> Option<&TcpStream> {
         match self {
             Stream::Plain(tcp) => Some(tcp),
-            Stream::Tls(_) => None,
+            Stream::Tls(_) | Stream::Other(_) => None,
         }
     }
 
     /// Whether both sides have agreed on HTTP/2.
     pub fn speaks_two(&self) -> bool {
         match self {
-            Stream::Plain(_) => false,
+            Stream::Plain(_) | Stream::Other(_) => false,
             Stream::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
         }
     }
@@ -62,6 +68,7 @@ impl AsyncRead for Stream {
         match &mut *self {
             Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+            Stream::Other(other) => Pin::new(other).poll_read(cx, buf),
         }
     }
 }
@@ -75,6 +82,7 @@ impl AsyncWrite for Stream {
         match &mut *self {
             Stream::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
             Stream::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+            Stream::Other(other) => Pin::new(other).poll_write(cx, buf),
         }
     }
 
@@ -82,6 +90,7 @@ impl AsyncWrite for Stream {
         match &mut *self {
             Stream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
             Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Stream::Other(other) => Pin::new(other).poll_flush(cx),
         }
     }
 
@@ -89,6 +98,7 @@ impl AsyncWrite for Stream {
         match &mut *self {
             Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Stream::Other(other) => Pin::new(other).poll_shutdown(cx),
         }
     }
 }

@@ -60,7 +60,10 @@ async fn answer<A: Answer>(
         Ok(head) => head,
         Err(error) => return plain(Response::text(error.status(), error.to_string())),
     };
-    let response = answers.answer(&head, peer).await;
+    let mut response = answers.answer(&head, peer).await;
+    if response.takes_over.is_some() {
+        response = Response::text(400, "a connection can be turned by HTTP/1.1 alone");
+    }
     let (status, length) = (response.status, response.body.length());
     let bodiless = head.method == Method::Head || response.is_bodiless();
     let mut answer = empty(&response);

@@ -10,9 +10,30 @@ use crate::http::{Head, Response};
 #[derive(Clone, Default)]
 pub struct Access {
     /// Whoever shows one of these may read; empty if nothing need be shown.
-    tokens: Vec<Vec<u8>>,
+    tokens: Vec<Token>,
     /// Only from these networks; empty if from everywhere.
     networks: Vec<Network>,
+}
+
+/// What somebody has to show, and what it is good for.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    /// What is shown.
+    pub secret: String,
+    /// It opens writing too, where the server takes anything.
+    pub may_write: bool,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Token(may write: {})", self.may_write)
+    }
+}
+
+/// What somebody may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rights {
+    pub may_write: bool,
 }
 
 /// A block of addresses, as `192.0.2.0/24` or `2001:db8::/32`.
@@ -30,8 +51,8 @@ pub struct NetworkError(String);
 impl Access {
     /// Whoever shows one of `tokens` (anybody if there are none), from one of `networks` (from
     /// everywhere if there are none).
-    pub fn new(tokens: Vec<String>, networks: Vec<Network>) -> Access {
-        Access { tokens: tokens.into_iter().map(String::into_bytes).collect(), networks }
+    pub fn new(tokens: Vec<Token>, networks: Vec<Network>) -> Access {
+        Access { tokens, networks }
     }
 
     /// Whether something has to be shown.
@@ -40,25 +61,29 @@ impl Access {
     }
 
     /// Let a request pass or answer it.
-    pub(crate) fn check(&self, head: &Head, peer: SocketAddr) -> Result<(), Response> {
+    pub(crate) fn check(&self, head: &Head, peer: SocketAddr) -> Result<Rights, Response> {
         let address = peer.ip().to_canonical();
         if !self.networks.is_empty() && !self.networks.iter().any(|net| net.contains(address)) {
             return Err(Response::text(403, "this server does not answer your address"));
         }
         if self.tokens.is_empty() {
-            return Ok(());
+            return Ok(Rights { may_write: false });
         }
         match head.field("authorization").and_then(shown) {
-            Some(shown) if self.knows(&shown) => Ok(()),
-            Some(_) => Err(refused("this token is not known here")),
+            Some(shown) => {
+                self.rights(&shown).ok_or_else(|| refused("this token is not known here"))
+            }
             None => Err(refused("a token is needed here (Authorization: Bearer …)")),
         }
     }
 
-    fn knows(&self, shown: &[u8]) -> bool {
+    fn rights(&self, shown: &[u8]) -> Option<Rights> {
         // All are compared, each by its digest, so that the time taken tells nothing.
         let shown = blake3::hash(shown);
-        self.tokens.iter().fold(false, |known, token| known | (blake3::hash(token) == shown))
+        self.tokens.iter().fold(None, |found, token| {
+            let is_it = blake3::hash(token.secret.as_bytes()) == shown;
+            if is_it { Some(Rights { may_write: token.may_write }) } else { found }
+        })
     }
 }
 
@@ -135,12 +160,19 @@ mod tests {
 
     fn status(access: &Access, fields: &str, peer: &str) -> u16 {
         let peer = peer.parse().unwrap();
-        access.check(&request(fields), peer).map_or_else(|refusal| refusal.status, |()| 200)
+        access.check(&request(fields), peer).map_or_else(|refusal| refusal.status, |_| 200)
     }
 
     #[test]
     fn tokens_open_and_nothing_else_does() {
-        let access = Access::new(vec!["first".to_owned(), "s3cret".to_owned()], Vec::new());
+        let token = |secret: &str, may_write| Token { secret: secret.to_owned(), may_write };
+        let tokens = vec![token("first", false), token("s3cret", true)];
+        let access = Access::new(tokens, Vec::new());
+        for (shown, may_write) in [("first", false), ("s3cret", true)] {
+            let head = request(&format!("Authorization: Bearer {shown}\r\n"));
+            let rights = access.check(&head, "192.0.2.1:1".parse().unwrap()).ok();
+            assert_eq!(rights, Some(Rights { may_write }));
+        }
         let basic = base64::engine::general_purpose::STANDARD.encode("anybody:s3cret");
         for (fields, expected) in [
             (String::new(), 401),

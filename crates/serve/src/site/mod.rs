@@ -8,6 +8,7 @@ mod listing;
 mod metalink;
 mod metrics;
 mod place;
+mod receive;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,14 +20,15 @@ use tokio::sync::watch;
 
 use crate::dataset::Walks;
 use crate::http::{Answer, Head, Method, Response};
+use crate::receive::{Orders, Receive};
 
-pub use access::{Access, Network, NetworkError};
+pub use access::{Access, Network, NetworkError, Token};
 use digests::Digests;
 use metrics::Metrics;
 use place::{Folders, Place};
 
 /// What to serve and how.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SiteOptions {
     /// The folders: one is the root itself, several lie in it under their names.
     pub folders: Vec<PathBuf>,
@@ -38,6 +40,15 @@ pub struct SiteOptions {
     pub name: String,
     /// Most memory for indexes that nobody uses just now, in bytes.
     pub idle_index_bytes: usize,
+    /// Takes trees from those who may write; nothing is taken without.
+    pub receive: Option<Arc<dyn Receive>>,
+}
+
+impl std::fmt::Debug for SiteOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let receives = self.receive.is_some();
+        write!(f, "SiteOptions({:?}, {:?}, receives: {receives})", self.folders, self.access)
+    }
 }
 
 /// Why a site cannot be offered.
@@ -69,6 +80,8 @@ pub(crate) struct Site {
     /// `http` or `https`.
     scheme: &'static str,
     walks: Walks,
+    receive: Option<Arc<dyn Receive>>,
+    orders: Arc<Orders>,
     digests: Arc<Digests>,
     random: fn(&mut [u8]),
     pub(crate) metrics: Metrics,
@@ -120,6 +133,8 @@ impl Site {
             name: options.name,
             scheme,
             walks: Walks::new(options.idle_index_bytes),
+            receive: options.receive,
+            orders: Arc::default(),
             digests: Arc::default(),
             random,
             metrics: Metrics::default(),
@@ -139,10 +154,14 @@ impl Site {
         {
             return Response::text(200, "well");
         }
-        if let Err(refusal) = self.access.check(head, peer) {
-            return refusal;
-        }
+        let rights = match self.access.check(head, peer) {
+            Ok(rights) => rights,
+            Err(refusal) => return refusal,
+        };
         match head.method {
+            Method::Post if head.target.parameter("swath") == Some("receive") => {
+                return receive::begin(self, head, rights).await;
+            }
             Method::Get | Method::Head => {}
             Method::Options => return Response::empty(204).with("allow", ALLOWED),
             _ => {
@@ -154,6 +173,9 @@ impl Site {
             return self.metrics.page();
         }
         if let Some(what) = head.target.parameter("swath") {
+            if what == "lane" {
+                return receive::lane(self, head, rights);
+            }
             return dataset::answer(self, head, what).await;
         }
         match self.folders.place(&head.target.path) {

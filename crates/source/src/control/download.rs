@@ -30,8 +30,31 @@ impl Download {
         trust: Trust,
         accept: &str,
     ) -> Result<Download, LaneError> {
-        let request =
-            Request { method: Method::Get, range: None, accept, extra: "", limit_bytes: 0 };
+        Download::ask(net, url, trust, accept, Method::Get).await
+    }
+
+    /// As [`Download::begin`], with POST and nothing in its body: what is asked for changes
+    /// something there.
+    ///
+    /// # Errors
+    /// As [`Download::begin`].
+    pub async fn begin_by_post(
+        net: &Net,
+        url: &Url,
+        trust: Trust,
+        accept: &str,
+    ) -> Result<Download, LaneError> {
+        Download::ask(net, url, trust, accept, Method::Post).await
+    }
+
+    async fn ask(
+        net: &Net,
+        url: &Url,
+        trust: Trust,
+        accept: &str,
+        method: Method,
+    ) -> Result<Download, LaneError> {
+        let request = Request { method, range: None, accept, extra: "", limit_bytes: 0 };
         let limit = net.timeout();
         let opened = timeout(limit, open(net, url, trust, &request)).await;
         let Opened { exchange, head, target, .. } =
@@ -57,7 +80,7 @@ impl Download {
         &self.final_url
     }
 
-    /// The next bytes of it; none at its end.
+    /// The next bytes of it; none at its end. Nothing is lost if this is given up while it waits.
     ///
     /// # Errors
     /// Any [`LaneError`]; [`LaneError::Truncated`] if it ends early.

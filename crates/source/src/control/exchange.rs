@@ -15,6 +15,8 @@ use crate::net::Conn;
 pub(super) struct Exchange {
     conn: Conn,
     input: Vec<u8>,
+    /// Where the connection is read into.
+    space: Vec<u8>,
     limit: Duration,
     sent_at: Instant,
     reusable: bool,
@@ -30,12 +32,18 @@ pub(super) struct Opening {
 impl Exchange {
     /// `limit` bounds each wait, and each head as a whole.
     pub fn new(conn: Conn, limit: Duration) -> Exchange {
-        Exchange { conn, input: Vec::new(), limit, sent_at: Instant::now(), reusable: true }
+        let (input, space) = (Vec::new(), Vec::new());
+        Exchange { conn, input, space, limit, sent_at: Instant::now(), reusable: true }
     }
 
     /// The connection, if another request could follow on it.
     pub fn into_conn(self) -> Option<Conn> {
         (self.reusable && self.input.is_empty()).then_some(self.conn)
+    }
+
+    /// The connection, and what has come on it and was not read.
+    pub fn into_parts(self) -> (Conn, Vec<u8>) {
+        (self.conn, self.input)
     }
 
     /// Send a request, or several at once.
@@ -159,21 +167,20 @@ impl Exchange {
         (began + self.limit + earned).min(Instant::now() + self.limit)
     }
 
-    /// Read something until `due`; `false` at the end of the connection.
+    /// Read something until `due`; `false` at the end of the connection. Nothing is lost if this is
+    /// given up while it waits.
     async fn read(&mut self, due: Instant) -> Result<bool, LaneError> {
-        let before = self.input.len();
-        self.input.resize(before + READ_BYTES, 0);
-        let reading =
-            timeout_at(due, poll_fn(|cx| self.conn.poll_read(cx, &mut self.input[before..]))).await;
+        let Exchange { conn, space, .. } = self;
+        space.resize(READ_BYTES, 0);
+        let reading = timeout_at(due, poll_fn(|cx| conn.poll_read(cx, space))).await;
         let bytes = match reading {
             Ok(Ok(bytes)) => bytes,
             Ok(Err(error)) => {
-                self.input.truncate(before);
                 return Err(self.conn.gateway_error().unwrap_or_else(|| LaneError::reset(&error)));
             }
             Err(_) => return Err(LaneError::Timeout { after: self.limit }),
         };
-        self.input.truncate(before + bytes);
+        self.input.extend_from_slice(&self.space[..bytes]);
         if bytes == 0 {
             self.reusable = false;
             if let Some(error) = self.conn.gateway_error() {

@@ -207,6 +207,26 @@ impl Conn {
         }
     }
 
+    /// Send what was written and has not left.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Stream::Accepted(tls) => Pin::new(tls).poll_flush(cx),
+            Stream::Gateway(gateway) => Pin::new(&mut gateway.pipe).poll_flush(cx),
+        }
+    }
+
+    /// Nothing more is sent.
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Stream::Accepted(tls) => Pin::new(tls).poll_shutdown(cx),
+            Stream::Gateway(gateway) => Pin::new(&mut gateway.pipe).poll_shutdown(cx),
+        }
+    }
+
     /// Wake up only when that many bytes are there (or the connection ends). Fewer wake-ups at
     /// high rates; 1 is the normal state. With TLS it counts what is on the wire.
     pub fn set_low_water(&mut self, bytes: usize) {

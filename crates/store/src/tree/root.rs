@@ -52,6 +52,17 @@ impl Root {
         Ok(Root { folder: Arc::new(self.folder(path, Links::Refuse)?) })
     }
 
+    /// A path to it that leads there as long as this value lives, and only in this process.
+    pub fn place(&self) -> std::path::PathBuf {
+        use std::os::fd::AsRawFd;
+        format!("/proc/self/fd/{}", self.folder.as_raw_fd()).into()
+    }
+
+    /// Whether there is anything of this name in it.
+    pub fn is_there(&self, name: &[u8]) -> bool {
+        statx(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).is_ok()
+    }
+
     /// Open a file below it for reading, by its path with `/` between components. No link is
     /// followed, and opening never waits (as it would for a pipe without a writer).
     ///
