@@ -1,6 +1,7 @@
 //! The engine as the command line wants it.
 
-use swath_source::NetOptions;
+use swath_model::digest::Digest;
+use swath_source::{Bearer, NetOptions};
 use swath_transfer::{Engine, EngineError, EngineOptions, IoMode};
 
 use crate::args::Net;
@@ -21,17 +22,24 @@ pub struct Wishes<'a> {
     pub memory: u64,
     /// Everything goes to standard output, in order.
     pub to_stdout: bool,
+    /// A server that was started for this: what opens it, and its certificate's fingerprint.
+    pub own_server: Option<(Bearer, Digest)>,
 }
 
 /// Start an engine; the error is an exit code and a sentence.
 pub fn start(wishes: &Wishes<'_>) -> Result<Engine, (Exit, String)> {
     let memory_bytes = usize::try_from(wishes.memory).unwrap_or(usize::MAX);
     let to_stdout = wishes.to_stdout;
+    let mut net = crate::net::options(wishes.net).map_err(|error| (Exit::Input, error))?;
+    if let Some((bearer, fingerprint)) = &wishes.own_server {
+        net.bearer = Some(bearer.clone());
+        net.fingerprints.push(*fingerprint);
+    }
     let options = EngineOptions {
         net: NetOptions {
             limit_bytes_per_s: wishes.limit_rate,
             metalinks: wishes.metalinks,
-            ..crate::net::options(wishes.net).map_err(|error| (Exit::Input, error))?
+            ..net
         },
         io: wishes.io,
         memory_bytes: if to_stdout { memory_bytes.min(STDOUT_MEMORY_BYTES) } else { memory_bytes },

@@ -15,6 +15,12 @@ pub struct Cp {
     /// Where from, and last where to. 'https://host/folder/' means what lies in the folder; several such sources are replicas of one tree
     #[arg(value_name = "PLACE", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub places: Vec<String>,
+    /// How ssh is called for places such as host:path
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", env = "SWATH_SSH", value_hint = ValueHint::CommandString)]
+    pub ssh: String,
+    /// Put this very program on the other side of ssh if it is not there
+    #[arg(long)]
+    pub bootstrap: bool,
     /// Start again instead of going on from what an earlier run left
     #[arg(long)]
     pub no_resume: bool,
@@ -74,6 +80,8 @@ impl Cp {
 const EXAMPLES: &str = "\
 Examples:
   swath cp https://one.example/run7/ https://two.example/run7/ /scratch/run7/
+  swath cp data/ host:/scratch/data/            by ssh; nothing need run there
+  swath cp host:/scratch/run7 .
   swath cp https://one.example:8470/ ./data/ --fingerprint sha-256:9f86… --bearer-file token
 
 Exit codes:

@@ -3,6 +3,7 @@
 pub mod args;
 
 mod send;
+pub mod ssh;
 pub mod wire;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use crate::progress::{Fanout, Mode, Progress, units};
 use crate::{report, say, signals};
 use args::Cp;
 use send::Sent;
+use ssh::{Remote, Session};
 use wire::Received;
 
 /// What is copied where.
@@ -27,6 +29,10 @@ enum Job {
     Fetch { from: Vec<Url>, to: PathBuf },
     /// A folder of ours to a server.
     Send { from: PathBuf, to: Url },
+    /// A tree from a machine that ssh leads to.
+    FetchBySsh { from: Remote, to: PathBuf },
+    /// A folder of ours to such a machine.
+    SendBySsh { from: PathBuf, to: Remote },
 }
 
 /// Run the command.
@@ -35,7 +41,7 @@ pub async fn run(cp: Cp) -> Exit {
         Ok(job) => job,
         Err(message) => return fail(Exit::Usage, &message),
     };
-    if matches!(job, Job::Send { .. }) && cp.limit_rate.is_some() {
+    if matches!(job, Job::Send { .. } | Job::SendBySsh { .. }) && cp.limit_rate.is_some() {
         return fail(Exit::Usage, "--limit-rate: whoever sends cannot set it");
     }
     if let Err((exit, message)) = report::check(cp.report.as_deref()) {
@@ -45,7 +51,13 @@ pub async fn run(cp: Cp) -> Exit {
     crate::get::log_to(&progress);
     let stop = Stop::default();
     signals::watch(&stop);
+    let (job, session) = match by_ssh(&cp, job, &progress, &stop).await {
+        Ok(ready) => ready,
+        Err((exit, message)) => return fail(exit, &message),
+    };
+    let own_server = session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint));
     let wishes = Wishes {
+        own_server,
         net: &cp.net,
         limit_rate: cp.limit_rate,
         metalinks: false,
@@ -65,6 +77,7 @@ pub async fn run(cp: Cp) -> Exit {
     }
     let mut observer = Fanout(observers);
     let exit = match job {
+        Job::FetchBySsh { .. } | Job::SendBySsh { .. } => Exit::Internal,
         Job::Fetch { from, to } => {
             let copied = fetch(&cp, &engine, from, to.clone(), &mut observer, &stop).await;
             progress.clear();
@@ -108,7 +121,40 @@ pub async fn run(cp: Cp) -> Exit {
             }
         }
     };
+    drop(session);
     report::write(cp.report.as_deref(), cp.quiet || cp.json, &recorder.recording(), exit)
+}
+
+/// Where ssh leads a server is started first; then it is like any other.
+async fn by_ssh(
+    cp: &Cp,
+    job: Job,
+    progress: &Progress,
+    stop: &Stop,
+) -> Result<(Job, Option<Session>), (Exit, String)> {
+    let (remote, write) = match &job {
+        Job::FetchBySsh { from, .. } => (from.clone(), false),
+        Job::SendBySsh { to, .. } => (to.clone(), true),
+        _ => return Ok((job, None)),
+    };
+    let ssh: Vec<String> = cp.ssh.split_whitespace().map(str::to_owned).collect();
+    if ssh.is_empty() {
+        return Err((Exit::Usage, "--ssh: no command".to_owned()));
+    }
+    let way = ssh::Way { ssh, bootstrap: cp.bootstrap };
+    let session = tokio::select! {
+        biased;
+        () = stop.wait() => return Err((Exit::Interrupted, "stopped before anything was copied".to_owned())),
+        session = ssh::start(&way, &remote, write, progress) => session,
+    };
+    let session = session.map_err(|message| (Exit::Sources, message))?;
+    let url = session.url.clone();
+    let job = match job {
+        Job::FetchBySsh { to, .. } => Job::Fetch { from: vec![url], to },
+        Job::SendBySsh { from, .. } => Job::Send { from, to: url },
+        other => other,
+    };
+    Ok((job, Some(session)))
 }
 
 async fn fetch(
@@ -146,13 +192,36 @@ fn job(places: &[String]) -> Result<Job, String> {
     let Some((destination, sources)) = places.split_last() else {
         return Err("say where from and where to".to_owned());
     };
+    let [folder] = sources else { return several(sources, destination) };
+    match (Remote::parse(folder), Remote::parse(destination)) {
+        (Some(_), Some(_)) => return Err("one of the two places must be here".to_owned()),
+        (Some(mut from), None) if !destination.contains("://") => {
+            let mut to = PathBuf::from(destination);
+            // Without '/' at its end the folder itself is meant, not what lies in it.
+            if !from.path.is_empty() && !from.path.ends_with('/') {
+                to.push(last_name(&from.path)?);
+                from.path.push('/');
+            }
+            return Ok(Job::FetchBySsh { from, to });
+        }
+        (None, Some(mut to)) if !folder.contains("://") => {
+            let from = PathBuf::from(folder);
+            if !folder.ends_with('/') {
+                let whole = from.canonicalize().map_err(|error| format!("{folder}: {error}"))?;
+                let name = last_name(&whole.to_string_lossy())?;
+                if !to.path.is_empty() && !to.path.ends_with('/') {
+                    to.path.push('/');
+                }
+                to.path.push_str(&name);
+            }
+            return Ok(Job::SendBySsh { from, to });
+        }
+        _ => {}
+    }
     if !destination.contains("://") {
         let from = sources.iter().map(|text| source(text)).collect::<Result<Vec<Url>, String>>()?;
         return Ok(Job::Fetch { from, to: PathBuf::from(destination) });
     }
-    let [folder] = sources else {
-        return Err("one folder at a time can be sent".to_owned());
-    };
     if folder.contains("://") {
         return Err("one of the two places must be here".to_owned());
     }
@@ -169,6 +238,25 @@ fn job(places: &[String]) -> Result<Job, String> {
         segments.push("");
     }
     Ok(Job::Send { from, to })
+}
+
+/// Replicas of one tree.
+fn several(sources: &[String], destination: &str) -> Result<Job, String> {
+    if destination.contains("://") || Remote::parse(destination).is_some() {
+        return Err("one folder at a time can be sent".to_owned());
+    }
+    let from = sources.iter().map(|text| source(text)).collect::<Result<Vec<Url>, String>>()?;
+    Ok(Job::Fetch { from, to: PathBuf::from(destination) })
+}
+
+fn last_name(path: &str) -> Result<String, String> {
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    match name {
+        "" | "." | ".." | "~" => {
+            Err(format!("'{path}' has no name: put '/' behind it to copy what lies in it"))
+        }
+        name => Ok(name.to_owned()),
+    }
 }
 
 fn source(text: &str) -> Result<Url, String> {

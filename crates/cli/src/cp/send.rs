@@ -1,6 +1,6 @@
 //! A folder of ours to a server that takes trees: it asks, we answer.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use swath_serve::{Access, Offer, SiteOptions};
 use swath_source::{Download, LaneError, Net, Trust, Turned, display_name};
@@ -27,14 +27,14 @@ pub enum Sent {
 /// Send what lies in `folder` into the one at `to`.
 pub async fn send(
     net: &Net,
-    folder: &PathBuf,
+    folder: &Path,
     to: &Url,
     query: &str,
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Sent {
     let options = SiteOptions {
-        folders: vec![folder.clone()],
+        folders: vec![folder.to_owned()],
         access: Access::default(),
         follow_links: false,
         name: String::new(),

@@ -39,6 +39,7 @@ pub async fn run(get: Get) -> Exit {
         io: get.io,
         memory: get.memory,
         to_stdout,
+        own_server: None,
     };
     let engine = match engine::start(&wishes) {
         Ok(engine) => engine,

@@ -106,6 +106,7 @@ fn ready(net: &crate::args::Net, folder: &str) -> Result<(Engine, Mirror), (Exit
         io: swath_transfer::IoMode::Buffered,
         memory: MEMORY_BYTES,
         to_stdout: false,
+        own_server: None,
     };
     let engine = engine::start(&wishes)?;
     Ok((engine, Mirror { url, priority: 1, trust: Trust::Named }))

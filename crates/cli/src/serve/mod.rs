@@ -1,6 +1,7 @@
 //! `swath serve`: folders for everybody who may have them.
 
 pub mod args;
+mod ephemeral;
 mod log;
 mod receive;
 
@@ -19,7 +20,11 @@ use crate::say;
 use args::Serve;
 
 /// Run the command: until a signal ends it.
-pub async fn run(args: Serve) -> Exit {
+pub async fn run(mut args: Serve) -> Exit {
+    let path = match ephemeral::prepare(&mut args) {
+        Ok(path) => path,
+        Err(message) => return fail(Exit::Input, &message),
+    };
     let (mut interrupt, mut terminate) =
         match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
             (Ok(interrupt), Ok(terminate)) => (interrupt, terminate),
@@ -73,7 +78,10 @@ pub async fn run(args: Serve) -> Exit {
         Ok(server) => server,
         Err(error) => return fail(Exit::Target, &chain(&error)),
     };
-    let told = words(&args, &server, &host, made_token.as_deref());
+    let told = match &path {
+        Some(path) => ephemeral::hello(&server, path, made_token.as_deref()),
+        None => words(&args, &server, &host, made_token.as_deref()),
+    };
     let told = say::out(told.as_bytes(), Exit::Done);
     if told != Exit::Done {
         return told;
@@ -85,6 +93,7 @@ pub async fn run(args: Serve) -> Exit {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = ephemeral::abandoned(), if args.ephemeral => {}
         }
     };
     server.run(stop, GRACE).await;
