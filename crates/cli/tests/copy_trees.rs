@@ -79,6 +79,23 @@ fn into_a_folder_that_is_there() {
 }
 
 #[test]
+fn what_is_in_the_way_is_said_before_it_costs_anything() {
+    let home = Home::new();
+    plant(&home);
+    let server = serve(&home, "tree");
+    home.write("copy/large.bin/within", "a folder where a file is to be\n");
+    home.run(["cp", &server.url, "copy"])
+        .code_is(5)
+        .says(&["copy/large.bin is in the way: it is a folder, and a file is to have that name"]);
+    fs::remove_dir_all(home.path("copy")).unwrap();
+    home.write("copy/many", "a file where a folder is to be\n");
+    home.run(["cp", &server.url, "copy"])
+        .code_is(5)
+        .says(&["copy/many is in the way: it is no folder"]);
+    assert_eq!(home.read("copy/many"), b"a file where a folder is to be\n");
+}
+
+#[test]
 fn three_replicas_share_the_work_and_another_tree_is_left_out() {
     let home = Home::new();
     plant(&home);

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags, mkdirat, openat, openat2, statx,
-    unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, mkdirat, openat,
+    openat2, statx, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -56,6 +56,23 @@ impl Root {
     pub fn place(&self) -> std::path::PathBuf {
         use std::os::fd::AsRawFd;
         format!("/proc/self/fd/{}", self.folder.as_raw_fd()).into()
+    }
+
+    /// What is at a path below it, links not followed; `None` if nothing is.
+    pub(super) fn kind(&self, path: &[u8]) -> io::Result<Option<FileType>> {
+        let (above, name) = match path.iter().rposition(|&byte| byte == b'/') {
+            Some(slash) => (&path[..slash], &path[slash + 1..]),
+            None => (&b""[..], path),
+        };
+        let look = || {
+            let above = self.reach(above, OFlags::PATH | OFlags::DIRECTORY, Links::Refuse)?;
+            statx(above, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)
+        };
+        match look() {
+            Ok(found) => Ok(Some(FileType::from_raw_mode(found.stx_mode.into()))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether there is anything of this name in it.

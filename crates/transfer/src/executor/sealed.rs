@@ -264,7 +264,15 @@ impl Run<'_> {
         if !more {
             self.size_bytes = Some(size_bytes);
             let left_bytes = size_bytes - self.have.total_bytes().min(size_bytes);
-            tree.pass.stage.check_room(left_bytes).map_err(GetError::from)?;
+            let (stage, disk) = (Arc::clone(&tree.pass.stage), self.engine.disk.clone());
+            self.jobs.add(async move {
+                let check = move || stage.check_room(left_bytes).and_then(|()| stage.check_way());
+                let result = match disk.work(check).await {
+                    Ok(checked) => checked.map_err(GetError::from),
+                    Err(error) => Err(GetError::Thread(error)),
+                };
+                JobDone::TreeChecked { result }
+            });
         }
         // Something arrives, if no bytes of files.
         self.last_arrival = self.now();

@@ -31,6 +31,8 @@ pub(super) enum JobDone {
     Committed { result: Result<(), CommitError> },
     /// Groups of a tree were checked and written.
     Placed { source: usize, result: Result<Placed, GetError> },
+    /// The destination can hold a tree, or not.
+    TreeChecked { result: Result<(), GetError> },
     /// What came of a tree so far is in its journal.
     TreeCommitted { result: Result<(), GetError> },
     /// The parts of a suspect piece were hashed: of a piece that came to `bad`, or that is good now.
@@ -89,6 +91,7 @@ impl Run<'_> {
                 result?;
             }
             JobDone::Placed { source, result } => self.placed(source, result?),
+            JobDone::TreeChecked { result } => result?,
             JobDone::TreeCommitted { result } => {
                 self.committing = false;
                 result?;

@@ -34,6 +34,54 @@ struct Open {
 }
 
 impl Stage {
+    /// Look whether all names can be given: nothing of another kind is in the way. The index must be
+    /// complete.
+    ///
+    /// # Errors
+    /// [`StageError::InTheWay`].
+    pub fn check_way(&self) -> Result<(), StageError> {
+        if self.place.is_new {
+            return Ok(());
+        }
+        let path = &self.place.destination;
+        let root = Root::open(path).map_err(|source| self.failed("open", b"", source))?;
+        let index = self.index();
+        let mut cursor = index.cursor();
+        // A folder that is not there yet: nothing in it can be in the way.
+        let mut missing: Option<Vec<u8>> = None;
+        while let Some(item) = cursor.next() {
+            let is_below = |folder: &Vec<u8>| {
+                item.path.strip_prefix(folder.as_slice()).is_some_and(|rest| rest.starts_with(b"/"))
+            };
+            if missing.as_ref().is_some_and(is_below) {
+                continue;
+            }
+            missing = None;
+            let wants_folder = item.entry.kind == Kind::Folder;
+            let (there, here) = match root.kind(item.path) {
+                Ok(None) => {
+                    if wants_folder {
+                        missing = Some(item.path.to_vec());
+                    }
+                    continue;
+                }
+                Ok(Some(FileType::Directory)) if !wants_folder => match item.entry.kind {
+                    Kind::Absent(_) => continue,
+                    Kind::Symlink(_) => ("a folder", "a link"),
+                    _ => ("a folder", "a file"),
+                },
+                Ok(Some(FileType::Directory)) => continue,
+                Ok(Some(FileType::Symlink)) if wants_folder => ("a link", "a folder"),
+                Ok(Some(_)) if wants_folder => ("no folder", "a folder"),
+                Ok(Some(_)) => continue,
+                Err(source) => return Err(self.failed("look at", item.path, source)),
+            };
+            let path = self.shown(item.path);
+            return Err(StageError::InTheWay { path, there, here });
+        }
+        Ok(())
+    }
+
     /// Give everything its final name, but for the files with these numbers (ascending), which are
     /// not right and go.
     ///

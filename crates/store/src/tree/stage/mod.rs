@@ -73,6 +73,16 @@ pub enum StageError {
         /// What the file system has for this user.
         free_bytes: u64,
     },
+    /// Something at the destination is of another kind than what is to have its name.
+    #[error("{} is in the way: it is {there}, and {here} is to have that name", path.display())]
+    InTheWay {
+        /// Where.
+        path: PathBuf,
+        /// What is there.
+        there: &'static str,
+        /// What the tree has.
+        here: &'static str,
+    },
     /// The system refuses something.
     #[error("cannot {doing} {}", path.display())]
     Io {
@@ -259,14 +269,16 @@ impl Stage {
     }
 
     fn failed(&self, doing: &'static str, path: &[u8], source: io::Error) -> StageError {
+        StageError::Io { doing, path: self.shown(path), source }
+    }
+
+    /// A path of the tree as that of its final place.
+    fn shown(&self, path: &[u8]) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
-        let below = std::ffi::OsStr::from_bytes(path);
-        let path = if path.is_empty() {
-            self.place.destination.clone()
-        } else {
-            self.place.destination.join(below)
-        };
-        StageError::Io { doing, path, source }
+        match path {
+            b"" => self.place.destination.clone(),
+            path => self.place.destination.join(std::ffi::OsStr::from_bytes(path)),
+        }
     }
 }
 
