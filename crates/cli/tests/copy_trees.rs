@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -76,6 +76,36 @@ fn into_a_folder_that_is_there() {
     };
     set("many/3");
     assert_same(&home.path("tree"), &home.path("copy"));
+}
+
+#[test]
+fn a_second_copy_takes_only_what_differs() {
+    let home = Home::new();
+    plant(&home);
+    let server = serve(&home, "tree");
+    home.run(["cp", &server.url, "copy"]).code_is(0);
+    let again = home.run(["cp", &server.url, "copy"]);
+    again.code_is(0).says(&["308 of the files were there already"]);
+    assert_same(&home.path("tree"), &home.path("copy"));
+    home.write("tree/many/3/3.dat", "changed\n");
+    home.write("tree/many/3/new", "new\n");
+    fs::set_permissions(home.path("tree/large.bin"), fs::Permissions::from_mode(0o640)).unwrap();
+    let third = home.run(["cp", "--json", &server.url, "copy"]);
+    third.code_is(0);
+    assert_same(&home.path("tree"), &home.path("copy"));
+    let events = String::from_utf8_lossy(&third.stdout).into_owned();
+    let end: serde_json::Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
+    let fetched = end["fetched_bytes"].as_u64().unwrap();
+    assert!((1..2 << 20).contains(&fetched), "{end}");
+    // The same size and another time.
+    let file = fs::File::options().write(true).open(home.path("copy/page.bin")).unwrap();
+    file.write_all_at(b"spoilt", 1000).unwrap();
+    drop(file);
+    home.run(["cp", &server.url, "copy"]).code_is(0);
+    assert_same(&home.path("tree"), &home.path("copy"));
+    let all = home.run(["cp", "--compare", "none", &server.url, "copy"]);
+    all.code_is(0);
+    assert!(!all.stderr.contains("there already"), "{all}");
 }
 
 #[test]

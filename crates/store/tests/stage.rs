@@ -82,17 +82,17 @@ impl Bench {
 
     fn open(&self, index: Index) -> Result<Stage, StageError> {
         let preserve = Preserve { links: true, ..Preserve::default() };
-        Stage::open(&self.copy(), Arc::new(RwLock::new(index)), preserve, true)
+        Stage::open(&self.copy(), Arc::new(RwLock::new(index)), preserve, true, true)
     }
 
     /// Write and commit these groups but those that were taken over; answers how many that were.
     fn write(&self, stage: &Stage, index: &Index, groups: &[Range]) -> usize {
         let mut written = 0;
         for &group in groups {
-            if stage.resumed().covers(group) {
+            if stage.present().covers(group) {
                 continue;
             }
-            assert_eq!(stage.resumed().bytes_within(group), 0, "whole groups or nothing");
+            assert_eq!(stage.present().bytes_within(group), 0, "whole groups or nothing");
             stage.write(group.start, &virtual_bytes(&self.tree(), index, group)).unwrap();
             stage.commit(&[group]).unwrap();
             written += 1;
@@ -129,7 +129,7 @@ fn in_any_order_and_with_a_break_the_tree_is_the_same() {
         fastrand::Rng::with_seed(seed).shuffle(&mut order);
         let (first, rest) = order.split_at(order.len() / 2);
         let stage = bench.open(index()).unwrap();
-        assert!(stage.resumed().is_empty());
+        assert!(stage.present().is_empty());
         assert_eq!(bench.write(&stage, &index(), first), first.len());
         // What was written and not committed is no harm.
         stage.write(rest[0].start, &virtual_bytes(&bench.tree(), &index(), rest[0])).unwrap();
@@ -187,7 +187,7 @@ fn only_one_writes_and_only_into_folders() {
     fs::write(bench.dir.path().join("file"), "x").unwrap();
     let place = bench.dir.path().join("file");
     let preserve = Preserve::default();
-    let refused = Stage::open(&place, Arc::new(RwLock::new(index())), preserve, true);
+    let refused = Stage::open(&place, Arc::new(RwLock::new(index())), preserve, true, true);
     assert!(matches!(refused, Err(StageError::NoFolder(_))));
 }
 

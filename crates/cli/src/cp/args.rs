@@ -24,6 +24,9 @@ pub struct Cp {
     /// Start again instead of going on from what an earlier run left
     #[arg(long)]
     pub no_resume: bool,
+    /// How it is seen that a file of the destination need not be copied
+    #[arg(long, value_name = "HOW", default_value = "size,mtime")]
+    pub compare: Compare,
     /// What is taken over besides bytes (comma separated)
     #[arg(long, value_name = "WHAT", default_value = "mode,times", value_delimiter = ',')]
     pub preserve: Vec<Kept>,
@@ -51,6 +54,16 @@ pub struct Cp {
     /// Leave a page with charts of the transfer
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub report: Option<PathBuf>,
+}
+
+/// How it is seen that a file is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compare {
+    /// Size and time of the last change are the same
+    #[value(name = "size,mtime")]
+    SizeMtime,
+    /// Every file is copied
+    None,
 }
 
 /// What a copy may have of its original besides bytes.

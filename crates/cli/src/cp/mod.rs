@@ -17,7 +17,7 @@ use crate::engine::{self, Wishes};
 use crate::exit::{self, Exit, fail};
 use crate::progress::{Fanout, Mode, Progress, units};
 use crate::{report, say, signals};
-use args::Cp;
+use args::{Compare, Cp};
 use send::Sent;
 use ssh::{Remote, Session};
 use wire::Received;
@@ -171,6 +171,7 @@ async fn fetch(
         destination: to,
         preserve: cp.preserve(),
         resume: !cp.no_resume,
+        compare: cp.compare == Compare::SizeMtime,
         plan: cp.plan.config(),
         stall_s: cp.net.timeout.as_secs_f64(),
     };
@@ -184,7 +185,8 @@ fn query(cp: &Cp) -> String {
     let names: Vec<&str> =
         names.iter().filter(|(keeps, _)| *keeps).map(|(_, name)| *name).collect();
     let resume = if cp.no_resume { "&resume=no" } else { "" };
-    format!("&preserve={}{resume}", names.join(","))
+    let compare = if cp.compare == Compare::None { "&compare=no" } else { "" };
+    format!("&preserve={}{resume}{compare}", names.join(","))
 }
 
 /// What is copied where; the error is a sentence.
@@ -309,7 +311,11 @@ fn counts(tree: &Received) -> String {
             format!("{} {}", units::count(count), if count == 1 { one } else { many })
         })
         .collect();
-    if parts.is_empty() { "nothing is in it".to_owned() } else { parts.join(", ") }
+    let stayed = match tree.kept_files {
+        0 => String::new(),
+        kept => format!(" ({} of the files were there already)", units::count(kept)),
+    };
+    if parts.is_empty() { "nothing is in it".to_owned() } else { parts.join(", ") + &stayed }
 }
 
 fn complain(destination: &str, error: &GetError, kept_bytes: u64) {

@@ -27,6 +27,8 @@ pub struct Received {
     pub transfer: Summary,
     /// Files, folders, links, hard links.
     pub counts: [u64; 4],
+    /// Of the files those that were there already.
+    pub kept_files: u64,
     /// Paths of files that changed twice while they were read.
     pub changed: Vec<String>,
     /// What could not be read at all, and why.
@@ -63,6 +65,7 @@ impl Received {
         Received {
             transfer: tree.transfer.clone(),
             counts: [tree.files, tree.counts.folders, tree.counts.links, tree.counts.hard_links],
+            kept_files: tree.kept_files,
             changed: tree.changed.iter().map(|path| text(path)).collect(),
             absent: tree
                 .absent

@@ -50,6 +50,7 @@ async fn receive(engine: Engine, order: Order) {
         replicas: vec![Mirror { url, priority: 1, trust: Trust::Named }],
         destination: destination.path.clone(),
         preserve: Preserve { mode: keeps("mode"), times: keeps("times"), links: keeps("links") },
+        compare: wish("compare").is_none_or(|compare| compare != "no"),
         resume: wish("resume").is_none_or(|resume| resume != "no"),
         plan: PlanConfig::default(),
         stall_s: STALL_S,

@@ -75,6 +75,17 @@ impl Root {
         }
     }
 
+    /// Set the permission bits of a file below it, if they are others.
+    pub(super) fn set_mode(&self, path: &[u8], mode: u32) -> io::Result<()> {
+        let place = self.reach(path, OFlags::PATH, Links::Refuse)?;
+        let found = statx(&place, c"", AtFlags::EMPTY_PATH, StatxFlags::MODE)?;
+        if u32::from(found.stx_mode) & 0o7777 != mode {
+            let file = self.reach(path, OFlags::RDONLY | OFlags::NONBLOCK, Links::Refuse)?;
+            rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
+        }
+        Ok(())
+    }
+
     /// Whether there is anything of this name in it.
     pub fn is_there(&self, name: &[u8]) -> bool {
         statx(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).is_ok()

@@ -205,7 +205,7 @@ impl Run<'_> {
     fn begin_tree(&mut self) {
         let Some(tree) = &self.tree else { return };
         let growth = tree.pass.taking.growth.borrow().clone();
-        let resumed = tree.pass.stage.resumed().clone();
+        let resumed = tree.pass.stage.present().clone();
         let size_bytes = growth.size_bytes;
         for range in resumed.iter() {
             self.have.insert(units_around(range, size_bytes));

@@ -35,6 +35,8 @@ pub struct TreeRequest {
     pub preserve: Preserve,
     /// Go on from what an earlier run left.
     pub resume: bool,
+    /// Files that are at the destination already, with the same size and time, stay as they are.
+    pub compare: bool,
     /// How it is planned.
     pub plan: Config,
     /// As [`Request::stall_s`].
@@ -50,6 +52,8 @@ pub struct TreeSummary {
     pub counts: Counts,
     /// Files that have their final names.
     pub files: u64,
+    /// Those of them that were there already and stayed as they were.
+    pub kept_files: u64,
     /// Files that changed, or could not be read any more, while they were copied, twice: they are
     /// not there. Paths below the folder, not always text.
     pub changed: Vec<Vec<u8>>,
@@ -120,6 +124,7 @@ pub(crate) async fn copy(
                 let outcome = TreeSummary {
                     counts: index.counts(),
                     files: finished.files,
+                    kept_files: stage.kept_files(),
                     changed: changed.iter().filter_map(|&number| path_of(&index, number)).collect(),
                     absent: absent(&index),
                     transfer: summary,
@@ -150,18 +155,22 @@ async fn begin(
     let length = Arc::new(SealedLength::unknown());
     let mut taking = index::take_first(engine, &request.replicas).await?;
     let first = taking.replica;
-    let is_left = {
+    let waits = {
         let destination = request.destination.clone();
-        let look = move || Stage::is_left(&destination);
-        resume && engine.disk.work(look).await.map_err(GetError::Thread)?
+        let compare = request.compare;
+        let look = move || {
+            (resume && Stage::is_left(&destination)) || (compare && Stage::is_there(&destination))
+        };
+        engine.disk.work(look).await.map_err(GetError::Thread)?
     };
-    if is_left {
+    if waits {
         taking.wait().await?;
     }
     let stage = {
         let (destination, index) = (request.destination.clone(), Arc::clone(&taking.index));
         let preserve = request.preserve;
-        let open = move || Stage::open(&destination, index, preserve, resume);
+        let compare = request.compare;
+        let open = move || Stage::open(&destination, index, preserve, resume, compare);
         Arc::new(engine.disk.work(open).await.map_err(GetError::Thread)??)
     };
     let others = request.replicas.iter().enumerate().filter(|&(at, _)| at != first);

@@ -243,6 +243,12 @@ impl Stage {
                 }
                 Kind::Absent(_) => {}
                 _ if without.binary_search(&item.number).is_ok() => {}
+                _ if self.kept.has(item.number) => {
+                    finished.files += 1;
+                    if let Some(destination) = destination.filter(|_| self.preserve.mode) {
+                        destination.set_mode(item.path, item.entry.mode & 0o777).map_err(failed)?;
+                    }
+                }
                 _ => {
                     finished.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
                     if let Some(destination) = destination {

@@ -9,6 +9,7 @@
 
 mod building;
 mod carry;
+mod compare;
 mod finish;
 mod place;
 mod skeleton;
@@ -26,6 +27,7 @@ use crate::journal::{JournalFile, Record, State};
 use crate::steps::SystemSteps;
 use building::Files;
 use carry::Carried;
+use compare::Kept;
 use place::Place;
 
 pub use finish::Finished;
@@ -103,6 +105,10 @@ pub struct Stage {
     preserve: Preserve,
     /// What an earlier run left, by its journal, in the virtual file of this index.
     resumed: RangeSet,
+    /// What the destination has already, and stays.
+    kept: Kept,
+    /// What need not be fetched, in whole groups.
+    present: RangeSet,
     files: Files,
     journal: Mutex<Option<(JournalFile, State)>>,
 }
@@ -147,7 +153,9 @@ impl Stage {
     }
 
     /// Begin to receive the tree of `index` (which may still grow, unless something
-    /// [is left](Stage::is_left)) at `destination`, or go on with it if `resume`.
+    /// [is left](Stage::is_left)) at `destination`, or go on with it if `resume`. With `compare` files
+    /// that are there already with the same size and time stay as they are; the index must be
+    /// complete for that.
     ///
     /// # Errors
     /// [`StageError`].
@@ -156,11 +164,27 @@ impl Stage {
         index: Arc<RwLock<Index>>,
         preserve: Preserve,
         resume: bool,
+        compare: bool,
     ) -> Result<Stage, StageError> {
         let place = Place::of(destination)?;
         let root = place.open_stage()?;
         let left = if resume { place.recover(&read(&index)) } else { Carried::default() };
-        let resumed = whole_groups(&left.durable, &read(&index));
+        let kept = match Root::open(&place.destination) {
+            Ok(destination) if compare && !place.is_new => Kept::find(&read(&index), &destination),
+            _ => Kept::default(),
+        };
+        let mut known = left.durable.clone();
+        for range in kept.ranges.iter() {
+            known.insert(range);
+        }
+        // Of files that stay nothing is in the stage.
+        let present = whole_groups(&known, &read(&index));
+        let mut resumed = RangeSet::new();
+        for range in present.iter() {
+            for durable in left.durable.within(range) {
+                resumed.insert(durable);
+            }
+        }
         if resumed.is_empty() {
             place.clear(&root)?;
         }
@@ -171,6 +195,8 @@ impl Stage {
             index,
             preserve,
             resumed,
+            kept,
+            present,
             journal: Mutex::new(None),
         };
         if !stage.resumed.is_empty() {
@@ -183,9 +209,20 @@ impl Stage {
         Ok(stage)
     }
 
-    /// What an earlier run left, in whole groups of the virtual file.
-    pub fn resumed(&self) -> &RangeSet {
-        &self.resumed
+    /// What need not be fetched, in whole groups of the virtual file: an earlier run left it, or it is
+    /// at the destination already.
+    pub fn present(&self) -> &RangeSet {
+        &self.present
+    }
+
+    /// Files that stay as they are at the destination.
+    pub fn kept_files(&self) -> u64 {
+        self.kept.files
+    }
+
+    /// Whether there is a folder at this destination already.
+    pub fn is_there(destination: &Path) -> bool {
+        Place::of(destination).is_ok_and(|place| !place.is_new)
     }
 
     /// Whether `bytes` more can be written.
@@ -259,7 +296,9 @@ impl Stage {
             if item.start >= range.end {
                 break;
             }
-            all.extend(Wanted::of(&item, range));
+            if !self.kept.has(item.number) {
+                all.extend(Wanted::of(&item, range));
+            }
         }
         all
     }

@@ -32,7 +32,7 @@ impl Stage {
                         Kind::Folder | Kind::Symlink(_) => true,
                         Kind::HardLink(_) | Kind::Absent(_) => false,
                     };
-                    if is_bare {
+                    if is_bare && !self.kept.has(item.number) {
                         some.push((item.path.to_vec(), kind.clone(), *mode, *mtime));
                     }
                 }
