@@ -36,7 +36,8 @@ pub struct Cli {
 pub enum Command {
     /// Fetch a file from all its replicas at once
     Get(Box<Get>),
-    /// Copy a folder from all its replicas at once
+    /// Copy a folder: from all its replicas at once, to a server, or by ssh; only what differs
+    #[command(visible_alias = "sync")]
     Cp(Box<Cp>),
     /// Offer folders to others
     Serve(Box<Serve>),

@@ -133,3 +133,26 @@ fn after_a_kill_of_either_side_the_same_command_goes_on() {
     assert_same(&home.path("tree"), &home.path("store/new"));
     assert_eq!(fs::read_dir(home.path("store")).unwrap().count(), 1);
 }
+
+#[test]
+fn what_would_be_sent_and_what_goes() {
+    let home = Home::new();
+    plant(&home);
+    let server = taking(&home);
+    let to = server.at("new/");
+    let cp = |more: &[&str]| {
+        let args = [&["cp"], more, &["tree/", &to, "--bearer-file", "token"]].concat();
+        home.run(args)
+    };
+    let told = cp(&["-n"]);
+    told.code_is(0);
+    assert!(String::from_utf8_lossy(&told.stdout).contains("  large.bin\n"), "{told}");
+    assert!(!home.exists("store/new"));
+    cp(&[]).code_is(0);
+    home.write("store/new/surplus/file", "x\n");
+    let told = cp(&["-n", "--delete"]);
+    let lines = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    cp(&["--delete"]).code_is(0).says(&["308 of the files were there already", "2 removed"]);
+    assert_same(&home.path("tree"), &home.path("store/new"));
+}

@@ -264,3 +264,36 @@ fn ls_and_du_tell_what_is_there() {
     assert!(sizes.contains("  5.00 MB  large.bin\n"), "{sizes}");
     assert!(sizes.trim_end().ends_with("  in 308 files and 69 folders"), "{sizes}");
 }
+
+#[test]
+fn a_dry_run_tells_and_delete_removes() {
+    let home = Home::new();
+    plant(&home);
+    let server = serve(&home, "tree");
+    let out = |args: &[&str]| {
+        let ran = home.run(args);
+        ran.code_is(0);
+        String::from_utf8(ran.stdout.clone()).unwrap()
+    };
+    let all = out(&["cp", "-n", &server.url, "copy"]);
+    assert!(!home.exists("copy") && all.contains("copy      5.00 MB  large.bin\n"), "{all}");
+    assert_eq!(all.lines().count(), seen(&home.path("tree")).lines().count());
+    home.run(["cp", &server.url, "copy"]).code_is(0);
+    assert_eq!(out(&["cp", "-n", "--delete", &server.url, "copy"]), "");
+    home.write("copy/many/3/surplus", "x\n");
+    home.write("copy/older/deep/surplus", "x\n");
+    std::os::unix::fs::symlink("../tree", home.path("copy/out")).unwrap();
+    fs::remove_file(home.path("copy/empty")).unwrap();
+    let told = out(&["cp", "-n", "--delete", &server.url, "copy"]);
+    assert_eq!(
+        told.lines().map(|line| line.split_whitespace().last().unwrap()).collect::<Vec<_>>(),
+        ["empty", "many/3/surplus", "older", "older/deep", "older/deep/surplus", "out"],
+    );
+    assert!(home.exists("copy/older/deep/surplus") && !home.exists("copy/empty"));
+    home.run(["cp", &server.url, "copy"]).code_is(0);
+    assert!(home.exists("copy/older/deep/surplus") && home.exists("copy/empty"));
+    let removed = home.run(["cp", "--delete", &server.url, "copy"]);
+    removed.code_is(0).says(&["5 removed"]);
+    assert_same(&home.path("tree"), &home.path("copy"));
+    assert!(home.exists("tree/large.bin"), "a link was removed and not followed");
+}

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use swath_model::Pool;
-use swath_model::index::Index;
+use swath_model::index::{Counts, Index};
 use swath_model::pool::SPAN_MAX;
 use swath_source::{Net, NetError, NetOptions};
+use swath_store::tree::Change;
 use swath_store::{Disk, DiskError, IoMode};
 use tokio::sync::Notify;
 
@@ -163,6 +164,18 @@ impl Engine {
         stop: &Stop,
     ) -> Result<TreeSummary, GetError> {
         tree::copy(self, request, observer, stop).await
+    }
+
+    /// Tell how the destination of a tree differs from it now; nothing is changed.
+    ///
+    /// # Errors
+    /// [`GetError`].
+    pub async fn differences(
+        &self,
+        request: &TreeRequest,
+        take: impl FnMut(Change, &[u8]) + Send + 'static,
+    ) -> Result<Counts, GetError> {
+        tree::differences(self, request, take).await
     }
 
     /// The whole index of a tree, as a swath server walks it now.

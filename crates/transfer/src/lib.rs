@@ -46,7 +46,7 @@ pub use swath_model::pieces::{Pieces, PiecesError};
 pub use swath_model::{Range, RangeMap, Validators};
 pub use swath_plan::{Config as PlanConfig, Lanes, PolicyKind};
 pub use swath_source::{Net, NetError, NetOptions, Trust};
-pub use swath_store::tree::{Preserve, StageError};
+pub use swath_store::tree::{Change, Preserve, StageError};
 pub use swath_store::{
     CommitError, DiskError, FinishError, IoMode, OpenError, ReadError, WriteError,
 };

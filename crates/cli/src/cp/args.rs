@@ -27,6 +27,12 @@ pub struct Cp {
     /// How it is seen that a file of the destination need not be copied
     #[arg(long, value_name = "HOW", default_value = "size,mtime")]
     pub compare: Compare,
+    /// Tell what would be copied, and change nothing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Remove from the destination what is not in the tree, once all of the tree is there
+    #[arg(long, visible_alias = "delete-after")]
+    pub delete: bool,
     /// What is taken over besides bytes (comma separated)
     #[arg(long, value_name = "WHAT", default_value = "mode,times", value_delimiter = ',')]
     pub preserve: Vec<Kept>,

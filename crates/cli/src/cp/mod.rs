@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::report::Recorder;
-use swath_transfer::{Engine, GetError, Mirror, Stop, TreeRequest, Trust};
+use swath_transfer::{Change, Engine, GetError, Mirror, Stop, TreeRequest, Trust};
 use url::Url;
 
 use crate::engine::{self, Wishes};
@@ -93,7 +93,9 @@ pub async fn run(cp: Cp) -> Exit {
         Job::Send { from, to } => {
             let query = query(&cp);
             let sent = send::send(engine.net(), &from, &to, &query, &mut observer, &stop).await;
-            if let Sent::All(received) = &sent {
+            if let Sent::All(received) = &sent
+                && !cp.dry_run
+            {
                 let mut summary = received.transfer.clone();
                 summary.path = swath_source::display_name(&to);
                 observer.observe(&Event::Finished(summary));
@@ -172,10 +174,34 @@ async fn fetch(
         preserve: cp.preserve(),
         resume: !cp.no_resume,
         compare: cp.compare == Compare::SizeMtime,
+        delete: cp.delete,
         plan: cp.plan.config(),
         stall_s: cp.net.timeout.as_secs_f64(),
     };
+    if cp.dry_run {
+        let shown = cp.delete;
+        let tell = move |change: Change, path: &[u8]| {
+            let bytes = match change {
+                Change::Copy { bytes } => Some(bytes),
+                Change::Surplus if shown => None,
+                Change::Surplus => return,
+            };
+            print_change(bytes, &String::from_utf8_lossy(path));
+        };
+        let counts = engine.differences(&request, tell).await?;
+        return Ok(Received::planned(counts));
+    }
     engine.copy(request, observer, stop).await.map(|tree| Received::of(&tree))
+}
+
+/// One line of a plan.
+fn print_change(bytes: Option<u64>, path: &str) {
+    let path: String = path.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let line = match bytes {
+        Some(bytes) => format!("copy    {:>9}  {path}\n", units::bytes(bytes)),
+        None => format!("remove  {:>9}  {path}\n", ""),
+    };
+    let _ = say::out(line.as_bytes(), Exit::Done);
 }
 
 /// What a receiver has to know of the command line.
@@ -186,7 +212,9 @@ fn query(cp: &Cp) -> String {
         names.iter().filter(|(keeps, _)| *keeps).map(|(_, name)| *name).collect();
     let resume = if cp.no_resume { "&resume=no" } else { "" };
     let compare = if cp.compare == Compare::None { "&compare=no" } else { "" };
-    format!("&preserve={}{resume}{compare}", names.join(","))
+    let delete = if cp.delete { "&delete=yes" } else { "" };
+    let dry = if cp.dry_run { "&dry=yes" } else { "" };
+    format!("&preserve={}{resume}{compare}{delete}{dry}", names.join(","))
 }
 
 /// What is copied where; the error is a sentence.
@@ -275,6 +303,9 @@ fn source(text: &str) -> Result<Url, String> {
 
 /// Say what the tree holds, and what of it is not there.
 fn told(cp: &Cp, tree: &Received, destination: &str) -> Exit {
+    if cp.dry_run {
+        return Exit::Done;
+    }
     if !cp.quiet && !cp.json {
         say::err(&counts(tree));
     }
@@ -315,7 +346,14 @@ fn counts(tree: &Received) -> String {
         0 => String::new(),
         kept => format!(" ({} of the files were there already)", units::count(kept)),
     };
-    if parts.is_empty() { "nothing is in it".to_owned() } else { parts.join(", ") + &stayed }
+    let removed = match tree.removed {
+        0 => String::new(),
+        removed => format!(", {} removed", units::count(removed)),
+    };
+    match parts.is_empty() {
+        true => format!("nothing is in it{removed}"),
+        false => parts.join(", ") + &stayed + &removed,
+    }
 }
 
 fn complain(destination: &str, error: &GetError, kept_bytes: u64) {

@@ -98,6 +98,7 @@ pub async fn send(
                     }
                 }
                 Ok(Line::Event(event)) => observer.observe(&event),
+                Ok(Line::Change(bytes, path)) => super::print_change(bytes, &path),
                 Ok(Line::Received(received)) => return Sent::All(received),
                 Ok(Line::Failed(failed)) => return Sent::Failed(failed),
                 Err(error) => {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use swath_transfer::observe::{Event, Summary};
-use swath_transfer::{Absence, TreeSummary};
+use swath_transfer::{Absence, Counts, TreeSummary};
 
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -14,6 +14,8 @@ pub enum Line {
     Dial(u32),
     /// Something happened.
     Event(Box<Event>),
+    /// Only asked for: what would be copied (its bytes) or removed.
+    Change(Option<u64>, String),
     /// All is there that could be.
     Received(Box<Received>),
     /// It ended early.
@@ -27,6 +29,8 @@ pub struct Received {
     pub transfer: Summary,
     /// Files, folders, links, hard links.
     pub counts: [u64; 4],
+    /// What was removed from the destination.
+    pub removed: u64,
     /// Of the files those that were there already.
     pub kept_files: u64,
     /// Paths of files that changed twice while they were read.
@@ -59,12 +63,41 @@ impl Line {
 }
 
 impl Received {
+    /// Nothing was done.
+    pub fn planned(counts: Counts) -> Received {
+        let transfer = Summary {
+            path: String::new(),
+            size_bytes: counts.file_bytes,
+            fetched_bytes: 0,
+            resumed_bytes: 0,
+            elapsed_s: 0.0,
+            rate_bytes_per_s: 0.0,
+            wasted_bytes: 0,
+            efficiency: None,
+            verified_by: String::new(),
+            proved: false,
+            limited_by: String::new(),
+            digest: None,
+            sources: Vec::new(),
+        };
+        Received {
+            transfer,
+            counts: [counts.files, counts.folders, counts.links, counts.hard_links],
+            removed: 0,
+            kept_files: 0,
+            changed: Vec::new(),
+            absent: Vec::new(),
+            is_whole: true,
+        }
+    }
+
     /// As others are told.
     pub fn of(tree: &TreeSummary) -> Received {
         let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
         Received {
             transfer: tree.transfer.clone(),
             counts: [tree.files, tree.counts.folders, tree.counts.links, tree.counts.hard_links],
+            removed: tree.removed,
             kept_files: tree.kept_files,
             changed: tree.changed.iter().map(|path| text(path)).collect(),
             absent: tree

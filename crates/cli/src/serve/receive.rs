@@ -7,7 +7,9 @@
 use swath_serve::{Dialled, Lines, Order, Receive};
 use swath_source::Accepted;
 use swath_transfer::observe::Event;
-use swath_transfer::{Engine, GetError, Mirror, PlanConfig, Preserve, Stop, TreeRequest, Trust};
+use swath_transfer::{
+    Change, Engine, GetError, Mirror, PlanConfig, Preserve, Stop, TreeRequest, Trust,
+};
 
 use crate::cp::wire::{Failed, Line, Received};
 use crate::exit;
@@ -50,6 +52,7 @@ async fn receive(engine: Engine, order: Order) {
         replicas: vec![Mirror { url, priority: 1, trust: Trust::Named }],
         destination: destination.path.clone(),
         preserve: Preserve { mode: keeps("mode"), times: keeps("times"), links: keeps("links") },
+        delete: wish("delete").is_some_and(|delete| delete == "yes"),
         compare: wish("compare").is_none_or(|compare| compare != "no"),
         resume: wish("resume").is_none_or(|resume| resume != "no"),
         plan: PlanConfig::default(),
@@ -62,7 +65,27 @@ async fn receive(engine: Engine, order: Order) {
             let _ = on_the_way.send(Line::event(event));
         }
     };
-    let copying = engine.copy(request, &mut observer, &stop);
+    let is_dry = wish("dry").is_some_and(|dry| dry == "yes");
+    let planned = lines.clone();
+    let copying = async {
+        if !is_dry {
+            return engine
+                .copy(request, &mut observer, &stop)
+                .await
+                .map(|tree| Received::of(&tree));
+        }
+        let shows_surplus = request.delete;
+        let take = move |change: Change, path: &[u8]| {
+            let bytes = match change {
+                Change::Copy { bytes } => Some(bytes),
+                Change::Surplus if shows_surplus => None,
+                Change::Surplus => return,
+            };
+            let path = String::from_utf8_lossy(path).into_owned();
+            self::tell(&planned, &Line::Change(bytes, path));
+        };
+        engine.differences(&request, take).await.map(Received::planned)
+    };
     tokio::pin!(copying);
     let mut gone = false;
     let result = loop {
@@ -83,7 +106,7 @@ async fn receive(engine: Engine, order: Order) {
         }
     };
     match result {
-        Ok(tree) => tell(&Line::Received(Box::new(Received::of(&tree)))),
+        Ok(received) => tell(&Line::Received(Box::new(received))),
         Err(error) => {
             let exit = exit::of(&error, 1) as u8;
             let words = match &error {

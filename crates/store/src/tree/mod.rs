@@ -1,5 +1,6 @@
 //! A tree of files: walked into the entries of an index.
 
+mod differ;
 mod list;
 mod names;
 mod root;
@@ -8,6 +9,7 @@ mod stat;
 mod walk;
 mod work;
 
+pub use differ::{Change, differences, remove};
 pub use list::Listed;
 pub use root::Root;
 pub use stage::{Finished, Preserve, Stage, StageError};

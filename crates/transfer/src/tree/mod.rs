@@ -14,7 +14,7 @@ use std::sync::{Arc, RwLock};
 use swath_model::index::{Absence, Counts, Index, Kind};
 use swath_plan::Config;
 use swath_source::{SealedLength, UNIT_BYTES};
-use swath_store::tree::{Preserve, Stage};
+use swath_store::tree::{Change, Preserve, Stage};
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
@@ -37,6 +37,8 @@ pub struct TreeRequest {
     pub resume: bool,
     /// Files that are at the destination already, with the same size and time, stay as they are.
     pub compare: bool,
+    /// Remove from the destination what is not in the tree, once all of the tree is there.
+    pub delete: bool,
     /// How it is planned.
     pub plan: Config,
     /// As [`Request::stall_s`].
@@ -54,6 +56,8 @@ pub struct TreeSummary {
     pub files: u64,
     /// Those of them that were there already and stayed as they were.
     pub kept_files: u64,
+    /// What was removed from the destination.
+    pub removed: u64,
     /// Files that changed, or could not be read any more, while they were copied, twice: they are
     /// not there. Paths below the folder, not always text.
     pub changed: Vec<Vec<u8>>,
@@ -120,20 +124,65 @@ pub(crate) async fn copy(
                     })
                     .await
                     .map_err(GetError::Thread)??;
-                let index = index::read(&index);
-                let outcome = TreeSummary {
-                    counts: index.counts(),
-                    files: finished.files,
-                    kept_files: stage.kept_files(),
-                    changed: changed.iter().filter_map(|&number| path_of(&index, number)).collect(),
-                    absent: absent(&index),
-                    transfer: summary,
+                let mut outcome = {
+                    let index = index::read(&index);
+                    TreeSummary {
+                        removed: 0,
+                        counts: index.counts(),
+                        files: finished.files,
+                        kept_files: stage.kept_files(),
+                        changed: changed
+                            .iter()
+                            .filter_map(|&number| path_of(&index, number))
+                            .collect(),
+                        absent: absent(&index),
+                        transfer: summary,
+                    }
                 };
+                if request.delete && outcome.is_whole() {
+                    outcome.removed = remove_surplus(engine, &request, &index).await?;
+                }
                 observer.observe(&Event::Finished(outcome.transfer.clone()));
                 return Ok(outcome);
             }
         }
     }
+}
+
+/// How a destination differs from the tree that it is to hold.
+pub(crate) async fn differences(
+    engine: &Engine,
+    request: &TreeRequest,
+    take: impl FnMut(Change, &[u8]) + Send + 'static,
+) -> Result<Counts, GetError> {
+    let mut taking = index::take_first(engine, &request.replicas).await?;
+    taking.wait().await?;
+    let (index, folder) = (Arc::clone(&taking.index), request.destination.clone());
+    let compared = move || {
+        let index = index::read(&index);
+        swath_store::tree::differences(&index, &folder, take).map(|()| index.counts())
+    };
+    let compared = engine.disk.work(compared).await.map_err(GetError::Thread)?;
+    compared.map_err(GetError::Thread)
+}
+
+async fn remove_surplus(
+    engine: &Engine,
+    request: &TreeRequest,
+    index: &Arc<RwLock<Index>>,
+) -> Result<u64, GetError> {
+    let (index, folder) = (Arc::clone(index), request.destination.clone());
+    let remove = move || {
+        let mut surplus = Vec::new();
+        swath_store::tree::differences(&index::read(&index), &folder, |change, path| {
+            if change == Change::Surplus {
+                surplus.push(path.to_vec());
+            }
+        })?;
+        swath_store::tree::remove(&folder, &surplus)
+    };
+    let removed = engine.disk.work(remove).await.map_err(GetError::Thread)?;
+    removed.map_err(GetError::Remove)
 }
 
 /// The whole index of a folder.

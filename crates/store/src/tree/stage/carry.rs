@@ -5,6 +5,8 @@ use std::cmp::Ordering;
 use swath_model::index::{Index, Item, Kind};
 use swath_model::{Range, RangeSet};
 
+use crate::tree::differ::order;
+
 /// What of an earlier version is of use for the new one.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Carried {
@@ -79,11 +81,6 @@ impl Known {
             && self.mtime == item.entry.mtime
             && self.range.len() == item.range().len()
     }
-}
-
-/// The order of an index: component by component, by their bytes.
-fn order(a: &[u8], b: &[u8]) -> Ordering {
-    a.split(|&byte| byte == b'/').cmp(b.split(|&byte| byte == b'/'))
 }
 
 #[cfg(test)]
