@@ -54,8 +54,9 @@ impl Destination {
     /// A sentence in which the path stands as its sender named it.
     pub fn in_words(&self, text: &str) -> String {
         let folder = self.folder.place();
-        text.replace(&*self.path.to_string_lossy(), &self.shown)
-            .replace(&*folder.to_string_lossy(), &self.shown)
+        let shown = format!("/{}", self.shown);
+        text.replace(&*self.path.to_string_lossy(), &shown)
+            .replace(&*folder.to_string_lossy(), &shown)
     }
 }
 

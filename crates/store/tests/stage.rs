@@ -207,3 +207,94 @@ fn a_link_in_the_stage_leads_nowhere() {
     assert!(all.iter().any(Result::is_err));
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }
+
+/// Lay the whole tree down and begin to give names, with something in the way of the last of them;
+/// it is taken out of the way afterwards.
+fn half_moved(bench: &Bench) {
+    let index = index_of(&bench.tree());
+    fs::create_dir_all(bench.copy().join("sparse")).unwrap();
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    bench.write(&stage, &index, &groups(&index));
+    stage.make_skeleton(0).unwrap();
+    assert!(stage.check_way().is_err());
+    assert!(stage.finish(&[]).is_err());
+    assert!(bench.copy().join("large").exists(), "names are given in order");
+    fs::remove_dir(bench.copy().join("sparse")).unwrap();
+}
+
+#[test]
+fn a_move_that_was_cut_short_is_finished_before_anything_else() {
+    // What had its name already was taken for what the stage still had: a file full of holes took
+    // the place of a good one.
+    let bench = Bench::new();
+    half_moved(&bench);
+    fs::write(bench.tree().join("a new one"), vec![1; 5000]).unwrap();
+    fs::write(bench.tree().join("one/30"), vec![7; 50_000]).unwrap();
+    let index = index_of(&bench.tree());
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    assert!(stage.kept_files() > 50, "{}", stage.kept_files());
+    bench.write(&stage, &index, &groups(&index));
+    stage.make_skeleton(0).unwrap();
+    stage.finish(&[]).unwrap();
+    drop(stage);
+    bench.assert_same();
+}
+
+#[test]
+fn further_names_survive_a_move_that_was_cut_short() {
+    let bench = Bench::new();
+    fs::create_dir_all(bench.copy().join("one")).unwrap();
+    fs::write(bench.copy().join("one/large too"), "an older one").unwrap();
+    half_moved(&bench);
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    let index = index_of(&bench.tree());
+    bench.write(&stage, &index, &groups(&index));
+    stage.make_skeleton(0).unwrap();
+    stage.finish(&[]).unwrap();
+    drop(stage);
+    bench.assert_same();
+}
+
+#[test]
+fn what_is_not_right_has_no_further_names() {
+    let bench = Bench::new();
+    let index = index_of(&bench.tree());
+    let mut cursor = index.cursor();
+    let mut large = None;
+    while let Some(item) = cursor.next() {
+        if item.path == b"large" {
+            large = Some(item.number);
+        }
+    }
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    bench.write(&stage, &index, &groups(&index));
+    stage.make_skeleton(0).unwrap();
+    stage.finish(&[large.unwrap()]).unwrap();
+    assert!(!bench.copy().join("large").exists() && !bench.copy().join("one/large too").exists());
+    assert!(bench.copy().join("one/33").exists());
+}
+
+#[test]
+fn what_an_unfinished_copy_left_is_no_part_of_a_tree() {
+    let bench = Bench::new();
+    let left = bench.tree().join(".swath-stage.swath.part");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("large"), "half of it").unwrap();
+    let index = index_of(&bench.tree());
+    let mut cursor = index.cursor();
+    while let Some(item) = cursor.next() {
+        assert!(!item.path.starts_with(b".swath-stage"));
+    }
+    // Whoever lists it all the same is refused.
+    let mut index = Index::new();
+    let entry = swath_model::index::Entry {
+        leaves: 0,
+        name: b".swath-stage.swath.part",
+        kind: Kind::Folder,
+        mode: 0o755,
+        mtime: Default::default(),
+    };
+    index.push(&entry).unwrap();
+    index.complete();
+    assert!(matches!(bench.open(index), Err(StageError::OwnName { .. })));
+}

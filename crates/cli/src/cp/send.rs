@@ -80,7 +80,8 @@ pub async fn send(
             match serde_json::from_slice::<Line>(&line) {
                 Ok(Line::Receiving(name)) => id = name,
                 Ok(Line::Dial(count)) => {
-                    for _ in 0..count.min(DIALS_MAX) {
+                    let free = DIALS_MAX.saturating_sub(lanes.len());
+                    for _ in 0..free.min(count as usize) {
                         let (net, offer) = (net.clone(), offer.clone());
                         let lane = query_of(to, &format!("swath=lane&of={id}"));
                         lanes.spawn(async move {
@@ -121,7 +122,7 @@ fn query_of(url: &Url, query: &str) -> Url {
 
 /// As `docs/protocol.md` has it.
 const PROTOCOL: &str = "swath-lane";
-/// Connections asked for in one line.
-const DIALS_MAX: u32 = 64;
+/// Connections at once.
+const DIALS_MAX: usize = 64;
 /// A line is a summary at most.
 const LINE_BYTES_MAX: usize = 16 << 20;

@@ -49,7 +49,7 @@ async fn receive(engine: Engine, order: Order) {
     let kept = wish("preserve").map_or("mode,times", String::as_str);
     let keeps = |what: &str| kept.split(',').any(|kept| kept == what);
     let request = TreeRequest {
-        replicas: vec![Mirror { url, priority: 1, trust: Trust::Named }],
+        replicas: vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named }],
         destination: destination.path.clone(),
         preserve: Preserve { mode: keeps("mode"), times: keeps("times"), links: keeps("links") },
         delete: wish("delete").is_some_and(|delete| delete == "yes"),
@@ -58,11 +58,16 @@ async fn receive(engine: Engine, order: Order) {
         plan: PlanConfig::default(),
         stall_s: STALL_S,
     };
-    let on_the_way = lines.clone();
+    let (on_the_way, from) = (lines.clone(), url.to_string());
+    let destination = std::sync::Arc::new(destination);
+    let place = std::sync::Arc::clone(&destination);
+    // Our own names for the two ends tell a sender nothing.
+    let plain = move |line: &str| place.in_words(line).replace(&from, "the sender");
+    let of_events = plain.clone();
     let mut observer = move |event: &Event| {
         // What ends it is told by the last line.
         if !matches!(event, Event::Finished(_) | Event::Failed { .. }) {
-            let _ = on_the_way.send(Line::event(event));
+            let _ = on_the_way.send(of_events(&Line::event(event)));
         }
     };
     let is_dry = wish("dry").is_some_and(|dry| dry == "yes");
@@ -106,14 +111,16 @@ async fn receive(engine: Engine, order: Order) {
         }
     };
     match result {
-        Ok(received) => tell(&Line::Received(Box::new(received))),
+        Ok(received) => {
+            let _ = lines.send(plain(&Line::Received(Box::new(received)).to_json()));
+        }
         Err(error) => {
             let exit = exit::of(&error, 1) as u8;
             let words = match &error {
                 GetError::Exhausted { .. } | GetError::Stalled { .. } => error.with_reasons(),
                 _ => exit::words(&error),
             };
-            tell(&Line::Failed(Failed { exit, error: destination.in_words(&words) }));
+            tell(&Line::Failed(Failed { exit, error: plain(&words) }));
         }
     }
 }

@@ -122,7 +122,7 @@ fn listed(folder: &Path) -> io::Result<Index> {
 
 /// What an earlier copy left that did not come to its end.
 fn is_own(path: &[u8]) -> bool {
-    path.starts_with(b".swath-stage.swath")
+    super::stage::is_own_name(path)
 }
 
 struct Known {

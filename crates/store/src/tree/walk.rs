@@ -74,6 +74,10 @@ pub fn walk<E>(
     while let Some(next) = walk.next() {
         let names = Arc::clone(&next.names);
         let name = names.name(next.at);
+        if walk.path.is_empty() && super::stage::is_own_name(name) {
+            // A copy into this folder is not complete yet.
+            continue;
+        }
         let path_bytes = walk.path.len() + 1 + name.len();
         if name.len() > NAME_BYTES_MAX || path_bytes > PATH_BYTES_MAX {
             walk.unnameable.count += 1;

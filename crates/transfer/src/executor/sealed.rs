@@ -89,8 +89,9 @@ struct TreeSource {
 pub(super) struct Placed {
     /// Whole groups that are written and right, in bytes of the plain file.
     good: Vec<Range>,
-    /// Written, with bytes in them that the source says are not as in its index.
-    void: Vec<Range>,
+    /// With bytes in them that the source says are not as in its index, and whether they are written
+    /// all the same.
+    void: Vec<(Range, bool)>,
     /// Not what their seals say.
     bad: Vec<Range>,
 }
@@ -330,9 +331,15 @@ impl Run<'_> {
             self.have.insert(range);
             self.planner.handle(PlanEvent::Delivered { swath, range }, now);
         }
+        // What a source could not read as promised is laid down only if nobody else may have it.
+        let others = (0..self.sources.len()).filter(|&at| at != source && !self.is_bad(at));
+        let is_last = others.into_iter().all(|at| {
+            let void = tree.sources.get(at).map(|other| &other.void);
+            void.is_some_and(|void| new.iter().all(|range| void.covers(*range)))
+        });
         let disk = self.engine.disk.clone();
         self.jobs.add(async move {
-            let place = move || place(&stage, offset, &buffer, &seals, &new);
+            let place = move || place(&stage, offset, &buffer, &seals, &new, is_last);
             let result = match disk.work(place).await {
                 Ok(placed) => placed.map_err(GetError::from),
                 Err(error) => Err(GetError::Thread(error)),
@@ -350,13 +357,10 @@ impl Run<'_> {
         let Some(tree) = &mut self.tree else { return };
         tree.written.extend(good);
         let mut again: Vec<(Range, bool)> = Vec::new();
-        for plain in void {
+        for (plain, is_written) in void {
             let range = sealed_of(plain);
             tree.source(source).void.insert(range);
-            // Another replica may have what this one has not.
-            let lacking =
-                (0..tree.sources.len()).filter(|&at| tree.sources[at].void.covers(range)).count();
-            if others && lacking < self.sources.len() {
+            if !is_written {
                 again.push((range, true));
             }
         }
@@ -472,6 +476,7 @@ fn place(
     bytes: &[u8],
     seals: &[Seal],
     new: &[Range],
+    takes_void: bool,
 ) -> Result<Placed, StageError> {
     let mut placed = Placed::default();
     // Neighbouring groups are written in one go.
@@ -501,8 +506,15 @@ fn place(
             placed.bad.push(group);
             continue;
         }
-        let kind = if is_void { &mut placed.void } else { &mut placed.good };
-        kind.push(group);
+        if is_void {
+            placed.void.push((group, takes_void));
+            if !takes_void {
+                write(&mut run)?;
+                continue;
+            }
+        } else {
+            placed.good.push(group);
+        }
         run = match run {
             Some(before) => Some(Range::new(before.start, group.end)),
             None => Some(group),

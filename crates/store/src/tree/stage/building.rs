@@ -195,10 +195,15 @@ pub(super) fn set_mode(
     preserve: Preserve,
     kind: FileType,
 ) -> io::Result<()> {
-    let usual = if kind == FileType::Directory { 0o777 } else { 0o666 };
     // Set-user-ID and the like are never taken over: who owns the copy is somebody else.
-    let mode = if preserve.mode { mode & 0o777 } else { usual & !umask() };
+    let mode = if preserve.mode { mode & 0o777 } else { usual_mode(kind) };
     Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
+}
+
+/// What this user's files and folders usually get.
+pub(super) fn usual_mode(kind: FileType) -> u32 {
+    let most = if kind == FileType::Directory { 0o777 } else { 0o666 };
+    most & !umask()
 }
 
 pub(super) fn set_times(file: impl AsFd, mtime: Mtime, preserve: Preserve) -> io::Result<()> {

@@ -10,7 +10,7 @@ use crate::tree::differ::order;
 /// What of an earlier version is of use for the new one.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Carried {
-    /// Of the bytes that were durable, those of files that are the same (path, size, time, extents):
+    /// Of the bytes that were durable, those of files that are the same (path, size, mode, time, extents):
     /// where they lie in the new virtual file.
     pub durable: RangeSet,
     /// Paths where something of another nature belongs now, or nothing: what lies in a folder comes
@@ -62,6 +62,7 @@ struct Known {
     path: Vec<u8>,
     range: Range,
     kind: Kind,
+    mode: u32,
     mtime: swath_model::index::Mtime,
 }
 
@@ -71,6 +72,7 @@ impl Known {
             path: item.path.to_vec(),
             range: item.range(),
             kind: item.entry.kind.clone(),
+            mode: item.entry.mode,
             mtime: item.entry.mtime,
         }
     }
@@ -78,7 +80,7 @@ impl Known {
     fn is_same(&self, item: &Item<'_>) -> bool {
         matches!(self.kind, Kind::File { .. })
             && self.kind == item.entry.kind
-            && self.mtime == item.entry.mtime
+            && (self.mode, self.mtime) == (item.entry.mode, item.entry.mtime)
             && self.range.len() == item.range().len()
     }
 }

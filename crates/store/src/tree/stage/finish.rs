@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use swath_model::index::{Kind, Mtime};
 
 use super::building::{set_mode, set_times, split};
-use super::{Stage, StageError};
+use super::{Stage, StageError, refuse_own_names};
 use crate::names::folder_of;
 use crate::tree::root::{Links, Root};
 
@@ -88,30 +88,64 @@ impl Stage {
     /// # Errors
     /// [`StageError::Io`]; what has its name by then keeps it, and the next run goes on.
     pub fn finish(&self, without: &[u64]) -> Result<Finished, StageError> {
-        let failed = |doing, source| self.failed(doing, b"", source);
-        self.remove_files(without)?;
-        self.link()?;
+        refuse_own_names(&self.index(), &self.place)?;
+        let without = self.with_further_names(without);
+        self.remove_files(&without)?;
+        self.link(&without)?;
         // Names must not be there before their bytes are.
         self.sync()?;
-        let destination = if self.place.is_new {
-            None
-        } else {
-            let path = &self.place.destination;
-            Some(Root::open(path).map_err(|source| failed("open", source))?)
-        };
-        let finished = self.settle(destination.as_ref(), without)?;
-        if destination.is_none() {
+        if self.place.is_new {
+            let finished = self.settle(None, &without)?;
             self.become_destination()?;
-        } else {
-            self.root.empty().map_err(|source| failed("empty the stage of", source))?;
-            let _ = std::fs::remove_dir(&self.place.names.part);
+            self.place.forget_journal();
+            return Ok(finished);
         }
+        let mut journal = super::lock(&self.journal);
+        if journal.is_none() {
+            self.begin_journal(&mut journal)?;
+        }
+        drop(journal);
+        let begun = self.place.begin_moving(&self.index(), &without);
+        begun.map_err(|source| self.failed("write the journal of", b"", source))?;
+        self.finish_moving(&without)
+    }
+
+    /// Everything that is still in the stage gets its final name.
+    pub(super) fn finish_moving(&self, without: &[u64]) -> Result<Finished, StageError> {
+        let failed = |doing, source| self.failed(doing, b"", source);
+        let destination = Root::open(&self.place.destination);
+        let destination = destination.map_err(|source| failed("open", source))?;
+        let finished = self.settle(Some(&destination), without)?;
         self.place.forget_journal();
+        self.root.empty().map_err(|source| failed("empty the stage of", source))?;
+        let _ = std::fs::remove_dir(&self.place.names.part);
         Ok(finished)
+    }
+
+    /// With the further names of these files: they cannot be made either.
+    fn with_further_names(&self, without: &[u64]) -> Vec<u64> {
+        let mut all = without.to_vec();
+        let index = self.index();
+        if !all.is_empty() && index.counts().hard_links > 0 {
+            let mut cursor = index.cursor();
+            while let Some(item) = cursor.next() {
+                if let Kind::HardLink(of) = item.entry.kind
+                    && without.binary_search(&of).is_ok()
+                {
+                    all.push(item.number);
+                }
+            }
+            all.sort_unstable();
+        }
+        all
     }
 
     fn become_destination(&self) -> Result<(), StageError> {
         let (from, to) = (&self.place.names.part, &self.place.destination);
+        // Nobody else was to look into it before; its own attributes are not those of an entry.
+        let usual = super::building::usual_mode(FileType::Directory);
+        rustix::fs::fchmod(self.root.fd(), rustix::fs::Mode::from_raw_mode(usual))
+            .map_err(|error| self.failed("set the mode of", b"", error.into()))?;
         let flags = rustix::fs::RenameFlags::NOREPLACE;
         let renamed = match renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, flags) {
             Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(from, to),
@@ -161,7 +195,7 @@ impl Stage {
     }
 
     /// Further names of files.
-    fn link(&self) -> Result<(), StageError> {
+    fn link(&self, without: &[u64]) -> Result<(), StageError> {
         let index = self.index();
         if index.counts().hard_links == 0 {
             return Ok(());
@@ -169,6 +203,9 @@ impl Stage {
         let mut cursor = index.cursor();
         while let Some(item) = cursor.next() {
             let Kind::HardLink(number) = item.entry.kind else { continue };
+            if without.binary_search(&item.number).is_ok() {
+                continue;
+            }
             let mut of = index.cursor_from(number);
             let Some(first) = of.next() else { continue };
             self.link_one(first.path, item.path)
@@ -189,7 +226,6 @@ impl Stage {
             match linkat(&from, from_name, &to, to_name, AtFlags::empty()) {
                 // Not of every kind of file, and not on every file system; or the file is not right.
                 Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK) => {}
-                Err(Errno::NOENT) => return Ok(()),
                 other => return Ok(other?),
             }
         }
@@ -208,7 +244,6 @@ impl Stage {
         let mut source = match rustix::fs::openat(from, from_name, flags, rustix::fs::Mode::empty())
         {
             Ok(file) => std::fs::File::from(file),
-            Err(Errno::NOENT) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         let mut file = super::building::make_file(to, to_name, true)?;

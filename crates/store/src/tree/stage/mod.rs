@@ -85,6 +85,12 @@ pub enum StageError {
         /// What the tree has.
         here: &'static str,
     },
+    /// The tree has what an unfinished copy left.
+    #[error("{} is what an unfinished copy has left in that tree: finish that one first, or remove it there", path.display())]
+    OwnName {
+        /// Where it would go.
+        path: PathBuf,
+    },
     /// The system refuses something.
     #[error("cannot {doing} {}", path.display())]
     Io {
@@ -149,7 +155,7 @@ impl Stage {
     /// Whether an earlier run left something for this destination, so that the whole index is
     /// needed to go on with it.
     pub fn is_left(destination: &Path) -> bool {
-        Place::of(destination).is_ok_and(|place| place.journal_exists())
+        Place::of(destination).is_ok_and(|place| place.is_left())
     }
 
     /// Begin to receive the tree of `index` (which may still grow, unless something
@@ -168,6 +174,14 @@ impl Stage {
     ) -> Result<Stage, StageError> {
         let place = Place::of(destination)?;
         let root = place.open_stage()?;
+        refuse_own_names(&read(&index), &place)?;
+        if resume && let Some((moved, without)) = place.moving() {
+            // What an earlier run was about: then everything is as if it had come to its end.
+            let stage = Stage::of(place, root, Arc::new(RwLock::new(moved)), preserve);
+            stage.finish_moving(&without)?;
+            drop(stage);
+            return Stage::open(destination, index, preserve, resume, compare);
+        }
         let left = if resume { place.recover(&read(&index)) } else { Carried::default() };
         let kept = match Root::open(&place.destination) {
             Ok(destination) if compare && !place.is_new => Kept::find(&read(&index), &destination),
@@ -188,17 +202,7 @@ impl Stage {
         if resumed.is_empty() {
             place.clear(&root)?;
         }
-        let stage = Stage {
-            files: Files::default(),
-            place,
-            root,
-            index,
-            preserve,
-            resumed,
-            kept,
-            present,
-            journal: Mutex::new(None),
-        };
+        let stage = Stage { resumed, kept, present, ..Stage::of(place, root, index, preserve) };
         if !stage.resumed.is_empty() {
             for path in left.gone.iter().rev() {
                 stage.remove(path)?;
@@ -207,6 +211,21 @@ impl Stage {
             stage.begin_journal(&mut lock(&stage.journal))?;
         }
         Ok(stage)
+    }
+
+    /// One in which nothing is.
+    fn of(place: Place, root: Root, index: Arc<RwLock<Index>>, preserve: Preserve) -> Stage {
+        Stage {
+            place,
+            root,
+            index,
+            preserve,
+            resumed: RangeSet::new(),
+            kept: Kept::default(),
+            present: RangeSet::new(),
+            files: Files::default(),
+            journal: Mutex::new(None),
+        }
     }
 
     /// What need not be fetched, in whole groups of the virtual file: an earlier run left it, or it is
@@ -319,6 +338,24 @@ impl Stage {
             path => self.place.destination.join(std::ffi::OsStr::from_bytes(path)),
         }
     }
+}
+
+/// A tree may hold what an unfinished copy left in it; it would lie where ours lies.
+fn refuse_own_names(index: &Index, place: &Place) -> Result<(), StageError> {
+    let mut cursor = index.cursor();
+    while let Some(item) = cursor.next() {
+        if !item.path.contains(&b'/') && is_own_name(item.path) {
+            let name = String::from_utf8_lossy(item.path).into_owned();
+            return Err(StageError::OwnName { path: place.destination.join(name) });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name at the top of a folder is that of what a copy into that folder leaves there until
+/// it is complete.
+pub(super) fn is_own_name(name: &[u8]) -> bool {
+    name.starts_with(b".swath-stage.swath")
 }
 
 /// Of ranges of a virtual file what can be taken over: a group is fetched whole or not at all, and

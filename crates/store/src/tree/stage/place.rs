@@ -29,6 +29,8 @@ pub(super) struct Place {
     index: PathBuf,
     /// … and of the one that takes its place.
     index_new: PathBuf,
+    /// Says that names are being given, and which files get none.
+    moving: PathBuf,
 }
 
 impl Place {
@@ -51,11 +53,47 @@ impl Place {
             PathBuf::from(name)
         };
         let (index, index_new) = (beside(".index"), beside(".index.new"));
-        Ok(Place { destination, is_new, names, index, index_new })
+        let moving = beside(".moving");
+        Ok(Place { destination, is_new, names, index, index_new, moving })
     }
 
-    pub fn journal_exists(&self) -> bool {
-        self.names.journal.symlink_metadata().is_ok_and(|found| found.is_file())
+    /// Whether an earlier run left something to go on with.
+    pub fn is_left(&self) -> bool {
+        let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_file());
+        is_file(&self.names.journal) || is_file(&self.moving)
+    }
+
+    /// From here on all that is in the stage only has to be moved to its names: the journal counts
+    /// no more, for what it vouches for leaves the stage. Durable when this returns.
+    pub fn begin_moving(&self, index: &Index, without: &[u64]) -> io::Result<()> {
+        let mut text = dataset_name(index).unwrap_or_default();
+        for number in without {
+            text.push_str(&format!("\n{number}"));
+        }
+        text.push('\n');
+        let new = self.moving.with_extension("moving.new");
+        let _ = std::fs::remove_file(&new);
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, &self.moving)?;
+        File::open(&self.names.folder)?.sync_all()
+    }
+
+    /// The index by which names were being given when an earlier run ended, and which files get
+    /// none.
+    pub fn moving(&self) -> Option<(Index, Vec<u64>)> {
+        let mut text = String::new();
+        self.read(&self.moving)?.read_to_string(&mut text).ok()?;
+        let mut lines = text.lines();
+        let name = lines.next()?;
+        let without = lines.map(|line| line.parse().ok()).collect::<Option<Vec<u64>>>()?;
+        let index = [&self.index, &self.index_new].into_iter().find_map(|path| {
+            self.read_index(path).filter(|index| dataset_name(index).as_deref() == Some(name))
+        })?;
+        Some((index, without))
     }
 
     /// Make the stage, or open the one that is there. Nobody else may use it meanwhile.
@@ -79,8 +117,11 @@ impl Place {
         }
         let root = Root::open(&self.names.part).map_err(failed("open"))?;
         match flock(root.fd(), FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(root),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(StageError::Locked(self.destination.clone())),
+            // Who held the lock before may have given the stage its final name meanwhile.
+            Ok(()) if is_at(&root, &self.names.part) => Ok(root),
+            Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) => {
+                Err(StageError::Locked(self.destination.clone()))
+            }
             Err(error) => Err(failed("lock")(error.into())),
         }
     }
@@ -149,7 +190,8 @@ impl Place {
 
     pub fn forget_journal(&self) {
         let Names { journal, journal_new, .. } = &self.names;
-        for path in [journal, journal_new, &self.index, &self.index_new] {
+        // The last one says that all others count no more.
+        for path in [journal, journal_new, &self.index, &self.index_new, &self.moving] {
             // What is not there need not go; what will not go is refused by the next run.
             let _ = std::fs::remove_file(path);
         }
@@ -198,6 +240,15 @@ impl Place {
         let found = rustix::fs::fstatvfs(root.fd().as_fd()).ok()?;
         Some(found.f_bavail.saturating_mul(found.f_frsize))
     }
+}
+
+/// Whether this folder is the one of that name.
+fn is_at(root: &Root, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let (Ok(open), Ok(named)) = (rustix::fs::fstat(root.fd()), path.symlink_metadata()) else {
+        return false;
+    };
+    (open.st_dev, open.st_ino) == (named.dev(), named.ino())
 }
 
 /// A dataset as a journal names it.
