@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, unlinkat};
+use rustix::fs::{AtFlags, Timespec, Timestamps, unlinkat};
 use rustix::io::Errno;
 use swath_model::index::{Index, Item, Kind, Mtime};
 
@@ -90,6 +90,8 @@ pub fn remove(folder: &Path, surplus: &[Vec<u8>]) -> io::Result<u64> {
             None => (&b""[..], path.as_slice()),
         };
         let above = root.folder(above, Links::Refuse)?;
+        // The folder is as its tree has it; what goes now is no change of that.
+        let found = rustix::fs::fstat(&above)?;
         let gone = match unlinkat(&above, name, AtFlags::empty()) {
             Err(Errno::ISDIR) => unlinkat(&above, name, AtFlags::REMOVEDIR),
             other => other,
@@ -99,6 +101,10 @@ pub fn remove(folder: &Path, surplus: &[Vec<u8>]) -> io::Result<u64> {
             Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
+        let time = Timespec { tv_sec: found.st_mtime as _, tv_nsec: found.st_mtime_nsec as _ };
+        let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+        let times = Timestamps { last_access: now, last_modification: time };
+        rustix::fs::futimens(&above, &times)?;
     }
     Ok(removed)
 }

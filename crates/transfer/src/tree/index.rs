@@ -1,12 +1,15 @@
 //! An index that is taken in while its source still walks.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use swath_model::index::{Index, Reader};
 use swath_source::{Download, LaneError, Net, display_name};
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::engine::Engine;
@@ -58,7 +61,8 @@ impl Drop for Taking {
     }
 }
 
-/// Ask all replicas, and take the index of the one that answers first.
+/// Ask all replicas, and take the index of the one that was named first of those that answer in time:
+/// others are held against it.
 ///
 /// # Errors
 /// [`GetError::Exhausted`] with what each one said.
@@ -69,16 +73,40 @@ pub(crate) async fn take_first(engine: &Engine, replicas: &[Mirror]) -> Result<T
         .map(async |(at, mirror)| (at, ask(&engine.net, mirror).await))
         .collect();
     let mut reasons = Vec::new();
-    while let Some((at, answer)) = asked.next().await {
+    let mut answered: BTreeMap<usize, Download> = BTreeMap::new();
+    let mut failed = BTreeSet::new();
+    let mut waits_until = None;
+    loop {
+        // Those before the first that has answered have yet to say something.
+        let first = answered.first_key_value().map(|(&at, _)| at);
+        let waits = first.is_none_or(|first| (0..first).any(|at| !failed.contains(&at)));
+        let answer = match waits_until {
+            _ if !waits => None,
+            Some(until) => timeout_at(until, asked.next()).await.unwrap_or(None),
+            None => asked.next().await,
+        };
         match answer {
-            Ok(download) => match begin(download, &replicas[at], at) {
-                Ok(taking) => return Ok(taking),
-                Err(reason) => reasons.push((display_name(&replicas[at].url), reason)),
+            Some((at, Ok(download))) => {
+                answered.insert(at, download);
+                waits_until.get_or_insert_with(|| Instant::now() + OTHERS_WITHIN);
+            }
+            Some((at, Err(error))) => {
+                failed.insert(at);
+                reasons.push((display_name(&replicas[at].url), error.to_string()));
+            }
+            None => match answered.pop_first() {
+                Some((at, download)) => match begin(download, &replicas[at], at) {
+                    Ok(taking) => return Ok(taking),
+                    Err(reason) => {
+                        failed.insert(at);
+                        reasons.push((display_name(&replicas[at].url), reason));
+                    }
+                },
+                None if asked.is_empty() => return Err(GetError::Exhausted { reasons }),
+                None => waits_until = None,
             },
-            Err(error) => reasons.push((display_name(&replicas[at].url), error.to_string())),
         }
     }
-    Err(GetError::Exhausted { reasons })
 }
 
 /// Ask one replica for its index.
@@ -142,6 +170,8 @@ fn with_query(url: &Url, query: &str) -> Url {
     url
 }
 
+/// Once a replica has answered, those that were named before it have so long to do so too.
+const OTHERS_WITHIN: Duration = Duration::from_secs(1);
 /// What an index is sent as.
 const MEDIA_TYPE: &str = "application/vnd.swath.index";
 /// No index is longer: some fifty million entries.
