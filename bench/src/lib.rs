@@ -19,3 +19,5 @@ pub mod store_run;
 pub mod study_files;
 pub mod table;
 pub mod tool;
+pub mod tree_data;
+pub mod tree_run;

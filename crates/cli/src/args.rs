@@ -7,10 +7,13 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use swath_model::digest::Digest;
+use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_source::{NetError, check_header};
-use swath_transfer::{IoMode, Lanes, PolicyKind};
+use swath_transfer::{IoMode, Lanes, PlanConfig, PolicyKind};
 
+use crate::cp::args::Cp;
+use crate::list::args::{Du, Ls};
+use crate::serve::args::Serve;
 use crate::units;
 
 /// Moves large datasets from many replicas at once, verified and resumable.
@@ -33,6 +36,15 @@ pub struct Cli {
 pub enum Command {
     /// Fetch a file from all its replicas at once
     Get(Box<Get>),
+    /// Copy a folder: from all its replicas at once, to a server, or by ssh; only what differs
+    #[command(visible_alias = "sync")]
+    Cp(Box<Cp>),
+    /// Offer folders to others
+    Serve(Box<Serve>),
+    /// List a folder of a swath server
+    Ls(Box<Ls>),
+    /// Tell how large a folder of a swath server is
+    Du(Box<Du>),
     /// Tell what each replica offers
     Probe(Probe),
     /// Check a file against digests
@@ -137,6 +149,21 @@ pub struct Plan {
     pub chunk: u64,
 }
 
+impl Plan {
+    /// As the planner takes it.
+    pub fn config(&self) -> PlanConfig {
+        PlanConfig {
+            policy: self.policy,
+            lanes: self.lanes,
+            max_sources: usize::from(self.max_sources),
+            initial_chunk_bytes: self.initial_chunk,
+            large_chunk_bytes: self.large_chunk,
+            chunk_bytes: self.chunk,
+            ..PlanConfig::default()
+        }
+    }
+}
+
 /// The network.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Network")]
@@ -150,6 +177,9 @@ pub struct Net {
     /// Trust the certificate authorities in this file (PEM) too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca: Vec<PathBuf>,
+    /// Trust the server's certificate with this fingerprint (sha-256:HEX, as 'swath serve' prints it)
+    #[arg(long, value_name = "FINGERPRINT", value_parser = fingerprint, value_hint = ValueHint::Other)]
+    pub fingerprint: Vec<Digest>,
     /// Accept any certificate
     #[arg(long)]
     pub insecure: bool,
@@ -202,9 +232,17 @@ pub fn one_value_each(digests: &[Digest]) -> Result<(), String> {
     Ok(())
 }
 
-fn io_mode() -> impl TypedValueParser<Value = IoMode> {
+pub fn io_mode() -> impl TypedValueParser<Value = IoMode> {
     PossibleValuesParser::new(["auto", "uring", "threads", "buffered"])
         .try_map(|text| text.parse::<IoMode>())
+}
+
+fn fingerprint(text: &str) -> Result<Digest, String> {
+    let digest: Digest = text.parse().map_err(|error: DigestError| error.to_string())?;
+    if digest.algorithm() != Algorithm::Sha256 {
+        return Err("it must be written sha-256:HEX".to_owned());
+    }
+    Ok(digest)
 }
 
 fn policy() -> impl TypedValueParser<Value = PolicyKind> {
@@ -260,7 +298,8 @@ impl TypedValueParser for HeaderParser {
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands that have a man page of their own.
-const COMMANDS: [&str; 5] = ["get", "probe", "verify", "completions", "man"];
+const COMMANDS: [&str; 9] =
+    ["get", "cp", "serve", "ls", "du", "probe", "verify", "completions", "man"];
 
 /// Below the help of `swath get`, and in its man page.
 pub const GET_EXAMPLES: &str = "\

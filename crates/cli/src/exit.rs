@@ -32,6 +32,21 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    /// The one with this code, as another swath has told it.
+    pub fn of_code(code: u8) -> Exit {
+        let known = [
+            Exit::Usage,
+            Exit::Incomplete,
+            Exit::Mismatch,
+            Exit::Target,
+            Exit::Input,
+            Exit::Sources,
+        ];
+        known.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Exit::Internal)
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(exit as u8)
@@ -53,7 +68,9 @@ pub fn warn(message: &str) {
 pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
     match error {
         GetError::NoSources => Exit::Usage,
-        GetError::Open(_) => Exit::Target,
+        GetError::Open(_) | GetError::Tree(_) | GetError::Remove(_) => Exit::Target,
+        GetError::Index { .. } | GetError::Forgotten if kept_bytes > 0 => Exit::Incomplete,
+        GetError::Index { .. } | GetError::Forgotten => Exit::Sources,
         GetError::Finish(FinishError::Incomplete { .. }) => Exit::Internal,
         GetError::Write(_)
         | GetError::Read(_)

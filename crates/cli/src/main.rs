@@ -2,13 +2,18 @@
 
 mod args;
 mod check;
+mod cp;
+mod engine;
 mod exit;
 mod generate;
 mod get;
+mod list;
 mod net;
 mod probe;
 mod progress;
+mod report;
 mod say;
+mod serve;
 mod signals;
 mod units;
 mod verify;
@@ -31,6 +36,10 @@ fn main() -> ExitCode {
     };
     let exit = match cli.command {
         Command::Get(get) => with_runtime(|| get::run(*get)),
+        Command::Ls(ls) => with_runtime(|| list::ls(*ls)),
+        Command::Du(du) => with_runtime(|| list::du(*du)),
+        Command::Cp(cp) => with_runtime(|| cp::run(*cp)),
+        Command::Serve(serve) => with_runtime(|| serve::run(*serve)),
         Command::Probe(probe) => with_runtime(|| probe::run(probe)),
         Command::Verify(verify) => verify::run(&verify),
         Command::Completions { shell } => generate::completions(shell),

@@ -42,6 +42,7 @@ pub fn options(net: &Net) -> Result<NetOptions, String> {
         netrc: netrc()?,
         proxies: Proxies::from_env(env).map_err(|error| error.to_string())?,
         ca_files: net.ca.clone(),
+        fingerprints: net.fingerprint.clone(),
         insecure: net.insecure,
         timeout: net.timeout,
         ..NetOptions::default()

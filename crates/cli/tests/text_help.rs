@@ -14,6 +14,10 @@ const SHOWN: &[(&str, &[&str])] = &[
     ("help", &["--help"]),
     ("get", &["get", "--help"]),
     ("get-short", &["get", "-h"]),
+    ("cp", &["cp", "--help"]),
+    ("serve", &["serve", "--help"]),
+    ("ls", &["ls", "--help"]),
+    ("du", &["du", "--help"]),
     ("probe", &["probe", "--help"]),
     ("verify", &["verify", "--help"]),
 ];
@@ -47,28 +51,38 @@ fn help_is_as_it_was_read_and_agreed() {
 fn every_option_is_in_the_man_page_the_completions_and_the_guide() {
     let home = Home::new();
     swath(&["man", "--dir", home.path("man").to_str().unwrap()]);
-    let man = std::fs::read_to_string(home.path("man/swath-get.1")).unwrap().replace("\\-", "-");
-    let guide = std::fs::read_to_string(root().join("docs/get.md")).unwrap();
     let shells: Vec<_> = ["bash", "zsh", "fish", "elvish", "powershell"]
         .map(|shell| (shell, swath(&["completions", shell])))
         .into();
-    let options = options(&swath(&["get", "--help"]));
-    assert!(options.len() > 20, "{options:?}");
-    for option in options {
-        assert!(man.contains(&option), "{option} is not in the man page");
-        for (shell, script) in &shells {
-            // Fish writes long options without their dashes.
+    let guides = [
+        ("get", "get.md"),
+        ("cp", "cp.md"),
+        ("ls", "cp.md"),
+        ("du", "cp.md"),
+        ("serve", "serve.md"),
+    ];
+    for (command, guide) in guides {
+        let man = home.path(format!("man/swath-{command}.1"));
+        let man = std::fs::read_to_string(man).unwrap().replace("\\-", "-");
+        let text = std::fs::read_to_string(root().join("docs").join(guide)).unwrap();
+        let options = options(&swath(&[command, "--help"]));
+        assert!(options.len() >= 7, "{command}: {options:?}");
+        for option in options {
+            assert!(man.contains(&option), "{option} is not in the man page");
+            for (shell, script) in &shells {
+                // Fish writes long options without their dashes.
+                assert!(
+                    script.contains(option.trim_start_matches('-')),
+                    "{option} is not in the completions for {shell}"
+                );
+            }
             assert!(
-                script.contains(option.trim_start_matches('-')),
-                "{option} is not in the completions for {shell}"
+                option == "--help"
+                    || text.contains(&format!("`{option}"))
+                    || text.contains(&format!(", `{option}")),
+                "{option} is not in docs/{guide}"
             );
         }
-        assert!(
-            option == "--help"
-                || guide.contains(&format!("`{option}"))
-                || guide.contains(&format!(", `{option}")),
-            "{option} is not in docs/get.md"
-        );
     }
 }
 
@@ -133,7 +147,7 @@ fn completions_offer_the_values_there_are() {
 #[test]
 fn commands_in_the_documentation_are_understood() {
     let mut count = 0;
-    for file in ["README.md", "docs/get.md"] {
+    for file in ["README.md", "docs/get.md", "docs/cp.md", "docs/serve.md"] {
         for line in shell_lines(&std::fs::read_to_string(root().join(file)).unwrap()) {
             let Some(args) = arguments(&line) else { continue };
             let home = Home::new();

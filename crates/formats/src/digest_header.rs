@@ -75,6 +75,71 @@ fn lenient(algorithm: Algorithm, text: &str) -> Option<Digest> {
     hex.or_else(|_| Digest::from_base64(algorithm, text)).ok()
 }
 
+/// What `Want-Repr-Digest` (RFC 9530) asks for: the known algorithms, the most wanted first.
+pub fn wanted(value: &str) -> Vec<Algorithm> {
+    sorted(value.split(',').take(MEMBERS_MAX).map(|member| {
+        let (name, weight) = member.split_once('=').unwrap_or((member, ""));
+        let weight = weight.split(';').next().unwrap_or(weight).trim();
+        (name.trim().parse().ok(), weight.parse().unwrap_or(1.0))
+    }))
+}
+
+/// What `Want-Digest` (RFC 3230) asks for, in the same way.
+pub fn wanted_of_old(value: &str) -> Vec<Algorithm> {
+    sorted(value.split(',').take(MEMBERS_MAX).map(|member| {
+        let mut parts = member.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let weight = parts.find_map(|part| part.strip_prefix("q=")).map(str::trim);
+        (name.parse().ok(), weight.and_then(|weight| weight.parse().ok()).unwrap_or(1.0))
+    }))
+}
+
+fn sorted(wishes: impl Iterator<Item = (Option<Algorithm>, f64)>) -> Vec<Algorithm> {
+    let mut known: Vec<(Algorithm, f64)> = wishes
+        .filter(|&(_, weight)| weight > 0.0)
+        .filter_map(|(algorithm, weight)| Some((algorithm?, weight)))
+        .collect();
+    known.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut all: Vec<Algorithm> = Vec::new();
+    for (algorithm, _) in known {
+        if !all.contains(&algorithm) {
+            all.push(algorithm);
+        }
+    }
+    all
+}
+
+/// The value of `Repr-Digest` (RFC 9530).
+pub fn write(digests: &[Digest]) -> String {
+    let members = digests.iter().map(|digest| {
+        let name = match digest.algorithm() {
+            Algorithm::Sha1 => "sha".to_owned(),
+            Algorithm::Adler32 => "adler".to_owned(),
+            other => other.to_string(),
+        };
+        format!("{name}=:{}:", digest.to_base64())
+    });
+    members.collect::<Vec<_>>().join(", ")
+}
+
+/// The value of `Digest` (RFC 3230), as grid programs expect it: Adler-32 in hexadecimal digits,
+/// all others in base64. What that has no name for is left out.
+pub fn write_old(digests: &[Digest]) -> String {
+    let members = digests.iter().filter_map(|digest| {
+        let name = match digest.algorithm() {
+            Algorithm::Adler32 => return Some(format!("adler32={}", digest.to_hex())),
+            Algorithm::Crc32c => "crc32c",
+            Algorithm::Md5 => "md5",
+            Algorithm::Sha1 => "sha",
+            Algorithm::Sha256 => "sha-256",
+            Algorithm::Sha512 => "sha-512",
+            Algorithm::Blake3 => return None,
+        };
+        Some(format!("{name}={}", digest.to_base64()))
+    });
+    members.collect::<Vec<_>>().join(",")
+}
+
 /// Bounds what a long header costs; there are fewer algorithms.
 const MEMBERS_MAX: usize = 64;
 
@@ -149,6 +214,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn wishes_are_read_by_their_weight() {
+        use Algorithm::{Adler32, Blake3, Md5, Sha256, Sha512};
+        assert_eq!(wanted(WANT_REPR_DIGEST)[..3], [Sha256, Blake3, Sha512]);
+        assert_eq!(wanted("md5=1, sha-256=0, unixsum=9, adler=5;x"), [Adler32, Md5]);
+        assert_eq!(wanted_of_old(WANT_DIGEST)[..2], [Sha256, Sha512]);
+        assert_eq!(wanted_of_old("adler32"), [Adler32]);
+        assert_eq!(wanted_of_old("MD5;q=0.3, sha-256;q=1, sha-512;q=0"), [Sha256, Md5]);
+        assert_eq!(wanted_of_old(",;q=,=:nan, md5;q=nan"), []);
+    }
+
+    #[test]
+    fn digests_are_written_for_either_header() {
+        let digests = Algorithm::ALL.map(|algorithm| Hasher::digest(algorithm, b"hello"));
+        assert_eq!(parse(&write(&digests)), digests);
+        let old = write_old(&digests);
+        assert!(old.contains("adler32=062c0215,"), "{old}");
+        assert!(old.contains("md5=XUFAKrxLKna5cZ2REBfFkg=="), "{old}");
+        let read = parse(&old);
+        assert!(digests.iter().all(|it| it.algorithm() == Algorithm::Blake3 || read.contains(it)));
+    }
+
     proptest! {
         #[test]
         fn every_notation_is_read(bytes: Vec<u8>, which in 0..7usize) {
@@ -165,7 +252,7 @@ mod tests {
         #[test]
         fn nothing_panics(value in "(md5|sha-256|adler32)?[=:,; \"a-fé]{0,40}") {
             for name in ["digest", "oc-checksum", "content-md5"] {
-                let _ = read(name, &value);
+                let _ = (read(name, &value), wanted(&value), wanted_of_old(&value));
             }
         }
     }

@@ -14,6 +14,18 @@ pub fn write(time_s: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(time_s.min(YEAR_9999_S)))
 }
 
+/// Writes a time in seconds since 1970 for people: `2026-11-22 03:14:15`, UTC. None for those of
+/// the first day and before, which stand for no time at all.
+pub fn write_plain(time_s: i64) -> Option<String> {
+    let time_s = u64::try_from(time_s).ok().filter(|&time_s| time_s >= 86_400)?;
+    // "Sun, 22 Nov 2026 03:14:15 GMT"
+    let date = write(time_s);
+    let mut words = date.split(' ').skip(1);
+    let (day, month, year, time) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let month = "JanFebMarAprMayJunJulAugSepOctNovDec".find(month)? / 3 + 1;
+    Some(format!("{year}-{month:02}-{day} {time}"))
+}
+
 /// Reads `Retry-After` (RFC 9110, section 10.2.3): seconds to wait, 0 for a date that has passed.
 /// `now_s` is the time in seconds since 1970. The wait is as the server says, without a limit;
 /// whoever waits sets one.
@@ -36,6 +48,13 @@ const YEAR_9999_S: u64 = 253_370_764_800;
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn people_read_dates_in_order() {
+        assert_eq!(write_plain(784_111_777).as_deref(), Some("1994-11-06 08:49:37"));
+        assert_eq!(write_plain(0), None);
+        assert_eq!(write_plain(-5), None);
+    }
 
     #[test]
     fn seconds_and_dates_are_read() {

@@ -1,9 +1,11 @@
-//! What others defined, read and written: Metalink, Link and digest headers, input lists, netrc.
+//! What others defined, read and written: Metalink, Link and digest headers, ranges and
+//! conditions of requests, input lists, netrc.
 //!
 //! Everything here parses bytes that strangers wrote. No parser panics, names what it refuses
 //! with its position, and bounds its memory. Files, sockets and the clock are left to others:
 //! input arrives as bytes or as a buffered reader, time as a number.
 
+pub mod conditions;
 pub mod content_range;
 pub mod digest_header;
 pub mod etag;
@@ -14,6 +16,7 @@ pub mod list;
 pub mod metalink;
 pub mod mirror_url;
 pub mod netrc;
+pub mod range_header;
 mod text;
 
 pub use content_range::ContentRange;

@@ -15,6 +15,9 @@ pub struct Config {
     /// Swaths begin and end at multiples of this, except at the end of the file, and where a lane
     /// is so slow that its work is cut finer.
     pub grid_bytes: u64,
+    /// Sources deliver whole units of this size, counted from the file's beginning (the last one may
+    /// be shorter): nothing is cut finer. `grid_bytes` must be a multiple of it.
+    pub unit_bytes: u64,
     /// Most bytes that may be fetched twice to shorten the end: this part of the size …
     pub waste_fraction: f64,
     /// … and never more than this.
@@ -44,6 +47,7 @@ impl Default for Config {
             lanes: Lanes::Auto { max: 16 },
             max_sources: 64,
             grid_bytes: 64 << 10,
+            unit_bytes: 1,
             waste_fraction: 0.02,
             waste_limit_bytes: 64 << 20,
             window_bytes: None,

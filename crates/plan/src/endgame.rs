@@ -64,6 +64,8 @@ impl Planner {
             idle_sum += rate * idle_s;
             end_s = (left_bytes + idle_sum) / rate_sum;
         }
+        // What may yet be told keeps everybody busy for who knows how long.
+        let end_s = if self.grows { end_s.max(GROWS_S) } else { end_s };
         self.end_at = Some(now.plus_secs(end_s));
     }
 
@@ -108,7 +110,7 @@ impl Planner {
             let cell_bytes = if self.config.window_bytes.is_none()
                 && lane.rate.is_some_and(|rate| rate * CELL_S < grid as f64)
             {
-                FINE_BYTES.min(grid)
+                FINE_BYTES.max(self.config.unit_bytes).min(grid)
             } else {
                 grid
             };
@@ -153,7 +155,12 @@ impl Planner {
         let more = |set: &RangeSet| set.first().is_some_and(|first| first.start < reach);
         let total = self.config.waste_budget_bytes(self.size_bytes.unwrap_or(0));
         let mut budget = total.saturating_sub(self.hedged_bytes);
-        if more(&self.open) || more(&self.doubtful) || self.undelivered.is_empty() || budget == 0 {
+        if self.grows
+            || more(&self.open)
+            || more(&self.doubtful)
+            || self.undelivered.is_empty()
+            || budget == 0
+        {
             return;
         }
         let helpers = self.helpers(now);
@@ -224,6 +231,7 @@ impl Planner {
         for (slot, at) in lane.positions().collect::<Vec<_>>().into_iter().rev() {
             let own_s = lane.may_need_s(bytes, now).unwrap_or(bytes as f64 + lane.rtt_s);
             let due_s = own_s.max(lane.hole_s(now)) + overdue_s;
+            let at = self.unit_at(at);
             let left = self.undelivered.within(Range::new(at, slot.end.max(at))).last();
             owed.extend(left.map(|range| Due { lane: lane.id, range, due_s }));
             bytes = bytes.saturating_sub(slot.asked_end - slot.start + slot.trailing_bytes);
@@ -276,6 +284,11 @@ impl Planner {
             }
         }
         hedge
+    }
+
+    /// Where the unit that holds the byte at `offset` begins.
+    pub(crate) fn unit_at(&self, offset: u64) -> u64 {
+        offset - offset % self.config.unit_bytes.max(1)
     }
 
     /// As much of the end of a range as `budget` bytes pay for.
@@ -348,6 +361,8 @@ const OVERDUE_S: f64 = 0.02;
 const CELL_S: f64 = 0.5;
 /// … down to what disks write past their cache.
 const FINE_BYTES: u64 = 4096;
+/// A file that may still grow counts as not over for this long at least.
+const GROWS_S: f64 = 3.0;
 /// What delays everything by this much may use the whole waste budget.
 const URGENT_S: f64 = 0.5;
 /// Longer than this many round trips (twice what a new connection costs) …

@@ -21,6 +21,16 @@ pub enum Event {
         /// What is not yet here.
         missing: RangeSet,
     },
+    /// The file is longer than was told so far. After [`Event::Layout`], for one whose length is
+    /// still being found out.
+    Grown {
+        /// Its size in bytes, as far as is known now.
+        size_bytes: u64,
+        /// What is not yet here of what was not known before.
+        missing: RangeSet,
+        /// Whether it may grow further: nothing is finished before it does not.
+        more: bool,
+    },
     /// A lane asked for by [`Action::OpenLane`] is connected.
     LaneUp {
         /// Which.

@@ -227,7 +227,9 @@ impl Planner {
             .lanes
             .values()
             .filter(|lane| lane.source != own)
-            .flat_map(|lane| lane.positions().map(|(slot, at)| Range::new(at, slot.end)))
+            .flat_map(|lane| {
+                lane.positions().map(|(slot, at)| Range::new(self.unit_at(at), slot.end))
+            })
             .filter_map(|range| self.undelivered.within(range).last())
             .filter(|range| {
                 self.shared.bytes_within(*range) == 0 && forbidden.bytes_within(*range) == 0

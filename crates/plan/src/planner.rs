@@ -21,6 +21,8 @@ pub struct Planner {
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) manners: Manners,
     pub(crate) size_bytes: Option<u64>,
+    /// The file may still grow.
+    pub(crate) grows: bool,
     pub(crate) open: RangeSet,
     pub(crate) doubtful: RangeSet,
     pub(crate) shared: RangeSet,
@@ -63,6 +65,7 @@ impl Planner {
             manners: policy.manners(),
             policy,
             size_bytes: None,
+            grows: false,
             open: RangeSet::new(),
             doubtful: RangeSet::new(),
             shared: RangeSet::new(),
@@ -109,9 +112,10 @@ impl Planner {
                 self.sources.push(Source::new(source, max_lanes.unwrap_or(limit).min(limit)));
                 self.next_tick = now;
                 // A new replica may go on where all others have failed.
-                self.ended &= self.size_bytes.is_some() && self.undelivered.is_empty();
+                self.ended &= self.size_bytes.is_some() && !self.misses_something();
             }
             Event::Layout { size_bytes, missing } => self.layout(size_bytes, missing, now),
+            Event::Grown { size_bytes, missing, more } => self.grown(size_bytes, &missing, more),
             Event::LaneUp { lane, rtt, pipelines } => {
                 self.lane_up(lane, rtt.as_secs_f64(), pipelines, now)
             }
@@ -201,11 +205,16 @@ impl Planner {
                 break;
             }
         }
-        if self.actions.is_empty() && self.size_bytes.is_some() && self.undelivered.is_empty() {
+        if self.actions.is_empty() && self.size_bytes.is_some() && !self.misses_something() {
             self.ended = true;
             self.actions.push_back(Action::Finished);
         }
         self.actions.pop_front()
+    }
+
+    /// Whether there is, or may yet be, anything to deliver.
+    pub(crate) fn misses_something(&self) -> bool {
+        self.grows || !self.undelivered.is_empty()
     }
 
     /// When [`Planner::poll`] wants to be called again even if nothing happens.
@@ -266,6 +275,7 @@ impl Planner {
 
     fn layout(&mut self, size_bytes: u64, missing: RangeSet, now: Time) {
         self.size_bytes = Some(size_bytes);
+        self.grows = false;
         self.undelivered = missing;
         self.open = self.undelivered.clone();
         self.doubtful = RangeSet::new();
@@ -293,6 +303,17 @@ impl Planner {
             self.first_lanes(SourceId(at as u32));
         }
         self.next_tick = now;
+        self.all_hungry();
+    }
+
+    fn grown(&mut self, size_bytes: u64, missing: &RangeSet, more: bool) {
+        self.size_bytes = Some(size_bytes);
+        self.grows = more;
+        for range in missing.iter() {
+            self.undelivered.insert(range);
+            self.open.insert(range);
+        }
+        self.ended = false;
         self.all_hungry();
     }
 
@@ -336,7 +357,7 @@ impl Planner {
 
     /// A source is connected and the size is known: how many lanes it has at first.
     fn first_lanes(&mut self, id: SourceId) {
-        let left_bytes = self.undelivered.total_bytes();
+        let left_bytes = if self.grows { u64::MAX } else { self.undelivered.total_bytes() };
         let auto = self.manners.tunes_lanes && matches!(self.config.lanes, Lanes::Auto { .. });
         if let Some(source) = self.sources.get_mut(id.index()).filter(|_| auto)
             && let Some(rtt_s) = source.rtt_s

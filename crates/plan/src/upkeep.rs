@@ -232,8 +232,10 @@ impl Planner {
     }
 
     fn open_lanes(&mut self, now: Time) {
-        let wanted =
-            self.size_bytes.is_none() || !self.open.is_empty() || !self.doubtful.is_empty();
+        let wanted = self.size_bytes.is_none()
+            || self.grows
+            || !self.open.is_empty()
+            || !self.doubtful.is_empty();
         if !wanted {
             // Once everything is asked for, only a lane that could take a share is worth opening.
             let far = self.time_left_s(now).is_some_and(|left| left > OPEN_WORTH_S);
@@ -367,7 +369,7 @@ impl Planner {
     }
 
     fn check_exhausted(&mut self) {
-        let missing = self.size_bytes.is_none() || !self.undelivered.is_empty();
+        let missing = self.size_bytes.is_none() || self.misses_something();
         if self.ended
             || self.sources.is_empty()
             || !missing
@@ -386,6 +388,7 @@ impl Planner {
     pub(crate) fn is_of_use(&self, source: &Source) -> bool {
         source.is_usable()
             && (source.forbidden.is_empty()
+                || self.grows
                 || self.undelivered.iter().any(|range| !source.forbidden.covers(range)))
     }
 }

@@ -13,6 +13,7 @@ mod http;
 mod lane;
 mod net;
 mod redirect;
+mod sealed;
 mod source;
 mod target;
 
@@ -25,13 +26,14 @@ pub mod fuzzing {
     }
 }
 
-pub use control::{Document, ProbeReport, fetch_small, head, probe};
+pub use control::{Document, Download, ProbeReport, Turned, fetch_small, head, probe};
 pub use error::{Class, LaneError, Presented};
 pub use facts::Facts;
 pub use habits::Quirks;
 pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};
 pub use net::{
-    Bearer, BearerSearch, Net, NetError, NetOptions, Proxies, ProxyError, Secret, check_header,
-    discover_bearer,
+    Accepted, Bearer, BearerSearch, Come, Dialled, Net, NetError, NetOptions, Proxies, ProxyError,
+    Secret, check_header, discover_bearer,
 };
+pub use sealed::{SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, sealed_bytes, to_sealed};
 pub use source::{Expected, Source, Trust, display_name};

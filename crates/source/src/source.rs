@@ -13,6 +13,7 @@ use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::habits::{Habits, Quirks};
 use crate::net::Net;
+use crate::sealed::SealedLength;
 use crate::target::{Origin, Target};
 
 /// Who named a source.
@@ -45,6 +46,7 @@ pub struct Source {
     name: String,
     trust: Trust,
     net: Net,
+    sealed: Option<Arc<SealedLength>>,
     state: Mutex<State>,
 }
 
@@ -61,6 +63,28 @@ struct State {
 impl Source {
     /// The replica at `url`.
     pub fn new(net: &Net, id: SourceId, url: Url, trust: Trust) -> Arc<Source> {
+        Source::make(net, id, url, trust, None)
+    }
+
+    /// The sealed replica of a dataset at `url`. Its ranges are those of the sealed file; what its
+    /// lanes deliver are whole groups of the plain one.
+    pub fn of_sealed(
+        net: &Net,
+        id: SourceId,
+        url: Url,
+        trust: Trust,
+        length: Arc<SealedLength>,
+    ) -> Arc<Source> {
+        Source::make(net, id, url, trust, Some(length))
+    }
+
+    fn make(
+        net: &Net,
+        id: SourceId,
+        url: Url,
+        trust: Trust,
+        sealed: Option<Arc<SealedLength>>,
+    ) -> Arc<Source> {
         if trust == Trust::Named {
             net.note_named(&url);
         }
@@ -78,8 +102,13 @@ impl Source {
             url,
             trust,
             net: net.clone(),
+            sealed,
             state: Mutex::new(state),
         })
+    }
+
+    pub(crate) fn sealed(&self) -> Option<Arc<SealedLength>> {
+        self.sealed.clone()
     }
 
     /// Its number.

@@ -143,7 +143,7 @@ async fn storm(seed: u64) {
                         "seed {seed}, library {fallback_only}: {facts:?}"
                     )
                 }
-                LaneEventKind::Chunk { swath, offset, buffer } => {
+                LaneEventKind::Chunk { swath, offset, buffer, .. } => {
                     let book = books
                         .get_mut(&swath)
                         .unwrap_or_else(|| panic!("seed {seed}: {swath} is over"));

@@ -163,6 +163,17 @@ impl Disk {
         self.shared.meter.stats()
     }
 
+    /// Run `task`, which blocks, on one of the disk's threads; it runs even if the future is dropped.
+    ///
+    /// # Errors
+    /// If it panicked.
+    pub async fn work<T: Send + 'static>(
+        &self,
+        task: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        self.shared.workers.run(task).await.map_err(io::Error::other)
+    }
+
     /// The pool that this disk works with.
     pub fn pool(&self) -> &Pool {
         &self.shared.pool

@@ -49,6 +49,7 @@ mod stats;
 mod steps;
 mod sys;
 mod target;
+pub mod tree;
 mod workers;
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! What all transfers of a process share: the network, the disk, the buffers, the hashing threads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
 
 use swath_model::Pool;
+use swath_model::index::{Counts, Index};
 use swath_model::pool::SPAN_MAX;
 use swath_source::{Net, NetError, NetOptions};
+use swath_store::tree::Change;
 use swath_store::{Disk, DiskError, IoMode};
 use tokio::sync::Notify;
 
@@ -13,7 +15,8 @@ use crate::error::GetError;
 use crate::executor;
 use crate::memory;
 use crate::observe::{Event, Observer, Summary};
-use crate::request::Request;
+use crate::request::{Mirror, Request};
+use crate::tree::{self, TreeRequest, TreeSummary};
 use crate::verify::{Allowance, HashThreads};
 
 /// How an [`Engine`] is set up.
@@ -148,6 +151,39 @@ impl Engine {
         stop: &Stop,
     ) -> Result<Summary, GetError> {
         executor::run(self, request, observer, stop).await
+    }
+
+    /// Fetch a whole tree, telling `observer` what happens, until `stop` is set.
+    ///
+    /// # Errors
+    /// [`GetError`]; what was fetched and is durable is kept for the next try.
+    pub async fn copy(
+        &self,
+        request: TreeRequest,
+        observer: &mut dyn Observer,
+        stop: &Stop,
+    ) -> Result<TreeSummary, GetError> {
+        tree::copy(self, request, observer, stop).await
+    }
+
+    /// Tell how the destination of a tree differs from it now; nothing is changed.
+    ///
+    /// # Errors
+    /// [`GetError`].
+    pub async fn differences(
+        &self,
+        request: &TreeRequest,
+        take: impl FnMut(Change, &[u8]) + Send + 'static,
+    ) -> Result<Counts, GetError> {
+        tree::differences(self, request, take).await
+    }
+
+    /// The whole index of a tree, as a swath server walks it now.
+    ///
+    /// # Errors
+    /// [`GetError`].
+    pub async fn index(&self, folder: &Mirror) -> Result<Arc<RwLock<Index>>, GetError> {
+        tree::index(self, folder).await
     }
 
     /// The network, for control requests.

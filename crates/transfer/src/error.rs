@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use swath_model::digest::Digest;
 use swath_model::pieces::PiecesError;
+use swath_store::tree::StageError;
 use swath_store::{CommitError, FinishError, OpenError, ReadError, WriteError};
 
 /// Why a transfer ended without its file.
@@ -76,6 +77,26 @@ pub enum GetError {
         /// Where it is.
         url: url::Url,
     },
+    /// A tree cannot be laid down.
+    #[error(transparent)]
+    Tree(#[from] StageError),
+    /// The index of a tree cannot be had.
+    #[error("the index of {whose} cannot be used: {reason}")]
+    Index {
+        /// Whose.
+        whose: String,
+        /// Why.
+        reason: String,
+    },
+    /// What is not in a tree could not be removed from its destination; the tree is there.
+    #[error("all is there, but what is not in the tree could not be removed: {0}")]
+    Remove(#[source] io::Error),
+    /// A source has forgotten again and again what it walked.
+    #[error("the source forgets what it has walked, again and again")]
+    Forgotten,
+    /// A disk thread gave up.
+    #[error("the disk: {0}")]
+    Thread(#[source] io::Error),
     /// Ended by the user.
     #[error("stopped")]
     Stopped,

@@ -33,6 +33,7 @@ mod memory;
 pub mod observe;
 pub mod report;
 mod request;
+mod tree;
 mod verify;
 
 pub use engine::{Engine, EngineError, EngineOptions, Stop};
@@ -40,13 +41,16 @@ pub use error::GetError;
 pub use executor::{Agreement, Version};
 pub use request::{Destination, Mirror, Request, RequestError};
 pub use swath_model::digest::{self, Algorithm, Digest, DigestError};
+pub use swath_model::index::{Absence, Counts};
 pub use swath_model::pieces::{Pieces, PiecesError};
 pub use swath_model::{Range, RangeMap, Validators};
 pub use swath_plan::{Config as PlanConfig, Lanes, PolicyKind};
 pub use swath_source::{Net, NetError, NetOptions, Trust};
+pub use swath_store::tree::{Change, Preserve, StageError};
 pub use swath_store::{
     CommitError, DiskError, FinishError, IoMode, OpenError, ReadError, WriteError,
 };
+pub use tree::{TreeRequest, TreeSummary};
 pub use url::Url;
 
 /// The example in the README is compiled with the tests.

@@ -5,10 +5,10 @@
 //! one [`Event`] a line. Times are seconds since the transfer began, sizes are bytes, rates are
 //! bytes per second. No credential ever appears: URLs are shown without user, password and query.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Something that happened in a transfer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// A file's transfer begins; its size may not be known yet.
@@ -75,7 +75,7 @@ pub enum Event {
 }
 
 /// What a source is doing, as shown to a user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceState {
     /// Known, not used yet.
@@ -95,7 +95,7 @@ pub enum SourceState {
 }
 
 /// The state of a transfer at one moment.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Seconds since the transfer began.
     pub at_s: f64,
@@ -118,7 +118,7 @@ pub struct Snapshot {
 }
 
 /// A forecast of the time left with its uncertainty.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Eta {
     /// Most likely, in seconds.
     pub likely_s: f64,
@@ -129,7 +129,7 @@ pub struct Eta {
 }
 
 /// What a transfer is busy with; every phase has a name so that nothing ever looks dead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Asking the sources what they offer.
@@ -145,7 +145,7 @@ pub enum Phase {
 }
 
 /// One source at one moment.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SourceSnapshot {
     /// Its number.
     pub source: u32,
@@ -168,7 +168,7 @@ pub struct SourceSnapshot {
 }
 
 /// One swath's life, told when it ends.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SwathRecord {
     /// Who was asked.
     pub source: u32,
@@ -191,7 +191,7 @@ pub struct SwathRecord {
 }
 
 /// How a swath ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Delivered to its end.
@@ -205,7 +205,7 @@ pub enum Outcome {
 }
 
 /// What a finished (or stopped) transfer amounts to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Summary {
     /// Final path of the file.
     pub path: String,
@@ -237,7 +237,7 @@ pub struct Summary {
 }
 
 /// One source's part in a summary.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SourceSummary {
     /// Its number.
     pub source: u32,

@@ -26,6 +26,8 @@ pub struct Mirror {
 pub enum Destination {
     /// Into this file, by way of `NAME.swath.part`.
     File(PathBuf),
+    /// Files below this folder.
+    Tree(PathBuf),
     /// In order to this writer, within bounded memory.
     Writer(Box<dyn AsyncWrite + Send + Unpin>),
 }
@@ -34,6 +36,7 @@ impl fmt::Debug for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "File({})", path.display()),
+            Self::Tree(path) => write!(f, "Tree({})", path.display()),
             Self::Writer(_) => f.write_str("Writer"),
         }
     }
@@ -104,7 +107,7 @@ impl Request {
         Self::to(Destination::Writer(Box::new(writer)))
     }
 
-    fn to(destination: Destination) -> Self {
+    pub(crate) fn to(destination: Destination) -> Self {
         Self {
             mirrors: Vec::new(),
             destination,
@@ -173,7 +176,7 @@ impl Request {
     /// How the destination is shown to a user.
     pub fn destination_name(&self) -> String {
         match &self.destination {
-            Destination::File(path) => path.display().to_string(),
+            Destination::File(path) | Destination::Tree(path) => path.display().to_string(),
             Destination::Writer(_) => "-".to_owned(),
         }
     }

@@ -286,16 +286,7 @@ impl Template {
             resume: !get.no_resume,
             sparse: get.sparse,
             discover: !get.no_discover,
-            plan: PlanConfig {
-                policy: get.plan.policy,
-                lanes: get.plan.lanes,
-                max_sources: usize::from(get.plan.max_sources),
-                initial_chunk_bytes: get.plan.initial_chunk,
-                large_chunk_bytes: get.plan.large_chunk,
-                chunk_bytes: get.plan.chunk,
-                eager: false,
-                ..PlanConfig::default()
-            },
+            plan: PlanConfig { eager: false, ..get.plan.config() },
             stall_s: get.net.timeout.as_secs_f64(),
         }
     }

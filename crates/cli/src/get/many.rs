@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 use super::inputs::{Entries, Entry, Many};
 use super::names::Names;
 use super::one::Kept;
-use super::report;
 use crate::args::Get;
 use crate::check::{self, Wanted};
 use crate::exit::{self, Exit};
 use crate::progress::{Fanout, Files, Progress};
+use crate::report;
 
 /// Fetch every file of a list.
 pub async fn run(get: &Get, engine: &Engine, many: Many, progress: &Progress, stop: &Stop) -> Exit {
@@ -84,7 +84,9 @@ pub async fn run(get: &Get, engine: &Engine, many: Many, progress: &Progress, st
         tally.exit()
     };
     match recorder {
-        Some(recorder) => report::write(get, &recorder.recording(), exit),
+        Some(recorder) => {
+            report::write(get.report.as_deref(), get.quiet || get.json, &recorder.recording(), exit)
+        }
         None => exit,
     }
 }
@@ -106,7 +108,7 @@ fn read_ahead(entries: Entries) -> mpsc::Receiver<Entry> {
 fn taken(names: &mut Names, request: &Request) -> Result<(), &'static str> {
     match &request.destination {
         Destination::File(path) => names.take(path),
-        Destination::Writer(_) => Ok(()),
+        Destination::Writer(_) | Destination::Tree(_) => Ok(()),
     }
 }
 

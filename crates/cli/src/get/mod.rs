@@ -1,20 +1,21 @@
 //! `swath get`: inputs to requests, one transfer or many, the end.
 
-mod engine;
 mod inputs;
 mod list;
 mod many;
 mod names;
 mod one;
-mod report;
 
 use crate::args::Get;
+use crate::engine::{self, Wishes};
 use crate::exit::{Exit, fail};
 use crate::progress::{Mode, Progress};
+use crate::report;
 use crate::signals;
 use swath_transfer::Stop;
 
 use inputs::Inputs;
+pub use one::Kept;
 
 /// Run the command.
 pub async fn run(get: Get) -> Exit {
@@ -22,14 +23,25 @@ pub async fn run(get: Get) -> Exit {
     if to_stdout && get.json {
         return fail(Exit::Usage, "--json and '-o -' both want standard output");
     }
-    if let Err((exit, message)) = inputs::check(&get).and_then(|()| report::check(&get)) {
+    if let Err((exit, message)) =
+        inputs::check(&get).and_then(|()| report::check(get.report.as_deref()))
+    {
         return fail(exit, &message);
     }
     let progress = Progress::new(Mode::choose(get.json, get.quiet));
     log_to(&progress);
     let stop = Stop::default();
     signals::watch(&stop);
-    let engine = match engine::start(&get, to_stdout) {
+    let wishes = Wishes {
+        net: &get.net,
+        limit_rate: get.limit_rate,
+        metalinks: !get.no_discover,
+        io: get.io,
+        memory: get.memory,
+        to_stdout,
+        own_server: None,
+    };
+    let engine = match engine::start(&wishes) {
         Ok(engine) => engine,
         Err((exit, message)) => return fail(exit, &message),
     };
@@ -51,7 +63,7 @@ pub async fn run(get: Get) -> Exit {
 
 /// With `SWATH_LOG` set (to `debug`, `swath_transfer=trace`, …) what happens inside is told above
 /// the bars.
-fn log_to(progress: &Progress) {
+pub fn log_to(progress: &Progress) {
     if std::env::var_os("SWATH_LOG").is_none() {
         return;
     }

@@ -10,11 +10,10 @@ use swath_transfer::{Destination, Engine, GetError, Mirror, Request, Stop, Trust
 use url::Url;
 
 use super::inputs::{self, Inputs};
-use super::report;
 use crate::args::Get;
 use crate::exit::{self, Exit};
 use crate::progress::{Fanout, Progress, units};
-use crate::say;
+use crate::{report, say};
 
 /// Fetch one file and say how it went.
 pub async fn run(
@@ -27,7 +26,7 @@ pub async fn run(
     let mut request = request;
     loop {
         if let Destination::File(path) = &request.destination
-            && let Some((exit, message)) = report::clash(get, path)
+            && let Some((exit, message)) = report::clash(get.report.as_deref(), path)
         {
             progress.clear();
             return exit::fail(exit, &message);
@@ -69,7 +68,8 @@ pub async fn run(
                 exit::of(&error, kept.bytes().max(kept.written_bytes()))
             }
         };
-        return report::write(get, &recorder.recording(), exit);
+        let silent = get.quiet || get.json;
+        return report::write(get.report.as_deref(), silent, &recorder.recording(), exit);
     }
 }
 

@@ -3,6 +3,8 @@
 #![allow(dead_code, missing_docs)]
 
 pub mod net;
+pub mod serve;
+pub mod trees;
 
 use std::ffi::OsStr;
 use std::io::{Read, Write as _};

@@ -174,6 +174,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("swath-formats", &["swath-model"]),
     ("swath-store", &["swath-model"]),
     ("swath-source", &["swath-model", "swath-formats"]),
+    ("swath-serve", &["swath-model", "swath-formats", "swath-store"]),
     (
         "swath-transfer",
         &["swath-model", "swath-plan", "swath-formats", "swath-store", "swath-source"],
@@ -186,6 +187,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "swath-formats",
             "swath-store",
             "swath-source",
+            "swath-serve",
             "swath-transfer",
         ],
     ),

@@ -20,6 +20,14 @@ pub type ChainingValue = [u8; 32];
 /// speed, small enough that a group is still in the cache when its last byte arrives.
 pub const GROUP_BYTES: u64 = 256 * 1024;
 
+/// The chaining value of group `group`, which is `bytes`, as one of several: never that of a root.
+pub fn group_value(group: u64, bytes: &[u8]) -> ChainingValue {
+    let mut hasher = blake3::Hasher::new();
+    hasher.set_input_offset(group.saturating_mul(GROUP_BYTES));
+    hasher.update(bytes);
+    hasher.finalize_non_root()
+}
+
 /// A BLAKE3 in the making: the chaining values of the groups that have come so far.
 #[derive(Clone, Debug)]
 pub struct Blake3Tree {

@@ -15,6 +15,8 @@ use crate::net::Conn;
 pub(super) struct Exchange {
     conn: Conn,
     input: Vec<u8>,
+    /// Where the connection is read into.
+    space: Vec<u8>,
     limit: Duration,
     sent_at: Instant,
     reusable: bool,
@@ -30,12 +32,18 @@ pub(super) struct Opening {
 impl Exchange {
     /// `limit` bounds each wait, and each head as a whole.
     pub fn new(conn: Conn, limit: Duration) -> Exchange {
-        Exchange { conn, input: Vec::new(), limit, sent_at: Instant::now(), reusable: true }
+        let (input, space) = (Vec::new(), Vec::new());
+        Exchange { conn, input, space, limit, sent_at: Instant::now(), reusable: true }
     }
 
     /// The connection, if another request could follow on it.
     pub fn into_conn(self) -> Option<Conn> {
         (self.reusable && self.input.is_empty()).then_some(self.conn)
+    }
+
+    /// The connection, and what has come on it and was not read.
+    pub fn into_parts(self) -> (Conn, Vec<u8>) {
+        (self.conn, self.input)
     }
 
     /// Send a request, or several at once.
@@ -128,27 +136,51 @@ impl Exchange {
         Ok((data, true))
     }
 
+    /// The next bytes of a body, however long it is; none at its end. Each wait is bounded.
+    pub async fn next_part(&mut self, body: &mut Body) -> Result<Vec<u8>, LaneError> {
+        while !body.is_done() {
+            let payload = usize::try_from(body.payload()).unwrap_or(usize::MAX);
+            let here = payload.min(self.input.len());
+            if here > 0 {
+                body.take(here as u64);
+                return Ok(self.input.drain(..here).collect());
+            }
+            if !self.input.is_empty() {
+                let used = body
+                    .frame(&self.input)
+                    .map_err(|error| LaneError::protocol(error.to_string()))?;
+                self.input.drain(..used);
+            } else if !self.read(Instant::now() + self.limit).await? && !body.end_of_connection() {
+                let got = body.taken();
+                return Err(LaneError::Truncated {
+                    got,
+                    wanted: got + body.remaining().unwrap_or(0),
+                });
+            }
+        }
+        Ok(Vec::new())
+    }
+
     /// When the next bytes of a body that began at `began` must be here at the latest.
     fn due(&self, began: Instant, taken_bytes: u64) -> Instant {
         let earned = Duration::from_secs(taken_bytes / PACE_BYTES_PER_S);
         (began + self.limit + earned).min(Instant::now() + self.limit)
     }
 
-    /// Read something until `due`; `false` at the end of the connection.
+    /// Read something until `due`; `false` at the end of the connection. Nothing is lost if this is
+    /// given up while it waits.
     async fn read(&mut self, due: Instant) -> Result<bool, LaneError> {
-        let before = self.input.len();
-        self.input.resize(before + READ_BYTES, 0);
-        let reading =
-            timeout_at(due, poll_fn(|cx| self.conn.poll_read(cx, &mut self.input[before..]))).await;
+        let Exchange { conn, space, .. } = self;
+        space.resize(READ_BYTES, 0);
+        let reading = timeout_at(due, poll_fn(|cx| conn.poll_read(cx, space))).await;
         let bytes = match reading {
             Ok(Ok(bytes)) => bytes,
             Ok(Err(error)) => {
-                self.input.truncate(before);
                 return Err(self.conn.gateway_error().unwrap_or_else(|| LaneError::reset(&error)));
             }
             Err(_) => return Err(LaneError::Timeout { after: self.limit }),
         };
-        self.input.truncate(before + bytes);
+        self.input.extend_from_slice(&self.space[..bytes]);
         if bytes == 0 {
             self.reusable = false;
             if let Some(error) = self.conn.gateway_error() {

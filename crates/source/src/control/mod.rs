@@ -2,8 +2,10 @@
 //!
 //! They follow the same rules as lanes: redirects, credentials, permitted addresses, proxies.
 
+mod download;
 mod exchange;
 mod probe;
+mod turned;
 
 use std::time::Duration;
 
@@ -11,7 +13,9 @@ use swath_model::Range;
 use tokio::time::timeout;
 use url::Url;
 
+pub use download::Download;
 pub use probe::{ProbeReport, probe};
+pub use turned::Turned;
 
 use crate::error::LaneError;
 use crate::facts::Facts;
@@ -75,6 +79,7 @@ pub async fn head(net: &Net, url: &Url, trust: Trust) -> Result<Facts, LaneError
 enum Method {
     Get,
     Head,
+    Post,
 }
 
 /// What to ask.
@@ -91,8 +96,12 @@ struct Request<'a> {
 impl Request<'_> {
     fn bytes(&self, target: &Target) -> Vec<u8> {
         let mut out = Vec::with_capacity(target.shared.len() + 128);
-        let method = if self.method == Method::Head { "HEAD" } else { "GET" };
-        out.extend_from_slice(method.as_bytes());
+        let method: &[u8] = match self.method {
+            Method::Get => b"GET",
+            Method::Head => b"HEAD",
+            Method::Post => b"POST",
+        };
+        out.extend_from_slice(method);
         out.extend_from_slice(target.shared.trim_start_matches("GET").as_bytes());
         if let Some(range) = self.range {
             out.extend_from_slice(
@@ -101,6 +110,9 @@ impl Request<'_> {
         }
         out.extend_from_slice(target.accept_line(self.accept).as_bytes());
         out.extend_from_slice(self.extra.as_bytes());
+        if self.method == Method::Post {
+            out.extend_from_slice(b"Content-Length: 0\r\n");
+        }
         out.extend_from_slice(b"\r\n");
         out
     }
@@ -160,7 +172,7 @@ async fn ask(
         opened.map_err(|_| LaneError::Timeout { after: limit })??;
     let (body, complete) = match request.method {
         Method::Head => (Vec::new(), true),
-        Method::Get => exchange.body(&head, request.limit_bytes).await?,
+        Method::Get | Method::Post => exchange.body(&head, request.limit_bytes).await?,
     };
     let conn = exchange.into_conn();
     Ok(Answered { head, body, complete, target, redirects, conn, first_byte, facts })

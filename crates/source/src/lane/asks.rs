@@ -54,6 +54,12 @@ impl Ask {
         }
     }
 
+    /// How many of `limit_bytes` bytes are wanted of it from here on.
+    pub fn left_bytes(&self, limit_bytes: u64) -> usize {
+        let left = self.end.saturating_sub(self.position).min(limit_bytes);
+        usize::try_from(left).unwrap_or(usize::MAX)
+    }
+
     /// Whether everything wanted of it is delivered.
     pub fn is_complete(&self) -> bool {
         self.position >= self.end

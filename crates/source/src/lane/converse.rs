@@ -380,9 +380,11 @@ impl OwnLane {
 
     fn look_around(&mut self, talk: &mut Talk) -> Option<Next> {
         let silence = talk.last_progress.elapsed();
-        // A buffer must not lie around half full while others wait for one.
+        // A buffer must not lie around half full while others wait for one. (Of a sealed file only
+        // whole groups can be handed over, and there nothing waits for its turn.)
         let slow = silence >= TICK || self.out.held_for() >= 2 * TICK;
-        if slow && self.out.has_buffer() && self.out.pool.free_slots() == 0 {
+        if slow && !self.out.is_sealed() && self.out.has_buffer() && self.out.pool.free_slots() == 0
+        {
             self.hand_over();
         }
         let limit = self.source.net().timeout();

@@ -11,12 +11,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::{Buffer, LaneId, Pool, SwathId};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use super::event::{LaneEvent, LaneEventKind};
 use super::{Ask, Meter};
+use crate::sealed::{Place, Seal, SealedLength, UNIT_BYTES};
 
 /// The outgoing side of a lane.
 pub(crate) struct Delivery {
@@ -33,6 +35,17 @@ pub(crate) struct Delivery {
     cut: u64,
     /// What the next buffer should have room for, in bytes.
     want_bytes: usize,
+    /// The file has seals, which do not go into buffers.
+    sealed: Option<Seals>,
+}
+
+/// What is known of the seals of a buffer.
+struct Seals {
+    length: Arc<SealedLength>,
+    /// Of the groups in the held buffer that are complete.
+    complete: Vec<Seal>,
+    /// The one that is arriving.
+    arriving: Seal,
 }
 
 impl Delivery {
@@ -41,8 +54,11 @@ impl Delivery {
         pool: Pool,
         events: UnboundedSender<LaneEvent>,
         meter: Arc<Meter>,
+        sealed: Option<Arc<SealedLength>>,
     ) -> Self {
+        let seals = |length| Seals { length, complete: Vec::new(), arriving: Seal::default() };
         Self {
+            sealed: sealed.map(seals),
             lane,
             pool,
             events,
@@ -63,6 +79,11 @@ impl Delivery {
     /// Whether a buffer is at hand.
     pub fn has_buffer(&self) -> bool {
         self.held.is_some()
+    }
+
+    /// Whether only whole groups can be handed over.
+    pub fn is_sealed(&self) -> bool {
+        self.sealed.is_some()
     }
 
     /// For how long one has been at hand.
@@ -86,15 +107,26 @@ impl Delivery {
     pub fn room(&mut self, ask: &Ask, limit_bytes: u64) -> &mut [u8] {
         let slot_bytes = self.pool.slot_bytes() as u64;
         let Some(buffer) = &mut self.held else { return &mut [] };
+        let limit_bytes = ask.left_bytes(limit_bytes);
+        let (position, data_bytes) = match &mut self.sealed {
+            None => (ask.position, u64::MAX),
+            Some(seals) => match seals.length.place(ask.position) {
+                Place::Data { left_bytes } => (seals.length.to_plain(ask.position), left_bytes),
+                Place::Seal { at } => {
+                    let bytes = (seals.arriving.len() - at).min(limit_bytes);
+                    return &mut seals.arriving[at..at + bytes];
+                }
+            },
+        };
         if buffer.filled() == 0 {
-            self.start = ask.position;
+            self.start = position;
             // On a multiple of the slot size, so later buffers begin aligned.
             let slots = self.start / slot_bytes + buffer.slots() as u64;
             self.cut = slots.saturating_mul(slot_bytes);
         }
-        let room = self.cut.min(ask.end).saturating_sub(ask.position).min(limit_bytes);
+        let room = self.cut.saturating_sub(position).min(data_bytes);
         let spare = buffer.spare();
-        let room = usize::try_from(room).unwrap_or(usize::MAX).min(spare.len());
+        let room = usize::try_from(room).unwrap_or(usize::MAX).min(spare.len()).min(limit_bytes);
         &mut spare[..room]
     }
 
@@ -102,11 +134,25 @@ impl Delivery {
     /// that was its last room.
     pub fn wrote(&mut self, ask: &mut Ask, bytes: usize) {
         self.meter.count_body(bytes as u64);
+        let at = ask.position;
         ask.position = ask.position.saturating_add(bytes as u64);
-        if let Some(buffer) = &mut self.held {
-            buffer.advance(bytes);
-        }
-        let at_cut = ask.position >= self.cut;
+        let at_cut = match &mut self.sealed {
+            None => {
+                self.advance(bytes);
+                ask.position >= self.cut
+            }
+            Some(seals) => match seals.length.place(at) {
+                Place::Data { .. } => {
+                    self.advance(bytes);
+                    return;
+                }
+                Place::Seal { at } if at + bytes < seals.arriving.len() => return,
+                Place::Seal { .. } => {
+                    seals.complete.push(std::mem::take(&mut seals.arriving));
+                    seals.length.to_plain(ask.position) >= self.cut
+                }
+            },
+        };
         if at_cut {
             let rate = self.held.as_ref().map_or(0, Buffer::filled) as f64
                 / self.held_since.elapsed().as_secs_f64().max(1e-6);
@@ -117,13 +163,38 @@ impl Delivery {
         }
     }
 
-    /// Hand over what is there, cut to the (perhaps trimmed) end of `ask`.
-    pub fn flush(&mut self, ask: &Ask) {
+    /// Hand over what is there, cut to the (perhaps trimmed) end of `ask`. Of a sealed file a
+    /// group whose seal is not here yet is given up; `ask` goes back to its beginning.
+    pub fn flush(&mut self, ask: &mut Ask) {
         let Some(mut buffer) = self.held.take() else { return };
-        buffer.truncate(usize::try_from(ask.end.saturating_sub(self.start)).unwrap_or(usize::MAX));
+        let mut seals = Vec::new();
+        let end = match &mut self.sealed {
+            None => ask.end,
+            Some(own) => {
+                seals = std::mem::take(&mut own.complete);
+                own.arriving = Seal::default();
+                let first = self.start / GROUP_BYTES;
+                let wanted = (ask.end.div_ceil(UNIT_BYTES)).saturating_sub(first);
+                seals.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+                let behind = first + seals.len() as u64;
+                let ends_at = own.length.to_plain(behind * UNIT_BYTES);
+                if !ask.is_complete() {
+                    ask.position = ask.position.min(behind * UNIT_BYTES);
+                }
+                ends_at
+            }
+        };
+        buffer.truncate(usize::try_from(end.saturating_sub(self.start)).unwrap_or(usize::MAX));
         buffer.shrink();
         if buffer.filled() > 0 {
-            self.send(LaneEventKind::Chunk { swath: ask.swath, offset: self.start, buffer });
+            let offset = self.start;
+            self.send(LaneEventKind::Chunk { swath: ask.swath, offset, buffer, seals });
+        }
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        if let Some(buffer) = &mut self.held {
+            buffer.advance(bytes);
         }
     }
 

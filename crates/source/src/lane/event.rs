@@ -7,6 +7,7 @@ use swath_model::{Buffer, LaneId, SwathId};
 
 use crate::error::LaneError;
 use crate::facts::Facts;
+use crate::sealed::Seal;
 
 /// Something that happened on a lane. The events of one lane arrive in their order.
 #[derive(Debug)]
@@ -41,10 +42,12 @@ pub enum LaneEventKind {
     Chunk {
         /// The swath it was asked for.
         swath: SwathId,
-        /// Offset in the file of the buffer's first byte.
+        /// Offset in the file of the buffer's first byte; in the plain one, if it is sealed.
         offset: u64,
-        /// The data.
+        /// The data; of a sealed file, whole groups.
         buffer: Buffer,
+        /// The seals of these groups; none of another file.
+        seals: Vec<Seal>,
     },
     /// The swath is complete (up to a trimmed end, or the end of the file if that comes first).
     Done {

@@ -75,7 +75,7 @@ pub fn open_lane(
 ) -> Lane {
     let (sender, receiver) = unbounded_channel();
     let meter = Arc::new(Meter::default());
-    let delivery = Delivery::new(lane, pool.clone(), events, Arc::clone(&meter));
+    let delivery = Delivery::new(lane, pool.clone(), events, Arc::clone(&meter), source.sealed());
     tokio::spawn(run(Arc::clone(source), receiver, delivery));
     Lane { id: lane, commands: sender, meter }
 }

@@ -36,9 +36,16 @@ impl Net {
         if reuse && let Some(conn) = self.take_idle(origin) {
             return Ok(conn);
         }
+        let dialled = self.shared.dialling.find(&origin.host);
         let fallback = fallback || self.shared.options.fallback_only;
         let limit = self.timeout().min(CONNECT_WITHIN);
-        match timeout(limit, self.connect_new(origin, target.trust, fallback)).await {
+        let connected = async {
+            match dialled {
+                Some(waiting) => waiting.connect(origin).await,
+                None => self.connect_new(origin, target.trust, fallback).await,
+            }
+        };
+        match timeout(limit, connected).await {
             Ok(result) => result,
             Err(_) => Err(LaneError::Connect {
                 host: origin.to_string(),

@@ -5,6 +5,7 @@ mod address;
 mod clients;
 mod connect;
 mod credentials;
+mod dialled;
 mod gateway;
 mod happy;
 mod idle;
@@ -27,6 +28,7 @@ use url::Url;
 pub(crate) use address::Surroundings;
 pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
 pub(crate) use credentials::{Credentials, has};
+pub use dialled::{Accepted, Come, Dialled};
 pub(crate) use kernel::Came;
 pub(crate) use limiter::Limiter;
 pub use options::{NetError, NetOptions, check_header};
@@ -54,6 +56,7 @@ struct Shared {
     /// Origins of sources that the user named.
     named: Mutex<HashSet<Origin>>,
     surroundings: Surroundings,
+    dialling: dialled::Dialling,
 }
 
 impl Net {
@@ -81,6 +84,7 @@ impl Net {
                 clients: clients::Clients::default(),
                 named: Mutex::default(),
                 surroundings: Surroundings::default(),
+                dialling: dialled::Dialling::default(),
                 options,
             }),
         })

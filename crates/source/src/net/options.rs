@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use swath_formats::Netrc;
+use swath_model::digest::Digest;
 
 use super::credentials::Bearer;
 use super::proxy::Proxies;
@@ -24,6 +25,8 @@ pub struct NetOptions {
     pub fallback_only: bool,
     /// Files with further certificate authorities (PEM).
     pub ca_files: Vec<PathBuf>,
+    /// SHA-256 of servers' certificates that are trusted, whoever signed them and for whatever name.
+    pub fingerprints: Vec<Digest>,
     /// Accept any certificate.
     pub insecure: bool,
     /// Upper bound for the first byte of an answer, for silence in a body, and for control
@@ -46,6 +49,7 @@ impl Default for NetOptions {
             proxies: Proxies::default(),
             fallback_only: false,
             ca_files: Vec::new(),
+            fingerprints: Vec::new(),
             insecure: false,
             timeout: Duration::from_secs(30),
             user_agent: concat!("swath/", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -36,9 +36,14 @@ pub(crate) struct Conn {
     cut: bool,
 }
 
+/// A connection of TLS whose server we are.
+pub type AcceptedTls = tokio_rustls::server::TlsStream<TcpStream>;
+
 enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<ReadAhead>>),
+    /// The other side has dialled; we are the server of its TLS.
+    Accepted(Box<AcceptedTls>),
     /// The library, behind a pipe.
     Gateway(Gateway),
 }
@@ -55,6 +60,15 @@ impl Conn {
         rtt: Duration,
     ) -> Conn {
         Conn::new(Stream::Tls(Box::new(stream)), origin, peer, rtt)
+    }
+
+    pub fn accepted(
+        stream: Box<AcceptedTls>,
+        origin: Origin,
+        peer: SocketAddr,
+        rtt: Duration,
+    ) -> Conn {
+        Conn::new(Stream::Accepted(stream), origin, peer, rtt)
     }
 
     pub fn gateway(gateway: Gateway, origin: Origin, peer: SocketAddr, rtt: Duration) -> Conn {
@@ -109,6 +123,7 @@ impl Conn {
         match &self.stream {
             Stream::Plain(tcp) => Some(tcp),
             Stream::Tls(tls) => Some(&tls.get_ref().0.tcp),
+            Stream::Accepted(tls) => Some(tls.get_ref().0),
             Stream::Gateway(_) => None,
         }
     }
@@ -129,6 +144,10 @@ impl Conn {
             Stream::Tls(tls) => match ready!(Pin::new(tls).poll_read(cx, &mut space)) {
                 // Many servers close without the farewell that TLS asks for; most bodies have
                 // lengths.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.cut = true,
+                other => other?,
+            },
+            Stream::Accepted(tls) => match ready!(Pin::new(tls).poll_read(cx, &mut space)) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.cut = true,
                 other => other?,
             },
@@ -179,7 +198,32 @@ impl Conn {
                 let _ = Pin::new(tls).poll_flush(cx)?;
                 Poll::Ready(Ok(written))
             }
+            Stream::Accepted(tls) => {
+                let written = ready!(Pin::new(&mut *tls).poll_write(cx, data))?;
+                let _ = Pin::new(tls).poll_flush(cx)?;
+                Poll::Ready(Ok(written))
+            }
             Stream::Gateway(gateway) => Pin::new(&mut gateway.pipe).poll_write(cx, data),
+        }
+    }
+
+    /// Send what was written and has not left.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Stream::Accepted(tls) => Pin::new(tls).poll_flush(cx),
+            Stream::Gateway(gateway) => Pin::new(&mut gateway.pipe).poll_flush(cx),
+        }
+    }
+
+    /// Nothing more is sent.
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Stream::Accepted(tls) => Pin::new(tls).poll_shutdown(cx),
+            Stream::Gateway(gateway) => Pin::new(&mut gateway.pipe).poll_shutdown(cx),
         }
     }
 

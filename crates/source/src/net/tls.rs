@@ -8,11 +8,12 @@ use rustls::ClientConfig;
 use rustls::RootCertStore;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{AlertDescription, CertificateError, DigitallySignedStruct, Error, SignatureScheme};
+use swath_model::digest::{Algorithm, Digest, Hasher};
 use tokio_rustls::TlsConnector;
 
 use super::options::{NetError, NetOptions};
@@ -37,14 +38,19 @@ pub(super) fn config(options: &NetOptions) -> Result<ClientConfig, NetError> {
             .with_no_client_auth()
     } else {
         let (roots, own) = roots(options)?;
-        if own.is_empty() {
+        if own.is_empty() && options.fingerprints.is_empty() {
             builder.with_root_certificates(roots).with_no_client_auth()
         } else {
-            let inner =
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-                    .build()
-                    .map_err(|error| NetError::Tls(error.to_string()))?;
-            let verifier = Arc::new(OrTheVeryOne { inner, own });
+            let inner = (!roots.is_empty())
+                .then(|| {
+                    let roots = Arc::new(roots);
+                    WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
+                        .build()
+                })
+                .transpose()
+                .map_err(|error| NetError::Tls(error.to_string()))?;
+            let fingerprints = options.fingerprints.clone();
+            let verifier = Arc::new(OrTheVeryOne { inner, own, fingerprints, provider });
             builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
         }
     };
@@ -79,13 +85,18 @@ fn roots(options: &NetOptions) -> Result<(RootCertStore, Vec<CertificateDer<'sta
     Ok((roots, own))
 }
 
-/// A self-signed certificate that the user gave is trusted as the server's own. Such ones often call
-/// themselves authorities, which webpki takes for a mistake. It looks at the dates before that; the
-/// name is checked here.
+/// A certificate whose fingerprint the user gave is trusted whatever it says of itself. A self-signed
+/// one that the user gave is trusted as the server's own: such ones often call themselves
+/// authorities, which webpki takes for a mistake. It looks at the dates before that; the name is
+/// checked here.
 #[derive(Debug)]
 struct OrTheVeryOne {
-    inner: Arc<WebPkiServerVerifier>,
+    /// None where no authority at all is known.
+    inner: Option<Arc<WebPkiServerVerifier>>,
     own: Vec<CertificateDer<'static>>,
+    /// SHA-256 of certificates.
+    fingerprints: Vec<Digest>,
+    provider: Arc<CryptoProvider>,
 }
 
 impl ServerCertVerifier for OrTheVeryOne {
@@ -97,13 +108,15 @@ impl ServerCertVerifier for OrTheVeryOne {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verdict = self.inner.verify_server_cert(
-            end_entity,
-            intermediates,
-            server_name,
-            ocsp_response,
-            now,
-        );
+        let fingerprint = || Hasher::digest(Algorithm::Sha256, end_entity);
+        if !self.fingerprints.is_empty() && self.fingerprints.contains(&fingerprint()) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let Some(inner) = &self.inner else {
+            return Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
+        };
+        let verdict =
+            inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match &verdict {
             Err(Error::InvalidCertificate(CertificateError::Other(other)))
                 if other.to_string().contains("CaUsedAsEndEntity")
@@ -122,7 +135,8 @@ impl ServerCertVerifier for OrTheVeryOne {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls12_signature(message, certificate, signature)
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, known)
     }
 
     fn verify_tls13_signature(
@@ -131,11 +145,12 @@ impl ServerCertVerifier for OrTheVeryOne {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls13_signature(message, certificate, signature)
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, known)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

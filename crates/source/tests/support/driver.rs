@@ -75,7 +75,7 @@ pub async fn download(source: &Arc<Source>) -> Outcome {
                     source.expect(Expected { size_bytes: size, proved: false });
                     outcome.facts.push(*facts);
                 }
-                LaneEventKind::Chunk { swath, offset, buffer } => {
+                LaneEventKind::Chunk { swath, offset, buffer, .. } => {
                     let (_, range) =
                         out.iter().find(|(id, _)| *id == swath).expect("a swath asked for");
                     let end = offset + buffer.len() as u64;

@@ -225,7 +225,7 @@ impl Bench {
             match event.kind {
                 LaneEventKind::Up { .. } => story.ups += 1,
                 LaneEventKind::Facts(facts) => story.facts.push(*facts),
-                LaneEventKind::Chunk { swath, offset, buffer } => {
+                LaneEventKind::Chunk { swath, offset, buffer, .. } => {
                     story.chunks.push((swath, offset, buffer.to_vec()))
                 }
                 LaneEventKind::Done { swath } => story.done.push(swath),

@@ -50,6 +50,22 @@ impl JournalFile {
         Ok(JournalFile { file, chain, end_bytes, compact_bytes: end_bytes, broken: false })
     }
 
+    /// As [`JournalFile::create`], in place of one that may be there: at any time one of the two
+    /// carries the name.
+    pub(crate) fn replace(
+        steps: &dyn Steps,
+        names: &Names,
+        state: &State,
+    ) -> Result<JournalFile, AppendError> {
+        let (file, chain, end_bytes) = write_new(steps, &names.journal_new, state)?;
+        let renamed = steps.rename(&names.journal_new, &names.journal, true);
+        if let Err(error) = renamed.and_then(|()| steps.sync_folder(&names.folder)) {
+            let _ = steps.remove(&names.journal_new);
+            return Err(AppendError::Io(error));
+        }
+        Ok(JournalFile { file, chain, end_bytes, compact_bytes: end_bytes, broken: false })
+    }
+
     /// Go on with a journal that was read: cut what is not believed, append behind it.
     pub(crate) fn resume(
         steps: &dyn Steps,
@@ -112,16 +128,17 @@ impl JournalFile {
         names: &Names,
         state: &State,
     ) -> Result<(), AppendError> {
-        let (file, chain, end_bytes) = write_new(steps, &names.journal_new, state)?;
-        let renamed = steps.rename(&names.journal_new, &names.journal, true);
-        if let Err(error) = renamed.and_then(|()| steps.sync_folder(&names.folder)) {
-            let _ = steps.remove(&names.journal_new);
-            // Which of the two carries the name is not known, so neither may be appended to.
-            self.broken = true;
-            return Err(AppendError::Io(error));
+        match JournalFile::replace(steps, names, state) {
+            Ok(new) => {
+                *self = new;
+                Ok(())
+            }
+            Err(error) => {
+                // Which of the two carries the name is not known, so neither may be appended to.
+                self.broken = true;
+                Err(error)
+            }
         }
-        *self = JournalFile { file, chain, end_bytes, compact_bytes: end_bytes, broken: false };
-        Ok(())
     }
 }
 

@@ -40,7 +40,10 @@ impl Run<'_> {
                 self.planner.handle(PlanEvent::LaneUp { lane, rtt, pipelines }, self.now());
             }
             LaneEventKind::Facts(facts) => self.facts(source, *facts).await?,
-            LaneEventKind::Chunk { swath, offset, buffer } => {
+            LaneEventKind::Chunk { swath, offset, buffer, seals } if self.tree.is_some() => {
+                self.sealed_chunk(source, swath, offset, buffer, seals);
+            }
+            LaneEventKind::Chunk { swath, offset, buffer, .. } => {
                 self.chunk(source, swath, offset, buffer)?
             }
             LaneEventKind::Done { swath } => self.done(source, swath)?,
@@ -49,6 +52,7 @@ impl Run<'_> {
                 let loss = self.charge(source, lane, &error);
                 if let LaneError::BeyondEnd { size_bytes } = &error
                     && self.size_bytes.is_none()
+                    && self.tree.is_none()
                 {
                     let facts =
                         Facts { size_bytes: Some(*size_bytes), ranges: true, ..Facts::default() };
@@ -121,6 +125,7 @@ impl Run<'_> {
 
     /// What an error means for the planner; the source's state and reason follow.
     fn charge(&mut self, source: usize, lane: LaneId, error: &LaneError) -> Loss {
+        self.note_forgotten(error);
         // Some servers say 403 to a connection beyond those they allow.
         let one_too_many = error.class() == Class::Auth && self.others_deliver(source, lane);
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
@@ -414,6 +419,7 @@ impl Run<'_> {
             .get(&swath)
             .filter(|entry| {
                 self.size_bytes.is_none()
+                    && self.tree.is_none()
                     && entry.outcome.is_none()
                     && entry.delivered_to < entry.range.end
             })

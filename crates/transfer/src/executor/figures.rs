@@ -268,18 +268,22 @@ impl Run<'_> {
             wasted_bytes,
             efficiency,
             verified_by: self.verified_by(),
-            proved: !self.proof.is_empty(),
+            proved: self.is_proved(),
             limited_by: self.limit(fetch_s, elapsed_s, fetched_bytes, efficiency, &sources),
             digest: self.digest.as_ref().map(ToString::to_string),
             sources,
         }
     }
 
+    /// Whether digests prove every byte.
+    fn is_proved(&self) -> bool {
+        !self.proof.is_empty() || self.tree.is_some()
+    }
+
     /// What the file was verified by, in words.
     fn verified_by(&self) -> String {
         let accepted = self.sources.iter().filter(|entry| entry.accepted == Some(true)).count();
-        let unproved = self.proof.is_empty();
-        if unproved && accepted == 1 && !self.verification.is_empty() {
+        if !self.is_proved() && accepted == 1 && !self.verification.is_empty() {
             // A single one agrees with nobody.
             return "nothing: no digest of it is known".to_owned();
         }

@@ -31,6 +31,13 @@ impl Run<'_> {
         if self.is_bad(source) {
             return Ok(());
         }
+        if self.tree.is_some() {
+            if !facts.ranges {
+                self.drop_source(source, "it does not answer with ranges".to_owned());
+            }
+            self.sources[source].facts = Some(facts);
+            return Ok(());
+        }
         if self.is_metalink_instead(source, &facts)? {
             return Ok(());
         }

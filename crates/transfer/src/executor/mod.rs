@@ -16,6 +16,7 @@ mod jobs;
 mod left;
 mod meet;
 mod ordered;
+mod sealed;
 mod sink;
 mod state;
 mod suspect;
@@ -33,6 +34,8 @@ use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, SourceState, Summary};
 use crate::request::{Destination, Request};
 pub use agree::{Agreement, Version};
+use sealed::Tree;
+pub(crate) use sealed::{Pass, PassEnd, run_pass};
 use state::Run;
 
 /// Fetch one file.
@@ -50,7 +53,7 @@ pub(crate) async fn run(
     }
     let left = match &request.destination {
         Destination::File(path) => look(path, request.overwrite)?.filter(|_| request.resume),
-        Destination::Writer(_) => None,
+        Destination::Writer(_) | Destination::Tree(_) => None,
     };
     request.mirrors.sort_by_key(|mirror| mirror.priority);
     let mut run = Run::new(engine, request, observer);
@@ -59,14 +62,15 @@ pub(crate) async fn run(
     }
     run.announce();
     let result = loop {
-        match run.drive(stop).await {
+        let ended = match run.drive(stop).await {
+            Ok(()) => run.judge(stop).await,
+            Err(ended) => Err(ended),
+        };
+        match ended {
+            Ok(()) => break run.finish().await,
             Err(Ended::Restart) => run.restart().await,
+            Err(Ended::Again) => break Err(GetError::Forgotten),
             Err(Ended::Error(error)) => break Err(error),
-            Ok(()) => match run.judge(stop).await {
-                Ok(()) => break run.finish().await,
-                Err(Ended::Restart) => run.restart().await,
-                Err(Ended::Error(error)) => break Err(error),
-            },
         }
     };
     match result {
@@ -108,6 +112,8 @@ pub(crate) async fn run(
 pub(crate) enum Ended {
     /// What was fetched so far belongs to a minority of the mirrors: begin again without it.
     Restart,
+    /// Of a tree: its source does not know any more what it walked; what came counts.
+    Again,
     /// For good.
     Error(GetError),
 }
@@ -144,7 +150,11 @@ impl Run<'_> {
                 done = self.jobs.next() => self.job_done(done)?,
                 Some(report) = self.reports.recv() => self.hash_report(report)?,
                 Some(word) = self.ordered_words.recv() => self.ordered_word(word)?,
+                word = Tree::word(&mut self.tree) => self.tree_word(word)?,
                 () = sleep_until(wake) => {}
+            }
+            if self.is_forgotten() {
+                return Err(Ended::Again);
             }
             // Blocks that came in this turn are on their way to the disk before the next one.
             while let Some(done) = self.jobs.ended() {

@@ -11,6 +11,7 @@ use swath_model::{Buffer, Range};
 use swath_store::{CommitError, HashState, ReadError, Record, WriteError};
 
 use super::Ended;
+use super::sealed::Placed;
 use super::state::Run;
 use super::suspect::PartPrint;
 use crate::error::GetError;
@@ -28,6 +29,12 @@ pub(super) enum JobDone {
     Compared { source: usize, result: Result<Vec<Range>, ReadError> },
     /// Records are in the journal.
     Committed { result: Result<(), CommitError> },
+    /// Groups of a tree were checked and written.
+    Placed { source: usize, result: Result<Placed, GetError> },
+    /// The destination can hold a tree, or not.
+    TreeChecked { result: Result<(), GetError> },
+    /// What came of a tree so far is in its journal.
+    TreeCommitted { result: Result<(), GetError> },
     /// The parts of a suspect piece were hashed: of a piece that came to `bad`, or that is good now.
     Printed { piece: Range, prints: Vec<PartPrint>, bad: Option<Digest> },
 }
@@ -83,6 +90,12 @@ impl Run<'_> {
                 self.committing = false;
                 result?;
             }
+            JobDone::Placed { source, result } => self.placed(source, result?),
+            JobDone::TreeChecked { result } => result?,
+            JobDone::TreeCommitted { result } => {
+                self.committing = false;
+                result?;
+            }
             JobDone::Compared { source, result } => self.compared(source, &result?),
             JobDone::Printed { piece, prints, bad } => self.printed(piece, prints, bad)?,
         }
@@ -119,6 +132,10 @@ impl Run<'_> {
 
     /// Journal what has been written and hashed since the last time.
     pub(super) fn commit(&mut self) {
+        if self.tree.is_some() {
+            self.commit_tree();
+            return;
+        }
         let Some(target) = self.target.clone() else { return };
         if self.committing || self.records.is_empty() || self.phase == Phase::Disputing {
             return;

@@ -18,6 +18,7 @@ use super::figures::Figures;
 use super::in_order::InOrder;
 use super::jobs::Jobs;
 use super::ordered::{Ordered, Word};
+use super::sealed::Tree;
 use super::suspect::Suspicion;
 use crate::engine::Engine;
 use crate::observe::{Event, Observer, Outcome, Phase, SourceState, SwathRecord};
@@ -175,10 +176,31 @@ pub(super) struct Run<'a> {
     pub commit_every: std::time::Duration,
     /// Total rates of the last snapshots.
     pub rates: VecDeque<f64>,
+    /// The tree that is fetched, if it is no single file.
+    pub tree: Option<Tree>,
 }
 
 impl<'a> Run<'a> {
-    pub fn new(engine: &'a Engine, mut request: Request, observer: &'a mut dyn Observer) -> Self {
+    pub fn new(engine: &'a Engine, request: Request, observer: &'a mut dyn Observer) -> Self {
+        Self::with(engine, request, observer, None)
+    }
+
+    /// For a tree: the replicas of the request are sealed files.
+    pub fn of_tree(
+        engine: &'a Engine,
+        request: Request,
+        observer: &'a mut dyn Observer,
+        tree: Tree,
+    ) -> Self {
+        Self::with(engine, request, observer, Some(tree))
+    }
+
+    fn with(
+        engine: &'a Engine,
+        mut request: Request,
+        observer: &'a mut dyn Observer,
+        tree: Option<Tree>,
+    ) -> Self {
         let (lane_sender, lane_events) = unbounded_channel();
         let (report_sender, reports) = unbounded_channel();
         let (ordered_sender, ordered_words) = unbounded_channel();
@@ -255,6 +277,7 @@ impl<'a> Run<'a> {
             too_large: None,
             commit_every: super::COMMIT_EVERY,
             rates: VecDeque::new(),
+            tree,
             request,
         };
         for mirror in run.request.mirrors.clone() {
@@ -270,7 +293,11 @@ impl<'a> Run<'a> {
         }
         let number = self.sources.len();
         let id = SourceId(number as u32);
-        let source = Source::new(&self.engine.net, id, mirror.url.clone(), mirror.trust);
+        let (net, url) = (&self.engine.net, mirror.url.clone());
+        let source = match &self.tree {
+            Some(tree) => Source::of_sealed(net, id, url, mirror.trust, tree.length()),
+            None => Source::new(net, id, url, mirror.trust),
+        };
         let journal_id = self.journal_id_for(source.display_name());
         self.journal_ids.push(journal_id);
         self.sources.push(SourceEntry {

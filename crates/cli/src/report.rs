@@ -6,14 +6,13 @@ use std::path::Path;
 
 use swath_transfer::report::{Recording, render};
 
-use crate::args::Get;
 use crate::exit::{self, Exit};
 use crate::say;
 
 /// Whether the page can be written, found out before anything is fetched. A page that is there
 /// stays as it is until there is a new one.
-pub fn check(get: &Get) -> Result<(), (Exit, String)> {
-    let Some(path) = &get.report else { return Ok(()) };
+pub fn check(report: Option<&Path>) -> Result<(), (Exit, String)> {
+    let Some(path) = report else { return Ok(()) };
     let made = match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
         Ok(found) if found.is_file() => File::options().write(true).open(path).map(drop),
@@ -25,8 +24,8 @@ pub fn check(get: &Get) -> Result<(), (Exit, String)> {
 }
 
 /// Whether the page would take the place of the file that it is about, or of what lies beside it.
-pub fn clash(get: &Get, target: &Path) -> Option<(Exit, String)> {
-    let page = std::path::absolute(get.report.as_ref()?).ok()?;
+pub fn clash(report: Option<&Path>, target: &Path) -> Option<(Exit, String)> {
+    let page = std::path::absolute(report?).ok()?;
     let target = std::path::absolute(target).ok()?;
     let same = ["", ".swath", ".swath.part", ".swath.new"].iter().any(|side| {
         let mut name = target.clone().into_os_string();
@@ -39,12 +38,12 @@ pub fn clash(get: &Get, target: &Path) -> Option<(Exit, String)> {
     })
 }
 
-/// Write the page; `exit` is how the transfer ended.
-pub fn write(get: &Get, recording: &Recording, exit: Exit) -> Exit {
-    let Some(path) = &get.report else { return exit };
+/// Write the page and, unless that is unwanted, say so; `exit` is how the transfer ended.
+pub fn write(report: Option<&Path>, is_silent: bool, recording: &Recording, exit: Exit) -> Exit {
+    let Some(path) = report else { return exit };
     match std::fs::write(path, render(recording)) {
         Ok(()) => {
-            if !get.quiet && !get.json {
+            if !is_silent {
                 say::err(&format!("report: {}", path.display()));
             }
             exit

@@ -1,0 +1,261 @@
+//! `bench/trees`: whole trees, from one server or several, near and far.
+//!
+//! Prints a table, keeps every measurement as JSON and draws a picture. Needs root for namespaces.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use swath_bench::data::make_file;
+use swath_bench::machine::{Machine, beside_us, versions};
+use swath_bench::results::{ScenarioResult, Study, ToolResult};
+use swath_bench::study_files::{self, say, typed_command};
+use swath_bench::table::scenario_table;
+use swath_bench::tree_data::{Shape, make_tree};
+use swath_bench::tree_run::{Between, ONE_FILE, Places, TreeTool, run_once};
+use swath_netlab::star::{LinkSpec, StarSpec};
+
+/// Whole trees, from one server or several, near and far.
+#[derive(Debug, Parser)]
+#[command(name = "trees", max_term_width = 100)]
+struct Options {
+    /// Scenarios; all of them unless named.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    scenarios: Vec<String>,
+    /// Tools; all that apply unless named.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    tools: Vec<String>,
+    /// Rounds, in each of which every tool runs once.
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// The data sets of the comparative study at their full size, not at a tenth of it.
+    #[arg(long)]
+    full: bool,
+    /// The swath program; the one built beside this program unless given.
+    #[arg(long, env = "SWATH", value_name = "FILE")]
+    swath: Option<PathBuf>,
+    /// Where trees lie and go: a folder in memory, so that disks are out of the picture.
+    #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
+    scratch: PathBuf,
+    /// Where the results go.
+    #[arg(long, default_value = "bench/results", value_name = "DIR")]
+    results: PathBuf,
+    /// Name of the results.
+    #[arg(long, default_value = "trees", value_name = "NAME")]
+    name: String,
+    /// Lists scenarios, and ends.
+    #[arg(long)]
+    list: bool,
+    /// Prints the table and draws the picture of earlier results again.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+/// What is copied from where, by whom.
+struct Scenario {
+    name: String,
+    title: String,
+    shape: Shape,
+    between: Between,
+    tools: Vec<TreeTool>,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let result = match &options.plot {
+        Some(results) => study_files::plot(results),
+        None => measure(&options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("trees: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// All of them.
+fn scenarios(full: bool) -> Vec<Scenario> {
+    let tree = Shape::Natural { files: 50_000, bytes: 554_000_000 };
+    let link = |mbit: u64, rtt_ms: f64| LinkSpec {
+        rate_bits_per_s: mbit * 1_000_000,
+        one_way_delay: Duration::from_secs_f64(rtt_ms / 2e3),
+    };
+    let one = |rtt_ms| Between::Star(StarSpec::new(vec![link(1000, rtt_ms)]));
+    let mut all = vec![
+        Scenario {
+            name: "wan".to_owned(),
+            title: "50,000 files, 554 MB, 1 Gbit/s, 95 ms".to_owned(),
+            shape: tree,
+            between: one(95.0),
+            tools: vec![
+                TreeTool::Swath,
+                TreeTool::SwathPlain,
+                TreeTool::SwathOneFile,
+                TreeTool::Rsync,
+                TreeTool::Tar,
+            ],
+        },
+        Scenario {
+            name: "loopback".to_owned(),
+            title: "50,000 files, 554 MB, loopback, memory to memory".to_owned(),
+            shape: tree,
+            between: Between::Loopback,
+            tools: vec![TreeTool::Swath, TreeTool::SwathPlain, TreeTool::Rsync, TreeTool::Tar],
+        },
+        Scenario {
+            name: "replicas".to_owned(),
+            title: "50,000 files, 554 MB from three replicas, 100/200/400 Mbit/s, 20 ms".to_owned(),
+            shape: tree,
+            between: Between::Star(StarSpec::new(
+                [100, 200, 400].map(|mbit| link(mbit, 20.0)).to_vec(),
+            )),
+            tools: vec![TreeTool::Swath, TreeTool::SwathPlain],
+        },
+    ];
+    let scale = if full { 10 } else { 1 };
+    // A tenth of DS1 is a smaller file, of the others fewer files.
+    for (number, files, bytes) in [
+        (1, 1, 1_000_000_000 * scale),
+        (2, scale, 1_000_000_000),
+        (3, 10 * scale, 100_000_000),
+        (4, 100 * scale, 10_000_000),
+        (5, 1000 * scale, 1_000_000),
+        (6, 10_000 * scale, 100_000),
+    ] {
+        let shape = Shape::Equal { files, bytes };
+        for rtt_ms in [0.6, 15.0, 30.0, 60.0] {
+            all.push(Scenario {
+                name: format!("ds{number}-{rtt_ms}ms"),
+                title: format!("{files} × {} kB, 1 Gbit/s, {rtt_ms} ms", bytes / 1000),
+                shape,
+                between: one(rtt_ms),
+                tools: vec![TreeTool::Swath],
+            });
+        }
+    }
+    all
+}
+
+fn measure(options: &Options) -> Result<(), String> {
+    let all = scenarios(options.full);
+    if options.list {
+        for scenario in &all {
+            println!("{:<12} {}", scenario.name, scenario.title);
+        }
+        return Ok(());
+    }
+    let known: Vec<&str> = all.iter().map(|scenario| scenario.name.as_str()).collect();
+    if let Some(unknown) = options.scenarios.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(format!("no scenario '{unknown}'; there are {}", known.join(", ")));
+    }
+    let tools: Vec<&str> = TreeTool::ALL.iter().map(|tool| tool.name()).collect();
+    if let Some(unknown) = options.tools.iter().find(|name| !tools.contains(&name.as_str())) {
+        return Err(format!("no tool '{unknown}'; there are {}", tools.join(", ")));
+    }
+    let swath = options.swath.clone().unwrap_or_else(|| beside_us("swath"));
+    let mut study = Study {
+        name: options.name.clone(),
+        machine: Machine::here(),
+        command: typed_command("bench/trees"),
+        versions: versions(&swath),
+        scenarios: Vec::new(),
+    };
+    println!("{}\n", study.machine.line());
+    let chosen = |scenario: &Scenario| {
+        options.scenarios.is_empty() || options.scenarios.contains(&scenario.name)
+    };
+    for scenario in all.iter().filter(|scenario| chosen(scenario)) {
+        let result = measure_scenario(scenario, options, &swath)?;
+        println!("{}", scenario_table(&result));
+        study.scenarios.push(result);
+        study_files::keep(&study, &options.results)?;
+    }
+    println!("results and picture: {}/{}.*", options.results.display(), study.name);
+    Ok(())
+}
+
+fn measure_scenario(
+    scenario: &Scenario,
+    options: &Options,
+    swath: &std::path::Path,
+) -> Result<ScenarioResult, String> {
+    let scratch = tempfile::Builder::new()
+        .prefix("swath-bench-")
+        .tempdir_in(&options.scratch)
+        .map_err(|e| format!("cannot write to {}: {e}", options.scratch.display()))?;
+    let places = Places {
+        swath: swath.to_owned(),
+        tree: scratch.path().join("tree"),
+        one_file: scratch.path().join("one"),
+        target: scratch.path().join("target"),
+    };
+    for folder in [&places.tree, &places.one_file, &places.target] {
+        std::fs::create_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    }
+    say("making the tree");
+    make_tree(&places.tree, scenario.shape).map_err(|e| format!("the tree: {e}"))?;
+    let is_chosen = |tool: &TreeTool| {
+        options.tools.is_empty() || options.tools.iter().any(|name| name == tool.name())
+    };
+    let tools: Vec<TreeTool> = scenario.tools.iter().copied().filter(is_chosen).collect();
+    if tools.contains(&TreeTool::SwathOneFile) {
+        let made = make_file(&places.one_file, scenario.shape.bytes());
+        made.and_then(|path| std::fs::rename(path, places.one_file.join(ONE_FILE)))
+            .map_err(|e| format!("the file: {e}"))?;
+    }
+    let (bound_s, bound_is) = bound(scenario);
+    let mut result = ScenarioResult {
+        name: scenario.name.clone(),
+        title: scenario.title.clone(),
+        size_bytes: scenario.shape.bytes(),
+        bound_s,
+        bound_is: bound_is.to_owned(),
+        tools: Vec::new(),
+        skipped: Vec::new(),
+    };
+    let mut taking_part = Vec::new();
+    for tool in tools {
+        let name = tool.name().to_owned();
+        match tool.program(swath) {
+            Some(program) => {
+                taking_part.push((tool, program));
+                result.tools.push(ToolResult { name, command: String::new(), runs: Vec::new() });
+            }
+            None => result.skipped.push((name, "not installed".to_owned())),
+        }
+    }
+    for round in 1..=options.runs {
+        for ((tool, program), kept) in taking_part.iter().zip(&mut result.tools) {
+            say(&format!("{} round {round}/{}: {}", scenario.name, options.runs, tool.name()));
+            let (run, command) = run_once(&scenario.between, *tool, program, &places)
+                .map_err(|e| format!("{}, {}: {e}", scenario.name, tool.name()))?;
+            kept.command = command;
+            kept.runs.push(run);
+        }
+    }
+    say("");
+    if result.bound_s == 0.0 {
+        // The limit of the place is what the best of all did there.
+        let medians = result.tools.iter().filter_map(|tool| result.median_s(&tool.name));
+        result.bound_s = medians.fold(f64::INFINITY, f64::min);
+    }
+    Ok(result)
+}
+
+/// The least time that the links allow, with TCP's framing.
+fn bound(scenario: &Scenario) -> (f64, &'static str) {
+    match &scenario.between {
+        Between::Loopback => (0.0, "the median of the fastest tool"),
+        Between::Star(star) => {
+            let rate: u64 = star.rates_bits_per_s().iter().sum();
+            let wire_bytes = scenario.shape.bytes() as f64 * FRAMING;
+            (wire_bytes * 8.0 / rate as f64, "size with framing over the sum of the rates")
+        }
+    }
+}
+
+/// Of 1,500 bytes on the wire 1,448 are payload.
+const FRAMING: f64 = 1500.0 / 1448.0;

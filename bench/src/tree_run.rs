@@ -1,0 +1,275 @@
+//! One run of one tool that copies a tree from servers in namespaces.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use swath_netlab::star::{Lab, StarSpec};
+use swath_netlab::wan::{LabError, Namespace, Schedule};
+
+use crate::check::empty;
+use crate::machine::find_program;
+use crate::measure::{Ending, measure};
+use crate::results::Run;
+use crate::tool::as_typed;
+use crate::tree_data::difference;
+
+/// A tool with its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeTool {
+    /// `swath cp` over TLS.
+    Swath,
+    /// `swath cp` without encryption.
+    SwathPlain,
+    /// `swath get` of one file as large as the whole tree, over TLS.
+    SwathOneFile,
+    /// rsync from its daemon, without encryption.
+    Rsync,
+    /// tar through netcat, without encryption.
+    Tar,
+}
+
+impl TreeTool {
+    /// Every tool, in the order of the table.
+    pub const ALL: [TreeTool; 5] = [
+        TreeTool::Swath,
+        TreeTool::SwathPlain,
+        TreeTool::SwathOneFile,
+        TreeTool::Rsync,
+        TreeTool::Tar,
+    ];
+
+    /// Name on the command line, in tables and pictures.
+    pub fn name(self) -> &'static str {
+        match self {
+            TreeTool::Swath => "swath",
+            TreeTool::SwathPlain => "swath-plain",
+            TreeTool::SwathOneFile => "swath-one-file",
+            TreeTool::Rsync => "rsync",
+            TreeTool::Tar => "tar",
+        }
+    }
+
+    /// The program behind it, if it is there.
+    pub fn program(self, swath: &Path) -> Option<PathBuf> {
+        match self {
+            TreeTool::Rsync => find_program("rsync"),
+            TreeTool::Tar => find_program("nc").and(find_program("tar")),
+            _ => Some(swath.to_owned()).filter(|path| path.is_file()),
+        }
+    }
+
+    /// Whether it can take from several servers at once.
+    pub fn takes_several(self) -> bool {
+        matches!(self, TreeTool::Swath | TreeTool::SwathPlain)
+    }
+}
+
+/// Where a study keeps its files.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The `swath` program.
+    pub swath: PathBuf,
+    /// The tree.
+    pub tree: PathBuf,
+    /// One file as large as the tree, in a folder of its own.
+    pub one_file: PathBuf,
+    /// The folder into which clients write.
+    pub target: PathBuf,
+}
+
+/// Between which places.
+#[derive(Clone, Debug)]
+pub enum Between {
+    /// Server and client on the loopback interface of one namespace.
+    Loopback,
+    /// Servers at the ends of emulated links.
+    Star(StarSpec),
+}
+
+/// Runs `tool` once. Also tells the command line.
+///
+/// An error means that the surroundings did not work; a tool that fails is a run with a failure.
+pub fn run_once(
+    between: &Between,
+    tool: TreeTool,
+    program: &Path,
+    places: &Places,
+) -> Result<(Run, String), LabError> {
+    let system = |doing: &str| {
+        let doing = doing.to_owned();
+        move |cause| LabError::System { doing, cause }
+    };
+    empty(&places.target).map_err(system("empty the target folder"))?;
+    let (lab, alone);
+    let (client, servers): (&Namespace, Vec<(&Namespace, String)>) = match between {
+        Between::Loopback => {
+            alone = Namespace::new("bench-trees")?;
+            (&alone, vec![(&alone, "127.0.0.1".to_owned())])
+        }
+        Between::Star(star) => {
+            lab = Lab::star(star)?;
+            lab.play(&Schedule::default());
+            let servers = lab.servers().iter().enumerate();
+            let servers = servers.map(|(at, it)| (it, lab.server_address(at).to_string()));
+            (lab.client(), servers.collect())
+        }
+    };
+    let serving = servers
+        .iter()
+        .map(|(namespace, address)| Serving::start(tool, program, namespace, address, places))
+        .collect::<Result<Vec<Serving>, LabError>>()?;
+    let mut command = client_command(tool, program, &serving, places);
+    let typed = as_typed(&command);
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("HOME", &places.target);
+    let said = places.target.join("said");
+    let log = File::create(&said).map_err(system("make a log"))?;
+    command.stdout(log.try_clone().map_err(system("make a log"))?).stderr(log);
+    client.confine(&mut command);
+    let measured = measure(&mut command, LIMIT, || ()).map_err(system("run a tool"))?;
+    drop(serving);
+    let output = places.target.join(OUTPUT);
+    let failure = match measured.ending {
+        Ending::Code(0) if tool == TreeTool::SwathOneFile => {
+            let same = crate::data::same_content(&places.one_file.join(ONE_FILE), &output);
+            (!same.map_err(system("compare"))?).then(|| "the file is wrong".to_owned())
+        }
+        Ending::Code(0) => difference(&places.tree, &output).map_err(system("compare"))?,
+        other => {
+            let words = std::fs::read_to_string(&said).unwrap_or_default();
+            let last = words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+            Some(format!("{other:?}: {last}"))
+        }
+    };
+    empty(&places.target).map_err(system("empty the target folder"))?;
+    let run = Run {
+        elapsed_s: measured.elapsed.as_secs_f64(),
+        cpu_s: measured.cpu.as_secs_f64(),
+        peak_memory_bytes: measured.peak_memory_bytes,
+        wire_bytes: 0,
+        sync_s: 0.0,
+        failure,
+    };
+    Ok((run, typed))
+}
+
+/// A server that stands; stopped when dropped.
+struct Serving {
+    child: Child,
+    /// What a client is told.
+    address: String,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Serving {
+    fn start(
+        tool: TreeTool,
+        program: &Path,
+        namespace: &Namespace,
+        address: &str,
+        places: &Places,
+    ) -> Result<Serving, LabError> {
+        let failed = |cause| LabError::System { doing: "start a server".to_owned(), cause };
+        let mut command = Command::new(program);
+        let listen = format!("{address}:{PORT}");
+        match tool {
+            TreeTool::Swath | TreeTool::SwathPlain | TreeTool::SwathOneFile => {
+                command.args(["serve", "--anonymous", "--listen", &listen]);
+                if tool == TreeTool::SwathPlain {
+                    command.arg("--plain");
+                }
+                let is_one = tool == TreeTool::SwathOneFile;
+                command.arg(if is_one { &places.one_file } else { &places.tree });
+            }
+            TreeTool::Rsync => {
+                let configuration = places.target.with_extension("rsyncd");
+                let text = format!(
+                    "use chroot = no\nuid = 0\ngid = 0\n[tree]\npath = {}\n",
+                    places.tree.display()
+                );
+                std::fs::write(&configuration, text).map_err(failed)?;
+                command.args(["--daemon", "--no-detach", "--port", PORT, "--config"]);
+                command.arg(configuration);
+            }
+            TreeTool::Tar => {
+                command = Command::new("sh");
+                let script = "exec tar c -C \"$1\" . | nc -N -l \"$2\" \"$3\"";
+                command.args(["-c", script, "sh"]).arg(&places.tree).args([address, PORT]);
+            }
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        namespace.confine(&mut command);
+        let mut child = command.spawn().map_err(failed)?;
+        let mut told = format!("{address}:{PORT}");
+        if matches!(tool, TreeTool::Rsync | TreeTool::Tar) {
+            wait_for(namespace, PORT).map_err(failed)?;
+        } else if let Some(stdout) = child.stdout.take() {
+            let mut lines = BufReader::new(stdout).lines();
+            let url = lines.by_ref().map_while(Result::ok).find(|line| line.contains("://"));
+            told = url.unwrap_or_default().trim().to_owned();
+            std::thread::spawn(move || lines.for_each(drop));
+        }
+        Ok(Serving { child, address: told })
+    }
+}
+
+/// Wait until somebody listens at this port, without connecting (that would be the one client that
+/// netcat serves).
+fn wait_for(namespace: &Namespace, port: &str) -> std::io::Result<()> {
+    let port: u16 = port.parse().map_err(std::io::Error::other)?;
+    let wanted = format!(":{port:04X} ");
+    for _ in 0..500 {
+        let found = namespace.run(|| {
+            let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+            Ok(read("/proc/thread-self/net/tcp") + &read("/proc/thread-self/net/tcp6"))
+        });
+        let found = found.map_err(std::io::Error::other)?;
+        if found.lines().any(|line| line.contains(&wanted) && line.contains(" 0A ")) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err(std::io::ErrorKind::TimedOut.into())
+}
+
+fn client_command(tool: TreeTool, program: &Path, serving: &[Serving], places: &Places) -> Command {
+    let mut command = Command::new(program);
+    let output = places.target.join(OUTPUT);
+    let first = serving.first().map_or("", |it| it.address.as_str());
+    match tool {
+        TreeTool::Swath | TreeTool::SwathPlain => {
+            command.args(["cp", "--quiet", "--insecure"]);
+            command.args(serving.iter().map(|it| it.address.as_str())).arg(output);
+        }
+        TreeTool::SwathOneFile => {
+            command.args(["get", "--quiet", "--insecure", &format!("{first}{ONE_FILE}"), "-o"]);
+            command.arg(output);
+        }
+        TreeTool::Rsync => {
+            command.args(["-a", "--whole-file", &format!("rsync://{first}/tree/")]).arg(output);
+        }
+        TreeTool::Tar => {
+            command = Command::new("sh");
+            let (host, port) = first.split_once(':').unwrap_or_default();
+            let script = "mkdir \"$1\" && nc -N \"$2\" \"$3\" </dev/null | tar x -C \"$1\"";
+            command.args(["-c", script, "sh"]).arg(output).args([host, port]);
+        }
+    }
+    command
+}
+
+/// The name of the file in [`Places::one_file`].
+pub const ONE_FILE: &str = "one.dat";
+const OUTPUT: &str = "output";
+const PORT: &str = "8470";
+/// A tool that is this slow has said what it has to say.
+const LIMIT: Duration = Duration::from_secs(240);

@@ -1,0 +1,110 @@
+//! The command line of `swath cp`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use swath_transfer::{IoMode, Preserve};
+
+use crate::args::{Net, Plan, io_mode};
+use crate::units;
+
+/// `swath cp`
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES, override_usage = "swath cp [OPTIONS] SRC... DST")]
+pub struct Cp {
+    /// Where from, and last where to. 'https://host/folder/' means what lies in the folder; several such sources are replicas of one tree
+    #[arg(value_name = "PLACE", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
+    pub places: Vec<String>,
+    /// How ssh is called for places such as host:path
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", env = "SWATH_SSH", value_hint = ValueHint::CommandString)]
+    pub ssh: String,
+    /// Put this very program on the other side of ssh if it is not there
+    #[arg(long)]
+    pub bootstrap: bool,
+    /// Start again instead of going on from what an earlier run left
+    #[arg(long)]
+    pub no_resume: bool,
+    /// How it is seen that a file of the destination need not be copied
+    #[arg(long, value_name = "HOW", default_value = "size,mtime")]
+    pub compare: Compare,
+    /// Tell what would be copied, and change nothing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Remove from the destination what is not in the tree, once all of the tree is there
+    #[arg(long, visible_alias = "delete-after")]
+    pub delete: bool,
+    /// What is taken over besides bytes (comma separated)
+    #[arg(long, value_name = "WHAT", default_value = "mode,times", value_delimiter = ',')]
+    pub preserve: Vec<Kept>,
+    /// How the transfer is planned
+    #[command(flatten)]
+    pub plan: Plan,
+    /// The network
+    #[command(flatten)]
+    pub net: Net,
+    /// Take no more than this per second, over all sources
+    #[arg(long, value_name = "RATE", value_parser = units::rate_above_zero, value_hint = ValueHint::Other, help_heading = "Network")]
+    pub limit_rate: Option<u64>,
+    /// How the disk is written
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = io_mode(), help_heading = "Disk")]
+    pub io: IoMode,
+    /// Memory for buffers
+    #[arg(long, value_name = "SIZE", default_value = "96M", value_parser = units::size_above_zero, value_hint = ValueHint::Other, help_heading = "Disk")]
+    pub memory: u64,
+    /// Print one JSON event a line on standard output
+    #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
+    pub json: bool,
+    /// Print warnings and errors only
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+    /// Leave a page with charts of the transfer
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
+    pub report: Option<PathBuf>,
+}
+
+/// How it is seen that a file is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compare {
+    /// Size and time of the last change are the same
+    #[value(name = "size,mtime")]
+    SizeMtime,
+    /// Every file is copied
+    None,
+}
+
+/// What a copy may have of its original besides bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kept {
+    /// Permission bits
+    Mode,
+    /// Times of the last change
+    Times,
+    /// Several names of one file stay names of one file
+    Links,
+    /// Nothing
+    None,
+}
+
+impl Cp {
+    /// What is taken over besides bytes.
+    pub fn preserve(&self) -> Preserve {
+        Preserve {
+            mode: self.preserve.contains(&Kept::Mode),
+            times: self.preserve.contains(&Kept::Times),
+            links: self.preserve.contains(&Kept::Links),
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  swath cp https://one.example/run7/ https://two.example/run7/ /scratch/run7/
+  swath cp data/ host:/scratch/data/            by ssh; nothing need run there
+  swath cp host:/scratch/run7 .
+  swath cp https://one.example:8470/ ./data/ --fingerprint sha-256:9f86… --bearer-file token
+
+Exit codes:
+  0 complete and verified       5 the destination cannot be written
+  2 wrong command line          6 an input cannot be read
+  3 incomplete, goes on later   7 no source could be used
+  8 some files are not there  130 interrupted, goes on later";

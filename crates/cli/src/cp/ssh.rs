@@ -1,0 +1,281 @@
+//! The other side of an ssh connection: a server of ours is started there for this one copy.
+//!
+//! It tells its port, a token and its certificate's fingerprint through ssh; the data then goes
+//! directly, over TLS, with as many connections as pay. Where the port cannot be reached it goes
+//! through ssh. The server ends with the ssh connection.
+
+use std::net::Ipv4Addr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use swath_model::digest::Digest;
+use swath_source::{Bearer, Secret};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::{sleep, timeout};
+use url::Url;
+
+use crate::progress::Progress;
+
+/// A place on another machine, as `host:path`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// As ssh takes it, perhaps with a user.
+    pub host: String,
+    /// Below the home folder unless it is absolute.
+    pub path: String,
+}
+
+/// What a server says when it was started for one copy.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// Its version.
+    pub swath: String,
+    /// Where it listens.
+    pub port: u16,
+    /// Where in it the folder is, as it stands in an address.
+    pub path: String,
+    /// What opens it.
+    pub token: String,
+    /// `sha-256:…` of its certificate.
+    pub fingerprint: String,
+}
+
+/// A server on the other side; it ends when this is dropped.
+pub struct Session {
+    /// Its address.
+    pub url: Url,
+    /// What opens it.
+    pub bearer: Bearer,
+    /// What it shows itself with.
+    pub fingerprint: Digest,
+    _server: Child,
+    /// The server ends when this is closed.
+    _hold: Option<ChildStdin>,
+    _tunnel: Option<Child>,
+}
+
+/// How the other side is reached.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// The command and what it is given before the host.
+    pub ssh: Vec<String>,
+    /// Put this very program there if there is none.
+    pub bootstrap: bool,
+}
+
+impl Remote {
+    /// Read `host:path`; `None` if it is something else: an address, or a path (which may have a
+    /// colon behind a slash).
+    pub fn parse(text: &str) -> Option<Remote> {
+        let (host, path) = text.split_once(':')?;
+        let is_host = !host.is_empty() && !host.contains('/') && !host.starts_with('-');
+        (is_host && !path.starts_with("//"))
+            .then(|| Remote { host: host.to_owned(), path: path.to_owned() })
+    }
+}
+
+/// Start a server there. The error is a sentence.
+pub async fn start(
+    way: &Way,
+    remote: &Remote,
+    write: bool,
+    progress: &Progress,
+) -> Result<Session, String> {
+    let program = match way.bootstrap {
+        true => bootstrap(way, &remote.host).await?,
+        false => "swath".to_owned(),
+    };
+    let path = if remote.path.is_empty() { "." } else { &remote.path };
+    let write = if write { " --write" } else { "" };
+    let line = format!("exec {program} serve --ephemeral{write} -- {}", quoted(path));
+    let mut server = command(way, &remote.host, &[&line]);
+    server.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut server = server.spawn().map_err(|error| cannot_run(way, &error))?;
+    let hold = server.stdin.take();
+    let said = server.stdout.take().ok_or("ssh has no output")?;
+    // However long that takes: a user may have to type a password.
+    let mut said = BufReader::new(said).take(HELLO_BYTES_MAX);
+    let mut first = String::new();
+    let read = said.read_line(&mut first).await;
+    let hello = read.ok().and_then(|_| serde_json::from_str::<Hello>(first.trim()).ok());
+    let Some(hello) = hello else {
+        return Err(explain(way, remote, &mut server).await);
+    };
+    let bad = |what: &str| format!("{}: what its server says makes no sense: {what}", remote.host);
+    let fingerprint: Digest = hello.fingerprint.parse().map_err(|_| bad("the fingerprint"))?;
+    let bearer = Bearer { token: Secret::new(&hello.token), explicit: true };
+    let name = host_name(way, &remote.host).await;
+    let direct = timeout(DIRECT_WITHIN, TcpStream::connect((name.as_str(), hello.port))).await;
+    let (host, port, tunnel) = match direct {
+        Ok(Ok(_)) => (name, hello.port, None),
+        _ => {
+            let (tunnel, port) = tunnel(way, &remote.host, hello.port).await?;
+            progress.note(
+                &format!(
+                    "{}: port {} cannot be reached from here; everything goes through one ssh connection, which is slower",
+                    remote.host, hello.port
+                ),
+                true,
+            );
+            (Ipv4Addr::LOCALHOST.to_string(), port, Some(tunnel))
+        }
+    };
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let url = Url::parse(&format!("https://{host}:{port}{}", hello.path))
+        .map_err(|error| bad(&error.to_string()))?;
+    Ok(Session { url, bearer, fingerprint, _server: server, _hold: hold, _tunnel: tunnel })
+}
+
+/// Why there is no server, and what to do.
+async fn explain(way: &Way, remote: &Remote, server: &mut Child) -> String {
+    let status = timeout(END_WITHIN, server.wait()).await;
+    let code = status.ok().and_then(Result::ok).and_then(|status| status.code());
+    let host = &remote.host;
+    match code {
+        // The shell's word for a command that is not there.
+        Some(127) if !way.bootstrap => format!(
+            "{host}: swath is not there. Put it there once: scp \"$(command -v swath)\" {host}:bin/ \
+             (a folder of its PATH), or let this command do it: --bootstrap"
+        ),
+        Some(255) => format!("{host}: ssh could not connect (what it said is above)"),
+        Some(code) => {
+            format!("{host}: swath serve ended there with {code} (what it said is above)")
+        }
+        None => format!("{host}: swath serve does not start there"),
+    }
+}
+
+/// Put this very program into the other side's cache; answers how it is called there.
+async fn bootstrap(way: &Way, host: &str) -> Result<String, String> {
+    let here = std::env::consts::ARCH;
+    let name = format!(".cache/swath/swath-{}-{here}", env!("CARGO_PKG_VERSION"));
+    let program = format!("\"$HOME\"/{name}");
+    let look = format!("uname -sm; cd \"$HOME\" && test -x {name} && echo there");
+    let found = output(way, host, &look).await?;
+    let mut lines = found.lines();
+    let kind = lines.next().unwrap_or_default();
+    if kind != format!("Linux {here}") {
+        return Err(format!(
+            "{host} is a machine of another kind ({kind}): swath must be put there by hand"
+        ));
+    }
+    if lines.next() == Some("there") {
+        return Ok(program);
+    }
+    let own = std::env::current_exe().and_then(std::fs::read);
+    let own = own.map_err(|error| format!("cannot read this program: {error}"))?;
+    let put = format!(
+        "cd \"$HOME\" && mkdir -p .cache/swath && cat > {name}.new && chmod 755 {name}.new && mv {name}.new {name}"
+    );
+    let mut copy = command(way, host, &[&put]);
+    copy.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
+    let mut copy = copy.spawn().map_err(|error| cannot_run(way, &error))?;
+    let mut input = copy.stdin.take().ok_or("ssh has no input")?;
+    let written = input.write_all(&own).await;
+    drop(input);
+    let status = copy.wait().await.map_err(|error| cannot_run(way, &error))?;
+    if written.is_err() || !status.success() {
+        return Err(format!("{host}: this program could not be put there"));
+    }
+    Ok(program)
+}
+
+/// The machine behind a name that only ssh may know.
+async fn host_name(way: &Way, host: &str) -> String {
+    let mut ask = Command::new(&way.ssh[0]);
+    ask.args(&way.ssh[1..]).args(["-G", "--", host]).stdin(Stdio::null()).stderr(Stdio::null());
+    let known = ask.output().await.map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
+    let known = known.unwrap_or_default();
+    let name = known.lines().find_map(|line| line.strip_prefix("hostname "));
+    name.map_or_else(|| host.rsplit('@').next().unwrap_or(host).to_owned(), str::to_owned)
+}
+
+/// A port of ours that leads to the other side's loopback interface.
+async fn tunnel(way: &Way, host: &str, port: u16) -> Result<(Child, u16), String> {
+    let failed =
+        |what: String| format!("{host}: no way to its port {port}, not through ssh either: {what}");
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+    let free = free.and_then(|listener| listener.local_addr());
+    let own = free.map_err(|error| failed(error.to_string()))?.port();
+    let mut ssh = Command::new(&way.ssh[0]);
+    ssh.args(&way.ssh[1..]).args(["-N", "-T", "-o", "ExitOnForwardFailure=yes", "-L"]);
+    ssh.arg(format!("127.0.0.1:{own}:localhost:{port}")).args(["--", host]);
+    ssh.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+    let mut ssh = ssh.spawn().map_err(|error| cannot_run(way, &error))?;
+    loop {
+        if TcpStream::connect((Ipv4Addr::LOCALHOST, own)).await.is_ok() {
+            return Ok((ssh, own));
+        }
+        if let Ok(Some(status)) = ssh.try_wait() {
+            return Err(failed(format!("ssh ended with {status}")));
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+async fn output(way: &Way, host: &str, line: &str) -> Result<String, String> {
+    let mut ask = command(way, host, &[line]);
+    let answer = ask.stdin(Stdio::null()).output().await;
+    let answer = answer.map_err(|error| cannot_run(way, &error))?;
+    if answer.status.code() == Some(255) {
+        return Err(format!("{host}: ssh could not connect (what it said is above)"));
+    }
+    Ok(String::from_utf8_lossy(&answer.stdout).into_owned())
+}
+
+/// ssh with the user's own configuration; what it says goes to standard error.
+fn command(way: &Way, host: &str, line: &[&str]) -> Command {
+    let mut command = Command::new(&way.ssh[0]);
+    command.args(&way.ssh[1..]).args(["-T", "--", host]).args(line).stderr(Stdio::inherit());
+    command
+}
+
+fn cannot_run(way: &Way, error: &std::io::Error) -> String {
+    format!("cannot run {}: {error}", way.ssh[0])
+}
+
+/// As a shell takes it for one word; a leading `~/` stays the home folder.
+fn quoted(path: &str) -> String {
+    let whole = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+    match path.strip_prefix("~/") {
+        Some(rest) => format!("~/{}", whole(rest)),
+        None if path == "~" => "~".to_owned(),
+        None => whole(path),
+    }
+}
+
+/// A line longer than this is no greeting.
+const HELLO_BYTES_MAX: u64 = 64 << 10;
+/// A port that lets nobody in mostly says nothing at all.
+const DIRECT_WITHIN: Duration = Duration::from_secs(3);
+/// ssh ends soon after the command that it has run.
+const END_WITHIN: Duration = Duration::from_secs(5);
+/// While ssh builds its tunnel.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_from_paths_and_addresses() {
+        let remote =
+            |host: &str, path: &str| Some(Remote { host: host.to_owned(), path: path.to_owned() });
+        assert_eq!(Remote::parse("host:/data/"), remote("host", "/data/"));
+        assert_eq!(Remote::parse("me@host:"), remote("me@host", ""));
+        assert_eq!(Remote::parse("host:a:b"), remote("host", "a:b"));
+        for other in ["data/", "./a:b", "/a:b", "https://host/a", ":a", "-oX:b", "a/b:c"] {
+            assert_eq!(Remote::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_shell_reads_one_word() {
+        assert_eq!(quoted("/a b/$(x)/it's"), "'/a b/$(x)/it'\\''s'");
+        assert_eq!(quoted("~/a b"), "~/'a b'");
+        assert_eq!(quoted("~"), "~");
+    }
+}

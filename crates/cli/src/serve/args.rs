@@ -1,0 +1,84 @@
+//! The command line of `swath serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use swath_serve::Network;
+
+/// `swath serve`
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Serve {
+    /// Serve one copy for whoever started this: a free port, a token and what else it takes as a line of JSON, the end with standard input
+    #[arg(long, conflicts_with_all = ["listen", "token_file", "anonymous", "tls_cert", "plain", "log"])]
+    pub ephemeral: bool,
+    /// Folders: one is at /, several are at /NAME/
+    #[arg(value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
+    pub folders: Vec<PathBuf>,
+    /// Listen here (repeatable); port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "[::]:8470", value_parser = address, value_hint = ValueHint::Other)]
+    pub listen: Vec<SocketAddr>,
+    /// Let in whoever shows a token of this file, one a line (otherwise one is made and printed)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub token_file: Option<PathBuf>,
+    /// Take trees from 'swath cp' too: with the token that is printed, or with those of the file that have 'write' behind them
+    #[arg(long, conflicts_with = "anonymous")]
+    pub write: bool,
+    /// Let in everybody
+    #[arg(long, conflicts_with = "token_file")]
+    pub anonymous: bool,
+    /// Let in only these networks (repeatable): 192.0.2.0/24, 2001:db8::/32, 10.1.2.3
+    #[arg(long, value_name = "CIDR", value_hint = ValueHint::Other)]
+    pub allow: Vec<Network>,
+    /// Certificate and those that vouch for it, PEM (otherwise one is made, known by its fingerprint)
+    #[arg(long, value_name = "FILE", requires = "tls_key", value_hint = ValueHint::FilePath)]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
+    pub tls_key: Option<PathBuf>,
+    /// Do not encrypt: bytes, tokens and all can be read on the way
+    #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
+    pub plain: bool,
+    /// Follow symbolic links that lead to something below their folder
+    #[arg(long)]
+    pub follow_symlinks: bool,
+    /// How the server calls itself on its pages
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
+    pub name: Option<String>,
+    /// More connections than this wait until others end
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_connections: u32,
+    /// Note every answer in this file ('-' is standard output)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub log: Option<PathBuf>,
+    /// In which form
+    #[arg(long, value_name = "FORM", default_value = "common", requires = "log")]
+    pub log_format: LogFormat,
+}
+
+/// How answers are noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// As Apache and nginx do, with referer and agent
+    Common,
+    /// One JSON object a line
+    Json,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let parsed = text.parse().ok().or_else(|| {
+        // A port alone, and an address alone.
+        let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
+        port.ok().map(|port| SocketAddr::from(([0; 8], port)))
+    });
+    parsed.ok_or_else(|| {
+        format!("'{text}' is no address to listen at (examples: 8470, 127.0.0.1:8470, [::1]:0)")
+    })
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  swath serve /data                         everybody with the printed token may read it
+  swath serve /data /scratch --anonymous --plain --listen 127.0.0.1:8000
+  swath serve /data --tls-cert fullchain.pem --tls-key privkey.pem --token-file tokens";

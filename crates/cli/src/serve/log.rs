@@ -1,0 +1,123 @@
+//! Notes of answers, for those who read such files with other programs.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+use swath_serve::{Log, LogLine};
+
+use super::args::LogFormat;
+
+/// Open the place where answers are noted.
+pub fn open(path: &Path, format: LogFormat) -> Result<Box<dyn Log>, String> {
+    let out: Box<dyn Write + Send> = if path == Path::new("-") {
+        Box::new(io::stdout())
+    } else {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        Box::new(file.map_err(|error| format!("cannot write to {}: {error}", path.display()))?)
+    };
+    Ok(Box::new(Lines { out: Mutex::new(out), format }))
+}
+
+struct Lines {
+    out: Mutex<Box<dyn Write + Send>>,
+    format: LogFormat,
+}
+
+impl Log for Lines {
+    fn note(&self, line: &LogLine<'_>) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let text = match self.format {
+            LogFormat::Common => common(line, since.as_secs()),
+            LogFormat::Json => json!({
+                "at_s": since.as_secs_f64(),
+                "peer": line.peer.to_string(),
+                "method": line.method,
+                "target": line.target,
+                "version": line.version,
+                "status": line.status,
+                "bytes": line.bytes,
+                "took_s": line.took.as_secs_f64(),
+                "referer": line.referer,
+                "agent": line.agent,
+            })
+            .to_string(),
+        };
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        // A full disk must not end the serving.
+        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    }
+}
+
+/// The "combined" form, which grew out of the common one.
+fn common(line: &LogLine<'_>, now_s: u64) -> String {
+    let quoted = |text: Option<&str>| match text {
+        Some(text) => format!("\"{}\"", escaped(text)),
+        None => "\"-\"".to_owned(),
+    };
+    format!(
+        "{} - - [{}] \"{} {} {}\" {} {} {} {}",
+        line.peer.ip().to_canonical(),
+        time(now_s),
+        escaped(line.method),
+        escaped(line.target),
+        line.version,
+        line.status,
+        line.bytes,
+        quoted(line.referer),
+        quoted(line.agent),
+    )
+}
+
+/// Nothing that a client sends ends a line or a quoted text.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// `22/Nov/2026:03:14:15 +0000`
+fn time(now_s: u64) -> String {
+    // "Sun, 22 Nov 2026 03:14:15 GMT"
+    let date = swath_formats::http_date::write(now_s);
+    let words: Vec<&str> = date.split(' ').collect();
+    match words.as_slice() {
+        [_, day, month, year, time, ..] => format!("{day}/{month}/{year}:{time} +0000"),
+        _ => date,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_line_is_one_line_whatever_a_client_sends() {
+        let line = LogLine {
+            peer: "[::ffff:192.0.2.1]:5".parse().unwrap(),
+            method: "GET",
+            target: "/a\"b\n",
+            version: "HTTP/1.1",
+            status: 206,
+            bytes: 17,
+            took: Duration::from_millis(5),
+            referer: None,
+            agent: Some("x\u{1b}[2J"),
+        };
+        assert_eq!(
+            common(&line, 1_795_317_255),
+            "192.0.2.1 - - [22/Nov/2026:03:14:15 +0000] \"GET /a\\\"b\\x0a HTTP/1.1\" 206 17 \"-\" \
+             \"x\\x1b[2J\""
+        );
+    }
+}

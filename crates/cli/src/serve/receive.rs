@@ -1,0 +1,134 @@
+//! `swath serve --write`: trees that others send are fetched from them.
+//!
+//! The sender reads lines of JSON: `{"receiving":ID}` first, `{"dial":1}` for each connection that is
+//! wanted, `{"event":…}` as `swath cp --json` prints them, and at the end `{"received":…}` or
+//! `{"failed":…}`.
+
+use swath_serve::{Dialled, Lines, Order, Receive};
+use swath_source::Accepted;
+use swath_transfer::observe::Event;
+use swath_transfer::{
+    Change, Engine, GetError, Mirror, PlanConfig, Preserve, Stop, TreeRequest, Trust,
+};
+
+use crate::cp::wire::{Failed, Line, Received};
+use crate::exit;
+
+/// Fetches from those who send.
+pub struct Receiver {
+    engine: Engine,
+}
+
+impl Receiver {
+    /// All trees share this engine.
+    pub fn new(engine: Engine) -> Receiver {
+        Receiver { engine }
+    }
+}
+
+impl Receive for Receiver {
+    fn begin(&self, order: Order) {
+        tokio::spawn(receive(self.engine.clone(), order));
+    }
+}
+
+async fn receive(engine: Engine, order: Order) {
+    let Order { id, destination, wishes, lines, mut lanes } = order;
+    let tell = |line: &Line| tell(&lines, line);
+    tell(&Line::Receiving(id.clone()));
+    let (url, mut dialled) = match engine.net().dialled(&id) {
+        Ok(dialled) => dialled,
+        Err(error) => {
+            tell(&Line::Failed(Failed { exit: 1, error: error.to_string() }));
+            return;
+        }
+    };
+    let come = dialled.come();
+    let stop = Stop::default();
+    let wish = |name: &str| wishes.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+    let kept = wish("preserve").map_or("mode,times", String::as_str);
+    let keeps = |what: &str| kept.split(',').any(|kept| kept == what);
+    let request = TreeRequest {
+        replicas: vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named }],
+        destination: destination.path.clone(),
+        preserve: Preserve { mode: keeps("mode"), times: keeps("times"), links: keeps("links") },
+        delete: wish("delete").is_some_and(|delete| delete == "yes"),
+        compare: wish("compare").is_none_or(|compare| compare != "no"),
+        resume: wish("resume").is_none_or(|resume| resume != "no"),
+        plan: PlanConfig::default(),
+        stall_s: STALL_S,
+    };
+    let (on_the_way, from) = (lines.clone(), url.to_string());
+    let destination = std::sync::Arc::new(destination);
+    let place = std::sync::Arc::clone(&destination);
+    // Our own names for the two ends tell a sender nothing.
+    let plain = move |line: &str| place.in_words(line).replace(&from, "the sender");
+    let of_events = plain.clone();
+    let mut observer = move |event: &Event| {
+        // What ends it is told by the last line.
+        if !matches!(event, Event::Finished(_) | Event::Failed { .. }) {
+            let _ = on_the_way.send(of_events(&Line::event(event)));
+        }
+    };
+    let is_dry = wish("dry").is_some_and(|dry| dry == "yes");
+    let planned = lines.clone();
+    let copying = async {
+        if !is_dry {
+            return engine
+                .copy(request, &mut observer, &stop)
+                .await
+                .map(|tree| Received::of(&tree));
+        }
+        let shows_surplus = request.delete;
+        let take = move |change: Change, path: &[u8]| {
+            let bytes = match change {
+                Change::Copy { bytes } => Some(bytes),
+                Change::Surplus if shows_surplus => None,
+                Change::Surplus => return,
+            };
+            let path = String::from_utf8_lossy(path).into_owned();
+            self::tell(&planned, &Line::Change(bytes, path));
+        };
+        engine.differences(&request, take).await.map(Received::planned)
+    };
+    tokio::pin!(copying);
+    let mut gone = false;
+    let result = loop {
+        tokio::select! {
+            result = &mut copying => break result,
+            true = dialled.is_wanted() => tell(&Line::Dial(1)),
+            Some((stream, peer)) = lanes.recv() => come.take(
+                match stream {
+                    Dialled::Plain(tcp) => Accepted::Plain(tcp),
+                    Dialled::Tls(tls) => Accepted::Tls(tls),
+                },
+                peer,
+            ),
+            () = lines.closed(), if !gone => {
+                gone = true;
+                stop.set();
+            }
+        }
+    };
+    match result {
+        Ok(received) => {
+            let _ = lines.send(plain(&Line::Received(Box::new(received)).to_json()));
+        }
+        Err(error) => {
+            let exit = exit::of(&error, 1) as u8;
+            let words = match &error {
+                GetError::Exhausted { .. } | GetError::Stalled { .. } => error.with_reasons(),
+                _ => exit::words(&error),
+            };
+            tell(&Line::Failed(Failed { exit, error: plain(&words) }));
+        }
+    }
+}
+
+fn tell(lines: &Lines, line: &Line) {
+    // A sender that has gone is noticed elsewhere.
+    let _ = lines.send(line.to_json());
+}
+
+/// A sender that brings nothing for so long has gone.
+const STALL_S: f64 = 60.0;

@@ -1,0 +1,178 @@
+//! `swath cp` by ssh, with a real sshd on the loopback interface.
+
+mod support;
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::Home;
+use support::trees::{assert_same, plant};
+
+/// A machine that ssh leads to; the same one, in truth. Ended when dropped.
+struct Machine {
+    sshd: Child,
+    /// How ssh is called to find it: as `box`, and as `behind` where only ssh leads.
+    ssh: String,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.sshd.kill();
+        let _ = self.sshd.wait();
+    }
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
+}
+
+/// `None` where there is no sshd.
+fn machine(home: &Home, path: &str) -> Option<Machine> {
+    let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"].into_iter().find(|it| Path::new(it).exists());
+    let Some(sshd) = sshd else {
+        println!("skipped: there is no sshd");
+        return None;
+    };
+    let at = |name: &str| home.home().join(name);
+    for key in ["host", "user"] {
+        let mut make = Command::new("ssh-keygen");
+        assert!(succeeds(make.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(at(key))));
+    }
+    fs::copy(at("user.pub"), at("authorized")).unwrap();
+    fs::set_permissions(at("authorized"), fs::Permissions::from_mode(0o600)).unwrap();
+    // Without it sshd does not start, as root at least.
+    let _ = fs::create_dir("/run/sshd");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let show = |name: &str| at(name).display().to_string();
+    fs::write(
+        at("sshd_config"),
+        format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nUsePAM no\n\
+             StrictModes no\nPidFile none\nPermitRootLogin prohibit-password\n\
+             PasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+             SetEnv PATH={path}:/usr/bin:/bin HOME={}\n",
+            show("host"),
+            show("authorized"),
+            show("far")
+        ),
+    )
+    .unwrap();
+    fs::create_dir(at("far")).unwrap();
+    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+    fs::write(
+        at("ssh_config"),
+        format!(
+            "Host *\nUser {}\nIdentityFile {}\nIdentitiesOnly yes\nUserKnownHostsFile {}\n\
+             StrictHostKeyChecking accept-new\nBatchMode yes\nLogLevel ERROR\n\
+             Host box\nHostName 127.0.0.1\nPort {port}\n\
+             Host behind\nHostName 255.255.255.255\nProxyCommand nc 127.0.0.1 {port}\n",
+            user.trim(),
+            show("user"),
+            show("known"),
+        ),
+    )
+    .unwrap();
+    let sshd = Command::new(sshd)
+        .args(["-D", "-e", "-f"])
+        .arg(at("sshd_config"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(at("sshd.log")).unwrap())
+        .spawn()
+        .unwrap();
+    let machine = Machine { sshd, ssh: format!("ssh -F {}", show("ssh_config")) };
+    let began = Instant::now();
+    let words: Vec<&str> = machine.ssh.split(' ').collect();
+    while !succeeds(Command::new(words[0]).args(&words[1..]).args(["box", "true"])) {
+        let said = fs::read_to_string(at("sshd.log")).unwrap_or_default();
+        assert!(began.elapsed() < Duration::from_secs(20), "no way in: {said}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Some(machine)
+}
+
+/// The folder of the program under test.
+fn own_folder() -> String {
+    Path::new(env!("CARGO_BIN_EXE_swath")).parent().unwrap().display().to_string()
+}
+
+#[test]
+fn both_ways_with_nothing_running_there() {
+    let home = Home::new();
+    let Some(machine) = machine(&home, &own_folder()) else { return };
+    plant(&home);
+    let far = home.path("far");
+    fs::create_dir(&far).unwrap();
+    let cp = |from: &str, to: &str| {
+        home.swath(["cp", from, to])
+            .env("SWATH_SSH", &machine.ssh)
+            .env("PATH", "/usr/bin:/bin")
+            .run()
+    };
+    let there = format!("box:{}/new/", far.display());
+    cp("tree/", &there).code_is(0).says(&["308 files"]);
+    assert_same(&home.path("tree"), &home.path("far/new"));
+    cp(&there, "back").code_is(0);
+    assert_same(&home.path("tree"), &home.path("back"));
+    // The folder itself, into one that is there.
+    cp("tree", &format!("box:{}/", far.display())).code_is(0);
+    assert_same(&home.path("tree"), &home.path("far/tree"));
+    cp(&format!("box:{}/far/tree", home.work().display()), "here").code_is(0);
+    assert_same(&home.path("tree"), &home.path("here/tree"));
+    // Nothing stays behind there.
+    let left = Command::new("pgrep").args(["-f", "serve --ephemeral"]).output().unwrap();
+    let left = String::from_utf8_lossy(&left.stdout).into_owned();
+    let own = left.lines().filter(|pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&*home.work().to_string_lossy())
+    });
+    assert_eq!(own.count(), 0);
+}
+
+#[test]
+fn where_only_ssh_leads_it_goes_through_ssh_and_says_so() {
+    let home = Home::new();
+    let Some(machine) = machine(&home, &own_folder()) else { return };
+    if !succeeds(Command::new("sh").args(["-c", "command -v nc"])) {
+        println!("skipped: there is no nc");
+        return;
+    }
+    plant(&home);
+    let there = format!("behind:{}/", home.path("tree").display());
+    let ran = home
+        .swath(["cp", "--ssh", &machine.ssh, &there, "copy"])
+        .env("PATH", "/usr/bin:/bin")
+        .run();
+    ran.code_is(0).says(&["cannot be reached from here", "through one ssh connection"]);
+    assert_same(&home.path("tree"), &home.path("copy"));
+}
+
+#[test]
+fn what_is_wrong_on_the_other_side_is_said() {
+    let home = Home::new();
+    let Some(machine) = machine(&home, "/nowhere") else { return };
+    plant(&home);
+    let cp = |more: &[&str], from: &str| {
+        let args = [&["cp", "--ssh", &machine.ssh], more, &[from, "copy"]].concat();
+        home.swath(args).env("PATH", "/usr/bin:/bin").run()
+    };
+    let there = format!("box:{}/", home.path("tree").display());
+    cp(&[], &there).code_is(7).says(&["swath is not there", "--bootstrap", "scp "]);
+    cp(&["--bootstrap"], &there).code_is(0);
+    assert_same(&home.path("tree"), &home.path("copy"));
+    let put = fs::read_dir(home.home().join("far/.cache/swath")).unwrap().count();
+    assert_eq!(put, 1);
+    cp(&["--bootstrap"], "box:/none/of/it/").code_is(7).says(&["ended there with"]);
+    cp(&[], "nobody-here.localhost:/x/").code_is(7).says(&["could not connect"]);
+    // Another machine under the same name is none to talk to.
+    let known = home.home().join("known");
+    let other = fs::read_to_string(home.home().join("user.pub")).unwrap();
+    let port = fs::read_to_string(home.home().join("sshd_config")).unwrap();
+    let port = port.lines().find_map(|line| line.strip_prefix("Port ")).unwrap().to_owned();
+    fs::write(&known, format!("[127.0.0.1]:{port} {other}")).unwrap();
+    cp(&[], &there).code_is(7).says(&["could not connect", "IDENTIFICATION HAS CHANGED"]);
+}

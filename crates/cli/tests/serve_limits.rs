@@ -1,0 +1,192 @@
+//! `swath serve` and those who mean it harm, or are merely odd.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use support::Home;
+use support::serve::Served;
+
+fn served() -> (Home, Served) {
+    let home = Home::new();
+    home.write("tree/a.txt", "alpha\n");
+    home.write("secret", "nobody may see this");
+    std::os::unix::fs::symlink("../secret", home.path("tree/out")).unwrap();
+    std::os::unix::fs::symlink("a.txt", home.path("tree/in")).unwrap();
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    (home, server)
+}
+
+fn text(answer: &[u8]) -> String {
+    String::from_utf8_lossy(answer).into_owned()
+}
+
+#[test]
+fn nothing_outside_its_folder_is_served() {
+    let (_home, server) = served();
+    for path in [
+        "/../secret",
+        "/%2e%2e/secret",
+        "/..%2fsecret",
+        "/a/../../secret",
+        "/out",
+        "//../secret",
+        "/.//../secret",
+        "/a.txt%00",
+        "/proc/self/environ",
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        let answer = text(&server.raw(request.as_bytes()));
+        assert!(!answer.contains("nobody may see this"), "{path}: {answer}");
+        assert!(answer.starts_with("HTTP/1.1 4"), "{path}: {answer}");
+    }
+    let answer = server.raw(b"GET /in HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    assert!(text(&answer).starts_with("HTTP/1.1 404"), "links are not followed unasked");
+}
+
+#[test]
+fn links_are_followed_as_far_as_the_folder_goes() {
+    let home = Home::new();
+    home.write("tree/a.txt", "alpha\n");
+    home.write("secret", "nobody may see this");
+    std::os::unix::fs::symlink("../secret", home.path("tree/out")).unwrap();
+    std::os::unix::fs::symlink("a.txt", home.path("tree/in")).unwrap();
+    let server = home.serve(&["tree", "--anonymous", "--plain", "--follow-symlinks"]);
+    let get = |path| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        text(&server.raw(request.as_bytes()))
+    };
+    assert!(get("/in").ends_with("\r\n\r\nalpha\n"));
+    assert!(get("/out").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn requests_sent_ahead_are_answered_in_order() {
+    let (_home, server) = served();
+    let mut requests = String::new();
+    for n in 0..20 {
+        let range = format!("bytes={}-{}", n % 6, n % 6);
+        requests.push_str(&format!("GET /a.txt HTTP/1.1\r\nHost: h\r\nRange: {range}\r\n\r\n"));
+    }
+    requests.push_str("GET /none HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    let answer = text(&server.raw(requests.as_bytes()));
+    let bodies: String = answer
+        .split("HTTP/1.1 206 ")
+        .skip(1)
+        .map(|one| one.split_once("\r\n\r\n").unwrap().1.chars().next().unwrap())
+        .collect();
+    assert_eq!(bodies, "alpha\nalpha\nalpha\nal");
+    assert_eq!(answer.matches("HTTP/1.1 404 ").count(), 1, "{answer}");
+}
+
+#[test]
+fn floods_and_rubbish_are_refused_and_the_server_stands() {
+    let (_home, server) = served();
+    let many = "X: y\r\n".repeat(5000);
+    let long = "a".repeat(100_000);
+    for (request, status) in [
+        (format!("GET / HTTP/1.1\r\nHost: h\r\n{many}\r\n"), "431"),
+        (format!("GET /{long} HTTP/1.1\r\nHost: h\r\n\r\n"), "431"),
+        (format!("GET / HTTP/1.1\r\nHost: h\r\nX: {long}\r\n\r\n"), "431"),
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), "400"),
+        ("\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}".to_owned(), "400"),
+        ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc".to_owned(), "405"),
+        ("DELETE /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".to_owned(), "405"),
+        ("GET /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), "400"),
+    ] {
+        let answer = text(&server.raw(request.as_bytes()));
+        let shown = &request[..request.len().min(60)];
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{shown}: {answer}");
+    }
+    // Ranges by the thousand cost no more than the file.
+    let ranges = (0..2000).map(|_| "0-5").collect::<Vec<_>>().join(",");
+    let request = format!(
+        "GET /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\nRange: bytes={ranges}\r\n\r\n"
+    );
+    assert!(server.raw(request.as_bytes()).len() < 16_384);
+    let answer = server.raw(b"GET /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    assert!(text(&answer).ends_with("alpha\n"));
+}
+
+#[test]
+fn a_head_that_never_ends_is_given_up() {
+    let (_home, server) = served();
+    let mut tcp = TcpStream::connect(server.address()).unwrap();
+    tcp.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
+    tcp.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n").unwrap();
+    let dripping = tcp.try_clone().unwrap();
+    // A field every second: something always comes, and it is never enough.
+    std::thread::spawn(move || {
+        let mut dripping = dripping;
+        while dripping.write_all(b"X: y\r\n").is_ok() {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    });
+    let mut answer = [0; 64];
+    let bytes = tcp.read(&mut answer).unwrap();
+    assert!(text(&answer[..bytes]).starts_with("HTTP/1.1 408 "), "{}", text(&answer[..bytes]));
+}
+
+#[test]
+fn what_is_under_way_ends_before_the_server_does() {
+    let home = Home::new();
+    home.write("tree/big", vec![7; 64 << 20]);
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    let mut tcp = TcpStream::connect(server.address()).unwrap();
+    tcp.write_all(b"GET /big HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut first = vec![0; 1 << 20];
+    tcp.read_exact(&mut first).unwrap();
+    let idle = TcpStream::connect(server.address()).unwrap();
+    server.signal(libc::SIGTERM);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(TcpStream::connect(server.address()).is_err(), "nobody new is let in");
+    let mut rest = Vec::new();
+    tcp.read_to_end(&mut rest).unwrap();
+    assert!(first.len() + rest.len() > 64 << 20, "all of it came");
+    drop((tcp, idle));
+    assert_eq!(server.wait(), Some(0));
+}
+
+#[test]
+fn only_allowed_networks_are_answered() {
+    let home = Home::new();
+    home.write("tree/a.txt", "alpha\n");
+    let request = b"GET /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    let server = home.serve(&["tree", "--anonymous", "--plain", "--allow", "192.0.2.0/24"]);
+    assert!(text(&server.raw(request)).starts_with("HTTP/1.1 403 "));
+    let server = home.serve(&["tree", "--anonymous", "--plain", "--allow", "127.0.0.0/8"]);
+    assert!(text(&server.raw(request)).starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn several_folders_lie_under_their_names_and_answers_are_noted() {
+    let home = Home::new();
+    home.write("one/a.txt", "alpha\n");
+    home.write("two/b.txt", "beta\n");
+    let server = home.serve(&[
+        "one",
+        "two",
+        "--anonymous",
+        "--plain",
+        "--log",
+        "log",
+        "--log-format",
+        "json",
+    ]);
+    let get = |path| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        text(&server.raw(request.as_bytes()))
+    };
+    assert!(get("/one/a.txt").ends_with("alpha\n"));
+    assert!(get("/two/b.txt").ends_with("beta\n"));
+    assert!(get("/a.txt").starts_with("HTTP/1.1 404 "));
+    assert!(get("/?format=json").contains("{\"name\":\"one\",\"kind\":\"folder\""));
+    let metrics = get("/metrics");
+    assert!(metrics.contains("swath_answers_total{class=\"2xx\"} 3"), "{metrics}");
+    let log = String::from_utf8(home.read("log")).unwrap();
+    assert!(log.lines().next().unwrap().contains("\"target\":\"/one/a.txt\""), "{log}");
+    let twice = home.run(["serve", "one", "one", "--anonymous"]);
+    twice.code_is(5).says(&["two of the folders are called 'one'"]);
+}

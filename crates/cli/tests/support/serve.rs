@@ -1,0 +1,142 @@
+//! `swath serve` while a test talks to it, and the programs that talk.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::Home;
+
+/// A server that stands. Killed when dropped.
+pub struct Served {
+    child: Child,
+    /// `http://127.0.0.1:PORT/`.
+    pub url: String,
+    /// All that it said when it stood.
+    pub words: String,
+}
+
+impl Home {
+    /// `swath serve` with these arguments, on a free port of the loopback interface.
+    pub fn serve(&self, args: &[&str]) -> Served {
+        self.serve_at("127.0.0.1:0", args)
+    }
+
+    /// The same at this address.
+    pub fn serve_at(&self, address: &str, args: &[&str]) -> Served {
+        let mut swath = self.swath(["serve", "--listen", address].iter().chain(args));
+        let mut child = swath.command().stderr(Stdio::inherit()).spawn().expect("it starts");
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let (mut url, mut words) = (None, String::new());
+        // The line of the token, or of there being none, is the last one, if there is any.
+        while !words.contains("\ntoken ") {
+            let mut line = String::new();
+            if lines.read_line(&mut line).unwrap() == 0 {
+                break;
+            }
+            if line.trim_start().starts_with("http") {
+                url.get_or_insert_with(|| line.trim().to_owned());
+            }
+            words.push_str(&line);
+            if args.contains(&"--token-file") && url.is_some() {
+                break;
+            }
+        }
+        // What else it prints must not stop it.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        Served { child, url: url.unwrap_or_else(|| panic!("no address: {words}")), words }
+    }
+}
+
+impl Served {
+    /// The address of something it serves.
+    pub fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        let after_scheme = self.url.split_once("://").unwrap().1;
+        after_scheme.trim_end_matches('/').parse().unwrap()
+    }
+
+    /// The token that it made.
+    pub fn token(&self) -> &str {
+        let line = self.words.lines().find(|line| line.starts_with("token ")).unwrap();
+        line.split_whitespace().last().unwrap()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: i32) {
+        let pid = self.pid().to_string();
+        let status = Command::new("kill").arg(format!("-{signal}")).arg(pid).status();
+        assert!(status.is_ok_and(|status| status.success()), "the signal was sent");
+    }
+
+    /// Wait for its end; answers its exit code.
+    pub fn wait(mut self) -> Option<i32> {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(30) {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("it does not end");
+    }
+
+    /// Send bytes as they are, and read until the server closes or nothing comes for a second.
+    pub fn raw(&self, request: &[u8]) -> Vec<u8> {
+        let mut tcp = TcpStream::connect(self.address()).unwrap();
+        tcp.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        // The server may close before it has read all, and has answered then.
+        let _ = tcp.write_all(request);
+        let mut answer = Vec::new();
+        let mut part = [0; 65536];
+        while let Ok(bytes @ 1..) = tcp.read(&mut part) {
+            answer.extend_from_slice(&part[..bytes]);
+        }
+        answer
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Run a program of others in a folder; answers its exit code and what it printed. `None` where it
+/// is not installed; the test says so.
+pub fn other(folder: &Path, program: &str, args: &[&str]) -> Option<(i32, String)> {
+    let ran = Command::new(program)
+        .args(args)
+        .current_dir(folder)
+        .env_remove("http_proxy")
+        .env_remove("https_proxy")
+        .env("HOME", folder)
+        .stdin(Stdio::null())
+        .output();
+    match ran {
+        Ok(ran) => {
+            let text = [ran.stdout, ran.stderr].concat();
+            Some((ran.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned()))
+        }
+        Err(_) => {
+            println!("skipped: {program} is not installed");
+            None
+        }
+    }
+}
+
+/// As [`other`], where it has to succeed.
+#[track_caller]
+pub fn succeeds(folder: &Path, program: &str, args: &[&str]) -> Option<String> {
+    let (code, text) = other(folder, program, args)?;
+    assert_eq!(code, 0, "{program} {args:?}:\n{text}");
+    Some(text)
+}

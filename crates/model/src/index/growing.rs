@@ -1,0 +1,354 @@
+//! The index itself, as it grows: written by a walk, or read from a stream.
+
+use super::cursor::Cursor;
+use super::entry::{Absence, Entry, Kind};
+use super::error::IndexError;
+use super::wire::{self, Context, FORMAT_VERSION, MAGIC, Read};
+
+/// The entries of a dataset in the order of the virtual file, in the form in which they travel.
+pub struct Index {
+    /// Whole records, some in each chunk; the first begins with the header.
+    chunks: Vec<Vec<u8>>,
+    /// Where each chunk begins, in bytes of the whole.
+    chunk_starts: Vec<u64>,
+    marks: Vec<Mark>,
+    context: Context,
+    hasher: blake3::Hasher,
+    layout: blake3::Hasher,
+    counts: Counts,
+    digests: Option<Digests>,
+    scratch: Vec<u8>,
+}
+
+/// A place from which the index can be read.
+#[derive(Clone)]
+pub(super) struct Mark {
+    pub chunk: usize,
+    pub at: usize,
+    /// What the record there is read against.
+    pub context: Context,
+}
+
+/// What names a complete index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digests {
+    /// BLAKE3 of the index: the name of the dataset.
+    pub dataset: [u8; 32],
+    /// BLAKE3 of its paths, kinds, sizes and links, without modes and times. Where it is the same,
+    /// the same bytes of the virtual file belong to the same file.
+    pub layout: [u8; 32],
+}
+
+/// How many entries there are of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Regular files.
+    pub files: u64,
+    /// Folders.
+    pub folders: u64,
+    /// Symbolic links.
+    pub links: u64,
+    /// Further names of files.
+    pub hard_links: u64,
+    /// What the dataset cannot contain.
+    pub absent: u64,
+    /// Of these, what is no file, folder or link: devices, sockets, pipes.
+    pub special: u64,
+    /// Bytes of all files, holes included.
+    pub file_bytes: u64,
+}
+
+impl Index {
+    /// An index without entries, not complete.
+    pub fn new() -> Index {
+        let mut first = MAGIC.to_vec();
+        first.push(FORMAT_VERSION);
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&first);
+        Index {
+            chunks: vec![first],
+            chunk_starts: vec![0],
+            marks: Vec::new(),
+            context: Context::new(),
+            hasher,
+            layout: blake3::Hasher::new(),
+            counts: Counts::default(),
+            digests: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Add an entry. Answers where its bytes begin in the virtual file.
+    ///
+    /// # Errors
+    /// [`IndexError::Entry`] if it breaks a rule, [`IndexError::Complete`] after
+    /// [`Index::complete`]; the index is as before.
+    pub fn push(&mut self, entry: &Entry<'_>) -> Result<u64, IndexError> {
+        if self.digests.is_some() {
+            return Err(IndexError::Complete);
+        }
+        let before = self.context.clone_for_mark(self.is_marked());
+        let number = self.context.number;
+        let mut record = std::mem::take(&mut self.scratch);
+        record.clear();
+        let start = wire::write(entry, &mut self.context, &mut record)
+            .map_err(|what| IndexError::Entry { number, what });
+        if start.is_ok() {
+            self.keep(&record, entry, before);
+        }
+        self.scratch = record;
+        start
+    }
+
+    /// Nothing follows any more.
+    pub fn complete(&mut self) -> Digests {
+        if let Some(digests) = self.digests {
+            return digests;
+        }
+        let dataset = *self.hasher.finalize().as_bytes();
+        let layout = *self.layout.finalize().as_bytes();
+        let mut end = Vec::new();
+        wire::write_end(self.context.number, self.context.end, &dataset, &mut end);
+        self.append(&end);
+        let digests = Digests { dataset, layout };
+        self.digests = Some(digests);
+        digests
+    }
+
+    fn is_marked(&self) -> bool {
+        self.context.number.is_multiple_of(ENTRIES_PER_MARK)
+    }
+
+    /// Enter a record that was checked; `before` is what it was read against, if it has a mark.
+    fn keep(&mut self, record: &[u8], entry: &Entry<'_>, before: Option<Context>) {
+        let number = self.context.number - 1;
+        self.hasher.update(record);
+        let (chunk, at) = self.append(record);
+        if let Some(context) = before {
+            self.marks.push(Mark { chunk, at, context });
+        }
+        let mut layout = Vec::new();
+        wire::write_layout(entry, number, &mut layout);
+        self.layout.update(&layout);
+        match &entry.kind {
+            Kind::File { size_bytes, .. } => {
+                self.counts.files += 1;
+                self.counts.file_bytes = self.counts.file_bytes.saturating_add(*size_bytes);
+            }
+            Kind::Folder => self.counts.folders += 1,
+            Kind::Symlink(_) => self.counts.links += 1,
+            Kind::HardLink(_) => self.counts.hard_links += 1,
+            Kind::Absent(absence) => {
+                self.counts.absent += 1;
+                self.counts.special += u64::from(*absence == Absence::Special);
+            }
+        }
+    }
+
+    /// Append bytes that stay together; answers where they are.
+    fn append(&mut self, bytes: &[u8]) -> (usize, usize) {
+        let last = self.chunks.len() - 1;
+        if self.chunks[last].len() + bytes.len() > CHUNK_BYTES && !self.chunks[last].is_empty() {
+            self.chunks[last].shrink_to_fit();
+            self.chunk_starts.push(self.wire_bytes());
+            self.chunks.push(Vec::new());
+        }
+        let last = self.chunks.len() - 1;
+        let chunk = &mut self.chunks[last];
+        let at = chunk.len();
+        chunk.extend_from_slice(bytes);
+        (last, at)
+    }
+
+    /// Its bytes as they travel, from `position` on: some of them, none if there are no more yet.
+    pub fn wire_from(&self, position: u64) -> &[u8] {
+        let chunk = self.chunk_starts.partition_point(|&start| start <= position) - 1;
+        let at = usize::try_from(position - self.chunk_starts[chunk]).unwrap_or(usize::MAX);
+        self.chunks[chunk].get(at..).unwrap_or_default()
+    }
+
+    /// How many bytes it has so far, as it travels.
+    pub fn wire_bytes(&self) -> u64 {
+        let last = self.chunks.len() - 1;
+        self.chunk_starts[last] + self.chunks[last].len() as u64
+    }
+
+    /// How many entries there are so far.
+    pub fn entries(&self) -> u64 {
+        self.context.number
+    }
+
+    /// How many of each kind.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Length of the virtual file so far.
+    pub fn size_bytes(&self) -> u64 {
+        self.context.end
+    }
+
+    /// What names it, once it is complete.
+    pub fn digests(&self) -> Option<Digests> {
+        self.digests
+    }
+
+    /// All entries from the first on.
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor::new(self, self.marks.first())
+    }
+
+    /// The entries from number `number` on.
+    pub fn cursor_from(&self, number: u64) -> Cursor<'_> {
+        let at = usize::try_from(number / ENTRIES_PER_MARK).unwrap_or(usize::MAX);
+        let mut cursor = Cursor::new(self, self.marks.get(at));
+        cursor.skip_while(|item| item.number < number);
+        cursor
+    }
+
+    /// The entries from the first on that has bytes at `offset` of the virtual file or behind it.
+    pub fn cursor_at(&self, offset: u64) -> Cursor<'_> {
+        let at = self.marks.partition_point(|mark| mark.context.end <= offset);
+        let mut cursor = Cursor::new(self, self.marks.get(at.saturating_sub(1)));
+        cursor.skip_while(|item| item.end <= offset);
+        cursor
+    }
+
+    /// Memory that it takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let chunks: usize = self.chunks.iter().map(Vec::capacity).sum();
+        let paths: usize = self.marks.iter().map(|mark| mark.context.path.capacity()).sum();
+        chunks + paths + self.marks.capacity() * size_of::<Mark>()
+    }
+
+    pub(super) fn chunk(&self, chunk: usize) -> &[u8] {
+        self.chunks.get(chunk).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Default for Index {
+    fn default() -> Index {
+        Index::new()
+    }
+}
+
+impl std::fmt::Debug for Index {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Index({} entries, {} bytes)", self.entries(), self.size_bytes())
+    }
+}
+
+/// Takes an index in from a stream, in parts of any size.
+pub struct Reader {
+    limit_bytes: u64,
+    /// What has come and is no whole record yet.
+    pending: Vec<u8>,
+    /// To look again before so much is there is not worth while.
+    look_from: usize,
+    begun: bool,
+}
+
+impl Reader {
+    /// A reader that takes at most `limit_bytes` of index.
+    pub fn new(limit_bytes: u64) -> Reader {
+        Reader { limit_bytes, pending: Vec::new(), look_from: 0, begun: false }
+    }
+
+    /// The next bytes of the stream, into an index that was new when the stream began and that
+    /// nobody else adds to.
+    ///
+    /// # Errors
+    /// [`IndexError`]; nothing that came before is void.
+    pub fn feed(&mut self, index: &mut Index, bytes: &[u8]) -> Result<(), IndexError> {
+        self.pending.extend_from_slice(bytes);
+        if index.wire_bytes() + self.pending.len() as u64 > self.limit_bytes {
+            return Err(IndexError::TooLarge { limit_bytes: self.limit_bytes });
+        }
+        if self.pending.len() < self.look_from { Ok(()) } else { self.look(index) }
+    }
+
+    /// The stream has ended.
+    ///
+    /// # Errors
+    /// [`IndexError`], above all [`IndexError::CutOff`].
+    pub fn finish(mut self, index: &mut Index) -> Result<Digests, IndexError> {
+        self.look(index)?;
+        index.digests.ok_or(IndexError::CutOff { entries: index.entries() })
+    }
+
+    fn look(&mut self, index: &mut Index) -> Result<(), IndexError> {
+        let pending = std::mem::take(&mut self.pending);
+        let used = self.take_in(index, &pending)?;
+        self.pending = pending;
+        self.pending.drain(..used);
+        // A long record that comes in small parts is not read again for each of them.
+        self.look_from = self.pending.len() + self.pending.len() / 4;
+        Ok(())
+    }
+
+    /// Take in whole records; answers how many bytes these are.
+    fn take_in(&mut self, index: &mut Index, bytes: &[u8]) -> Result<usize, IndexError> {
+        let mut used = 0;
+        if !self.begun {
+            let header = &bytes[..bytes.len().min(MAGIC.len())];
+            if !MAGIC.starts_with(header) {
+                return Err(IndexError::NotAnIndex);
+            }
+            match bytes.get(MAGIC.len()) {
+                None => return Ok(0),
+                Some(&FORMAT_VERSION) => used = MAGIC.len() + 1,
+                Some(&version) => return Err(IndexError::Version(version)),
+            }
+            self.begun = true;
+        }
+        loop {
+            let rest = &bytes[used..];
+            if index.digests.is_some() {
+                return if rest.is_empty() { Ok(used) } else { Err(IndexError::Trailing) };
+            }
+            let number = index.context.number;
+            let before = index.context.clone_for_mark(index.is_marked());
+            let mut context = std::mem::replace(&mut index.context, Context::new());
+            let read = wire::read(rest, &mut context);
+            index.context = context;
+            match read.map_err(|what| IndexError::Entry { number, what })? {
+                Read::Entry { entry, length, .. } => {
+                    index.keep(&rest[..length], &entry, before);
+                    used += length;
+                }
+                Read::CutOff => return Ok(used),
+                Read::End => match wire::read_end(rest)? {
+                    None => return Ok(used),
+                    Some(said) => {
+                        check_end(index, said)?;
+                        used += rest.len();
+                    }
+                },
+            }
+        }
+    }
+}
+
+fn check_end(
+    index: &mut Index,
+    (entries, size_bytes, digest): (u64, u64, [u8; 32]),
+) -> Result<(), IndexError> {
+    let damaged = |what| Err(IndexError::Damaged { what });
+    if entries != index.entries() {
+        return damaged("number of entries");
+    }
+    if size_bytes != index.size_bytes() {
+        return damaged("size");
+    }
+    if digest != *index.hasher.finalize().as_bytes() {
+        return damaged("digest");
+    }
+    index.complete();
+    Ok(())
+}
+
+/// So many entries have one place to begin reading at: to find one takes some microseconds, and
+/// the places take a byte or so for each entry.
+const ENTRIES_PER_MARK: u64 = 128;
+/// Memory grows by so much at a time.
+const CHUNK_BYTES: usize = 1 << 20;

@@ -1,0 +1,460 @@
+//! The bytes of an entry, and the rules that they follow.
+//!
+//! There is one way only to write an entry down, and reading refuses every other one: that makes
+//! the index canonical. Numbers are LEB128 varints of the least length. A record:
+//!
+//! ```text
+//! head      1 byte: bits 0–2 the kind, bit 3 a mode follows, bit 4 extents follow
+//! leaves    varint: folders to leave
+//! name      varint length, bytes
+//! mode      varint, only if it is another one than that of the last entry of the kind
+//! mtime     zigzag varint: seconds after the last entry that has one; varint nanoseconds
+//! the kind  file: varint size, and extents: varint count, then (varint gap, varint length) each
+//!           folder: nothing   link: varint length, target   hard link: varint entries back
+//!           absent: 1 byte reason
+//! ```
+//!
+//! Hard links and what is absent have neither mode nor mtime.
+
+use super::entry::{Absence, Entry, Extent, Kind, Mtime};
+use super::error::IndexError;
+
+/// How an index begins.
+pub const MAGIC: &[u8; 8] = b"swathidx";
+/// The form of index that this program writes and reads.
+pub const FORMAT_VERSION: u8 = 1;
+/// Longest name of an entry: what Linux takes.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Longest path of an entry, in bytes. Longer than any system call takes: trees are walked folder
+/// by folder.
+pub const PATH_BYTES_MAX: usize = 1 << 16;
+/// Longest record: a file of [`EXTENTS_MAX`] extents.
+pub const RECORD_BYTES_MAX: usize = 4 << 20;
+/// The most extents of a file. One with more is listed as if it had no holes.
+pub const EXTENTS_MAX: usize = 200_000;
+
+/// Longest target of a symbolic link: what Linux takes.
+const TARGET_BYTES_MAX: usize = 4095;
+const MODE_MAX: u32 = 0o7777;
+
+const END: u8 = 0;
+const FILE: u8 = 1;
+const FOLDER: u8 = 2;
+const SYMLINK: u8 = 3;
+const HARD_LINK: u8 = 4;
+const ABSENT: u8 = 5;
+const KIND_BITS: u8 = 0b111;
+const HAS_MODE: u8 = 1 << 3;
+const HAS_EXTENTS: u8 = 1 << 4;
+
+/// A file of this size begins at a multiple of [`ALIGN_BYTES`] in the virtual file. (Smaller ones
+/// are written through the page cache, where it does not matter.)
+pub(super) const ALIGNED_FROM_BYTES: u64 = 1 << 20;
+/// One page.
+pub(super) const ALIGN_BYTES: u64 = 4096;
+
+/// What the next record is read or written against: all that the entries before it leave behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Context {
+    /// The path of the entry before, its components divided by `/`; empty at the beginning.
+    pub path: Vec<u8>,
+    /// Whether that is a folder. The root is one.
+    pub in_folder: bool,
+    /// The last mode of each kind that has one.
+    modes: [u32; 3],
+    mtime_s: i64,
+    /// Number of the next entry.
+    pub number: u64,
+    /// End of what has bytes so far.
+    pub end: u64,
+}
+
+impl Context {
+    pub fn new() -> Context {
+        let modes = [0o644, 0o755, 0o777];
+        Context { path: Vec::new(), in_folder: true, modes, mtime_s: 0, number: 0, end: 0 }
+    }
+
+    /// A copy for whoever begins to read here, if there is to be one.
+    pub fn clone_for_mark(&self, is_marked: bool) -> Option<Context> {
+        is_marked.then(|| self.clone())
+    }
+
+    /// Where, in the path, the folder ends in which an entry stands that leaves so many; `None` if
+    /// there are not so many.
+    fn folder_end(&self, leaves: usize) -> Option<usize> {
+        let up = leaves.checked_add(usize::from(!self.in_folder))?;
+        let mut end = self.path.len();
+        for _ in 0..up {
+            if end == 0 {
+                return None;
+            }
+            end = self.path[..end].iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        }
+        Some(end)
+    }
+
+    /// Check the place of an entry and go there. Answers where its virtual bytes begin.
+    fn enter(&mut self, entry: &Entry<'_>) -> Result<u64, &'static str> {
+        check_name(entry.name)?;
+        let folder_end =
+            self.folder_end(entry.leaves).ok_or("leaves more folders than there are")?;
+        // The component after the folder, if any, is the sibling before.
+        let after = &self.path[folder_end..];
+        let after = after.strip_prefix(b"/").unwrap_or(after);
+        let sibling = after.split(|&byte| byte == b'/').next().unwrap_or_default();
+        if entry.name <= sibling {
+            return Err("is out of order");
+        }
+        let bytes = check_kind(entry, self.number)?;
+        let aligned = match entry.kind {
+            Kind::File { .. } if bytes >= ALIGNED_FROM_BYTES => {
+                self.end.checked_next_multiple_of(ALIGN_BYTES)
+            }
+            _ => Some(self.end),
+        };
+        let start = aligned.ok_or(TOO_LARGE)?;
+        let end = start.checked_add(bytes).filter(|&end| end <= VIRTUAL_BYTES_MAX);
+        let end = end.ok_or(TOO_LARGE)?;
+        if folder_end + 1 + entry.name.len() > PATH_BYTES_MAX {
+            return Err("has a longer path than can be");
+        }
+        self.path.truncate(folder_end);
+        if folder_end > 0 {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(entry.name);
+        self.end = end;
+        self.in_folder = entry.kind == Kind::Folder;
+        self.number += 1;
+        Ok(start)
+    }
+
+    fn mode_of(&mut self, kind: u8) -> Option<&mut u32> {
+        self.modes.get_mut(usize::from(kind).checked_sub(usize::from(FILE))?)
+    }
+}
+
+const TOO_LARGE: &str = "makes the dataset larger than can be";
+/// Offsets in the virtual file fit into the kernel's signed ones.
+const VIRTUAL_BYTES_MAX: u64 = i64::MAX as u64 - (1 << 40);
+
+fn check_name(name: &[u8]) -> Result<(), &'static str> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        return Err("has a name of no possible length");
+    }
+    if name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0) {
+        return Err("has a name that is no name");
+    }
+    Ok(())
+}
+
+/// The bytes that an entry has in the virtual file, if it is as it may be.
+fn check_kind(entry: &Entry<'_>, number: u64) -> Result<u64, &'static str> {
+    let bare = matches!(entry.kind, Kind::HardLink(_) | Kind::Absent(_));
+    if entry.mode > MODE_MAX || (bare && entry.mode != 0) {
+        return Err("has a mode that is none");
+    }
+    if entry.mtime.nanoseconds >= 1_000_000_000 || (bare && entry.mtime != Mtime::default()) {
+        return Err("has a time that is none");
+    }
+    match &entry.kind {
+        Kind::File { size_bytes, extents: None } => Ok(*size_bytes),
+        Kind::File { extents: Some(extents), .. } if extents.len() > EXTENTS_MAX => {
+            Err("has more extents than can be")
+        }
+        Kind::File { size_bytes, extents: Some(extents) } => {
+            let (mut end, mut bytes) = (0u64, 0);
+            for (at, extent) in extents.iter().enumerate() {
+                if extent.bytes == 0 || extent.offset < end || (at > 0 && extent.offset == end) {
+                    return Err("has extents that are none");
+                }
+                end = extent.offset.checked_add(extent.bytes).ok_or(TOO_LARGE)?;
+                bytes += extent.bytes;
+            }
+            if end > *size_bytes || bytes == *size_bytes {
+                return Err("has extents that are none");
+            }
+            Ok(bytes)
+        }
+        Kind::Symlink(target)
+            if target.is_empty() || target.len() > TARGET_BYTES_MAX || target.contains(&0) =>
+        {
+            Err("is a link to nothing that can be")
+        }
+        Kind::HardLink(of) if *of >= number => Err("is another name of no earlier one"),
+        _ => Ok(0),
+    }
+}
+
+/// Append an entry; answers where its bytes begin in the virtual file.
+pub(super) fn write(
+    entry: &Entry<'_>,
+    context: &mut Context,
+    out: &mut Vec<u8>,
+) -> Result<u64, &'static str> {
+    let (kind, number) = (kind_code(&entry.kind), context.number);
+    let start = context.enter(entry)?;
+    let has_extents = matches!(entry.kind, Kind::File { extents: Some(_), .. });
+    let mut head = kind | if has_extents { HAS_EXTENTS } else { 0 };
+    let new_mode = context.mode_of(kind).filter(|known| **known != entry.mode).map(|known| {
+        *known = entry.mode;
+        entry.mode
+    });
+    head |= if new_mode.is_some() { HAS_MODE } else { 0 };
+    out.push(head);
+    put(out, entry.leaves as u64);
+    put_bytes(out, entry.name);
+    if let Some(mode) = new_mode {
+        put(out, u64::from(mode));
+    }
+    if kind <= SYMLINK {
+        put(out, zigzag(entry.mtime.seconds.wrapping_sub(context.mtime_s)));
+        put(out, u64::from(entry.mtime.nanoseconds));
+        context.mtime_s = entry.mtime.seconds;
+    }
+    write_kind(&entry.kind, number, out);
+    Ok(start)
+}
+
+/// What an entry adds to the layout: all but modes and times.
+pub(super) fn write_layout(entry: &Entry<'_>, number: u64, out: &mut Vec<u8>) {
+    out.push(kind_code(&entry.kind));
+    put(out, entry.leaves as u64);
+    put_bytes(out, entry.name);
+    write_kind(&entry.kind, number, out);
+}
+
+fn write_kind(kind: &Kind, number: u64, out: &mut Vec<u8>) {
+    match kind {
+        Kind::File { size_bytes, extents } => {
+            put(out, *size_bytes);
+            if let Some(extents) = extents {
+                put(out, extents.len() as u64);
+                let mut end = 0;
+                for extent in extents {
+                    put(out, extent.offset - end);
+                    put(out, extent.bytes);
+                    end = extent.offset + extent.bytes;
+                }
+            }
+        }
+        Kind::Folder => {}
+        Kind::Symlink(target) => put_bytes(out, target),
+        Kind::HardLink(of) => put(out, number - of),
+        Kind::Absent(absence) => out.push(absence.code()),
+    }
+}
+
+/// Append the end of an index.
+pub(super) fn write_end(entries: u64, size_bytes: u64, digest: &[u8; 32], out: &mut Vec<u8>) {
+    out.push(END);
+    put(out, entries);
+    put(out, size_bytes);
+    out.extend_from_slice(digest);
+}
+
+/// What the end of an index says: entries, bytes, digest. `None` if more bytes are needed.
+pub(super) type EndSays = Option<(u64, u64, [u8; 32])>;
+
+/// Read the end of an index, and nothing after it; `Err` with the bytes that follow.
+pub(super) fn read_end(bytes: &[u8]) -> Result<EndSays, IndexError> {
+    let mut rest = Bytes { rest: bytes };
+    let mut read = || -> Result<_, Broken> {
+        rest.byte()?;
+        let (entries, size_bytes) = (rest.number()?, rest.number()?);
+        let (digest, after) = rest.rest.split_first_chunk::<32>().ok_or(Broken::CutOff)?;
+        Ok((entries, size_bytes, *digest, after.len()))
+    };
+    match read() {
+        Ok((entries, size_bytes, digest, 0)) => Ok(Some((entries, size_bytes, digest))),
+        Ok(_) => Err(IndexError::Trailing),
+        Err(Broken::CutOff) => Ok(None),
+        Err(Broken::Rule(_)) => Err(IndexError::Damaged { what: "end" }),
+    }
+}
+
+fn kind_code(kind: &Kind) -> u8 {
+    match kind {
+        Kind::File { .. } => FILE,
+        Kind::Folder => FOLDER,
+        Kind::Symlink(_) => SYMLINK,
+        Kind::HardLink(_) => HARD_LINK,
+        Kind::Absent(_) => ABSENT,
+    }
+}
+
+/// What stands at the beginning of some bytes.
+pub(super) enum Read<'a> {
+    /// A record of so many bytes, and where its own bytes begin in the virtual file.
+    Entry { entry: Entry<'a>, start: u64, length: usize },
+    /// The mark of the end.
+    End,
+    /// More bytes are needed to tell.
+    CutOff,
+}
+
+/// Read the record at the beginning of `bytes`.
+pub(super) fn read<'a>(bytes: &'a [u8], context: &mut Context) -> Result<Read<'a>, &'static str> {
+    let mut rest = Bytes { rest: bytes };
+    match read_entry(&mut rest, context) {
+        Ok(None) => Ok(Read::End),
+        Ok(Some(entry)) => {
+            let length = bytes.len() - rest.rest.len();
+            if let Some(known) = context.mode_of(kind_code(&entry.kind)) {
+                *known = entry.mode;
+            }
+            if kind_code(&entry.kind) <= SYMLINK {
+                context.mtime_s = entry.mtime.seconds;
+            }
+            let start = context.enter(&entry)?;
+            Ok(Read::Entry { entry, start, length })
+        }
+        Err(Broken::CutOff) if bytes.len() > RECORD_BYTES_MAX => Err("is longer than can be"),
+        Err(Broken::CutOff) => Ok(Read::CutOff),
+        Err(Broken::Rule(what)) => Err(what),
+    }
+}
+
+fn read_entry<'a>(
+    bytes: &mut Bytes<'a>,
+    context: &mut Context,
+) -> Result<Option<Entry<'a>>, Broken> {
+    let head = bytes.byte()?;
+    if head == END {
+        return Ok(None);
+    }
+    let kind = head & KIND_BITS;
+    let allowed = match kind {
+        FILE => HAS_MODE | HAS_EXTENTS,
+        FOLDER | SYMLINK => HAS_MODE,
+        HARD_LINK | ABSENT => 0,
+        _ => return Err(Broken::Rule("is of no kind")),
+    };
+    if head & !KIND_BITS & !allowed != 0 {
+        return Err(Broken::Rule("has a head that is none"));
+    }
+    let leaves = usize::try_from(bytes.number()?).map_err(|_| Broken::Rule(TOO_MANY))?;
+    let name = bytes.counted(NAME_BYTES_MAX)?;
+    let known_mode = context.mode_of(kind).map_or(0, |known| *known);
+    let mode = if head & HAS_MODE != 0 {
+        let mode = u32::try_from(bytes.number()?).unwrap_or(u32::MAX);
+        if mode == known_mode {
+            return Err(Broken::Rule("says its mode again"));
+        }
+        mode
+    } else {
+        known_mode
+    };
+    let mtime = if kind <= SYMLINK {
+        let seconds = context.mtime_s.wrapping_add(unzigzag(bytes.number()?));
+        let nanoseconds = u32::try_from(bytes.number()?).unwrap_or(u32::MAX);
+        Mtime { seconds, nanoseconds }
+    } else {
+        Mtime::default()
+    };
+    let kind = match kind {
+        FILE => Kind::File {
+            size_bytes: bytes.number()?,
+            extents: (head & HAS_EXTENTS != 0).then(|| bytes.extents()).transpose()?,
+        },
+        FOLDER => Kind::Folder,
+        SYMLINK => Kind::Symlink(bytes.counted(TARGET_BYTES_MAX)?.to_vec()),
+        HARD_LINK => {
+            let back = bytes.number()?;
+            let of = context.number.checked_sub(back).ok_or(Broken::Rule("goes back too far"))?;
+            Kind::HardLink(of)
+        }
+        _ => {
+            let absence = Absence::of_code(bytes.byte()?);
+            Kind::Absent(absence.ok_or(Broken::Rule("is absent for no reason"))?)
+        }
+    };
+    Ok(Some(Entry { leaves, name, kind, mode, mtime }))
+}
+
+const TOO_MANY: &str = "has a number that is too large";
+
+enum Broken {
+    CutOff,
+    Rule(&'static str),
+}
+
+/// Bytes, from the front.
+pub(super) struct Bytes<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Bytes<'a> {
+    fn byte(&mut self) -> Result<u8, Broken> {
+        let (&first, rest) = self.rest.split_first().ok_or(Broken::CutOff)?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    fn number(&mut self) -> Result<u64, Broken> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            if shift == 63 && byte > 1 {
+                return Err(Broken::Rule(TOO_MANY));
+            }
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                if byte == 0 && shift > 0 {
+                    return Err(Broken::Rule("has a number that is longer than it need be"));
+                }
+                return Ok(value);
+            }
+        }
+        Err(Broken::Rule(TOO_MANY))
+    }
+
+    fn counted(&mut self, most: usize) -> Result<&'a [u8], Broken> {
+        let length = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+        if length > most {
+            return Err(Broken::Rule("has something in it that is too long"));
+        }
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Broken::CutOff)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn extents(&mut self) -> Result<Vec<Extent>, Broken> {
+        let count = self.number()?;
+        if count > EXTENTS_MAX as u64 {
+            return Err(Broken::Rule("has more extents than can be"));
+        }
+        // Nothing is set aside for what has not come.
+        let mut extents = Vec::new();
+        let mut end = 0u64;
+        for _ in 0..count {
+            let (gap, bytes) = (self.number()?, self.number()?);
+            let offset = end.checked_add(gap).ok_or(Broken::Rule(TOO_LARGE))?;
+            end = offset.checked_add(bytes).ok_or(Broken::Rule(TOO_LARGE))?;
+            extents.push(Extent { offset, bytes });
+        }
+        Ok(extents)
+    }
+}
+
+fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}

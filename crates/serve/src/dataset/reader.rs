@@ -1,0 +1,173 @@
+//! Bytes of a virtual file, and their seals.
+//!
+//! Reading never fails: what cannot be had as the index promised (the file changed, shrank,
+//! vanished or may not be read) is void, and the walk notes which file it was. The seal of a group
+//! that holds void bytes is inverted, which says so. All of this blocks; it runs on threads that may.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+
+use swath_model::Range;
+use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
+use swath_model::index::{Kind, Mtime, Part};
+
+use super::walks::Walk;
+
+/// Reads a virtual file. Keeps the file that it read last open.
+pub(crate) struct Reader {
+    walk: Arc<Walk>,
+    open: Option<Open>,
+}
+
+struct Open {
+    number: u64,
+    file: File,
+    /// As it was when it was opened.
+    was: Version,
+}
+
+/// What tells one content of a file from another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Version {
+    size_bytes: u64,
+    mtime: Mtime,
+    ctime: (i64, i64),
+}
+
+/// A piece of one file that is to be read.
+struct Wanted {
+    number: u64,
+    path: Vec<u8>,
+    size_bytes: u64,
+    mtime: Mtime,
+    parts: Vec<Part>,
+}
+
+impl Reader {
+    pub fn new(walk: Arc<Walk>) -> Reader {
+        Reader { walk, open: None }
+    }
+
+    /// Fill `out` with the virtual file from `start` on. What lies between files is zeros.
+    /// Answers whether all of it is as the index promised.
+    pub fn read(&mut self, start: u64, out: &mut [u8]) -> bool {
+        out.fill(0);
+        let range = Range::of_len(start, out.len() as u64);
+        let mut is_sound = true;
+        for wanted in self.wanted(range) {
+            if self.read_file(&wanted, start, out).is_err() {
+                self.walk.note_changed(wanted.number);
+                is_sound = false;
+            }
+        }
+        is_sound
+    }
+
+    fn wanted(&self, range: Range) -> Vec<Wanted> {
+        let index = self.walk.read();
+        let mut cursor = index.cursor_at(range.start);
+        let mut all = Vec::new();
+        while let Some(item) = cursor.next() {
+            if item.start >= range.end {
+                break;
+            }
+            let Kind::File { size_bytes, .. } = item.entry.kind else { continue };
+            let parts: Vec<Part> = item.parts(range).collect();
+            if !parts.is_empty() {
+                let (number, path) = (item.number, item.path.to_vec());
+                all.push(Wanted { number, path, size_bytes, mtime: item.entry.mtime, parts });
+            }
+        }
+        all
+    }
+
+    fn read_file(&mut self, wanted: &Wanted, start: u64, out: &mut [u8]) -> io::Result<()> {
+        let changed = || io::Error::other("it changed");
+        let open = match self.open.take().filter(|open| open.number == wanted.number) {
+            Some(open) => open,
+            None => {
+                let file = self.walk.root.file(&wanted.path)?;
+                let was = Version::of(&file)?;
+                Open { number: wanted.number, file, was }
+            }
+        };
+        if (open.was.size_bytes, open.was.mtime) != (wanted.size_bytes, wanted.mtime) {
+            return Err(changed());
+        }
+        for part in &wanted.parts {
+            let at = (part.start - start) as usize;
+            open.file.read_exact_at(&mut out[at..at + part.bytes as usize], part.offset)?;
+        }
+        // What was written meanwhile may be half of what was read.
+        if Version::of(&open.file)? != open.was {
+            return Err(changed());
+        }
+        self.open = Some(open);
+        Ok(())
+    }
+}
+
+impl Version {
+    fn of(file: &File) -> io::Result<Version> {
+        let now = file.metadata()?;
+        if !now.is_file() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let nanoseconds = u32::try_from(now.mtime_nsec()).unwrap_or(0);
+        Ok(Version {
+            size_bytes: now.len(),
+            mtime: Mtime { seconds: now.mtime(), nanoseconds },
+            ctime: (now.ctime(), now.ctime_nsec()),
+        })
+    }
+}
+
+/// A virtual file with the seals between its groups.
+pub(crate) struct Sealed {
+    reader: Reader,
+    /// Length of the virtual file.
+    size_bytes: u64,
+}
+
+/// Bytes of a seal.
+pub(crate) const SEAL_BYTES: u64 = 32;
+
+impl Sealed {
+    /// The virtual file of a walk, of which `size_bytes` are known.
+    pub fn new(walk: Arc<Walk>, size_bytes: u64) -> Sealed {
+        Sealed { reader: Reader::new(walk), size_bytes }
+    }
+
+    /// Length of the sealed file for a virtual one of `size_bytes`.
+    pub fn length(size_bytes: u64) -> u64 {
+        size_bytes + size_bytes.div_ceil(GROUP_BYTES) * SEAL_BYTES
+    }
+
+    /// Append `range` of the sealed file to `out`.
+    pub fn read(&mut self, range: Range, out: &mut Vec<u8>) {
+        let unit = GROUP_BYTES + SEAL_BYTES;
+        let mut at = range.start;
+        while at < range.end {
+            let number = at / unit;
+            let start = number * GROUP_BYTES;
+            let bytes = self.size_bytes.saturating_sub(start).min(GROUP_BYTES) as usize;
+            let end = range.end.min(number * unit + bytes as u64 + SEAL_BYTES);
+            if end <= at {
+                return;
+            }
+            let (from, to) = ((at - number * unit) as usize, (end - number * unit) as usize);
+            let begin = out.len();
+            out.resize(begin + bytes, 0);
+            // The seal is of the whole group, whatever part of it was asked for.
+            let is_sound = self.reader.read(start, &mut out[begin..]);
+            let value = group_value(number, &out[begin..]);
+            let seal = if is_sound { value } else { value.map(|byte| !byte) };
+            out.extend_from_slice(&seal);
+            out.truncate(begin + to);
+            out.drain(begin..begin + from);
+            at = end;
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Walks under way and done.
+//!
+//! Whoever asks for a folder's index starts a walk; its index grows while it is sent, and is kept
+//! for those who then ask for bytes of it, until nobody has used it for a while or the room for
+//! indexes is needed.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::index::{Index, IndexError};
+use swath_store::tree::{Root, WalkError, WalkOptions, walk};
+use tokio::sync::Notify;
+
+/// The name of a walk; nobody guesses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct WalkId(u128);
+
+/// One walk.
+pub(crate) struct Walk {
+    pub id: WalkId,
+    pub root: Root,
+    index: RwLock<Index>,
+    /// Set when the walk has ended, with what went wrong if anything did.
+    ended: RwLock<Option<Result<(), String>>>,
+    news: Notify,
+    /// Nobody wants it any more.
+    unwanted: AtomicBool,
+    /// Numbers of files that are not as the index says.
+    changed: Mutex<BTreeSet<u64>>,
+    used: Mutex<Instant>,
+}
+
+/// How far a walk is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// More may come.
+    Growing,
+    /// All is there.
+    Complete,
+    /// It ended early.
+    Failed(String),
+}
+
+/// All walks of a server.
+pub(crate) struct Walks {
+    known: Mutex<HashMap<WalkId, Arc<Walk>>>,
+    /// Most memory for the indexes of walks that nobody uses just now, in bytes.
+    idle_bytes_max: usize,
+}
+
+impl WalkId {
+    /// From sixteen random bytes.
+    pub fn new(random: [u8; 16]) -> WalkId {
+        WalkId(u128::from_be_bytes(random))
+    }
+}
+
+impl std::fmt::Display for WalkId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl std::str::FromStr for WalkId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<WalkId, ()> {
+        let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = is_hex.then(|| u128::from_str_radix(text, 16).ok()).flatten();
+        number.map(WalkId).ok_or(())
+    }
+}
+
+impl Walks {
+    pub fn new(idle_bytes_max: usize) -> Walks {
+        Walks { known: Mutex::new(HashMap::new()), idle_bytes_max }
+    }
+
+    /// Begin to walk a folder, on a thread of its own.
+    pub fn begin(
+        &self,
+        id: WalkId,
+        root: Root,
+        options: WalkOptions,
+    ) -> std::io::Result<Arc<Walk>> {
+        let walk = Arc::new(Walk {
+            id,
+            root,
+            index: RwLock::new(Index::new()),
+            ended: RwLock::new(None),
+            news: Notify::new(),
+            unwanted: AtomicBool::new(false),
+            changed: Mutex::default(),
+            used: Mutex::new(Instant::now()),
+        });
+        let worker = Arc::clone(&walk);
+        std::thread::Builder::new()
+            .name("swath-walk".to_owned())
+            .spawn(move || worker.run(&options))?;
+        self.make_room();
+        lock(&self.known).insert(id, Arc::clone(&walk));
+        Ok(walk)
+    }
+
+    /// The walk of this name, if it is still known.
+    pub fn find(&self, id: WalkId) -> Option<Arc<Walk>> {
+        let walk = lock(&self.known).get(&id).cloned()?;
+        *lock(&walk.used) = Instant::now();
+        Some(walk)
+    }
+
+    /// Forget what nobody has used for long, and the longest unused of what is too much.
+    fn make_room(&self) {
+        let mut known = lock(&self.known);
+        let mut idle: Vec<(Duration, WalkId, usize)> = known
+            .values()
+            .filter(|walk| Arc::strong_count(walk) == 1)
+            .map(|walk| (lock(&walk.used).elapsed(), walk.id, walk.read().memory_bytes()))
+            .collect();
+        idle.sort_unstable();
+        let mut bytes = 0;
+        for (unused, id, index_bytes) in idle {
+            bytes += index_bytes;
+            if unused > UNUSED_MAX || bytes > self.idle_bytes_max {
+                known.remove(&id);
+            }
+        }
+    }
+}
+
+impl Walk {
+    /// The index as far as it has come. Held only for moments: the walk waits meanwhile.
+    pub fn read(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        match &*self.ended.read().unwrap_or_else(PoisonError::into_inner) {
+            None => Progress::Growing,
+            Some(Ok(())) => Progress::Complete,
+            Some(Err(error)) => Progress::Failed(error.clone()),
+        }
+    }
+
+    /// Bytes of the index from `position` on, as soon as there are any; none at its end.
+    ///
+    /// # Errors
+    /// Why the walk ended early.
+    pub async fn wire(&self, position: u64, most_bytes: usize) -> Result<Vec<u8>, String> {
+        loop {
+            // Before looking: what comes in between is not missed.
+            let news = self.news.notified();
+            let progress = self.progress();
+            let bytes = {
+                let index = self.read();
+                let bytes = index.wire_from(position);
+                bytes[..bytes.len().min(most_bytes)].to_vec()
+            };
+            match progress {
+                _ if !bytes.is_empty() => return Ok(bytes),
+                Progress::Complete => return Ok(bytes),
+                Progress::Failed(error) => return Err(error),
+                Progress::Growing => news.await,
+            }
+        }
+    }
+
+    /// Length of the virtual file: what is known of it as soon as that is `enough`, in whole
+    /// groups, or all of it.
+    ///
+    /// # Errors
+    /// Why the walk ended early.
+    pub async fn known(&self, enough: u64) -> Result<u64, String> {
+        loop {
+            let news = self.news.notified();
+            let progress = self.progress();
+            let size_bytes = self.read().size_bytes();
+            match progress {
+                Progress::Complete => return Ok(size_bytes),
+                Progress::Failed(error) => return Err(error),
+                Progress::Growing if size_bytes >= enough => {
+                    return Ok(size_bytes - size_bytes % GROUP_BYTES);
+                }
+                Progress::Growing => news.await,
+            }
+        }
+    }
+
+    /// The file of this number is not as the index says.
+    pub fn note_changed(&self, number: u64) {
+        lock(&self.changed).insert(number);
+    }
+
+    /// Numbers of the files that were found to be not as the index says, one a line, ascending.
+    pub fn changed(&self) -> String {
+        lock(&self.changed).iter().map(|number| format!("{number}\n")).collect()
+    }
+
+    /// The one who asked for it has gone.
+    pub fn give_up(&self) {
+        if self.progress() == Progress::Growing {
+            self.unwanted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn run(&self, options: &WalkOptions) {
+        let mut told_bytes = 0;
+        let mut told = Instant::now();
+        let result = walk(&self.root, options, |entry| {
+            if self.unwanted.load(Ordering::Relaxed) {
+                return Err(Stop::Unwanted);
+            }
+            let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+            index.push(entry).map_err(Stop::Index)?;
+            let bytes = index.wire_bytes();
+            drop(index);
+            if bytes - told_bytes >= TELL_BYTES || told.elapsed() >= TELL_EVERY {
+                (told_bytes, told) = (bytes, Instant::now());
+                self.news.notify_waiters();
+            }
+            Ok(())
+        });
+        let ended = match result {
+            Ok(_) => {
+                self.index.write().unwrap_or_else(PoisonError::into_inner).complete();
+                Ok(())
+            }
+            Err(WalkError::Stopped(Stop::Index(error))) => Err(error.to_string()),
+            Err(WalkError::Stopped(Stop::Unwanted)) => Err("nobody wants it".to_owned()),
+            Err(WalkError::Root(error)) => Err(format!("the folder cannot be listed: {error}")),
+            Err(error) => Err(error.to_string()),
+        };
+        *self.ended.write().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+        self.news.notify_waiters();
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Stop {
+    #[error("nobody wants it")]
+    Unwanted,
+    #[error(transparent)]
+    Index(IndexError),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Those who wait for an index hear of so much more of it …
+const TELL_BYTES: u64 = 16 << 10;
+/// … or after this time.
+const TELL_EVERY: Duration = Duration::from_millis(5);
+/// A walk that nobody has used for so long is forgotten.
+const UNUSED_MAX: Duration = Duration::from_secs(3600);

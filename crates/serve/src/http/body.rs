@@ -1,0 +1,103 @@
+//! Bodies as a row of parts in memory, for where files cannot be sent as they are.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use swath_model::Range;
+
+use super::response::{Content, Made, Make, Piece};
+
+impl Content {
+    /// The same, made part by part.
+    pub fn into_made(self) -> Box<dyn Make> {
+        match self {
+            Content::Empty => Box::new(Once(Vec::new())),
+            Content::Bytes(bytes) => Box::new(Once(bytes)),
+            Content::Pieces(pieces) => {
+                let length = pieces.iter().map(Piece::bytes).sum();
+                Box::new(Row { pieces: pieces.into_iter(), now: None, length })
+            }
+            Content::Made(made) => made,
+        }
+    }
+}
+
+/// What is in memory.
+struct Once(Vec<u8>);
+
+impl Make for Once {
+    fn length(&self) -> Option<u64> {
+        Some(self.0.len() as u64)
+    }
+
+    fn next(&mut self) -> Made<'_> {
+        Box::pin(std::future::ready(Ok(std::mem::take(&mut self.0))))
+    }
+}
+
+/// A part of a file.
+pub(super) struct FileBytes {
+    pub file: Arc<File>,
+    pub range: Range,
+}
+
+impl Make for FileBytes {
+    fn length(&self) -> Option<u64> {
+        Some(self.range.len())
+    }
+
+    fn next(&mut self) -> Made<'_> {
+        Box::pin(async {
+            let (file, start) = (Arc::clone(&self.file), self.range.start);
+            let bytes = self.range.len().min(FILE_PART_BYTES);
+            self.range.start += bytes;
+            if bytes == 0 {
+                return Ok(Vec::new());
+            }
+            let read = tokio::task::spawn_blocking(move || {
+                let mut part = vec![0; bytes as usize];
+                file.read_exact_at(&mut part, start)?;
+                Ok(part)
+            });
+            read.await.map_err(io::Error::other)?
+        })
+    }
+}
+
+/// Several pieces, one behind the other.
+struct Row {
+    pieces: std::vec::IntoIter<Piece>,
+    now: Option<FileBytes>,
+    length: u64,
+}
+
+impl Make for Row {
+    fn length(&self) -> Option<u64> {
+        Some(self.length)
+    }
+
+    fn next(&mut self) -> Made<'_> {
+        Box::pin(async {
+            loop {
+                if let Some(now) = &mut self.now {
+                    let bytes = now.next().await?;
+                    if !bytes.is_empty() {
+                        return Ok(bytes);
+                    }
+                    self.now = None;
+                }
+                match self.pieces.next() {
+                    None => return Ok(Vec::new()),
+                    Some(Piece::Text(text)) if text.is_empty() => {}
+                    Some(Piece::Text(text)) => return Ok(text),
+                    Some(Piece::Part { file, range }) => self.now = Some(FileBytes { file, range }),
+                }
+            }
+        })
+    }
+}
+
+/// Read from a file at a time.
+const FILE_PART_BYTES: u64 = 256 << 10;

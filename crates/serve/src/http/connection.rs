@@ -1,0 +1,282 @@
+//! One connection: requests in, answers out, one behind the other.
+//!
+//! Every wait has a limit: for a request to begin, for its head to be complete, for the other side
+//! to take an answer. A client that sends ahead is answered in order. States: idle -> head ->
+//! answering -> idle …, or the end.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::body::FileBytes;
+use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method, Version};
+use super::response::{Content, Make, Piece, Response};
+use super::stream::{Stream, send_file};
+
+/// Answers requests.
+pub(crate) trait Answer: Send + Sync + 'static {
+    /// Answer one.
+    fn answer(&self, head: &Head, peer: SocketAddr) -> impl Future<Output = Response> + Send;
+
+    /// It was answered with `status`, `bytes` of body among it, after `took`.
+    fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration);
+
+    /// The server is about to end: nothing new is begun.
+    fn is_ending(&self) -> bool;
+
+    /// Resolves when it is.
+    fn ending(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// How a connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    Keep,
+    Close,
+}
+
+/// Serve one connection to its end.
+pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc<A>) {
+    let mut input = Vec::new();
+    loop {
+        let head = match next_head(&mut stream, &mut input, &*answers).await {
+            Ok(Some(head)) => head,
+            Ok(None) => break,
+            Err(refusal) => {
+                let _ = write(&mut stream, refusal, false, Version::OneOne, After::Close).await;
+                break;
+            }
+        };
+        let began = Instant::now();
+        let mut response = answers.answer(&head, peer).await;
+        if let Some(takes_over) = response.takes_over.take() {
+            // Who sends ahead would have its bytes read by nobody.
+            if head.version != Version::OneOne || !input.is_empty() || head.body != Body::None {
+                let text =
+                    "a connection can be turned by HTTP/1.1 alone, and with nothing behind it";
+                let _ = write(
+                    &mut stream,
+                    Response::text(400, text),
+                    false,
+                    head.version,
+                    After::Close,
+                )
+                .await;
+                break;
+            }
+            response.takes_over = Some(Box::new(|_, _| {}));
+            let turned =
+                write(&mut stream, response, false, head.version, After::Keep).await.is_ok();
+            answers.note(&head, peer, 101, 0, began.elapsed());
+            if turned {
+                takes_over(stream, peer);
+            }
+            return;
+        }
+        let (status, is_head) = (response.status, head.method == Method::Head);
+        // Who waits for leave to send its body does not get it, and sends nothing.
+        let keeps = head.keeps_alive
+            && !answers.is_ending()
+            && (head.body == Body::None || head.field("expect").is_none())
+            && drained(&mut stream, &mut input, head.body).await;
+        let after = if keeps { After::Keep } else { After::Close };
+        let written = write(&mut stream, response, is_head, head.version, after).await;
+        answers.note(
+            &head,
+            peer,
+            status,
+            written.as_ref().map_or(0, |&bytes| bytes),
+            began.elapsed(),
+        );
+        if written.is_err() || after == After::Close {
+            break;
+        }
+    }
+    // A close with bytes unread would take the answer away from the client.
+    let _ = timeout(FAREWELL, async {
+        let _ = stream.shutdown().await;
+        let mut rest = [0; 4096];
+        while matches!(stream.read(&mut rest).await, Ok(1..)) {}
+    })
+    .await;
+}
+
+/// The next request; `None` where the connection ends in good order.
+async fn next_head<A: Answer>(
+    stream: &mut Stream,
+    input: &mut Vec<u8>,
+    answers: &A,
+) -> Result<Option<Head>, Response> {
+    let mut deadline = Instant::now() + IDLE;
+    loop {
+        match Head::parse(input) {
+            Ok(Some((head, bytes))) => {
+                input.drain(..bytes);
+                return Ok(Some(head));
+            }
+            Ok(None) => {}
+            Err(error) => return Err(Response::text(error.status(), error.to_string())),
+        }
+        let was_empty = input.is_empty();
+        input.reserve(READ_BYTES.min(HEAD_LIMIT_BYTES));
+        let read = tokio::select! {
+            read = timeout_at(deadline, stream.read_buf(input)) => read,
+            () = answers.ending(), if was_empty => return Ok(None),
+        };
+        match read {
+            Err(_) if was_empty => return Ok(None),
+            Err(_) => return Err(Response::text(408, "the request took too long to arrive")),
+            Ok(Ok(0) | Err(_)) => return Ok(None),
+            Ok(Ok(_)) if was_empty => deadline = Instant::now() + HEAD_WITHIN,
+            Ok(Ok(_)) => {}
+        }
+    }
+}
+
+/// Get rid of a body that nobody wanted, if it is short; `false` if the connection cannot go on.
+async fn drained(stream: &mut Stream, input: &mut Vec<u8>, body: Body) -> bool {
+    let Body::Bytes(bytes) = body else { return body == Body::None };
+    if bytes > DRAIN_BYTES_MAX {
+        return false;
+    }
+    let mut left = bytes as usize;
+    let all = async {
+        loop {
+            let here = left.min(input.len());
+            input.drain(..here);
+            left -= here;
+            if left == 0 {
+                return true;
+            }
+            if !matches!(stream.read_buf(input).await, Ok(1..)) {
+                return false;
+            }
+        }
+    };
+    timeout(HEAD_WITHIN, all).await.unwrap_or(false)
+}
+
+/// Write an answer; answers how many bytes of body were sent.
+async fn write(
+    stream: &mut Stream,
+    response: Response,
+    is_head: bool,
+    version: Version,
+    after: After,
+) -> io::Result<u64> {
+    let length = response.body.length();
+    let is_chunked = length.is_none() && version > Version::OneZero;
+    // Without a length and without chunks only the end of the connection ends the body.
+    let keeps_alive = after == After::Keep && (length.is_some() || is_chunked);
+    let date = swath_formats::http_date::write(now_s());
+    let mut head = response.head(&date, is_chunked, keeps_alive);
+    let bodiless = is_head || response.is_bodiless();
+    let sent = match response.body {
+        Content::Empty => put(stream, &head).await.map(|()| 0),
+        _ if bodiless => put(stream, &head).await.map(|()| 0),
+        Content::Bytes(bytes) => {
+            head.extend_from_slice(&bytes);
+            put(stream, &head).await.map(|()| bytes.len() as u64)
+        }
+        Content::Pieces(pieces) => {
+            put(stream, &head).await?;
+            write_pieces(stream, pieces).await
+        }
+        Content::Made(made) => {
+            put(stream, &head).await?;
+            write_made(stream, made, is_chunked).await
+        }
+    }?;
+    within(stream.flush()).await?;
+    if keeps_alive || after == After::Close {
+        Ok(sent)
+    } else {
+        Err(io::ErrorKind::ConnectionAborted.into())
+    }
+}
+
+async fn write_pieces(stream: &mut Stream, pieces: Vec<Piece>) -> io::Result<u64> {
+    let mut sent = 0;
+    for piece in pieces {
+        sent += match piece {
+            Piece::Text(text) => {
+                put(stream, &text).await?;
+                text.len() as u64
+            }
+            Piece::Part { file, range } => match stream.plain() {
+                Some(tcp) => {
+                    let mut rest = range;
+                    while !rest.is_empty() {
+                        let sent = within(send_file(tcp, &file, rest)).await?;
+                        if sent == 0 {
+                            // It became shorter, and the length is promised already.
+                            return Err(io::ErrorKind::UnexpectedEof.into());
+                        }
+                        rest.start += sent;
+                    }
+                    range.len()
+                }
+                None => write_made(stream, Box::new(FileBytes { file, range }), false).await?,
+            },
+        };
+    }
+    Ok(sent)
+}
+
+async fn write_made(
+    stream: &mut Stream,
+    mut made: Box<dyn Make>,
+    is_chunked: bool,
+) -> io::Result<u64> {
+    let mut sent = 0;
+    loop {
+        let bytes = made.next().await?;
+        if bytes.is_empty() {
+            break;
+        }
+        if is_chunked {
+            put(stream, format!("{:x}\r\n", bytes.len()).as_bytes()).await?;
+        }
+        put(stream, &bytes).await?;
+        if is_chunked {
+            put(stream, b"\r\n").await?;
+        }
+        sent += bytes.len() as u64;
+    }
+    if is_chunked {
+        put(stream, b"0\r\n\r\n").await?;
+    }
+    Ok(sent)
+}
+
+async fn put(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
+    within(stream.write_all(bytes)).await
+}
+
+/// A client that takes nothing for a long time is left.
+async fn within<T>(sending: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(TAKE_WITHIN, sending).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+pub(super) fn now_s() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
+}
+
+/// A kept connection may be idle for so long.
+const IDLE: Duration = Duration::from_secs(75);
+/// From its first byte on, a request's head has so long to arrive.
+const HEAD_WITHIN: Duration = Duration::from_secs(15);
+/// The other side takes something of an answer within this time.
+pub(super) const TAKE_WITHIN: Duration = Duration::from_secs(120);
+/// At the end we wait so long for the other side to close.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// A longer body that nobody wants ends the connection.
+const DRAIN_BYTES_MAX: u64 = 256 << 10;
+/// Read at a time where heads are expected.
+const READ_BYTES: usize = 8 << 10;

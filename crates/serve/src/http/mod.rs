@@ -1,0 +1,22 @@
+//! HTTP as a server speaks it.
+//!
+//! `head` and `target` understand requests, from bytes; `response` is what is answered, and `body`
+//! its parts in memory; `connection` carries both over a `stream` by HTTP/1.1, `two` by HTTP/2.
+
+mod body;
+mod connection;
+mod head;
+mod response;
+mod stream;
+mod target;
+mod two;
+
+pub(crate) use connection::{Answer, serve};
+pub(crate) use head::{Head, Method};
+pub(crate) use response::{Content, Made, Make, Piece, Response, TakesOver};
+pub(crate) use stream::Stream;
+pub(crate) use target::encode;
+pub(crate) use two::serve_two;
+
+#[cfg(feature = "fuzzing")]
+pub(crate) use head::fuzz_requests;

@@ -1,0 +1,104 @@
+//! A connection's bytes, plain or through TLS, and the fast way of sending files.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use swath_model::Range;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+/// An accepted connection.
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+    /// One that was opened in another way.
+    Other(Box<dyn Duplex>),
+}
+
+/// Both directions of something.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+impl Stream {
+    /// The socket, if bytes may be put into it as they are.
+    pub fn plain(&self) -> Option<&TcpStream> {
+        match self {
+            Stream::Plain(tcp) => Some(tcp),
+            Stream::Tls(_) | Stream::Other(_) => None,
+        }
+    }
+
+    /// Whether both sides have agreed on HTTP/2.
+    pub fn speaks_two(&self) -> bool {
+        match self {
+            Stream::Plain(_) | Stream::Other(_) => false,
+            Stream::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
+        }
+    }
+}
+
+/// Send some of a part of a file without copying it, as soon as the socket takes any; answers how
+/// many bytes that were. None only where the file ends.
+pub(crate) async fn send_file(tcp: &TcpStream, file: &File, range: Range) -> io::Result<u64> {
+    let start = i64::try_from(range.start).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let most = range.len().min(SENDFILE_BYTES_MAX) as usize;
+    tcp.async_io(Interest::WRITABLE, || {
+        let mut offset = start;
+        // SAFETY: a plain system call on two descriptors that are open, with an offset of our own.
+        let sent =
+            unsafe { libc::sendfile(tcp.as_raw_fd(), file.as_raw_fd(), &raw mut offset, most) };
+        u64::try_from(sent).map_err(|_| io::Error::last_os_error())
+    })
+    .await
+}
+
+/// One call sends no more than this, so that connections take turns.
+const SENDFILE_BYTES_MAX: u64 = 1 << 20;
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+            Stream::Other(other) => Pin::new(other).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
+            Stream::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+            Stream::Other(other) => Pin::new(other).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Stream::Other(other) => Pin::new(other).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Stream::Other(other) => Pin::new(other).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! HTTP/2, for browsers and for control: many small answers on one connection. Bulk data goes
+//! better over several connections of HTTP/1.1, where every byte is sent as it lies in the file.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use super::connection::{Answer, TAKE_WITHIN, now_s};
+use super::head::{Head, Method};
+use super::response::{Make, Response};
+use super::stream::Stream;
+
+/// Serve one connection to its end.
+pub(crate) async fn serve_two<A: Answer>(stream: Stream, peer: SocketAddr, answers: Arc<A>) {
+    let of_request = Arc::clone(&answers);
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let answers = Arc::clone(&of_request);
+        async move { Ok::<_, Infallible>(answer(request, peer, answers).await) }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADERS_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .adaptive_window(true)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PONG_WITHIN);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = answers.ending() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}
+
+async fn answer<A: Answer>(
+    request: http::Request<Incoming>,
+    peer: SocketAddr,
+    answers: Arc<A>,
+) -> http::Response<Outgoing> {
+    let began = Instant::now();
+    let (parts, _) = request.into_parts();
+    let head = match Head::of_two(&parts) {
+        Ok(head) => head,
+        Err(error) => return plain(Response::text(error.status(), error.to_string())),
+    };
+    let mut response = answers.answer(&head, peer).await;
+    if response.takes_over.is_some() {
+        response = Response::text(400, "a connection can be turned by HTTP/1.1 alone");
+    }
+    let (status, length) = (response.status, response.body.length());
+    let bodiless = head.method == Method::Head || response.is_bodiless();
+    let mut answer = empty(&response);
+    if let Some(length) = length.filter(|_| !response.is_bodiless()) {
+        answer.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
+    }
+    if bodiless {
+        answers.note(&head, peer, status, 0, began.elapsed());
+        return answer;
+    }
+    let (out, parts) = mpsc::channel(PARTS_AHEAD);
+    let mut made = response.body.into_made();
+    tokio::spawn(async move {
+        let bytes = send(&mut *made, &out).await;
+        answers.note(&head, peer, status, bytes, began.elapsed());
+    });
+    answer.map(|_| Outgoing { parts: Some(parts), length })
+}
+
+/// Make all parts; answers how many bytes were taken.
+async fn send(made: &mut dyn Make, out: &mpsc::Sender<io::Result<Bytes>>) -> u64 {
+    let mut sent = 0;
+    loop {
+        let part = match made.next().await {
+            Ok(part) if part.is_empty() => return sent,
+            part => part.map(Bytes::from),
+        };
+        let (bytes, is_last) = (part.as_ref().map_or(0, |part| part.len() as u64), part.is_err());
+        // A client that takes nothing for a long time is left.
+        if !matches!(timeout(TAKE_WITHIN, out.send(part)).await, Ok(Ok(()))) || is_last {
+            return sent;
+        }
+        sent += bytes;
+    }
+}
+
+fn plain(response: Response) -> http::Response<Outgoing> {
+    empty(&response)
+}
+
+/// Status and fields, without a body.
+fn empty(response: &Response) -> http::Response<Outgoing> {
+    let mut answer = http::Response::new(Outgoing { parts: None, length: Some(0) });
+    *answer.status_mut() = http::StatusCode::from_u16(response.status)
+        .unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    let date = ("date", swath_formats::http_date::write(now_s()));
+    let fields = response.fields.iter().map(|(name, value)| (*name, value.clone()));
+    for (name, value) in fields.chain([date]) {
+        let value = value.replace(['\r', '\n', '\0'], " ");
+        if let Ok(value) = http::HeaderValue::from_bytes(value.as_bytes()) {
+            answer.headers_mut().append(name, value);
+        }
+    }
+    answer
+}
+
+/// A body that is made by a task of its own.
+struct Outgoing {
+    parts: Option<mpsc::Receiver<io::Result<Bytes>>>,
+    length: Option<u64>,
+}
+
+impl http_body::Body for Outgoing {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match &mut self.parts {
+            None => Poll::Ready(None),
+            Some(parts) => parts.poll_recv(cx).map(|part| part.map(|part| part.map(Frame::data))),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.length.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.parts.is_none()
+    }
+}
+
+/// Requests under way on one connection.
+const STREAMS_MAX: u32 = 100;
+/// As for HTTP/1.1.
+const HEADERS_BYTES_MAX: u32 = super::head::HEAD_LIMIT_BYTES as u32;
+/// A client that asks and takes back faster than it is answered is sent away.
+const RESETS_MAX: usize = 32;
+/// Waiting to be taken, for each request.
+const SEND_BYTES_MAX: usize = 256 << 10;
+/// Parts made ahead of what is being sent.
+const PARTS_AHEAD: usize = 1;
+/// Whether the other side is still there is asked so often …
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// … and answered within this time.
+const PONG_WITHIN: Duration = Duration::from_secs(30);

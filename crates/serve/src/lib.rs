@@ -1,0 +1,26 @@
+//! The network outbound: a range server for files and whole datasets.
+//!
+//! Plans nothing: who asks for what is decided by those who ask.
+
+mod dataset;
+mod http;
+mod offer;
+mod receive;
+mod server;
+mod site;
+mod tls;
+
+pub use offer::Offer;
+pub use receive::{Destination, Dialled, Lines, Order, Receive};
+pub use server::{ServeError, Server, ServerOptions};
+pub use site::{Access, Log, LogLine, Network, NetworkError, SiteError, SiteOptions, Token};
+pub use tls::{Identity, Tls, TlsError, new_token, read_tokens};
+
+/// Entry points for fuzzing; not part of the interface.
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing {
+    /// Understand `bytes` as the requests of a client.
+    pub fn requests(bytes: &[u8]) {
+        crate::http::fuzz_requests(bytes);
+    }
+}

@@ -1,0 +1,39 @@
+//! What is offered without listening: on connections that we have dialled.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+use crate::http::{Stream, serve};
+use crate::site::{Site, SiteError, SiteOptions};
+
+/// Folders that are offered to whoever is on the other side of connections of ours.
+#[derive(Clone)]
+pub struct Offer {
+    site: Arc<Site>,
+    /// Kept, so that nobody takes its end for ours.
+    _end: Arc<watch::Sender<bool>>,
+}
+
+impl Offer {
+    /// Open what is to be offered.
+    ///
+    /// # Errors
+    /// [`SiteError`].
+    pub fn open(options: SiteOptions) -> Result<Offer, SiteError> {
+        let (end, ending) = watch::channel(false);
+        let site = Site::open(options, None, "http", crate::tls::random, ending)?;
+        Ok(Offer { site: Arc::new(site), _end: Arc::new(end) })
+    }
+
+    /// Answer on a connection to its end.
+    pub async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        peer: SocketAddr,
+    ) {
+        serve(Stream::Other(Box::new(stream)), peer, Arc::clone(&self.site)).await;
+    }
+}

@@ -1,0 +1,168 @@
+//! Trees that others send.
+//!
+//! Who sends asks for it (`POST /path/?swath=receive`) and reads the answer, lines of JSON, to its
+//! end. It dials as often as these lines ask for, and on each such connection it is then the server:
+//! the one who receives asks for the index and for ranges, as anybody would who fetches a tree. So
+//! both directions have one protocol, one planner and one way of going on after a break.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use swath_store::tree::Root;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio_rustls::server::TlsStream;
+
+use crate::http::{Content, Made, Make, Response, Stream, TakesOver};
+
+/// Receives trees; given by whoever runs the server.
+pub trait Receive: Send + Sync {
+    /// Somebody who may write wants to send a tree. Returns at once; what becomes of it is told by
+    /// the order's lines.
+    fn begin(&self, order: Order);
+}
+
+/// A tree that somebody wants to send.
+pub struct Order {
+    /// Names it; letters and digits.
+    pub id: String,
+    /// Where it goes.
+    pub destination: Destination,
+    /// What the sender wishes: names and values of the request's query.
+    pub wishes: Vec<(String, String)>,
+    /// Lines for the sender, without line ends. The order is over when they are dropped.
+    pub lines: Lines,
+    /// Connections that the sender has opened.
+    pub lanes: UnboundedReceiver<(Dialled, SocketAddr)>,
+}
+
+/// Where a tree goes.
+pub struct Destination {
+    /// Keeps the way there open.
+    pub(crate) folder: Root,
+    /// The folder that is to hold what lies in the sender's, by way of `/proc/self/fd`: it or the
+    /// one above it is there, and no link is on the way. Good as long as this value lives.
+    pub path: PathBuf,
+    /// As its sender named it.
+    pub shown: String,
+}
+
+impl Destination {
+    /// A sentence in which the path stands as its sender named it.
+    pub fn in_words(&self, text: &str) -> String {
+        let folder = self.folder.place();
+        let shown = format!("/{}", self.shown);
+        text.replace(&*self.path.to_string_lossy(), &shown)
+            .replace(&*folder.to_string_lossy(), &shown)
+    }
+}
+
+/// A connection on which the other side answers.
+pub enum Dialled {
+    /// As it is.
+    Plain(TcpStream),
+    /// Encrypted.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Takes lines for a sender.
+#[derive(Clone)]
+pub struct Lines(UnboundedSender<String>);
+
+impl Lines {
+    /// Send one; `false` if the sender has gone.
+    pub fn send(&self, line: String) -> bool {
+        self.0.send(line).is_ok()
+    }
+
+    /// Waits until the sender has gone.
+    pub async fn closed(&self) {
+        self.0.closed().await;
+    }
+}
+
+/// Orders under way.
+#[derive(Default)]
+pub(crate) struct Orders {
+    open: Mutex<HashMap<String, UnboundedSender<(Dialled, SocketAddr)>>>,
+}
+
+impl Orders {
+    /// Begin to receive; the answer are the lines.
+    pub fn begin(
+        self: &Arc<Self>,
+        receive: &dyn Receive,
+        id: String,
+        destination: Destination,
+        wishes: Vec<(String, String)>,
+    ) -> Response {
+        let (lines, told) = unbounded_channel();
+        let (lane, lanes) = unbounded_channel();
+        self.lock().insert(id.clone(), lane);
+        let body = Told { told, orders: Arc::clone(self), id: id.clone() };
+        receive.begin(Order { id, destination, wishes, lines: Lines(lines), lanes });
+        Response::empty(200)
+            .with("content-type", "application/x-ndjson")
+            .with("cache-control", "no-store")
+            .containing(Content::Made(Box::new(body)))
+    }
+
+    /// A connection for the order of this name; `None` if there is none.
+    pub fn lane(&self, id: &str) -> Option<TakesOver> {
+        let lane = self.lock().get(id)?.clone();
+        Some(Box::new(move |stream, peer| {
+            let stream = match stream {
+                Stream::Plain(tcp) => Dialled::Plain(tcp),
+                Stream::Tls(tls) => Dialled::Tls(tls),
+                // Nobody dials on a connection that was dialled.
+                Stream::Other(_) => return,
+            };
+            // If the order is over by now, the connection is closed.
+            let _ = lane.send((stream, peer));
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, UnboundedSender<(Dialled, SocketAddr)>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The lines of an order, as they come.
+struct Told {
+    told: UnboundedReceiver<String>,
+    orders: Arc<Orders>,
+    id: String,
+}
+
+impl Make for Told {
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn next(&mut self) -> Made<'_> {
+        Box::pin(async {
+            let Some(first) = self.told.recv().await else { return Ok(Vec::new()) };
+            let mut bytes = first.into_bytes();
+            bytes.push(b'\n');
+            while bytes.len() < PART_BYTES
+                && let Ok(line) = self.told.try_recv()
+            {
+                bytes.extend_from_slice(line.as_bytes());
+                bytes.push(b'\n');
+            }
+            Ok::<_, io::Error>(bytes)
+        })
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.orders.lock().remove(&self.id);
+    }
+}
+
+/// Lines that wait are sent together up to this size.
+const PART_BYTES: usize = 16 << 10;

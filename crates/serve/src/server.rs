@@ -1,0 +1,189 @@
+//! Listening, TLS, and the life of a server.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::http::{Stream, serve, serve_two};
+use crate::site::{Log, Site, SiteError, SiteOptions};
+use crate::tls::{Identity, Tls, TlsError};
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// What to serve.
+    pub site: SiteOptions,
+    /// Where to listen; port 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Encrypted how.
+    pub tls: Tls,
+    /// More connections than this wait until others end.
+    pub max_connections: usize,
+}
+
+/// Why a server cannot begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// What it is to serve.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// How it is to encrypt.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Where it is to listen.
+    #[error("cannot listen at {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Nowhere to listen.
+    #[error("no address to listen at was given")]
+    Nowhere,
+}
+
+/// A server that listens already, and answers once it [runs](Server::run).
+pub struct Server {
+    site: Arc<Site>,
+    listeners: Vec<TcpListener>,
+    acceptor: Option<TlsAcceptor>,
+    identity: Option<Identity>,
+    permits: Arc<Semaphore>,
+    end: watch::Sender<bool>,
+}
+
+impl Server {
+    /// Open what is to be served and listen. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub async fn bind(
+        options: ServerOptions,
+        log: Option<Box<dyn Log>>,
+    ) -> Result<Server, ServeError> {
+        let (end, ending) = watch::channel(false);
+        let scheme = if options.tls == Tls::Plain { "http" } else { "https" };
+        let site = Site::open(options.site, log, scheme, crate::tls::random, ending)?;
+        let identity = options.tls.identity()?;
+        let acceptor = match &identity {
+            Some(identity) => Some(TlsAcceptor::from(Arc::new(identity.config()?))),
+            None => None,
+        };
+        let mut listeners = Vec::new();
+        for address in options.listen {
+            let failed = |source| ServeError::Listen { address, source };
+            listeners.push(TcpListener::bind(address).await.map_err(failed)?);
+        }
+        if listeners.is_empty() {
+            return Err(ServeError::Nowhere);
+        }
+        let permits = Arc::new(Semaphore::new(options.max_connections.clamp(1, PERMITS_MAX)));
+        Ok(Server { site: Arc::new(site), listeners, acceptor, identity, permits, end })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// What it shows as its certificate; `None` without TLS.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
+
+    /// Answer until `stop` resolves; then what is under way may end within `grace`.
+    pub async fn run(self, stop: impl Future<Output = ()>, grace: Duration) {
+        let mut accepting = JoinSet::new();
+        for listener in self.listeners {
+            let (site, acceptor) = (Arc::clone(&self.site), self.acceptor.clone());
+            accepting.spawn(accept(
+                listener,
+                site,
+                acceptor,
+                Arc::clone(&self.permits),
+                self.end.subscribe(),
+            ));
+        }
+        stop.await;
+        let _ = self.end.send(true);
+        // Each answers when all its connections have ended; dropped, they end at once.
+        let _ = timeout(grace, async { while accepting.join_next().await.is_some() {} }).await;
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    site: Arc<Site>,
+    acceptor: Option<TlsAcceptor>,
+    permits: Arc<Semaphore>,
+    mut ending: watch::Receiver<bool>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = next(&listener, &permits) => accepted,
+            _ = ending.wait_for(|&is_ending| is_ending) => break,
+            Some(_) = connections.join_next() => continue,
+        };
+        let Some((tcp, peer, permit)) = accepted else {
+            // Out of descriptors, most likely: those that are open have to end first.
+            tokio::time::sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
+        let (site, acceptor) = (Arc::clone(&site), acceptor.clone());
+        connections.spawn(async move {
+            let metrics = &site.metrics;
+            metrics.connections.fetch_add(1, Ordering::Relaxed);
+            metrics.connections_now.fetch_add(1, Ordering::Relaxed);
+            if let Some(stream) = open(tcp, acceptor).await {
+                if stream.speaks_two() {
+                    serve_two(stream, peer, Arc::clone(&site)).await;
+                } else {
+                    serve(stream, peer, Arc::clone(&site)).await;
+                }
+            }
+            site.metrics.connections_now.fetch_sub(1, Ordering::Relaxed);
+            drop(permit);
+        });
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn next(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+) -> Option<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
+    let (tcp, peer) = listener.accept().await.ok()?;
+    Some((tcp, peer, permit))
+}
+
+async fn open(tcp: TcpStream, acceptor: Option<TlsAcceptor>) -> Option<Stream> {
+    let _ = tcp.set_nodelay(true);
+    match acceptor {
+        None => Some(Stream::Plain(tcp)),
+        Some(acceptor) => {
+            let tls = timeout(HANDSHAKE_WITHIN, acceptor.accept(tcp)).await.ok()?.ok()?;
+            Some(Stream::Tls(Box::new(tls)))
+        }
+    }
+}
+
+/// A client has so long for its part of the TLS handshake.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(15);
+/// After a failure to accept.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// What a semaphore takes, and more than any system has descriptors for.
+const PERMITS_MAX: usize = 1 << 20;

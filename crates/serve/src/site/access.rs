@@ -1,0 +1,219 @@
+//! Who may have what is served.
+
+use std::net::{IpAddr, SocketAddr};
+
+use base64::Engine as _;
+
+use crate::http::{Head, Response};
+
+/// Who may have what is served.
+#[derive(Clone, Default)]
+pub struct Access {
+    /// Whoever shows one of these may read; empty if nothing need be shown.
+    tokens: Vec<Token>,
+    /// Only from these networks; empty if from everywhere.
+    networks: Vec<Network>,
+}
+
+/// What somebody has to show, and what it is good for.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    /// What is shown.
+    pub secret: String,
+    /// It opens writing too, where the server takes anything.
+    pub may_write: bool,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Token(may write: {})", self.may_write)
+    }
+}
+
+/// What somebody may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rights {
+    pub may_write: bool,
+}
+
+/// A block of addresses, as `192.0.2.0/24` or `2001:db8::/32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+/// What is no block of addresses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no block of addresses (such as 192.0.2.0/24, 2001:db8::/32 or a single address)")]
+pub struct NetworkError(String);
+
+impl Access {
+    /// Whoever shows one of `tokens` (anybody if there are none), from one of `networks` (from
+    /// everywhere if there are none).
+    pub fn new(tokens: Vec<Token>, networks: Vec<Network>) -> Access {
+        Access { tokens, networks }
+    }
+
+    /// Whether something has to be shown.
+    pub fn asks_for_token(&self) -> bool {
+        !self.tokens.is_empty()
+    }
+
+    /// Let a request pass or answer it.
+    pub(crate) fn check(&self, head: &Head, peer: SocketAddr) -> Result<Rights, Response> {
+        let address = peer.ip().to_canonical();
+        if !self.networks.is_empty() && !self.networks.iter().any(|net| net.contains(address)) {
+            return Err(Response::text(403, "this server does not answer your address"));
+        }
+        if self.tokens.is_empty() {
+            return Ok(Rights { may_write: false });
+        }
+        match head.field("authorization").and_then(shown) {
+            Some(shown) => {
+                self.rights(&shown).ok_or_else(|| refused("this token is not known here"))
+            }
+            None => Err(refused("a token is needed here (Authorization: Bearer …)")),
+        }
+    }
+
+    fn rights(&self, shown: &[u8]) -> Option<Rights> {
+        // All are compared, each by its digest, so that the time taken tells nothing.
+        let shown = blake3::hash(shown);
+        self.tokens.iter().fold(None, |found, token| {
+            let is_it = blake3::hash(token.secret.as_bytes()) == shown;
+            if is_it { Some(Rights { may_write: token.may_write }) } else { found }
+        })
+    }
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Access({} tokens, {:?})", self.tokens.len(), self.networks)
+    }
+}
+
+fn refused(text: &str) -> Response {
+    // Browsers ask for a name and a password; the password is the token.
+    Response::text(401, text).with("www-authenticate", "Bearer, Basic realm=\"swath\"")
+}
+
+/// The token in an `Authorization` header: a bearer's, or the password of any user.
+fn shown(value: &str) -> Option<Vec<u8>> {
+    let (scheme, rest) = value.trim().split_once(' ')?;
+    let rest = rest.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(rest.as_bytes().to_vec());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = base64::engine::general_purpose::STANDARD.decode(rest).ok()?;
+    let colon = decoded.iter().position(|&byte| byte == b':')?;
+    Some(decoded[colon + 1..].to_vec())
+}
+
+impl Network {
+    /// Whether it has this address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let differs = u32::from(own) ^ u32::from(other);
+                differs.leading_zeros() >= u32::from(self.bits)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let differs = u128::from(own) ^ u128::from(other);
+                differs.leading_zeros() >= u32::from(self.bits)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl std::str::FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Network, NetworkError> {
+        let failed = || NetworkError(text.to_owned());
+        let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
+        let address: IpAddr = address.parse().map_err(|_| failed())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                bits.parse().map_err(|_| failed())?
+            }
+            Some(_) => return Err(failed()),
+            None => most,
+        };
+        if bits <= most { Ok(Network { address, bits }) } else { Err(failed()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(fields: &str) -> Head {
+        let text = format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        Head::parse(text.as_bytes()).unwrap().unwrap().0
+    }
+
+    fn status(access: &Access, fields: &str, peer: &str) -> u16 {
+        let peer = peer.parse().unwrap();
+        access.check(&request(fields), peer).map_or_else(|refusal| refusal.status, |_| 200)
+    }
+
+    #[test]
+    fn tokens_open_and_nothing_else_does() {
+        let token = |secret: &str, may_write| Token { secret: secret.to_owned(), may_write };
+        let tokens = vec![token("first", false), token("s3cret", true)];
+        let access = Access::new(tokens, Vec::new());
+        for (shown, may_write) in [("first", false), ("s3cret", true)] {
+            let head = request(&format!("Authorization: Bearer {shown}\r\n"));
+            let rights = access.check(&head, "192.0.2.1:1".parse().unwrap()).ok();
+            assert_eq!(rights, Some(Rights { may_write }));
+        }
+        let basic = base64::engine::general_purpose::STANDARD.encode("anybody:s3cret");
+        for (fields, expected) in [
+            (String::new(), 401),
+            ("Authorization: Bearer s3cret\r\n".to_owned(), 200),
+            ("Authorization: bearer  first\r\n".to_owned(), 200),
+            ("Authorization: Bearer s3cre\r\n".to_owned(), 401),
+            ("Authorization: Bearer \r\n".to_owned(), 401),
+            ("Authorization: Bearer\r\n".to_owned(), 401),
+            (format!("Authorization: Basic {basic}\r\n"), 200),
+            ("Authorization: Basic s3cret\r\n".to_owned(), 401),
+            ("Authorization: Digest s3cret\r\n".to_owned(), 401),
+        ] {
+            assert_eq!(status(&access, &fields, "192.0.2.1:1"), expected, "{fields}");
+        }
+        assert!(!format!("{access:?}").contains("s3cret"));
+        assert_eq!(status(&Access::default(), "", "192.0.2.1:1"), 200);
+    }
+
+    #[test]
+    fn networks_let_in_their_own() {
+        let networks = ["192.0.2.0/24", "2001:db8::/32", "10.1.2.3"];
+        let networks = networks.map(|text| text.parse().unwrap()).to_vec();
+        let access = Access::new(Vec::new(), networks);
+        for (peer, expected) in [
+            ("192.0.2.255:1", 200),
+            ("192.0.3.0:1", 403),
+            ("10.1.2.3:9", 200),
+            ("10.1.2.4:9", 403),
+            ("[2001:db8:ffff::1]:1", 200),
+            ("[2001:db9::1]:1", 403),
+            ("[::ffff:192.0.2.7]:1", 200),
+        ] {
+            assert_eq!(status(&access, "", peer), expected, "{peer}");
+        }
+        for wrong in ["", "192.0.2.0/33", "::/129", "192.0.2/24", "a/1", "10.0.0.0/+8", "10.0.0.0/"]
+        {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
+        }
+        let all: Network = "0.0.0.0/0".parse().unwrap();
+        assert!(
+            all.contains("255.1.2.3".parse().unwrap()) && !all.contains("::1".parse().unwrap())
+        );
+    }
+}

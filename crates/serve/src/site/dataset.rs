@@ -1,0 +1,226 @@
+//! Folders as datasets: their index, and ranges of their virtual file.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use swath_formats::range_header::{self, Ranges};
+use swath_model::Range;
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+
+use super::Site;
+use super::file::{not_found, refusal};
+use super::place::Place;
+use crate::dataset::{Progress, Reader, SEAL_BYTES, Sealed, Walk, WalkId};
+use crate::http::{Content, Head, Made, Make, Response};
+
+/// Answer a request for a folder as a dataset.
+pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
+    match what {
+        "index" => index(site, head).await,
+        "sealed" | "data" | "changed" => {
+            let id = head.target.parameter("walk").and_then(|id| id.parse::<WalkId>().ok());
+            let Some(id) = id else {
+                return Response::text(
+                    400,
+                    "which walk? ('walk=' and what the index was sent with)",
+                );
+            };
+            match site.walks.find(id) {
+                Some(walk) if what == "changed" => {
+                    Response::text(200, walk.changed()).with("cache-control", "no-store")
+                }
+                Some(walk) => bytes(head, walk, what == "sealed").await,
+                None => {
+                    Response::text(410, "this walk is not known any more: ask for the index again")
+                }
+            }
+        }
+        _ => Response::text(400, "'swath=' takes index, sealed, data or changed"),
+    }
+}
+
+async fn index(site: &Site, head: &Head) -> Response {
+    let (root, path) = match site.folders.place(&head.target.path) {
+        Some(Place::Below { root, path }) => (root.clone(), path.to_vec()),
+        Some(Place::Top) => {
+            return Response::text(
+                400,
+                "the index of all folders at once is not offered: name one",
+            );
+        }
+        None => return not_found(),
+    };
+    let opened = tokio::task::spawn_blocking(move || root.below(&path)).await;
+    let root = match opened {
+        Ok(Ok(root)) => root,
+        Ok(Err(error)) => return refusal(&error),
+        Err(_) => return Response::text(500, "the folder could not be opened"),
+    };
+    let mut random = [0; 16];
+    (site.random)(&mut random);
+    let id = WalkId::new(random);
+    match site.walks.begin(id, root, site.walk_options()) {
+        Ok(walk) => {
+            site.metrics.walks.fetch_add(1, Ordering::Relaxed);
+            Response::empty(200)
+                .with("content-type", "application/vnd.swath.index")
+                .with("cache-control", "no-store")
+                .with("swath-walk", id.to_string())
+                .containing(Content::Made(Box::new(IndexBytes { walk, at: 0 })))
+        }
+        Err(_) => Response::text(503, "too much is under way here just now"),
+    }
+}
+
+/// An index, as it grows.
+struct IndexBytes {
+    walk: Arc<Walk>,
+    at: u64,
+}
+
+impl Make for IndexBytes {
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn next(&mut self) -> Made<'_> {
+        Box::pin(async {
+            let bytes =
+                self.walk.wire(self.at, INDEX_PART_BYTES).await.map_err(io::Error::other)?;
+            self.at += bytes.len() as u64;
+            Ok(bytes)
+        })
+    }
+}
+
+impl Drop for IndexBytes {
+    fn drop(&mut self) {
+        self.walk.give_up();
+    }
+}
+
+/// Ranges of the virtual file, or of the sealed one.
+async fn bytes(head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Response {
+    let asked = head.field("range");
+    // Without an end nothing is known of where it is while the walk goes on, so that is waited for.
+    let known_to = asked.and_then(last_byte).unwrap_or(u64::MAX);
+    let group = known_to / (GROUP_BYTES + if is_sealed { SEAL_BYTES } else { 0 });
+    let size_bytes = match walk.known(group.saturating_add(1).saturating_mul(GROUP_BYTES)).await {
+        Ok(size_bytes) => size_bytes,
+        Err(error) => return Response::text(410, format!("the walk ended early: {error}")),
+    };
+    let is_complete = walk.progress() == Progress::Complete;
+    let length = if is_sealed { Sealed::length(size_bytes) } else { size_bytes };
+    let describe = |response: Response| {
+        response
+            .with("content-type", "application/octet-stream")
+            .with("accept-ranges", "bytes")
+            .with("cache-control", "no-store")
+    };
+    let ranges = asked.map_or(Ranges::Whole, |value| range_header::parse(value, length));
+    let made = |range| {
+        Content::Made(Box::new(DatasetBytes {
+            rest: range,
+            length: range.len(),
+            reading: None,
+            source: Some(if is_sealed {
+                Source::Sealed(Box::new(Sealed::new(Arc::clone(&walk), size_bytes)))
+            } else {
+                Source::Data(Reader::new(Arc::clone(&walk)))
+            }),
+        }))
+    };
+    let whole = if is_complete { length.to_string() } else { "*".to_owned() };
+    match ranges {
+        Ranges::Parts(parts) if parts.len() == 1 => {
+            let part = parts[0];
+            let value = format!("bytes {}-{}/{whole}", part.start, part.end - 1);
+            describe(Response::empty(206)).with("content-range", value).containing(made(part))
+        }
+        Ranges::Unsatisfiable => Response::text(416, format!("there are {length} bytes"))
+            .with("content-range", format!("bytes */{length}")),
+        // Several ranges at once are allowed to be ignored.
+        Ranges::Whole | Ranges::Parts(_) => {
+            describe(Response::empty(200)).containing(made(Range::new(0, length)))
+        }
+    }
+}
+
+/// The last byte that a single range names.
+fn last_byte(value: &str) -> Option<u64> {
+    let (_, set) = value.split_once('=')?;
+    let (first, last) = set.split_once('-')?;
+    first.trim().parse::<u64>().ok()?;
+    last.trim().parse().ok()
+}
+
+enum Source {
+    Sealed(Box<Sealed>),
+    Data(Reader),
+}
+
+/// Reads ahead of what is being sent by one part.
+struct DatasetBytes {
+    rest: Range,
+    length: u64,
+    source: Option<Source>,
+    reading: Option<tokio::task::JoinHandle<(Source, Vec<u8>)>>,
+}
+
+impl DatasetBytes {
+    fn read_ahead(&mut self) {
+        let Some(mut source) = self.source.take().filter(|_| !self.rest.is_empty()) else { return };
+        let unit = match source {
+            Source::Sealed(_) => GROUP_BYTES + SEAL_BYTES,
+            Source::Data(_) => GROUP_BYTES,
+        };
+        let end = (self.rest.start / unit + PART_GROUPS) * unit;
+        let part = Range::new(self.rest.start, end.min(self.rest.end));
+        self.rest.start = part.end;
+        self.reading = Some(tokio::task::spawn_blocking(move || {
+            let mut bytes = Vec::new();
+            match &mut source {
+                Source::Sealed(sealed) => {
+                    bytes.reserve_exact(part.len() as usize);
+                    sealed.read(part, &mut bytes);
+                }
+                Source::Data(reader) => {
+                    bytes.resize(part.len() as usize, 0);
+                    if !reader.read(part.start, &mut bytes) {
+                        // Without a seal only the end of the connection can say so.
+                        bytes.clear();
+                    }
+                }
+            }
+            (source, bytes)
+        }));
+    }
+}
+
+impl Make for DatasetBytes {
+    fn length(&self) -> Option<u64> {
+        Some(self.length)
+    }
+
+    fn next(&mut self) -> Made<'_> {
+        Box::pin(async {
+            if self.reading.is_none() {
+                self.read_ahead();
+            }
+            let Some(reading) = self.reading.take() else { return Ok(Vec::new()) };
+            let (source, bytes) = reading.await.map_err(io::Error::other)?;
+            if bytes.is_empty() {
+                return Err(io::Error::other("a file is not as it was"));
+            }
+            self.source = Some(source);
+            self.read_ahead();
+            Ok(bytes)
+        })
+    }
+}
+
+/// Groups that are read and sealed in one go.
+const PART_GROUPS: u64 = 4;
+/// Of an index, sent in one go.
+const INDEX_PART_BYTES: usize = 64 << 10;

@@ -1,0 +1,248 @@
+//! Files: ranges, conditions, types.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use swath_formats::conditions::{Conditions, Current, Decision};
+use swath_formats::range_header::{self, Ranges};
+use swath_formats::{Etag, digest_header};
+use swath_model::Range;
+use swath_model::digest::{Algorithm, Digest};
+use swath_store::tree::Root;
+
+use super::digests::{Digests, Effort};
+use super::{Site, listing, metalink};
+use crate::http::{Content, Head, Method, Piece, Response, encode};
+
+/// What a request for a file or a folder asks for, apart from where it is.
+pub(super) struct Request {
+    range: Option<String>,
+    if_match: Option<String>,
+    if_none_match: Option<String>,
+    if_modified_since: Option<String>,
+    if_unmodified_since: Option<String>,
+    if_range: Option<String>,
+    /// Where in the address space of the server.
+    address: Vec<u8>,
+    wants_folder: bool,
+    wants_metalink: bool,
+    /// `https://host:port`, as the client knows it.
+    base: String,
+    listing: listing::Wish,
+    site: String,
+    follow_links: bool,
+    now_s: u64,
+    digests: Arc<Digests>,
+    /// By `Want-Repr-Digest`, and by the older `Want-Digest`.
+    wanted: [Vec<Algorithm>; 2],
+    effort: Effort,
+}
+
+impl Request {
+    pub fn of(head: &Head, site: &Site) -> Request {
+        let field = |name: &str| head.field(name).map(str::to_owned);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Request {
+            range: field("range"),
+            if_match: field("if-match"),
+            if_none_match: field("if-none-match"),
+            if_modified_since: field("if-modified-since"),
+            if_unmodified_since: field("if-unmodified-since"),
+            if_range: field("if-range"),
+            address: head.target.path.clone(),
+            wants_folder: head.target.is_folder,
+            wants_metalink: head.target.parameter("metalink").is_some(),
+            base: format!("{}://{}", site.scheme, head.field("host").unwrap_or_default()),
+            listing: listing::Wish::of(head),
+            site: site.name.clone(),
+            follow_links: site.follow_links,
+            now_s: now.map_or(0, |since| since.as_secs()),
+            digests: Arc::clone(&site.digests),
+            wanted: [
+                head.field("want-repr-digest").map_or_else(Vec::new, digest_header::wanted),
+                head.field("want-digest").map_or_else(Vec::new, digest_header::wanted_of_old),
+            ],
+            // Who asks for the file itself does not want to wait until it has been read once.
+            effort: if head.method == Method::Head { Effort::Any } else { Effort::Little },
+        }
+    }
+
+    /// The answer. Blocks on the disk.
+    pub fn answer(&self, root: &Root, path: &[u8]) -> Response {
+        let found = if self.follow_links { root.file_through_links(path) } else { root.file(path) };
+        let file = match found {
+            Ok(file) => file,
+            Err(error) => return refusal(&error),
+        };
+        let meta = match file.metadata() {
+            Ok(meta) => meta,
+            Err(error) => return refusal(&error),
+        };
+        if meta.is_dir() {
+            if !self.wants_folder {
+                let there = format!("/{}/", encode(&self.address));
+                return Response::text(301, "a folder's address ends in '/'")
+                    .with("location", there);
+            }
+            return listing::folder(
+                root,
+                path,
+                &self.address,
+                &self.listing,
+                &self.site,
+                self.follow_links,
+            );
+        }
+        if !meta.is_file() || self.wants_folder {
+            return not_found();
+        }
+        if self.wants_metalink {
+            return metalink::describe(&file, &self.address, &self.base, &self.digests);
+        }
+        self.answer_file(file, &meta, path)
+    }
+
+    fn answer_file(&self, file: File, meta: &Metadata, path: &[u8]) -> Response {
+        let size_bytes = meta.len();
+        let etag = etag(meta);
+        let modified_s = u64::try_from(meta.mtime()).ok();
+        let describe = |response: Response| {
+            let response = response
+                .with("accept-ranges", "bytes")
+                .with("etag", etag.as_str())
+                .with("link", metalink::link(&self.address));
+            match modified_s {
+                Some(at) => response.with("last-modified", swath_formats::http_date::write(at)),
+                None => response,
+            }
+        };
+        let conditions = Conditions {
+            if_match: self.if_match.as_deref(),
+            if_none_match: self.if_none_match.as_deref(),
+            if_modified_since: self.if_modified_since.as_deref(),
+            if_unmodified_since: self.if_unmodified_since.as_deref(),
+            if_range: self.if_range.as_deref(),
+        };
+        let current = Current { etag: Some(&etag), modified_s };
+        match conditions.decide(current, true) {
+            Decision::Proceed => {}
+            Decision::NotModified => return describe(Response::empty(304)),
+            Decision::Failed => {
+                return describe(Response::text(412, "the file is not as the request supposes"));
+            }
+        }
+        let [digest, old_digest] = match self.digests(&file, meta) {
+            Ok(digests) => digests,
+            Err(error) => return refusal(&error),
+        };
+        let describe = |response: Response| {
+            let mut response = describe(response);
+            if let Some(digest) = digest {
+                response = response.with("repr-digest", digest_header::write(&[digest]));
+            }
+            if let Some(digest) = old_digest {
+                response = response.with("digest", digest_header::write_old(&[digest]));
+            }
+            response
+        };
+        let kind = mime_guess::from_path(String::from_utf8_lossy(path).as_ref())
+            .first_raw()
+            .unwrap_or("application/octet-stream");
+        let counts = conditions.range_counts(current, self.now_s);
+        let ranges = match self.range.as_deref().filter(|_| counts) {
+            Some(value) => range_header::parse(value, size_bytes),
+            None => Ranges::Whole,
+        };
+        let file = Arc::new(file);
+        let part = |range| Piece::Part { file: Arc::clone(&file), range };
+        match ranges {
+            Ranges::Unsatisfiable => describe(
+                Response::text(416, format!("the file has {size_bytes} bytes"))
+                    .with("content-range", format!("bytes */{size_bytes}")),
+            ),
+            Ranges::Whole => describe(Response::empty(200).with("content-type", kind))
+                .containing(Content::Pieces(vec![part(Range::new(0, size_bytes))])),
+            Ranges::Parts(parts) => match parts.as_slice() {
+                [one] => describe(
+                    Response::empty(206)
+                        .with("content-type", kind)
+                        .with("content-range", content_range(*one, size_bytes)),
+                )
+                .containing(Content::Pieces(vec![part(*one)])),
+                _ => {
+                    let (boundary, pieces) = multipart(&parts, size_bytes, kind, &etag, part);
+                    let kind = format!("multipart/byteranges; boundary={boundary}");
+                    describe(Response::empty(206).with("content-type", kind))
+                        .containing(Content::Pieces(pieces))
+                }
+            },
+        }
+    }
+}
+
+impl Request {
+    /// What is to be sent in `Repr-Digest` and in `Digest`.
+    fn digests(&self, file: &File, meta: &Metadata) -> io::Result<[Option<Digest>; 2]> {
+        let [wanted, wanted_of_old] = &self.wanted;
+        Ok([
+            self.digests.find(file, meta, wanted, self.effort)?,
+            self.digests.find(file, meta, wanted_of_old, self.effort)?,
+        ])
+    }
+}
+
+/// Several parts in one body (RFC 9110, section 14.6).
+fn multipart(
+    parts: &[Range],
+    size_bytes: u64,
+    kind: &str,
+    etag: &Etag,
+    part: impl Fn(Range) -> Piece,
+) -> (String, Vec<Piece>) {
+    // Nobody who writes the file knows it in advance: it depends on the time of writing.
+    let seed = blake3::hash(format!("{}{parts:?}", etag.as_str()).as_bytes());
+    let boundary = seed.to_hex()[..32].to_owned();
+    let mut pieces = Vec::new();
+    for (at, &range) in parts.iter().enumerate() {
+        let start = if at == 0 { "" } else { "\r\n" };
+        let range_text = content_range(range, size_bytes);
+        let text = format!(
+            "{start}--{boundary}\r\ncontent-type: {kind}\r\ncontent-range: {range_text}\r\n\r\n"
+        );
+        pieces.push(Piece::Text(text.into_bytes()));
+        pieces.push(part(range));
+    }
+    pieces.push(Piece::Text(format!("\r\n--{boundary}--\r\n").into_bytes()));
+    (boundary, pieces)
+}
+
+fn content_range(range: Range, size_bytes: u64) -> String {
+    format!("bytes {}-{}/{size_bytes}", range.start, range.end - 1)
+}
+
+/// The tag of a file's version: its size and the time of its last change, to the nanosecond. So
+/// copies that keep times have equal tags, on whatever server they lie.
+fn etag(meta: &Metadata) -> Etag {
+    let text = format!("\"{:x}-{:x}.{:x}\"", meta.len(), meta.mtime(), meta.mtime_nsec());
+    // It has quotes and no control characters.
+    Etag::parse(&text).unwrap_or_else(|| unreachable!("a tag of digits"))
+}
+
+pub(super) fn not_found() -> Response {
+    Response::text(404, "there is nothing of this name here")
+}
+
+/// What an error of the file system means to whoever asks.
+pub(super) fn refusal(error: &io::Error) -> Response {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => Response::text(403, "this may not be read"),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => {
+            Response::text(503, "too much is under way here just now").with("retry-after", "5")
+        }
+        Some(libc::EIO | libc::ESTALE) => Response::text(500, "the disk cannot read this"),
+        // Links that are not followed, names that cannot be, and what is simply not there.
+        _ => not_found(),
+    }
+}

@@ -1,0 +1,53 @@
+//! A file's Metalink: what it is called, how long it is, which digests are known of it, and where
+//! it lies. Clients that speak Metalink find it by `Link: rel=describedby`.
+
+use std::fs::File;
+
+use swath_formats::metalink::{self, Metalink, Mirror};
+use swath_formats::mirror_url;
+use swath_model::digest::Algorithm;
+use swath_model::path::SafePath;
+
+use super::digests::{Digests, Effort};
+use super::file::{not_found, refusal};
+use crate::http::{Content, Response, encode};
+
+/// Value of the `Link` field of the file at `address`.
+pub(super) fn link(address: &[u8]) -> String {
+    let (there, kind) = (encode(address), metalink::MEDIA_TYPE);
+    format!("</{there}?metalink>; rel=describedby; type=\"{kind}\"")
+}
+
+/// The Metalink of `file`, which is at `address` of the server that calls itself `base`
+/// (`https://host:port`). Blocks on the disk.
+pub(super) fn describe(file: &File, address: &[u8], base: &str, digests: &Digests) -> Response {
+    let meta = match file.metadata() {
+        Ok(meta) if meta.is_file() => meta,
+        Ok(_) => return not_found(),
+        Err(error) => return refusal(&error),
+    };
+    let name = address.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let name = std::str::from_utf8(name).ok().and_then(|name| SafePath::new(name).ok());
+    let url = mirror_url(&format!("{base}/{}", encode(address)), None);
+    let (Some(name), Ok(url)) = (name, url) else {
+        return Response::text(400, "a Metalink cannot name this file or this server");
+    };
+    let mut described = metalink::File::new(name);
+    described.size_bytes = Some(meta.len());
+    // All that are known, and one that is quick to find out.
+    for algorithm in Algorithm::ALL {
+        let effort = if algorithm == Algorithm::Sha256 { Effort::Little } else { Effort::None };
+        match digests.find(file, &meta, &[algorithm], effort) {
+            Ok(digest) => described.digests.extend(digest),
+            Err(error) => return refusal(&error),
+        }
+    }
+    described.mirrors.push(Mirror::new(url));
+    let mut whole = Metalink::default();
+    whole.header.generator = Some(super::SERVER.to_owned());
+    whole.files.push(described);
+    Response::empty(200)
+        .with("content-type", metalink::MEDIA_TYPE)
+        .with("cache-control", "no-cache")
+        .containing(Content::Bytes(metalink::to_string(&whole).into_bytes()))
+}

@@ -1,0 +1,232 @@
+//! What a server has to offer: files, folders, datasets, and who may have them.
+
+mod access;
+mod dataset;
+mod digests;
+mod file;
+mod listing;
+mod metalink;
+mod metrics;
+mod place;
+mod receive;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use swath_store::tree::{Root, WalkOptions};
+use tokio::sync::watch;
+
+use crate::dataset::Walks;
+use crate::http::{Answer, Head, Method, Response};
+use crate::receive::{Orders, Receive};
+
+pub use access::{Access, Network, NetworkError, Token};
+use digests::Digests;
+use metrics::Metrics;
+use place::{Folders, Place};
+
+/// What to serve and how.
+#[derive(Clone)]
+pub struct SiteOptions {
+    /// The folders: one is the root itself, several lie in it under their names.
+    pub folders: Vec<PathBuf>,
+    /// Who may have them.
+    pub access: Access,
+    /// Links that lead to something below their folder are followed.
+    pub follow_links: bool,
+    /// How the server calls itself where people read it.
+    pub name: String,
+    /// Most memory for indexes that nobody uses just now, in bytes.
+    pub idle_index_bytes: usize,
+    /// Takes trees from those who may write; nothing is taken without.
+    pub receive: Option<Arc<dyn Receive>>,
+}
+
+impl std::fmt::Debug for SiteOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let receives = self.receive.is_some();
+        write!(f, "SiteOptions({:?}, {:?}, receives: {receives})", self.folders, self.access)
+    }
+}
+
+/// Why a site cannot be offered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SiteError {
+    /// A folder cannot be opened.
+    #[error("cannot serve {}", path.display())]
+    Folder {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Two folders would have the same name.
+    #[error("two of the folders are called '{name}'")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+}
+
+/// What is offered; answers requests.
+pub(crate) struct Site {
+    folders: Folders,
+    access: Access,
+    follow_links: bool,
+    name: String,
+    /// `http` or `https`.
+    scheme: &'static str,
+    walks: Walks,
+    receive: Option<Arc<dyn Receive>>,
+    orders: Arc<Orders>,
+    digests: Arc<Digests>,
+    random: fn(&mut [u8]),
+    pub(crate) metrics: Metrics,
+    log: Option<Box<dyn Log>>,
+    ending: watch::Receiver<bool>,
+}
+
+/// Where answers are noted down.
+pub trait Log: Send + Sync {
+    /// One was answered.
+    fn note(&self, line: &LogLine<'_>);
+}
+
+/// One answered request.
+#[derive(Clone, Copy, Debug)]
+pub struct LogLine<'a> {
+    /// Who asked.
+    pub peer: SocketAddr,
+    /// `GET`, `HEAD`, …
+    pub method: &'a str,
+    /// What was asked for, as it was written.
+    pub target: &'a str,
+    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2.0`.
+    pub version: &'a str,
+    /// What was answered.
+    pub status: u16,
+    /// Bytes of body sent.
+    pub bytes: u64,
+    /// From the request to the last byte of the answer.
+    pub took: Duration,
+    /// `Referer` and `User-Agent`, if they were sent.
+    pub referer: Option<&'a str>,
+    /// What the client calls itself.
+    pub agent: Option<&'a str>,
+}
+
+impl Site {
+    pub fn open(
+        options: SiteOptions,
+        log: Option<Box<dyn Log>>,
+        scheme: &'static str,
+        random: fn(&mut [u8]),
+        ending: watch::Receiver<bool>,
+    ) -> Result<Site, SiteError> {
+        Ok(Site {
+            folders: Folders::open(&options.folders)?,
+            access: options.access,
+            follow_links: options.follow_links,
+            name: options.name,
+            scheme,
+            walks: Walks::new(options.idle_index_bytes),
+            receive: options.receive,
+            orders: Arc::default(),
+            digests: Arc::default(),
+            random,
+            metrics: Metrics::default(),
+            log,
+            ending,
+        })
+    }
+
+    fn walk_options(&self) -> WalkOptions {
+        WalkOptions { follow_links: self.follow_links, ..WalkOptions::default() }
+    }
+
+    async fn decide(&self, head: &Head, peer: SocketAddr) -> Response {
+        if head.target.path == b"health"
+            && head.method == Method::Get
+            && !self.folders.has(b"health")
+        {
+            return Response::text(200, "well");
+        }
+        let rights = match self.access.check(head, peer) {
+            Ok(rights) => rights,
+            Err(refusal) => return refusal,
+        };
+        match head.method {
+            Method::Post if head.target.parameter("swath") == Some("receive") => {
+                return receive::begin(self, head, rights).await;
+            }
+            Method::Get | Method::Head => {}
+            Method::Options => return Response::empty(204).with("allow", ALLOWED),
+            _ => {
+                let text = "only reading is possible here (GET, HEAD)";
+                return Response::text(405, text).with("allow", ALLOWED);
+            }
+        }
+        if head.target.path == b"metrics" && !self.folders.has(b"metrics") {
+            return self.metrics.page();
+        }
+        if let Some(what) = head.target.parameter("swath") {
+            if what == "lane" {
+                return receive::lane(self, head, rights);
+            }
+            return dataset::answer(self, head, what).await;
+        }
+        match self.folders.place(&head.target.path) {
+            Some(Place::Top) => listing::top(self, head),
+            Some(Place::Below { root, path }) => {
+                let (root, path) = (root.clone(), path.to_vec());
+                self.file_or_folder(head, root, path).await
+            }
+            None => file::not_found(),
+        }
+    }
+
+    async fn file_or_folder(&self, head: &Head, root: Root, path: Vec<u8>) -> Response {
+        let request = file::Request::of(head, self);
+        let answered = tokio::task::spawn_blocking(move || request.answer(&root, &path));
+        answered.await.unwrap_or_else(|_| Response::text(500, "the answer could not be made"))
+    }
+}
+
+impl Answer for Site {
+    async fn answer(&self, head: &Head, peer: SocketAddr) -> Response {
+        self.decide(head, peer).await.with("server", SERVER)
+    }
+
+    fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration) {
+        self.metrics.count(status, bytes, took);
+        if let Some(log) = &self.log {
+            log.note(&LogLine {
+                peer,
+                method: head.method.name(),
+                target: &head.raw_target,
+                version: head.version.name(),
+                status,
+                bytes,
+                took,
+                referer: head.field("referer"),
+                agent: head.field("user-agent"),
+            });
+        }
+    }
+
+    fn is_ending(&self) -> bool {
+        *self.ending.borrow()
+    }
+
+    async fn ending(&self) {
+        let mut ending = self.ending.clone();
+        // Without a sender nobody is left to wait for.
+        let _ = ending.wait_for(|&is_ending| is_ending).await;
+    }
+}
+
+const ALLOWED: &str = "GET, HEAD, OPTIONS";
+const SERVER: &str = concat!("swath/", env!("CARGO_PKG_VERSION"));

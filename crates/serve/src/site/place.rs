@@ -1,0 +1,74 @@
+//! Which folder a path lies in.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use swath_store::tree::Root;
+
+use super::SiteError;
+
+/// The folders that are served.
+pub(super) struct Folders {
+    /// Name (empty if there is only one) and folder.
+    all: Vec<(Vec<u8>, Root)>,
+}
+
+/// Where a path leads.
+pub(super) enum Place<'a> {
+    /// The list of several folders.
+    Top,
+    /// Something below one of them.
+    Below { root: &'a Root, path: &'a [u8] },
+}
+
+impl Folders {
+    pub fn open(paths: &[PathBuf]) -> Result<Folders, SiteError> {
+        let mut all: Vec<(Vec<u8>, Root)> = Vec::new();
+        for path in paths {
+            let failed = |source| SiteError::Folder { path: path.clone(), source };
+            let root = Root::open(path).map_err(failed)?;
+            let name = if paths.len() == 1 { Vec::new() } else { name_of(path).map_err(failed)? };
+            if all.iter().any(|(other, _)| *other == name) {
+                let name = String::from_utf8_lossy(&name).into_owned();
+                return Err(SiteError::Twice { name });
+            }
+            all.push((name, root));
+        }
+        Ok(Folders { all })
+    }
+
+    /// Where `path`, without slashes at its ends, leads; `None` if there is no such folder.
+    pub fn place<'a>(&'a self, path: &'a [u8]) -> Option<Place<'a>> {
+        if let [(name, root)] = self.all.as_slice()
+            && name.is_empty()
+        {
+            return Some(Place::Below { root, path });
+        }
+        if path.is_empty() {
+            return Some(Place::Top);
+        }
+        let end = path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
+        let (_, root) = self.all.iter().find(|(name, _)| name == &path[..end])?;
+        Some(Place::Below { root, path: path.get(end + 1..).unwrap_or_default() })
+    }
+
+    /// The names of several folders.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.all.iter().map(|(name, _)| name.as_slice())
+    }
+
+    /// Whether something of the user's own has this name at the top.
+    pub fn has(&self, name: &[u8]) -> bool {
+        match self.place(name) {
+            Some(Place::Below { path: b"", .. }) => true,
+            Some(Place::Below { root, path }) => root.file(path).is_ok(),
+            _ => false,
+        }
+    }
+}
+
+/// The last component of a folder's path, whatever way it was written.
+fn name_of(path: &Path) -> std::io::Result<Vec<u8>> {
+    let whole = path.canonicalize()?;
+    Ok(whole.file_name().map_or_else(|| b"root".to_vec(), |name| name.as_bytes().to_vec()))
+}

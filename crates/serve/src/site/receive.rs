@@ -1,0 +1,79 @@
+//! Requests of those who send trees.
+
+use std::io;
+use std::path::PathBuf;
+
+use swath_store::tree::Root;
+
+use super::Site;
+use super::access::Rights;
+use super::file::{not_found, refusal};
+use super::place::Place;
+use crate::http::{Head, Response};
+
+/// Somebody wants to send a tree into the folder of the request's path.
+pub(super) async fn begin(site: &Site, head: &Head, rights: Rights) -> Response {
+    let Some(receive) = site.receive.clone() else {
+        return Response::text(403, "this server takes nothing (it was started without --write)");
+    };
+    if !rights.may_write {
+        return Response::text(403, "this token opens reading alone");
+    }
+    let (root, path) = match site.folders.place(&head.target.path) {
+        Some(Place::Below { root, path }) => (root.clone(), path.to_vec()),
+        Some(Place::Top) => return Response::text(400, "name one of the folders"),
+        None => return not_found(),
+    };
+    let placed = tokio::task::spawn_blocking(move || destination(&root, &path)).await;
+    let (folder, destination) = match placed {
+        Ok(Ok(placed)) => placed,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+            return Response::text(404, "the folder in which it is to lie is not there");
+        }
+        Ok(Err(error)) => return refusal(&error),
+        Err(_) => return Response::text(500, "the folder could not be opened"),
+    };
+    let mut random = [0; 16];
+    (site.random)(&mut random);
+    let id = format!("{:032x}", u128::from_be_bytes(random));
+    let wishes = head.target.query.clone();
+    let shown = String::from_utf8_lossy(&head.target.path).into_owned();
+    let place = crate::receive::Destination { folder, path: destination, shown };
+    site.orders.begin(&*receive, id, place, wishes)
+}
+
+/// A connection for a tree that is being sent.
+pub(super) fn lane(site: &Site, head: &Head, rights: Rights) -> Response {
+    let is_turn = head.field("upgrade").is_some_and(|to| to.eq_ignore_ascii_case(PROTOCOL));
+    if !rights.may_write || !is_turn {
+        return Response::text(400, "this is for those who send a tree");
+    }
+    let lane = head.target.parameter("of").and_then(|id| site.orders.lane(id));
+    match lane {
+        Some(takes_over) => Response::switching(PROTOCOL, takes_over),
+        None => Response::text(410, "nothing of this name is being sent"),
+    }
+}
+
+/// Where a tree goes, by a way that leads nowhere else, whatever is renamed meanwhile: through an
+/// open folder, which has to stay open.
+fn destination(root: &Root, path: &[u8]) -> io::Result<(Root, PathBuf)> {
+    if let Ok(folder) = root.below(path) {
+        let place = folder.place();
+        return Ok((folder, place));
+    }
+    let (above, name) = match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (&b""[..], path),
+    };
+    let folder = root.below(above)?;
+    if folder.is_there(name) {
+        return Err(io::Error::from(io::ErrorKind::NotADirectory));
+    }
+    let name = std::os::unix::ffi::OsStrExt::from_bytes(name);
+    let place = folder.place().join::<&std::ffi::OsStr>(name);
+    Ok((folder, place))
+}
+
+/// What connections are turned into.
+const PROTOCOL: &str = "swath-lane";

@@ -1,0 +1,146 @@
+//! Who the server shows itself to be.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use swath_model::digest::{Algorithm, Digest, Hasher};
+
+use crate::site::Token;
+
+/// Encrypted how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// Not at all.
+    Plain,
+    /// With a certificate made now, good for these names and addresses. Whoever connects knows it
+    /// by its fingerprint.
+    SelfSigned(Vec<String>),
+    /// With a certificate (and those that vouch for it) and its key, both PEM.
+    Files {
+        /// The certificates, the server's own first.
+        certificates: PathBuf,
+        /// The key.
+        key: PathBuf,
+    },
+}
+
+/// Why the server cannot show itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file cannot be read, or is not what it should be.
+    #[error("cannot use {}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A certificate could not be made for such names.
+    #[error("cannot make a certificate: {0}")]
+    Make(String),
+    /// Certificate and key do not belong together, or are of a kind that is not understood.
+    #[error("the certificate and its key cannot be used: {0}")]
+    Unusable(#[source] rustls::Error),
+}
+
+/// A certificate and its key.
+pub struct Identity {
+    certificates: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Tls {
+    pub(crate) fn identity(&self) -> Result<Option<Identity>, TlsError> {
+        match self {
+            Tls::Plain => Ok(None),
+            Tls::SelfSigned(names) => Identity::made_for(names.clone()).map(Some),
+            Tls::Files { certificates, key } => Identity::read(certificates, key).map(Some),
+        }
+    }
+}
+
+impl Identity {
+    fn made_for(names: Vec<String>) -> Result<Identity, TlsError> {
+        let made = rcgen::generate_simple_self_signed(names)
+            .map_err(|error| TlsError::Make(error.to_string()))?;
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        Ok(Identity { certificates: vec![made.cert.der().clone()], key: key.into() })
+    }
+
+    fn read(certificates: &Path, key: &Path) -> Result<Identity, TlsError> {
+        let failed = |path: &Path, reason: String| TlsError::File { path: path.to_owned(), reason };
+        let all = CertificateDer::pem_file_iter(certificates)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| failed(certificates, error.to_string()))?;
+        if all.is_empty() {
+            return Err(failed(certificates, "there is no certificate in it".to_owned()));
+        }
+        let key =
+            PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, error.to_string()))?;
+        Ok(Identity { certificates: all, key })
+    }
+
+    /// SHA-256 of the server's own certificate.
+    pub fn fingerprint(&self) -> Digest {
+        Hasher::digest(Algorithm::Sha256, &self.certificates[0])
+    }
+
+    pub(crate) fn config(&self) -> Result<ServerConfig, TlsError> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Unusable)?
+            .with_no_client_auth()
+            .with_single_cert(self.certificates.clone(), self.key.clone_key())
+            .map_err(TlsError::Unusable)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn random(out: &mut [u8]) {
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    if provider.secure_random.fill(out).is_err() {
+        // Only a system without any randomness fails here; a server must not run on such.
+        std::process::abort();
+    }
+}
+
+/// A token that nobody can guess: 192 bits, as text that needs no quotes anywhere.
+pub fn new_token() -> String {
+    use base64::Engine as _;
+    let mut random_bytes = [0; 24];
+    random(&mut random_bytes);
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random_bytes)
+}
+
+/// Read tokens from a file, one a line; empty lines and those that begin with `#` do not count.
+///
+/// # Errors
+/// What the system says, or `InvalidData` if there is none in it.
+pub fn read_tokens(path: &Path) -> io::Result<Vec<Token>> {
+    let text = std::fs::read_to_string(path)?;
+    let lines = text.lines().map(str::trim);
+    let bad = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let tokens = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(|line| {
+        let mut words = line.split_whitespace();
+        let secret = words.next().unwrap_or_default().to_owned();
+        match (words.next(), words.next()) {
+            (None | Some("read"), None) => Ok(Token { secret, may_write: false }),
+            (Some("write"), None) => Ok(Token { secret, may_write: true }),
+            // The line may be a secret that was typed wrong.
+            _ => Err(bad("a line of it is neither a token nor a token with 'read' or 'write'")),
+        }
+    });
+    let tokens = tokens.collect::<io::Result<Vec<Token>>>()?;
+    if tokens.is_empty() {
+        return Err(bad("there is no token in it"));
+    }
+    Ok(tokens)
+}

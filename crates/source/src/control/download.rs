@@ -1,0 +1,90 @@
+//! A document that is taken in while it comes: the index of a dataset.
+
+use tokio::time::timeout;
+use url::Url;
+
+use super::exchange::Exchange;
+use super::{Method, Opened, Request, open};
+use crate::error::LaneError;
+use crate::http::body::Body;
+use crate::http::head::{Head, shortened};
+use crate::net::Net;
+use crate::source::{Trust, without_credentials};
+
+/// A document that is coming.
+pub struct Download {
+    exchange: Exchange,
+    head: Head,
+    body: Body,
+    final_url: Url,
+}
+
+impl Download {
+    /// Ask for the document at `url`, in one of the media types in `accept`.
+    ///
+    /// # Errors
+    /// Any [`LaneError`]; an answer other than 200 among them.
+    pub async fn begin(
+        net: &Net,
+        url: &Url,
+        trust: Trust,
+        accept: &str,
+    ) -> Result<Download, LaneError> {
+        Download::ask(net, url, trust, accept, Method::Get).await
+    }
+
+    /// As [`Download::begin`], with POST and nothing in its body: what is asked for changes
+    /// something there.
+    ///
+    /// # Errors
+    /// As [`Download::begin`].
+    pub async fn begin_by_post(
+        net: &Net,
+        url: &Url,
+        trust: Trust,
+        accept: &str,
+    ) -> Result<Download, LaneError> {
+        Download::ask(net, url, trust, accept, Method::Post).await
+    }
+
+    async fn ask(
+        net: &Net,
+        url: &Url,
+        trust: Trust,
+        accept: &str,
+        method: Method,
+    ) -> Result<Download, LaneError> {
+        let request = Request { method, range: None, accept, extra: "", limit_bytes: 0 };
+        let limit = net.timeout();
+        let opened = timeout(limit, open(net, url, trust, &request)).await;
+        let Opened { exchange, head, target, .. } =
+            opened.map_err(|_| LaneError::Timeout { after: limit })??;
+        if head.status != 200 {
+            return Err(target.explain(LaneError::Status {
+                code: head.status,
+                reason: shortened(&head.reason),
+                retry_after: crate::http::answer::retry_after(&head),
+            }));
+        }
+        let body = Body::after(&head).map_err(|error| LaneError::protocol(error.to_string()))?;
+        Ok(Download { exchange, head, body, final_url: without_credentials(&target.url) })
+    }
+
+    /// A header field of the answer, by its lower-case name.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.head.field(name)
+    }
+
+    /// Where it comes from after redirects, without credentials.
+    pub fn final_url(&self) -> &Url {
+        &self.final_url
+    }
+
+    /// The next bytes of it; none at its end. Nothing is lost if this is given up while it waits.
+    ///
+    /// # Errors
+    /// Any [`LaneError`]; [`LaneError::Truncated`] if it ends early.
+    pub async fn next(&mut self) -> Result<Vec<u8>, LaneError> {
+        self.exchange.next_part(&mut self.body).await
+    }
+}

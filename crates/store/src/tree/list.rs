@@ -1,0 +1,43 @@
+//! One folder, for those who look at it.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use swath_model::index::{Kind, Mtime};
+
+use super::names::Names;
+use super::root::{Links, Root};
+use super::stat;
+use super::walk::WalkOptions;
+
+/// One entry of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name; not always text.
+    pub name: Vec<u8>,
+    /// What it is; never a hard link.
+    pub kind: Kind,
+    /// Permission bits.
+    pub mode: u32,
+    /// Time of its last change.
+    pub mtime: Mtime,
+}
+
+impl Root {
+    /// What lies in a folder below it (the empty path is the root), by the bytes of the names.
+    ///
+    /// # Errors
+    /// What the system says; `FilesystemLoop` for a link on the way that may not be followed.
+    pub fn list(&self, path: &[u8], follow_links: bool) -> io::Result<Vec<Listed>> {
+        let links = if follow_links { Links::Follow } else { Links::Refuse };
+        let folder = self.folder(path, links)?;
+        let names = Names::read(folder.as_fd())?;
+        let options = WalkOptions { follow_links, ..WalkOptions::default() };
+        let look = |at| {
+            let name = names.name(at);
+            let found = stat::look(self, &folder, path, name, &options);
+            Listed { name: name.to_vec(), kind: found.kind, mode: found.mode, mtime: found.mtime }
+        };
+        Ok((0..names.len()).map(look).collect())
+    }
+}

@@ -1,0 +1,240 @@
+//! Files under construction.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+use swath_model::Range;
+use swath_model::index::Mtime;
+
+use super::{Preserve, Stage, Wanted, lock};
+
+/// Files of which some bytes are there and others are not.
+#[derive(Default)]
+pub(super) struct Files {
+    all: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    files: HashMap<u64, Building>,
+    open: usize,
+    clock: u64,
+}
+
+struct Building {
+    /// What is still to be written of it.
+    left_bytes: u64,
+    /// Closed while too many others are open.
+    file: Option<Arc<File>>,
+    used: u64,
+}
+
+/// The folder in which the last file was made.
+pub(super) struct Parent {
+    path: Vec<u8>,
+    folder: OwnedFd,
+}
+
+impl Files {
+    /// Write the parts of one file that lie in `bytes`, which are those of the virtual file from
+    /// `start` on.
+    pub fn write(
+        &self,
+        stage: &Stage,
+        wanted: &Wanted,
+        start: u64,
+        bytes: &[u8],
+        parent: &mut Option<Parent>,
+    ) -> io::Result<()> {
+        if wanted.is_whole() {
+            let file = create(stage, wanted, true, parent)?;
+            put(&file, wanted, start, bytes)?;
+            return complete(&file, wanted, stage.preserve);
+        }
+        let file = self.open(stage, wanted, parent)?;
+        put(&file, wanted, start, bytes)?;
+        let written: u64 = wanted.parts.iter().map(|part| part.bytes).sum();
+        if self.written(wanted.number, written) {
+            complete(&file, wanted, stage.preserve)?;
+        }
+        Ok(())
+    }
+
+    fn open(
+        &self,
+        stage: &Stage,
+        wanted: &Wanted,
+        parent: &mut Option<Parent>,
+    ) -> io::Result<Arc<File>> {
+        {
+            let mut table = lock(&self.all);
+            table.clock += 1;
+            let clock = table.clock;
+            if let Some(building) = table.files.get_mut(&wanted.number)
+                && let Some(file) = &building.file
+            {
+                building.used = clock;
+                return Ok(Arc::clone(file));
+            }
+        }
+        // Two threads may come here at once; both open the same file.
+        let file = Arc::new(create(stage, wanted, false, parent)?);
+        let mut table = lock(&self.all);
+        let clock = table.clock;
+        let resumed_bytes = stage.resumed.bytes_within(wanted.range);
+        let building = table.files.entry(wanted.number).or_insert_with(|| Building {
+            left_bytes: wanted.range.len() - resumed_bytes,
+            file: None,
+            used: clock,
+        });
+        let was_open = building.file.replace(Arc::clone(&file)).is_some();
+        table.open += usize::from(!was_open);
+        table.close_some();
+        Ok(file)
+    }
+
+    /// So many bytes of it were written; whether that was all.
+    fn written(&self, number: u64, bytes: u64) -> bool {
+        let mut table = lock(&self.all);
+        let Some(building) = table.files.get_mut(&number) else { return false };
+        building.left_bytes = building.left_bytes.saturating_sub(bytes);
+        if building.left_bytes > 0 {
+            return false;
+        }
+        let was_open = building.file.is_some();
+        table.files.remove(&number);
+        table.open -= usize::from(was_open);
+        true
+    }
+}
+
+impl Table {
+    /// Close those that were not used for the longest time, if too many are open.
+    fn close_some(&mut self) {
+        if self.open <= OPEN_MAX {
+            return;
+        }
+        let mut open: Vec<(u64, u64)> = self
+            .files
+            .iter()
+            .filter(|(_, building)| building.file.is_some())
+            .map(|(&number, building)| (building.used, number))
+            .collect();
+        open.sort_unstable();
+        for (_, number) in open.into_iter().take(OPEN_MAX / 2) {
+            if let Some(building) = self.files.get_mut(&number) {
+                building.file = None;
+                self.open -= 1;
+            }
+        }
+    }
+}
+
+/// Open a file of the stage, making it and its folders if need be.
+fn create(
+    stage: &Stage,
+    wanted: &Wanted,
+    is_whole: bool,
+    parent: &mut Option<Parent>,
+) -> io::Result<File> {
+    let (folder_path, name) = split(&wanted.path);
+    if parent.as_ref().is_none_or(|parent| parent.path != folder_path) {
+        let folder = stage.root.make_folder(folder_path)?;
+        *parent = Some(Parent { path: folder_path.to_vec(), folder });
+    }
+    let folder = parent.as_ref().map_or(stage.root.fd().as_fd(), |parent| parent.folder.as_fd());
+    let file = make_file(folder, name, is_whole)?;
+    let data_bytes = wanted.range.len();
+    if !is_whole || data_bytes != wanted.size_bytes {
+        file.set_len(wanted.size_bytes)?;
+    }
+    Ok(file)
+}
+
+/// Make a file, or open the one that an earlier run left.
+pub(super) fn make_file(folder: impl AsFd, name: &[u8], truncate: bool) -> io::Result<File> {
+    let mut flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if truncate {
+        flags |= OFlags::TRUNC;
+    }
+    let mode = Mode::RUSR | Mode::WUSR;
+    match rustix::fs::openat(&folder, name, flags, mode) {
+        // An earlier run had finished with it already.
+        Err(Errno::ACCESS) => {
+            rustix::fs::chmodat(&folder, name, mode, AtFlags::empty())?;
+            Ok(File::from(rustix::fs::openat(&folder, name, flags, mode)?))
+        }
+        other => Ok(File::from(other?)),
+    }
+}
+
+fn put(file: &File, wanted: &Wanted, start: u64, bytes: &[u8]) -> io::Result<()> {
+    for part in &wanted.parts {
+        let here = Range::of_len(part.start - start, part.bytes);
+        let bytes = bytes.get(here.start as usize..here.end as usize).unwrap_or_default();
+        file.write_all_at(bytes, part.offset)?;
+    }
+    Ok(())
+}
+
+fn complete(file: &File, wanted: &Wanted, preserve: Preserve) -> io::Result<()> {
+    set_mode(file, wanted.mode, preserve, FileType::RegularFile)?;
+    set_times(file, wanted.mtime, preserve)
+}
+
+/// What others may do with it: as at its source, or as this user's files usually are.
+pub(super) fn set_mode(
+    file: impl AsFd,
+    mode: u32,
+    preserve: Preserve,
+    kind: FileType,
+) -> io::Result<()> {
+    // Set-user-ID and the like are never taken over: who owns the copy is somebody else.
+    let mode = if preserve.mode { mode & 0o777 } else { usual_mode(kind) };
+    Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
+}
+
+/// What this user's files and folders usually get.
+pub(super) fn usual_mode(kind: FileType) -> u32 {
+    let most = if kind == FileType::Directory { 0o777 } else { 0o666 };
+    most & !umask()
+}
+
+pub(super) fn set_times(file: impl AsFd, mtime: Mtime, preserve: Preserve) -> io::Result<()> {
+    if !preserve.times {
+        return Ok(());
+    }
+    Ok(rustix::fs::futimens(file, &times(mtime))?)
+}
+
+pub(super) fn times(mtime: Mtime) -> Timestamps {
+    let time = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() };
+    Timestamps { last_access: time, last_modification: time }
+}
+
+/// The process's own, read without changing it.
+fn umask() -> u32 {
+    static UMASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *UMASK.get_or_init(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        line.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o022)
+    })
+}
+
+/// A path's folder and its last component.
+pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
+    }
+}
+
+/// So many files are open at once; others are opened again when more of them comes.
+const OPEN_MAX: usize = 512;

@@ -1,0 +1,384 @@
+//! A tree that is being received.
+//!
+//! Its files grow in a folder of their own, the *stage*, and get their final names together, at
+//! the end. Where the destination does not exist the stage lies beside it, and one rename gives
+//! all of them their names; else it lies within it, and they move one by one.
+//!
+//! The journal beside the stage vouches for ranges of the virtual file (never for bytes that were
+//! not synced before), and a copy of the index says what they are bytes of. All methods block.
+
+mod building;
+mod carry;
+mod compare;
+mod finish;
+mod place;
+mod skeleton;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::index::{Index, Item, Kind, Mtime, Part};
+use swath_model::{Range, RangeSet};
+
+use super::root::Root;
+use crate::journal::{JournalFile, Record, State};
+use crate::steps::SystemSteps;
+use building::Files;
+use carry::Carried;
+use compare::Kept;
+use place::Place;
+
+pub use finish::Finished;
+
+/// What of a file's attributes is taken over besides its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preserve {
+    /// Permission bits.
+    pub mode: bool,
+    /// Times of the last change.
+    pub times: bool,
+    /// Several names of one file stay names of one file.
+    pub links: bool,
+}
+
+impl Default for Preserve {
+    fn default() -> Preserve {
+        Preserve { mode: true, times: true, links: false }
+    }
+}
+
+/// Why a tree cannot be received.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StageError {
+    /// The destination is there and is no folder.
+    #[error("{} is no folder", .0.display())]
+    NoFolder(PathBuf),
+    /// Another process receives into the same place.
+    #[error("another process is writing {}", .0.display())]
+    Locked(PathBuf),
+    /// A path names nothing that could be a folder.
+    #[error("{} cannot be the name of a folder", .0.display())]
+    Name(PathBuf),
+    /// There is less room than is needed.
+    #[error(
+        "{} needs {needed_bytes} bytes and there is room for {free_bytes}",
+        path.display()
+    )]
+    NoRoom {
+        /// The destination.
+        path: PathBuf,
+        /// What is still to be written.
+        needed_bytes: u64,
+        /// What the file system has for this user.
+        free_bytes: u64,
+    },
+    /// Something at the destination is of another kind than what is to have its name.
+    #[error("{} is in the way: it is {there}, and {here} is to have that name", path.display())]
+    InTheWay {
+        /// Where.
+        path: PathBuf,
+        /// What is there.
+        there: &'static str,
+        /// What the tree has.
+        here: &'static str,
+    },
+    /// The tree has what an unfinished copy left.
+    #[error("{} is what an unfinished copy has left in that tree: finish that one first, or remove it there", path.display())]
+    OwnName {
+        /// Where it would go.
+        path: PathBuf,
+    },
+    /// The system refuses something.
+    #[error("cannot {doing} {}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+/// A tree that is being received.
+pub struct Stage {
+    place: Place,
+    root: Root,
+    index: Arc<RwLock<Index>>,
+    preserve: Preserve,
+    /// What an earlier run left, by its journal, in the virtual file of this index.
+    resumed: RangeSet,
+    /// What the destination has already, and stays.
+    kept: Kept,
+    /// What need not be fetched, in whole groups.
+    present: RangeSet,
+    files: Files,
+    journal: Mutex<Option<(JournalFile, State)>>,
+}
+
+/// One file of which some bytes are to be written.
+struct Wanted {
+    number: u64,
+    path: Vec<u8>,
+    range: Range,
+    size_bytes: u64,
+    mode: u32,
+    mtime: Mtime,
+    parts: Vec<Part>,
+}
+
+impl Wanted {
+    /// Whether these are all its bytes.
+    fn is_whole(&self) -> bool {
+        self.parts.iter().map(|part| part.bytes).sum::<u64>() == self.range.len()
+    }
+
+    fn of(item: &Item<'_>, range: Range) -> Option<Wanted> {
+        let Kind::File { size_bytes, .. } = item.entry.kind else { return None };
+        let parts: Vec<Part> = item.parts(range).collect();
+        (!parts.is_empty()).then(|| Wanted {
+            number: item.number,
+            path: item.path.to_vec(),
+            range: item.range(),
+            size_bytes,
+            mode: item.entry.mode,
+            mtime: item.entry.mtime,
+            parts,
+        })
+    }
+}
+
+impl Stage {
+    /// Whether an earlier run left something for this destination, so that the whole index is
+    /// needed to go on with it.
+    pub fn is_left(destination: &Path) -> bool {
+        Place::of(destination).is_ok_and(|place| place.is_left())
+    }
+
+    /// Begin to receive the tree of `index` (which may still grow, unless something
+    /// [is left](Stage::is_left)) at `destination`, or go on with it if `resume`. With `compare` files
+    /// that are there already with the same size and time stay as they are; the index must be
+    /// complete for that.
+    ///
+    /// # Errors
+    /// [`StageError`].
+    pub fn open(
+        destination: &Path,
+        index: Arc<RwLock<Index>>,
+        preserve: Preserve,
+        resume: bool,
+        compare: bool,
+    ) -> Result<Stage, StageError> {
+        let place = Place::of(destination)?;
+        let root = place.open_stage()?;
+        refuse_own_names(&read(&index), &place)?;
+        if resume && let Some((moved, without)) = place.moving() {
+            // What an earlier run was about: then everything is as if it had come to its end.
+            let stage = Stage::of(place, root, Arc::new(RwLock::new(moved)), preserve);
+            stage.finish_moving(&without)?;
+            drop(stage);
+            return Stage::open(destination, index, preserve, resume, compare);
+        }
+        let left = if resume { place.recover(&read(&index)) } else { Carried::default() };
+        let kept = match Root::open(&place.destination) {
+            Ok(destination) if compare && !place.is_new => Kept::find(&read(&index), &destination),
+            _ => Kept::default(),
+        };
+        let mut known = left.durable.clone();
+        for range in kept.ranges.iter() {
+            known.insert(range);
+        }
+        // Of files that stay nothing is in the stage.
+        let present = whole_groups(&known, &read(&index));
+        let mut resumed = RangeSet::new();
+        for range in present.iter() {
+            for durable in left.durable.within(range) {
+                resumed.insert(durable);
+            }
+        }
+        if resumed.is_empty() {
+            place.clear(&root)?;
+        }
+        let stage = Stage { resumed, kept, present, ..Stage::of(place, root, index, preserve) };
+        if !stage.resumed.is_empty() {
+            for path in left.gone.iter().rev() {
+                stage.remove(path)?;
+            }
+            // What was taken over is written down anew: it may be of another index than before.
+            stage.begin_journal(&mut lock(&stage.journal))?;
+        }
+        Ok(stage)
+    }
+
+    /// One in which nothing is.
+    fn of(place: Place, root: Root, index: Arc<RwLock<Index>>, preserve: Preserve) -> Stage {
+        Stage {
+            place,
+            root,
+            index,
+            preserve,
+            resumed: RangeSet::new(),
+            kept: Kept::default(),
+            present: RangeSet::new(),
+            files: Files::default(),
+            journal: Mutex::new(None),
+        }
+    }
+
+    /// What need not be fetched, in whole groups of the virtual file: an earlier run left it, or it is
+    /// at the destination already.
+    pub fn present(&self) -> &RangeSet {
+        &self.present
+    }
+
+    /// Files that stay as they are at the destination.
+    pub fn kept_files(&self) -> u64 {
+        self.kept.files
+    }
+
+    /// Whether there is a folder at this destination already.
+    pub fn is_there(destination: &Path) -> bool {
+        Place::of(destination).is_ok_and(|place| !place.is_new)
+    }
+
+    /// Whether `bytes` more can be written.
+    ///
+    /// # Errors
+    /// [`StageError::NoRoom`].
+    pub fn check_room(&self, bytes: u64) -> Result<(), StageError> {
+        match self.place.free_bytes(&self.root) {
+            Some(free_bytes) if free_bytes < bytes => Err(StageError::NoRoom {
+                path: self.place.destination.clone(),
+                needed_bytes: bytes,
+                free_bytes,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Write bytes of the virtual file from `start` on. Each byte is written once; a file that has
+    /// all its bytes gets its attributes and is closed.
+    ///
+    /// # Errors
+    /// [`StageError::Io`].
+    pub fn write(&self, start: u64, bytes: &[u8]) -> Result<(), StageError> {
+        let range = Range::of_len(start, bytes.len() as u64);
+        let mut parent = None;
+        for wanted in self.wanted(range) {
+            self.files
+                .write(self, &wanted, start, bytes, &mut parent)
+                .map_err(|source| self.failed("write", &wanted.path, source))?;
+        }
+        Ok(())
+    }
+
+    /// Make everything written so far durable, then write down that these ranges are. When this
+    /// returns they survive `kill -9` and power loss. The index must be complete.
+    ///
+    /// # Errors
+    /// [`StageError::Io`].
+    pub fn commit(&self, ranges: &[Range]) -> Result<(), StageError> {
+        self.sync()?;
+        let mut journal = lock(&self.journal);
+        if journal.is_none() {
+            self.begin_journal(&mut journal)?;
+        }
+        let Some((file, state)) = &mut *journal else { return Ok(()) };
+        let records: Vec<Record> =
+            ranges.iter().map(|&range| Record::Durable { range, source: 0 }).collect();
+        file.append(&SystemSteps::new(), &self.place.names, state, &records)
+            .map_err(|error| self.journal_failed(error.into_io()))
+    }
+
+    fn begin_journal(&self, journal: &mut Option<(JournalFile, State)>) -> Result<(), StageError> {
+        let begun = self.place.begin_journal(&self.index(), &self.resumed);
+        *journal = Some(begun.map_err(|source| self.journal_failed(source))?);
+        Ok(())
+    }
+
+    fn journal_failed(&self, source: io::Error) -> StageError {
+        self.failed("write the journal of", b"", source)
+    }
+
+    fn sync(&self) -> Result<(), StageError> {
+        rustix::fs::syncfs(self.root.fd()).map_err(|error| self.failed("sync", b"", error.into()))
+    }
+
+    fn wanted(&self, range: Range) -> Vec<Wanted> {
+        let index = self.index();
+        let mut cursor = index.cursor_at(range.start);
+        let mut all = Vec::new();
+        while let Some(item) = cursor.next() {
+            if item.start >= range.end {
+                break;
+            }
+            if !self.kept.has(item.number) {
+                all.extend(Wanted::of(&item, range));
+            }
+        }
+        all
+    }
+
+    fn index(&self) -> RwLockReadGuard<'_, Index> {
+        read(&self.index)
+    }
+
+    fn failed(&self, doing: &'static str, path: &[u8], source: io::Error) -> StageError {
+        StageError::Io { doing, path: self.shown(path), source }
+    }
+
+    /// A path of the tree as that of its final place.
+    fn shown(&self, path: &[u8]) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt;
+        match path {
+            b"" => self.place.destination.clone(),
+            path => self.place.destination.join(std::ffi::OsStr::from_bytes(path)),
+        }
+    }
+}
+
+/// A tree may hold what an unfinished copy left in it; it would lie where ours lies.
+fn refuse_own_names(index: &Index, place: &Place) -> Result<(), StageError> {
+    let mut cursor = index.cursor();
+    while let Some(item) = cursor.next() {
+        if !item.path.contains(&b'/') && is_own_name(item.path) {
+            let name = String::from_utf8_lossy(item.path).into_owned();
+            return Err(StageError::OwnName { path: place.destination.join(name) });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name at the top of a folder is that of what a copy into that folder leaves there until
+/// it is complete.
+pub(super) fn is_own_name(name: &[u8]) -> bool {
+    name.starts_with(b".swath-stage.swath")
+}
+
+/// Of ranges of a virtual file what can be taken over: a group is fetched whole or not at all, and
+/// of a file whose bytes come twice nobody could say when it is complete.
+fn whole_groups(ranges: &RangeSet, index: &Index) -> RangeSet {
+    let mut whole = RangeSet::new();
+    for range in ranges.iter() {
+        let start = range.start.next_multiple_of(GROUP_BYTES);
+        let end = match range.end {
+            end if end == index.size_bytes() => end,
+            end => end - end % GROUP_BYTES,
+        };
+        if start < end {
+            whole.insert(Range::new(start, end));
+        }
+    }
+    whole
+}
+
+fn read(index: &RwLock<Index>) -> RwLockReadGuard<'_, Index> {
+    index.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

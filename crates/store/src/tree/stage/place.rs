@@ -1,0 +1,261 @@
+//! Where a tree is received: the stage, the journal and the copy of the index.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use swath_model::RangeSet;
+use swath_model::index::{Index, Reader};
+
+use super::StageError;
+use super::carry::{self, Carried};
+use crate::Identity;
+use crate::journal::{AppendError, JournalFile, Record, Recovery, State, recover};
+use crate::names::{Names, folder_of};
+use crate::place::is_planted;
+use crate::steps::SystemSteps;
+use crate::tree::root::Root;
+
+/// The names around one destination.
+pub(super) struct Place {
+    pub destination: PathBuf,
+    /// The destination does not exist: the stage becomes it.
+    pub is_new: bool,
+    pub names: Names,
+    /// A copy of the index that the journal counts in …
+    index: PathBuf,
+    /// … and of the one that takes its place.
+    index_new: PathBuf,
+    /// Says that names are being given, and which files get none.
+    moving: PathBuf,
+}
+
+impl Place {
+    pub fn of(destination: &Path) -> Result<Place, StageError> {
+        let name = || StageError::Name(destination.to_owned());
+        // "there/" and "there/." are "there".
+        let destination: PathBuf = destination.components().collect();
+        let found = destination.metadata();
+        let is_new = match &found {
+            Ok(found) if found.is_dir() => false,
+            Ok(_) => return Err(StageError::NoFolder(destination)),
+            Err(_) => true,
+        };
+        // What lies beside the destination may lie on another file system, if it is there already.
+        let base = if is_new { destination.clone() } else { destination.join(".swath-stage") };
+        let names = Names::of(&base, NAME_BYTES_MAX).ok_or_else(name)?;
+        let beside = |suffix: &str| {
+            let mut name = names.journal.clone().into_os_string();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        let (index, index_new) = (beside(".index"), beside(".index.new"));
+        let moving = beside(".moving");
+        Ok(Place { destination, is_new, names, index, index_new, moving })
+    }
+
+    /// Whether an earlier run left something to go on with.
+    pub fn is_left(&self) -> bool {
+        let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_file());
+        is_file(&self.names.journal) || is_file(&self.moving)
+    }
+
+    /// From here on all that is in the stage only has to be moved to its names: the journal counts
+    /// no more, for what it vouches for leaves the stage. Durable when this returns.
+    pub fn begin_moving(&self, index: &Index, without: &[u64]) -> io::Result<()> {
+        let mut text = dataset_name(index).unwrap_or_default();
+        for number in without {
+            text.push_str(&format!("\n{number}"));
+        }
+        text.push('\n');
+        let new = self.moving.with_extension("moving.new");
+        let _ = std::fs::remove_file(&new);
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, &self.moving)?;
+        File::open(&self.names.folder)?.sync_all()
+    }
+
+    /// The index by which names were being given when an earlier run ended, and which files get
+    /// none.
+    pub fn moving(&self) -> Option<(Index, Vec<u64>)> {
+        let mut text = String::new();
+        self.read(&self.moving)?.read_to_string(&mut text).ok()?;
+        let mut lines = text.lines();
+        let name = lines.next()?;
+        let without = lines.map(|line| line.parse().ok()).collect::<Option<Vec<u64>>>()?;
+        let index = [&self.index, &self.index_new].into_iter().find_map(|path| {
+            self.read_index(path).filter(|index| dataset_name(index).as_deref() == Some(name))
+        })?;
+        Some((index, without))
+    }
+
+    /// Make the stage, or open the one that is there. Nobody else may use it meanwhile.
+    pub fn open_stage(&self) -> Result<Root, StageError> {
+        let failed =
+            |doing| move |source| StageError::Io { doing, path: self.names.part.clone(), source };
+        std::fs::create_dir_all(folder_of(&self.names.part))
+            .map_err(failed("make the folder of"))?;
+        let mut builder = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        match builder.create(&self.names.part) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed("make")(error));
+            }
+            _ => {}
+        }
+        let found = self.names.part.symlink_metadata().map_err(failed("look at"))?;
+        if !found.is_dir() || is_planted(&found, &folder_of(&self.names.part)) {
+            let source = io::Error::other("something else is in the way there");
+            return Err(failed("use")(source));
+        }
+        let root = Root::open(&self.names.part).map_err(failed("open"))?;
+        match flock(root.fd(), FlockOperation::NonBlockingLockExclusive) {
+            // Who held the lock before may have given the stage its final name meanwhile.
+            Ok(()) if is_at(&root, &self.names.part) => Ok(root),
+            Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) => {
+                Err(StageError::Locked(self.destination.clone()))
+            }
+            Err(error) => Err(failed("lock")(error.into())),
+        }
+    }
+
+    /// What the journal vouches for, in the virtual file of `index`, and what is in the stage that
+    /// does not belong there any more.
+    pub fn recover(&self, index: &Index) -> Carried {
+        let Some((durable, old)) = self.left() else { return Carried::default() };
+        if old.digests() == index.digests() {
+            return Carried { durable, gone: Vec::new() };
+        }
+        carry::over(&old, &durable, index)
+    }
+
+    /// What the journal vouches for, and the index in which it counts.
+    fn left(&self) -> Option<(RangeSet, Index)> {
+        let file = self.read(&self.names.journal)?;
+        let recovered = recover(BufReader::with_capacity(1 << 16, &file)).ok()?;
+        let Recovery::Journal { state, .. } = recovered else { return None };
+        // A journal that was about to be replaced counts in the index that was there before.
+        let index = [&self.index, &self.index_new].into_iter().find_map(|path| {
+            let index = self.read_index(path)?;
+            let name = dataset_name(&index)?;
+            let counts = state.identity.digests.contains(&name);
+            if counts && *path == self.index_new {
+                // It was about to be given its name.
+                std::fs::rename(path, &self.index).ok()?;
+            }
+            counts.then_some(index)
+        })?;
+        Some((state.durable, index))
+    }
+
+    fn read_index(&self, path: &Path) -> Option<Index> {
+        let mut file = self.read(path)?;
+        let mut index = Index::new();
+        let mut reader = Reader::new(u64::MAX);
+        let mut part = vec![0; 1 << 16];
+        loop {
+            match file.read(&mut part).ok()? {
+                0 => break,
+                bytes => reader.feed(&mut index, &part[..bytes]).ok()?,
+            }
+        }
+        reader.finish(&mut index).ok()?;
+        Some(index)
+    }
+
+    fn read(&self, path: &Path) -> Option<File> {
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+        let file = options.open(path).ok()?;
+        let found = file.metadata().ok()?;
+        (found.is_file() && !is_planted(&found, &folder_of(path))).then_some(file)
+    }
+
+    /// Forget what an earlier run left.
+    pub fn clear(&self, root: &Root) -> Result<(), StageError> {
+        self.forget_journal();
+        root.empty().map_err(|source| StageError::Io {
+            doing: "empty",
+            path: self.names.part.clone(),
+            source,
+        })
+    }
+
+    pub fn forget_journal(&self) {
+        let Names { journal, journal_new, .. } = &self.names;
+        // The last one says that all others count no more.
+        for path in [journal, journal_new, &self.index, &self.index_new, &self.moving] {
+            // What is not there need not go; what will not go is refused by the next run.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// Begin a journal that vouches for these ranges of the virtual file of `index`, which is
+    /// complete; a copy of it is kept, for a run whose source has another one. What is there of an
+    /// earlier run holds until this returns.
+    pub fn begin_journal(
+        &self,
+        index: &Index,
+        durable: &RangeSet,
+    ) -> io::Result<(JournalFile, State)> {
+        self.write_index(index)?;
+        let mut state = State::default();
+        let digests = dataset_name(index).into_iter().collect();
+        let identity = Identity { digests, ..Identity::default() };
+        state.apply(&Record::Identity { size_bytes: Some(index.size_bytes()), identity });
+        state.apply(&Record::Source { id: 0, name: String::new() });
+        for range in durable.iter() {
+            state.apply(&Record::Durable { range, source: 0 });
+        }
+        let steps = SystemSteps::new();
+        let journal = JournalFile::replace(&steps, &self.names, &state);
+        let journal = journal.map_err(AppendError::into_io)?;
+        std::fs::rename(&self.index_new, &self.index)?;
+        Ok((journal, state))
+    }
+
+    fn write_index(&self, index: &Index) -> io::Result<()> {
+        let _ = std::fs::remove_file(&self.index_new);
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(&self.index_new)?;
+        let mut at = 0;
+        while at < index.wire_bytes() {
+            let part = index.wire_from(at);
+            file.write_all(part)?;
+            at += part.len() as u64;
+        }
+        file.sync_data()
+    }
+
+    /// What the user may still write there.
+    pub fn free_bytes(&self, root: &Root) -> Option<u64> {
+        let found = rustix::fs::fstatvfs(root.fd().as_fd()).ok()?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+}
+
+/// Whether this folder is the one of that name.
+fn is_at(root: &Root, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let (Ok(open), Ok(named)) = (rustix::fs::fstat(root.fd()), path.symlink_metadata()) else {
+        return false;
+    };
+    (open.st_dev, open.st_ino) == (named.dev(), named.ino())
+}
+
+/// A dataset as a journal names it.
+fn dataset_name(index: &Index) -> Option<String> {
+    let name = blake3::Hash::from_bytes(index.digests()?.dataset);
+    Some(format!("dataset:{}", name.to_hex()))
+}
+
+/// Of all common file systems, less what is added to the journal's name.
+const NAME_BYTES_MAX: usize = 255 - ".index.new".len();

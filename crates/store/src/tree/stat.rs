@@ -1,0 +1,162 @@
+//! What a name in a folder stands for.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Statx, StatxFlags, readlinkat, seek, statx};
+use rustix::io::Errno;
+use swath_model::index::{Absence, EXTENTS_MAX, Extent, Kind, Mtime};
+
+use super::root::{Links, Root, open_below};
+use super::walk::WalkOptions;
+
+/// One entry as found.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// Never a hard link: who was first is for the walk to say.
+    pub kind: Kind,
+    pub mode: u32,
+    pub mtime: Mtime,
+    /// Which file it is.
+    pub id: FileId,
+    /// It has other names too.
+    pub has_names: bool,
+    /// It was reached through a link.
+    pub through_link: bool,
+}
+
+/// A file, among all that are mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct FileId {
+    pub device: (u32, u32),
+    pub inode: u64,
+}
+
+impl Found {
+    pub fn absent(absence: Absence) -> Found {
+        Found {
+            kind: Kind::Absent(absence),
+            mode: 0,
+            mtime: Mtime::default(),
+            id: FileId::default(),
+            has_names: false,
+            through_link: false,
+        }
+    }
+}
+
+/// Why something is absent that the system refuses with `error`.
+pub(super) fn absence(error: Errno) -> Absence {
+    match error {
+        Errno::ACCESS | Errno::PERM => Absence::Forbidden,
+        Errno::NOENT | Errno::NOTDIR => Absence::Vanished,
+        _ => Absence::Unreadable,
+    }
+}
+
+/// Look at `name` in `folder`, whose path below the root is `path`.
+pub(super) fn look(
+    root: &Root,
+    folder: impl AsFd,
+    path: &[u8],
+    name: &[u8],
+    options: &WalkOptions,
+) -> Found {
+    let folder = folder.as_fd();
+    let found = match statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, MASK) {
+        Ok(found) => found,
+        Err(error) => return Found::absent(absence(error)),
+    };
+    let kind = match FileType::from_raw_mode(found.stx_mode.into()) {
+        FileType::RegularFile => {
+            let extents = extents(&found, || open_below(folder, name, READ, Links::Refuse));
+            Kind::File { size_bytes: found.stx_size, extents }
+        }
+        FileType::Directory => Kind::Folder,
+        FileType::Symlink => {
+            if options.follow_links
+                && let Some(found) = follow(root, path, name)
+            {
+                return found;
+            }
+            match readlinkat(folder, name, Vec::new()) {
+                Ok(target) => Kind::Symlink(target.into_bytes()),
+                Err(error) => return Found::absent(absence(error)),
+            }
+        }
+        _ => return Found::absent(Absence::Special),
+    };
+    describe(&found, kind, false)
+}
+
+/// What a link leads to, if that is a file or a folder below the root.
+fn follow(root: &Root, path: &[u8], name: &[u8]) -> Option<Found> {
+    let path = [path, name].join(&b"/"[..if path.is_empty() { 0 } else { 1 }]);
+    let found = root.look_through(&path, MASK).ok()?;
+    let kind = match FileType::from_raw_mode(found.stx_mode.into()) {
+        FileType::RegularFile => Kind::File { size_bytes: found.stx_size, extents: None },
+        FileType::Directory => Kind::Folder,
+        _ => return None,
+    };
+    Some(describe(&found, kind, true))
+}
+
+fn describe(found: &Statx, kind: Kind, through_link: bool) -> Found {
+    Found {
+        has_names: matches!(kind, Kind::File { .. }) && found.stx_nlink > 1,
+        kind,
+        mode: u32::from(found.stx_mode) & 0o7777,
+        mtime: Mtime {
+            seconds: found.stx_mtime.tv_sec,
+            nanoseconds: found.stx_mtime.tv_nsec.min(999_999_999),
+        },
+        id: id(found),
+        through_link,
+    }
+}
+
+pub(super) fn id(found: &Statx) -> FileId {
+    FileId { device: (found.stx_dev_major, found.stx_dev_minor), inode: found.stx_ino }
+}
+
+/// The parts of a sparse file that are no holes; `None` if it has none worth telling. Only holes
+/// of some size count, and only as far as they cover whole units: copies of a file that were made
+/// in other ways often have other small ones.
+fn extents(
+    found: &Statx,
+    open: impl FnOnce() -> rustix::io::Result<OwnedFd>,
+) -> Option<Vec<Extent>> {
+    let size_bytes = found.stx_size;
+    if found.stx_blocks.saturating_mul(512) >= size_bytes || size_bytes < HOLE_BYTES {
+        return None;
+    }
+    let file = open().ok()?;
+    let mut extents: Vec<Extent> = Vec::new();
+    let mut at = 0;
+    while at < size_bytes {
+        let data = match seek(&file, SeekFrom::Data(at)) {
+            Ok(data) if data < size_bytes => data,
+            // Nothing but a hole up to the end.
+            Ok(_) | Err(Errno::NXIO) => break,
+            Err(_) => return None,
+        };
+        // The end of the file counts as a hole.
+        let hole = seek(&file, SeekFrom::Hole(data)).ok().filter(|&hole| hole > data)?;
+        let start = data - data % HOLE_BYTES;
+        let end = hole.checked_next_multiple_of(HOLE_BYTES)?.min(size_bytes);
+        match extents.last_mut() {
+            Some(last) if last.offset + last.bytes >= start => last.bytes = end - last.offset,
+            _ => extents.push(Extent { offset: start, bytes: end - start }),
+        }
+        if extents.len() > EXTENTS_MAX {
+            return None;
+        }
+        at = hole;
+    }
+    let data_bytes: u64 = extents.iter().map(|extent| extent.bytes).sum();
+    (data_bytes < size_bytes).then_some(extents)
+}
+
+const MASK: StatxFlags = StatxFlags::BASIC_STATS;
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+/// Holes are told in units of this size.
+const HOLE_BYTES: u64 = 1 << 20;

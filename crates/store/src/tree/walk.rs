@@ -1,0 +1,423 @@
+//! The walk: a tree, as entries of an index, in the index's order.
+//!
+//! Folders and their entries are looked at some way ahead by a few threads; the entries come out
+//! in order. Memory is what lies ahead (some dozens of folders, a few thousand entries of a large
+//! one), the names of the folders that are open, and the files with several names.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
+use rustix::io::Errno;
+use swath_model::index::{Absence, Entry, Kind, Mtime, NAME_BYTES_MAX, PATH_BYTES_MAX};
+
+use super::names::Names;
+use super::root::{Links, Root, open_below};
+use super::stat::{self, FileId, Found};
+use super::work::{Queue, Ticket};
+
+/// How to walk.
+#[derive(Clone, Debug)]
+pub struct WalkOptions {
+    /// Links that lead to something below the root are taken for what they lead to. (All others
+    /// stay links.)
+    pub follow_links: bool,
+    /// Further names of a file are told as such.
+    pub hard_links: bool,
+    /// Do not enter other file systems.
+    pub one_file_system: bool,
+    /// Threads that look ahead. None are needed; more than processors pay where the disk or a
+    /// server is waited for.
+    pub threads: usize,
+}
+
+impl Default for WalkOptions {
+    fn default() -> WalkOptions {
+        WalkOptions { follow_links: false, hard_links: true, one_file_system: false, threads: 4 }
+    }
+}
+
+/// Why a walk ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WalkError<E> {
+    /// The root cannot be listed.
+    #[error("cannot list the folder")]
+    Root(#[source] io::Error),
+    /// Whoever takes the entries wants no more.
+    #[error(transparent)]
+    Stopped(E),
+}
+
+/// What a walk could not hand over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unnameable {
+    /// How many entries have names or paths that are too long for an index.
+    pub count: u64,
+    /// The path of the first one.
+    pub first: Option<Vec<u8>>,
+}
+
+/// Hand every entry below `root` to `take`, in the order of an index. What cannot be read is an
+/// entry too, of [`Kind::Absent`].
+///
+/// # Errors
+/// [`WalkError`].
+pub fn walk<E>(
+    root: &Root,
+    options: &WalkOptions,
+    mut take: impl FnMut(&Entry<'_>) -> Result<(), E>,
+) -> Result<Unnameable, WalkError<E>> {
+    let mut walk = Walk::begin(root, options).map_err(|error| WalkError::Root(error.into()))?;
+    while let Some(next) = walk.next() {
+        let names = Arc::clone(&next.names);
+        let name = names.name(next.at);
+        if walk.path.is_empty() && super::stage::is_own_name(name) {
+            // A copy into this folder is not complete yet.
+            continue;
+        }
+        let path_bytes = walk.path.len() + 1 + name.len();
+        if name.len() > NAME_BYTES_MAX || path_bytes > PATH_BYTES_MAX {
+            walk.unnameable.count += 1;
+            let path = || [walk.path.as_slice(), name].join(&b'/');
+            walk.unnameable.first.get_or_insert_with(path);
+            continue;
+        }
+        let kind = walk.first_or_further_name(&next.found);
+        let is_bare = matches!(kind, Kind::HardLink(_) | Kind::Absent(_));
+        let entry = Entry {
+            leaves: std::mem::take(&mut walk.leaves),
+            name,
+            kind,
+            mode: if is_bare { 0 } else { next.found.mode },
+            mtime: if is_bare { Mtime::default() } else { next.found.mtime },
+        };
+        take(&entry).map_err(WalkError::Stopped)?;
+        walk.number += 1;
+        if let Some(listed) = next.listed {
+            walk.enter(name, listed, next.found.id);
+        }
+    }
+    Ok(walk.unnameable)
+}
+
+/// Work for the threads needs this much of the walk.
+struct Shared {
+    root: Root,
+    options: WalkOptions,
+}
+
+/// A folder that was read.
+struct Listed {
+    folder: Arc<OwnedFd>,
+    names: Arc<Names>,
+    /// What its first names stand for.
+    first: Vec<Found>,
+}
+
+/// What the threads bring.
+enum Brought {
+    Listed(Result<Listed, Errno>),
+    Looked(Vec<Found>),
+}
+
+struct Walk {
+    shared: Arc<Shared>,
+    queue: Queue<Brought>,
+    /// Path of the innermost open folder.
+    path: Vec<u8>,
+    /// The open folders, the innermost last.
+    open: Vec<Frame>,
+    /// Folders that are being listed ahead.
+    ahead: usize,
+    /// The number of the first name of each file that has several.
+    names: HashMap<FileId, u64>,
+    /// Of the next entry.
+    number: u64,
+    /// Folders left since the last entry.
+    leaves: usize,
+    unnameable: Unnameable,
+}
+
+/// An open folder.
+struct Frame {
+    /// `None` for those far out: descriptors are few. They are opened again when needed.
+    folder: Option<Arc<OwnedFd>>,
+    names: Arc<Names>,
+    id: FileId,
+    /// Length of its path.
+    path_bytes: usize,
+    /// The next name.
+    at: usize,
+    /// What some names from `looked_from` on stand for, each until it is handed over.
+    looked: VecDeque<Found>,
+    looked_from: usize,
+    /// The names after these, that are being looked at.
+    later: VecDeque<(usize, Ticket<Brought>)>,
+    later_to: usize,
+    /// Folders among those looked at that are being listed, by their place.
+    listing: VecDeque<(usize, Ticket<Brought>)>,
+    /// Where to go on with listing ahead.
+    ahead_at: usize,
+}
+
+struct Next {
+    names: Arc<Names>,
+    at: usize,
+    found: Found,
+    /// Of a folder: what lies in it.
+    listed: Option<Listed>,
+}
+
+impl Walk {
+    fn begin(root: &Root, options: &WalkOptions) -> Result<Walk, Errno> {
+        let shared = Arc::new(Shared { root: root.clone(), options: options.clone() });
+        // Its own descriptor: those of a root that is shared have one position for all.
+        let listed = shared.list(root.folder(b"", Links::Refuse)?, b"")?;
+        let id = stat::id(&statx(root.fd(), c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?);
+        let mut walk = Walk {
+            queue: Queue::new(options.threads),
+            shared,
+            path: Vec::new(),
+            open: Vec::new(),
+            ahead: 0,
+            names: HashMap::new(),
+            number: 0,
+            leaves: 0,
+            unnameable: Unnameable::default(),
+        };
+        walk.push(listed, id);
+        Ok(walk)
+    }
+
+    /// The next entry, in order.
+    fn next(&mut self) -> Option<Next> {
+        loop {
+            let frame = self.open.last_mut()?;
+            if frame.at < frame.names.len() {
+                break;
+            }
+            self.open.pop();
+            self.leaves += 1;
+            self.path.truncate(self.open.last()?.path_bytes);
+        }
+        self.look_ahead();
+        let frame = self.open.last_mut()?;
+        let at = frame.at;
+        frame.at += 1;
+        // It could not be looked at: the folder went away, and with it its descriptor.
+        let unseen = || Found::absent(Absence::Vanished);
+        let mut found = frame.looked.pop_front().unwrap_or_else(unseen);
+        frame.looked_from = frame.at;
+        let names = Arc::clone(&frame.names);
+        let is_listing = frame.listing.front().is_some_and(|&(place, _)| place == at);
+        let ticket = if is_listing { frame.listing.pop_front() } else { None };
+        let mut listed = None;
+        if found.kind == Kind::Folder {
+            let result = match ticket {
+                Some((_, ticket)) => {
+                    self.ahead -= 1;
+                    ticket.take()
+                }
+                None => self.list_work(self.open.len() - 1, at, &found).map(|work| work()),
+            };
+            match result {
+                _ if self.is_elsewhere(&found) => found = Found::absent(Absence::Elsewhere),
+                _ if self.is_open(&found) => found = self.as_link(names.name(at)),
+                Some(Brought::Listed(Ok(inside))) => listed = Some(inside),
+                Some(Brought::Listed(Err(error))) => found = Found::absent(stat::absence(error)),
+                _ => found = Found::absent(Absence::Unreadable),
+            }
+        }
+        Some(Next { names, at, found, listed })
+    }
+
+    fn enter(&mut self, name: &[u8], listed: Listed, id: FileId) {
+        if !self.path.is_empty() {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(name);
+        self.push(listed, id);
+    }
+
+    fn push(&mut self, listed: Listed, id: FileId) {
+        let later_to = listed.first.len();
+        self.open.push(Frame {
+            folder: Some(listed.folder),
+            names: listed.names,
+            id,
+            path_bytes: self.path.len(),
+            at: 0,
+            looked: listed.first.into(),
+            looked_from: 0,
+            later: VecDeque::new(),
+            later_to,
+            listing: VecDeque::new(),
+            ahead_at: 0,
+        });
+        if let Some(far) = self.open.len().checked_sub(1 + DESCRIPTORS_MAX) {
+            self.open[far].folder = None;
+        }
+    }
+
+    /// Have the threads begin with what comes next.
+    fn look_ahead(&mut self) {
+        let top = self.open.len() - 1;
+        while self.open[top].later.len() < WINDOWS_AHEAD
+            && self.open[top].later_to < self.open[top].names.len()
+        {
+            let frame = &mut self.open[top];
+            frame.later_to = frame.later_to.max(frame.at);
+            let from = frame.later_to;
+            let Some(work) = self.look_work(top, from) else { break };
+            let ticket = self.queue.add(work);
+            let frame = &mut self.open[top];
+            frame.later_to = (from + WINDOW_NAMES).min(frame.names.len());
+            frame.later.push_back((from, ticket));
+        }
+        let frame = &mut self.open[top];
+        if frame.looked.is_empty()
+            && let Some((from, ticket)) = frame.later.pop_front()
+            && let Some(Brought::Looked(looked)) = ticket.take()
+        {
+            (frame.looked, frame.looked_from) = (looked.into(), from);
+        }
+        for place in (top.saturating_sub(FRAMES_AHEAD)..=top).rev() {
+            while self.ahead < FOLDERS_AHEAD {
+                let frame = &mut self.open[place];
+                frame.ahead_at = frame.ahead_at.max(frame.at);
+                let at = frame.ahead_at;
+                let Some(found) = frame.looked.get(at - frame.looked_from) else { break };
+                frame.ahead_at += 1;
+                if found.kind == Kind::Folder {
+                    let found = found.clone();
+                    let Some(work) = self.list_work(place, at, &found) else { break };
+                    let ticket = self.queue.add(work);
+                    self.open[place].listing.push_back((at, ticket));
+                    self.ahead += 1;
+                }
+            }
+        }
+    }
+
+    /// The work of looking at the next names of an open folder.
+    fn look_work(
+        &mut self,
+        place: usize,
+        from: usize,
+    ) -> Option<impl FnOnce() -> Brought + Send + 'static> {
+        let folder = self.folder(place)?;
+        let frame = &self.open[place];
+        let names = Arc::clone(&frame.names);
+        let path = self.path[..frame.path_bytes].to_vec();
+        let shared = Arc::clone(&self.shared);
+        Some(move || Brought::Looked(shared.look(&folder, &path, &names, from)))
+    }
+
+    /// The work of listing a folder that lies in an open one.
+    fn list_work(
+        &mut self,
+        place: usize,
+        at: usize,
+        found: &Found,
+    ) -> Option<impl FnOnce() -> Brought + Send + 'static> {
+        let folder = self.folder(place)?;
+        let frame = &self.open[place];
+        let names = Arc::clone(&frame.names);
+        let (parent, through_link) = (self.path[..frame.path_bytes].to_vec(), found.through_link);
+        let shared = Arc::clone(&self.shared);
+        Some(move || {
+            let name = names.name(at);
+            let separator: &[u8] = if parent.is_empty() { b"" } else { b"/" };
+            let path = [parent.as_slice(), separator, name].concat();
+            let opened = match through_link {
+                true => shared.root.folder(&path, Links::Follow),
+                false => {
+                    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                    open_below(std::os::fd::AsFd::as_fd(&*folder), name, flags, Links::Refuse)
+                }
+            };
+            Brought::Listed(opened.and_then(|opened| shared.list(opened, &path)))
+        })
+    }
+
+    /// An open folder's descriptor, which may have to be had again.
+    fn folder(&mut self, place: usize) -> Option<Arc<OwnedFd>> {
+        let frame = &self.open[place];
+        if let Some(folder) = &frame.folder {
+            return Some(Arc::clone(folder));
+        }
+        let links = if self.shared.options.follow_links { Links::Follow } else { Links::Refuse };
+        let opened = self.shared.root.folder(&self.path[..frame.path_bytes], links);
+        let folder = Arc::new(opened.ok()?);
+        self.open[place].folder = Some(Arc::clone(&folder));
+        Some(folder)
+    }
+
+    /// Whether this folder is on another file system and not to be entered.
+    fn is_elsewhere(&self, found: &Found) -> bool {
+        let root = self.open.first().map(|frame| frame.id.device);
+        self.shared.options.one_file_system && root != Some(found.id.device)
+    }
+
+    /// Whether a link leads to a folder in which it lies.
+    fn is_open(&self, found: &Found) -> bool {
+        found.through_link && self.open.iter().any(|frame| frame.id == found.id)
+    }
+
+    /// A link of the innermost folder, as a link.
+    fn as_link(&mut self, name: &[u8]) -> Found {
+        let options = WalkOptions { follow_links: false, ..self.shared.options.clone() };
+        match self.folder(self.open.len() - 1) {
+            Some(folder) => stat::look(&self.shared.root, &*folder, &self.path, name, &options),
+            None => Found::absent(Absence::Unreadable),
+        }
+    }
+
+    /// What is found is another name of an earlier file, or what it is.
+    fn first_or_further_name(&mut self, found: &Found) -> Kind {
+        if !found.has_names || !self.shared.options.hard_links {
+            return found.kind.clone();
+        }
+        match self.names.entry(found.id) {
+            std::collections::hash_map::Entry::Occupied(first) => Kind::HardLink(*first.get()),
+            std::collections::hash_map::Entry::Vacant(none) => {
+                none.insert(self.number);
+                found.kind.clone()
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn list(&self, folder: OwnedFd, path: &[u8]) -> Result<Listed, Errno> {
+        let names = Names::read(std::os::fd::AsFd::as_fd(&folder))?;
+        let first = self.look(&folder, path, &names, 0);
+        Ok(Listed { folder: Arc::new(folder), names: Arc::new(names), first })
+    }
+
+    /// Look at some names from `from` on, in the order in which they lie on the device.
+    fn look(&self, folder: &OwnedFd, path: &[u8], names: &Names, from: usize) -> Vec<Found> {
+        let to = (from + WINDOW_NAMES).min(names.len());
+        let mut order: Vec<usize> = (from..to).collect();
+        order.sort_unstable_by_key(|&at| names.inode(at));
+        let mut found = vec![Found::absent(Absence::Vanished); to - from];
+        for at in order {
+            found[at - from] = stat::look(&self.root, folder, path, names.name(at), &self.options);
+        }
+        found
+    }
+}
+
+/// So many names of a large folder are looked at in one go …
+const WINDOW_NAMES: usize = 2048;
+/// … and so many times as many are ahead.
+const WINDOWS_AHEAD: usize = 4;
+/// So many folders are listed ahead, over all that are open …
+const FOLDERS_AHEAD: usize = 64;
+/// … of which so many of the innermost take part.
+const FRAMES_AHEAD: usize = 8;
+/// So many open folders keep their descriptors.
+const DESCRIPTORS_MAX: usize = 200;

@@ -1,0 +1,129 @@
+//! Work that is done ahead by a few threads, and by whoever needs its result first.
+//!
+//! Whoever asks for a result that nobody has begun with does the work itself: nothing waits in a
+//! queue, and without threads all works the same.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+type Work<T> = Box<dyn FnOnce() -> T + Send>;
+
+enum State<T> {
+    Queued(Work<T>),
+    Running,
+    Done(T),
+    Taken,
+}
+
+struct Slot<T> {
+    state: Mutex<State<T>>,
+    done: Condvar,
+}
+
+/// The result of some work, to be had once.
+pub(super) struct Ticket<T> {
+    slot: Arc<Slot<T>>,
+}
+
+/// What is to be done, in order.
+pub(super) struct Queue<T> {
+    inner: Arc<Inner<T>>,
+}
+
+struct Inner<T> {
+    waiting: Mutex<(VecDeque<Arc<Slot<T>>>, bool)>,
+    news: Condvar,
+}
+
+impl<T: Send + 'static> Queue<T> {
+    /// A queue that `threads` work on; fewer if the system refuses some. They end when it goes.
+    pub fn new(threads: usize) -> Queue<T> {
+        let waiting = Mutex::new((VecDeque::new(), false));
+        let inner = Arc::new(Inner { waiting, news: Condvar::new() });
+        for number in 0..threads {
+            let inner = Arc::clone(&inner);
+            let thread = std::thread::Builder::new().name(format!("swath-walk-{number}"));
+            if thread.spawn(move || inner.work()).is_err() {
+                break;
+            }
+        }
+        Queue { inner }
+    }
+
+    /// Have something done.
+    pub fn add(&self, work: impl FnOnce() -> T + Send + 'static) -> Ticket<T> {
+        let state = Mutex::new(State::Queued(Box::new(work)));
+        let slot = Arc::new(Slot { state, done: Condvar::new() });
+        lock(&self.inner.waiting).0.push_back(Arc::clone(&slot));
+        self.inner.news.notify_one();
+        Ticket { slot }
+    }
+}
+
+impl<T> Drop for Queue<T> {
+    fn drop(&mut self) {
+        let mut waiting = lock(&self.inner.waiting);
+        waiting.0.clear();
+        waiting.1 = true;
+        self.inner.news.notify_all();
+    }
+}
+
+impl<T> Inner<T> {
+    fn work(&self) {
+        loop {
+            let slot = {
+                let mut waiting = lock(&self.waiting);
+                loop {
+                    if waiting.1 {
+                        return;
+                    }
+                    if let Some(slot) = waiting.0.pop_front() {
+                        break slot;
+                    }
+                    waiting = self.news.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                }
+            };
+            slot.run();
+        }
+    }
+}
+
+impl<T> Slot<T> {
+    /// Do the work unless somebody has begun with it.
+    fn run(&self) {
+        let work = {
+            let mut state = lock(&self.state);
+            match std::mem::replace(&mut *state, State::Running) {
+                State::Queued(work) => work,
+                other => {
+                    *state = other;
+                    return;
+                }
+            }
+        };
+        let result = work();
+        *lock(&self.state) = State::Done(result);
+        self.done.notify_all();
+    }
+}
+
+impl<T> Ticket<T> {
+    /// The result; does the work if nobody has begun with it.
+    pub fn take(self) -> Option<T> {
+        self.slot.run();
+        let mut state = lock(&self.slot.state);
+        loop {
+            match std::mem::replace(&mut *state, State::Taken) {
+                State::Done(result) => return Some(result),
+                State::Taken => return None,
+                other => *state = other,
+            }
+            state = self.slot.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

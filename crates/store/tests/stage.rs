@@ -1,0 +1,300 @@
+//! Trees laid down from their virtual files.
+
+use std::fs;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, SystemTime};
+
+use swath_model::Range;
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::index::{Index, Kind};
+use swath_store::tree::{Preserve, Root, Stage, StageError, WalkOptions, walk};
+
+fn index_of(tree: &Path) -> Index {
+    let root = Root::open(tree).unwrap();
+    let mut index = Index::new();
+    walk(&root, &WalkOptions::default(), |entry| index.push(entry).map(drop)).unwrap();
+    index.complete();
+    index
+}
+
+/// Bytes of the virtual file, read from the files themselves.
+fn virtual_bytes(tree: &Path, index: &Index, range: Range) -> Vec<u8> {
+    let mut out = vec![0; range.len() as usize];
+    let mut cursor = index.cursor_at(range.start);
+    while let Some(item) = cursor.next() {
+        if item.start >= range.end {
+            break;
+        }
+        let path = tree.join(std::str::from_utf8(item.path).unwrap());
+        for part in item.parts(range) {
+            let at = (part.start - range.start) as usize;
+            let file = fs::File::open(&path).unwrap();
+            file.read_exact_at(&mut out[at..at + part.bytes as usize], part.offset).unwrap();
+        }
+    }
+    out
+}
+
+fn groups(index: &Index) -> Vec<Range> {
+    let size = index.size_bytes();
+    (0..size.div_ceil(GROUP_BYTES))
+        .map(|n| Range::new(n * GROUP_BYTES, ((n + 1) * GROUP_BYTES).min(size)))
+        .collect()
+}
+
+struct Bench {
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let bench = Bench { dir: tempfile::tempdir().unwrap() };
+        let tree = bench.tree();
+        fs::create_dir_all(tree.join("one/two")).unwrap();
+        for n in 0..60usize {
+            let folder = if n % 3 == 0 { "one" } else { "one/two" };
+            fs::write(tree.join(format!("{folder}/{n}")), vec![n as u8; n * 997]).unwrap();
+        }
+        fs::write(
+            tree.join("large"),
+            (0..3_000_001u32).map(|n| (n >> 7) as u8).collect::<Vec<_>>(),
+        )
+        .unwrap();
+        fs::write(tree.join("one/empty"), "").unwrap();
+        symlink("large", tree.join("link")).unwrap();
+        fs::hard_link(tree.join("large"), tree.join("one/large too")).unwrap();
+        let sparse = fs::File::create(tree.join("sparse")).unwrap();
+        sparse.set_len(5 << 20).unwrap();
+        sparse.write_all_at(b"in the middle", 2 << 20).unwrap();
+        fs::set_permissions(tree.join("one/3"), fs::Permissions::from_mode(0o440)).unwrap();
+        bench
+    }
+
+    fn tree(&self) -> std::path::PathBuf {
+        self.dir.path().join("tree")
+    }
+
+    fn copy(&self) -> std::path::PathBuf {
+        self.dir.path().join("copy")
+    }
+
+    fn open(&self, index: Index) -> Result<Stage, StageError> {
+        let preserve = Preserve { links: true, ..Preserve::default() };
+        Stage::open(&self.copy(), Arc::new(RwLock::new(index)), preserve, true, true)
+    }
+
+    /// Write and commit these groups but those that were taken over; answers how many that were.
+    fn write(&self, stage: &Stage, index: &Index, groups: &[Range]) -> usize {
+        let mut written = 0;
+        for &group in groups {
+            if stage.present().covers(group) {
+                continue;
+            }
+            assert_eq!(stage.present().bytes_within(group), 0, "whole groups or nothing");
+            stage.write(group.start, &virtual_bytes(&self.tree(), index, group)).unwrap();
+            stage.commit(&[group]).unwrap();
+            written += 1;
+        }
+        written
+    }
+
+    fn assert_same(&self) {
+        let (ours, theirs) = (index_of(&self.tree()), index_of(&self.copy()));
+        assert_eq!(ours.digests().map(|it| it.layout), theirs.digests().map(|it| it.layout));
+        assert_eq!(ours.digests(), theirs.digests(), "modes and times");
+        let mut cursor = ours.cursor();
+        while let Some(item) = cursor.next() {
+            if matches!(item.entry.kind, Kind::File { .. }) {
+                let name = std::str::from_utf8(item.path).unwrap();
+                let (one, other) = (self.tree().join(name), self.copy().join(name));
+                assert!(fs::read(one).unwrap() == fs::read(other).unwrap(), "{name}");
+            }
+        }
+        let left: Vec<_> = fs::read_dir(self.dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+    }
+}
+
+#[test]
+fn in_any_order_and_with_a_break_the_tree_is_the_same() {
+    for seed in 0..6 {
+        let bench = Bench::new();
+        let index = || index_of(&bench.tree());
+        let mut order = groups(&index());
+        fastrand::Rng::with_seed(seed).shuffle(&mut order);
+        let (first, rest) = order.split_at(order.len() / 2);
+        let stage = bench.open(index()).unwrap();
+        assert!(stage.present().is_empty());
+        assert_eq!(bench.write(&stage, &index(), first), first.len());
+        // What was written and not committed is no harm.
+        stage.write(rest[0].start, &virtual_bytes(&bench.tree(), &index(), rest[0])).unwrap();
+        drop(stage);
+        assert!(Stage::is_left(&bench.copy()));
+        let stage = bench.open(index()).unwrap();
+        assert_eq!(bench.write(&stage, &index(), &order), rest.len(), "seed {seed}");
+        stage.make_skeleton(0).unwrap();
+        stage.finish(&[]).unwrap();
+        drop(stage);
+        assert!(!Stage::is_left(&bench.copy()));
+        bench.assert_same();
+    }
+}
+
+#[test]
+fn another_version_takes_over_what_is_the_same() {
+    let bench = Bench::new();
+    let old = index_of(&bench.tree());
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    bench.write(&stage, &old, &groups(&old));
+    stage.make_skeleton(0).unwrap();
+    drop(stage);
+    // One file is new, one is longer, one is another at the same length, one is a folder now, and
+    // one is not there any more.
+    let tree = bench.tree();
+    fs::write(tree.join("one/0 new"), "new").unwrap();
+    fs::write(tree.join("one/30"), vec![7; 50_000]).unwrap();
+    let again = fs::File::create(tree.join("one/two/31")).unwrap();
+    again.write_all_at(&vec![9; 31 * 997], 0).unwrap();
+    again.set_modified(SystemTime::now() + Duration::from_secs(5)).unwrap();
+    fs::remove_file(tree.join("one/two/32")).unwrap();
+    fs::create_dir(tree.join("one/two/32")).unwrap();
+    fs::write(tree.join("one/two/32/within"), "within").unwrap();
+    fs::remove_file(tree.join("one/two/34")).unwrap();
+    fs::remove_file(tree.join("link")).unwrap();
+    let new = index_of(&tree);
+    let stage = bench.open(index_of(&tree)).unwrap();
+    let all = groups(&new).len();
+    let written = bench.write(&stage, &new, &groups(&new));
+    assert!(written > 0 && written < all / 2, "{written} of {all}");
+    stage.make_skeleton(0).unwrap();
+    stage.finish(&[]).unwrap();
+    drop(stage);
+    bench.assert_same();
+}
+
+#[test]
+fn only_one_writes_and_only_into_folders() {
+    let bench = Bench::new();
+    let index = || index_of(&bench.tree());
+    let stage = bench.open(index()).unwrap();
+    assert!(matches!(bench.open(index()), Err(StageError::Locked(_))));
+    drop(stage);
+    fs::write(bench.dir.path().join("file"), "x").unwrap();
+    let place = bench.dir.path().join("file");
+    let preserve = Preserve::default();
+    let refused = Stage::open(&place, Arc::new(RwLock::new(index())), preserve, true, true);
+    assert!(matches!(refused, Err(StageError::NoFolder(_))));
+}
+
+#[test]
+fn a_link_in_the_stage_leads_nowhere() {
+    let bench = Bench::new();
+    let index = index_of(&bench.tree());
+    let outside = bench.dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    let part = bench.dir.path().join("copy.swath.part");
+    symlink(&outside, part.join("one")).unwrap();
+    let all: Vec<Result<(), StageError>> = groups(&index)
+        .into_iter()
+        .map(|group| stage.write(group.start, &virtual_bytes(&bench.tree(), &index, group)))
+        .collect();
+    assert!(all.iter().any(Result::is_err));
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+/// Lay the whole tree down and begin to give names, with something in the way of the last of them;
+/// it is taken out of the way afterwards.
+fn half_moved(bench: &Bench) {
+    let index = index_of(&bench.tree());
+    fs::create_dir_all(bench.copy().join("sparse")).unwrap();
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    bench.write(&stage, &index, &groups(&index));
+    stage.make_skeleton(0).unwrap();
+    assert!(stage.check_way().is_err());
+    assert!(stage.finish(&[]).is_err());
+    assert!(bench.copy().join("large").exists(), "names are given in order");
+    fs::remove_dir(bench.copy().join("sparse")).unwrap();
+}
+
+#[test]
+fn a_move_that_was_cut_short_is_finished_before_anything_else() {
+    // What had its name already was taken for what the stage still had: a file full of holes took
+    // the place of a good one.
+    let bench = Bench::new();
+    half_moved(&bench);
+    fs::write(bench.tree().join("a new one"), vec![1; 5000]).unwrap();
+    fs::write(bench.tree().join("one/30"), vec![7; 50_000]).unwrap();
+    let index = index_of(&bench.tree());
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    assert!(stage.kept_files() > 50, "{}", stage.kept_files());
+    bench.write(&stage, &index, &groups(&index));
+    stage.make_skeleton(0).unwrap();
+    stage.finish(&[]).unwrap();
+    drop(stage);
+    bench.assert_same();
+}
+
+#[test]
+fn further_names_survive_a_move_that_was_cut_short() {
+    let bench = Bench::new();
+    fs::create_dir_all(bench.copy().join("one")).unwrap();
+    fs::write(bench.copy().join("one/large too"), "an older one").unwrap();
+    half_moved(&bench);
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    let index = index_of(&bench.tree());
+    bench.write(&stage, &index, &groups(&index));
+    stage.make_skeleton(0).unwrap();
+    stage.finish(&[]).unwrap();
+    drop(stage);
+    bench.assert_same();
+}
+
+#[test]
+fn what_is_not_right_has_no_further_names() {
+    let bench = Bench::new();
+    let index = index_of(&bench.tree());
+    let mut cursor = index.cursor();
+    let mut large = None;
+    while let Some(item) = cursor.next() {
+        if item.path == b"large" {
+            large = Some(item.number);
+        }
+    }
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    bench.write(&stage, &index, &groups(&index));
+    stage.make_skeleton(0).unwrap();
+    stage.finish(&[large.unwrap()]).unwrap();
+    assert!(!bench.copy().join("large").exists() && !bench.copy().join("one/large too").exists());
+    assert!(bench.copy().join("one/33").exists());
+}
+
+#[test]
+fn what_an_unfinished_copy_left_is_no_part_of_a_tree() {
+    let bench = Bench::new();
+    let left = bench.tree().join(".swath-stage.swath.part");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("large"), "half of it").unwrap();
+    let index = index_of(&bench.tree());
+    let mut cursor = index.cursor();
+    while let Some(item) = cursor.next() {
+        assert!(!item.path.starts_with(b".swath-stage"));
+    }
+    // Whoever lists it all the same is refused.
+    let mut index = Index::new();
+    let entry = swath_model::index::Entry {
+        leaves: 0,
+        name: b".swath-stage.swath.part",
+        kind: Kind::Folder,
+        mode: 0o755,
+        mtime: Default::default(),
+    };
+    index.push(&entry).unwrap();
+    index.complete();
+    assert!(matches!(bench.open(index), Err(StageError::OwnName { .. })));
+}

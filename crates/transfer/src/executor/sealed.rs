@@ -1,0 +1,543 @@
+//! A pass over a tree: what comes is whole groups with their seals, and goes to the tree's stage.
+//!
+//! The executor counts in bytes of the sealed file, as planner and lanes do; the stage and the index
+//! count in bytes of the plain one.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, RwLock};
+
+use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
+use swath_model::index::Index;
+use swath_model::{Buffer, Range, RangeSet, SourceId, SwathId};
+use swath_plan::Event as PlanEvent;
+use swath_source::{
+    LaneError, Seal, SealedLength, UNIT_BYTES, fetch_small, sealed_bytes, to_sealed,
+};
+use swath_store::tree::{Stage, StageError};
+use tokio::sync::mpsc::UnboundedReceiver;
+use url::Url;
+
+use super::Ended;
+use super::sink::JobDone;
+use super::state::Run;
+use crate::engine::{Engine, Stop};
+use crate::error::GetError;
+use crate::observe::{Event, Observer, Phase, Summary};
+use crate::request::{Mirror, Request};
+use crate::tree::{Growth, Joined, Taking, units_around};
+
+/// What one pass has to do with.
+pub(crate) struct Pass {
+    /// The first replica's index, as far as it has come.
+    pub index: Arc<RwLock<Index>>,
+    /// Where the files go.
+    pub stage: Arc<Stage>,
+    /// For the lanes.
+    pub length: Arc<SealedLength>,
+    /// The index on its way.
+    pub taking: Taking,
+    /// Further replicas as they turn out to be of use.
+    pub joins: UnboundedReceiver<Joined>,
+}
+
+/// How a pass ended.
+pub(crate) enum PassEnd {
+    /// Everything is in the stage, but for the files of these numbers (ascending), which changed.
+    Whole {
+        /// Numbers in the index.
+        changed: Vec<u64>,
+        /// The figures.
+        summary: Summary,
+    },
+    /// The source does not know any more what it walked; what came is kept.
+    Forgotten {
+        /// What the journal vouches for now, in bytes.
+        kept_bytes: u64,
+    },
+    /// For good; what came is kept.
+    Failed(GetError),
+}
+
+/// The tree in a [`Run`].
+pub(super) struct Tree {
+    pass: Pass,
+    /// What the planner was told of, in bytes of the sealed file.
+    told_bytes: u64,
+    /// All of the index is there.
+    is_complete: bool,
+    /// Written and not journaled, in bytes of the plain file.
+    written: Vec<Range>,
+    /// Of each source: where it tells which files changed, and how often it sent what its seal
+    /// does not fit.
+    sources: Vec<TreeSource>,
+    /// A source does not know the walk any more.
+    is_forgotten: bool,
+    /// No more replicas are being looked at.
+    joins_ended: bool,
+}
+
+#[derive(Default)]
+struct TreeSource {
+    changed: Option<Url>,
+    strikes: u32,
+    /// Of the sealed file: what it could not read as its index said.
+    void: RangeSet,
+}
+
+/// What became of a block.
+#[derive(Debug, Default)]
+pub(super) struct Placed {
+    /// Whole groups that are written and right, in bytes of the plain file.
+    good: Vec<Range>,
+    /// With bytes in them that the source says are not as in its index, and whether they are written
+    /// all the same.
+    void: Vec<(Range, bool)>,
+    /// Not what their seals say.
+    bad: Vec<Range>,
+}
+
+/// What the rest of the program tells a tree.
+pub(super) enum TreeWord {
+    Grown(Growth),
+    Joined(Joined),
+}
+
+impl Tree {
+    pub fn new(pass: Pass) -> Tree {
+        Tree {
+            pass,
+            told_bytes: 0,
+            is_complete: false,
+            written: Vec::new(),
+            sources: Vec::new(),
+            is_forgotten: false,
+            joins_ended: false,
+        }
+    }
+
+    pub fn length(&self) -> Arc<SealedLength> {
+        Arc::clone(&self.pass.length)
+    }
+
+    /// Waits for news; for ever if there will be none.
+    pub async fn word(tree: &mut Option<Tree>) -> TreeWord {
+        let Some(tree) = tree else { return std::future::pending().await };
+        let Pass { taking, joins, .. } = &mut tree.pass;
+        loop {
+            tokio::select! {
+                changed = taking.growth.changed(), if !tree.is_complete => {
+                    let mut growth = taking.growth.borrow_and_update().clone();
+                    if changed.is_err() && growth.ended.is_none() {
+                        growth.ended = Some(Err("it broke off".to_owned()));
+                    }
+                    return TreeWord::Grown(growth);
+                }
+                joined = joins.recv(), if !tree.joins_ended => match joined {
+                    Some(joined) => return TreeWord::Joined(joined),
+                    None => tree.joins_ended = true,
+                },
+                () = std::future::pending(), if tree.is_complete && tree.joins_ended => {}
+            }
+        }
+    }
+
+    fn source(&mut self, at: usize) -> &mut TreeSource {
+        while self.sources.len() <= at {
+            self.sources.push(TreeSource::default());
+        }
+        &mut self.sources[at]
+    }
+}
+
+/// Fetch what one walk saw into its stage.
+pub(crate) async fn run_pass(
+    engine: &Engine,
+    request: Request,
+    pass: Pass,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+    is_first: bool,
+) -> PassEnd {
+    let changed_url = pass.taking.changed.clone();
+    let mut run = Run::of_tree(engine, request, observer, Tree::new(pass));
+    if let Some(tree) = &mut run.tree {
+        tree.source(0).changed = Some(changed_url);
+    }
+    if is_first {
+        run.announce();
+    }
+    run.begin_tree();
+    let result = match run.drive(stop).await {
+        Ok(()) => run.changed_files().await.map_err(Ended::Error),
+        Err(ended) => Err(ended),
+    };
+    match result {
+        Ok(changed) => {
+            run.phase = Phase::Finishing;
+            run.close_lanes();
+            // For another pass; and should the last steps be cut short, for another run.
+            if let Err(error) = run.keep_tree().await {
+                return run.failed(error);
+            }
+            PassEnd::Whole { changed, summary: run.summary() }
+        }
+        Err(Ended::Again) => match run.keep_tree().await {
+            Ok(kept_bytes) => PassEnd::Forgotten { kept_bytes },
+            Err(error) => run.failed(error),
+        },
+        Err(Ended::Restart) => run.failed(GetError::Forgotten),
+        Err(Ended::Error(error)) => {
+            let _ = run.keep_tree().await;
+            run.failed(error)
+        }
+    }
+}
+
+impl Run<'_> {
+    fn failed(&mut self, error: GetError) -> PassEnd {
+        let summary = self.summary();
+        let (at_s, kept_bytes) = (self.at_s(), self.have.total_bytes());
+        let words = error.with_reasons();
+        self.observer.observe(&Event::Failed { at_s, error: words, kept_bytes, summary });
+        PassEnd::Failed(error)
+    }
+
+    /// Everything is ready: tell the planner of what is known so far.
+    fn begin_tree(&mut self) {
+        let Some(tree) = &self.tree else { return };
+        let growth = tree.pass.taking.growth.borrow().clone();
+        let resumed = tree.pass.stage.present().clone();
+        let size_bytes = growth.size_bytes;
+        for range in resumed.iter() {
+            self.have.insert(units_around(range, size_bytes));
+        }
+        self.resumed_bytes = self.have.total_bytes();
+        self.resumed = self.have.clone();
+        self.verification = "the seal of every block".to_owned();
+        for entry in &mut self.sources {
+            entry.accepted = Some(true);
+        }
+        self.phase = Phase::Fetching;
+        let now = self.now();
+        self.planner.handle(PlanEvent::Layout { size_bytes: 0, missing: RangeSet::new() }, now);
+        let none = PlanEvent::Grown { size_bytes: 0, missing: RangeSet::new(), more: true };
+        self.planner.handle(none, now);
+        let (resumed_bytes, verification) = (self.resumed_bytes, self.verification.clone());
+        let ended = growth.ended.is_some();
+        let size_bytes = ended.then(|| sealed_bytes(size_bytes));
+        self.observer.observe(&Event::Opened { size_bytes, resumed_bytes, verification });
+    }
+
+    /// The first word is what is there already.
+    pub(super) fn tree_word(&mut self, word: TreeWord) -> Result<(), Ended> {
+        match word {
+            TreeWord::Grown(growth) => self.tree_grown(growth),
+            TreeWord::Joined(Joined::Out { name, reason }) => {
+                self.note(format!("{name} is left out: {reason}"), true);
+                Ok(())
+            }
+            TreeWord::Joined(Joined::Same { mirror, changed, doubtful }) => {
+                self.tree_joined(&mirror, changed, &doubtful);
+                Ok(())
+            }
+        }
+    }
+
+    fn tree_grown(&mut self, growth: Growth) -> Result<(), Ended> {
+        let Some(tree) = &mut self.tree else { return Ok(()) };
+        let plain_bytes = match growth.ended {
+            Some(Ok(())) => {
+                tree.is_complete = true;
+                tree.pass.length.settle(growth.size_bytes);
+                growth.size_bytes
+            }
+            Some(Err(reason)) => {
+                let whose = tree.pass.taking.name.clone();
+                return Err(GetError::Index { whose, reason }.into());
+            }
+            // Of a group that may yet grow nobody can say where its seal is.
+            None => growth.size_bytes - growth.size_bytes % GROUP_BYTES,
+        };
+        let size_bytes = sealed_bytes(plain_bytes);
+        let new = Range::new(tree.told_bytes.min(size_bytes), size_bytes);
+        tree.told_bytes = size_bytes;
+        let more = !tree.is_complete;
+        if !more {
+            self.size_bytes = Some(size_bytes);
+            let left_bytes = size_bytes - self.have.total_bytes().min(size_bytes);
+            let (stage, disk) = (Arc::clone(&tree.pass.stage), self.engine.disk.clone());
+            self.jobs.add(async move {
+                let check = move || stage.check_room(left_bytes).and_then(|()| stage.check_way());
+                let result = match disk.work(check).await {
+                    Ok(checked) => checked.map_err(GetError::from),
+                    Err(error) => Err(GetError::Thread(error)),
+                };
+                JobDone::TreeChecked { result }
+            });
+        }
+        // Something arrives, if no bytes of files.
+        self.last_arrival = self.now();
+        let missing: RangeSet = self.have.gaps_within(new).into_iter().collect();
+        let grown = PlanEvent::Grown { size_bytes, missing, more };
+        self.planner.handle(grown, self.now());
+        Ok(())
+    }
+
+    fn tree_joined(&mut self, mirror: &Mirror, changed: Url, doubtful: &RangeSet) {
+        let at = self.sources.len();
+        if !self.add_source(mirror) {
+            return;
+        }
+        self.sources[at].accepted = Some(true);
+        if let Some(tree) = &mut self.tree {
+            tree.source(at).changed = Some(changed);
+        }
+        let (source, now) = (SourceId(at as u32), self.now());
+        for range in doubtful.iter() {
+            self.planner.handle(PlanEvent::Forbidden { source, range }, now);
+        }
+    }
+
+    /// Groups with their seals came.
+    pub(super) fn sealed_chunk(
+        &mut self,
+        source: usize,
+        swath: SwathId,
+        offset: u64,
+        buffer: Buffer,
+        seals: Vec<Seal>,
+    ) {
+        let now = self.now();
+        self.last_arrival = now;
+        let sealed = Range::new(to_sealed(offset), sealed_bytes(offset + buffer.len() as u64));
+        if let Some(entry) = self.swaths.get_mut(&swath) {
+            entry.first_byte_at.get_or_insert(now);
+            entry.delivered_to = entry.delivered_to.max(sealed.end);
+        }
+        let new = self.have.gaps_within(sealed);
+        let new_bytes: u64 = new.iter().map(|range| range.len()).sum();
+        let Some(tree) = self.tree.as_ref().filter(|_| !new.is_empty()) else {
+            self.discard(source, buffer);
+            return;
+        };
+        let stage = Arc::clone(&tree.pass.stage);
+        if let Some(entry) = self.sources.get_mut(source) {
+            entry.failures = 0;
+            entry.figures.bytes += new_bytes;
+            entry.figures.wasted_bytes += sealed.len() - new_bytes;
+        }
+        self.wasted_bytes += sealed.len() - new_bytes;
+        for &range in &new {
+            self.have.insert(range);
+            self.planner.handle(PlanEvent::Delivered { swath, range }, now);
+        }
+        // What a source could not read as promised is laid down only if nobody else may have it.
+        let others = (0..self.sources.len()).filter(|&at| at != source && !self.is_bad(at));
+        let is_last = others.into_iter().all(|at| {
+            let void = tree.sources.get(at).map(|other| &other.void);
+            void.is_some_and(|void| new.iter().all(|range| void.covers(*range)))
+        });
+        let disk = self.engine.disk.clone();
+        self.jobs.add(async move {
+            let place = move || place(&stage, offset, &buffer, &seals, &new, is_last);
+            let result = match disk.work(place).await {
+                Ok(placed) => placed.map_err(GetError::from),
+                Err(error) => Err(GetError::Thread(error)),
+            };
+            JobDone::Placed { source, result }
+        });
+    }
+
+    /// A block is where it belongs, or is no good.
+    pub(super) fn placed(&mut self, source: usize, placed: Placed) {
+        let Placed { good, void, bad } = placed;
+        self.verified_bytes += good.iter().map(|range| range.len()).sum::<u64>();
+        let others = (0..self.sources.len()).any(|at| at != source && !self.is_bad(at));
+        let size_bytes = self.size_bytes.unwrap_or(u64::MAX);
+        let Some(tree) = &mut self.tree else { return };
+        tree.written.extend(good);
+        let mut again: Vec<(Range, bool)> = Vec::new();
+        for (plain, is_written) in void {
+            let range = sealed_of(plain);
+            tree.source(source).void.insert(range);
+            if !is_written {
+                again.push((range, true));
+            }
+        }
+        let strikes = &mut tree.source(source).strikes;
+        *strikes += bad.len() as u32;
+        let is_out = *strikes >= STRIKES_MAX;
+        let is_corrupt = !bad.is_empty();
+        again.extend(bad.into_iter().map(|plain| (sealed_of(plain), others)));
+        let (id, now) = (SourceId(source as u32), self.now());
+        for (range, elsewhere) in again {
+            let range = Range::new(range.start, range.end.min(size_bytes));
+            self.have.remove(range);
+            if let Some(entry) = self.sources.get_mut(source) {
+                entry.figures.bytes = entry.figures.bytes.saturating_sub(range.len());
+                entry.figures.wasted_bytes += range.len();
+            }
+            self.wasted_bytes += range.len();
+            if elsewhere {
+                self.planner.handle(PlanEvent::Forbidden { source: id, range }, now);
+            }
+            self.planner.handle(PlanEvent::Reopened { range }, now);
+            self.planner_done = false;
+        }
+        if is_corrupt {
+            let name = self.sources[source].source.display_name().to_owned();
+            self.note(
+                format!("{name} sent bytes that do not fit their seal; they are fetched again"),
+                true,
+            );
+        }
+        if is_out && !self.is_bad(source) {
+            self.drop_source(source, "it sends bytes that do not fit their seals".to_owned());
+        }
+    }
+
+    /// Whether a source has forgotten what it walked.
+    pub(super) fn note_forgotten(&mut self, error: &LaneError) {
+        if let (Some(tree), LaneError::Status { code: 410, .. }) = (&mut self.tree, error) {
+            tree.is_forgotten = true;
+        }
+    }
+
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.tree.as_ref().is_some_and(|tree| tree.is_forgotten)
+    }
+
+    /// Journal what was written since the last time.
+    pub(super) fn commit_tree(&mut self) {
+        let Some(tree) = self.tree.as_mut().filter(|tree| tree.is_complete) else { return };
+        if self.committing || tree.written.is_empty() {
+            return;
+        }
+        self.committing = true;
+        let (ranges, stage) = (std::mem::take(&mut tree.written), Arc::clone(&tree.pass.stage));
+        let disk = self.engine.disk.clone();
+        self.jobs.add(async move {
+            let result = match disk.work(move || stage.commit(&joined(ranges))).await {
+                Ok(committed) => committed.map_err(GetError::from),
+                Err(error) => Err(GetError::Thread(error)),
+            };
+            JobDone::TreeCommitted { result }
+        });
+    }
+
+    /// The pass is over: journal what there is. Answers how many bytes that makes in all.
+    async fn keep_tree(&mut self) -> Result<u64, GetError> {
+        self.close_lanes();
+        while !self.jobs.is_empty() {
+            match self.jobs.next().await {
+                JobDone::Placed { source, result } => self.placed(source, result?),
+                JobDone::TreeCommitted { result } => {
+                    self.committing = false;
+                    result?;
+                }
+                _ => {}
+            }
+        }
+        self.commit_tree();
+        while !self.jobs.is_empty() {
+            if let JobDone::TreeCommitted { result } = self.jobs.next().await {
+                result?;
+            }
+        }
+        Ok(self.have.total_bytes())
+    }
+
+    /// Which files are not as the index says, by what the sources whose groups said so tell.
+    async fn changed_files(&mut self) -> Result<Vec<u64>, GetError> {
+        let Some(tree) = &self.tree else { return Ok(Vec::new()) };
+        let mut changed = BTreeSet::new();
+        let lacking = tree.sources.iter().enumerate().filter(|(_, it)| !it.void.is_empty());
+        for (at, source) in lacking {
+            let Some(url) = &source.changed else { continue };
+            let trust = self.sources[at].source.trust();
+            let list =
+                fetch_small(&self.engine.net, url, trust, "text/plain", LIST_BYTES_MAX).await;
+            let list = list.map_err(|error| GetError::Index {
+                whose: self.sources[at].source.display_name().to_owned(),
+                reason: format!("which files changed cannot be learnt: {error}"),
+            })?;
+            let text = String::from_utf8_lossy(&list.bytes).into_owned();
+            changed.extend(text.lines().filter_map(|line| line.trim().parse::<u64>().ok()));
+        }
+        Ok(changed.into_iter().collect())
+    }
+}
+
+/// Check groups against their seals and write those of `new` (ranges of the sealed file) that are
+/// right. Blocks.
+fn place(
+    stage: &Stage,
+    offset: u64,
+    bytes: &[u8],
+    seals: &[Seal],
+    new: &[Range],
+    takes_void: bool,
+) -> Result<Placed, StageError> {
+    let mut placed = Placed::default();
+    // Neighbouring groups are written in one go.
+    let mut run: Option<Range> = None;
+    let write = |run: &mut Option<Range>| match run.take() {
+        Some(range) => {
+            let (from, to) = ((range.start - offset) as usize, (range.end - offset) as usize);
+            stage.write(range.start, &bytes[from..to])
+        }
+        None => Ok(()),
+    };
+    for (at, seal) in seals.iter().enumerate() {
+        let start = offset + at as u64 * GROUP_BYTES;
+        let end = (start + GROUP_BYTES).min(offset + bytes.len() as u64);
+        let group = Range::new(start, end.max(start));
+        let sealed = sealed_of(group);
+        if !new.iter().any(|range| range.start <= sealed.start && sealed.end <= range.end) {
+            write(&mut run)?;
+            continue;
+        }
+        let number = start / GROUP_BYTES;
+        let data = &bytes[(start - offset) as usize..(group.end - offset) as usize];
+        let value = group_value(number, data);
+        let is_void = value.iter().zip(seal).all(|(own, theirs)| *theirs == !*own);
+        if value != *seal && !is_void {
+            write(&mut run)?;
+            placed.bad.push(group);
+            continue;
+        }
+        if is_void {
+            placed.void.push((group, takes_void));
+            if !takes_void {
+                write(&mut run)?;
+                continue;
+            }
+        } else {
+            placed.good.push(group);
+        }
+        run = match run {
+            Some(before) => Some(Range::new(before.start, group.end)),
+            None => Some(group),
+        };
+    }
+    write(&mut run)?;
+    Ok(placed)
+}
+
+/// Where whole groups lie in the sealed file.
+fn sealed_of(plain: Range) -> Range {
+    debug_assert_eq!(plain.start % GROUP_BYTES, 0);
+    debug_assert_eq!(to_sealed(plain.start) % UNIT_BYTES, 0);
+    Range::new(to_sealed(plain.start), sealed_bytes(plain.end))
+}
+
+/// The same bytes in as few ranges as possible.
+fn joined(ranges: Vec<Range>) -> Vec<Range> {
+    let all: RangeSet = ranges.into_iter().collect();
+    all.iter().collect()
+}
+
+/// A source that sends so many groups that do not fit their seals is not asked any more.
+const STRIKES_MAX: u32 = 3;
+/// Numbers of some hundred thousand files.
+const LIST_BYTES_MAX: usize = 4 << 20;

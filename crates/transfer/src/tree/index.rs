@@ -1,0 +1,178 @@
+//! An index that is taken in while its source still walks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use swath_model::index::{Index, Reader};
+use swath_source::{Download, LaneError, Net, display_name};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use crate::engine::Engine;
+use crate::error::GetError;
+use crate::request::Mirror;
+
+/// How far an index has come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Growth {
+    /// Bytes of the virtual file that it tells of.
+    pub size_bytes: u64,
+    /// Whether that is all, or why no more comes.
+    pub ended: Option<Result<(), String>>,
+}
+
+/// An index that is coming.
+pub(crate) struct Taking {
+    pub index: Arc<RwLock<Index>>,
+    pub growth: watch::Receiver<Growth>,
+    /// Where the sealed file of this walk is.
+    pub sealed: Url,
+    /// Where the numbers of files that changed since are.
+    pub changed: Url,
+    /// Which of the replicas it is of.
+    pub replica: usize,
+    /// The replica, as shown.
+    pub name: String,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Taking {
+    /// Wait until all of it is there.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub async fn wait(&mut self) -> Result<(), GetError> {
+        let ended = self.growth.wait_for(|growth| growth.ended.is_some()).await;
+        let ended = ended.map_or_else(
+            |_| Err("it broke off".to_owned()),
+            |growth| growth.ended.clone().unwrap_or(Ok(())),
+        );
+        ended.map_err(|reason| GetError::Index { whose: self.name.clone(), reason })
+    }
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Ask all replicas, and take the index of the one that was named first of those that answer in time:
+/// others are held against it.
+///
+/// # Errors
+/// [`GetError::Exhausted`] with what each one said.
+pub(crate) async fn take_first(engine: &Engine, replicas: &[Mirror]) -> Result<Taking, GetError> {
+    let mut asked: FuturesUnordered<_> = replicas
+        .iter()
+        .enumerate()
+        .map(async |(at, mirror)| (at, ask(&engine.net, mirror).await))
+        .collect();
+    let mut reasons = Vec::new();
+    let mut answered: BTreeMap<usize, Download> = BTreeMap::new();
+    let mut failed = BTreeSet::new();
+    let mut waits_until = None;
+    loop {
+        // Those before the first that has answered have yet to say something.
+        let first = answered.first_key_value().map(|(&at, _)| at);
+        let waits = first.is_none_or(|first| (0..first).any(|at| !failed.contains(&at)));
+        let answer = match waits_until {
+            _ if !waits => None,
+            Some(until) => timeout_at(until, asked.next()).await.unwrap_or(None),
+            None => asked.next().await,
+        };
+        match answer {
+            Some((at, Ok(download))) => {
+                answered.insert(at, download);
+                waits_until.get_or_insert_with(|| Instant::now() + OTHERS_WITHIN);
+            }
+            Some((at, Err(error))) => {
+                failed.insert(at);
+                reasons.push((display_name(&replicas[at].url), error.to_string()));
+            }
+            None => match answered.pop_first() {
+                Some((at, download)) => match begin(download, &replicas[at], at) {
+                    Ok(taking) => return Ok(taking),
+                    Err(reason) => {
+                        failed.insert(at);
+                        reasons.push((display_name(&replicas[at].url), reason));
+                    }
+                },
+                None if asked.is_empty() => return Err(GetError::Exhausted { reasons }),
+                None => waits_until = None,
+            },
+        }
+    }
+}
+
+/// Ask one replica for its index.
+pub(crate) async fn ask(net: &Net, mirror: &Mirror) -> Result<Download, LaneError> {
+    let url = with_query(&mirror.url, "swath=index");
+    Download::begin(net, &url, mirror.trust, MEDIA_TYPE).await
+}
+
+/// Take an index in, on a task of its own. The error is a reason.
+pub(crate) fn begin(download: Download, mirror: &Mirror, at: usize) -> Result<Taking, String> {
+    let is_index = download.field("content-type").is_some_and(|it| it.trim() == MEDIA_TYPE);
+    let walk = download.field("swath-walk").filter(|walk| {
+        !walk.is_empty() && walk.len() <= 64 && walk.bytes().all(|b| b.is_ascii_alphanumeric())
+    });
+    let Some(walk) = walk.filter(|_| is_index) else {
+        return Err("it is no folder of a swath server".to_owned());
+    };
+    let sealed = with_query(&mirror.url, &format!("swath=sealed&walk={walk}"));
+    let changed = with_query(&mirror.url, &format!("swath=changed&walk={walk}"));
+    let index = Arc::new(RwLock::new(Index::new()));
+    let (sender, growth) = watch::channel(Growth::default());
+    let task = tokio::spawn(take(download, Arc::clone(&index), sender));
+    let name = display_name(&mirror.url);
+    Ok(Taking { index, growth, sealed, changed, replica: at, name, task })
+}
+
+async fn take(mut download: Download, index: Arc<RwLock<Index>>, growth: watch::Sender<Growth>) {
+    let mut reader = Some(Reader::new(INDEX_BYTES_MAX));
+    let ended = loop {
+        let part = match download.next().await {
+            Ok(part) => part,
+            Err(error) => break Err(error.to_string()),
+        };
+        let mut index = index.write().unwrap_or_else(PoisonError::into_inner);
+        let fed = match &mut reader {
+            Some(reader) if !part.is_empty() => reader.feed(&mut index, &part).map(|()| false),
+            _ => reader.take().map_or(Ok(true), |reader| reader.finish(&mut index).map(|_| true)),
+        };
+        let size_bytes = index.size_bytes();
+        drop(index);
+        match fed {
+            Ok(false) => growth.send_modify(|growth| growth.size_bytes = size_bytes),
+            Ok(true) => break Ok(()),
+            Err(error) => break Err(format!("its index is no good: {error}")),
+        }
+    };
+    let size_bytes = read(&index).size_bytes();
+    growth.send_replace(Growth { size_bytes, ended: Some(ended) });
+}
+
+/// The index as far as it has come.
+pub(crate) fn read(index: &RwLock<Index>) -> RwLockReadGuard<'_, Index> {
+    index.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An address with this query in place of its own.
+fn with_query(url: &Url, query: &str) -> Url {
+    let mut url = url.clone();
+    url.set_query(Some(query));
+    url.set_fragment(None);
+    url
+}
+
+/// Once a replica has answered, those that were named before it have so long to do so too.
+const OTHERS_WITHIN: Duration = Duration::from_secs(1);
+/// What an index is sent as.
+const MEDIA_TYPE: &str = "application/vnd.swath.index";
+/// No index is longer: some fifty million entries.
+const INDEX_BYTES_MAX: u64 = 2 << 30;

@@ -1,0 +1,264 @@
+//! A whole tree: its index is taken in while it is walked, its virtual file is fetched like any
+//! other file, and what comes is laid down as files.
+//!
+//! One *pass* fetches what one walk of the source saw. What changed at the source meanwhile is
+//! fetched once more in a second pass, with a new index; all that is right already is taken over.
+//! A source that has forgotten the walk (its server was restarted) leads to another pass too.
+
+mod index;
+mod replicas;
+
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+
+use swath_model::index::{Absence, Counts, Index, Kind};
+use swath_plan::Config;
+use swath_source::{SealedLength, UNIT_BYTES};
+use swath_store::tree::{Change, Preserve, Stage};
+
+use crate::engine::{Engine, Stop};
+use crate::error::GetError;
+use crate::executor::{self, Pass, PassEnd};
+use crate::observe::{Event, Observer, Summary};
+use crate::request::{Destination, Mirror, Request};
+pub(crate) use index::{Growth, Taking};
+pub(crate) use replicas::{Joined, units_around};
+
+/// A tree to fetch.
+#[derive(Clone, Debug)]
+pub struct TreeRequest {
+    /// Its replicas: addresses of folders, with a `/` at their ends.
+    pub replicas: Vec<Mirror>,
+    /// The folder that is to hold what lies in those folders. It may be there already.
+    pub destination: PathBuf,
+    /// What is taken over besides bytes.
+    pub preserve: Preserve,
+    /// Go on from what an earlier run left.
+    pub resume: bool,
+    /// Files that are at the destination already, with the same size and time, stay as they are.
+    pub compare: bool,
+    /// Remove from the destination what is not in the tree, once all of the tree is there.
+    pub delete: bool,
+    /// How it is planned.
+    pub plan: Config,
+    /// As [`Request::stall_s`].
+    pub stall_s: f64,
+}
+
+/// What became of a tree.
+#[derive(Clone, Debug)]
+pub struct TreeSummary {
+    /// The figures of the last pass, in bytes of the sealed file.
+    pub transfer: Summary,
+    /// What the tree holds.
+    pub counts: Counts,
+    /// Files that have their final names.
+    pub files: u64,
+    /// Those of them that were there already and stayed as they were.
+    pub kept_files: u64,
+    /// What was removed from the destination.
+    pub removed: u64,
+    /// Files that changed, or could not be read any more, while they were copied, twice: they are
+    /// not there. Paths below the folder, not always text.
+    pub changed: Vec<Vec<u8>>,
+    /// What the source could not offer, and why.
+    pub absent: Vec<(Vec<u8>, Absence)>,
+}
+
+impl TreeSummary {
+    /// Whether all of the tree is there.
+    pub fn is_whole(&self) -> bool {
+        let special = |(_, absence): &&(Vec<u8>, Absence)| *absence != Absence::Special;
+        self.changed.is_empty() && self.absent.iter().find(special).is_none()
+    }
+}
+
+/// Fetch a tree.
+pub(crate) async fn copy(
+    engine: &Engine,
+    request: TreeRequest,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+) -> Result<TreeSummary, GetError> {
+    if request.replicas.is_empty() {
+        return Err(GetError::NoSources);
+    }
+    let mut resume = request.resume;
+    let mut is_second_look = false;
+    let mut forgotten = 0;
+    let mut kept_before = 0;
+    let mut first = true;
+    loop {
+        let begun = tokio::select! {
+            biased;
+            () = stop.wait() => return Err(GetError::Stopped),
+            begun = begin(engine, &request, resume) => begun?,
+        };
+        let (pass, request_of_pass) = begun;
+        let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
+        let end = executor::run_pass(engine, request_of_pass, pass, observer, stop, first).await;
+        first = false;
+        // From now on the stage is ours, whatever the user wanted of what earlier runs left.
+        resume = true;
+        match end {
+            PassEnd::Failed(error) => return Err(error),
+            PassEnd::Forgotten { kept_bytes } => {
+                forgotten = if kept_bytes > kept_before { 0 } else { forgotten + 1 };
+                kept_before = kept_bytes;
+                if forgotten >= FORGOTTEN_MAX {
+                    return Err(GetError::Forgotten);
+                }
+            }
+            PassEnd::Whole { changed, .. } if !changed.is_empty() && !is_second_look => {
+                is_second_look = true;
+                drop(stage);
+            }
+            PassEnd::Whole { changed, summary } => {
+                let finishing = Arc::clone(&stage);
+                let without = changed.clone();
+                let finished = engine
+                    .disk
+                    .work(move || {
+                        finishing.make_skeleton(0)?;
+                        finishing.finish(&without)
+                    })
+                    .await
+                    .map_err(GetError::Thread)??;
+                let mut outcome = {
+                    let index = index::read(&index);
+                    TreeSummary {
+                        removed: 0,
+                        counts: index.counts(),
+                        files: finished.files,
+                        kept_files: stage.kept_files(),
+                        changed: changed
+                            .iter()
+                            .filter_map(|&number| path_of(&index, number))
+                            .collect(),
+                        absent: absent(&index),
+                        transfer: summary,
+                    }
+                };
+                if request.delete && outcome.is_whole() {
+                    outcome.removed = remove_surplus(engine, &request, &index).await?;
+                }
+                observer.observe(&Event::Finished(outcome.transfer.clone()));
+                return Ok(outcome);
+            }
+        }
+    }
+}
+
+/// How a destination differs from the tree that it is to hold.
+pub(crate) async fn differences(
+    engine: &Engine,
+    request: &TreeRequest,
+    take: impl FnMut(Change, &[u8]) + Send + 'static,
+) -> Result<Counts, GetError> {
+    let mut taking = index::take_first(engine, &request.replicas).await?;
+    taking.wait().await?;
+    let (index, folder) = (Arc::clone(&taking.index), request.destination.clone());
+    let compared = move || {
+        let index = index::read(&index);
+        swath_store::tree::differences(&index, &folder, take).map(|()| index.counts())
+    };
+    let compared = engine.disk.work(compared).await.map_err(GetError::Thread)?;
+    compared.map_err(GetError::Thread)
+}
+
+async fn remove_surplus(
+    engine: &Engine,
+    request: &TreeRequest,
+    index: &Arc<RwLock<Index>>,
+) -> Result<u64, GetError> {
+    let (index, folder) = (Arc::clone(index), request.destination.clone());
+    let remove = move || {
+        let mut surplus = Vec::new();
+        swath_store::tree::differences(&index::read(&index), &folder, |change, path| {
+            if change == Change::Surplus {
+                surplus.push(path.to_vec());
+            }
+        })?;
+        swath_store::tree::remove(&folder, &surplus)
+    };
+    let removed = engine.disk.work(remove).await.map_err(GetError::Thread)?;
+    removed.map_err(GetError::Remove)
+}
+
+/// The whole index of a folder.
+pub(crate) async fn index(
+    engine: &Engine,
+    folder: &Mirror,
+) -> Result<Arc<RwLock<Index>>, GetError> {
+    let mut taking = index::take_first(engine, std::slice::from_ref(folder)).await?;
+    taking.wait().await?;
+    Ok(Arc::clone(&taking.index))
+}
+
+/// Ask for the index, open the stage.
+async fn begin(
+    engine: &Engine,
+    request: &TreeRequest,
+    resume: bool,
+) -> Result<(Pass, Request), GetError> {
+    let length = Arc::new(SealedLength::unknown());
+    let mut taking = index::take_first(engine, &request.replicas).await?;
+    let first = taking.replica;
+    let waits = {
+        let destination = request.destination.clone();
+        let compare = request.compare;
+        let look = move || {
+            (resume && Stage::is_left(&destination)) || (compare && Stage::is_there(&destination))
+        };
+        engine.disk.work(look).await.map_err(GetError::Thread)?
+    };
+    if waits {
+        taking.wait().await?;
+    }
+    let stage = {
+        let (destination, index) = (request.destination.clone(), Arc::clone(&taking.index));
+        let preserve = request.preserve;
+        let compare = request.compare;
+        let open = move || Stage::open(&destination, index, preserve, resume, compare);
+        Arc::new(engine.disk.work(open).await.map_err(GetError::Thread)??)
+    };
+    let others = request.replicas.iter().enumerate().filter(|&(at, _)| at != first);
+    let others = others.map(|(_, mirror)| mirror.clone()).collect();
+    let joins = replicas::join(engine, &taking, others);
+    let mut of_pass = Request::to(Destination::Tree(request.destination.clone()));
+    of_pass.mirrors =
+        vec![Mirror { url: taking.sealed.clone(), ..request.replicas[first].clone() }];
+    of_pass.plan = Config {
+        // Groups and their seals come together or not at all.
+        grid_bytes: UNIT_BYTES,
+        unit_bytes: UNIT_BYTES,
+        ..request.plan.clone()
+    };
+    of_pass.stall_s = request.stall_s;
+    of_pass.discover = false;
+    let index = Arc::clone(&taking.index);
+    let pass = Pass { index, stage, length, taking, joins };
+    Ok((pass, of_pass))
+}
+
+fn path_of(index: &Index, number: u64) -> Option<Vec<u8>> {
+    index.cursor_from(number).next().map(|item| item.path.to_vec())
+}
+
+/// What the source could not offer.
+fn absent(index: &Index) -> Vec<(Vec<u8>, Absence)> {
+    let mut all = Vec::new();
+    if index.counts().absent == 0 {
+        return all;
+    }
+    let mut cursor = index.cursor();
+    while let Some(item) = cursor.next() {
+        if let Kind::Absent(absence) = item.entry.kind {
+            all.push((item.path.to_vec(), absence));
+        }
+    }
+    all
+}
+
+/// So many times in a row a source may forget what it walked before anything new has come.
+const FORGOTTEN_MAX: u32 = 3;

@@ -1,0 +1,31 @@
+//! Any bytes as the index of a dataset, in any cuts: what is taken can be written down again and
+//! is the same then, and no two entries share a byte of the virtual file.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use swath_model::index::{Index, Reader};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&cut, bytes)) = bytes.split_first() else { return };
+    let mut index = Index::new();
+    let mut reader = Reader::new(1 << 20);
+    for part in bytes.chunks(usize::from(cut).max(1)) {
+        if reader.feed(&mut index, part).is_err() {
+            break;
+        }
+    }
+    let mut again = Index::new();
+    let mut end = 0;
+    let mut cursor = index.cursor();
+    while let Some(item) = cursor.next() {
+        assert!(item.start >= end && item.end >= item.start);
+        end = item.end.max(end);
+        assert!(!item.path.split(|&byte| byte == b'/').any(|name| name == b".." || name.is_empty()));
+        again.push(&item.entry).expect("what was taken can be written");
+    }
+    assert_eq!(again.wire_from(0), &index.wire_from(0)[..again.wire_from(0).len()]);
+    if reader.finish(&mut index).is_ok() {
+        again.complete();
+        assert_eq!(again.digests(), index.digests());
+    }
+});
