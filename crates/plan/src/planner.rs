@@ -48,6 +48,7 @@ pub struct Planner {
     pub(crate) hedged_bytes: u64,
     pub(crate) consumed: u64,
     pub(crate) ended: bool,
+    /// Where the first request lies while the size is unknown; moves on with what it brings.
     pub(crate) first_gap: Range,
     /// When bytes last came from anybody.
     pub(crate) heard_at: Time,

@@ -220,7 +220,7 @@ fn the_first_request_respects_the_window() {
 #[test]
 fn the_first_request_ends_where_an_earlier_run_goes_on() {
     // Two mirrors had left two runs of bytes with a gap between them. Before the size was known
-    // 4 MiB were asked for from the gap on, most of which was there already.
+    // 4 MB were asked for from the gap on, most of which was there already.
     let mut planner = Planner::new(Config::default());
     planner.begin_within(Range::new(3 * MIB, 3 * MIB + 700_000));
     planner.handle(Event::SourceAdded { source: SourceId(0), max_lanes: None }, Time::ZERO);
