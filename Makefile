@@ -40,6 +40,10 @@ soak: ## A sparse file of 100 GiB, 100,000 small files, 1,000 kills: about ten m
 fuzz: ## Every parser for FUZZ_SECONDS=60 each (nightly, cargo-fuzz)
 	fuzz/run $(FUZZ_SECONDS)
 
+dist: ## A static program and a Debian package in target/dist, tried in empty roots
+	packaging/dist $(TARGET)/dist
+	packaging/try $(TARGET)/dist
+
 install: build ## Program, man pages and completions below PREFIX=/usr/local
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(SWATH) $(DESTDIR)$(PREFIX)/bin/swath
@@ -54,4 +58,4 @@ clean: ## Remove what was built and what the demo left
 	$(CARGO) clean
 	rm -rf demo
 
-.PHONY: help build demo test check bench soak fuzz install clean
+.PHONY: help build demo test check bench soak fuzz dist install clean

@@ -8,6 +8,7 @@ mod exit;
 mod generate;
 mod get;
 mod list;
+mod names;
 mod net;
 mod probe;
 mod progress;
@@ -26,6 +27,7 @@ use args::{Cli, Command};
 use exit::Exit;
 
 fn main() -> ExitCode {
+    names::without_modules();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
