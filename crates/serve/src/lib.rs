@@ -14,6 +14,7 @@ pub use offer::Offer;
 pub use receive::{Destination, Dialled, Lines, Order, Receive};
 pub use server::{ServeError, Server, ServerOptions};
 pub use site::{Access, Log, LogLine, Network, NetworkError, SiteError, SiteOptions, Token};
+pub use swath_store::tree::Filter;
 pub use tls::{Identity, Tls, TlsError, new_token, read_tokens};
 
 /// Entry points for fuzzing; not part of the interface.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, Kind};
-use swath_store::tree::{Preserve, Root, Stage, StageError, WalkOptions, walk};
+use swath_store::tree::{Preserve, Root, Same, Stage, StageError, WalkOptions, walk};
 
 fn index_of(tree: &Path) -> Index {
     let root = Root::open(tree).unwrap();
@@ -82,7 +82,7 @@ impl Bench {
 
     fn open(&self, index: Index) -> Result<Stage, StageError> {
         let preserve = Preserve { links: true, ..Preserve::default() };
-        Stage::open(&self.copy(), Arc::new(RwLock::new(index)), preserve, true, true)
+        Stage::open(&self.copy(), Arc::new(RwLock::new(index)), preserve, true, &Same::SizeAndTime)
     }
 
     /// Write and commit these groups but those that were taken over; answers how many that were.
@@ -187,7 +187,8 @@ fn only_one_writes_and_only_into_folders() {
     fs::write(bench.dir.path().join("file"), "x").unwrap();
     let place = bench.dir.path().join("file");
     let preserve = Preserve::default();
-    let refused = Stage::open(&place, Arc::new(RwLock::new(index())), preserve, true, true);
+    let refused =
+        Stage::open(&place, Arc::new(RwLock::new(index())), preserve, true, &Same::SizeAndTime);
     assert!(matches!(refused, Err(StageError::NoFolder(_))));
 }
 

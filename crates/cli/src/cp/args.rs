@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use swath_transfer::{IoMode, Preserve};
+use swath_transfer::{Filter, IoMode, Preserve};
 
 use crate::args::{Net, Plan, io_mode};
 use crate::units;
@@ -27,6 +27,15 @@ pub struct Cp {
     /// How it is seen that a file of the destination need not be copied
     #[arg(long, value_name = "HOW", default_value = "size,mtime")]
     pub compare: Compare,
+    /// The same as --compare checksum
+    #[arg(long, conflicts_with = "compare")]
+    pub checksum: bool,
+    /// Copy only what matches (repeatable): a name anywhere, or with a '/' within it a path from the tree's top
+    #[arg(long, value_name = "GLOB", value_hint = ValueHint::Other)]
+    pub include: Vec<String>,
+    /// Leave out what matches, with all that lies below it; it is not removed either (repeatable)
+    #[arg(long, value_name = "GLOB", value_hint = ValueHint::Other)]
+    pub exclude: Vec<String>,
     /// Tell what would be copied, and change nothing
     #[arg(short = 'n', long)]
     pub dry_run: bool,
@@ -68,6 +77,8 @@ pub enum Compare {
     /// Size and time of the last change are the same
     #[value(name = "size,mtime")]
     SizeMtime,
+    /// Size and content are the same: both sides read what they have
+    Checksum,
     /// Every file is copied
     None,
 }
@@ -86,6 +97,19 @@ pub enum Kept {
 }
 
 impl Cp {
+    /// How it is seen that a file need not be copied.
+    pub fn comparison(&self) -> Compare {
+        if self.checksum { Compare::Checksum } else { self.compare }
+    }
+
+    /// What takes part.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn filter(&self) -> Result<Filter, String> {
+        Filter::new(&self.include, &self.exclude).map_err(|error| error.to_string())
+    }
+
     /// What is taken over besides bytes.
     pub fn preserve(&self) -> Preserve {
         Preserve {
@@ -101,6 +125,7 @@ Examples:
   swath cp https://one.example/run7/ https://two.example/run7/ /scratch/run7/
   swath cp data/ host:/scratch/data/            by ssh; nothing need run there
   swath cp host:/scratch/run7 .
+  swath cp data/ host:/scratch/data/ --include '*.h5' --exclude /tmp/
   swath cp https://one.example:8470/ ./data/ --fingerprint sha-256:9f86… --bearer-file token
 
 Exit codes:

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::report::Recorder;
-use swath_transfer::{Change, Engine, GetError, Mirror, Stop, TreeRequest, Trust};
+use swath_transfer::{Change, Engine, Filter, GetError, Mirror, Stop, TreeRequest, Trust};
 use url::Url;
 
 use crate::engine::{self, Wishes};
@@ -39,6 +39,10 @@ enum Job {
 pub async fn run(cp: Cp) -> Exit {
     let job = match job(&cp.places) {
         Ok(job) => job,
+        Err(message) => return fail(Exit::Usage, &message),
+    };
+    let filter = match cp.filter() {
+        Ok(filter) => filter,
         Err(message) => return fail(Exit::Usage, &message),
     };
     if matches!(job, Job::Send { .. } | Job::SendBySsh { .. }) && cp.limit_rate.is_some() {
@@ -79,7 +83,7 @@ pub async fn run(cp: Cp) -> Exit {
     let exit = match job {
         Job::FetchBySsh { .. } | Job::SendBySsh { .. } => Exit::Internal,
         Job::Fetch { from, to } => {
-            let copied = fetch(&cp, &engine, from, to.clone(), &mut observer, &stop).await;
+            let copied = fetch(&cp, filter, &engine, from, to.clone(), &mut observer, &stop).await;
             progress.clear();
             let shown = to.display().to_string();
             match copied {
@@ -92,7 +96,8 @@ pub async fn run(cp: Cp) -> Exit {
         }
         Job::Send { from, to } => {
             let query = query(&cp);
-            let sent = send::send(engine.net(), &from, &to, &query, &mut observer, &stop).await;
+            let net = engine.net();
+            let sent = send::send(net, &from, filter, &to, &query, &mut observer, &stop).await;
             if let Sent::All(received) = &sent
                 && !cp.dry_run
             {
@@ -161,6 +166,7 @@ async fn by_ssh(
 
 async fn fetch(
     cp: &Cp,
+    filter: Filter,
     engine: &Engine,
     from: Vec<Url>,
     to: PathBuf,
@@ -171,9 +177,14 @@ async fn fetch(
     let request = TreeRequest {
         replicas: from.into_iter().map(mirror).collect(),
         destination: to,
+        filter,
         preserve: cp.preserve(),
         resume: !cp.no_resume,
-        compare: cp.compare == Compare::SizeMtime,
+        compare: match cp.comparison() {
+            Compare::SizeMtime => swath_transfer::Compare::SizeAndTime,
+            Compare::Checksum => swath_transfer::Compare::Content,
+            Compare::None => swath_transfer::Compare::Nothing,
+        },
         delete: cp.delete,
         plan: cp.plan.config(),
         stall_s: cp.net.timeout.as_secs_f64(),
@@ -211,10 +222,20 @@ fn query(cp: &Cp) -> String {
     let names: Vec<&str> =
         names.iter().filter(|(keeps, _)| *keeps).map(|(_, name)| *name).collect();
     let resume = if cp.no_resume { "&resume=no" } else { "" };
-    let compare = if cp.compare == Compare::None { "&compare=no" } else { "" };
+    let compare = match cp.comparison() {
+        Compare::SizeMtime => "",
+        Compare::Checksum => "&compare=checksum",
+        Compare::None => "&compare=no",
+    };
     let delete = if cp.delete { "&delete=yes" } else { "" };
     let dry = if cp.dry_run { "&dry=yes" } else { "" };
-    format!("&preserve={}{resume}{compare}{delete}{dry}", names.join(","))
+    let named = |name: &'static str| move |value: &String| (name, value.clone());
+    let include = cp.include.iter().map(named("include"));
+    let all = include.chain(cp.exclude.iter().map(named("exclude")));
+    let mut filter = url::form_urlencoded::Serializer::new(String::new());
+    let filter = filter.extend_pairs(all).finish();
+    let filter = if filter.is_empty() { filter } else { format!("&{filter}") };
+    format!("&preserve={}{resume}{compare}{delete}{dry}{filter}", names.join(","))
 }
 
 /// What is copied where; the error is a sentence.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use swath_serve::{Access, Offer, SiteOptions};
+use swath_serve::{Access, Filter, Offer, SiteOptions};
 use swath_source::{Download, LaneError, Net, Trust, Turned, display_name};
 use swath_transfer::Stop;
 use swath_transfer::observe::Observer;
@@ -24,10 +24,11 @@ pub enum Sent {
     Stopped,
 }
 
-/// Send what lies in `folder` into the one at `to`.
+/// Send what of `folder` the filter lets through into the one at `to`.
 pub async fn send(
     net: &Net,
     folder: &Path,
+    filter: Filter,
     to: &Url,
     query: &str,
     observer: &mut dyn Observer,
@@ -37,6 +38,7 @@ pub async fn send(
         folders: vec![folder.to_owned()],
         access: Access::default(),
         follow_links: false,
+        filter: Some(filter),
         name: String::new(),
         idle_index_bytes: 0,
         receive: None,

@@ -65,6 +65,7 @@ pub async fn run(mut args: Serve) -> Exit {
             folders: args.folders.clone(),
             access: Access::new(tokens, args.allow.clone()),
             follow_links: args.follow_symlinks,
+            filter: None,
             name: args.name.clone().unwrap_or_else(|| host.clone()),
             idle_index_bytes: IDLE_INDEX_BYTES,
             receive,

@@ -129,6 +129,8 @@ pub(crate) struct Sealed {
     reader: Reader,
     /// Length of the virtual file.
     size_bytes: u64,
+    /// A group of which nothing but the seal is wanted.
+    bytes: Vec<u8>,
 }
 
 /// Bytes of a seal.
@@ -137,12 +139,24 @@ pub(crate) const SEAL_BYTES: u64 = 32;
 impl Sealed {
     /// The virtual file of a walk, of which `size_bytes` are known.
     pub fn new(walk: Arc<Walk>, size_bytes: u64) -> Sealed {
-        Sealed { reader: Reader::new(walk), size_bytes }
+        Sealed { reader: Reader::new(walk), size_bytes, bytes: Vec::new() }
     }
 
     /// Length of the sealed file for a virtual one of `size_bytes`.
     pub fn length(size_bytes: u64) -> u64 {
         size_bytes + size_bytes.div_ceil(GROUP_BYTES) * SEAL_BYTES
+    }
+
+    /// The seal of the group of this number, which must be one of the file's.
+    pub fn seal(&mut self, group: u64) -> [u8; SEAL_BYTES as usize] {
+        let start = group * GROUP_BYTES;
+        let length = self.size_bytes.saturating_sub(start).min(GROUP_BYTES) as usize;
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.resize(length, 0);
+        let is_sound = self.reader.read(start, &mut bytes);
+        let value = group_value(group, &bytes);
+        self.bytes = bytes;
+        if is_sound { value } else { value.map(|byte| !byte) }
     }
 
     /// Append `range` of the sealed file to `out`.

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swath_store::tree::{Root, WalkOptions};
+use swath_store::tree::{Filter, Root, WalkOptions};
 use tokio::sync::watch;
 
 use crate::dataset::Walks;
@@ -36,6 +36,9 @@ pub struct SiteOptions {
     pub access: Access,
     /// Links that lead to something below their folder are followed.
     pub follow_links: bool,
+    /// Of the dataset at the root this takes part and nothing else, whatever is asked for; and then
+    /// nothing but that dataset is offered.
+    pub filter: Option<Filter>,
     /// How the server calls itself where people read it.
     pub name: String,
     /// Most memory for indexes that nobody uses just now, in bytes.
@@ -76,6 +79,7 @@ pub(crate) struct Site {
     folders: Folders,
     access: Access,
     follow_links: bool,
+    filter: Option<Filter>,
     name: String,
     /// `http` or `https`.
     scheme: &'static str,
@@ -130,6 +134,7 @@ impl Site {
             folders: Folders::open(&options.folders)?,
             access: options.access,
             follow_links: options.follow_links,
+            filter: options.filter,
             name: options.name,
             scheme,
             walks: Walks::new(options.idle_index_bytes),
@@ -169,6 +174,9 @@ impl Site {
                 return Response::text(405, text).with("allow", ALLOWED);
             }
         }
+        if self.filter.is_some() && !head.target.path.is_empty() {
+            return file::not_found();
+        }
         if head.target.path == b"metrics" && !self.folders.has(b"metrics") {
             return self.metrics.page();
         }
@@ -177,6 +185,9 @@ impl Site {
                 return receive::lane(self, head, rights);
             }
             return dataset::answer(self, head, what).await;
+        }
+        if self.filter.is_some() {
+            return file::not_found();
         }
         match self.folders.place(&head.target.path) {
             Some(Place::Top) => listing::top(self, head),

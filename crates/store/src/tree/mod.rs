@@ -1,6 +1,8 @@
 //! A tree of files: walked into the entries of an index.
 
+mod content;
 mod differ;
+mod filter;
 mod list;
 mod names;
 mod root;
@@ -9,8 +11,10 @@ mod stat;
 mod walk;
 mod work;
 
+pub use content::Content;
 pub use differ::{Change, differences, remove};
+pub use filter::{Filter, FilterError};
 pub use list::Listed;
 pub use root::Root;
-pub use stage::{Finished, Preserve, Stage, StageError};
+pub use stage::{Finished, Preserve, Same, Stage, StageError};
 pub use walk::{Unnameable, WalkError, WalkOptions, walk};

@@ -11,10 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, mkdirat, openat,
-    openat2, statx, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Timespec, Timestamps,
+    mkdirat, openat, openat2, statx, unlinkat,
 };
 use rustix::io::Errno;
+use swath_model::index::Mtime;
 
 use super::names::Names;
 
@@ -73,6 +74,31 @@ impl Root {
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The size of a file below it; `None` if something else or nothing is there.
+    pub(super) fn size(&self, path: &[u8]) -> io::Result<Option<u64>> {
+        let place = match self.reach(path, OFlags::PATH, Links::Refuse) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            other => other?,
+        };
+        let mask = StatxFlags::TYPE | StatxFlags::SIZE;
+        let found = statx(&place, c"", AtFlags::EMPTY_PATH, mask)?;
+        let kind = FileType::from_raw_mode(found.stx_mode.into());
+        Ok((kind == FileType::RegularFile).then_some(found.stx_size))
+    }
+
+    /// Set the time of the last change of a file below it, if it is another one.
+    pub(super) fn set_mtime(&self, path: &[u8], mtime: Mtime) -> io::Result<()> {
+        let place = self.reach(path, OFlags::PATH, Links::Refuse)?;
+        let found = statx(&place, c"", AtFlags::EMPTY_PATH, StatxFlags::MTIME)?.stx_mtime;
+        if (found.tv_sec, found.tv_nsec) != (mtime.seconds, mtime.nanoseconds) {
+            let file = self.reach(path, OFlags::RDONLY | OFlags::NONBLOCK, Links::Refuse)?;
+            let time = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() };
+            let times = Timestamps { last_access: time, last_modification: time };
+            rustix::fs::futimens(file, &times)?;
+        }
+        Ok(())
     }
 
     /// Set the permission bits of a file below it, if they are others.

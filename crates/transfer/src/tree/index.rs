@@ -8,6 +8,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use swath_model::index::{Index, Reader};
 use swath_source::{Download, LaneError, Net, display_name};
+use swath_store::tree::Filter;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -31,6 +32,8 @@ pub(crate) struct Taking {
     pub growth: watch::Receiver<Growth>,
     /// Where the sealed file of this walk is.
     pub sealed: Url,
+    /// Where the seals of its groups are to be had without them.
+    pub seals: Url,
     /// Where the numbers of files that changed since are.
     pub changed: Url,
     /// Which of the replicas it is of.
@@ -66,11 +69,15 @@ impl Drop for Taking {
 ///
 /// # Errors
 /// [`GetError::Exhausted`] with what each one said.
-pub(crate) async fn take_first(engine: &Engine, replicas: &[Mirror]) -> Result<Taking, GetError> {
+pub(crate) async fn take_first(
+    engine: &Engine,
+    replicas: &[Mirror],
+    filter: &Filter,
+) -> Result<Taking, GetError> {
     let mut asked: FuturesUnordered<_> = replicas
         .iter()
         .enumerate()
-        .map(async |(at, mirror)| (at, ask(&engine.net, mirror).await))
+        .map(async |(at, mirror)| (at, ask(&engine.net, mirror, filter).await))
         .collect();
     let mut reasons = Vec::new();
     let mut answered: BTreeMap<usize, Download> = BTreeMap::new();
@@ -95,7 +102,7 @@ pub(crate) async fn take_first(engine: &Engine, replicas: &[Mirror]) -> Result<T
                 reasons.push((display_name(&replicas[at].url), error.to_string()));
             }
             None => match answered.pop_first() {
-                Some((at, download)) => match begin(download, &replicas[at], at) {
+                Some((at, download)) => match begin(download, &replicas[at], at, filter) {
                     Ok(taking) => return Ok(taking),
                     Err(reason) => {
                         failed.insert(at);
@@ -109,14 +116,27 @@ pub(crate) async fn take_first(engine: &Engine, replicas: &[Mirror]) -> Result<T
     }
 }
 
-/// Ask one replica for its index.
-pub(crate) async fn ask(net: &Net, mirror: &Mirror) -> Result<Download, LaneError> {
-    let url = with_query(&mirror.url, "swath=index");
+/// Ask one replica for its index: of what takes part.
+pub(crate) async fn ask(
+    net: &Net,
+    mirror: &Mirror,
+    filter: &Filter,
+) -> Result<Download, LaneError> {
+    let mut url = with_query(&mirror.url, "swath=index");
+    let named = |name: &'static str| move |value: &String| (name, value.clone());
+    let include = filter.include().iter().map(named("include"));
+    let all = include.chain(filter.exclude().iter().map(named("exclude")));
+    url.query_pairs_mut().extend_pairs(all);
     Download::begin(net, &url, mirror.trust, MEDIA_TYPE).await
 }
 
 /// Take an index in, on a task of its own. The error is a reason.
-pub(crate) fn begin(download: Download, mirror: &Mirror, at: usize) -> Result<Taking, String> {
+pub(crate) fn begin(
+    download: Download,
+    mirror: &Mirror,
+    at: usize,
+    filter: &Filter,
+) -> Result<Taking, String> {
     let is_index = download.field("content-type").is_some_and(|it| it.trim() == MEDIA_TYPE);
     let walk = download.field("swath-walk").filter(|walk| {
         !walk.is_empty() && walk.len() <= 64 && walk.bytes().all(|b| b.is_ascii_alphanumeric())
@@ -124,13 +144,17 @@ pub(crate) fn begin(download: Download, mirror: &Mirror, at: usize) -> Result<Ta
     let Some(walk) = walk.filter(|_| is_index) else {
         return Err("it is no folder of a swath server".to_owned());
     };
+    if !filter.is_all() && download.field("swath-filtered").is_none() {
+        return Err("this server cannot leave anything out".to_owned());
+    }
     let sealed = with_query(&mirror.url, &format!("swath=sealed&walk={walk}"));
+    let seals = with_query(&mirror.url, &format!("swath=seals&walk={walk}"));
     let changed = with_query(&mirror.url, &format!("swath=changed&walk={walk}"));
     let index = Arc::new(RwLock::new(Index::new()));
     let (sender, growth) = watch::channel(Growth::default());
     let task = tokio::spawn(take(download, Arc::clone(&index), sender));
     let name = display_name(&mirror.url);
-    Ok(Taking { index, growth, sealed, changed, replica: at, name, task })
+    Ok(Taking { index, growth, sealed, seals, changed, replica: at, name, task })
 }
 
 async fn take(mut download: Download, index: Arc<RwLock<Index>>, growth: watch::Sender<Growth>) {

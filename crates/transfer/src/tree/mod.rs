@@ -5,6 +5,7 @@
 //! fetched once more in a second pass, with a new index; all that is right already is taken over.
 //! A source that has forgotten the walk (its server was restarted) leads to another pass too.
 
+mod content;
 mod index;
 mod replicas;
 
@@ -13,8 +14,8 @@ use std::sync::{Arc, RwLock};
 
 use swath_model::index::{Absence, Counts, Index, Kind};
 use swath_plan::Config;
-use swath_source::{SealedLength, UNIT_BYTES};
-use swath_store::tree::{Change, Preserve, Stage};
+use swath_source::{SealedLength, Trust, UNIT_BYTES};
+use swath_store::tree::{Change, Filter, Preserve, Same, Stage};
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
@@ -31,18 +32,31 @@ pub struct TreeRequest {
     pub replicas: Vec<Mirror>,
     /// The folder that is to hold what lies in those folders. It may be there already.
     pub destination: PathBuf,
+    /// What takes part: what it leaves out is neither asked for nor removed.
+    pub filter: Filter,
     /// What is taken over besides bytes.
     pub preserve: Preserve,
     /// Go on from what an earlier run left.
     pub resume: bool,
-    /// Files that are at the destination already, with the same size and time, stay as they are.
-    pub compare: bool,
+    /// What of the destination stays as it is.
+    pub compare: Compare,
     /// Remove from the destination what is not in the tree, once all of the tree is there.
     pub delete: bool,
     /// How it is planned.
     pub plan: Config,
     /// As [`Request::stall_s`].
     pub stall_s: f64,
+}
+
+/// How it is seen that a file of the destination need not be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// It is not looked at: every file is copied.
+    Nothing,
+    /// It has the same size and time of the last change.
+    SizeAndTime,
+    /// It has the same size and content, whatever its time: both sides read it.
+    Content,
 }
 
 /// What became of a tree.
@@ -92,7 +106,7 @@ pub(crate) async fn copy(
         let begun = tokio::select! {
             biased;
             () = stop.wait() => return Err(GetError::Stopped),
-            begun = begin(engine, &request, resume) => begun?,
+            begun = begin(engine, &request, resume, observer) => begun?,
         };
         let (pass, request_of_pass) = begun;
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
@@ -155,12 +169,15 @@ pub(crate) async fn differences(
     request: &TreeRequest,
     take: impl FnMut(Change, &[u8]) + Send + 'static,
 ) -> Result<Counts, GetError> {
-    let mut taking = index::take_first(engine, &request.replicas).await?;
+    let mut taking = index::take_first(engine, &request.replicas, &request.filter).await?;
     taking.wait().await?;
     let (index, folder) = (Arc::clone(&taking.index), request.destination.clone());
+    let same = same(engine, request, &taking, &mut |_: &Event| {}).await?;
+    let filter = request.filter.clone();
     let compared = move || {
         let index = index::read(&index);
-        swath_store::tree::differences(&index, &folder, take).map(|()| index.counts())
+        swath_store::tree::differences(&index, &folder, &filter, &same, take)
+            .map(|()| index.counts())
     };
     let compared = engine.disk.work(compared).await.map_err(GetError::Thread)?;
     compared.map_err(GetError::Thread)
@@ -172,13 +189,16 @@ async fn remove_surplus(
     index: &Arc<RwLock<Index>>,
 ) -> Result<u64, GetError> {
     let (index, folder) = (Arc::clone(index), request.destination.clone());
+    let filter = request.filter.clone();
     let remove = move || {
         let mut surplus = Vec::new();
-        swath_store::tree::differences(&index::read(&index), &folder, |change, path| {
+        let same = Same::SizeAndTime;
+        let take = |change, path: &[u8]| {
             if change == Change::Surplus {
                 surplus.push(path.to_vec());
             }
-        })?;
+        };
+        swath_store::tree::differences(&index::read(&index), &folder, &filter, &same, take)?;
         swath_store::tree::remove(&folder, &surplus)
     };
     let removed = engine.disk.work(remove).await.map_err(GetError::Thread)?;
@@ -190,7 +210,8 @@ pub(crate) async fn index(
     engine: &Engine,
     folder: &Mirror,
 ) -> Result<Arc<RwLock<Index>>, GetError> {
-    let mut taking = index::take_first(engine, std::slice::from_ref(folder)).await?;
+    let mut taking =
+        index::take_first(engine, std::slice::from_ref(folder), &Filter::default()).await?;
     taking.wait().await?;
     Ok(Arc::clone(&taking.index))
 }
@@ -200,13 +221,14 @@ async fn begin(
     engine: &Engine,
     request: &TreeRequest,
     resume: bool,
+    observer: &mut dyn Observer,
 ) -> Result<(Pass, Request), GetError> {
     let length = Arc::new(SealedLength::unknown());
-    let mut taking = index::take_first(engine, &request.replicas).await?;
+    let mut taking = index::take_first(engine, &request.replicas, &request.filter).await?;
     let first = taking.replica;
     let waits = {
         let destination = request.destination.clone();
-        let compare = request.compare;
+        let compare = request.compare != Compare::Nothing;
         let look = move || {
             (resume && Stage::is_left(&destination)) || (compare && Stage::is_there(&destination))
         };
@@ -215,16 +237,20 @@ async fn begin(
     if waits {
         taking.wait().await?;
     }
+    let same = match waits {
+        true => same(engine, request, &taking, observer).await?,
+        // There is nothing to be compared.
+        false => Same::Nothing,
+    };
     let stage = {
         let (destination, index) = (request.destination.clone(), Arc::clone(&taking.index));
         let preserve = request.preserve;
-        let compare = request.compare;
-        let open = move || Stage::open(&destination, index, preserve, resume, compare);
+        let open = move || Stage::open(&destination, index, preserve, resume, &same);
         Arc::new(engine.disk.work(open).await.map_err(GetError::Thread)??)
     };
     let others = request.replicas.iter().enumerate().filter(|&(at, _)| at != first);
     let others = others.map(|(_, mirror)| mirror.clone()).collect();
-    let joins = replicas::join(engine, &taking, others);
+    let joins = replicas::join(engine, &taking, others, &request.filter);
     let mut of_pass = Request::to(Destination::Tree(request.destination.clone()));
     of_pass.mirrors =
         vec![Mirror { url: taking.sealed.clone(), ..request.replicas[first].clone() }];
@@ -239,6 +265,26 @@ async fn begin(
     let index = Arc::clone(&taking.index);
     let pass = Pass { index, stage, length, taking, joins };
     Ok((pass, of_pass))
+}
+
+/// What of the destination is the same as in an index, which is complete.
+async fn same(
+    engine: &Engine,
+    request: &TreeRequest,
+    taking: &Taking,
+    observer: &mut dyn Observer,
+) -> Result<Same, GetError> {
+    match request.compare {
+        Compare::Nothing => Ok(Same::Nothing),
+        Compare::SizeAndTime => Ok(Same::SizeAndTime),
+        Compare::Content => {
+            let trust = request.replicas.get(taking.replica).map(|mirror| mirror.trust);
+            let trust = trust.unwrap_or(Trust::Named);
+            content::same(engine, taking, trust, &request.destination, observer)
+                .await
+                .map(Same::Bytes)
+        }
+    }
 }
 
 fn path_of(index: &Index, number: u64) -> Option<Vec<u8>> {

@@ -283,6 +283,10 @@ impl Stage {
                     if let Some(destination) = destination.filter(|_| self.preserve.mode) {
                         destination.set_mode(item.path, item.entry.mode & 0o777).map_err(failed)?;
                     }
+                    let sets_times = self.kept.by_content && self.preserve.times;
+                    if let Some(destination) = destination.filter(|_| sets_times) {
+                        destination.set_mtime(item.path, item.entry.mtime).map_err(failed)?;
+                    }
                 }
                 _ => {
                     finished.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));

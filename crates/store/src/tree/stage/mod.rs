@@ -30,6 +30,7 @@ use carry::Carried;
 use compare::Kept;
 use place::Place;
 
+pub use compare::Same;
 pub use finish::Finished;
 
 /// What of a file's attributes is taken over besides its bytes.
@@ -159,9 +160,8 @@ impl Stage {
     }
 
     /// Begin to receive the tree of `index` (which may still grow, unless something
-    /// [is left](Stage::is_left)) at `destination`, or go on with it if `resume`. With `compare` files
-    /// that are there already with the same size and time stay as they are; the index must be
-    /// complete for that.
+    /// [is left](Stage::is_left)) at `destination`, or go on with it if `resume`. Files that are
+    /// there already and the same stay as they are; to look for such the index must be complete.
     ///
     /// # Errors
     /// [`StageError`].
@@ -170,7 +170,7 @@ impl Stage {
         index: Arc<RwLock<Index>>,
         preserve: Preserve,
         resume: bool,
-        compare: bool,
+        same: &Same,
     ) -> Result<Stage, StageError> {
         let place = Place::of(destination)?;
         let root = place.open_stage()?;
@@ -180,11 +180,13 @@ impl Stage {
             let stage = Stage::of(place, root, Arc::new(RwLock::new(moved)), preserve);
             stage.finish_moving(&without)?;
             drop(stage);
-            return Stage::open(destination, index, preserve, resume, compare);
+            return Stage::open(destination, index, preserve, resume, same);
         }
         let left = if resume { place.recover(&read(&index)) } else { Carried::default() };
         let kept = match Root::open(&place.destination) {
-            Ok(destination) if compare && !place.is_new => Kept::find(&read(&index), &destination),
+            Ok(destination) if *same != Same::Nothing && !place.is_new => {
+                Kept::find(&read(&index), &destination, same)
+            }
             _ => Kept::default(),
         };
         let mut known = left.durable.clone();
