@@ -47,7 +47,7 @@ pub enum Command {
     Du(Box<Du>),
     /// Tell what each replica offers
     Probe(Probe),
-    /// Check a file against digests
+    /// Check a file against digests, or a copied folder against its index
     Verify(Verify),
     /// Print completions for a shell
     Completions {
@@ -204,10 +204,10 @@ pub struct Probe {
 
 /// `swath verify`
 #[derive(Args, Debug)]
-#[command(group(ArgGroup::new("wanted").required(true).multiple(true).args(["digest", "metalink"])))]
+#[command(group(ArgGroup::new("wanted").required(true).multiple(true).args(["digest", "metalink", "index"])))]
 pub struct Verify {
-    /// The file to check
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// The file to check, or with --index the folder
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub file: PathBuf,
     /// What it must come to: ALGORITHM:HEX (repeatable)
     #[arg(long, value_name = "DIGEST", value_hint = ValueHint::Other)]
@@ -215,9 +215,18 @@ pub struct Verify {
     /// Check against the sizes, digests and pieces in this Metalink
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub metalink: Option<PathBuf>,
+    /// Check a copied tree: against what 'swath cp --keep-index' kept, or against a server's folder as it is now
+    #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["digest", "metalink"], value_hint = ValueHint::AnyPath)]
+    pub index: Option<String>,
+    /// With --index: other modes and times are wrong too
+    #[arg(long, requires = "index")]
+    pub strict: bool,
     /// Print nothing
     #[arg(short, long)]
     pub quiet: bool,
+    /// The network
+    #[command(flatten)]
+    pub net: Net,
 }
 
 /// Two values of one algorithm cannot both be right: whoever gives them should hear of it before

@@ -68,7 +68,9 @@ pub fn warn(message: &str) {
 pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
     match error {
         GetError::NoSources => Exit::Usage,
-        GetError::Open(_) | GetError::Tree(_) | GetError::Remove(_) => Exit::Target,
+        GetError::Open(_) | GetError::Tree(_) | GetError::Remove(_) | GetError::Keep(_) => {
+            Exit::Target
+        }
         GetError::Index { .. } | GetError::Forgotten if kept_bytes > 0 => Exit::Incomplete,
         GetError::Index { .. } | GetError::Forgotten => Exit::Sources,
         GetError::Finish(FinishError::Incomplete { .. }) => Exit::Internal,

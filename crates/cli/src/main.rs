@@ -18,6 +18,7 @@ mod serve;
 mod signals;
 mod units;
 mod verify;
+mod verify_tree;
 
 use std::process::ExitCode;
 
@@ -43,7 +44,10 @@ fn main() -> ExitCode {
         Command::Cp(cp) => with_runtime(|| cp::run(*cp)),
         Command::Serve(serve) => with_runtime(|| serve::run(*serve)),
         Command::Probe(probe) => with_runtime(|| probe::run(probe)),
-        Command::Verify(verify) => verify::run(&verify),
+        Command::Verify(mut verify) => match verify.index.take() {
+            Some(index) => with_runtime(|| verify_tree::run(verify, index)),
+            None => verify::run(&verify),
+        },
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),
     };

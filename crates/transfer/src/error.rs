@@ -91,6 +91,9 @@ pub enum GetError {
     /// What is not in a tree could not be removed from its destination; the tree is there.
     #[error("all is there, but what is not in the tree could not be removed: {0}")]
     Remove(#[source] io::Error),
+    /// The index of a tree and the values of its blocks cannot be kept.
+    #[error("the index cannot be kept: {0}")]
+    Keep(#[source] io::Error),
     /// A source has forgotten again and again what it walked.
     #[error("the source forgets what it has walked, again and again")]
     Forgotten,

@@ -39,6 +39,9 @@ pub struct Cp {
     /// Tell what would be copied, and change nothing
     #[arg(short = 'n', long)]
     pub dry_run: bool,
+    /// Keep the index and the values of all blocks in FILE, for 'swath verify --index' (fetching only)
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run", value_hint = ValueHint::FilePath)]
+    pub keep_index: Option<PathBuf>,
     /// Remove from the destination what is not in the tree, once all of the tree is there
     #[arg(long, visible_alias = "delete-after")]
     pub delete: bool,

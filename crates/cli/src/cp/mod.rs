@@ -48,6 +48,11 @@ pub async fn run(cp: Cp) -> Exit {
     if matches!(job, Job::Send { .. } | Job::SendBySsh { .. }) && cp.limit_rate.is_some() {
         return fail(Exit::Usage, "--limit-rate: whoever sends cannot set it");
     }
+    if matches!(job, Job::Send { .. } | Job::SendBySsh { .. }) && cp.keep_index.is_some() {
+        let words =
+            "--keep-index: this side only sends ('swath verify' takes a server's address too)";
+        return fail(Exit::Usage, words);
+    }
     if let Err((exit, message)) = report::check(cp.report.as_deref()) {
         return fail(exit, &message);
     }
@@ -186,6 +191,7 @@ async fn fetch(
             Compare::None => swath_transfer::Compare::Nothing,
         },
         delete: cp.delete,
+        keep_index: cp.keep_index.clone(),
         plan: cp.plan.config(),
         stall_s: cp.net.timeout.as_secs_f64(),
     };

@@ -62,6 +62,7 @@ async fn receive(engine: Engine, order: Order) {
     };
     let request = TreeRequest {
         filter,
+        keep_index: None,
         replicas: vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named }],
         destination: destination.path.clone(),
         preserve: Preserve { mode: keeps("mode"), times: keeps("times"), links: keeps("links") },

@@ -1,8 +1,10 @@
 //! A tree of files: walked into the entries of an index.
 
+mod check;
 mod content;
 mod differ;
 mod filter;
+mod kept;
 mod list;
 mod names;
 mod root;
@@ -11,9 +13,11 @@ mod stat;
 mod walk;
 mod work;
 
+pub use check::{Wrong, check_entries};
 pub use content::Content;
 pub use differ::{Change, differences, remove};
 pub use filter::{Filter, FilterError};
+pub use kept::{Keeper, KeptIndex};
 pub use list::Listed;
 pub use root::Root;
 pub use stage::{Finished, Preserve, Same, Stage, StageError};

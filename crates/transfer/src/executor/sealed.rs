@@ -13,7 +13,7 @@ use swath_plan::Event as PlanEvent;
 use swath_source::{
     LaneError, Seal, SealedLength, UNIT_BYTES, fetch_small, sealed_bytes, to_sealed,
 };
-use swath_store::tree::{Stage, StageError};
+use swath_store::tree::{Keeper, Stage, StageError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use url::Url;
 
@@ -32,6 +32,8 @@ pub(crate) struct Pass {
     pub index: Arc<RwLock<Index>>,
     /// Where the files go.
     pub stage: Arc<Stage>,
+    /// Takes down the seals of what is right.
+    pub keeper: Option<Arc<Keeper>>,
     /// For the lanes.
     pub length: Arc<SealedLength>,
     /// The index on its way.
@@ -320,7 +322,7 @@ impl Run<'_> {
             self.discard(source, buffer);
             return;
         };
-        let stage = Arc::clone(&tree.pass.stage);
+        let (stage, keeper) = (Arc::clone(&tree.pass.stage), tree.pass.keeper.clone());
         if let Some(entry) = self.sources.get_mut(source) {
             entry.failures = 0;
             entry.figures.bytes += new_bytes;
@@ -339,7 +341,11 @@ impl Run<'_> {
         });
         let disk = self.engine.disk.clone();
         self.jobs.add(async move {
-            let place = move || place(&stage, offset, &buffer, &seals, &new, is_last);
+            let place = move || {
+                let placed = place(&stage, offset, &buffer, &seals, &new, is_last)?;
+                keep(keeper.as_deref(), offset, &seals, &placed.good)?;
+                Ok::<_, StageError>(placed)
+            };
             let result = match disk.work(place).await {
                 Ok(placed) => placed.map_err(GetError::from),
                 Err(error) => Err(GetError::Thread(error)),
@@ -522,6 +528,23 @@ fn place(
     }
     write(&mut run)?;
     Ok(placed)
+}
+
+/// Take down the seals of groups that are right.
+fn keep(
+    keeper: Option<&Keeper>,
+    offset: u64,
+    seals: &[Seal],
+    good: &[Range],
+) -> Result<(), StageError> {
+    let Some(keeper) = keeper else { return Ok(()) };
+    for group in good {
+        let seal = seals.get(((group.start - offset) / GROUP_BYTES) as usize);
+        let kept = seal.map_or(Ok(()), |seal| keeper.keep(group.start / GROUP_BYTES, seal));
+        let path = keeper.path().to_owned();
+        kept.map_err(|source| StageError::Io { doing: "write", path, source })?;
+    }
+    Ok(())
 }
 
 /// Where whole groups lie in the sealed file.

@@ -1,5 +1,5 @@
-//! What a destination has already, by content: the source tells the seals of its groups, and we
-//! compute those of the same groups here, both at the same time.
+//! What a folder has of a tree, by content: the source tells the seals of groups, and we compute
+//! those of the same groups here, both at the same time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use futures_util::future::{join, join_all};
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::{Range, RangeSet};
 use swath_source::{Download, Net, SEAL_BYTES, Seal, Trust};
-use swath_store::tree::{Content, Stage};
+use swath_store::tree::{Content, KeptIndex, Stage};
 use url::Url;
 
 use super::index::Taking;
@@ -16,11 +16,77 @@ use crate::engine::Engine;
 use crate::error::GetError;
 use crate::observe::{Event, Observer};
 
+/// Who knows the seals of a tree.
+#[derive(Clone)]
+pub(super) enum Seals {
+    /// A server.
+    Of {
+        /// Where to ask, but for which groups.
+        url: Url,
+        /// How far it is trusted.
+        trust: Trust,
+        /// As shown.
+        name: String,
+    },
+    /// A file.
+    Kept {
+        /// Open.
+        file: Arc<KeptIndex>,
+        /// As shown.
+        name: String,
+    },
+}
+
+impl Seals {
+    /// Those of the source of an index.
+    pub fn of(taking: &Taking) -> Seals {
+        Seals::Of { url: taking.seals.clone(), trust: taking.trust, name: taking.name.clone() }
+    }
+
+    async fn tell(&self, engine: &Engine, batch: &RangeSet) -> Result<Vec<Seal>, GetError> {
+        let (told, name) = match self {
+            Seals::Of { url, trust, name } => (ask(&engine.net, url, *trust, batch).await, name),
+            Seals::Kept { file, name } => {
+                let (file, batch) = (Arc::clone(file), batch.clone());
+                let read = move || {
+                    let groups = batch.iter().flat_map(|range| range.start..range.end);
+                    groups.map(|group| file.seal(group)).collect::<std::io::Result<Vec<Seal>>>()
+                };
+                let read = engine.disk.work(read).await.map_err(GetError::Thread)?;
+                (read.map_err(|error| error.to_string()), name)
+            }
+        };
+        told.map_err(|reason| GetError::Index {
+            whose: name.clone(),
+            reason: format!("the values of its blocks cannot be learnt: {reason}"),
+        })
+    }
+}
+
+/// Of some groups, in order: its number, the source's value, and the one here if all its files are
+/// there.
+pub(super) async fn each(
+    engine: &Engine,
+    seals: &Seals,
+    content: &Content,
+    mut groups: RangeSet,
+    mut take: impl FnMut(u64, Seal, Option<Seal>) -> std::io::Result<()>,
+) -> Result<(), GetError> {
+    while let Some(batch) = next_batch(&mut groups) {
+        let told = join(seals.tell(engine, &batch), values(engine, content, &batch)).await;
+        let (theirs, ours) = (told.0?, told.1?);
+        let numbers = batch.iter().flat_map(|range| range.start..range.end);
+        for (group, (theirs, ours)) in numbers.zip(theirs.into_iter().zip(ours)) {
+            take(group, theirs, ours).map_err(GetError::Thread)?;
+        }
+    }
+    Ok(())
+}
+
 /// The ranges of the virtual file that the destination has, in whole groups. The index is complete.
 pub(super) async fn same(
     engine: &Engine,
     taking: &Taking,
-    trust: Trust,
     destination: &Path,
     observer: &mut dyn Observer,
 ) -> Result<RangeSet, GetError> {
@@ -45,22 +111,15 @@ pub(super) async fn same(
     let text = format!("comparing the content of {} MiB on both sides", bytes.div_ceil(1 << 20));
     observer.observe(&Event::Note { at_s: 0.0, text, warning: false });
     let size_bytes = super::index::read(&taking.index).size_bytes();
-    let mut rest = candidates;
-    while let Some(batch) = next_batch(&mut rest) {
-        let theirs = seals(&engine.net, &taking.seals, trust, &batch);
-        let (theirs, ours) = join(theirs, values(engine, &content, &batch)).await;
-        let theirs = theirs.map_err(|reason| GetError::Index {
-            whose: taking.name.clone(),
-            reason: format!("the values of its blocks cannot be learnt: {reason}"),
-        })?;
-        let groups = batch.iter().flat_map(|range| range.start..range.end);
-        for (group, (theirs, ours)) in groups.zip(theirs.iter().zip(&ours?)) {
-            if ours.as_ref() == Some(theirs) {
-                let start = group * GROUP_BYTES;
-                same.insert(Range::new(start, (start + GROUP_BYTES).min(size_bytes)));
-            }
+    let seals = Seals::of(taking);
+    each(engine, &seals, &content, candidates, |group, theirs, ours| {
+        if ours == Some(theirs) {
+            let start = group * GROUP_BYTES;
+            same.insert(Range::new(start, (start + GROUP_BYTES).min(size_bytes)));
         }
-    }
+        Ok(())
+    })
+    .await?;
     Ok(same)
 }
 
@@ -99,7 +158,7 @@ async fn values(
 }
 
 /// The seals of groups there, in order. The error is a reason.
-async fn seals(net: &Net, url: &Url, trust: Trust, batch: &RangeSet) -> Result<Vec<Seal>, String> {
+async fn ask(net: &Net, url: &Url, trust: Trust, batch: &RangeSet) -> Result<Vec<Seal>, String> {
     let groups: Vec<String> =
         batch.iter().map(|range| format!("{}-{}", range.start, range.end - 1)).collect();
     let mut url = url.clone();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use swath_model::index::{Index, Reader};
-use swath_source::{Download, LaneError, Net, display_name};
+use swath_source::{Download, LaneError, Net, Trust, display_name};
 use swath_store::tree::Filter;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -38,6 +38,8 @@ pub(crate) struct Taking {
     pub changed: Url,
     /// Which of the replicas it is of.
     pub replica: usize,
+    /// How far it is trusted.
+    pub trust: Trust,
     /// The replica, as shown.
     pub name: String,
     task: tokio::task::JoinHandle<()>,
@@ -154,7 +156,17 @@ pub(crate) fn begin(
     let (sender, growth) = watch::channel(Growth::default());
     let task = tokio::spawn(take(download, Arc::clone(&index), sender));
     let name = display_name(&mirror.url);
-    Ok(Taking { index, growth, sealed, seals, changed, replica: at, name, task })
+    Ok(Taking {
+        index,
+        growth,
+        sealed,
+        seals,
+        changed,
+        replica: at,
+        trust: mirror.trust,
+        name,
+        task,
+    })
 }
 
 async fn take(mut download: Download, index: Arc<RwLock<Index>>, growth: watch::Sender<Growth>) {

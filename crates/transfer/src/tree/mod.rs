@@ -8,22 +8,26 @@
 mod content;
 mod index;
 mod replicas;
+mod verify;
 
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 
 use swath_model::index::{Absence, Counts, Index, Kind};
 use swath_plan::Config;
-use swath_source::{SealedLength, Trust, UNIT_BYTES};
-use swath_store::tree::{Change, Filter, Preserve, Same, Stage};
+use swath_source::{SealedLength, UNIT_BYTES};
+use swath_store::tree::{Change, Filter, Keeper, Preserve, Same, Stage};
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::executor::{self, Pass, PassEnd};
 use crate::observe::{Event, Observer, Summary};
 use crate::request::{Destination, Mirror, Request};
+use content::Seals;
 pub(crate) use index::{Growth, Taking};
 pub(crate) use replicas::{Joined, units_around};
+pub use verify::Against;
+pub(crate) use verify::verify;
 
 /// A tree to fetch.
 #[derive(Clone, Debug)]
@@ -42,6 +46,8 @@ pub struct TreeRequest {
     pub compare: Compare,
     /// Remove from the destination what is not in the tree, once all of the tree is there.
     pub delete: bool,
+    /// Keep the index with the values of all blocks in this file.
+    pub keep_index: Option<PathBuf>,
     /// How it is planned.
     pub plan: Config,
     /// As [`Request::stall_s`].
@@ -110,6 +116,7 @@ pub(crate) async fn copy(
         };
         let (pass, request_of_pass) = begun;
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
+        let (keeper, seals) = (pass.keeper.clone(), Seals::of(&pass.taking));
         let end = executor::run_pass(engine, request_of_pass, pass, observer, stop, first).await;
         first = false;
         // From now on the stage is ours, whatever the user wanted of what earlier runs left.
@@ -155,6 +162,9 @@ pub(crate) async fn copy(
                 };
                 if request.delete && outcome.is_whole() {
                     outcome.removed = remove_surplus(engine, &request, &index).await?;
+                }
+                if let Some(keeper) = keeper {
+                    verify::keep(engine, keeper, &seals, &index, &request.destination).await?;
                 }
                 observer.observe(&Event::Finished(outcome.transfer.clone()));
                 return Ok(outcome);
@@ -262,8 +272,16 @@ async fn begin(
     };
     of_pass.stall_s = request.stall_s;
     of_pass.discover = false;
+    let keeper = match request.keep_index.clone() {
+        None => None,
+        Some(path) => {
+            let create = move || Keeper::create(&path).map(Arc::new);
+            let created = engine.disk.work(create).await.map_err(GetError::Thread)?;
+            Some(created.map_err(GetError::Keep)?)
+        }
+    };
     let index = Arc::clone(&taking.index);
-    let pass = Pass { index, stage, length, taking, joins };
+    let pass = Pass { index, stage, keeper, length, taking, joins };
     Ok((pass, of_pass))
 }
 
@@ -278,11 +296,7 @@ async fn same(
         Compare::Nothing => Ok(Same::Nothing),
         Compare::SizeAndTime => Ok(Same::SizeAndTime),
         Compare::Content => {
-            let trust = request.replicas.get(taking.replica).map(|mirror| mirror.trust);
-            let trust = trust.unwrap_or(Trust::Named);
-            content::same(engine, taking, trust, &request.destination, observer)
-                .await
-                .map(Same::Bytes)
+            content::same(engine, taking, &request.destination, observer).await.map(Same::Bytes)
         }
     }
 }
