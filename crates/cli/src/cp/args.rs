@@ -54,7 +54,7 @@ pub struct Cp {
     /// The network
     #[command(flatten)]
     pub net: Net,
-    /// Take no more than this per second, over all sources
+    /// Take (or send) no more than this per second, over all sources
     #[arg(long, value_name = "RATE", value_parser = units::rate_above_zero, value_hint = ValueHint::Other, help_heading = "Network")]
     pub limit_rate: Option<u64>,
     /// How the disk is written

@@ -45,9 +45,6 @@ pub async fn run(cp: Cp) -> Exit {
         Ok(filter) => filter,
         Err(message) => return fail(Exit::Usage, &message),
     };
-    if matches!(job, Job::Send { .. } | Job::SendBySsh { .. }) && cp.limit_rate.is_some() {
-        return fail(Exit::Usage, "--limit-rate: whoever sends cannot set it");
-    }
     if matches!(job, Job::Send { .. } | Job::SendBySsh { .. }) && cp.keep_index.is_some() {
         let words =
             "--keep-index: this side only sends ('swath verify' takes a server's address too)";
@@ -102,7 +99,8 @@ pub async fn run(cp: Cp) -> Exit {
         Job::Send { from, to } => {
             let query = query(&cp);
             let net = engine.net();
-            let sent = send::send(net, &from, filter, &to, &query, &mut observer, &stop).await;
+            let what = send::Load { folder: &from, filter, limit_bytes_per_s: cp.limit_rate };
+            let sent = send::send(net, what, &to, &query, &mut observer, &stop).await;
             if let Sent::All(received) = &sent
                 && !cp.dry_run
             {

@@ -1,7 +1,9 @@
 //! A folder of ours to a server that takes trees: it asks, we answer.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use swath_model::Limiter;
 use swath_serve::{Access, Filter, Offer, SiteOptions};
 use swath_source::{Download, LaneError, Net, Trust, Turned, display_name};
 use swath_transfer::Stop;
@@ -24,24 +26,34 @@ pub enum Sent {
     Stopped,
 }
 
-/// Send what of `folder` the filter lets through into the one at `to`.
+/// What is sent.
+pub struct Load<'a> {
+    /// What lies in this folder …
+    pub folder: &'a Path,
+    /// … and is let through here …
+    pub filter: Filter,
+    /// … at no more than so many bytes a second.
+    pub limit_bytes_per_s: Option<u64>,
+}
+
+/// Send it into the folder at `to`.
 pub async fn send(
     net: &Net,
-    folder: &Path,
-    filter: Filter,
+    load: Load<'_>,
     to: &Url,
     query: &str,
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Sent {
     let options = SiteOptions {
-        folders: vec![folder.to_owned()],
+        folders: vec![load.folder.to_owned()],
         access: Access::default(),
         follow_links: false,
-        filter: Some(filter),
+        filter: Some(load.filter),
         name: String::new(),
         idle_index_bytes: 0,
         receive: None,
+        send_limit: load.limit_bytes_per_s.map(|rate| Arc::new(Limiter::new(Some(rate)))),
     };
     let offer = match Offer::open(options) {
         Ok(offer) => offer,

@@ -49,6 +49,9 @@ pub struct Serve {
     /// More connections than this wait until others end
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,
+    /// Send no more than this a second, to all together, and take no more: 50M, 2MiB
+    #[arg(long, value_name = "RATE", value_parser = crate::units::rate_above_zero, value_hint = ValueHint::Other)]
+    pub limit_rate: Option<u64>,
     /// Note every answer in this file ('-' is standard output)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,

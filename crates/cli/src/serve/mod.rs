@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use swath_model::Limiter;
 use swath_serve::{
     Access, Receive, Server, ServerOptions, SiteOptions, Tls, Token, new_token, read_tokens,
 };
@@ -69,6 +70,7 @@ pub async fn run(mut args: Serve) -> Exit {
             name: args.name.clone().unwrap_or_else(|| host.clone()),
             idle_index_bytes: IDLE_INDEX_BYTES,
             receive,
+            send_limit: args.limit_rate.map(|rate| Arc::new(Limiter::new(Some(rate)))),
         },
         listen: args.listen.clone(),
         tls: tls(&args, &host),
@@ -107,7 +109,11 @@ fn receiver(args: &Serve) -> Result<Option<Arc<dyn Receive>>, (Exit, String)> {
         return Ok(None);
     }
     let options = EngineOptions {
-        net: NetOptions { timeout: RECEIVE_TIMEOUT, ..NetOptions::default() },
+        net: NetOptions {
+            timeout: RECEIVE_TIMEOUT,
+            limit_bytes_per_s: args.limit_rate,
+            ..NetOptions::default()
+        },
         ..EngineOptions::default()
     };
     let engine = Engine::start(options).map_err(|error| (Exit::Input, chain(&error)))?;

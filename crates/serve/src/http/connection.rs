@@ -10,11 +10,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swath_model::{Limiter, Range};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::body::FileBytes;
 use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method, Version};
+use super::pace::Pace;
 use super::response::{Content, Make, Piece, Response};
 use super::stream::{Stream, send_file};
 
@@ -25,6 +27,9 @@ pub(crate) trait Answer: Send + Sync + 'static {
 
     /// It was answered with `status`, `bytes` of body among it, after `took`.
     fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration);
+
+    /// The limit of all answers together.
+    fn send_limit(&self) -> Option<&Arc<Limiter>>;
 
     /// The server is about to end: nothing new is begun.
     fn is_ending(&self) -> bool;
@@ -43,12 +48,15 @@ enum After {
 /// Serve one connection to its end.
 pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc<A>) {
     let mut input = Vec::new();
+    let mut pace = Pace::new(answers.send_limit().cloned());
     loop {
         let head = match next_head(&mut stream, &mut input, &*answers).await {
             Ok(Some(head)) => head,
             Ok(None) => break,
             Err(refusal) => {
-                let _ = write(&mut stream, refusal, false, Version::OneOne, After::Close).await;
+                let _ =
+                    write(&mut stream, &mut pace, refusal, false, Version::OneOne, After::Close)
+                        .await;
                 break;
             }
         };
@@ -61,6 +69,7 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
                     "a connection can be turned by HTTP/1.1 alone, and with nothing behind it";
                 let _ = write(
                     &mut stream,
+                    &mut pace,
                     Response::text(400, text),
                     false,
                     head.version,
@@ -70,8 +79,9 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
                 break;
             }
             response.takes_over = Some(Box::new(|_, _| {}));
-            let turned =
-                write(&mut stream, response, false, head.version, After::Keep).await.is_ok();
+            let turned = write(&mut stream, &mut pace, response, false, head.version, After::Keep)
+                .await
+                .is_ok();
             answers.note(&head, peer, 101, 0, began.elapsed());
             if turned {
                 takes_over(stream, peer);
@@ -85,7 +95,7 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
             && (head.body == Body::None || head.field("expect").is_none())
             && drained(&mut stream, &mut input, head.body).await;
         let after = if keeps { After::Keep } else { After::Close };
-        let written = write(&mut stream, response, is_head, head.version, after).await;
+        let written = write(&mut stream, &mut pace, response, is_head, head.version, after).await;
         answers.note(
             &head,
             peer,
@@ -164,6 +174,7 @@ async fn drained(stream: &mut Stream, input: &mut Vec<u8>, body: Body) -> bool {
 /// Write an answer; answers how many bytes of body were sent.
 async fn write(
     stream: &mut Stream,
+    pace: &mut Pace,
     response: Response,
     is_head: bool,
     version: Version,
@@ -177,19 +188,19 @@ async fn write(
     let mut head = response.head(&date, is_chunked, keeps_alive);
     let bodiless = is_head || response.is_bodiless();
     let sent = match response.body {
-        Content::Empty => put(stream, &head).await.map(|()| 0),
-        _ if bodiless => put(stream, &head).await.map(|()| 0),
+        Content::Empty => put(stream, pace, &head).await.map(|()| 0),
+        _ if bodiless => put(stream, pace, &head).await.map(|()| 0),
         Content::Bytes(bytes) => {
             head.extend_from_slice(&bytes);
-            put(stream, &head).await.map(|()| bytes.len() as u64)
+            put(stream, pace, &head).await.map(|()| bytes.len() as u64)
         }
         Content::Pieces(pieces) => {
-            put(stream, &head).await?;
-            write_pieces(stream, pieces).await
+            put(stream, pace, &head).await?;
+            write_pieces(stream, pace, pieces).await
         }
         Content::Made(made) => {
-            put(stream, &head).await?;
-            write_made(stream, made, is_chunked).await
+            put(stream, pace, &head).await?;
+            write_made(stream, pace, made, is_chunked).await
         }
     }?;
     within(stream.flush()).await?;
@@ -200,19 +211,22 @@ async fn write(
     }
 }
 
-async fn write_pieces(stream: &mut Stream, pieces: Vec<Piece>) -> io::Result<u64> {
+async fn write_pieces(stream: &mut Stream, pace: &mut Pace, pieces: Vec<Piece>) -> io::Result<u64> {
     let mut sent = 0;
     for piece in pieces {
         sent += match piece {
             Piece::Text(text) => {
-                put(stream, &text).await?;
+                put(stream, pace, &text).await?;
                 text.len() as u64
             }
             Piece::Part { file, range } => match stream.plain() {
                 Some(tcp) => {
                     let mut rest = range;
                     while !rest.is_empty() {
-                        let sent = within(send_file(tcp, &file, rest)).await?;
+                        let now = pace.allowed(rest.len()).await;
+                        let part = Range::new(rest.start, rest.start + now);
+                        let sent = within(send_file(tcp, &file, part)).await?;
+                        pace.spend(sent);
                         if sent == 0 {
                             // It became shorter, and the length is promised already.
                             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -221,7 +235,9 @@ async fn write_pieces(stream: &mut Stream, pieces: Vec<Piece>) -> io::Result<u64
                     }
                     range.len()
                 }
-                None => write_made(stream, Box::new(FileBytes { file, range }), false).await?,
+                None => {
+                    write_made(stream, pace, Box::new(FileBytes { file, range }), false).await?
+                }
             },
         };
     }
@@ -230,6 +246,7 @@ async fn write_pieces(stream: &mut Stream, pieces: Vec<Piece>) -> io::Result<u64
 
 async fn write_made(
     stream: &mut Stream,
+    pace: &mut Pace,
     mut made: Box<dyn Make>,
     is_chunked: bool,
 ) -> io::Result<u64> {
@@ -240,22 +257,29 @@ async fn write_made(
             break;
         }
         if is_chunked {
-            put(stream, format!("{:x}\r\n", bytes.len()).as_bytes()).await?;
+            put(stream, pace, format!("{:x}\r\n", bytes.len()).as_bytes()).await?;
         }
-        put(stream, &bytes).await?;
+        put(stream, pace, &bytes).await?;
         if is_chunked {
-            put(stream, b"\r\n").await?;
+            put(stream, pace, b"\r\n").await?;
         }
         sent += bytes.len() as u64;
     }
     if is_chunked {
-        put(stream, b"0\r\n\r\n").await?;
+        put(stream, pace, b"0\r\n\r\n").await?;
     }
     Ok(sent)
 }
 
-async fn put(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
-    within(stream.write_all(bytes)).await
+async fn put(stream: &mut Stream, pace: &mut Pace, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let now = pace.allowed(bytes.len() as u64).await;
+        let (part, rest) = bytes.split_at(now as usize);
+        within(stream.write_all(part)).await?;
+        pace.spend(now);
+        bytes = rest;
+    }
+    Ok(())
 }
 
 /// A client that takes nothing for a long time is left.

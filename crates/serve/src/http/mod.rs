@@ -6,6 +6,7 @@
 mod body;
 mod connection;
 mod head;
+mod pace;
 mod response;
 mod stream;
 mod target;

@@ -15,20 +15,25 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, timeout};
 
 use super::connection::{Answer, TAKE_WITHIN, now_s};
 use super::head::{Head, Method};
+use super::pace::Pace;
 use super::response::{Make, Response};
 use super::stream::Stream;
 
 /// Serve one connection to its end.
 pub(crate) async fn serve_two<A: Answer>(stream: Stream, peer: SocketAddr, answers: Arc<A>) {
     let of_request = Arc::clone(&answers);
+    // All answers of a connection share its part.
+    let limit = answers.send_limit().cloned();
+    let pace = limit.map(|limit| Arc::new(Mutex::new(Pace::new(Some(limit)))));
     let service = service_fn(move |request: http::Request<Incoming>| {
         let answers = Arc::clone(&of_request);
-        async move { Ok::<_, Infallible>(answer(request, peer, answers).await) }
+        let pace = pace.clone();
+        async move { Ok::<_, Infallible>(answer(request, peer, answers, pace).await) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -53,6 +58,7 @@ async fn answer<A: Answer>(
     request: http::Request<Incoming>,
     peer: SocketAddr,
     answers: Arc<A>,
+    pace: Option<Arc<Mutex<Pace>>>,
 ) -> http::Response<Outgoing> {
     let began = Instant::now();
     let (parts, _) = request.into_parts();
@@ -77,26 +83,42 @@ async fn answer<A: Answer>(
     let (out, parts) = mpsc::channel(PARTS_AHEAD);
     let mut made = response.body.into_made();
     tokio::spawn(async move {
-        let bytes = send(&mut *made, &out).await;
+        let bytes = send(&mut *made, &out, pace.as_deref()).await;
         answers.note(&head, peer, status, bytes, began.elapsed());
     });
     answer.map(|_| Outgoing { parts: Some(parts), length })
 }
 
 /// Make all parts; answers how many bytes were taken.
-async fn send(made: &mut dyn Make, out: &mpsc::Sender<io::Result<Bytes>>) -> u64 {
+async fn send(
+    made: &mut dyn Make,
+    out: &mpsc::Sender<io::Result<Bytes>>,
+    pace: Option<&Mutex<Pace>>,
+) -> u64 {
+    // A client that takes nothing for a long time is left.
+    let give = async |part| matches!(timeout(TAKE_WITHIN, out.send(part)).await, Ok(Ok(())));
     let mut sent = 0;
     loop {
-        let part = match made.next().await {
+        let mut part = match made.next().await {
             Ok(part) if part.is_empty() => return sent,
-            part => part.map(Bytes::from),
+            Ok(part) => Bytes::from(part),
+            Err(error) => {
+                give(Err(error)).await;
+                return sent;
+            }
         };
-        let (bytes, is_last) = (part.as_ref().map_or(0, |part| part.len() as u64), part.is_err());
-        // A client that takes nothing for a long time is left.
-        if !matches!(timeout(TAKE_WITHIN, out.send(part)).await, Ok(Ok(()))) || is_last {
-            return sent;
+        while !part.is_empty() {
+            let mut now = part.len();
+            if let Some(pace) = pace {
+                let mut pace = pace.lock().await;
+                now = pace.allowed(part.len() as u64).await as usize;
+                pace.spend(now as u64);
+            }
+            if !give(Ok(part.split_to(now))).await {
+                return sent;
+            }
+            sent += now as u64;
         }
-        sent += bytes;
     }
 }
 

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swath_model::Limiter;
 use swath_store::tree::{Filter, Root, WalkOptions};
 use tokio::sync::watch;
 
@@ -45,6 +46,8 @@ pub struct SiteOptions {
     pub idle_index_bytes: usize,
     /// Takes trees from those who may write; nothing is taken without.
     pub receive: Option<Arc<dyn Receive>>,
+    /// Limits all answers together.
+    pub send_limit: Option<Arc<Limiter>>,
 }
 
 impl std::fmt::Debug for SiteOptions {
@@ -86,6 +89,7 @@ pub(crate) struct Site {
     walks: Walks,
     receive: Option<Arc<dyn Receive>>,
     orders: Arc<Orders>,
+    send_limit: Option<Arc<Limiter>>,
     digests: Arc<Digests>,
     random: fn(&mut [u8]),
     pub(crate) metrics: Metrics,
@@ -140,6 +144,7 @@ impl Site {
             walks: Walks::new(options.idle_index_bytes),
             receive: options.receive,
             orders: Arc::default(),
+            send_limit: options.send_limit,
             digests: Arc::default(),
             random,
             metrics: Metrics::default(),
@@ -226,6 +231,10 @@ impl Answer for Site {
                 agent: head.field("user-agent"),
             });
         }
+    }
+
+    fn send_limit(&self) -> Option<&Arc<Limiter>> {
+        self.send_limit.as_ref()
     }
 
     fn is_ending(&self) -> bool {

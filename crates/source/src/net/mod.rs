@@ -10,7 +10,6 @@ mod gateway;
 mod happy;
 mod idle;
 mod kernel;
-mod limiter;
 mod options;
 mod proxy;
 mod resolve;
@@ -23,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use swath_formats::digest_header;
+use swath_model::Limiter;
 use url::Url;
 
 pub(crate) use address::Surroundings;
@@ -30,7 +30,6 @@ pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
 pub(crate) use credentials::{Credentials, has};
 pub use dialled::{Accepted, Come, Dialled};
 pub(crate) use kernel::Came;
-pub(crate) use limiter::Limiter;
 pub use options::{NetError, NetOptions, check_header};
 pub use proxy::{Proxies, ProxyError};
 pub(crate) use stream::Conn;
@@ -50,7 +49,7 @@ struct Shared {
     tls: tokio_rustls::TlsConnector,
     names: resolve::Names,
     idle: idle::IdleConnections,
-    limiter: Limiter,
+    limiter: Arc<Limiter>,
     clients: clients::Clients,
     digest_wishes: String,
     /// Origins of sources that the user named.
@@ -72,7 +71,7 @@ impl Net {
             digest_header::WANT_REPR_DIGEST,
             digest_header::WANT_DIGEST
         );
-        let limiter = Limiter::new(options.limit_bytes_per_s);
+        let limiter = Arc::new(Limiter::new(options.limit_bytes_per_s));
         Ok(Net {
             headers: Arc::default(),
             shared: Arc::new(Shared {
@@ -120,7 +119,8 @@ impl Net {
         self.shared.options.timeout
     }
 
-    pub(crate) fn limiter(&self) -> &Limiter {
+    /// The limit of all lanes together, for whoever receives beside them.
+    pub fn limiter(&self) -> &Arc<Limiter> {
         &self.shared.limiter
     }
 
