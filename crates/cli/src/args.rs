@@ -36,7 +36,7 @@ pub struct Cli {
 pub enum Command {
     /// Fetch a file from all its replicas at once
     Get(Box<Get>),
-    /// Copy a folder: from all its replicas at once, to a server, or by ssh; only what differs
+    /// Copy folders: from all replicas at once, to a server, by ssh, or here; only what differs
     #[command(visible_alias = "sync")]
     Cp(Box<Cp>),
     /// Offer folders to others

@@ -193,6 +193,11 @@ impl Engine {
         tree::verify(self, folder, against, take).await
     }
 
+    /// Whether an address, with a `/` at its end, is that of a folder of a swath server.
+    pub async fn is_tree(&self, folder: &Mirror) -> bool {
+        tree::is_tree(self, folder).await
+    }
+
     /// The whole index of a tree, as a swath server walks it now.
     ///
     /// # Errors

@@ -60,6 +60,17 @@ impl Home {
         self.path(name).symlink_metadata().is_ok()
     }
 
+    /// Wait until so many bytes of a file have been written.
+    pub fn wait_for_bytes(&self, name: &str, bytes: u64) {
+        use std::os::unix::fs::MetadataExt as _;
+        let began = Instant::now();
+        let written = || self.path(name).metadata().map_or(0, |found| found.blocks() * 512);
+        while written() < bytes {
+            assert!(began.elapsed() < LIMIT, "{name}: {} bytes only", written());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Names in the working folder, sorted.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(self.work())

@@ -132,6 +132,11 @@ pub(crate) async fn ask(
     Download::begin(net, &url, mirror.trust, MEDIA_TYPE).await
 }
 
+/// Whether what comes is an index.
+pub(crate) fn is_index(download: &Download) -> bool {
+    download.field("content-type").is_some_and(|it| it.trim() == MEDIA_TYPE)
+}
+
 /// Take an index in, on a task of its own. The error is a reason.
 pub(crate) fn begin(
     download: Download,
@@ -139,7 +144,7 @@ pub(crate) fn begin(
     at: usize,
     filter: &Filter,
 ) -> Result<Taking, String> {
-    let is_index = download.field("content-type").is_some_and(|it| it.trim() == MEDIA_TYPE);
+    let is_index = is_index(&download);
     let walk = download.field("swath-walk").filter(|walk| {
         !walk.is_empty() && walk.len() <= 64 && walk.bytes().all(|b| b.is_ascii_alphanumeric())
     });

@@ -215,6 +215,12 @@ async fn remove_surplus(
     removed.map_err(GetError::Remove)
 }
 
+/// Whether this is a folder of a swath server.
+pub(crate) async fn is_tree(engine: &Engine, folder: &Mirror) -> bool {
+    let asked = index::ask(&engine.net, folder, &Filter::default()).await;
+    asked.is_ok_and(|download| index::is_index(&download))
+}
+
 /// The whole index of a folder.
 pub(crate) async fn index(
     engine: &Engine,
