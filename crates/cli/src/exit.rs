@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use swath_store::tree::StageError;
 use swath_store::{FinishError, OpenError};
 use swath_transfer::GetError;
 use swath_transfer::report::units;
@@ -97,6 +98,12 @@ pub fn words(error: &GetError) -> String {
             path.display(),
             units::bytes(*needed_bytes),
             units::bytes(*available_bytes)
+        ),
+        GetError::Tree(StageError::NoRoom { path, needed_bytes, free_bytes }) => format!(
+            "{} needs {} more, but only {} are free",
+            path.display(),
+            units::bytes(*needed_bytes),
+            units::bytes(*free_bytes)
         ),
         _ => chain(error),
     }

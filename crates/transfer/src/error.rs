@@ -79,7 +79,7 @@ pub enum GetError {
     },
     /// A tree cannot be laid down.
     #[error(transparent)]
-    Tree(#[from] StageError),
+    Tree(StageError),
     /// The index of a tree cannot be had.
     #[error("the index of {whose} cannot be used: {reason}")]
     Index {
@@ -141,6 +141,15 @@ impl From<WriteError> for GetError {
         match error {
             WriteError::NoSpace { path, .. } => Self::DiskFull { path },
             other => Self::Write(other),
+        }
+    }
+}
+
+impl From<StageError> for GetError {
+    fn from(error: StageError) -> Self {
+        match error {
+            StageError::Stopped => Self::Stopped,
+            other => Self::Tree(other),
         }
     }
 }

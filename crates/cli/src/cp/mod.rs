@@ -165,7 +165,8 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
                     }
                     exit
                 }
-                Sent::Stopped => {
+                Sent::Stopped { has_something } => {
+                    let goes_on = if has_something { goes_on } else { "nothing was sent" };
                     say::err(&format!("swath: stopped; {goes_on}"));
                     Exit::Interrupted
                 }
@@ -381,7 +382,7 @@ fn told(cp: &Cp, tree: &Received, destination: &str) -> Exit {
     let lines = tree
         .changed
         .iter()
-        .map(|path| (path, "it changed while it was read, twice"))
+        .map(|path| (path, "it changed while it was copied, twice"))
         .chain(tree.absent.iter().map(|(path, why)| (path, why.as_str())));
     for (path, why) in lines.take(NAMED_MAX) {
         let path: String = path.chars().filter(|c| !c.is_control()).collect();

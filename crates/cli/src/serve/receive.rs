@@ -111,6 +111,7 @@ async fn receive(engine: Engine, order: Order) {
     };
     tokio::pin!(copying);
     let mut gone = false;
+    let mut pulse = tokio::time::interval(PULSE);
     let result = loop {
         tokio::select! {
             result = &mut copying => break result,
@@ -125,6 +126,10 @@ async fn receive(engine: Engine, order: Order) {
             () = lines.closed(), if !gone => {
                 gone = true;
                 stop.set();
+            }
+            // Giving a million files their names says nothing for long.
+            _ = pulse.tick() => {
+                let _ = lines.send(String::new());
             }
         }
     };
@@ -148,5 +153,7 @@ fn tell(lines: &Lines, line: &Line) {
     let _ = lines.send(line.to_json());
 }
 
+/// An empty line goes to the sender as often as this.
+const PULSE: std::time::Duration = std::time::Duration::from_secs(5);
 /// A sender that brings nothing for so long has gone.
 const STALL_S: f64 = 60.0;

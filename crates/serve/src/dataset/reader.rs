@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use swath_model::Range;
 use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
-use swath_model::index::{Kind, Mtime, Part};
+use swath_model::index::{Kind, Lack, Mtime, Part};
 
 use super::walks::Walk;
 
@@ -57,8 +57,8 @@ impl Reader {
         let range = Range::of_len(start, out.len() as u64);
         let mut is_sound = true;
         for wanted in self.wanted(range) {
-            if self.read_file(&wanted, start, out).is_err() {
-                self.walk.note_changed(wanted.number);
+            if let Err(error) = self.read_file(&wanted, start, out) {
+                self.walk.note_changed(wanted.number, lack(&error));
                 is_sound = false;
             }
         }
@@ -84,7 +84,7 @@ impl Reader {
     }
 
     fn read_file(&mut self, wanted: &Wanted, start: u64, out: &mut [u8]) -> io::Result<()> {
-        let changed = || io::Error::other("it changed");
+        let changed = || io::Error::from(io::ErrorKind::InvalidData);
         let open = match self.open.take().filter(|open| open.number == wanted.number) {
             Some(open) => open,
             None => {
@@ -121,6 +121,19 @@ impl Version {
             mtime: Mtime { seconds: now.mtime(), nanoseconds },
             ctime: (now.ctime(), now.ctime_nsec()),
         })
+    }
+}
+
+/// What an error says of the file that was read.
+fn lack(error: &io::Error) -> Lack {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => Lack::Forbidden,
+        Some(libc::ENOENT | libc::ENOTDIR) => Lack::Vanished,
+        // Something else has its name now.
+        Some(libc::ELOOP | libc::EISDIR | libc::ENXIO) => Lack::Changed,
+        Some(_) => Lack::Unreadable,
+        // Our own words, and the end of the file before its time.
+        None => Lack::Changed,
     }
 }
 

@@ -115,7 +115,8 @@ impl Net {
         &self.shared.options.user_agent
     }
 
-    pub(crate) fn timeout(&self) -> Duration {
+    /// The longest silence of a server that is waited for.
+    pub fn timeout(&self) -> Duration {
         self.shared.options.timeout
     }
 

@@ -85,12 +85,15 @@ pub fn differences(
 /// and not followed. Answers how many went.
 ///
 /// # Errors
-/// What the system says; what went by then is gone.
-pub fn remove(folder: &Path, surplus: &[Vec<u8>]) -> io::Result<u64> {
+/// What the system says, `Interrupted` if `stop` says so first; what went by then is gone.
+pub fn remove(folder: &Path, surplus: &[Vec<u8>], stop: &dyn Fn() -> bool) -> io::Result<u64> {
     let root = Root::open(folder)?;
     let mut removed = 0;
     // What lies in a folder comes behind it.
     for path in surplus.iter().rev() {
+        if stop() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let (above, name) = match path.iter().rposition(|&byte| byte == b'/') {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
             None => (&b""[..], path.as_slice()),

@@ -10,6 +10,7 @@ mod names;
 mod root;
 mod stage;
 mod stat;
+mod trail;
 mod walk;
 mod work;
 
@@ -20,5 +21,5 @@ pub use filter::{Filter, FilterError};
 pub use kept::{Keeper, KeptIndex};
 pub use list::Listed;
 pub use root::Root;
-pub use stage::{Finished, Preserve, Same, Stage, StageError};
+pub use stage::{Finished, Halt, Preserve, Same, Stage, StageError};
 pub use walk::{Unnameable, WalkError, WalkOptions, walk};

@@ -3,11 +3,11 @@
 //! The executor counts in bytes of the sealed file, as planner and lanes do; the stage and the index
 //! count in bytes of the plain one.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
-use swath_model::index::Index;
+use swath_model::index::{Index, Lack};
 use swath_model::{Buffer, Range, RangeSet, SourceId, SwathId};
 use swath_plan::Event as PlanEvent;
 use swath_source::{
@@ -24,7 +24,7 @@ use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, Summary};
 use crate::request::{Mirror, Request};
-use crate::tree::{Growth, Joined, Taking, units_around};
+use crate::tree::{Growth, Joined, Taking, read, units_around};
 
 /// What one pass has to do with.
 pub(crate) struct Pass {
@@ -44,10 +44,11 @@ pub(crate) struct Pass {
 
 /// How a pass ended.
 pub(crate) enum PassEnd {
-    /// Everything is in the stage, but for the files of these numbers (ascending), which changed.
+    /// Everything is in the stage, but for the files of these numbers (ascending), which are not as
+    /// the index says.
     Whole {
-        /// Numbers in the index.
-        changed: Vec<u64>,
+        /// Numbers in the index, and what each one lacks.
+        changed: Vec<(u64, Lack)>,
         /// The figures.
         summary: Summary,
     },
@@ -82,8 +83,10 @@ pub(super) struct Tree {
 struct TreeSource {
     changed: Option<Url>,
     strikes: u32,
-    /// Of the sealed file: what it could not read as its index said.
+    /// Of the sealed file: what it could not read as its index said …
     void: RangeSet,
+    /// … and of that, what was laid down all the same, for nobody has anything better.
+    void_laid: RangeSet,
 }
 
 /// What became of a block.
@@ -198,7 +201,9 @@ pub(crate) async fn run_pass(
 impl Run<'_> {
     fn failed(&mut self, error: GetError) -> PassEnd {
         let summary = self.summary();
-        let (at_s, kept_bytes) = (self.at_s(), self.have.total_bytes());
+        // What has come is of use to a later run only where the journal vouches for it.
+        let durable = self.tree.as_ref().map(|tree| tree.pass.stage.durable_bytes());
+        let (at_s, kept_bytes) = (self.at_s(), durable.unwrap_or(0));
         let words = error.with_reasons();
         self.observer.observe(&Event::Failed { at_s, error: words, kept_bytes, summary });
         PassEnd::Failed(error)
@@ -366,7 +371,9 @@ impl Run<'_> {
         for (plain, is_written) in void {
             let range = sealed_of(plain);
             tree.source(source).void.insert(range);
-            if !is_written {
+            if is_written {
+                tree.source(source).void_laid.insert(range);
+            } else {
                 again.push((range, true));
             }
         }
@@ -453,11 +460,12 @@ impl Run<'_> {
         Ok(self.have.total_bytes())
     }
 
-    /// Which files are not as the index says, by what the sources whose groups said so tell.
-    async fn changed_files(&mut self) -> Result<Vec<u64>, GetError> {
+    /// Which files are not as the index says, by what the sources tell whose groups said so and were
+    /// laid down.
+    async fn changed_files(&mut self) -> Result<Vec<(u64, Lack)>, GetError> {
         let Some(tree) = &self.tree else { return Ok(Vec::new()) };
-        let mut changed = BTreeSet::new();
-        let lacking = tree.sources.iter().enumerate().filter(|(_, it)| !it.void.is_empty());
+        let mut changed = BTreeMap::new();
+        let lacking = tree.sources.iter().enumerate().filter(|(_, it)| !it.void_laid.is_empty());
         for (at, source) in lacking {
             let Some(url) = &source.changed else { continue };
             let trust = self.sources[at].source.trust();
@@ -468,10 +476,26 @@ impl Run<'_> {
                 reason: format!("which files changed cannot be learnt: {error}"),
             })?;
             let text = String::from_utf8_lossy(&list.bytes).into_owned();
-            changed.extend(text.lines().filter_map(|line| line.trim().parse::<u64>().ok()));
+            let index = read(&tree.pass.index);
+            for (number, lack) in text.lines().filter_map(lacking_file) {
+                // What this source lacks another one may have brought.
+                let mut cursor = index.cursor_from(number);
+                let plain = cursor.next().map(|item| item.range());
+                let here = plain.map(|plain| units_around(plain, index.size_bytes()));
+                if here.is_some_and(|here| source.void_laid.bytes_within(here) > 0) {
+                    changed.entry(number).or_insert(lack);
+                }
+            }
         }
         Ok(changed.into_iter().collect())
     }
+}
+
+/// A line of what a source tells of files that are not as its index says.
+fn lacking_file(line: &str) -> Option<(u64, Lack)> {
+    let mut words = line.split_ascii_whitespace();
+    let number = words.next()?.parse().ok()?;
+    Some((number, Lack::of_word(words.next().unwrap_or_default())))
 }
 
 /// Check groups against their seals and write those of `new` (ranges of the sealed file) that are
@@ -562,5 +586,5 @@ fn joined(ranges: Vec<Range>) -> Vec<Range> {
 
 /// A source that sends so many groups that do not fit their seals is not asked any more.
 const STRIKES_MAX: u32 = 3;
-/// Numbers of some hundred thousand files.
-const LIST_BYTES_MAX: usize = 4 << 20;
+/// Numbers of some million files.
+const LIST_BYTES_MAX: usize = 64 << 20;

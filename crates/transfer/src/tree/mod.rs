@@ -13,10 +13,10 @@ mod verify;
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 
-use swath_model::index::{Absence, Counts, Index, Kind};
+use swath_model::index::{Absence, Counts, Index, Kind, Lack};
 use swath_plan::Config;
 use swath_source::{SealedLength, UNIT_BYTES};
-use swath_store::tree::{Change, Filter, Keeper, Preserve, Same, Stage};
+use swath_store::tree::{Change, Filter, Halt, Keeper, Preserve, Same, Stage};
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
@@ -24,7 +24,7 @@ use crate::executor::{self, Pass, PassEnd};
 use crate::observe::{Event, Observer, Summary};
 use crate::request::{Destination, Mirror, Request};
 use content::Seals;
-pub(crate) use index::{Growth, Taking};
+pub(crate) use index::{Growth, Taking, read};
 pub(crate) use replicas::{Joined, units_around};
 pub use verify::Against;
 pub(crate) use verify::verify;
@@ -78,10 +78,10 @@ pub struct TreeSummary {
     pub kept_files: u64,
     /// What was removed from the destination.
     pub removed: u64,
-    /// Files that changed, or could not be read any more, while they were copied, twice: they are
-    /// not there. Paths below the folder, not always text.
+    /// Files that changed while they were copied, twice: they are not there, and neither are further
+    /// names of theirs. Paths below the folder, not always text.
     pub changed: Vec<Vec<u8>>,
-    /// What the source could not offer, and why.
+    /// What the source could not offer, in its walk or when it was to be read, and why.
     pub absent: Vec<(Vec<u8>, Absence)>,
 }
 
@@ -90,6 +90,24 @@ impl TreeSummary {
     pub fn is_whole(&self) -> bool {
         let special = |(_, absence): &&(Vec<u8>, Absence)| *absence != Absence::Special;
         self.changed.is_empty() && self.absent.iter().find(special).is_none()
+    }
+
+    /// Name the files that are not there, further names among them, each by what its file lacks.
+    fn name_lacking(&mut self, index: &Index, why: &[(u64, Lack)], lacking: &[u64]) {
+        for &number in lacking {
+            let mut cursor = index.cursor_from(number);
+            let Some(item) = cursor.next() else { continue };
+            let file = match item.entry.kind {
+                Kind::HardLink(of) => of,
+                _ => number,
+            };
+            let lack = why.binary_search_by_key(&file, |&(number, _)| number).map(|at| why[at].1);
+            let path = item.path.to_vec();
+            match lack.ok().and_then(Lack::absence) {
+                None => self.changed.push(path),
+                Some(absence) => self.absent.push((path, absence)),
+            }
+        }
     }
 }
 
@@ -112,7 +130,7 @@ pub(crate) async fn copy(
         let begun = tokio::select! {
             biased;
             () = stop.wait() => return Err(GetError::Stopped),
-            begun = begin(engine, &request, resume, observer) => begun?,
+            begun = begin(engine, &request, resume, observer, stop) => begun?,
         };
         let (pass, request_of_pass) = begun;
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
@@ -122,7 +140,11 @@ pub(crate) async fn copy(
         // From now on the stage is ours, whatever the user wanted of what earlier runs left.
         resume = true;
         match end {
-            PassEnd::Failed(error) => return Err(error),
+            PassEnd::Failed(error) => {
+                // Nobody waits for what is of no use to go.
+                let _ = engine.disk.work(move || stage.give_up()).await;
+                return Err(error);
+            }
             PassEnd::Forgotten { kept_bytes } => {
                 forgotten = if kept_bytes > kept_before { 0 } else { forgotten + 1 };
                 kept_before = kept_bytes;
@@ -130,21 +152,17 @@ pub(crate) async fn copy(
                     return Err(GetError::Forgotten);
                 }
             }
-            PassEnd::Whole { changed, .. } if !changed.is_empty() && !is_second_look => {
+            PassEnd::Whole { changed, .. }
+                if !is_second_look && changed.iter().any(|(_, lack)| lack.may_pass()) =>
+            {
                 is_second_look = true;
                 drop(stage);
             }
             PassEnd::Whole { changed, summary } => {
                 let finishing = Arc::clone(&stage);
-                let without = changed.clone();
-                let finished = engine
-                    .disk
-                    .work(move || {
-                        finishing.make_skeleton(0)?;
-                        finishing.finish(&without)
-                    })
-                    .await
-                    .map_err(GetError::Thread)??;
+                let without: Vec<u64> = changed.iter().map(|&(number, _)| number).collect();
+                let finished = engine.disk.work(move || finishing.finish(&without)).await;
+                let finished = finished.map_err(GetError::Thread)??;
                 let mut outcome = {
                     let index = index::read(&index);
                     TreeSummary {
@@ -152,16 +170,14 @@ pub(crate) async fn copy(
                         counts: index.counts(),
                         files: finished.files,
                         kept_files: stage.kept_files(),
-                        changed: changed
-                            .iter()
-                            .filter_map(|&number| path_of(&index, number))
-                            .collect(),
+                        changed: Vec::new(),
                         absent: absent(&index),
                         transfer: summary,
                     }
                 };
+                outcome.name_lacking(&index::read(&index), &changed, &finished.lacking);
                 if request.delete && outcome.is_whole() {
-                    outcome.removed = remove_surplus(engine, &request, &index).await?;
+                    outcome.removed = remove_surplus(engine, &request, &index, stop).await?;
                 }
                 if let Some(keeper) = keeper {
                     verify::keep(engine, keeper, &seals, &index, &request.destination).await?;
@@ -197,9 +213,11 @@ async fn remove_surplus(
     engine: &Engine,
     request: &TreeRequest,
     index: &Arc<RwLock<Index>>,
+    stop: &Stop,
 ) -> Result<u64, GetError> {
     let (index, folder) = (Arc::clone(index), request.destination.clone());
     let filter = request.filter.clone();
+    let halt = stop.clone();
     let remove = move || {
         let mut surplus = Vec::new();
         let same = Same::SizeAndTime;
@@ -209,10 +227,13 @@ async fn remove_surplus(
             }
         };
         swath_store::tree::differences(&index::read(&index), &folder, &filter, &same, take)?;
-        swath_store::tree::remove(&folder, &surplus)
+        swath_store::tree::remove(&folder, &surplus, &|| halt.is_set())
     };
     let removed = engine.disk.work(remove).await.map_err(GetError::Thread)?;
-    removed.map_err(GetError::Remove)
+    removed.map_err(|error| match error.kind() {
+        std::io::ErrorKind::Interrupted if stop.is_set() => GetError::Stopped,
+        _ => GetError::Remove(error),
+    })
 }
 
 /// Whether this is a folder of a swath server.
@@ -238,6 +259,7 @@ async fn begin(
     request: &TreeRequest,
     resume: bool,
     observer: &mut dyn Observer,
+    stop: &Stop,
 ) -> Result<(Pass, Request), GetError> {
     let length = Arc::new(SealedLength::unknown());
     let mut taking = index::take_first(engine, &request.replicas, &request.filter).await?;
@@ -261,7 +283,9 @@ async fn begin(
     let stage = {
         let (destination, index) = (request.destination.clone(), Arc::clone(&taking.index));
         let preserve = request.preserve;
-        let open = move || Stage::open(&destination, index, preserve, resume, &same);
+        let stop = stop.clone();
+        let halt: Halt = Arc::new(move || stop.is_set());
+        let open = move || Stage::open_until(&destination, index, preserve, resume, &same, halt);
         Arc::new(engine.disk.work(open).await.map_err(GetError::Thread)??)
     };
     let others = request.replicas.iter().enumerate().filter(|&(at, _)| at != first);
@@ -305,10 +329,6 @@ async fn same(
             content::same(engine, taking, &request.destination, observer).await.map(Same::Bytes)
         }
     }
-}
-
-fn path_of(index: &Index, number: u64) -> Option<Vec<u8>> {
-    index.cursor_from(number).next().map(|item| item.path.to_vec())
 }
 
 /// What the source could not offer.

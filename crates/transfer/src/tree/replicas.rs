@@ -70,7 +70,7 @@ async fn look(
     let taken = async {
         let download = index::ask(net, &mirror, filter).await;
         let download = download.map_err(|error| error.to_string())?;
-        let mut taking = index::begin(download, &mirror, 0, filter)?;
+        let mut taking = index::begin(download, &mirror, 0, filter, net.timeout())?;
         taking.wait().await.map_err(|error| error.to_string())?;
         Ok::<_, String>(taking)
     };

@@ -7,7 +7,8 @@ use swath_model::index::{Index, Item, Kind, Mtime};
 use swath_model::{Range, RangeSet};
 
 use super::building::split;
-use crate::tree::root::{Links, Root};
+use crate::tree::root::Root;
+use crate::tree::trail::{Enter, Trail};
 
 /// What of a destination is the same as in the tree that it is to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,19 +41,16 @@ impl Kept {
         let by_content = matches!(same, Same::Bytes(_));
         let mut kept = Kept { by_content, ..Kept::default() };
         let linked = linked(index);
-        let mut folder: Option<(Vec<u8>, Option<std::os::fd::OwnedFd>)> = None;
+        let mut trail = Trail::new(destination, Enter::Look);
         let mut before = 0;
         let mut cursor = index.cursor();
         while let Some(item) = cursor.next() {
             let Kind::File { size_bytes, .. } = item.entry.kind else { continue };
             let (above, name) = split(item.path);
-            if folder.as_ref().is_none_or(|(path, _)| path != above) {
-                let open = destination.folder(above, Links::Refuse).ok();
-                folder = Some((above.to_vec(), open));
-            }
             let here = before;
             before = item.end.max(before);
-            let Some((_, Some(open))) = &folder else { continue };
+            // A folder that cannot be entered is told of where it matters.
+            let Ok(Some(open)) = trail.to(above) else { continue };
             let mask = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME;
             let Ok(found) = statx(open, name, AtFlags::SYMLINK_NOFOLLOW, mask) else { continue };
             let seconds = found.stx_mtime.tv_sec;
