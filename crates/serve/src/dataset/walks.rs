@@ -161,6 +161,8 @@ impl Walk {
                 bytes[..bytes.len().min(most_bytes)].to_vec()
             };
             match progress {
+                // What every index begins with says nothing yet; the rest is there in a moment.
+                Progress::Growing if position == 0 && bytes.len() < WIRE_MIN_BYTES => news.await,
                 _ if !bytes.is_empty() => return Ok(bytes),
                 Progress::Complete => return Ok(bytes),
                 Progress::Failed(error) => return Err(error),
@@ -252,6 +254,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// An index that goes on is not sent before there is this much of it.
+const WIRE_MIN_BYTES: usize = 32;
 /// Those who wait for an index hear of so much more of it …
 const TELL_BYTES: u64 = 16 << 10;
 /// … or after this time.

@@ -198,10 +198,7 @@ async fn write(
             put(stream, pace, &head).await?;
             write_pieces(stream, pace, pieces).await
         }
-        Content::Made(made) => {
-            put(stream, pace, &head).await?;
-            write_made(stream, pace, made, is_chunked).await
-        }
+        Content::Made(made) => write_made(stream, pace, head, made, is_chunked).await,
     }?;
     within(stream.flush()).await?;
     if keeps_alive || after == After::Close {
@@ -236,7 +233,8 @@ async fn write_pieces(stream: &mut Stream, pace: &mut Pace, pieces: Vec<Piece>) 
                     range.len()
                 }
                 None => {
-                    write_made(stream, pace, Box::new(FileBytes { file, range }), false).await?
+                    let file = Box::new(FileBytes { file, range });
+                    write_made(stream, pace, Vec::new(), file, false).await?
                 }
             },
         };
@@ -244,30 +242,51 @@ async fn write_pieces(stream: &mut Stream, pace: &mut Pace, pieces: Vec<Piece>) 
     Ok(sent)
 }
 
+/// Write `head`, together with what follows it if that is there soon: a new connection may have so
+/// many packets under way, however little is in them.
 async fn write_made(
     stream: &mut Stream,
     pace: &mut Pace,
+    mut head: Vec<u8>,
     mut made: Box<dyn Make>,
     is_chunked: bool,
 ) -> io::Result<u64> {
     let mut sent = 0;
     loop {
-        let bytes = made.next().await?;
+        let bytes = if head.is_empty() {
+            made.next().await?
+        } else {
+            let mut next = made.next();
+            match timeout(TOGETHER, &mut next).await {
+                Ok(bytes) => bytes?,
+                Err(_) => {
+                    put(stream, pace, &std::mem::take(&mut head)).await?;
+                    next.await?
+                }
+            }
+        };
         if bytes.is_empty() {
             break;
         }
         if is_chunked {
-            put(stream, pace, format!("{:x}\r\n", bytes.len()).as_bytes()).await?;
-        }
-        put(stream, pace, &bytes).await?;
-        if is_chunked {
-            put(stream, pace, b"\r\n").await?;
+            head.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
+            head.extend_from_slice(&bytes);
+            head.extend_from_slice(b"\r\n");
+            put(stream, pace, &std::mem::take(&mut head)).await?;
+        } else if head.is_empty() {
+            put(stream, pace, &bytes).await?;
+        } else {
+            let (some, rest) = bytes.split_at(bytes.len().min(READ_BYTES));
+            head.extend_from_slice(some);
+            put(stream, pace, &std::mem::take(&mut head)).await?;
+            put(stream, pace, rest).await?;
         }
         sent += bytes.len() as u64;
     }
     if is_chunked {
-        put(stream, pace, b"0\r\n\r\n").await?;
+        head.extend_from_slice(b"0\r\n\r\n");
     }
+    put(stream, pace, &head).await?;
     Ok(sent)
 }
 
@@ -298,6 +317,8 @@ const IDLE: Duration = Duration::from_secs(75);
 const HEAD_WITHIN: Duration = Duration::from_secs(15);
 /// The other side takes something of an answer within this time.
 pub(super) const TAKE_WITHIN: Duration = Duration::from_secs(120);
+/// What comes this soon after the head goes out with it.
+const TOGETHER: Duration = Duration::from_millis(5);
 /// At the end we wait so long for the other side to close.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// A longer body that nobody wants ends the connection.

@@ -2,6 +2,7 @@
 //! connections, credentials, the rate limit.
 
 mod address;
+mod ahead;
 mod clients;
 mod connect;
 mod credentials;
@@ -56,6 +57,7 @@ struct Shared {
     named: Mutex<HashSet<Origin>>,
     surroundings: Surroundings,
     dialling: dialled::Dialling,
+    ahead: ahead::Ahead,
 }
 
 impl Net {
@@ -84,6 +86,7 @@ impl Net {
                 named: Mutex::default(),
                 surroundings: Surroundings::default(),
                 dialling: dialled::Dialling::default(),
+                ahead: ahead::Ahead::default(),
                 options,
             }),
         })

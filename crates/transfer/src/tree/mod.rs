@@ -262,6 +262,12 @@ async fn begin(
     stop: &Stop,
 ) -> Result<(Pass, Request), GetError> {
     let length = Arc::new(SealedLength::unknown());
+    // While the index is asked for, on one connection, the lanes connect.
+    for replica in &request.replicas {
+        let (plan, replicas) = (request.plan.clone(), request.replicas.len() as u32);
+        let wanted = move |rtt| 1 + plan.lanes_at_first(rtt, replicas);
+        engine.net.prepare(&replica.url, replica.trust, wanted);
+    }
     let mut taking = index::take_first(engine, &request.replicas, &request.filter).await?;
     let first = taking.replica;
     let waits = {
