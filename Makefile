@@ -34,7 +34,7 @@ bench: ## The benchmarks of docs/benchmarks.md (root; the better part of an hour
 	bench/store
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 
-soak: ## A sparse file of 100 GiB, 100,000 small files, 1,000 kills: about ten minutes
+soak: ## A sparse file of 100 GiB, 100,000 small files, 1,200 kills: about half an hour
 	bench/soak
 
 fuzz: ## Every parser for FUZZ_SECONDS=60 each (nightly, cargo-fuzz)

@@ -260,7 +260,7 @@ fn client_command(tool: TreeTool, program: &Path, serving: &[Serving], places: &
         TreeTool::Tar => {
             command = Command::new("sh");
             let (host, port) = first.split_once(':').unwrap_or_default();
-            let script = "mkdir \"$1\" && nc -N \"$2\" \"$3\" </dev/null | tar x -C \"$1\"";
+            let script = "mkdir \"$1\" && nc -d \"$2\" \"$3\" | tar x -C \"$1\"";
             command.args(["-c", script, "sh"]).arg(output).args([host, port]);
         }
     }
