@@ -35,6 +35,7 @@ impl Here {
             idle_index_bytes: 0,
             receive: None,
             send_limit: None,
+            receive_limit: None,
         };
         let offer = Offer::open(options).map_err(|error| chain(&error))?;
         let (url, dialled) = engine.net().dialled(NAME).map_err(|error| error.to_string())?;

@@ -56,6 +56,7 @@ pub async fn send(
         name: String::new(),
         idle_index_bytes: 0,
         receive: None,
+        receive_limit: None,
         send_limit: load.limit_bytes_per_s.map(|rate| Arc::new(Limiter::new(Some(rate)))),
     };
     let offer = match Offer::open(options) {

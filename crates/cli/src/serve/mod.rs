@@ -52,8 +52,8 @@ pub async fn run(mut args: Serve) -> Exit {
         );
         return fail(Exit::Input, &message);
     }
-    let receive = match receiver(&args) {
-        Ok(receive) => receive,
+    let (receive, receive_limit) = match receiver(&args) {
+        Ok(taking) => taking,
         Err((exit, message)) => return fail(exit, &message),
     };
     let host = hostname();
@@ -70,6 +70,7 @@ pub async fn run(mut args: Serve) -> Exit {
             name: args.name.clone().unwrap_or_else(|| host.clone()),
             idle_index_bytes: IDLE_INDEX_BYTES,
             receive,
+            receive_limit,
             send_limit: args.limit_rate.map(|rate| Arc::new(Limiter::new(Some(rate)))),
         },
         listen: args.listen.clone(),
@@ -103,10 +104,13 @@ pub async fn run(mut args: Serve) -> Exit {
     Exit::Done
 }
 
+/// What takes trees, and the limit of all that comes.
+type Taking = (Option<Arc<dyn Receive>>, Option<Arc<Limiter>>);
+
 /// Takes trees, if that is wanted.
-fn receiver(args: &Serve) -> Result<Option<Arc<dyn Receive>>, (Exit, String)> {
+fn receiver(args: &Serve) -> Result<Taking, (Exit, String)> {
     if !args.write {
-        return Ok(None);
+        return Ok((None, None));
     }
     let options = EngineOptions {
         net: NetOptions {
@@ -117,7 +121,8 @@ fn receiver(args: &Serve) -> Result<Option<Arc<dyn Receive>>, (Exit, String)> {
         ..EngineOptions::default()
     };
     let engine = Engine::start(options).map_err(|error| (Exit::Input, chain(&error)))?;
-    Ok(Some(Arc::new(receive::Receiver::new(engine))))
+    let limit = Arc::clone(engine.net().limiter());
+    Ok((Some(Arc::new(receive::Receiver::new(engine))), Some(limit)))
 }
 
 fn tls(args: &Serve, host: &str) -> Tls {

@@ -17,19 +17,28 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::body::FileBytes;
 use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method, Version};
 use super::pace::Pace;
+use super::received::Received;
 use super::response::{Content, Make, Piece, Response};
 use super::stream::{Stream, send_file};
 
 /// Answers requests.
 pub(crate) trait Answer: Send + Sync + 'static {
-    /// Answer one.
-    fn answer(&self, head: &Head, peer: SocketAddr) -> impl Future<Output = Response> + Send;
+    /// Answer one. Of its body as much comes as is asked for.
+    fn answer(
+        &self,
+        head: &Head,
+        peer: SocketAddr,
+        body: &mut dyn Make,
+    ) -> impl Future<Output = Response> + Send;
 
     /// It was answered with `status`, `bytes` of body among it, after `took`.
     fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration);
 
     /// The limit of all answers together.
     fn send_limit(&self) -> Option<&Arc<Limiter>>;
+
+    /// The limit of all bodies of requests together.
+    fn receive_limit(&self) -> Option<&Arc<Limiter>>;
 
     /// The server is about to end: nothing new is begun.
     fn is_ending(&self) -> bool;
@@ -49,6 +58,7 @@ enum After {
 pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc<A>) {
     let mut input = Vec::new();
     let mut pace = Pace::new(answers.send_limit().cloned());
+    let mut pace_in = Pace::new(answers.receive_limit().cloned());
     loop {
         let head = match next_head(&mut stream, &mut input, &*answers).await {
             Ok(Some(head)) => head,
@@ -61,7 +71,9 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
             }
         };
         let began = Instant::now();
-        let mut response = answers.answer(&head, peer).await;
+        let mut body = Received::new(&mut stream, &mut input, &mut pace_in, &head);
+        let mut response = answers.answer(&head, peer, &mut body).await;
+        let (is_touched, is_whole) = (body.is_touched(), body.is_whole());
         if let Some(takes_over) = response.takes_over.take() {
             // Who sends ahead would have its bytes read by nobody.
             if head.version != Version::OneOne || !input.is_empty() || head.body != Body::None {
@@ -89,11 +101,15 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
             return;
         }
         let (status, is_head) = (response.status, head.method == Method::Head);
-        // Who waits for leave to send its body does not get it, and sends nothing.
-        let keeps = head.keeps_alive
-            && !answers.is_ending()
-            && (head.body == Body::None || head.field("expect").is_none())
-            && drained(&mut stream, &mut input, head.body).await;
+        let mut keeps = head.keeps_alive && !answers.is_ending();
+        if is_touched {
+            keeps &= is_whole;
+        } else {
+            // Who waits for leave to send its body does not get it, and sends nothing.
+            keeps = keeps
+                && (head.body == Body::None || head.field("expect").is_none())
+                && drained(&mut stream, &mut input, head.body).await;
+        }
         let after = if keeps { After::Keep } else { After::Close };
         let written = write(&mut stream, &mut pace, response, is_head, head.version, after).await;
         answers.note(

@@ -21,7 +21,8 @@ use tokio::time::{Instant, timeout};
 use super::connection::{Answer, TAKE_WITHIN, now_s};
 use super::head::{Head, Method};
 use super::pace::Pace;
-use super::response::{Make, Response};
+use super::received::PART_WITHIN;
+use super::response::{Made, Make, Response};
 use super::stream::Stream;
 
 /// Serve one connection to its end.
@@ -61,12 +62,16 @@ async fn answer<A: Answer>(
     pace: Option<Arc<Mutex<Pace>>>,
 ) -> http::Response<Outgoing> {
     let began = Instant::now();
-    let (parts, _) = request.into_parts();
+    let (parts, incoming) = request.into_parts();
     let head = match Head::of_two(&parts) {
         Ok(head) => head,
         Err(error) => return plain(Response::text(error.status(), error.to_string())),
     };
-    let mut response = answers.answer(&head, peer).await;
+    let pace_in = Pace::new(answers.receive_limit().cloned());
+    let length = http_body::Body::size_hint(&incoming).exact();
+    let mut body = Arriving { incoming, length, pace: pace_in };
+    let mut response = answers.answer(&head, peer, &mut body).await;
+    drop(body);
     if response.takes_over.is_some() {
         response = Response::text(400, "a connection can be turned by HTTP/1.1 alone");
     }
@@ -140,6 +145,49 @@ fn empty(response: &Response) -> http::Response<Outgoing> {
         }
     }
     answer
+}
+
+/// The body of a request.
+struct Arriving {
+    incoming: Incoming,
+    length: Option<u64>,
+    pace: Pace,
+}
+
+impl Arriving {
+    async fn part(&mut self) -> io::Result<Vec<u8>> {
+        loop {
+            let frame = std::future::poll_fn(|cx| {
+                http_body::Body::poll_frame(Pin::new(&mut self.incoming), cx)
+            });
+            let frame = timeout(PART_WITHIN, frame).await;
+            let Some(frame) = frame.map_err(|_| io::ErrorKind::TimedOut)? else {
+                return Ok(Vec::new());
+            };
+            let Ok(data) = frame.map_err(io::Error::other)?.into_data() else { continue };
+            if data.is_empty() {
+                continue;
+            }
+            // What has come is inside already; what comes next waits.
+            let mut left = data.len() as u64;
+            while left > 0 {
+                let now = self.pace.allowed(left).await;
+                self.pace.spend(now);
+                left -= now;
+            }
+            return Ok(data.to_vec());
+        }
+    }
+}
+
+impl Make for Arriving {
+    fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    fn next(&mut self) -> Made<'_> {
+        Box::pin(self.part())
+    }
 }
 
 /// A body that is made by a task of its own.

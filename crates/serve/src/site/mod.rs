@@ -8,11 +8,12 @@ mod listing;
 mod metalink;
 mod metrics;
 mod place;
+mod put;
 mod receive;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use swath_model::Limiter;
@@ -20,7 +21,7 @@ use swath_store::tree::{Filter, Root, WalkOptions};
 use tokio::sync::watch;
 
 use crate::dataset::Walks;
-use crate::http::{Answer, Head, Method, Response};
+use crate::http::{Answer, Head, Make, Method, Response};
 use crate::receive::{Orders, Receive};
 
 pub use access::{Access, Network, NetworkError, Token};
@@ -48,6 +49,8 @@ pub struct SiteOptions {
     pub receive: Option<Arc<dyn Receive>>,
     /// Limits all answers together.
     pub send_limit: Option<Arc<Limiter>>,
+    /// Limits what others send, all together.
+    pub receive_limit: Option<Arc<Limiter>>,
 }
 
 impl std::fmt::Debug for SiteOptions {
@@ -90,6 +93,9 @@ pub(crate) struct Site {
     receive: Option<Arc<dyn Receive>>,
     orders: Arc<Orders>,
     send_limit: Option<Arc<Limiter>>,
+    receive_limit: Option<Arc<Limiter>>,
+    /// One file at a time takes its name.
+    putting: Arc<Mutex<()>>,
     digests: Arc<Digests>,
     random: fn(&mut [u8]),
     pub(crate) metrics: Metrics,
@@ -145,6 +151,8 @@ impl Site {
             receive: options.receive,
             orders: Arc::default(),
             send_limit: options.send_limit,
+            receive_limit: options.receive_limit,
+            putting: Arc::default(),
             digests: Arc::default(),
             random,
             metrics: Metrics::default(),
@@ -157,7 +165,7 @@ impl Site {
         WalkOptions { follow_links: self.follow_links, ..WalkOptions::default() }
     }
 
-    async fn decide(&self, head: &Head, peer: SocketAddr) -> Response {
+    async fn decide(&self, head: &Head, peer: SocketAddr, body: &mut dyn Make) -> Response {
         if head.target.path == b"health"
             && head.method == Method::Get
             && !self.folders.has(b"health")
@@ -172,11 +180,13 @@ impl Site {
             Method::Post if head.target.parameter("swath") == Some("receive") => {
                 return receive::begin(self, head, rights).await;
             }
+            Method::Put => return put::put(self, head, rights, body).await,
             Method::Get | Method::Head => {}
-            Method::Options => return Response::empty(204).with("allow", ALLOWED),
+            Method::Options => return Response::empty(204).with("allow", self.allowed()),
             _ => {
-                let text = "only reading is possible here (GET, HEAD)";
-                return Response::text(405, text).with("allow", ALLOWED);
+                let allowed = self.allowed();
+                let text = format!("that is not possible here ({allowed} are)");
+                return Response::text(405, text).with("allow", allowed);
             }
         }
         if self.filter.is_some() && !head.target.path.is_empty() {
@@ -204,6 +214,11 @@ impl Site {
         }
     }
 
+    /// What can be done here.
+    fn allowed(&self) -> &'static str {
+        if self.receive.is_some() { "GET, HEAD, OPTIONS, PUT" } else { "GET, HEAD, OPTIONS" }
+    }
+
     async fn file_or_folder(&self, head: &Head, root: Root, path: Vec<u8>) -> Response {
         let request = file::Request::of(head, self);
         let answered = tokio::task::spawn_blocking(move || request.answer(&root, &path));
@@ -212,8 +227,8 @@ impl Site {
 }
 
 impl Answer for Site {
-    async fn answer(&self, head: &Head, peer: SocketAddr) -> Response {
-        self.decide(head, peer).await.with("server", SERVER)
+    async fn answer(&self, head: &Head, peer: SocketAddr, body: &mut dyn Make) -> Response {
+        self.decide(head, peer, body).await.with("server", SERVER)
     }
 
     fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration) {
@@ -237,6 +252,10 @@ impl Answer for Site {
         self.send_limit.as_ref()
     }
 
+    fn receive_limit(&self) -> Option<&Arc<Limiter>> {
+        self.receive_limit.as_ref()
+    }
+
     fn is_ending(&self) -> bool {
         *self.ending.borrow()
     }
@@ -248,5 +267,4 @@ impl Answer for Site {
     }
 }
 
-const ALLOWED: &str = "GET, HEAD, OPTIONS";
 const SERVER: &str = concat!("swath/", env!("CARGO_PKG_VERSION"));
