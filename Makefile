@@ -28,10 +28,11 @@ check: ## What must hold beside the tests: format, clippy, docs, licences, house
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check licenses bans sources; fi
 
 bench: ## The benchmarks of docs/benchmarks.md (root; the better part of an hour)
-	@scripts/need nginx:nginx-light aria2c:aria2 curl:curl ip:iproute2 || true
+	@scripts/need nginx:nginx-light aria2c:aria2 curl:curl rsync:rsync ip:iproute2 || true
 	bench/multisource
 	bench/disk
 	bench/store
+	bench/serve
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 
 soak: ## A sparse file of 100 GiB, 100,000 small files, 1,200 kills: about half an hour

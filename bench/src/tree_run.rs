@@ -151,6 +151,7 @@ pub fn run_once(
         peak_memory_bytes: measured.peak_memory_bytes,
         wire_bytes: 0,
         sync_s: 0.0,
+        figures: Vec::new(),
         failure,
     };
     Ok((run, typed))
@@ -224,7 +225,7 @@ impl Serving {
 
 /// Wait until somebody listens at this port, without connecting (that would be the one client that
 /// netcat serves).
-fn wait_for(namespace: &Namespace, port: &str) -> std::io::Result<()> {
+pub(crate) fn wait_for(namespace: &Namespace, port: &str) -> std::io::Result<()> {
     let port: u16 = port.parse().map_err(std::io::Error::other)?;
     let wanted = format!(":{port:04X} ");
     for _ in 0..500 {
