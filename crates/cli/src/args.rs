@@ -218,6 +218,12 @@ pub struct Verify {
     /// Check a copied tree: against what 'swath cp --keep-index' kept, or against a server's folder as it is now
     #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["digest", "metalink"], value_hint = ValueHint::AnyPath)]
     pub index: Option<String>,
+    /// With --index URL: check only what matches, as 'swath cp --include'
+    #[arg(long, value_name = "GLOB", requires = "index", value_hint = ValueHint::Other)]
+    pub include: Vec<String>,
+    /// With --index URL: what matches takes no part, as 'swath cp --exclude'
+    #[arg(long, value_name = "GLOB", requires = "index", value_hint = ValueHint::Other)]
+    pub exclude: Vec<String>,
     /// With --index: other modes and times are wrong too
     #[arg(long, requires = "index")]
     pub strict: bool,

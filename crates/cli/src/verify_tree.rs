@@ -1,6 +1,6 @@
 //! `swath verify DIR --index FILE|URL`: a copied tree against its index.
 
-use swath_transfer::{Against, IoMode, Mirror, Trust, Wrong};
+use swath_transfer::{Against, Filter, IoMode, Mirror, Trust, Wrong};
 
 use crate::args::Verify;
 use crate::engine::{self, Wishes};
@@ -10,7 +10,7 @@ use crate::say;
 
 /// Run the command.
 pub async fn run(verify: Verify, index: String) -> Exit {
-    let against = match against(&index) {
+    let against = match against(&verify, &index) {
         Ok(against) => against,
         Err(message) => return fail(Exit::Usage, &message),
     };
@@ -76,15 +76,20 @@ pub async fn run(verify: Verify, index: String) -> Exit {
     say::out(text.as_bytes(), Exit::Done)
 }
 
-fn against(index: &str) -> Result<Against, String> {
+fn against(verify: &Verify, index: &str) -> Result<Against, String> {
+    let filter =
+        Filter::new(&verify.include, &verify.exclude).map_err(|error| error.to_string())?;
     if !index.contains("://") {
-        return Ok(Against::Kept(index.into()));
+        return match filter.is_all() {
+            true => Ok(Against::Kept(index.into())),
+            false => Err("--include and --exclude are for a server's folder: a kept index lists what was copied".to_owned()),
+        };
     }
     let mut url = crate::net::parse_url(index)?;
     if !url.path().ends_with('/') {
         url.set_path(&format!("{}/", url.path()));
     }
-    Ok(Against::Now(Mirror { url, priority: 1, trust: Trust::Named }))
+    Ok(Against::Now(Mirror { url, priority: 1, trust: Trust::Named }, Box::new(filter)))
 }
 
 fn words(what: Wrong) -> &'static str {

@@ -95,6 +95,20 @@ fn the_index_is_kept_of_what_was_there_before_too() {
 }
 
 #[test]
+fn a_part_of_a_tree_is_checked_as_one() {
+    let home = Home::new();
+    plant(&home);
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    let part = ["--exclude", "/many", "--exclude", "*.bin"];
+    home.run(["cp", &server.url, "copy", "--keep-index", "kept"].iter().chain(&part)).code_is(0);
+    home.run(["verify", "copy", "--index", "kept", "--strict"]).code_is(0);
+    home.run(["verify", "copy", "--index", &server.url].iter().chain(&part)).code_is(0);
+    home.run(["verify", "copy", "--index", &server.url]).code_is(4).says(&["large.bin: it is not"]);
+    let refused = home.run(["verify", "copy", "--index", "kept"].iter().chain(&part));
+    refused.code_is(2).says(&["a kept index lists what was copied"]);
+}
+
+#[test]
 fn what_is_no_index_is_refused() {
     let home = Home::new();
     home.write("tree/a", "a\n");

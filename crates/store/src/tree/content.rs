@@ -1,11 +1,12 @@
 //! Whether a folder has the bytes that a dataset's blocks should have.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -23,6 +24,8 @@ pub struct Content {
     index: Arc<RwLock<Index>>,
     open: Option<Open>,
     bytes: Vec<u8>,
+    /// Of sparse files that were looked at: whether they are as the index says, holes included.
+    sparse: Arc<Mutex<HashMap<u64, bool>>>,
 }
 
 /// The file that was read last.
@@ -47,7 +50,8 @@ impl Content {
     /// # Errors
     /// What the system says when it is opened.
     pub fn open(folder: &Path, index: Arc<RwLock<Index>>) -> io::Result<Content> {
-        Ok(Content { root: Root::open(folder)?, index, open: None, bytes: Vec::new() })
+        let sparse = Arc::default();
+        Ok(Content { root: Root::open(folder)?, index, open: None, bytes: Vec::new(), sparse })
     }
 
     /// The numbers of the groups all of whose files are there and have the size that they should.
@@ -110,10 +114,27 @@ impl Content {
 
     fn file(&mut self, wanted: &Wanted) -> Option<Arc<File>> {
         if self.open.as_ref().is_none_or(|open| open.number != wanted.number) {
-            let file = self.root.file(&wanted.path).ok().filter(|file| is_as(file, wanted));
+            let file = self.root.file(&wanted.path).ok().filter(|file| self.is_as(file, wanted));
             self.open = Some(Open { number: wanted.number, file: file.map(Arc::new) });
         }
         self.open.as_ref().and_then(|open| open.file.clone())
+    }
+
+    /// Whether a file has the size that it should, and zeros where the index has holes: these are
+    /// looked at once, for they may be far larger than the rest.
+    fn is_as(&self, file: &File, wanted: &Wanted) -> bool {
+        let found = file.metadata();
+        if !found.is_ok_and(|found| found.is_file() && found.len() == wanted.size_bytes) {
+            return false;
+        }
+        let Some(extents) = &wanted.extents else { return true };
+        let known = || self.sparse.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&is_as) = known().get(&wanted.number) {
+            return is_as;
+        }
+        let is_as = has_holes(file, extents, wanted.size_bytes);
+        known().insert(wanted.number, is_as);
+        is_as
     }
 
     fn wanted(&self, range: Range) -> Vec<Wanted> {
@@ -141,15 +162,10 @@ impl Content {
     }
 }
 
-/// Whether a file has the size that it should, and zeros where the index has holes.
-fn is_as(file: &File, wanted: &Wanted) -> bool {
-    let found = file.metadata();
-    if !found.is_ok_and(|found| found.is_file() && found.len() == wanted.size_bytes) {
-        return false;
-    }
-    let Some(extents) = &wanted.extents else { return true };
+/// Whether a file of this size has nothing but zeros outside of these extents.
+fn has_holes(file: &File, extents: &[Extent], size_bytes: u64) -> bool {
     let mut at = 0;
-    let end = Extent { offset: wanted.size_bytes, bytes: 0 };
+    let end = Extent { offset: size_bytes, bytes: 0 };
     extents.iter().chain([&end]).all(|extent| {
         let hole = Range::new(at.min(extent.offset), extent.offset);
         at = extent.offset + extent.bytes;

@@ -20,8 +20,8 @@ use crate::request::Mirror;
 pub enum Against {
     /// A file that was kept when it was copied.
     Kept(PathBuf),
-    /// A server's folder as it is now.
-    Now(Mirror),
+    /// What of a server's folder takes part, as it is now.
+    Now(Mirror, Box<Filter>),
 }
 
 /// Tell what of `folder` is not as its index says: what can be seen without reading files first,
@@ -42,9 +42,9 @@ pub(crate) async fn verify(
             })?;
             (Arc::new(RwLock::new(index)), Seals::Kept { file: Arc::new(file), name })
         }
-        Against::Now(mirror) => {
+        Against::Now(mirror, filter) => {
             let replicas = std::slice::from_ref(mirror);
-            let mut taking = index::take_first(engine, replicas, &Filter::default()).await?;
+            let mut taking = index::take_first(engine, replicas, filter).await?;
             taking.wait().await?;
             (Arc::clone(&taking.index), Seals::of(&taking))
         }
