@@ -102,6 +102,29 @@ fn what_no_replica_may_read_does_not_spoil_its_neighbours() {
 }
 
 #[test]
+fn blocks_that_no_replica_has_do_not_hold_up_those_beside_them() {
+    // A block that came with others was judged by all of them together: it was refused from both, and
+    // nobody was left to bring it.
+    let Some(home) = Home::of_nobody() else { return };
+    for n in 0..60 {
+        home.write(&format!("tree/{n:02} open"), bytes(n, 500_000));
+        home.write(&format!("tree/{n:02} secret"), bytes(n, 50_000));
+    }
+    home.hand_over();
+    for n in 0..60 {
+        chmod(&home, &format!("tree/{n:02} secret"), 0);
+    }
+    let one = home.serve(&["tree", "--anonymous", "--plain"]);
+    let two = home.serve(&["tree", "--anonymous", "--plain"]);
+    let ran = home.run(["cp", "--timeout", "10", &one.url, &two.url, "copy"]);
+    ran.code_is(8).says(&["60 entries are not there; all else is"]);
+    for n in 0..60 {
+        let copied = home.read(&format!("copy/{n:02} open"));
+        assert!(copied == home.read(&format!("tree/{n:02} open")), "{n}");
+    }
+}
+
+#[test]
 fn what_one_replica_may_not_read_comes_from_another() {
     let Some(home) = Home::of_nobody() else { return };
     with_a_secret(&home);

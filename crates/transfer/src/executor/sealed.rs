@@ -297,7 +297,10 @@ impl Run<'_> {
         }
         self.sources[at].accepted = Some(true);
         if let Some(tree) = &mut self.tree {
-            tree.source(at).changed = Some(changed);
+            let source = tree.source(at);
+            source.changed = Some(changed);
+            // As good as void: nothing of it is taken from there.
+            source.void = doubtful.clone();
         }
         let (source, now) = (SourceId(at as u32), self.now());
         for range in doubtful.iter() {
@@ -338,16 +341,18 @@ impl Run<'_> {
             self.have.insert(range);
             self.planner.handle(PlanEvent::Delivered { swath, range }, now);
         }
-        // What a source could not read as promised is laid down only if nobody else may have it.
-        let others = (0..self.sources.len()).filter(|&at| at != source && !self.is_bad(at));
-        let is_last = others.into_iter().all(|at| {
+        // What a source could not read as promised is laid down only where nobody else may have it.
+        let mut last: RangeSet = new.iter().copied().collect();
+        for at in (0..self.sources.len()).filter(|&at| at != source && !self.is_bad(at)) {
             let void = tree.sources.get(at).map(|other| &other.void);
-            void.is_some_and(|void| new.iter().all(|range| void.covers(*range)))
-        });
+            last = void.map_or_else(RangeSet::new, |void| {
+                last.iter().flat_map(|range| void.within(range)).collect()
+            });
+        }
         let disk = self.engine.disk.clone();
         self.jobs.add(async move {
             let place = move || {
-                let placed = place(&stage, offset, &buffer, &seals, &new, is_last)?;
+                let placed = place(&stage, offset, &buffer, &seals, &new, &last)?;
                 keep(keeper.as_deref(), offset, &seals, &placed.good)?;
                 Ok::<_, StageError>(placed)
             };
@@ -499,14 +504,14 @@ fn lacking_file(line: &str) -> Option<(u64, Lack)> {
 }
 
 /// Check groups against their seals and write those of `new` (ranges of the sealed file) that are
-/// right. Blocks.
+/// right; of those that are void, those in `takes_void`. Blocks.
 fn place(
     stage: &Stage,
     offset: u64,
     bytes: &[u8],
     seals: &[Seal],
     new: &[Range],
-    takes_void: bool,
+    takes_void: &RangeSet,
 ) -> Result<Placed, StageError> {
     let mut placed = Placed::default();
     // Neighbouring groups are written in one go.
@@ -537,8 +542,9 @@ fn place(
             continue;
         }
         if is_void {
-            placed.void.push((group, takes_void));
-            if !takes_void {
+            let is_taken = takes_void.covers(sealed);
+            placed.void.push((group, is_taken));
+            if !is_taken {
                 write(&mut run)?;
                 continue;
             }
