@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_source::{NetError, check_header};
-use swath_transfer::{IoMode, Lanes, PlanConfig, PolicyKind};
+use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PlanConfig, PolicyKind};
 
 use crate::cp::args::Cp;
 use crate::list::args::{Du, Ls};
@@ -114,6 +114,9 @@ pub struct Get {
     /// Memory for buffers
     #[arg(long, value_name = "SIZE", default_value = "96M", value_parser = units::size_above_zero, value_hint = ValueHint::Other, help_heading = "Disk")]
     pub memory: u64,
+    /// Where it runs: 'auto' is near the disk on machines with several memory nodes; 'off'; or processors such as 0-3,8
+    #[arg(long, value_name = "PIN", default_value = "auto", value_parser = pin, value_hint = ValueHint::Other, help_heading = "Disk")]
+    pub pin: Pin,
     /// Print one JSON event a line on standard output
     #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
     pub json: bool,
@@ -250,6 +253,10 @@ pub fn one_value_each(digests: &[Digest]) -> Result<(), String> {
 pub fn io_mode() -> impl TypedValueParser<Value = IoMode> {
     PossibleValuesParser::new(["auto", "uring", "threads", "buffered"])
         .try_map(|text| text.parse::<IoMode>())
+}
+
+pub fn pin(text: &str) -> Result<Pin, String> {
+    text.parse().map_err(|error: BadCpus| error.to_string())
 }
 
 fn fingerprint(text: &str) -> Result<Digest, String> {

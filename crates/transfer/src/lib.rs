@@ -48,7 +48,8 @@ pub use swath_plan::{Config as PlanConfig, Lanes, PolicyKind};
 pub use swath_source::{Net, NetError, NetOptions, Trust};
 pub use swath_store::tree::{Change, Filter, FilterError, Preserve, StageError, Wrong};
 pub use swath_store::{
-    CommitError, DiskError, FinishError, IoMode, OpenError, ReadError, WriteError,
+    BadCpus, CommitError, Cpus, DiskError, FinishError, IoMode, OpenError, Pin, ReadError,
+    Topology, WriteError,
 };
 pub use tree::{Against, Compare, TreeRequest, TreeSummary};
 pub use url::Url;

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use swath_transfer::{Filter, IoMode, Preserve};
+use swath_transfer::{Filter, IoMode, Pin, Preserve};
 
-use crate::args::{Net, Plan, io_mode};
+use crate::args::{Net, Plan, io_mode, pin};
 use crate::units;
 
 /// `swath cp`
@@ -63,6 +63,9 @@ pub struct Cp {
     /// Memory for buffers
     #[arg(long, value_name = "SIZE", default_value = "96M", value_parser = units::size_above_zero, value_hint = ValueHint::Other, help_heading = "Disk")]
     pub memory: u64,
+    /// Where it runs: 'auto' is near the disk on machines with several memory nodes; 'off'; or processors such as 0-3,8
+    #[arg(long, value_name = "PIN", default_value = "auto", value_parser = pin, value_hint = ValueHint::Other, help_heading = "Disk")]
+    pub pin: Pin,
     /// Print one JSON event a line on standard output
     #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
     pub json: bool,

@@ -185,7 +185,7 @@ fn means_content(source: &str) -> bool {
     }
 }
 
-fn is_here(place: &str) -> bool {
+pub fn is_here(place: &str) -> bool {
     !place.contains("://") && Remote::parse(place).is_none()
 }
 

@@ -26,6 +26,12 @@ use send::Sent;
 use ssh::Session;
 use wire::Received;
 
+/// What lies on the disk that counts: where it goes to if that is here, else what is sent.
+pub fn near(places: &[String]) -> PathBuf {
+    let here = places.iter().rev().find(|place| job::is_here(place));
+    here.map(PathBuf::from).unwrap_or_default()
+}
+
 /// Run the command.
 pub async fn run(cp: Cp) -> Exit {
     let jobs = match jobs(&cp.places) {

@@ -34,13 +34,15 @@ impl Net {
         let Some(origin) = &target.origin else {
             return Err(LaneError::Scheme { scheme: target.url.scheme().to_owned() });
         };
-        while reuse {
-            if let Some(conn) = self.take_idle(origin) {
-                return Ok(conn);
-            }
-            // One may be on its way.
-            if !self.shared.ahead.wait(origin).await {
-                break;
+        if reuse {
+            loop {
+                if let Some(conn) = self.take_idle(origin) {
+                    return Ok(conn);
+                }
+                // One may be on its way.
+                if !self.shared.ahead.wait(origin).await {
+                    break;
+                }
             }
         }
         let dialled = self.shared.dialling.find(&origin.host);
