@@ -14,7 +14,7 @@ help: ## This list
 build: ## The release binary
 	$(CARGO) build --release --locked -p swath
 
-demo: ## Six replicas of one file, one of them dying; leaves demo/report.html
+demo: ## Six replicas of one file, one dying (demo/report.html); 10,000 files from 100 ms away
 	@scripts/demo
 
 test: ## All tests; says which were skipped, and why
@@ -28,17 +28,22 @@ check: ## What must hold beside the tests: format, clippy, docs, licences, house
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check licenses bans sources; fi
 
 bench: ## The benchmarks of docs/benchmarks.md (root; the better part of an hour)
-	@scripts/need nginx:nginx-light aria2c:aria2 curl:curl ip:iproute2 || true
+	@scripts/need nginx:nginx-light aria2c:aria2 curl:curl rsync:rsync ip:iproute2 || true
 	bench/multisource
 	bench/disk
 	bench/store
+	bench/serve
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 
-soak: ## A sparse file of 100 GiB, 100,000 small files, 1,000 kills: about ten minutes
+soak: ## A sparse file of 100 GiB, 100,000 small files, 1,200 kills: about half an hour
 	bench/soak
 
 fuzz: ## Every parser for FUZZ_SECONDS=60 each (nightly, cargo-fuzz)
 	fuzz/run $(FUZZ_SECONDS)
+
+dist: ## A static program and a Debian package in target/dist, tried in empty roots
+	packaging/dist $(TARGET)/dist
+	packaging/try $(TARGET)/dist
 
 install: build ## Program, man pages and completions below PREFIX=/usr/local
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
@@ -54,4 +59,4 @@ clean: ## Remove what was built and what the demo left
 	$(CARGO) clean
 	rm -rf demo
 
-.PHONY: help build demo test check bench soak fuzz install clean
+.PHONY: help build demo test check bench soak fuzz dist install clean

@@ -167,6 +167,7 @@ pub fn run_once(
         peak_memory_bytes: measured.peak_memory_bytes,
         wire_bytes: 0,
         sync_s,
+        figures: Vec::new(),
         failure,
     };
     Ok((run, typed))

@@ -6,6 +6,7 @@
 //! mood touches all of them alike. What is not installed or cannot apply is listed as skipped.
 
 pub mod check;
+pub mod crowd;
 pub mod data;
 pub mod disk_run;
 pub mod machine;
@@ -14,6 +15,8 @@ pub mod oracle;
 pub mod picture;
 pub mod results;
 pub mod scenario;
+pub mod serve_run;
+pub mod serving;
 pub mod star_run;
 pub mod store_run;
 pub mod study_files;

@@ -63,6 +63,7 @@ pub fn versions(swath: &Path) -> Vec<(String, String)> {
         ("aria2", find_program("aria2c"), "--version"),
         ("curl", find_program("curl"), "--version"),
         ("nginx", find_program("nginx"), "-v"),
+        ("rsync", find_program("rsync"), "--version"),
     ];
     let found = programs.into_iter().map(|(name, path, argument)| {
         let version = path.map_or("not installed".to_owned(), |path| version_of(&path, argument));

@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// What one run took.
@@ -45,6 +45,12 @@ pub fn measure(
     // Dropping the handle neither waits nor kills: the wait below is the only one.
     let child = command.spawn()?;
     started();
+    finish(&child, begin, limit)
+}
+
+/// Waits for a child that was started at `begin` in a process group of its own, to its end or
+/// for `limit` from now, and tells what it took. Nobody else may wait for it.
+pub fn finish(child: &Child, begin: Instant, limit: Duration) -> io::Result<Measured> {
     let process = libc::pid_t::try_from(child.id()).map_err(io::Error::other)?;
     let in_time = wait_for_end(process, limit);
     if !matches!(in_time, Ok(true)) {

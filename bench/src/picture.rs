@@ -226,6 +226,7 @@ mod tests {
             peak_memory_bytes: 0,
             wire_bytes: 0,
             sync_s: 0.0,
+            figures: Vec::new(),
             failure: failure.map(str::to_owned),
         };
         let tool = |name: &str, runs| ToolResult { name: name.into(), command: "".into(), runs };

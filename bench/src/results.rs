@@ -65,6 +65,10 @@ pub struct Run {
     /// interest.
     #[serde(default)]
     pub sync_s: f64,
+    /// What else is of interest, each under the heading of its column: the server's share of the
+    /// work, for example.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<(String, f64)>,
     /// Why the run does not count; `None` for a good one.
     pub failure: Option<String>,
 }
@@ -95,6 +99,13 @@ impl ToolResult {
         self.good().map(|run| run.peak_memory_bytes).max()
     }
 
+    /// Median of one of the figures of the good runs.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        let figures = self.good().flat_map(|run| &run.figures);
+        let values = figures.filter(|(known, _)| known == name).map(|(_, value)| *value);
+        Spread::of(values).map(|spread| spread.median)
+    }
+
     /// Runs that do not count.
     pub fn failures(&self) -> usize {
         self.runs.len() - self.good().count()
@@ -102,6 +113,18 @@ impl ToolResult {
 }
 
 impl ScenarioResult {
+    /// The names of all figures that some run has, in the order in which they come.
+    pub fn figure_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        let runs = self.tools.iter().flat_map(|tool| &tool.runs);
+        for (name, _) in runs.flat_map(|run| &run.figures) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
     /// Median time of a tool in this scenario.
     pub fn median_s(&self, tool: &str) -> Option<f64> {
         let tool = self.tools.iter().find(|result| result.name == tool)?;

@@ -83,6 +83,7 @@ pub fn run_once(
         peak_memory_bytes: measured.peak_memory_bytes,
         wire_bytes,
         sync_s: 0.0,
+        figures: Vec::new(),
         failure,
     };
     Ok((run, typed))

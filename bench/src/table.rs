@@ -18,21 +18,27 @@ pub fn study_table(study: &Study) -> String {
 }
 
 /// One scenario. Times are in seconds, processor time is the client's, memory its peak;
-/// sync is what a program left to be written after its end.
+/// sync is what a program left to be written after its end. Further figures, where there are any,
+/// are medians too.
 pub fn scenario_table(scenario: &ScenarioResult) -> String {
     let mut text = format!(
         "{}: {} (bound {:.2} s: {})\n",
         scenario.name, scenario.title, scenario.bound_s, scenario.bound_is
     );
     let oracle_s = scenario.median_s("oracle");
-    let mut rows = vec![HEADINGS.map(str::to_owned)];
-    rows.extend(scenario.tools.iter().map(|tool| row(tool, scenario.bound_s, oracle_s)));
-    let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
-    });
+    let figures = scenario.figure_names();
+    let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
+    rows[0].extend(figures.iter().map(|&name| name.to_owned()));
+    for tool in &scenario.tools {
+        let mut cells = row(tool, scenario.bound_s, oracle_s).to_vec();
+        cells.extend(figures.iter().map(|name| figure(tool.figure(name))));
+        rows.push(cells);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..rows[0].len()).map(|at| width(at).unwrap_or(0)).collect();
     for row in &rows {
         let _ = write!(text, "  {:<1$}", row[0], widths[0]);
-        for (cell, width) in row.iter().zip(widths).skip(1) {
+        for (cell, &width) in row.iter().zip(&widths).skip(1) {
             let _ = write!(text, "  {cell:>width$}");
         }
         text.push('\n');
@@ -74,6 +80,15 @@ fn row(tool: &ToolResult, bound_s: f64, oracle_s: Option<f64>) -> [String; COLUM
     ]
 }
 
+/// Small ones to the hundredth, large ones to the whole.
+fn figure(value: Option<f64>) -> String {
+    match value {
+        None => "–".to_owned(),
+        Some(value) if value.abs() < 100.0 => format!("{value:.2}"),
+        Some(value) => format!("{value:.0}"),
+    }
+}
+
 const COLUMNS: usize = 10;
 const HEADINGS: [&str; COLUMNS] = [
     "tool",
@@ -100,6 +115,7 @@ mod tests {
             peak_memory_bytes: 3 << 20,
             wire_bytes: 0,
             sync_s: 0.0,
+            figures: Vec::new(),
             failure: failure.map(str::to_owned),
         }
     }
@@ -130,5 +146,31 @@ mod tests {
              \x20 broken failed 1 times: exit code 3\n\
              \x20 wget skipped: not installed\n"
         );
+    }
+
+    #[test]
+    fn further_figures_are_columns_of_their_own() {
+        let with = |figures: &[(&str, f64)]| Run {
+            figures: figures.iter().map(|&(name, value)| (name.to_owned(), value)).collect(),
+            ..run(1.0, None)
+        };
+        let tool = |name: &str, runs| ToolResult { name: name.into(), command: "".into(), runs };
+        let scenario = ScenarioResult {
+            name: "cpu".into(),
+            title: "a file".into(),
+            size_bytes: 1,
+            bound_s: 1.0,
+            bound_is: "the fastest".into(),
+            tools: vec![
+                tool("a", vec![with(&[("s/GB", 0.25), ("1/s", 1234.4)]), with(&[("s/GB", 0.35)])]),
+                tool("b", vec![with(&[])]),
+            ],
+            skipped: Vec::new(),
+        };
+        let table = scenario_table(&scenario);
+        let lines: Vec<&str> = table.lines().skip(1).collect();
+        assert!(lines[0].ends_with("good runs  s/GB   1/s"), "{table}");
+        assert!(lines[1].ends_with("2/2  0.30  1234"), "{table}");
+        assert!(lines[2].ends_with("1/1     –     –"), "{table}");
     }
 }

@@ -15,6 +15,12 @@ pub enum Shape {
         /// Bytes of each.
         bytes: u64,
     },
+    /// So many files in folders of a thousand, empty but for every hundredth, which has 100 bytes:
+    /// nearly nothing but names.
+    Names {
+        /// How many.
+        files: u64,
+    },
     /// As the source of a large program: most files small, a few large, folders in folders, a link
     /// for every hundredth file.
     Natural {
@@ -30,6 +36,7 @@ impl Shape {
     pub fn bytes(self) -> u64 {
         match self {
             Shape::Equal { files, bytes } => files * bytes,
+            Shape::Names { files } => files / 100 * 100,
             Shape::Natural { bytes, .. } => bytes,
         }
     }
@@ -37,7 +44,9 @@ impl Shape {
     /// How many files.
     pub fn files(self) -> u64 {
         match self {
-            Shape::Equal { files, .. } | Shape::Natural { files, .. } => files,
+            Shape::Equal { files, .. } | Shape::Names { files } | Shape::Natural { files, .. } => {
+                files
+            }
         }
     }
 }
@@ -51,7 +60,7 @@ pub fn make_tree(folder: &Path, shape: Shape) -> io::Result<()> {
     for (number, bytes) in sizes(shape, &mut random).into_iter().enumerate() {
         let below = match shape {
             Shape::Equal { files, .. } if files <= 1000 => String::new(),
-            Shape::Equal { .. } => format!("{}", number / 1000),
+            Shape::Equal { .. } | Shape::Names { .. } => format!("{}", number / 1000),
             // Ten files in each folder, ten folders in each folder above.
             Shape::Natural { .. } => {
                 format!("{}/{}/{}", number / 10_000, number / 100 % 100, number / 10 % 10)
@@ -82,6 +91,9 @@ pub fn make_tree(folder: &Path, shape: Shape) -> io::Result<()> {
 fn sizes(shape: Shape, random: &mut fastrand::Rng) -> Vec<u64> {
     match shape {
         Shape::Equal { files, bytes } => (0..files).map(|_| bytes).collect(),
+        Shape::Names { files } => {
+            (0..files).map(|number| if number % 100 == 99 { 100 } else { 0 }).collect()
+        }
         Shape::Natural { files, bytes } => {
             // Sums of uniform numbers are as good as normal ones here.
             let mut normal = || (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;

@@ -151,6 +151,7 @@ pub fn run_once(
         peak_memory_bytes: measured.peak_memory_bytes,
         wire_bytes: 0,
         sync_s: 0.0,
+        figures: Vec::new(),
         failure,
     };
     Ok((run, typed))
@@ -224,7 +225,7 @@ impl Serving {
 
 /// Wait until somebody listens at this port, without connecting (that would be the one client that
 /// netcat serves).
-fn wait_for(namespace: &Namespace, port: &str) -> std::io::Result<()> {
+pub(crate) fn wait_for(namespace: &Namespace, port: &str) -> std::io::Result<()> {
     let port: u16 = port.parse().map_err(std::io::Error::other)?;
     let wanted = format!(":{port:04X} ");
     for _ in 0..500 {
@@ -260,7 +261,7 @@ fn client_command(tool: TreeTool, program: &Path, serving: &[Serving], places: &
         TreeTool::Tar => {
             command = Command::new("sh");
             let (host, port) = first.split_once(':').unwrap_or_default();
-            let script = "mkdir \"$1\" && nc -N \"$2\" \"$3\" </dev/null | tar x -C \"$1\"";
+            let script = "mkdir \"$1\" && nc -d \"$2\" \"$3\" | tar x -C \"$1\"";
             command.args(["-c", script, "sh"]).arg(output).args([host, port]);
         }
     }

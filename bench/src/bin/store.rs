@@ -154,6 +154,7 @@ fn run_once(command: &mut Command, output: &Path, size_bytes: u64) -> Result<Run
         peak_memory_bytes: measured.peak_memory_bytes,
         wire_bytes: 0,
         sync_s,
+        figures: Vec::new(),
         failure,
     })
 }

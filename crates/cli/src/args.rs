@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_source::{NetError, check_header};
-use swath_transfer::{IoMode, Lanes, PlanConfig, PolicyKind};
+use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PlanConfig, PolicyKind};
 
 use crate::cp::args::Cp;
 use crate::list::args::{Du, Ls};
@@ -36,7 +36,7 @@ pub struct Cli {
 pub enum Command {
     /// Fetch a file from all its replicas at once
     Get(Box<Get>),
-    /// Copy a folder: from all its replicas at once, to a server, or by ssh; only what differs
+    /// Copy folders: from all replicas at once, to a server, by ssh, or here; only what differs
     #[command(visible_alias = "sync")]
     Cp(Box<Cp>),
     /// Offer folders to others
@@ -47,7 +47,7 @@ pub enum Command {
     Du(Box<Du>),
     /// Tell what each replica offers
     Probe(Probe),
-    /// Check a file against digests
+    /// Check a file against digests, or a copied folder against its index
     Verify(Verify),
     /// Print completions for a shell
     Completions {
@@ -114,6 +114,9 @@ pub struct Get {
     /// Memory for buffers
     #[arg(long, value_name = "SIZE", default_value = "96M", value_parser = units::size_above_zero, value_hint = ValueHint::Other, help_heading = "Disk")]
     pub memory: u64,
+    /// Where it runs: 'auto' is near the disk on machines with several memory nodes; 'off'; or processors such as 0-3,8
+    #[arg(long, value_name = "PIN", default_value = "auto", value_parser = pin, value_hint = ValueHint::Other, help_heading = "Disk")]
+    pub pin: Pin,
     /// Print one JSON event a line on standard output
     #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
     pub json: bool,
@@ -204,10 +207,10 @@ pub struct Probe {
 
 /// `swath verify`
 #[derive(Args, Debug)]
-#[command(group(ArgGroup::new("wanted").required(true).multiple(true).args(["digest", "metalink"])))]
+#[command(group(ArgGroup::new("wanted").required(true).multiple(true).args(["digest", "metalink", "index"])))]
 pub struct Verify {
-    /// The file to check
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// The file to check, or with --index the folder
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub file: PathBuf,
     /// What it must come to: ALGORITHM:HEX (repeatable)
     #[arg(long, value_name = "DIGEST", value_hint = ValueHint::Other)]
@@ -215,9 +218,24 @@ pub struct Verify {
     /// Check against the sizes, digests and pieces in this Metalink
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub metalink: Option<PathBuf>,
+    /// Check a copied tree: against what 'swath cp --keep-index' kept, or against a server's folder as it is now
+    #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["digest", "metalink"], value_hint = ValueHint::AnyPath)]
+    pub index: Option<String>,
+    /// With --index URL: check only what matches, as 'swath cp --include'
+    #[arg(long, value_name = "GLOB", requires = "index", value_hint = ValueHint::Other)]
+    pub include: Vec<String>,
+    /// With --index URL: what matches takes no part, as 'swath cp --exclude'
+    #[arg(long, value_name = "GLOB", requires = "index", value_hint = ValueHint::Other)]
+    pub exclude: Vec<String>,
+    /// With --index: other modes and times are wrong too
+    #[arg(long, requires = "index")]
+    pub strict: bool,
     /// Print nothing
     #[arg(short, long)]
     pub quiet: bool,
+    /// The network
+    #[command(flatten)]
+    pub net: Net,
 }
 
 /// Two values of one algorithm cannot both be right: whoever gives them should hear of it before
@@ -235,6 +253,10 @@ pub fn one_value_each(digests: &[Digest]) -> Result<(), String> {
 pub fn io_mode() -> impl TypedValueParser<Value = IoMode> {
     PossibleValuesParser::new(["auto", "uring", "threads", "buffered"])
         .try_map(|text| text.parse::<IoMode>())
+}
+
+pub fn pin(text: &str) -> Result<Pin, String> {
+    text.parse().map_err(|error: BadCpus| error.to_string())
 }
 
 fn fingerprint(text: &str) -> Result<Digest, String> {

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use swath_store::tree::StageError;
 use swath_store::{FinishError, OpenError};
 use swath_transfer::GetError;
 use swath_transfer::report::units;
@@ -68,7 +69,9 @@ pub fn warn(message: &str) {
 pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
     match error {
         GetError::NoSources => Exit::Usage,
-        GetError::Open(_) | GetError::Tree(_) | GetError::Remove(_) => Exit::Target,
+        GetError::Open(_) | GetError::Tree(_) | GetError::Remove(_) | GetError::Keep(_) => {
+            Exit::Target
+        }
         GetError::Index { .. } | GetError::Forgotten if kept_bytes > 0 => Exit::Incomplete,
         GetError::Index { .. } | GetError::Forgotten => Exit::Sources,
         GetError::Finish(FinishError::Incomplete { .. }) => Exit::Internal,
@@ -95,6 +98,12 @@ pub fn words(error: &GetError) -> String {
             path.display(),
             units::bytes(*needed_bytes),
             units::bytes(*available_bytes)
+        ),
+        GetError::Tree(StageError::NoRoom { path, needed_bytes, free_bytes }) => format!(
+            "{} needs {} more, but only {} are free",
+            path.display(),
+            units::bytes(*needed_bytes),
+            units::bytes(*free_bytes)
         ),
         _ => chain(error),
     }

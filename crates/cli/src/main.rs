@@ -8,6 +8,7 @@ mod exit;
 mod generate;
 mod get;
 mod list;
+mod names;
 mod net;
 mod probe;
 mod progress;
@@ -17,15 +18,19 @@ mod serve;
 mod signals;
 mod units;
 mod verify;
+mod verify_tree;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
 use args::{Cli, Command};
 use exit::Exit;
+use swath_transfer::{Pin, Topology};
 
 fn main() -> ExitCode {
+    names::without_modules();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -35,17 +40,37 @@ fn main() -> ExitCode {
         }
     };
     let exit = match cli.command {
-        Command::Get(get) => with_runtime(|| get::run(*get)),
+        Command::Get(get) => {
+            let near = get.output.clone().or_else(|| get.dir.clone()).unwrap_or_default();
+            pinned(&get.pin.clone(), &near, || with_runtime(|| get::run(*get)))
+        }
         Command::Ls(ls) => with_runtime(|| list::ls(*ls)),
         Command::Du(du) => with_runtime(|| list::du(*du)),
-        Command::Cp(cp) => with_runtime(|| cp::run(*cp)),
-        Command::Serve(serve) => with_runtime(|| serve::run(*serve)),
+        Command::Cp(cp) => {
+            let near = cp::near(&cp.places);
+            pinned(&cp.pin.clone(), &near, || with_runtime(|| cp::run(*cp)))
+        }
+        Command::Serve(serve) => {
+            let near = serve.folders.first().cloned().unwrap_or_default();
+            pinned(&serve.pin.clone(), &near, || with_runtime(|| serve::run(*serve)))
+        }
         Command::Probe(probe) => with_runtime(|| probe::run(probe)),
-        Command::Verify(verify) => verify::run(&verify),
+        Command::Verify(mut verify) => match verify.index.take() {
+            Some(index) => with_runtime(|| verify_tree::run(verify, index)),
+            None => verify::run(&verify),
+        },
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),
     };
     exit.into()
+}
+
+/// Run a command where it is to run, which all its threads inherit; `near` lies on its disk.
+fn pinned(pin: &Pin, near: &Path, command: impl FnOnce() -> Exit) -> Exit {
+    match pin.apply(&Topology::default(), near) {
+        Ok(_) => command(),
+        Err(_) => exit::fail(Exit::Usage, "--pin: none of these processors may be used here"),
+    }
 }
 
 /// Run a command that needs the network.

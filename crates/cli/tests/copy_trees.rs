@@ -225,8 +225,6 @@ fn what_is_no_swath_server_is_said() {
     home.write("tree/file", "x\n");
     let server = serve(&home, "tree");
     home.run(["cp", &server.at("missing/"), "copy"]).code_is(7).says(&["404"]);
-    home.run(["cp", &server.at("file"), "copy"]).code_is(2).says(&["ends with '/'"]);
-    home.run(["cp", "tree", "copy"]).code_is(2);
     home.write("file", "x\n");
     home.run(["cp", &server.url, "file"]).code_is(5).says(&["file is no folder"]);
     let web = swath_netlab::faulty::Server::builder()

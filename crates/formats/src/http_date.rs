@@ -15,15 +15,22 @@ pub fn write(time_s: u64) -> String {
 }
 
 /// Writes a time in seconds since 1970 for people: `2026-11-22 03:14:15`, UTC. None for those of
-/// the first day and before, which stand for no time at all.
+/// the first day, which stand for no time at all, and for years before 0; what is behind the year
+/// 9999 is told as its beginning.
 pub fn write_plain(time_s: i64) -> Option<String> {
-    let time_s = u64::try_from(time_s).ok().filter(|&time_s| time_s >= 86_400)?;
+    if (0..86_400).contains(&time_s) {
+        return None;
+    }
+    // The calendar comes back after 400 years: what was long ago is told as what is to come.
+    let cycles = if time_s < 0 { CYCLES_BACK } else { 0 };
+    let time_s = u64::try_from(time_s.checked_add(cycles * CYCLE_S)?).ok()?;
     // "Sun, 22 Nov 2026 03:14:15 GMT"
     let date = write(time_s);
     let mut words = date.split(' ').skip(1);
     let (day, month, year, time) = (words.next()?, words.next()?, words.next()?, words.next()?);
     let month = "JanFebMarAprMayJunJulAugSepOctNovDec".find(month)? / 3 + 1;
-    Some(format!("{year}-{month:02}-{day} {time}"))
+    let year = year.parse::<i64>().ok()?.checked_sub(cycles * 400).filter(|&year| year >= 0)?;
+    Some(format!("{year:04}-{month:02}-{day} {time}"))
 }
 
 /// Reads `Retry-After` (RFC 9110, section 10.2.3): seconds to wait, 0 for a date that has passed.
@@ -41,6 +48,10 @@ pub fn retry_after_s(value: &str, now_s: u64) -> Option<u64> {
     parse(value).map(|time_s| time_s.saturating_sub(now_s))
 }
 
+/// Seconds of 400 years …
+const CYCLE_S: i64 = 146_097 * 86_400;
+/// … of which so many lead from the year 0 to the time after 1970.
+const CYCLES_BACK: i64 = 5;
 /// The beginning of the year 9999.
 const YEAR_9999_S: u64 = 253_370_764_800;
 
@@ -53,7 +64,12 @@ mod tests {
     fn people_read_dates_in_order() {
         assert_eq!(write_plain(784_111_777).as_deref(), Some("1994-11-06 08:49:37"));
         assert_eq!(write_plain(0), None);
-        assert_eq!(write_plain(-5), None);
+        assert_eq!(write_plain(86_399), None);
+        assert_eq!(write_plain(-5).as_deref(), Some("1969-12-31 23:59:55"));
+        assert_eq!(write_plain(-100_000_000_000), None);
+        assert_eq!(write_plain(-12_219_292_800).as_deref(), Some("1582-10-15 00:00:00"));
+        assert_eq!(write_plain(i64::MIN), None);
+        assert_eq!(write_plain(i64::MAX).as_deref(), Some("9999-01-01 00:00:00"));
     }
 
     #[test]

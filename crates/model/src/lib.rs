@@ -7,6 +7,7 @@
 pub mod digest;
 pub mod id;
 pub mod index;
+pub mod limiter;
 pub mod path;
 pub mod pieces;
 pub mod pool;
@@ -17,6 +18,7 @@ pub mod time;
 pub mod validators;
 
 pub use id::{LaneId, SourceId, SwathId};
+pub use limiter::Limiter;
 pub use pool::{Buffer, Pool};
 pub use range::Range;
 pub use range_map::RangeMap;

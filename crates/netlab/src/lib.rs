@@ -1,5 +1,6 @@
 //! The network laboratory: seeded simulator, WAN emulator, faulty servers.
 
+pub mod afar;
 pub mod faulty;
 pub mod sim;
 pub mod star;

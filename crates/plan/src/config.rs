@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
+
+use crate::{policy, tuner};
 
 /// How a planner behaves. All sizes are bytes.
 #[derive(Clone, Debug)]
@@ -117,6 +120,18 @@ impl fmt::Display for PolicyKind {
 }
 
 impl Config {
+    /// How many lanes a source of a large file is given at first, with this round-trip time and so
+    /// many `sources` in all: whoever has to wait before it can plan may connect meanwhile.
+    pub fn lanes_at_first(&self, rtt: Duration, sources: u32) -> u32 {
+        match self.lanes {
+            Lanes::Auto { max } if policy::of(self).manners().tunes_lanes => {
+                tuner::lanes_at_first(rtt.as_secs_f64(), sources).min(max)
+            }
+            Lanes::Auto { .. } => 1,
+            Lanes::Fixed(lanes) => lanes,
+        }
+    }
+
     /// How many bytes of a file of `size_bytes` may be fetched twice. Of a small file a part would
     /// not be worth a request, so it may all be.
     pub fn waste_budget_bytes(&self, size_bytes: u64) -> u64 {

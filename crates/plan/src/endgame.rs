@@ -83,6 +83,7 @@ impl Planner {
     pub(crate) fn rebalance(&mut self, now: Time) {
         let Some(left_s) = self.horizon_s(now) else { return };
         let grid = self.config.grid_bytes.max(1);
+        let alone = self.sources.iter().filter(|source| source.is_usable()).count() < 2;
         let mut cuts: Vec<(LaneId, Vec<Cut>)> = Vec::new();
         let helpers =
             self.lanes.values().filter(|lane| lane.is_up() && !lane.silent && !lane.parked).count();
@@ -96,7 +97,8 @@ impl Planner {
             let Some(own_s) = lane.may_need_s(lane.coming_bytes(), now) else { continue };
             // Before its first byte nothing is known of how long its server thinks.
             let overdue_s = lane.first_byte_at.map_or(0.0, |_| overdue_s(lane, now));
-            if own_s + overdue_s <= LATE * left_s + LATE_S {
+            let exchange_s = if alone { ALONE_ROUND_TRIPS * lane.trip_s() } else { 0.0 };
+            if own_s + overdue_s <= LATE * left_s + LATE_S + exchange_s {
                 continue;
             }
             // What comes until the next look is not worth taking. Besides, where nobody else may
@@ -353,6 +355,10 @@ fn overdue_s(lane: &Lane, now: Time) -> f64 {
 const LATE: f64 = 1.1;
 /// … and this much, before its tail is taken: below it the exchange costs more than it brings.
 const LATE_S: f64 = 0.03;
+/// Lanes of one source share its link: when one ends, the others get faster, and whoever takes a
+/// tail waits for a round trip. Where there is no other source, a lane must be this many round
+/// trips later than the rest.
+const ALONE_ROUND_TRIPS: f64 = 2.0;
 /// Data comes in bursts up to a round trip apart; a pause beyond this many …
 const OVERDUE_ROUND_TRIPS: f64 = 1.2;
 /// … and this counts against a lane.

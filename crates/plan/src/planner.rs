@@ -359,10 +359,11 @@ impl Planner {
     fn first_lanes(&mut self, id: SourceId) {
         let left_bytes = if self.grows { u64::MAX } else { self.undelivered.total_bytes() };
         let auto = self.manners.tunes_lanes && matches!(self.config.lanes, Lanes::Auto { .. });
+        let usable = self.sources.iter().filter(|source| source.is_usable()).count() as u32;
         if let Some(source) = self.sources.get_mut(id.index()).filter(|_| auto)
             && let Some(rtt_s) = source.rtt_s
         {
-            source.tuner.first_lane(rtt_s, source.max_lanes, left_bytes);
+            source.tuner.first_lane(rtt_s, source.max_lanes, usable, left_bytes);
         }
     }
 

@@ -101,13 +101,13 @@ impl Tuner {
     /// would take most of a transfer there (each doubling of the window costs a round trip, and
     /// one lane is capped at the sender's window, commonly 4 MiB, per round trip), and because a
     /// loss stops one lane for a round trip or more, and not the others.
-    pub fn first_lane(&mut self, rtt_s: f64, lanes_max: u32, undelivered_bytes: u64) {
+    /// Few sources have more each: nobody else fills what they leave.
+    pub fn first_lane(&mut self, rtt_s: f64, lanes_max: u32, sources: u32, undelivered_bytes: u64) {
         if std::mem::replace(&mut self.begun, true) {
             return;
         }
-        if rtt_s >= LONG_ROUTE_S && undelivered_bytes >= LONG_ROUTE_BYTES {
-            let lanes = (rtt_s / LONG_LANE_S).round() as u32;
-            self.goal = lanes.clamp(LONG_LANES_MIN, LONG_LANES_MAX).min(lanes_max);
+        if undelivered_bytes >= LONG_ROUTE_BYTES {
+            self.goal = lanes_at_first(rtt_s, sources).min(lanes_max);
         }
     }
 
@@ -249,6 +249,16 @@ impl Tuner {
     }
 }
 
+/// So many lanes a source has at first, with a round trip of `rtt_s` seconds and so many `sources`
+/// in all.
+pub(crate) fn lanes_at_first(rtt_s: f64, sources: u32) -> u32 {
+    if rtt_s < LONG_ROUTE_S {
+        return 1;
+    }
+    let lanes = (rtt_s / LONG_LANE_S).round() as u32;
+    lanes.max(LONG_LANES_ALONE / sources.max(1)).clamp(LONG_LANES_MIN, LONG_LANES_MAX)
+}
+
 /// A trial has so many times the lanes where loss or a window holds them up, else twice as many.
 const TIMES_HELD_UP: u32 = 4;
 /// When a source brings less than this part of what made it have its lanes …
@@ -296,6 +306,10 @@ const LONG_ROUTE_S: f64 = 0.035;
 /// One lane for so much of it: senders commonly keep buffers of 4 MiB under way at most on one of
 /// them, which hold 2 MB in packets of 1,500 bytes; that comes to 250 Mbit/s then.
 const LONG_LANE_S: f64 = 0.065;
+/// One that is alone has at least so many: together they come up to speed sooner, and have under way
+/// what a route of 1 Gbit/s and 100 ms holds, and its queue too, but hardly more. Several sources
+/// share the number.
+const LONG_LANES_ALONE: u32 = 6;
 /// At least so many, and …
 const LONG_LANES_MIN: u32 = 2;
 /// … at most so many: further ones have to earn their place.

@@ -50,14 +50,25 @@ fn running(lanes: u32, left_bytes: u64) -> (Bench, Vec<Flow>) {
 fn the_longer_the_route_the_more_lanes_at_first() {
     // What senders keep under way on four lanes filled three quarters of a route of half a second,
     // and the trial that would have shown it came when most was over.
-    for (rtt_ms, lanes) in [(10, 1), (40, 2), (120, 2), (200, 3), (300, 5), (FAR_MS, 8), (2000, 8)]
-    {
-        let mut bench = Bench::with(Config::default(), 0, 1024 * MIB);
-        bench.tell(Event::SourceAdded { source: SourceId(0), max_lanes: None });
-        let rtt = Duration::from_millis(rtt_ms);
-        bench.tell(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true });
-        bench.wait_s(0.05);
-        assert_eq!(bench.opened().len(), lanes, "{rtt_ms} ms");
+    // Whoever is alone has more of them at once: nobody else fills what one of them leaves.
+    let of_three = [(10, 1), (40, 2), (120, 2), (200, 3), (300, 5), (FAR_MS, 8), (2000, 8)];
+    let of_one = [(10, 1), (40, 6), (200, 6), (FAR_MS, 8), (2000, 8)];
+    for (sources, expected) in [(3, &of_three[..]), (1, &of_one[..])] {
+        for &(rtt_ms, lanes) in expected {
+            let mut bench = Bench::with(Config::default(), 0, 1024 * MIB);
+            for source in 0..sources {
+                bench.tell(Event::SourceAdded { source: SourceId(source), max_lanes: None });
+            }
+            bench.wait_s(0.02);
+            let others = bench.opened().len() - 1;
+            assert_eq!(others, sources as usize - 1);
+            let rtt = Duration::from_millis(rtt_ms);
+            bench.tell(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true });
+            bench.wait_s(0.05);
+            assert_eq!(1 + bench.opened().len(), lanes, "{rtt_ms} ms, {sources} sources");
+            let config = Config::default();
+            assert_eq!(config.lanes_at_first(rtt, sources) as usize, lanes);
+        }
     }
 }
 

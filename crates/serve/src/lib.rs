@@ -14,11 +14,17 @@ pub use offer::Offer;
 pub use receive::{Destination, Dialled, Lines, Order, Receive};
 pub use server::{ServeError, Server, ServerOptions};
 pub use site::{Access, Log, LogLine, Network, NetworkError, SiteError, SiteOptions, Token};
+pub use swath_store::tree::Filter;
 pub use tls::{Identity, Tls, TlsError, new_token, read_tokens};
 
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing {
+    /// Understand `bytes` as a body in chunks, as it comes with a file that is sent.
+    pub fn bodies(bytes: &[u8]) {
+        crate::http::fuzz_bodies(bytes);
+    }
+
     /// Understand `bytes` as the requests of a client.
     pub fn requests(bytes: &[u8]) {
         crate::http::fuzz_requests(bytes);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use crate::http::{Stream, serve};
+use crate::http::{Records, Stream, serve};
 use crate::site::{Site, SiteError, SiteOptions};
 
 /// Folders that are offered to whoever is on the other side of connections of ours.
@@ -34,6 +34,6 @@ impl Offer {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         peer: SocketAddr,
     ) {
-        serve(Stream::Other(Box::new(stream)), peer, Arc::clone(&self.site)).await;
+        serve(Stream::Other(Box::new(Records::new(stream))), peer, Arc::clone(&self.site)).await;
     }
 }

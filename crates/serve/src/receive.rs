@@ -116,7 +116,7 @@ impl Orders {
         Some(Box::new(move |stream, peer| {
             let stream = match stream {
                 Stream::Plain(tcp) => Dialled::Plain(tcp),
-                Stream::Tls(tls) => Dialled::Tls(tls),
+                Stream::Tls(tls) => Dialled::Tls(Box::new(tls.into_inner())),
                 // Nobody dials on a connection that was dialled.
                 Stream::Other(_) => return,
             };

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::http::{Stream, serve, serve_two};
+use crate::http::{Records, Stream, serve, serve_two};
 use crate::site::{Log, Site, SiteError, SiteOptions};
 use crate::tls::{Identity, Tls, TlsError};
 
@@ -176,7 +176,7 @@ async fn open(tcp: TcpStream, acceptor: Option<TlsAcceptor>) -> Option<Stream> {
         None => Some(Stream::Plain(tcp)),
         Some(acceptor) => {
             let tls = timeout(HANDSHAKE_WITHIN, acceptor.accept(tcp)).await.ok()?.ok()?;
-            Some(Stream::Tls(Box::new(tls)))
+            Some(Stream::Tls(Box::new(Records::new(tls))))
         }
     }
 }

@@ -125,11 +125,11 @@ pub enum LaneError {
     #[error("the server sent a web page (text/html) instead of the file")]
     Html,
     /// The body ended early.
-    #[error("the answer ended after {got} of {wanted} bytes")]
+    #[error("the answer ended {}", ended_after(*.got, *.wanted))]
     Truncated {
         /// Body bytes that came.
         got: u64,
-        /// Body bytes announced.
+        /// Body bytes announced; as many as came where their number was not told.
         wanted: u64,
     },
     /// The body is compressed or otherwise transformed although we asked for it as it is.
@@ -219,6 +219,14 @@ pub enum Class {
     Lying,
     /// Cannot be had from this source by us.
     Unsupported,
+}
+
+/// Where an answer ended before its time.
+fn ended_after(got: u64, wanted: u64) -> String {
+    match wanted > got {
+        true => format!("after {got} of {wanted} bytes"),
+        false => format!("after {got} bytes, before its end"),
+    }
 }
 
 impl LaneError {

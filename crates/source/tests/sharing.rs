@@ -219,3 +219,38 @@ async fn a_proxy_is_no_way_into_our_own_network() {
     }
     assert_eq!(heads.lock().unwrap().len(), 0);
 }
+
+#[tokio::test]
+async fn who_comes_while_a_connection_is_being_opened_takes_that_one() {
+    let server = Server::start(|request| Reply::keep(partial(request, 1000))).await;
+    let net = Net::new(options()).unwrap();
+    net.prepare(&server.url, Trust::Named, |rtt| {
+        assert!(rtt < Duration::from_secs(1));
+        1
+    });
+    let source = Source::new(&net, SourceId(0), server.url.clone(), Trust::Named);
+    let mut bench = Bench::on(source, Pool::new(4, 4096));
+    bench.fetch(0, 0, 1000);
+    assert!(bench.settled(1).await.delivered(0, Range::new(0, 1000)));
+    assert_eq!(server.seen().iter().map(|request| request.connection).max(), Some(0));
+    assert_eq!(net.idle_connections(), 0, "there is no second one");
+}
+
+#[tokio::test]
+async fn as_many_connections_are_opened_ahead_as_the_route_deserves() {
+    let server = Server::start(|request| Reply::keep(partial(request, 1000))).await;
+    let net = Net::new(options()).unwrap();
+    net.prepare(&server.url, Trust::Named, |_| 4);
+    let begin = Instant::now();
+    while net.idle_connections() < 4 {
+        assert!(begin.elapsed() < Duration::from_secs(10), "{net:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // One that nobody answers at keeps nobody from finding that out.
+    let dead = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = Url::parse(&format!("http://{}/", dead.local_addr().unwrap())).unwrap();
+    drop(dead);
+    net.prepare(&url, Trust::Named, |_| 4);
+    let error = swath_source::head(&net, &url, Trust::Named).await.unwrap_err();
+    assert!(matches!(error, LaneError::Connect { .. }), "{error}");
+}

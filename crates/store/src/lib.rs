@@ -49,6 +49,7 @@ mod stats;
 mod steps;
 mod sys;
 mod target;
+mod topology;
 pub mod tree;
 mod workers;
 
@@ -65,3 +66,4 @@ pub use place::{Left, kept_bytes, look};
 pub use stats::DiskStats;
 pub use sys::prefer_huge_pages;
 pub use target::{ReadError, Target, WriteError};
+pub use topology::{BadCpus, Cpus, Pin, Topology};

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, Kind};
-use swath_store::tree::{Preserve, Root, Stage, StageError, WalkOptions, walk};
+use swath_store::tree::{Preserve, Root, Same, Stage, StageError, WalkOptions, walk};
 
 fn index_of(tree: &Path) -> Index {
     let root = Root::open(tree).unwrap();
@@ -82,7 +82,7 @@ impl Bench {
 
     fn open(&self, index: Index) -> Result<Stage, StageError> {
         let preserve = Preserve { links: true, ..Preserve::default() };
-        Stage::open(&self.copy(), Arc::new(RwLock::new(index)), preserve, true, true)
+        Stage::open(&self.copy(), Arc::new(RwLock::new(index)), preserve, true, &Same::SizeAndTime)
     }
 
     /// Write and commit these groups but those that were taken over; answers how many that were.
@@ -117,6 +117,7 @@ impl Bench {
             .map(|entry| entry.unwrap().file_name())
             .collect();
         assert_eq!(left.len(), 2, "{left:?}");
+        assert!(!self.copy().join(".swath-stage.swath.part").exists());
     }
 }
 
@@ -137,7 +138,6 @@ fn in_any_order_and_with_a_break_the_tree_is_the_same() {
         assert!(Stage::is_left(&bench.copy()));
         let stage = bench.open(index()).unwrap();
         assert_eq!(bench.write(&stage, &index(), &order), rest.len(), "seed {seed}");
-        stage.make_skeleton(0).unwrap();
         stage.finish(&[]).unwrap();
         drop(stage);
         assert!(!Stage::is_left(&bench.copy()));
@@ -151,7 +151,6 @@ fn another_version_takes_over_what_is_the_same() {
     let old = index_of(&bench.tree());
     let stage = bench.open(index_of(&bench.tree())).unwrap();
     bench.write(&stage, &old, &groups(&old));
-    stage.make_skeleton(0).unwrap();
     drop(stage);
     // One file is new, one is longer, one is another at the same length, one is a folder now, and
     // one is not there any more.
@@ -171,7 +170,6 @@ fn another_version_takes_over_what_is_the_same() {
     let all = groups(&new).len();
     let written = bench.write(&stage, &new, &groups(&new));
     assert!(written > 0 && written < all / 2, "{written} of {all}");
-    stage.make_skeleton(0).unwrap();
     stage.finish(&[]).unwrap();
     drop(stage);
     bench.assert_same();
@@ -187,7 +185,8 @@ fn only_one_writes_and_only_into_folders() {
     fs::write(bench.dir.path().join("file"), "x").unwrap();
     let place = bench.dir.path().join("file");
     let preserve = Preserve::default();
-    let refused = Stage::open(&place, Arc::new(RwLock::new(index())), preserve, true, true);
+    let refused =
+        Stage::open(&place, Arc::new(RwLock::new(index())), preserve, true, &Same::SizeAndTime);
     assert!(matches!(refused, Err(StageError::NoFolder(_))));
 }
 
@@ -215,7 +214,6 @@ fn half_moved(bench: &Bench) {
     fs::create_dir_all(bench.copy().join("sparse")).unwrap();
     let stage = bench.open(index_of(&bench.tree())).unwrap();
     bench.write(&stage, &index, &groups(&index));
-    stage.make_skeleton(0).unwrap();
     assert!(stage.check_way().is_err());
     assert!(stage.finish(&[]).is_err());
     assert!(bench.copy().join("large").exists(), "names are given in order");
@@ -234,7 +232,6 @@ fn a_move_that_was_cut_short_is_finished_before_anything_else() {
     let stage = bench.open(index_of(&bench.tree())).unwrap();
     assert!(stage.kept_files() > 50, "{}", stage.kept_files());
     bench.write(&stage, &index, &groups(&index));
-    stage.make_skeleton(0).unwrap();
     stage.finish(&[]).unwrap();
     drop(stage);
     bench.assert_same();
@@ -249,7 +246,6 @@ fn further_names_survive_a_move_that_was_cut_short() {
     let stage = bench.open(index_of(&bench.tree())).unwrap();
     let index = index_of(&bench.tree());
     bench.write(&stage, &index, &groups(&index));
-    stage.make_skeleton(0).unwrap();
     stage.finish(&[]).unwrap();
     drop(stage);
     bench.assert_same();
@@ -268,7 +264,6 @@ fn what_is_not_right_has_no_further_names() {
     }
     let stage = bench.open(index_of(&bench.tree())).unwrap();
     bench.write(&stage, &index, &groups(&index));
-    stage.make_skeleton(0).unwrap();
     stage.finish(&[large.unwrap()]).unwrap();
     assert!(!bench.copy().join("large").exists() && !bench.copy().join("one/large too").exists());
     assert!(bench.copy().join("one/33").exists());
@@ -297,4 +292,182 @@ fn what_an_unfinished_copy_left_is_no_part_of_a_tree() {
     index.push(&entry).unwrap();
     index.complete();
     assert!(matches!(bench.open(index), Err(StageError::OwnName { .. })));
+}
+
+/// A tree of so many folders, each in the one before it, with an empty file in each.
+fn nested(depth: usize) -> Index {
+    let mut index = Index::new();
+    let mtime = swath_model::index::Mtime { seconds: 1_000_000_000, nanoseconds: 0 };
+    let file = Kind::File { size_bytes: 0, extents: None };
+    for _ in 0..depth {
+        for (name, kind, mode) in [(b"a", file.clone(), 0o644), (b"d", Kind::Folder, 0o555)] {
+            let entry = swath_model::index::Entry { leaves: 0, name, kind, mode, mtime };
+            index.push(&entry).unwrap();
+        }
+    }
+    index.complete();
+    index
+}
+
+#[test]
+fn thousands_of_nested_folders_take_as_long_as_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy");
+    let open = || {
+        let index = Arc::new(RwLock::new(nested(20_000)));
+        Stage::open(&copy, index, Preserve::default(), true, &Same::SizeAndTime).unwrap()
+    };
+    let began = std::time::Instant::now();
+    assert_eq!(open().finish(&[]).unwrap().files, 20_000);
+    // Once more, into what is there.
+    let stage = open();
+    assert_eq!(stage.kept_files(), 20_000);
+    stage.check_way().unwrap();
+    assert_eq!(stage.finish(&[]).unwrap().files, 20_000);
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    drop(stage);
+    assert_eq!(fs::metadata(copy.join("d/d/d")).unwrap().permissions().mode() & 0o777, 0o555);
+    // What the standard library has for this needs a descriptor for each level.
+    let removed = std::process::Command::new("rm").arg("-rf").arg(dir.path()).status();
+    assert!(removed.unwrap().success());
+}
+
+#[test]
+fn the_last_steps_end_when_they_are_told_to() {
+    let bench = Bench::new();
+    let index = index_of(&bench.tree());
+    let steps = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    for last in [3, 40, 90, 150, u64::MAX] {
+        let (counted, index_too) = (Arc::clone(&steps), index_of(&bench.tree()));
+        counted.store(0, std::sync::atomic::Ordering::Relaxed);
+        let halt = move || counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= last;
+        let preserve = Preserve { links: true, ..Preserve::default() };
+        let index_too = Arc::new(RwLock::new(index_too));
+        let halt = Arc::new(halt);
+        let stage =
+            Stage::open_until(&bench.copy(), index_too, preserve, true, &Same::SizeAndTime, halt);
+        let stage = stage.unwrap();
+        bench.write(&stage, &index, &groups(&index));
+        let ended = stage.finish(&[]);
+        assert_eq!(matches!(ended, Err(StageError::Stopped)), last < u64::MAX, "{last}: {ended:?}");
+        assert_eq!(bench.copy().exists(), last == u64::MAX);
+    }
+    bench.assert_same();
+}
+
+#[test]
+fn a_folder_of_somebody_elses_with_the_stages_name_is_left_alone() {
+    let bench = Bench::new();
+    let own = bench.dir.path().join("copy.swath.part");
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("thesis"), "years of work").unwrap();
+    for _ in 0..2 {
+        let refused = bench.open(index_of(&bench.tree())).err();
+        assert!(matches!(refused, Some(StageError::Foreign(_))), "{refused:?}");
+    }
+    assert_eq!(fs::read(own.join("thesis")).unwrap(), b"years of work");
+    assert_eq!(fs::read_dir(bench.dir.path()).unwrap().count(), 2);
+    // An empty one does no harm to anybody.
+    fs::remove_file(own.join("thesis")).unwrap();
+    let index = index_of(&bench.tree());
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    bench.write(&stage, &index, &groups(&index));
+    stage.finish(&[]).unwrap();
+    drop(stage);
+    bench.assert_same();
+}
+
+#[test]
+fn a_destination_that_appears_meanwhile_takes_the_tree_in() {
+    for again in [false, true] {
+        let bench = Bench::new();
+        let index = index_of(&bench.tree());
+        let mut stage = bench.open(index_of(&bench.tree())).unwrap();
+        bench.write(&stage, &index, &groups(&index));
+        fs::create_dir_all(bench.copy().join("one")).unwrap();
+        fs::write(bench.copy().join("one/30"), "somebody else's").unwrap();
+        if again {
+            drop(stage);
+            assert!(Stage::is_left(&bench.copy()));
+            stage = bench.open(index_of(&bench.tree())).unwrap();
+            assert_eq!(bench.write(&stage, &index, &groups(&index)), 0, "it goes on");
+        }
+        stage.finish(&[]).unwrap();
+        drop(stage);
+        bench.assert_same();
+    }
+    // What is no folder cannot.
+    let bench = Bench::new();
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    bench.write(&stage, &index_of(&bench.tree()), &groups(&index_of(&bench.tree())));
+    symlink("nowhere", bench.copy()).unwrap();
+    assert!(matches!(stage.finish(&[]), Err(StageError::NoFolder(_))));
+}
+
+#[test]
+fn a_place_that_cannot_be_is_told_before_anything_is_made() {
+    let bench = Bench::new();
+    symlink("nowhere", bench.copy()).unwrap();
+    let refused = bench.open(index_of(&bench.tree())).err();
+    assert!(matches!(refused, Some(StageError::DeadLink(_))), "{refused:?}");
+    let open = |name: &str| {
+        let place = bench.dir.path().join(name);
+        let index = Arc::new(RwLock::new(index_of(&bench.tree())));
+        Stage::open(&place, index, Preserve::default(), true, &Same::SizeAndTime)
+    };
+    assert!(matches!(open(&"n".repeat(256)), Err(StageError::Io { doing: "use", .. })));
+    fs::write(bench.dir.path().join("file"), "x").unwrap();
+    assert!(matches!(open("file/below"), Err(StageError::Io { doing: "use", .. })));
+    fs::remove_file(bench.dir.path().join("file")).unwrap();
+    fs::remove_file(bench.copy()).unwrap();
+    assert_eq!(fs::read_dir(bench.dir.path()).unwrap().count(), 1, "nothing was made");
+    for bytes in 243..=255 {
+        let name = "n".repeat(bytes);
+        let stage = open(&name).unwrap();
+        let index = index_of(&bench.tree());
+        bench.write(&stage, &index, &groups(&index));
+        stage.finish(&[]).unwrap();
+        drop(stage);
+        assert_eq!(fs::read_dir(bench.dir.path()).unwrap().count(), 2, "{bytes}");
+        fs::remove_dir_all(bench.dir.path().join(&name)).unwrap();
+    }
+}
+
+#[test]
+fn where_nothing_could_be_kept_nothing_is_left() {
+    let bench = Bench::new();
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    let index = index_of(&bench.tree());
+    let group = groups(&index)[0];
+    stage.write(group.start, &virtual_bytes(&bench.tree(), &index, group)).unwrap();
+    assert_eq!(stage.durable_bytes(), 0);
+    stage.give_up().unwrap();
+    drop(stage);
+    assert_eq!(fs::read_dir(bench.dir.path()).unwrap().count(), 1);
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    bench.write(&stage, &index, &[group]);
+    assert_eq!(stage.durable_bytes(), group.len());
+    stage.give_up().unwrap();
+    drop(stage);
+    assert_eq!(bench.write(&bench.open(index).unwrap(), &index_of(&bench.tree()), &[group]), 0);
+}
+
+#[test]
+fn copies_of_files_with_several_names_need_room_too() {
+    let bench = Bench::new();
+    let shared = Arc::new(RwLock::new(index_of(&bench.tree())));
+    let room = |links, bytes| {
+        let preserve = Preserve { links, ..Preserve::default() };
+        let index = Arc::clone(&shared);
+        Stage::open(&bench.copy(), index, preserve, true, &Same::SizeAndTime)
+            .unwrap()
+            .check_room(bytes)
+    };
+    let needed = |refused: Result<(), StageError>| match refused {
+        Err(StageError::NoRoom { needed_bytes, .. }) => needed_bytes,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(needed(room(true, 1 << 62)), 1 << 62);
+    assert_eq!(needed(room(false, 1 << 62)), (1 << 62) + 3_000_001);
+    room(false, 1000).unwrap();
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use swath_model::index::{Absence, Index, Kind, Mtime};
-use swath_store::tree::{Root, WalkOptions, walk};
+use swath_store::tree::{Filter, Root, WalkOptions, walk};
 
 /// Path, kind, mode and time of an entry.
 type Line = (Vec<u8>, Kind, u32, Mtime);
@@ -284,5 +284,54 @@ fn nothing_below_a_root_is_reached_through_a_link() {
         b"inside\0/file",
     ] {
         assert!(root.file(path).is_err(), "{:?}", String::from_utf8_lossy(path));
+    }
+}
+
+#[test]
+fn a_filter_is_as_if_the_rest_were_not_there() {
+    let seed = 5;
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let home = tempfile::tempdir().unwrap();
+    grow(home.path(), &mut rng, 4);
+    fs::create_dir_all(home.path().join("kept/deep/er")).unwrap();
+    fs::create_dir_all(home.path().join("nothing/of/use")).unwrap();
+    for path in ["kept/a.h5", "kept/deep/er/b.h5", "kept/deep/c.txt", "nothing/of/use/d.txt"] {
+        fs::write(home.path().join(path), path).unwrap();
+    }
+    fs::hard_link(home.path().join("kept/deep/c.txt"), home.path().join("kept/deep/e.h5")).unwrap();
+    let texts = |all: &[&str]| all.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+    let of = |include: &[&str], exclude: &[&str], threads| {
+        let filter = Filter::new(&texts(include), &texts(exclude)).unwrap();
+        walked(home.path(), &WalkOptions { filter, ..with(threads) })
+    };
+    let paths = |lines: &[Line]| -> Vec<String> {
+        lines.iter().map(|line| String::from_utf8_lossy(&line.0).into_owned()).collect()
+    };
+    for threads in [0, 3] {
+        let h5 = of(&["*.h5"], &[], threads);
+        let expected = [
+            "kept",
+            "kept/a.h5",
+            "kept/deep",
+            "kept/deep/e.h5",
+            "kept/deep/er",
+            "kept/deep/er/b.h5",
+        ];
+        assert_eq!(paths(&h5), expected);
+        assert!(
+            !h5.iter().any(|line| matches!(line.1, Kind::HardLink(_))),
+            "its first name is out"
+        );
+        assert_eq!(paths(&of(&["*.h5"], &["deep/"], threads)), ["kept", "kept/a.h5"]);
+        let all = naively(home.path());
+        let without = of(&[], &["kept", "/nothing/of"], threads);
+        let expected: Vec<Line> = all
+            .into_iter()
+            .filter(|line| {
+                let path = String::from_utf8_lossy(&line.0).into_owned();
+                !path.split('/').any(|name| name == "kept") && !path.starts_with("nothing/of")
+            })
+            .collect();
+        assert_eq!(without, expected);
     }
 }

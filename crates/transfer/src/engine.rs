@@ -1,5 +1,6 @@
 //! What all transfers of a process share: the network, the disk, the buffers, the hashing threads.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
@@ -7,7 +8,7 @@ use swath_model::Pool;
 use swath_model::index::{Counts, Index};
 use swath_model::pool::SPAN_MAX;
 use swath_source::{Net, NetError, NetOptions};
-use swath_store::tree::Change;
+use swath_store::tree::{Change, Wrong};
 use swath_store::{Disk, DiskError, IoMode};
 use tokio::sync::Notify;
 
@@ -16,7 +17,7 @@ use crate::executor;
 use crate::memory;
 use crate::observe::{Event, Observer, Summary};
 use crate::request::{Mirror, Request};
-use crate::tree::{self, TreeRequest, TreeSummary};
+use crate::tree::{self, Against, TreeRequest, TreeSummary};
 use crate::verify::{Allowance, HashThreads};
 
 /// How an [`Engine`] is set up.
@@ -176,6 +177,25 @@ impl Engine {
         take: impl FnMut(Change, &[u8]) + Send + 'static,
     ) -> Result<Counts, GetError> {
         tree::differences(self, request, take).await
+    }
+
+    /// Tell what of a folder is not as its index says: what can be seen without reading files first,
+    /// in the index's order, then their content.
+    ///
+    /// # Errors
+    /// [`GetError`].
+    pub async fn verify_tree(
+        &self,
+        folder: &Path,
+        against: &Against,
+        take: impl FnMut(Wrong, &[u8]) + Send,
+    ) -> Result<Counts, GetError> {
+        tree::verify(self, folder, against, take).await
+    }
+
+    /// Whether an address, with a `/` at its end, is that of a folder of a swath server.
+    pub async fn is_tree(&self, folder: &Mirror) -> bool {
+        tree::is_tree(self, folder).await
     }
 
     /// The whole index of a tree, as a swath server walks it now.

@@ -79,7 +79,7 @@ pub enum GetError {
     },
     /// A tree cannot be laid down.
     #[error(transparent)]
-    Tree(#[from] StageError),
+    Tree(StageError),
     /// The index of a tree cannot be had.
     #[error("the index of {whose} cannot be used: {reason}")]
     Index {
@@ -91,6 +91,9 @@ pub enum GetError {
     /// What is not in a tree could not be removed from its destination; the tree is there.
     #[error("all is there, but what is not in the tree could not be removed: {0}")]
     Remove(#[source] io::Error),
+    /// The index of a tree and the values of its blocks cannot be kept.
+    #[error("the index cannot be kept: {0}")]
+    Keep(#[source] io::Error),
     /// A source has forgotten again and again what it walked.
     #[error("the source forgets what it has walked, again and again")]
     Forgotten,
@@ -138,6 +141,15 @@ impl From<WriteError> for GetError {
         match error {
             WriteError::NoSpace { path, .. } => Self::DiskFull { path },
             other => Self::Write(other),
+        }
+    }
+}
+
+impl From<StageError> for GetError {
+    fn from(error: StageError) -> Self {
+        match error {
+            StageError::Stopped => Self::Stopped,
+            other => Self::Tree(other),
         }
     }
 }

@@ -46,11 +46,12 @@ pub use swath_model::pieces::{Pieces, PiecesError};
 pub use swath_model::{Range, RangeMap, Validators};
 pub use swath_plan::{Config as PlanConfig, Lanes, PolicyKind};
 pub use swath_source::{Net, NetError, NetOptions, Trust};
-pub use swath_store::tree::{Change, Preserve, StageError};
+pub use swath_store::tree::{Change, Filter, FilterError, Preserve, StageError, Wrong};
 pub use swath_store::{
-    CommitError, DiskError, FinishError, IoMode, OpenError, ReadError, WriteError,
+    BadCpus, CommitError, Cpus, DiskError, FinishError, IoMode, OpenError, Pin, ReadError,
+    Topology, WriteError,
 };
-pub use tree::{TreeRequest, TreeSummary};
+pub use tree::{Against, Compare, TreeRequest, TreeSummary};
 pub use url::Url;
 
 /// The example in the README is compiled with the tests.

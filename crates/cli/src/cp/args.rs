@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use swath_transfer::{IoMode, Preserve};
+use swath_transfer::{Filter, IoMode, Pin, Preserve};
 
-use crate::args::{Net, Plan, io_mode};
+use crate::args::{Net, Plan, io_mode, pin};
 use crate::units;
 
 /// `swath cp`
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES, override_usage = "swath cp [OPTIONS] SRC... DST")]
 pub struct Cp {
-    /// Where from, and last where to. 'https://host/folder/' means what lies in the folder; several such sources are replicas of one tree
+    /// Where from, and last where to: addresses, host:path, or folders here. With '/' at its end a source means what lies in the folder, and several such addresses are replicas of one tree; without, it is copied under its own name, and several are copied one after another
     #[arg(value_name = "PLACE", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub places: Vec<String>,
     /// How ssh is called for places such as host:path
@@ -27,9 +27,21 @@ pub struct Cp {
     /// How it is seen that a file of the destination need not be copied
     #[arg(long, value_name = "HOW", default_value = "size,mtime")]
     pub compare: Compare,
+    /// The same as --compare checksum
+    #[arg(long, conflicts_with = "compare")]
+    pub checksum: bool,
+    /// Copy only what matches (repeatable): a name anywhere, or with a '/' within it a path from the tree's top
+    #[arg(long, value_name = "GLOB", value_hint = ValueHint::Other)]
+    pub include: Vec<String>,
+    /// Leave out what matches, with all that lies below it; it is not removed either (repeatable)
+    #[arg(long, value_name = "GLOB", value_hint = ValueHint::Other)]
+    pub exclude: Vec<String>,
     /// Tell what would be copied, and change nothing
     #[arg(short = 'n', long)]
     pub dry_run: bool,
+    /// Keep the index and the values of all blocks in FILE, for 'swath verify --index' (fetching only)
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run", value_hint = ValueHint::FilePath)]
+    pub keep_index: Option<PathBuf>,
     /// Remove from the destination what is not in the tree, once all of the tree is there
     #[arg(long, visible_alias = "delete-after")]
     pub delete: bool,
@@ -42,7 +54,7 @@ pub struct Cp {
     /// The network
     #[command(flatten)]
     pub net: Net,
-    /// Take no more than this per second, over all sources
+    /// Take (or send) no more than this per second, over all sources
     #[arg(long, value_name = "RATE", value_parser = units::rate_above_zero, value_hint = ValueHint::Other, help_heading = "Network")]
     pub limit_rate: Option<u64>,
     /// How the disk is written
@@ -51,6 +63,9 @@ pub struct Cp {
     /// Memory for buffers
     #[arg(long, value_name = "SIZE", default_value = "96M", value_parser = units::size_above_zero, value_hint = ValueHint::Other, help_heading = "Disk")]
     pub memory: u64,
+    /// Where it runs: 'auto' is near the disk on machines with several memory nodes; 'off'; or processors such as 0-3,8
+    #[arg(long, value_name = "PIN", default_value = "auto", value_parser = pin, value_hint = ValueHint::Other, help_heading = "Disk")]
+    pub pin: Pin,
     /// Print one JSON event a line on standard output
     #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
     pub json: bool,
@@ -68,6 +83,8 @@ pub enum Compare {
     /// Size and time of the last change are the same
     #[value(name = "size,mtime")]
     SizeMtime,
+    /// Size and content are the same: both sides read what they have
+    Checksum,
     /// Every file is copied
     None,
 }
@@ -86,6 +103,19 @@ pub enum Kept {
 }
 
 impl Cp {
+    /// How it is seen that a file need not be copied.
+    pub fn comparison(&self) -> Compare {
+        if self.checksum { Compare::Checksum } else { self.compare }
+    }
+
+    /// What takes part.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn filter(&self) -> Result<Filter, String> {
+        Filter::new(&self.include, &self.exclude).map_err(|error| error.to_string())
+    }
+
     /// What is taken over besides bytes.
     pub fn preserve(&self) -> Preserve {
         Preserve {
@@ -99,8 +129,11 @@ impl Cp {
 const EXAMPLES: &str = "\
 Examples:
   swath cp https://one.example/run7/ https://two.example/run7/ /scratch/run7/
+  swath cp https://one.example/run7 https://two.example/run8 /scratch/    two trees
   swath cp data/ host:/scratch/data/            by ssh; nothing need run there
+  swath cp data/ /mnt/backup/data/              here
   swath cp host:/scratch/run7 .
+  swath cp data/ host:/scratch/data/ --include '*.h5' --exclude /tmp/
   swath cp https://one.example:8470/ ./data/ --fingerprint sha-256:9f86… --bearer-file token
 
 Exit codes:

@@ -2,15 +2,17 @@
 
 pub mod args;
 
+mod here;
+mod job;
 mod send;
 pub mod ssh;
 pub mod wire;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::report::Recorder;
-use swath_transfer::{Change, Engine, GetError, Mirror, Stop, TreeRequest, Trust};
+use swath_transfer::{Change, Engine, Filter, GetError, Mirror, Request, Stop, TreeRequest, Trust};
 use url::Url;
 
 use crate::engine::{self, Wishes};
@@ -18,31 +20,30 @@ use crate::exit::{self, Exit, fail};
 use crate::progress::{Fanout, Mode, Progress, units};
 use crate::{report, say, signals};
 use args::{Compare, Cp};
+use here::{Here, Renamed};
+use job::{Job, jobs};
 use send::Sent;
-use ssh::{Remote, Session};
+use ssh::Session;
 use wire::Received;
 
-/// What is copied where.
-#[derive(Debug, PartialEq, Eq)]
-enum Job {
-    /// A tree from its replicas.
-    Fetch { from: Vec<Url>, to: PathBuf },
-    /// A folder of ours to a server.
-    Send { from: PathBuf, to: Url },
-    /// A tree from a machine that ssh leads to.
-    FetchBySsh { from: Remote, to: PathBuf },
-    /// A folder of ours to such a machine.
-    SendBySsh { from: PathBuf, to: Remote },
+/// What lies on the disk that counts: where it goes to if that is here, else what is sent.
+pub fn near(places: &[String]) -> PathBuf {
+    let here = places.iter().rev().find(|place| job::is_here(place));
+    here.map(PathBuf::from).unwrap_or_default()
 }
 
 /// Run the command.
 pub async fn run(cp: Cp) -> Exit {
-    let job = match job(&cp.places) {
-        Ok(job) => job,
+    let jobs = match jobs(&cp.places) {
+        Ok(jobs) => jobs,
         Err(message) => return fail(Exit::Usage, &message),
     };
-    if matches!(job, Job::Send { .. } | Job::SendBySsh { .. }) && cp.limit_rate.is_some() {
-        return fail(Exit::Usage, "--limit-rate: whoever sends cannot set it");
+    let filter = match cp.filter() {
+        Ok(filter) => filter,
+        Err(message) => return fail(Exit::Usage, &message),
+    };
+    if let Err(message) = check(&cp, &jobs) {
+        return fail(Exit::Usage, &message);
     }
     if let Err((exit, message)) = report::check(cp.report.as_deref()) {
         return fail(exit, &message);
@@ -51,7 +52,36 @@ pub async fn run(cp: Cp) -> Exit {
     crate::get::log_to(&progress);
     let stop = Stop::default();
     signals::watch(&stop);
-    let (job, session) = match by_ssh(&cp, job, &progress, &stop).await {
+    let mut exit = Exit::Done;
+    for job in jobs {
+        let ended = copy(&cp, &filter, job, &progress, &stop).await;
+        if exit == Exit::Done || ended == Exit::Interrupted {
+            exit = ended;
+        }
+        if ended == Exit::Interrupted {
+            break;
+        }
+    }
+    exit
+}
+
+/// Look whether the options fit what is to be done; the error is a sentence.
+fn check(cp: &Cp, jobs: &[Job]) -> Result<(), String> {
+    let sends = jobs.iter().any(Job::sends);
+    if sends && cp.keep_index.is_some() {
+        let other = "'swath verify' takes a server's address too";
+        return Err(format!("--keep-index: this side only sends ({other})"));
+    }
+    if jobs.len() > 1 && (cp.report.is_some() || cp.keep_index.is_some()) {
+        return Err("--report and --keep-index are for one copy at a time".to_owned());
+    }
+    jobs.iter().try_for_each(|job| job.check(cp.delete))
+}
+
+/// Copy one thing, and say how it went.
+async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &Stop) -> Exit {
+    let filter = filter.clone();
+    let (job, session) = match by_ssh(cp, job, progress, stop).await {
         Ok(ready) => ready,
         Err((exit, message)) => return fail(exit, &message),
     };
@@ -76,23 +106,48 @@ pub async fn run(cp: Cp) -> Exit {
         observers.push(Box::new(recorder.clone()));
     }
     let mut observer = Fanout(observers);
-    let exit = match job {
-        Job::FetchBySsh { .. } | Job::SendBySsh { .. } => Exit::Internal,
-        Job::Fetch { from, to } => {
-            let copied = fetch(&cp, &engine, from, to.clone(), &mut observer, &stop).await;
-            progress.clear();
-            let shown = to.display().to_string();
-            match copied {
-                Ok(tree) => told(&cp, &tree, &shown),
-                Err(error) => {
-                    complain(&shown, &error, kept.bytes());
-                    exit::of(&error, kept.bytes())
-                }
+    let job = match job {
+        Job::Named { from, to, is_alone } => match named(cp, &engine, from, &to, stop).await {
+            Ok(Thing::Folder(job)) => job,
+            Ok(Thing::File(from, name)) => {
+                let path = file_path(&to, &name, is_alone);
+                let exit = file(cp, &engine, from, &path, &mut observer, &kept, stop).await;
+                let silent = cp.quiet || cp.json;
+                return report::write(cp.report.as_deref(), silent, &recorder.recording(), exit);
             }
+            Err((exit, message)) => return fail(exit, &message),
+        },
+        other => other,
+    };
+    let exit = match job {
+        Job::FetchBySsh { .. } | Job::SendBySsh { .. } | Job::Named { .. } => Exit::Internal,
+        Job::Here { from, to } => {
+            let shown = to.display().to_string();
+            let mut here = match Here::open(&engine, &from, filter.clone()) {
+                Ok(here) => here,
+                Err(message) => return fail(Exit::Input, &message),
+            };
+            let (url, folder) = (here.url(), from.display().to_string());
+            let mut renamed =
+                Renamed { observer: &mut observer, url: url.to_string(), folder: folder.clone() };
+            let copied = tokio::select! {
+                copied = fetch(cp, filter, &engine, vec![url.clone()], to, &mut renamed, stop) => copied,
+                () = here.serve() => return Exit::Internal,
+            };
+            progress.clear();
+            fetched(cp, copied, &shown, &kept, &|text| text.replace(url.as_str(), &folder))
+        }
+        Job::Fetch { from, to } => {
+            let shown = to.display().to_string();
+            let copied = fetch(cp, filter, &engine, from, to, &mut observer, stop).await;
+            progress.clear();
+            fetched(cp, copied, &shown, &kept, &str::to_owned)
         }
         Job::Send { from, to } => {
-            let query = query(&cp);
-            let sent = send::send(engine.net(), &from, &to, &query, &mut observer, &stop).await;
+            let query = query(cp);
+            let net = engine.net();
+            let what = send::Load { folder: &from, filter, limit_bytes_per_s: cp.limit_rate };
+            let sent = send::send(net, what, &to, &query, &mut observer, stop).await;
             if let Sent::All(received) = &sent
                 && !cp.dry_run
             {
@@ -104,7 +159,7 @@ pub async fn run(cp: Cp) -> Exit {
             let shown = swath_source::display_name(&to);
             let goes_on = "what is there is kept: the same command goes on from there";
             match sent {
-                Sent::All(received) => told(&cp, &received, &shown),
+                Sent::All(received) => told(cp, &received, &shown),
                 Sent::Failed(failed) => {
                     say::err(&format!("swath: {}", exit::about(&shown, &failed.error)));
                     Exit::of_code(failed.exit)
@@ -116,7 +171,8 @@ pub async fn run(cp: Cp) -> Exit {
                     }
                     exit
                 }
-                Sent::Stopped => {
+                Sent::Stopped { has_something } => {
+                    let goes_on = if has_something { goes_on } else { "nothing was sent" };
                     say::err(&format!("swath: stopped; {goes_on}"));
                     Exit::Interrupted
                 }
@@ -125,6 +181,93 @@ pub async fn run(cp: Cp) -> Exit {
     };
     drop(session);
     report::write(cp.report.as_deref(), cp.quiet || cp.json, &recorder.recording(), exit)
+}
+
+/// Say how fetching a tree went; names of sources are told by `words`.
+fn fetched(
+    cp: &Cp,
+    copied: Result<Received, GetError>,
+    shown: &str,
+    kept: &crate::get::Kept,
+    words: &dyn Fn(&str) -> String,
+) -> Exit {
+    match copied {
+        Ok(tree) => told(cp, &tree, shown),
+        Err(error) => {
+            complain(shown, &error, kept.bytes(), words);
+            exit::of(&error, kept.bytes())
+        }
+    }
+}
+
+/// What an address without `/` at its end is the name of.
+enum Thing {
+    /// A folder, and how it is copied.
+    Folder(Job),
+    /// A file, and its name.
+    File(Url, PathBuf),
+}
+
+async fn named(
+    cp: &Cp,
+    engine: &Engine,
+    from: Url,
+    to: &Path,
+    stop: &Stop,
+) -> Result<Thing, (Exit, String)> {
+    let shown = swath_source::display_name(&from);
+    let name = crate::get::name_of(&from).map(|name| name.as_path().to_owned());
+    let name = name.ok_or_else(|| (Exit::Usage, format!("{shown} has no name")))?;
+    let mut folder = from.clone();
+    folder.set_path(&format!("{}/", from.path()));
+    let asked = Mirror { url: folder.clone(), priority: 1, trust: Trust::Named };
+    let is_folder = tokio::select! {
+        biased;
+        () = stop.wait() => {
+            return Err((Exit::Interrupted, "stopped before anything was copied".to_owned()));
+        }
+        is_folder = engine.is_tree(&asked) => is_folder,
+    };
+    if is_folder {
+        return Ok(Thing::Folder(Job::Fetch { from: vec![folder], to: to.join(name) }));
+    }
+    let is_plain = cp.include.is_empty() && cp.exclude.is_empty() && cp.keep_index.is_none();
+    if !is_plain || cp.dry_run || cp.delete {
+        let options = "--include, --exclude, --dry-run, --delete and --keep-index are for folders";
+        return Err((Exit::Usage, format!("{shown} is no folder of a swath server: {options}")));
+    }
+    Ok(Thing::File(from, name))
+}
+
+/// Where a single file goes: into a folder, or it has that name.
+fn file_path(to: &Path, name: &Path, is_alone: bool) -> PathBuf {
+    let is_folder = to.as_os_str().as_encoded_bytes().ends_with(b"/") || to.is_dir();
+    if is_alone && !is_folder { to.to_owned() } else { to.join(name) }
+}
+
+/// Fetch a single file.
+async fn file(
+    cp: &Cp,
+    engine: &Engine,
+    from: Url,
+    path: &Path,
+    observer: &mut dyn Observer,
+    kept: &crate::get::Kept,
+    stop: &Stop,
+) -> Exit {
+    let mut request = Request::to_file(path);
+    request.mirrors = vec![Mirror { url: from, priority: 1, trust: Trust::Named }];
+    request.overwrite = true;
+    request.resume = !cp.no_resume;
+    request.plan = cp.plan.config();
+    request.stall_s = cp.net.timeout.as_secs_f64();
+    match engine.get_observed(request, observer, stop).await {
+        Ok(_) => Exit::Done,
+        Err(error) => {
+            complain(&path.display().to_string(), &error, kept.bytes(), &str::to_owned);
+            exit::of(&error, kept.bytes())
+        }
+    }
 }
 
 /// Where ssh leads a server is started first; then it is like any other.
@@ -161,6 +304,7 @@ async fn by_ssh(
 
 async fn fetch(
     cp: &Cp,
+    filter: Filter,
     engine: &Engine,
     from: Vec<Url>,
     to: PathBuf,
@@ -171,10 +315,16 @@ async fn fetch(
     let request = TreeRequest {
         replicas: from.into_iter().map(mirror).collect(),
         destination: to,
+        filter,
         preserve: cp.preserve(),
         resume: !cp.no_resume,
-        compare: cp.compare == Compare::SizeMtime,
+        compare: match cp.comparison() {
+            Compare::SizeMtime => swath_transfer::Compare::SizeAndTime,
+            Compare::Checksum => swath_transfer::Compare::Content,
+            Compare::None => swath_transfer::Compare::Nothing,
+        },
         delete: cp.delete,
+        keep_index: cp.keep_index.clone(),
         plan: cp.plan.config(),
         stall_s: cp.net.timeout.as_secs_f64(),
     };
@@ -211,94 +361,20 @@ fn query(cp: &Cp) -> String {
     let names: Vec<&str> =
         names.iter().filter(|(keeps, _)| *keeps).map(|(_, name)| *name).collect();
     let resume = if cp.no_resume { "&resume=no" } else { "" };
-    let compare = if cp.compare == Compare::None { "&compare=no" } else { "" };
+    let compare = match cp.comparison() {
+        Compare::SizeMtime => "",
+        Compare::Checksum => "&compare=checksum",
+        Compare::None => "&compare=no",
+    };
     let delete = if cp.delete { "&delete=yes" } else { "" };
     let dry = if cp.dry_run { "&dry=yes" } else { "" };
-    format!("&preserve={}{resume}{compare}{delete}{dry}", names.join(","))
-}
-
-/// What is copied where; the error is a sentence.
-fn job(places: &[String]) -> Result<Job, String> {
-    let Some((destination, sources)) = places.split_last() else {
-        return Err("say where from and where to".to_owned());
-    };
-    let [folder] = sources else { return several(sources, destination) };
-    match (Remote::parse(folder), Remote::parse(destination)) {
-        (Some(_), Some(_)) => return Err("one of the two places must be here".to_owned()),
-        (Some(mut from), None) if !destination.contains("://") => {
-            let mut to = PathBuf::from(destination);
-            // Without '/' at its end the folder itself is meant, not what lies in it.
-            if !from.path.is_empty() && !from.path.ends_with('/') {
-                to.push(last_name(&from.path)?);
-                from.path.push('/');
-            }
-            return Ok(Job::FetchBySsh { from, to });
-        }
-        (None, Some(mut to)) if !folder.contains("://") => {
-            let from = PathBuf::from(folder);
-            if !folder.ends_with('/') {
-                let whole = from.canonicalize().map_err(|error| format!("{folder}: {error}"))?;
-                let name = last_name(&whole.to_string_lossy())?;
-                if !to.path.is_empty() && !to.path.ends_with('/') {
-                    to.path.push('/');
-                }
-                to.path.push_str(&name);
-            }
-            return Ok(Job::SendBySsh { from, to });
-        }
-        _ => {}
-    }
-    if !destination.contains("://") {
-        let from = sources.iter().map(|text| source(text)).collect::<Result<Vec<Url>, String>>()?;
-        return Ok(Job::Fetch { from, to: PathBuf::from(destination) });
-    }
-    if folder.contains("://") {
-        return Err("one of the two places must be here".to_owned());
-    }
-    let mut to = crate::net::parse_url(destination)?;
-    let from = PathBuf::from(folder);
-    if let Ok(mut segments) = to.path_segments_mut() {
-        segments.pop_if_empty();
-        // Without '/' at its end the folder itself is meant, not what lies in it.
-        if !folder.ends_with('/') {
-            let name = from.canonicalize().map_err(|error| format!("{folder}: {error}"))?;
-            let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            segments.push(&name);
-        }
-        segments.push("");
-    }
-    Ok(Job::Send { from, to })
-}
-
-/// Replicas of one tree.
-fn several(sources: &[String], destination: &str) -> Result<Job, String> {
-    if destination.contains("://") || Remote::parse(destination).is_some() {
-        return Err("one folder at a time can be sent".to_owned());
-    }
-    let from = sources.iter().map(|text| source(text)).collect::<Result<Vec<Url>, String>>()?;
-    Ok(Job::Fetch { from, to: PathBuf::from(destination) })
-}
-
-fn last_name(path: &str) -> Result<String, String> {
-    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    match name {
-        "" | "." | ".." | "~" => {
-            Err(format!("'{path}' has no name: put '/' behind it to copy what lies in it"))
-        }
-        name => Ok(name.to_owned()),
-    }
-}
-
-fn source(text: &str) -> Result<Url, String> {
-    if !text.contains("://") {
-        return Err(format!("{text}: one of the two places must be a swath server's"));
-    }
-    let url = crate::net::parse_url(text)?;
-    if !url.path().ends_with('/') {
-        let shown = swath_source::display_name(&url);
-        return Err(format!("{shown}: the address of a folder ends with '/'"));
-    }
-    Ok(url)
+    let named = |name: &'static str| move |value: &String| (name, value.clone());
+    let include = cp.include.iter().map(named("include"));
+    let all = include.chain(cp.exclude.iter().map(named("exclude")));
+    let mut filter = url::form_urlencoded::Serializer::new(String::new());
+    let filter = filter.extend_pairs(all).finish();
+    let filter = if filter.is_empty() { filter } else { format!("&{filter}") };
+    format!("&preserve={}{resume}{compare}{delete}{dry}{filter}", names.join(","))
 }
 
 /// Say what the tree holds, and what of it is not there.
@@ -312,7 +388,7 @@ fn told(cp: &Cp, tree: &Received, destination: &str) -> Exit {
     let lines = tree
         .changed
         .iter()
-        .map(|path| (path, "it changed while it was read, twice"))
+        .map(|path| (path, "it changed while it was copied, twice"))
         .chain(tree.absent.iter().map(|(path, why)| (path, why.as_str())));
     for (path, why) in lines.take(NAMED_MAX) {
         let path: String = path.chars().filter(|c| !c.is_control()).collect();
@@ -356,11 +432,11 @@ fn counts(tree: &Received) -> String {
     }
 }
 
-fn complain(destination: &str, error: &GetError, kept_bytes: u64) {
-    say::err(&format!("swath: {}", exit::about(destination, &exit::words(error))));
+fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn(&str) -> String) {
+    say::err(&format!("swath: {}", exit::about(destination, &words(&exit::words(error)))));
     if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = error {
         for (source, reason) in reasons {
-            say::err(&format!("  {source}: {reason}"));
+            say::err(&format!("  {}: {reason}", words(source)));
         }
         if reasons.iter().any(|(_, reason)| reason.contains("certificate is not trusted")) {
             say::err(

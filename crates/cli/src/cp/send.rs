@@ -1,11 +1,13 @@
 //! A folder of ours to a server that takes trees: it asks, we answer.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use swath_serve::{Access, Offer, SiteOptions};
+use swath_model::Limiter;
+use swath_serve::{Access, Filter, Offer, SiteOptions};
 use swath_source::{Download, LaneError, Net, Trust, Turned, display_name};
 use swath_transfer::Stop;
-use swath_transfer::observe::Observer;
+use swath_transfer::observe::{Event, Observer};
 use tokio::task::JoinSet;
 use url::Url;
 
@@ -21,25 +23,41 @@ pub enum Sent {
     /// The way there ended.
     Broken(Exit, String),
     /// We were told to stop.
-    Stopped,
+    Stopped {
+        /// Whether the receiver had anything by then.
+        has_something: bool,
+    },
 }
 
-/// Send what lies in `folder` into the one at `to`.
+/// What is sent.
+pub struct Load<'a> {
+    /// What lies in this folder …
+    pub folder: &'a Path,
+    /// … and is let through here …
+    pub filter: Filter,
+    /// … at no more than so many bytes a second.
+    pub limit_bytes_per_s: Option<u64>,
+}
+
+/// Send it into the folder at `to`.
 pub async fn send(
     net: &Net,
-    folder: &Path,
+    load: Load<'_>,
     to: &Url,
     query: &str,
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Sent {
     let options = SiteOptions {
-        folders: vec![folder.to_owned()],
+        folders: vec![load.folder.to_owned()],
         access: Access::default(),
         follow_links: false,
+        filter: Some(load.filter),
         name: String::new(),
         idle_index_bytes: 0,
         receive: None,
+        receive_limit: None,
+        send_limit: load.limit_bytes_per_s.map(|rate| Arc::new(Limiter::new(Some(rate)))),
     };
     let offer = match Offer::open(options) {
         Ok(offer) => offer,
@@ -50,7 +68,7 @@ pub async fn send(
     let words = |error: &LaneError| format!("{shown}: {error}");
     let begun = tokio::select! {
         biased;
-        () = stop.wait() => return Sent::Stopped,
+        () = stop.wait() => return Sent::Stopped { has_something: false },
         begun = Download::begin_by_post(net, &asked, Trust::Named, "application/x-ndjson") => begun,
     };
     let mut told = match begun {
@@ -58,25 +76,34 @@ pub async fn send(
         Err(error) => return Sent::Broken(Exit::Sources, words(&error)),
     };
     let mut lanes: JoinSet<()> = JoinSet::new();
-    let mut pending: Vec<u8> = Vec::new();
+    let mut lines = Lines::default();
     let mut id = String::new();
+    // Whether there is anything for a later run to go on from.
+    let mut has_something = false;
+    let broken = |has_something: bool, text: String| {
+        let exit = if has_something { Exit::Incomplete } else { Exit::Sources };
+        Sent::Broken(exit, text)
+    };
     loop {
         let part = tokio::select! {
             biased;
-            () = stop.wait() => return Sent::Stopped,
+            () = stop.wait() => return Sent::Stopped { has_something },
             Some(_) = lanes.join_next() => continue,
             part = told.next() => part,
         };
         match part {
             Ok(part) if part.is_empty() => {
                 let text = format!("{shown}: the receiver ended without a word");
-                return Sent::Broken(Exit::Incomplete, text);
+                return broken(has_something, text);
             }
-            Ok(part) => pending.extend_from_slice(&part),
-            Err(error) => return Sent::Broken(Exit::Incomplete, words(&error)),
+            Ok(part) => lines.take_in(&part),
+            Err(error) => return broken(has_something, words(&error)),
         }
-        while let Some(end) = pending.iter().position(|&byte| byte == b'\n') {
-            let line: Vec<u8> = pending.drain(..=end).collect();
+        while let Some(line) = lines.next() {
+            // It has nothing to say, and is there.
+            if line.is_empty() {
+                continue;
+            }
             match serde_json::from_slice::<Line>(&line) {
                 Ok(Line::Receiving(name)) => id = name,
                 Ok(Line::Dial(count)) => {
@@ -98,19 +125,61 @@ pub async fn send(
                         });
                     }
                 }
-                Ok(Line::Event(event)) => observer.observe(&event),
+                Ok(Line::Event(event)) => {
+                    has_something |= match &*event {
+                        Event::Opened { resumed_bytes, .. } => *resumed_bytes > 0,
+                        Event::Progress(now) => now.done_bytes > 0,
+                        _ => false,
+                    };
+                    observer.observe(&event);
+                }
                 Ok(Line::Change(bytes, path)) => super::print_change(bytes, &path),
                 Ok(Line::Received(received)) => return Sent::All(received),
                 Ok(Line::Failed(failed)) => return Sent::Failed(failed),
                 Err(error) => {
                     let text = format!("{shown}: it says what nobody understands: {error}");
-                    return Sent::Broken(Exit::Incomplete, text);
+                    return broken(has_something, text);
                 }
             }
         }
-        if pending.len() > LINE_BYTES_MAX {
-            return Sent::Broken(Exit::Incomplete, format!("{shown}: it says too much at once"));
+        if lines.pending_bytes() > LINE_BYTES_MAX {
+            return broken(has_something, format!("{shown}: it says too much at once"));
         }
+    }
+}
+
+/// Lines that come in parts. Each byte is looked at once, however long a line is.
+#[derive(Default)]
+struct Lines {
+    bytes: Vec<u8>,
+    /// Where the first line that has not been handed over begins …
+    start: usize,
+    /// … and where nobody has looked for its end yet.
+    looked_to: usize,
+}
+
+impl Lines {
+    fn take_in(&mut self, part: &[u8]) {
+        self.bytes.drain(..self.start);
+        self.looked_to -= self.start;
+        self.start = 0;
+        self.bytes.extend_from_slice(part);
+    }
+
+    /// The next whole line, without its end.
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let found = self.bytes[self.looked_to..].iter().position(|&byte| byte == b'\n');
+        let Some(end) = found.map(|at| self.looked_to + at) else {
+            self.looked_to = self.bytes.len();
+            return None;
+        };
+        let line = self.bytes[self.start..end].to_vec();
+        (self.start, self.looked_to) = (end + 1, end + 1);
+        Some(line)
+    }
+
+    fn pending_bytes(&self) -> usize {
+        self.bytes.len() - self.start
     }
 }
 
@@ -126,3 +195,37 @@ const PROTOCOL: &str = "swath-lane";
 const DIALS_MAX: usize = 64;
 /// A line is a summary at most.
 const LINE_BYTES_MAX: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_the_same_in_whatever_parts_they_come() {
+        let text = b"one\n\nthree, which is longer\n{}\nno end yet";
+        for size in 1..text.len() {
+            let mut lines = Lines::default();
+            let mut all = Vec::new();
+            for part in text.chunks(size) {
+                lines.take_in(part);
+                while let Some(line) = lines.next() {
+                    all.push(String::from_utf8(line).unwrap());
+                }
+            }
+            assert_eq!(all, ["one", "", "three, which is longer", "{}"]);
+            assert_eq!(lines.pending_bytes(), "no end yet".len());
+        }
+    }
+
+    #[test]
+    fn a_long_line_in_small_parts_costs_no_more_than_its_length() {
+        let mut lines = Lines::default();
+        let began = std::time::Instant::now();
+        for _ in 0..LINE_BYTES_MAX / 64 {
+            lines.take_in(&[b'x'; 64]);
+            assert!(lines.next().is_none());
+        }
+        // To look at all of it for each part would be two thousand billion bytes.
+        assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    }
+}

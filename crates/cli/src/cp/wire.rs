@@ -35,7 +35,7 @@ pub struct Received {
     pub kept_files: u64,
     /// Paths of files that changed twice while they were read.
     pub changed: Vec<String>,
-    /// What could not be read at all, and why.
+    /// What could not be read, and why.
     pub absent: Vec<(String, String)>,
     /// All is there but for what is no file, folder or link.
     pub is_whole: bool,
@@ -113,7 +113,7 @@ impl Received {
 fn why(absence: Absence) -> &'static str {
     match absence {
         Absence::Forbidden => "it may not be read there",
-        Absence::Vanished => "it went away during the walk",
+        Absence::Vanished => "it went away meanwhile",
         Absence::Special => "it is no file, folder or link",
         Absence::Unreadable => "it cannot be read there",
         Absence::Elsewhere => "it is on another file system",

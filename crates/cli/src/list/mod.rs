@@ -79,7 +79,8 @@ pub async fn du(du: Du) -> Exit {
     let index = index.read().unwrap_or_else(PoisonError::into_inner);
     let mut out = String::new();
     for (name, bytes) in below(&index) {
-        out.push_str(&format!("{:>9}  {name}\n", units::bytes(bytes)));
+        let bytes = bytes.map_or_else(|| "-".to_owned(), units::bytes);
+        out.push_str(&format!("{bytes:>9}  {name}\n"));
     }
     let counts = index.counts();
     let files = if counts.files == 1 { "file" } else { "files" };
@@ -90,7 +91,15 @@ pub async fn du(du: Du) -> Exit {
         units::count(counts.files),
         units::count(counts.folders),
     ));
-    say::out(out.as_bytes(), Exit::Done)
+    let exit = match counts.absent - counts.special {
+        0 => Exit::Done,
+        1 => fail(Exit::Some, "1 entry could not be read there and is not counted"),
+        many => {
+            let many = units::count(many);
+            fail(Exit::Some, &format!("{many} entries could not be read there and are not counted"))
+        }
+    };
+    say::out(out.as_bytes(), exit)
 }
 
 fn ready(net: &crate::args::Net, folder: &str) -> Result<(Engine, Mirror), (Exit, String)> {
@@ -171,23 +180,28 @@ fn row(line: &Line, width: Option<usize>) -> String {
         name.push('/');
     }
     let Some(width) = width else { return name };
-    let time = http_date::write_plain(line.mtime as i64).unwrap_or_else(|| "-".to_owned());
+    // What could not be looked at has neither.
+    let is_unknown = line.kind == "other" && line.mtime == 0.0;
+    let time = http_date::write_plain(line.mtime.floor() as i64).filter(|_| !is_unknown);
+    let time = time.unwrap_or_else(|| "-".to_owned());
+    let mode = if is_unknown { "-" } else { &line.mode };
     let target = line.target.as_ref().map_or(String::new(), |target| {
         let target: String = target.chars().filter(|c| !c.is_control()).collect();
         format!(" -> {target}")
     });
     let size = shown_size(line);
     let pad = " ".repeat(width.saturating_sub(size.chars().count()));
-    format!("{}  {pad}{size}  {time:19}  {name}{target}", line.mode)
+    format!("{mode:4}  {pad}{size}  {time:19}  {name}{target}")
 }
 
 fn shown_size(line: &Line) -> String {
     line.size.map_or_else(|| "-".to_owned(), units::bytes)
 }
 
-/// Bytes of files below each entry of the top folder, in the index's order.
-fn below(index: &Index) -> Vec<(String, u64)> {
-    let mut sums: BTreeMap<u64, (String, u64)> = BTreeMap::new();
+/// Bytes of files below each entry of the top folder, in the index's order; `None` of those that
+/// could not be looked at.
+fn below(index: &Index) -> Vec<(String, Option<u64>)> {
+    let mut sums: BTreeMap<u64, (String, Option<u64>)> = BTreeMap::new();
     let mut top = 0;
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
@@ -198,9 +212,10 @@ fn below(index: &Index) -> Vec<(String, u64)> {
             if item.entry.kind == Kind::Folder {
                 name.push('/');
             }
-            sums.insert(top, (name, 0));
+            let is_known = !matches!(item.entry.kind, Kind::Absent(_));
+            sums.insert(top, (name, is_known.then_some(0)));
         }
-        if let (Kind::File { size_bytes, .. }, Some((_, sum))) =
+        if let (Kind::File { size_bytes, .. }, Some((_, Some(sum)))) =
             (&item.entry.kind, sums.get_mut(&top))
         {
             *sum = sum.saturating_add(*size_bytes);

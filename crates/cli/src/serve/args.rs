@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use swath_serve::Network;
+use swath_transfer::Pin;
+
+use crate::args::pin;
 
 /// `swath serve`
 #[derive(Args, Debug)]
@@ -49,6 +52,12 @@ pub struct Serve {
     /// More connections than this wait until others end
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,
+    /// Send no more than this a second, to all together, and take no more: 50M, 2MiB
+    #[arg(long, value_name = "RATE", value_parser = crate::units::rate_above_zero, value_hint = ValueHint::Other)]
+    pub limit_rate: Option<u64>,
+    /// Where it runs: 'auto' is near the disk on machines with several memory nodes; 'off'; or processors such as 0-3,8
+    #[arg(long, value_name = "PIN", default_value = "auto", value_parser = pin, value_hint = ValueHint::Other)]
+    pub pin: Pin,
     /// Note every answer in this file ('-' is standard output)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,

@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use swath_model::Limiter;
 use swath_serve::{
     Access, Receive, Server, ServerOptions, SiteOptions, Tls, Token, new_token, read_tokens,
 };
@@ -51,8 +52,8 @@ pub async fn run(mut args: Serve) -> Exit {
         );
         return fail(Exit::Input, &message);
     }
-    let receive = match receiver(&args) {
-        Ok(receive) => receive,
+    let (receive, receive_limit) = match receiver(&args) {
+        Ok(taking) => taking,
         Err((exit, message)) => return fail(exit, &message),
     };
     let host = hostname();
@@ -65,9 +66,12 @@ pub async fn run(mut args: Serve) -> Exit {
             folders: args.folders.clone(),
             access: Access::new(tokens, args.allow.clone()),
             follow_links: args.follow_symlinks,
+            filter: None,
             name: args.name.clone().unwrap_or_else(|| host.clone()),
             idle_index_bytes: IDLE_INDEX_BYTES,
             receive,
+            receive_limit,
+            send_limit: args.limit_rate.map(|rate| Arc::new(Limiter::new(Some(rate)))),
         },
         listen: args.listen.clone(),
         tls: tls(&args, &host),
@@ -100,17 +104,25 @@ pub async fn run(mut args: Serve) -> Exit {
     Exit::Done
 }
 
+/// What takes trees, and the limit of all that comes.
+type Taking = (Option<Arc<dyn Receive>>, Option<Arc<Limiter>>);
+
 /// Takes trees, if that is wanted.
-fn receiver(args: &Serve) -> Result<Option<Arc<dyn Receive>>, (Exit, String)> {
+fn receiver(args: &Serve) -> Result<Taking, (Exit, String)> {
     if !args.write {
-        return Ok(None);
+        return Ok((None, None));
     }
     let options = EngineOptions {
-        net: NetOptions { timeout: RECEIVE_TIMEOUT, ..NetOptions::default() },
+        net: NetOptions {
+            timeout: RECEIVE_TIMEOUT,
+            limit_bytes_per_s: args.limit_rate,
+            ..NetOptions::default()
+        },
         ..EngineOptions::default()
     };
     let engine = Engine::start(options).map_err(|error| (Exit::Input, chain(&error)))?;
-    Ok(Some(Arc::new(receive::Receiver::new(engine))))
+    let limit = Arc::clone(engine.net().limiter());
+    Ok((Some(Arc::new(receive::Receiver::new(engine))), Some(limit)))
 }
 
 fn tls(args: &Serve, host: &str) -> Tls {

@@ -8,7 +8,8 @@ use swath_serve::{Dialled, Lines, Order, Receive};
 use swath_source::Accepted;
 use swath_transfer::observe::Event;
 use swath_transfer::{
-    Change, Engine, GetError, Mirror, PlanConfig, Preserve, Stop, TreeRequest, Trust,
+    Change, Compare, Engine, Filter, GetError, Mirror, PlanConfig, Preserve, Stop, TreeRequest,
+    Trust,
 };
 
 use crate::cp::wire::{Failed, Line, Received};
@@ -48,12 +49,29 @@ async fn receive(engine: Engine, order: Order) {
     let wish = |name: &str| wishes.iter().find(|(known, _)| known == name).map(|(_, value)| value);
     let kept = wish("preserve").map_or("mode,times", String::as_str);
     let keeps = |what: &str| kept.split(',').any(|kept| kept == what);
+    let all = |name: &str| -> Vec<String> {
+        let of_name = wishes.iter().filter(|(known, _)| known == name);
+        of_name.map(|(_, value)| value.clone()).collect()
+    };
+    let filter = match Filter::new(&all("include"), &all("exclude")) {
+        Ok(filter) => filter,
+        Err(error) => {
+            tell(&Line::Failed(Failed { exit: 2, error: error.to_string() }));
+            return;
+        }
+    };
     let request = TreeRequest {
+        filter,
+        keep_index: None,
         replicas: vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named }],
         destination: destination.path.clone(),
         preserve: Preserve { mode: keeps("mode"), times: keeps("times"), links: keeps("links") },
         delete: wish("delete").is_some_and(|delete| delete == "yes"),
-        compare: wish("compare").is_none_or(|compare| compare != "no"),
+        compare: match wish("compare").map(String::as_str) {
+            Some("no") => Compare::Nothing,
+            Some("checksum") => Compare::Content,
+            _ => Compare::SizeAndTime,
+        },
         resume: wish("resume").is_none_or(|resume| resume != "no"),
         plan: PlanConfig::default(),
         stall_s: STALL_S,
@@ -93,6 +111,7 @@ async fn receive(engine: Engine, order: Order) {
     };
     tokio::pin!(copying);
     let mut gone = false;
+    let mut pulse = tokio::time::interval(PULSE);
     let result = loop {
         tokio::select! {
             result = &mut copying => break result,
@@ -107,6 +126,10 @@ async fn receive(engine: Engine, order: Order) {
             () = lines.closed(), if !gone => {
                 gone = true;
                 stop.set();
+            }
+            // Giving a million files their names says nothing for long.
+            _ = pulse.tick() => {
+                let _ = lines.send(String::new());
             }
         }
     };
@@ -130,5 +153,7 @@ fn tell(lines: &Lines, line: &Line) {
     let _ = lines.send(line.to_json());
 }
 
+/// An empty line goes to the sender as often as this.
+const PULSE: std::time::Duration = std::time::Duration::from_secs(5);
 /// A sender that brings nothing for so long has gone.
 const STALL_S: f64 = 60.0;

@@ -18,14 +18,45 @@ use tempfile::TempDir;
 /// Where the program is at home: a folder that is gone when dropped.
 pub struct Home {
     dir: TempDir,
+    /// Who runs the program, if not we.
+    user: Option<u32>,
 }
 
 impl Home {
     pub fn new() -> Home {
-        let home = Home { dir: tempfile::Builder::new().prefix("swath-test-").tempdir().unwrap() };
+        let dir = tempfile::Builder::new().prefix("swath-test-").tempdir().unwrap();
+        let home = Home { dir, user: None };
         std::fs::create_dir(home.dir.path().join("home")).unwrap();
         std::fs::create_dir(home.dir.path().join("work")).unwrap();
         home
+    }
+
+    /// One whose program is run by somebody whom the system refuses things: by us, or by nobody
+    /// where we are root. `None`, with a message, where that cannot be.
+    pub fn of_nobody() -> Option<Home> {
+        use std::os::unix::process::CommandExt as _;
+        let mut home = Home::new();
+        // SAFETY: no preconditions.
+        if unsafe { libc::geteuid() } == 0 {
+            home.user = Some(NOBODY);
+            let mut version = Command::new(env!("CARGO_BIN_EXE_swath"));
+            let ran = version.arg("--version").uid(NOBODY).gid(NOBODY).output();
+            if !ran.is_ok_and(|ran| ran.status.success()) {
+                println!("skipped: nobody but root may run the program where it lies");
+                return None;
+            }
+        }
+        home.hand_over();
+        Some(home)
+    }
+
+    /// All that is there belongs to whoever runs the program.
+    pub fn hand_over(&self) {
+        if let Some(user) = self.user {
+            let mut chown = Command::new("chown");
+            chown.arg("-hR").arg(format!("{user}:{user}")).arg(self.dir.path());
+            assert!(chown.status().unwrap().success());
+        }
     }
 
     /// `$HOME`.
@@ -60,6 +91,17 @@ impl Home {
         self.path(name).symlink_metadata().is_ok()
     }
 
+    /// Wait until so many bytes of a file have been written.
+    pub fn wait_for_bytes(&self, name: &str, bytes: u64) {
+        use std::os::unix::fs::MetadataExt as _;
+        let began = Instant::now();
+        let written = || self.path(name).metadata().map_or(0, |found| found.blocks() * 512);
+        while written() < bytes {
+            assert!(began.elapsed() < LIMIT, "{name}: {} bytes only", written());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Names in the working folder, sorted.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(self.work())
@@ -83,6 +125,10 @@ impl Home {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if let Some(user) = self.user {
+            use std::os::unix::process::CommandExt as _;
+            command.uid(user).gid(user);
+        }
         Swath { command, input: None, limit: LIMIT }
     }
 
@@ -295,5 +341,7 @@ impl std::fmt::Display for Ran {
     }
 }
 
+/// Whom nothing belongs.
+const NOBODY: u32 = 65534;
 /// Long, because other work may keep the machine busy.
 const LIMIT: Duration = Duration::from_secs(90);

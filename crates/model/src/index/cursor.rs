@@ -11,8 +11,6 @@ pub struct Cursor<'i> {
     chunk: usize,
     at: usize,
     context: Context,
-    /// The entry that is next, where it was looked at already.
-    again: Option<(usize, usize, Context)>,
 }
 
 /// One entry, with its place.
@@ -46,21 +44,16 @@ impl<'i> Cursor<'i> {
         match mark {
             Some(Mark { chunk, at, context }) => {
                 let context = context.clone();
-                Cursor { index, chunk: *chunk, at: *at, context, again: None }
+                Cursor { index, chunk: *chunk, at: *at, context }
             }
             // Behind the last entry there is nothing.
-            None => {
-                Cursor { index, chunk: usize::MAX, at: 0, context: Context::new(), again: None }
-            }
+            None => Cursor { index, chunk: usize::MAX, at: 0, context: Context::new() },
         }
     }
 
     /// The next entry; `None` behind the last one that is there now.
     #[expect(clippy::should_implement_trait, reason = "what it gives lives in the cursor")]
     pub fn next(&mut self) -> Option<Item<'_>> {
-        if let Some((chunk, at, context)) = self.again.take() {
-            (self.chunk, self.at, self.context) = (chunk, at, context);
-        }
         let mut bytes = self.index.chunk(self.chunk).get(self.at..).unwrap_or_default();
         if bytes.is_empty() && self.chunk != usize::MAX {
             bytes = self.index.chunk(self.chunk + 1);
@@ -81,13 +74,15 @@ impl<'i> Cursor<'i> {
 
     /// Leave out entries for as long as `leave_out` says so.
     pub(super) fn skip_while(&mut self, mut leave_out: impl FnMut(&Item<'_>) -> bool) {
-        loop {
-            let place = (self.chunk, self.at, self.context.clone());
-            match self.next() {
-                Some(item) if leave_out(&item) => {}
-                Some(_) => return self.again = Some(place),
-                None => return,
-            }
+        // To count first is cheaper than to remember each time where one stood: paths may be long.
+        let (chunk, at, context) = (self.chunk, self.at, self.context.clone());
+        let mut ahead = Cursor { index: self.index, chunk, at, context };
+        let mut count = 0u64;
+        while ahead.next().is_some_and(|item| leave_out(&item)) {
+            count += 1;
+        }
+        for _ in 0..count {
+            self.next();
         }
     }
 }

@@ -115,8 +115,13 @@ impl Index {
         digests
     }
 
+    /// Whether the next entry gets a mark. Marks take no more memory than what lies between them,
+    /// however long the paths are.
     fn is_marked(&self) -> bool {
-        self.context.number.is_multiple_of(ENTRIES_PER_MARK)
+        let Some(last) = self.marks.last() else { return true };
+        let between = self.wire_bytes() - (self.chunk_starts[last.chunk] + last.at as u64);
+        self.context.number - last.context.number >= ENTRIES_PER_MARK
+            && between >= self.context.path.len() as u64
     }
 
     /// Enter a record that was checked; `before` is what it was read against, if it has a mark.
@@ -200,8 +205,8 @@ impl Index {
 
     /// The entries from number `number` on.
     pub fn cursor_from(&self, number: u64) -> Cursor<'_> {
-        let at = usize::try_from(number / ENTRIES_PER_MARK).unwrap_or(usize::MAX);
-        let mut cursor = Cursor::new(self, self.marks.get(at));
+        let at = self.marks.partition_point(|mark| mark.context.number <= number);
+        let mut cursor = Cursor::new(self, self.marks.get(at.saturating_sub(1)));
         cursor.skip_while(|item| item.number < number);
         cursor
     }

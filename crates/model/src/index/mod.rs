@@ -14,6 +14,7 @@ mod cursor;
 mod entry;
 mod error;
 mod growing;
+mod lack;
 mod wire;
 
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub use cursor::{Cursor, Item, Part};
 pub use entry::{Absence, Entry, Extent, Kind, Mtime};
 pub use error::IndexError;
 pub use growing::{Counts, Digests, Index, Reader};
+pub use lack::Lack;
 pub use wire::{
     EXTENTS_MAX, FORMAT_VERSION, MAGIC, NAME_BYTES_MAX, PATH_BYTES_MAX, RECORD_BYTES_MAX,
 };

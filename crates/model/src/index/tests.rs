@@ -269,6 +269,7 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
         entry(0, "s", Kind::File { size_bytes: 10, extents: Some(extents) })
     };
     let bare = |kind| Entry { mode: 0, ..entry(0, "s", kind) };
+    let sized = |size_bytes, extents| entry(0, "g", Kind::File { size_bytes, extents });
     let mut index = Index::new();
     index.push(&entry(0, "d", Kind::Folder)).unwrap();
     index.push(&file(0, "f")).unwrap();
@@ -296,7 +297,11 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
         (extents(&[(4, 2), (0, 2)]), "extents"),
         (extents(&[(8, 3)]), "extents"),
         (extents(&[(8, u64::MAX)]), "larger than can be"),
-        (entry(0, "g", Kind::File { size_bytes: u64::MAX, extents: None }), "larger than can be"),
+        (sized(u64::MAX, None), "a size that no file can have"),
+        (sized(1 << 63, None), "a size that no file can have"),
+        (sized((1 << 63) - 1, None), "larger than can be"),
+        // Of what is nothing but a hole the virtual file has no bytes.
+        (sized(1 << 63, Some(Vec::new())), "a size that no file can have"),
     ] {
         let before = wire(&index);
         let told = index.push(&wrong).unwrap_err().to_string();
@@ -335,4 +340,26 @@ fn a_million_entries_take_little_memory() {
     let mut cursor = index.cursor_at(index.size_bytes() / 2);
     let item = cursor.next().unwrap();
     assert_eq!(item.path, b"folder-0500/sample-0500-000000.dat");
+}
+
+#[test]
+fn many_entries_far_down_take_little_memory() {
+    let mut index = Index::new();
+    for _ in 0..250 {
+        let name = "d".repeat(200);
+        let folder = Entry { name: name.as_bytes(), ..entry(0, "d", Kind::Folder) };
+        index.push(&folder).unwrap();
+    }
+    for number in 0..200_000 {
+        let name = format!("{number:06}");
+        index.push(&Entry { name: name.as_bytes(), ..file(0, "f") }).unwrap();
+    }
+    // A place to read from every 128 entries would have a path of 50,000 bytes each time.
+    let memory = index.memory_bytes();
+    assert!(memory < 3 * index.wire_bytes() as usize + (1 << 20), "{memory} bytes");
+    for number in [0, 249, 250, 100_000, 200_249] {
+        assert_eq!(index.cursor_from(number).next().unwrap().number, number);
+    }
+    assert!(index.cursor_from(200_250).next().is_none());
+    assert_eq!(index.cursor_at(150_000).next().unwrap().number, 150_250);
 }

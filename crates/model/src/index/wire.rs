@@ -136,6 +136,8 @@ impl Context {
 }
 
 const TOO_LARGE: &str = "makes the dataset larger than can be";
+/// Offsets in a file are the kernel's signed ones.
+const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// Offsets in the virtual file fit into the kernel's signed ones.
 const VIRTUAL_BYTES_MAX: u64 = i64::MAX as u64 - (1 << 40);
 
@@ -159,6 +161,9 @@ fn check_kind(entry: &Entry<'_>, number: u64) -> Result<u64, &'static str> {
         return Err("has a time that is none");
     }
     match &entry.kind {
+        Kind::File { size_bytes, .. } if *size_bytes > FILE_BYTES_MAX => {
+            Err("has a size that no file can have")
+        }
         Kind::File { size_bytes, extents: None } => Ok(*size_bytes),
         Kind::File { extents: Some(extents), .. } if extents.len() > EXTENTS_MAX => {
             Err("has more extents than can be")

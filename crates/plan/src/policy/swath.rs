@@ -26,6 +26,12 @@ impl Policy for Swath {
         if lane.on_probation {
             return (lane.queued == 0).then_some(PROBATION_GRIDS * grid);
         }
+        // A sender in slow start doubles what it sends each round trip, and must not run out of what
+        // to send before we know how fast it is.
+        let runs_out = lane.pipelines
+            && lane.queued < DEPTH_MAX
+            && (lane.ramping || lane.rate_bytes_per_s.is_none())
+            && lane.backlog_bytes < (FIRST_AHEAD * lane.brought_bytes).min(FIRST_MAX_BYTES);
         let Some(rate) = lane.rate_bytes_per_s else {
             // A further lane of a known source is asked for about what another one brings at a
             // time; a source's first one for a part of the whole.
@@ -47,12 +53,14 @@ impl Policy for Swath {
             // What comes too fast to be measured is asked for again as much as came already.
             let most = (SWATH_MAX_BYTES as u64)
                 .min(whole.undelivered_bytes / (GUIDE as u64 * whole.sources.max(1) as u64));
-            return (lane.queued == 0).then_some(first.max(lane.brought_bytes.min(most)));
+            return (lane.queued == 0 || runs_out)
+                .then_some(first.max(lane.brought_bytes.min(most)));
         };
         if lane.queued > 0 && (!lane.pipelines || lane.queued >= DEPTH_MAX) {
             return None;
         }
-        if lane.queued > 0 && lane.backlog_s >= AHEAD_ROUND_TRIPS * lane.rtt_s + AHEAD_S {
+        let lasts = lane.backlog_s >= AHEAD_ROUND_TRIPS * lane.rtt_s + AHEAD_S;
+        if lane.queued > 0 && lasts && !runs_out {
             return None;
         }
         // In slow start the rate doubles within a round trip.
@@ -78,7 +86,8 @@ impl Policy for Swath {
             (10.0 * lane.rtt_s).clamp(SWATH_S, SWATH_LONG_S)
         };
         let swath_s = (whole.time_left_s / GUIDE).min(longest_s);
-        let bytes = (haste * rate * swath_s).min(share).min(SWATH_MAX_BYTES);
+        let young_bytes = if runs_out { lane.brought_bytes as f64 } else { 0.0 };
+        let bytes = (haste * rate * swath_s).max(young_bytes).min(share).min(SWATH_MAX_BYTES);
         Some((bytes as u64).max(grid))
     }
 }
@@ -110,5 +119,7 @@ const FIRST_S: f64 = 0.5;
 /// round trip, not so much that a slow one holds up the end.
 const FIRST_MIN_BYTES: u64 = 256 << 10;
 const FIRST_MAX_BYTES: u64 = 4 << 20;
+/// While it comes up to speed, so many times what came already is asked for ahead.
+const FIRST_AHEAD: u64 = 2;
 /// What a source on probation is asked for, in grid units.
 const PROBATION_GRIDS: u64 = 4;

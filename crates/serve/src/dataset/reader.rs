@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use swath_model::Range;
 use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
-use swath_model::index::{Kind, Mtime, Part};
+use swath_model::index::{Kind, Lack, Mtime, Part};
 
 use super::walks::Walk;
 
@@ -57,8 +57,8 @@ impl Reader {
         let range = Range::of_len(start, out.len() as u64);
         let mut is_sound = true;
         for wanted in self.wanted(range) {
-            if self.read_file(&wanted, start, out).is_err() {
-                self.walk.note_changed(wanted.number);
+            if let Err(error) = self.read_file(&wanted, start, out) {
+                self.walk.note_changed(wanted.number, lack(&error));
                 is_sound = false;
             }
         }
@@ -84,7 +84,7 @@ impl Reader {
     }
 
     fn read_file(&mut self, wanted: &Wanted, start: u64, out: &mut [u8]) -> io::Result<()> {
-        let changed = || io::Error::other("it changed");
+        let changed = || io::Error::from(io::ErrorKind::InvalidData);
         let open = match self.open.take().filter(|open| open.number == wanted.number) {
             Some(open) => open,
             None => {
@@ -124,11 +124,26 @@ impl Version {
     }
 }
 
+/// What an error says of the file that was read.
+fn lack(error: &io::Error) -> Lack {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => Lack::Forbidden,
+        Some(libc::ENOENT | libc::ENOTDIR) => Lack::Vanished,
+        // Something else has its name now.
+        Some(libc::ELOOP | libc::EISDIR | libc::ENXIO) => Lack::Changed,
+        Some(_) => Lack::Unreadable,
+        // Our own words, and the end of the file before its time.
+        None => Lack::Changed,
+    }
+}
+
 /// A virtual file with the seals between its groups.
 pub(crate) struct Sealed {
     reader: Reader,
     /// Length of the virtual file.
     size_bytes: u64,
+    /// A group of which nothing but the seal is wanted.
+    bytes: Vec<u8>,
 }
 
 /// Bytes of a seal.
@@ -137,12 +152,24 @@ pub(crate) const SEAL_BYTES: u64 = 32;
 impl Sealed {
     /// The virtual file of a walk, of which `size_bytes` are known.
     pub fn new(walk: Arc<Walk>, size_bytes: u64) -> Sealed {
-        Sealed { reader: Reader::new(walk), size_bytes }
+        Sealed { reader: Reader::new(walk), size_bytes, bytes: Vec::new() }
     }
 
     /// Length of the sealed file for a virtual one of `size_bytes`.
     pub fn length(size_bytes: u64) -> u64 {
         size_bytes + size_bytes.div_ceil(GROUP_BYTES) * SEAL_BYTES
+    }
+
+    /// The seal of the group of this number, which must be one of the file's.
+    pub fn seal(&mut self, group: u64) -> [u8; SEAL_BYTES as usize] {
+        let start = group * GROUP_BYTES;
+        let length = self.size_bytes.saturating_sub(start).min(GROUP_BYTES) as usize;
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.resize(length, 0);
+        let is_sound = self.reader.read(start, &mut bytes);
+        let value = group_value(group, &bytes);
+        self.bytes = bytes;
+        if is_sound { value } else { value.map(|byte| !byte) }
     }
 
     /// Append `range` of the sealed file to `out`.

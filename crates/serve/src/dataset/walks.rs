@@ -4,13 +4,13 @@
 //! for those who then ask for bytes of it, until nobody has used it for a while or the room for
 //! indexes is needed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
-use swath_model::index::{Index, IndexError};
+use swath_model::index::{Index, IndexError, Lack};
 use swath_store::tree::{Root, WalkError, WalkOptions, walk};
 use tokio::sync::Notify;
 
@@ -28,8 +28,8 @@ pub(crate) struct Walk {
     news: Notify,
     /// Nobody wants it any more.
     unwanted: AtomicBool,
-    /// Numbers of files that are not as the index says.
-    changed: Mutex<BTreeSet<u64>>,
+    /// Files that are not as the index says, by their numbers.
+    changed: Mutex<BTreeMap<u64, Lack>>,
     used: Mutex<Instant>,
 }
 
@@ -161,6 +161,8 @@ impl Walk {
                 bytes[..bytes.len().min(most_bytes)].to_vec()
             };
             match progress {
+                // What every index begins with says nothing yet; the rest is there in a moment.
+                Progress::Growing if position == 0 && bytes.len() < WIRE_MIN_BYTES => news.await,
                 _ if !bytes.is_empty() => return Ok(bytes),
                 Progress::Complete => return Ok(bytes),
                 Progress::Failed(error) => return Err(error),
@@ -191,13 +193,14 @@ impl Walk {
     }
 
     /// The file of this number is not as the index says.
-    pub fn note_changed(&self, number: u64) {
-        lock(&self.changed).insert(number);
+    pub fn note_changed(&self, number: u64, lack: Lack) {
+        lock(&self.changed).entry(number).or_insert(lack);
     }
 
-    /// Numbers of the files that were found to be not as the index says, one a line, ascending.
+    /// The files that were found to be not as the index says, one a line, ascending: number, reason.
     pub fn changed(&self) -> String {
-        lock(&self.changed).iter().map(|number| format!("{number}\n")).collect()
+        let changed = lock(&self.changed);
+        changed.iter().map(|(number, lack)| format!("{number} {}\n", lack.word())).collect()
     }
 
     /// The one who asked for it has gone.
@@ -251,6 +254,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// An index that goes on is not sent before there is this much of it.
+const WIRE_MIN_BYTES: usize = 32;
 /// Those who wait for an index hear of so much more of it …
 const TELL_BYTES: u64 = 16 << 10;
 /// … or after this time.

@@ -10,21 +10,35 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swath_model::{Limiter, Range};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::body::FileBytes;
 use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method, Version};
+use super::pace::Pace;
+use super::received::Received;
 use super::response::{Content, Make, Piece, Response};
 use super::stream::{Stream, send_file};
 
 /// Answers requests.
 pub(crate) trait Answer: Send + Sync + 'static {
-    /// Answer one.
-    fn answer(&self, head: &Head, peer: SocketAddr) -> impl Future<Output = Response> + Send;
+    /// Answer one. Of its body as much comes as is asked for.
+    fn answer(
+        &self,
+        head: &Head,
+        peer: SocketAddr,
+        body: &mut dyn Make,
+    ) -> impl Future<Output = Response> + Send;
 
     /// It was answered with `status`, `bytes` of body among it, after `took`.
     fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration);
+
+    /// The limit of all answers together.
+    fn send_limit(&self) -> Option<&Arc<Limiter>>;
+
+    /// The limit of all bodies of requests together.
+    fn receive_limit(&self) -> Option<&Arc<Limiter>>;
 
     /// The server is about to end: nothing new is begun.
     fn is_ending(&self) -> bool;
@@ -43,17 +57,23 @@ enum After {
 /// Serve one connection to its end.
 pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc<A>) {
     let mut input = Vec::new();
+    let mut pace = Pace::new(answers.send_limit().cloned());
+    let mut pace_in = Pace::new(answers.receive_limit().cloned());
     loop {
         let head = match next_head(&mut stream, &mut input, &*answers).await {
             Ok(Some(head)) => head,
             Ok(None) => break,
             Err(refusal) => {
-                let _ = write(&mut stream, refusal, false, Version::OneOne, After::Close).await;
+                let _ =
+                    write(&mut stream, &mut pace, refusal, false, Version::OneOne, After::Close)
+                        .await;
                 break;
             }
         };
         let began = Instant::now();
-        let mut response = answers.answer(&head, peer).await;
+        let mut body = Received::new(&mut stream, &mut input, &mut pace_in, &head);
+        let mut response = answers.answer(&head, peer, &mut body).await;
+        let (is_touched, is_whole) = (body.is_touched(), body.is_whole());
         if let Some(takes_over) = response.takes_over.take() {
             // Who sends ahead would have its bytes read by nobody.
             if head.version != Version::OneOne || !input.is_empty() || head.body != Body::None {
@@ -61,6 +81,7 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
                     "a connection can be turned by HTTP/1.1 alone, and with nothing behind it";
                 let _ = write(
                     &mut stream,
+                    &mut pace,
                     Response::text(400, text),
                     false,
                     head.version,
@@ -70,8 +91,9 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
                 break;
             }
             response.takes_over = Some(Box::new(|_, _| {}));
-            let turned =
-                write(&mut stream, response, false, head.version, After::Keep).await.is_ok();
+            let turned = write(&mut stream, &mut pace, response, false, head.version, After::Keep)
+                .await
+                .is_ok();
             answers.note(&head, peer, 101, 0, began.elapsed());
             if turned {
                 takes_over(stream, peer);
@@ -79,13 +101,17 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
             return;
         }
         let (status, is_head) = (response.status, head.method == Method::Head);
-        // Who waits for leave to send its body does not get it, and sends nothing.
-        let keeps = head.keeps_alive
-            && !answers.is_ending()
-            && (head.body == Body::None || head.field("expect").is_none())
-            && drained(&mut stream, &mut input, head.body).await;
+        let mut keeps = head.keeps_alive && !answers.is_ending();
+        if is_touched {
+            keeps &= is_whole;
+        } else {
+            // Who waits for leave to send its body does not get it, and sends nothing.
+            keeps = keeps
+                && (head.body == Body::None || head.field("expect").is_none())
+                && drained(&mut stream, &mut input, head.body).await;
+        }
         let after = if keeps { After::Keep } else { After::Close };
-        let written = write(&mut stream, response, is_head, head.version, after).await;
+        let written = write(&mut stream, &mut pace, response, is_head, head.version, after).await;
         answers.note(
             &head,
             peer,
@@ -164,6 +190,7 @@ async fn drained(stream: &mut Stream, input: &mut Vec<u8>, body: Body) -> bool {
 /// Write an answer; answers how many bytes of body were sent.
 async fn write(
     stream: &mut Stream,
+    pace: &mut Pace,
     response: Response,
     is_head: bool,
     version: Version,
@@ -177,20 +204,17 @@ async fn write(
     let mut head = response.head(&date, is_chunked, keeps_alive);
     let bodiless = is_head || response.is_bodiless();
     let sent = match response.body {
-        Content::Empty => put(stream, &head).await.map(|()| 0),
-        _ if bodiless => put(stream, &head).await.map(|()| 0),
+        Content::Empty => put(stream, pace, &head).await.map(|()| 0),
+        _ if bodiless => put(stream, pace, &head).await.map(|()| 0),
         Content::Bytes(bytes) => {
             head.extend_from_slice(&bytes);
-            put(stream, &head).await.map(|()| bytes.len() as u64)
+            put(stream, pace, &head).await.map(|()| bytes.len() as u64)
         }
         Content::Pieces(pieces) => {
-            put(stream, &head).await?;
-            write_pieces(stream, pieces).await
+            put(stream, pace, &head).await?;
+            write_pieces(stream, pace, pieces).await
         }
-        Content::Made(made) => {
-            put(stream, &head).await?;
-            write_made(stream, made, is_chunked).await
-        }
+        Content::Made(made) => write_made(stream, pace, head, made, is_chunked).await,
     }?;
     within(stream.flush()).await?;
     if keeps_alive || after == After::Close {
@@ -200,19 +224,22 @@ async fn write(
     }
 }
 
-async fn write_pieces(stream: &mut Stream, pieces: Vec<Piece>) -> io::Result<u64> {
+async fn write_pieces(stream: &mut Stream, pace: &mut Pace, pieces: Vec<Piece>) -> io::Result<u64> {
     let mut sent = 0;
     for piece in pieces {
         sent += match piece {
             Piece::Text(text) => {
-                put(stream, &text).await?;
+                put(stream, pace, &text).await?;
                 text.len() as u64
             }
             Piece::Part { file, range } => match stream.plain() {
                 Some(tcp) => {
                     let mut rest = range;
                     while !rest.is_empty() {
-                        let sent = within(send_file(tcp, &file, rest)).await?;
+                        let now = pace.allowed(rest.len()).await;
+                        let part = Range::new(rest.start, rest.start + now);
+                        let sent = within(send_file(tcp, &file, part)).await?;
+                        pace.spend(sent);
                         if sent == 0 {
                             // It became shorter, and the length is promised already.
                             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -221,41 +248,73 @@ async fn write_pieces(stream: &mut Stream, pieces: Vec<Piece>) -> io::Result<u64
                     }
                     range.len()
                 }
-                None => write_made(stream, Box::new(FileBytes { file, range }), false).await?,
+                None => {
+                    let file = Box::new(FileBytes { file, range });
+                    write_made(stream, pace, Vec::new(), file, false).await?
+                }
             },
         };
     }
     Ok(sent)
 }
 
+/// Write `head`, together with what follows it if that is there soon: a new connection may have so
+/// many packets under way, however little is in them.
 async fn write_made(
     stream: &mut Stream,
+    pace: &mut Pace,
+    mut head: Vec<u8>,
     mut made: Box<dyn Make>,
     is_chunked: bool,
 ) -> io::Result<u64> {
     let mut sent = 0;
     loop {
-        let bytes = made.next().await?;
+        let bytes = if head.is_empty() {
+            made.next().await?
+        } else {
+            let mut next = made.next();
+            match timeout(TOGETHER, &mut next).await {
+                Ok(bytes) => bytes?,
+                Err(_) => {
+                    put(stream, pace, &std::mem::take(&mut head)).await?;
+                    next.await?
+                }
+            }
+        };
         if bytes.is_empty() {
             break;
         }
         if is_chunked {
-            put(stream, format!("{:x}\r\n", bytes.len()).as_bytes()).await?;
-        }
-        put(stream, &bytes).await?;
-        if is_chunked {
-            put(stream, b"\r\n").await?;
+            head.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
+            head.extend_from_slice(&bytes);
+            head.extend_from_slice(b"\r\n");
+            put(stream, pace, &std::mem::take(&mut head)).await?;
+        } else if head.is_empty() {
+            put(stream, pace, &bytes).await?;
+        } else {
+            let (some, rest) = bytes.split_at(bytes.len().min(READ_BYTES));
+            head.extend_from_slice(some);
+            put(stream, pace, &std::mem::take(&mut head)).await?;
+            put(stream, pace, rest).await?;
         }
         sent += bytes.len() as u64;
     }
     if is_chunked {
-        put(stream, b"0\r\n\r\n").await?;
+        head.extend_from_slice(b"0\r\n\r\n");
     }
+    put(stream, pace, &head).await?;
     Ok(sent)
 }
 
-async fn put(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
-    within(stream.write_all(bytes)).await
+async fn put(stream: &mut Stream, pace: &mut Pace, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let now = pace.allowed(bytes.len() as u64).await;
+        let (part, rest) = bytes.split_at(now as usize);
+        within(stream.write_all(part)).await?;
+        pace.spend(now);
+        bytes = rest;
+    }
+    Ok(())
 }
 
 /// A client that takes nothing for a long time is left.
@@ -274,6 +333,8 @@ const IDLE: Duration = Duration::from_secs(75);
 const HEAD_WITHIN: Duration = Duration::from_secs(15);
 /// The other side takes something of an answer within this time.
 pub(super) const TAKE_WITHIN: Duration = Duration::from_secs(120);
+/// What comes this soon after the head goes out with it.
+const TOGETHER: Duration = Duration::from_millis(5);
 /// At the end we wait so long for the other side to close.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// A longer body that nobody wants ends the connection.

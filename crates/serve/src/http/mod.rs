@@ -1,22 +1,30 @@
 //! HTTP as a server speaks it.
 //!
 //! `head` and `target` understand requests, from bytes; `response` is what is answered, and `body`
-//! its parts in memory; `connection` carries both over a `stream` by HTTP/1.1, `two` by HTTP/2.
+//! its parts in memory; `connection` carries both over a `stream` by HTTP/1.1, `two` by
+//! HTTP/2; `records` keeps what is encrypted in step with young connections.
 
 mod body;
+mod chunks;
 mod connection;
 mod head;
+mod pace;
+mod received;
+mod records;
 mod response;
 mod stream;
 mod target;
 mod two;
 
 pub(crate) use connection::{Answer, serve};
-pub(crate) use head::{Head, Method};
+pub(crate) use head::{Head, Method, Version};
+pub(crate) use records::Records;
 pub(crate) use response::{Content, Made, Make, Piece, Response, TakesOver};
 pub(crate) use stream::Stream;
 pub(crate) use target::encode;
 pub(crate) use two::serve_two;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use chunks::fuzz_bodies;
 #[cfg(feature = "fuzzing")]
 pub(crate) use head::fuzz_requests;

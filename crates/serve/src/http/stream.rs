@@ -11,10 +11,12 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+use super::records::Records;
+
 /// An accepted connection.
 pub(crate) enum Stream {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<Records<TlsStream<TcpStream>>>),
     /// One that was opened in another way.
     Other(Box<dyn Duplex>),
 }
@@ -36,7 +38,7 @@ impl Stream {
     pub fn speaks_two(&self) -> bool {
         match self {
             Stream::Plain(_) | Stream::Other(_) => false,
-            Stream::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
+            Stream::Tls(tls) => tls.get_ref().get_ref().1.alpn_protocol() == Some(b"h2"),
         }
     }
 }

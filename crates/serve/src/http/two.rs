@@ -15,20 +15,26 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, timeout};
 
 use super::connection::{Answer, TAKE_WITHIN, now_s};
 use super::head::{Head, Method};
-use super::response::{Make, Response};
+use super::pace::Pace;
+use super::received::PART_WITHIN;
+use super::response::{Made, Make, Response};
 use super::stream::Stream;
 
 /// Serve one connection to its end.
 pub(crate) async fn serve_two<A: Answer>(stream: Stream, peer: SocketAddr, answers: Arc<A>) {
     let of_request = Arc::clone(&answers);
+    // All answers of a connection share its part.
+    let limit = answers.send_limit().cloned();
+    let pace = limit.map(|limit| Arc::new(Mutex::new(Pace::new(Some(limit)))));
     let service = service_fn(move |request: http::Request<Incoming>| {
         let answers = Arc::clone(&of_request);
-        async move { Ok::<_, Infallible>(answer(request, peer, answers).await) }
+        let pace = pace.clone();
+        async move { Ok::<_, Infallible>(answer(request, peer, answers, pace).await) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -53,14 +59,19 @@ async fn answer<A: Answer>(
     request: http::Request<Incoming>,
     peer: SocketAddr,
     answers: Arc<A>,
+    pace: Option<Arc<Mutex<Pace>>>,
 ) -> http::Response<Outgoing> {
     let began = Instant::now();
-    let (parts, _) = request.into_parts();
+    let (parts, incoming) = request.into_parts();
     let head = match Head::of_two(&parts) {
         Ok(head) => head,
         Err(error) => return plain(Response::text(error.status(), error.to_string())),
     };
-    let mut response = answers.answer(&head, peer).await;
+    let pace_in = Pace::new(answers.receive_limit().cloned());
+    let length = http_body::Body::size_hint(&incoming).exact();
+    let mut body = Arriving { incoming, length, pace: pace_in };
+    let mut response = answers.answer(&head, peer, &mut body).await;
+    drop(body);
     if response.takes_over.is_some() {
         response = Response::text(400, "a connection can be turned by HTTP/1.1 alone");
     }
@@ -77,26 +88,42 @@ async fn answer<A: Answer>(
     let (out, parts) = mpsc::channel(PARTS_AHEAD);
     let mut made = response.body.into_made();
     tokio::spawn(async move {
-        let bytes = send(&mut *made, &out).await;
+        let bytes = send(&mut *made, &out, pace.as_deref()).await;
         answers.note(&head, peer, status, bytes, began.elapsed());
     });
     answer.map(|_| Outgoing { parts: Some(parts), length })
 }
 
 /// Make all parts; answers how many bytes were taken.
-async fn send(made: &mut dyn Make, out: &mpsc::Sender<io::Result<Bytes>>) -> u64 {
+async fn send(
+    made: &mut dyn Make,
+    out: &mpsc::Sender<io::Result<Bytes>>,
+    pace: Option<&Mutex<Pace>>,
+) -> u64 {
+    // A client that takes nothing for a long time is left.
+    let give = async |part| matches!(timeout(TAKE_WITHIN, out.send(part)).await, Ok(Ok(())));
     let mut sent = 0;
     loop {
-        let part = match made.next().await {
+        let mut part = match made.next().await {
             Ok(part) if part.is_empty() => return sent,
-            part => part.map(Bytes::from),
+            Ok(part) => Bytes::from(part),
+            Err(error) => {
+                give(Err(error)).await;
+                return sent;
+            }
         };
-        let (bytes, is_last) = (part.as_ref().map_or(0, |part| part.len() as u64), part.is_err());
-        // A client that takes nothing for a long time is left.
-        if !matches!(timeout(TAKE_WITHIN, out.send(part)).await, Ok(Ok(()))) || is_last {
-            return sent;
+        while !part.is_empty() {
+            let mut now = part.len();
+            if let Some(pace) = pace {
+                let mut pace = pace.lock().await;
+                now = pace.allowed(part.len() as u64).await as usize;
+                pace.spend(now as u64);
+            }
+            if !give(Ok(part.split_to(now))).await {
+                return sent;
+            }
+            sent += now as u64;
         }
-        sent += bytes;
     }
 }
 
@@ -118,6 +145,49 @@ fn empty(response: &Response) -> http::Response<Outgoing> {
         }
     }
     answer
+}
+
+/// The body of a request.
+struct Arriving {
+    incoming: Incoming,
+    length: Option<u64>,
+    pace: Pace,
+}
+
+impl Arriving {
+    async fn part(&mut self) -> io::Result<Vec<u8>> {
+        loop {
+            let frame = std::future::poll_fn(|cx| {
+                http_body::Body::poll_frame(Pin::new(&mut self.incoming), cx)
+            });
+            let frame = timeout(PART_WITHIN, frame).await;
+            let Some(frame) = frame.map_err(|_| io::ErrorKind::TimedOut)? else {
+                return Ok(Vec::new());
+            };
+            let Ok(data) = frame.map_err(io::Error::other)?.into_data() else { continue };
+            if data.is_empty() {
+                continue;
+            }
+            // What has come is inside already; what comes next waits.
+            let mut left = data.len() as u64;
+            while left > 0 {
+                let now = self.pace.allowed(left).await;
+                self.pace.spend(now);
+                left -= now;
+            }
+            return Ok(data.to_vec());
+        }
+    }
+}
+
+impl Make for Arriving {
+    fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    fn next(&mut self) -> Made<'_> {
+        Box::pin(self.part())
+    }
 }
 
 /// A body that is made by a task of its own.

@@ -1,5 +1,6 @@
 //! Folders as datasets: their index, and ranges of their virtual file.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,6 +8,7 @@ use std::sync::atomic::Ordering;
 use swath_formats::range_header::{self, Ranges};
 use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_store::tree::{Filter, FilterError, WalkOptions};
 
 use super::Site;
 use super::file::{not_found, refusal};
@@ -18,7 +20,7 @@ use crate::http::{Content, Head, Made, Make, Response};
 pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
     match what {
         "index" => index(site, head).await,
-        "sealed" | "data" | "changed" => {
+        "sealed" | "data" | "changed" | "seals" => {
             let id = head.target.parameter("walk").and_then(|id| id.parse::<WalkId>().ok());
             let Some(id) = id else {
                 return Response::text(
@@ -30,13 +32,14 @@ pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
                 Some(walk) if what == "changed" => {
                     Response::text(200, walk.changed()).with("cache-control", "no-store")
                 }
+                Some(walk) if what == "seals" => seals(head, walk).await,
                 Some(walk) => bytes(head, walk, what == "sealed").await,
                 None => {
                     Response::text(410, "this walk is not known any more: ask for the index again")
                 }
             }
         }
-        _ => Response::text(400, "'swath=' takes index, sealed, data or changed"),
+        _ => Response::text(400, "'swath=' takes index, sealed, data, seals or changed"),
     }
 }
 
@@ -51,6 +54,13 @@ async fn index(site: &Site, head: &Head) -> Response {
         }
         None => return not_found(),
     };
+    let filter = match (&site.filter, filter_of(head)) {
+        // What we do not want to give away others cannot ask for.
+        (Some(own), _) => own.clone(),
+        (None, Ok(filter)) => filter,
+        (None, Err(error)) => return Response::text(400, error.to_string()),
+    };
+    let is_filtered = !filter.is_all();
     let opened = tokio::task::spawn_blocking(move || root.below(&path)).await;
     let root = match opened {
         Ok(Ok(root)) => root,
@@ -60,17 +70,27 @@ async fn index(site: &Site, head: &Head) -> Response {
     let mut random = [0; 16];
     (site.random)(&mut random);
     let id = WalkId::new(random);
-    match site.walks.begin(id, root, site.walk_options()) {
+    match site.walks.begin(id, root, WalkOptions { filter, ..site.walk_options() }) {
         Ok(walk) => {
             site.metrics.walks.fetch_add(1, Ordering::Relaxed);
-            Response::empty(200)
+            let answer = Response::empty(200)
                 .with("content-type", "application/vnd.swath.index")
                 .with("cache-control", "no-store")
-                .with("swath-walk", id.to_string())
-                .containing(Content::Made(Box::new(IndexBytes { walk, at: 0 })))
+                .with("swath-walk", id.to_string());
+            let answer = if is_filtered { answer.with("swath-filtered", "yes") } else { answer };
+            answer.containing(Content::Made(Box::new(IndexBytes { walk, at: 0 })))
         }
         Err(_) => Response::text(503, "too much is under way here just now"),
     }
+}
+
+/// What is to take part.
+fn filter_of(head: &Head) -> Result<Filter, FilterError> {
+    let all = |name: &str| -> Vec<String> {
+        let of_name = head.target.query.iter().filter(|(other, _)| other == name);
+        of_name.map(|(_, value)| value.clone()).collect()
+    };
+    Filter::new(&all("include"), &all("exclude"))
 }
 
 /// An index, as it grows.
@@ -144,6 +164,76 @@ async fn bytes(head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Response {
         Ranges::Whole | Ranges::Parts(_) => {
             describe(Response::empty(200)).containing(made(Range::new(0, length)))
         }
+    }
+}
+
+/// The seals of some groups, without the groups.
+async fn seals(head: &Head, walk: Arc<Walk>) -> Response {
+    let size_bytes = match walk.known(u64::MAX).await {
+        Ok(size_bytes) => size_bytes,
+        Err(error) => return Response::text(410, format!("the walk ended early: {error}")),
+    };
+    let groups = size_bytes.div_ceil(GROUP_BYTES);
+    let asked = head.target.parameter("groups").and_then(|text| groups_of(text, groups));
+    let Some(asked) = asked else {
+        let text = format!("'groups=' takes FIRST-LAST,… ascending, below {groups}");
+        return Response::text(400, text);
+    };
+    let length = asked.iter().map(|range| range.len()).sum::<u64>() * SEAL_BYTES;
+    let sealed = Some(Box::new(Sealed::new(walk, size_bytes)));
+    let rest = asked.into();
+    Response::empty(200)
+        .with("content-type", "application/octet-stream")
+        .with("cache-control", "no-store")
+        .containing(Content::Made(Box::new(Seals { rest, length, sealed })))
+}
+
+/// Ranges of groups, both ends included, as a request names them.
+fn groups_of(text: &str, groups: u64) -> Option<Vec<Range>> {
+    let mut all: Vec<Range> = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-')?;
+        let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
+        let is_behind = all.last().is_none_or(|before| before.end <= first);
+        if first > last || last >= groups || !is_behind {
+            return None;
+        }
+        all.push(Range::new(first, last + 1));
+    }
+    Some(all)
+}
+
+/// Reads groups and tells their seals.
+struct Seals {
+    rest: VecDeque<Range>,
+    length: u64,
+    sealed: Option<Box<Sealed>>,
+}
+
+impl Make for Seals {
+    fn length(&self) -> Option<u64> {
+        Some(self.length)
+    }
+
+    fn next(&mut self) -> Made<'_> {
+        Box::pin(async {
+            let Some(first) = self.rest.front_mut() else { return Ok(Vec::new()) };
+            let part = Range::new(first.start, first.end.min(first.start + SEALS_AT_ONCE));
+            first.start = part.end;
+            if first.is_empty() {
+                self.rest.pop_front();
+            }
+            let Some(mut sealed) = self.sealed.take() else { return Ok(Vec::new()) };
+            let read = move || {
+                let seals: Vec<u8> =
+                    (part.start..part.end).flat_map(|group| sealed.seal(group)).collect();
+                (sealed, seals)
+            };
+            let read = tokio::task::spawn_blocking(read).await;
+            let (sealed, seals) = read.map_err(io::Error::other)?;
+            self.sealed = Some(sealed);
+            Ok(seals)
+        })
     }
 }
 
@@ -222,5 +312,22 @@ impl Make for DatasetBytes {
 
 /// Groups that are read and sealed in one go.
 const PART_GROUPS: u64 = 4;
+/// Groups whose seals are told in one go: whoever waits for them hears of them in time, also where
+/// the disk is slow.
+const SEALS_AT_ONCE: u64 = 16;
 /// Of an index, sent in one go.
 const INDEX_PART_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_named_in_order_and_within_the_file() {
+        let all = groups_of("0-0,1-3,7-9", 10).unwrap();
+        assert_eq!(all, [Range::new(0, 1), Range::new(1, 4), Range::new(7, 10)]);
+        for bad in ["", "1", "3-2", "0-10", "5-6,0-1", "0-3,3-4", "a-b", "0-1,", "-1-2"] {
+            assert_eq!(groups_of(bad, 10), None, "{bad}");
+        }
+    }
+}

@@ -107,7 +107,7 @@ impl Request {
     fn answer_file(&self, file: File, meta: &Metadata, path: &[u8]) -> Response {
         let size_bytes = meta.len();
         let etag = etag(meta);
-        let modified_s = u64::try_from(meta.mtime()).ok();
+        let modified_s = modified_s(meta);
         let describe = |response: Response| {
             let response = response
                 .with("accept-ranges", "bytes")
@@ -224,10 +224,15 @@ fn content_range(range: Range, size_bytes: u64) -> String {
 
 /// The tag of a file's version: its size and the time of its last change, to the nanosecond. So
 /// copies that keep times have equal tags, on whatever server they lie.
-fn etag(meta: &Metadata) -> Etag {
+pub(super) fn etag(meta: &Metadata) -> Etag {
     let text = format!("\"{:x}-{:x}.{:x}\"", meta.len(), meta.mtime(), meta.mtime_nsec());
     // It has quotes and no control characters.
     Etag::parse(&text).unwrap_or_else(|| unreachable!("a tag of digits"))
+}
+
+/// The time of a file's last change, in seconds since 1970.
+pub(super) fn modified_s(meta: &Metadata) -> Option<u64> {
+    u64::try_from(meta.mtime()).ok()
 }
 
 pub(super) fn not_found() -> Response {

@@ -8,18 +8,20 @@ mod listing;
 mod metalink;
 mod metrics;
 mod place;
+mod put;
 mod receive;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use swath_store::tree::{Root, WalkOptions};
+use swath_model::Limiter;
+use swath_store::tree::{Filter, Root, WalkOptions};
 use tokio::sync::watch;
 
 use crate::dataset::Walks;
-use crate::http::{Answer, Head, Method, Response};
+use crate::http::{Answer, Head, Make, Method, Response};
 use crate::receive::{Orders, Receive};
 
 pub use access::{Access, Network, NetworkError, Token};
@@ -36,12 +38,19 @@ pub struct SiteOptions {
     pub access: Access,
     /// Links that lead to something below their folder are followed.
     pub follow_links: bool,
+    /// Of the dataset at the root this takes part and nothing else, whatever is asked for; and then
+    /// nothing but that dataset is offered.
+    pub filter: Option<Filter>,
     /// How the server calls itself where people read it.
     pub name: String,
     /// Most memory for indexes that nobody uses just now, in bytes.
     pub idle_index_bytes: usize,
     /// Takes trees from those who may write; nothing is taken without.
     pub receive: Option<Arc<dyn Receive>>,
+    /// Limits all answers together.
+    pub send_limit: Option<Arc<Limiter>>,
+    /// Limits what others send, all together.
+    pub receive_limit: Option<Arc<Limiter>>,
 }
 
 impl std::fmt::Debug for SiteOptions {
@@ -76,12 +85,17 @@ pub(crate) struct Site {
     folders: Folders,
     access: Access,
     follow_links: bool,
+    filter: Option<Filter>,
     name: String,
     /// `http` or `https`.
     scheme: &'static str,
     walks: Walks,
     receive: Option<Arc<dyn Receive>>,
     orders: Arc<Orders>,
+    send_limit: Option<Arc<Limiter>>,
+    receive_limit: Option<Arc<Limiter>>,
+    /// One file at a time takes its name.
+    putting: Arc<Mutex<()>>,
     digests: Arc<Digests>,
     random: fn(&mut [u8]),
     pub(crate) metrics: Metrics,
@@ -130,11 +144,15 @@ impl Site {
             folders: Folders::open(&options.folders)?,
             access: options.access,
             follow_links: options.follow_links,
+            filter: options.filter,
             name: options.name,
             scheme,
             walks: Walks::new(options.idle_index_bytes),
             receive: options.receive,
             orders: Arc::default(),
+            send_limit: options.send_limit,
+            receive_limit: options.receive_limit,
+            putting: Arc::default(),
             digests: Arc::default(),
             random,
             metrics: Metrics::default(),
@@ -147,7 +165,7 @@ impl Site {
         WalkOptions { follow_links: self.follow_links, ..WalkOptions::default() }
     }
 
-    async fn decide(&self, head: &Head, peer: SocketAddr) -> Response {
+    async fn decide(&self, head: &Head, peer: SocketAddr, body: &mut dyn Make) -> Response {
         if head.target.path == b"health"
             && head.method == Method::Get
             && !self.folders.has(b"health")
@@ -162,12 +180,17 @@ impl Site {
             Method::Post if head.target.parameter("swath") == Some("receive") => {
                 return receive::begin(self, head, rights).await;
             }
+            Method::Put => return put::put(self, head, rights, body).await,
             Method::Get | Method::Head => {}
-            Method::Options => return Response::empty(204).with("allow", ALLOWED),
+            Method::Options => return Response::empty(204).with("allow", self.allowed()),
             _ => {
-                let text = "only reading is possible here (GET, HEAD)";
-                return Response::text(405, text).with("allow", ALLOWED);
+                let allowed = self.allowed();
+                let text = format!("that is not possible here ({allowed} are)");
+                return Response::text(405, text).with("allow", allowed);
             }
+        }
+        if self.filter.is_some() && !head.target.path.is_empty() {
+            return file::not_found();
         }
         if head.target.path == b"metrics" && !self.folders.has(b"metrics") {
             return self.metrics.page();
@@ -177,6 +200,9 @@ impl Site {
                 return receive::lane(self, head, rights);
             }
             return dataset::answer(self, head, what).await;
+        }
+        if self.filter.is_some() {
+            return file::not_found();
         }
         match self.folders.place(&head.target.path) {
             Some(Place::Top) => listing::top(self, head),
@@ -188,6 +214,11 @@ impl Site {
         }
     }
 
+    /// What can be done here.
+    fn allowed(&self) -> &'static str {
+        if self.receive.is_some() { "GET, HEAD, OPTIONS, PUT" } else { "GET, HEAD, OPTIONS" }
+    }
+
     async fn file_or_folder(&self, head: &Head, root: Root, path: Vec<u8>) -> Response {
         let request = file::Request::of(head, self);
         let answered = tokio::task::spawn_blocking(move || request.answer(&root, &path));
@@ -196,8 +227,8 @@ impl Site {
 }
 
 impl Answer for Site {
-    async fn answer(&self, head: &Head, peer: SocketAddr) -> Response {
-        self.decide(head, peer).await.with("server", SERVER)
+    async fn answer(&self, head: &Head, peer: SocketAddr, body: &mut dyn Make) -> Response {
+        self.decide(head, peer, body).await.with("server", SERVER)
     }
 
     fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration) {
@@ -217,6 +248,14 @@ impl Answer for Site {
         }
     }
 
+    fn send_limit(&self) -> Option<&Arc<Limiter>> {
+        self.send_limit.as_ref()
+    }
+
+    fn receive_limit(&self) -> Option<&Arc<Limiter>> {
+        self.receive_limit.as_ref()
+    }
+
     fn is_ending(&self) -> bool {
         *self.ending.borrow()
     }
@@ -228,5 +267,4 @@ impl Answer for Site {
     }
 }
 
-const ALLOWED: &str = "GET, HEAD, OPTIONS";
 const SERVER: &str = concat!("swath/", env!("CARGO_PKG_VERSION"));

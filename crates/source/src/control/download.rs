@@ -7,7 +7,7 @@ use super::exchange::Exchange;
 use super::{Method, Opened, Request, open};
 use crate::error::LaneError;
 use crate::http::body::Body;
-use crate::http::head::{Head, shortened};
+use crate::http::head::{EXPLANATION_BYTES_MAX, Head, explained};
 use crate::net::Net;
 use crate::source::{Trust, without_credentials};
 
@@ -57,12 +57,14 @@ impl Download {
         let request = Request { method, range: None, accept, extra: "", limit_bytes: 0 };
         let limit = net.timeout();
         let opened = timeout(limit, open(net, url, trust, &request)).await;
-        let Opened { exchange, head, target, .. } =
+        let Opened { mut exchange, head, target, .. } =
             opened.map_err(|_| LaneError::Timeout { after: limit })??;
         if head.status != 200 {
+            let why = timeout(WHY_WITHIN, exchange.body(&head, EXPLANATION_BYTES_MAX)).await;
+            let why = why.ok().and_then(Result::ok).unwrap_or_default().0;
             return Err(target.explain(LaneError::Status {
                 code: head.status,
-                reason: shortened(&head.reason),
+                reason: explained(&head, &why),
                 retry_after: crate::http::answer::retry_after(&head),
             }));
         }
@@ -88,3 +90,6 @@ impl Download {
         self.exchange.next_part(&mut self.body).await
     }
 }
+
+/// Whoever refuses has so long to say why.
+const WHY_WITHIN: std::time::Duration = std::time::Duration::from_secs(3);

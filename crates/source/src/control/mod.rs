@@ -19,7 +19,7 @@ pub use turned::Turned;
 
 use crate::error::LaneError;
 use crate::facts::Facts;
-use crate::http::head::{Head, shortened};
+use crate::http::head::Head;
 use crate::net::{Conn, Net};
 use crate::redirect;
 use crate::source::{Trust, without_credentials};
@@ -141,7 +141,7 @@ impl Answered {
         }
         Err(self.target.explain(LaneError::Status {
             code: self.head.status,
-            reason: shortened(&self.head.reason),
+            reason: crate::http::head::explained(&self.head, &self.body),
             retry_after: crate::http::answer::retry_after(&self.head),
         }))
     }

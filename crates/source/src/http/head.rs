@@ -139,12 +139,66 @@ pub(crate) fn shortened(text: &str) -> String {
     text.chars().take(40).filter(|character| !character.is_control()).collect()
 }
 
+/// The words of a refusal: what its status line says, and the first line of what follows where that
+/// is text for people. Nothing in it can disturb a screen.
+pub(crate) fn explained(head: &Head, body: &[u8]) -> String {
+    let reason = shortened(&head.reason);
+    let is_text = head.field("content-type").is_some_and(|kind| {
+        kind.trim_start().get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case("text/plain"))
+    });
+    let body = &body[..body.len().min(EXPLANATION_BYTES_MAX)];
+    let text = String::from_utf8_lossy(if is_text { body } else { &[] });
+    let line: String = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default()
+        .chars()
+        .filter(|&c| !c.is_control() && !turns_around(c))
+        .take(EXPLANATION_CHARS_MAX)
+        .collect();
+    match (reason.is_empty(), line.is_empty() || line == reason) {
+        (_, true) => reason,
+        (true, false) => line,
+        (false, false) => format!("{reason}: {line}"),
+    }
+}
+
+/// Characters that change the order in which others are shown.
+fn turns_around(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// So much of a refusal is read …
+pub(crate) const EXPLANATION_BYTES_MAX: usize = 1000;
+/// … and so much of it told.
+const EXPLANATION_CHARS_MAX: usize = 160;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Head {
         Head::parse(text.as_bytes()).unwrap().unwrap().0
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_one_line_that_harms_no_screen() {
+        let of = |kind: &str, body: &str| {
+            let head = format!("HTTP/1.1 403 Forbidden\r\ncontent-type: {kind}\r\n\r\n");
+            explained(&parsed(&head), body.as_bytes())
+        };
+        assert_eq!(
+            of("text/plain", "nothing is taken here\nmore"),
+            "Forbidden: nothing is taken here"
+        );
+        assert_eq!(
+            of("text/plain; charset=utf-8", "\n\n  why \u{1b}[2J\u{202e}x\r\n"),
+            "Forbidden: why [2Jx"
+        );
+        assert_eq!(of("text/html", "<h1>no</h1>"), "Forbidden");
+        assert_eq!(of("text/plain", ""), "Forbidden");
+        assert!(of("Text/Plain", &"x".repeat(100_000)).len() < 200);
     }
 
     #[test]

@@ -202,9 +202,9 @@ impl OwnLane {
         }
         let now = Instant::now();
         if self.allowance == 0
-            && let Some((share, due)) = limiter.reserve(now)
+            && let Some((share, due)) = limiter.reserve(now.into_std())
         {
-            (self.allowance, self.allowed_from) = (share, due);
+            (self.allowance, self.allowed_from) = (share, Instant::from_std(due));
         }
         if self.allowed_from > now {
             Err(self.allowed_from)

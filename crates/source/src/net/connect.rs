@@ -6,6 +6,7 @@ use std::time::Duration;
 use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use url::{Host, Url};
 
@@ -33,8 +34,16 @@ impl Net {
         let Some(origin) = &target.origin else {
             return Err(LaneError::Scheme { scheme: target.url.scheme().to_owned() });
         };
-        if reuse && let Some(conn) = self.take_idle(origin) {
-            return Ok(conn);
+        if reuse {
+            loop {
+                if let Some(conn) = self.take_idle(origin) {
+                    return Ok(conn);
+                }
+                // One may be on its way.
+                if !self.shared.ahead.wait(origin).await {
+                    break;
+                }
+            }
         }
         let dialled = self.shared.dialling.find(&origin.host);
         let fallback = fallback || self.shared.options.fallback_only;
@@ -42,7 +51,7 @@ impl Net {
         let connected = async {
             match dialled {
                 Some(waiting) => waiting.connect(origin).await,
-                None => self.connect_new(origin, target.trust, fallback).await,
+                None => self.connect_new(origin, target.trust, fallback, None).await,
             }
         };
         match timeout(limit, connected).await {
@@ -54,11 +63,14 @@ impl Net {
         }
     }
 
-    async fn connect_new(
+    /// A new connection. Its round-trip time is `told` as soon as it is known, which is before
+    /// encryption is agreed upon.
+    pub(super) async fn connect_new(
         &self,
         origin: &Origin,
         trust: Trust,
         fallback: bool,
+        told: Option<oneshot::Sender<Duration>>,
     ) -> Result<Conn, LaneError> {
         let proxy = self.shared.options.proxies.find(origin);
         if proxy.is_some() {
@@ -68,6 +80,9 @@ impl Net {
             Some(proxy) => self.connect_proxy(proxy).await?,
             None => self.connect_tcp(origin, trust).await?,
         };
+        if let Some(told) = told {
+            let _ = told.send(rtt);
+        }
         // Under a limit of ours a window is what may come in one burst.
         if !self.shared.limiter.is_on() {
             kernel::open_wide(&tcp);

@@ -2,6 +2,7 @@
 //! connections, credentials, the rate limit.
 
 mod address;
+mod ahead;
 mod clients;
 mod connect;
 mod credentials;
@@ -10,7 +11,6 @@ mod gateway;
 mod happy;
 mod idle;
 mod kernel;
-mod limiter;
 mod options;
 mod proxy;
 mod resolve;
@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use swath_formats::digest_header;
+use swath_model::Limiter;
 use url::Url;
 
 pub(crate) use address::Surroundings;
@@ -30,7 +31,6 @@ pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
 pub(crate) use credentials::{Credentials, has};
 pub use dialled::{Accepted, Come, Dialled};
 pub(crate) use kernel::Came;
-pub(crate) use limiter::Limiter;
 pub use options::{NetError, NetOptions, check_header};
 pub use proxy::{Proxies, ProxyError};
 pub(crate) use stream::Conn;
@@ -50,13 +50,14 @@ struct Shared {
     tls: tokio_rustls::TlsConnector,
     names: resolve::Names,
     idle: idle::IdleConnections,
-    limiter: Limiter,
+    limiter: Arc<Limiter>,
     clients: clients::Clients,
     digest_wishes: String,
     /// Origins of sources that the user named.
     named: Mutex<HashSet<Origin>>,
     surroundings: Surroundings,
     dialling: dialled::Dialling,
+    ahead: ahead::Ahead,
 }
 
 impl Net {
@@ -72,7 +73,7 @@ impl Net {
             digest_header::WANT_REPR_DIGEST,
             digest_header::WANT_DIGEST
         );
-        let limiter = Limiter::new(options.limit_bytes_per_s);
+        let limiter = Arc::new(Limiter::new(options.limit_bytes_per_s));
         Ok(Net {
             headers: Arc::default(),
             shared: Arc::new(Shared {
@@ -85,6 +86,7 @@ impl Net {
                 named: Mutex::default(),
                 surroundings: Surroundings::default(),
                 dialling: dialled::Dialling::default(),
+                ahead: ahead::Ahead::default(),
                 options,
             }),
         })
@@ -116,11 +118,13 @@ impl Net {
         &self.shared.options.user_agent
     }
 
-    pub(crate) fn timeout(&self) -> Duration {
+    /// The longest silence of a server that is waited for.
+    pub fn timeout(&self) -> Duration {
         self.shared.options.timeout
     }
 
-    pub(crate) fn limiter(&self) -> &Limiter {
+    /// The limit of all lanes together, for whoever receives beside them.
+    pub fn limiter(&self) -> &Arc<Limiter> {
         &self.shared.limiter
     }
 

@@ -1,6 +1,7 @@
 //! What a destination lacks of a tree, and what it has beyond it.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
@@ -8,8 +9,10 @@ use rustix::fs::{AtFlags, Timespec, Timestamps, unlinkat};
 use rustix::io::Errno;
 use swath_model::index::{Index, Item, Kind, Mtime};
 
+use super::filter::Filter;
 use super::root::{Links, Root};
-use super::walk::{WalkError, WalkOptions, walk};
+use super::stage::Same;
+use super::walk::{WalkError, WalkOptions, walk_telling};
 
 /// One difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,17 +27,19 @@ pub enum Change {
 }
 
 /// Tell how a folder differs from the tree of `index`, which is complete, in the order of an index.
-/// Files are the same if their sizes and times of the last change are; a folder that is not there
-/// is empty. What the tree lists as absent is no difference. Blocks.
+/// Which files are the same `same` says; a folder that is not there is empty. What the tree lists as absent is no difference, and neither is what `filter` leaves out,
+/// with the folders that hold such. Blocks.
 ///
 /// # Errors
 /// What the system says when the folder is listed.
 pub fn differences(
     index: &Index,
     folder: &Path,
+    filter: &Filter,
+    same: &Same,
     mut take: impl FnMut(Change, &[u8]),
 ) -> io::Result<()> {
-    let there = listed(folder)?;
+    let (there, sheltered) = listed(folder, filter)?;
     let (mut ours, mut theirs) = (index.cursor(), there.cursor());
     let mut other = theirs.next().map(Known::of);
     // What lies below something that could not be read is not known to be surplus.
@@ -50,20 +55,21 @@ pub fn differences(
             None => true,
         };
         while let Some(known) = other.take_if(before) {
-            if !is_below(&known.path, &unknown) && !is_own(&known.path) {
+            let is_free = !is_own(&known.path) && !sheltered.contains(&known.path);
+            if is_free && !is_below(&known.path, &unknown) {
                 take(Change::Surplus, &known.path);
             }
             other = theirs.next().map(Known::of);
         }
         let Some(item) = item else { return Ok(()) };
-        let same = other.take_if(|known| known.path == item.path);
-        if same.is_some() {
+        let there = other.take_if(|known| known.path == item.path);
+        if there.is_some() {
             other = theirs.next().map(Known::of);
         }
         match &item.entry.kind {
             Kind::Absent(_) => unknown = Some(item.path.to_vec()),
             kind => {
-                if !same.is_some_and(|known| known.is_same(&item)) {
+                if !there.is_some_and(|known| known.is_same(&item, same)) {
                     let bytes = match kind {
                         Kind::File { size_bytes, .. } => *size_bytes,
                         _ => 0,
@@ -79,12 +85,15 @@ pub fn differences(
 /// and not followed. Answers how many went.
 ///
 /// # Errors
-/// What the system says; what went by then is gone.
-pub fn remove(folder: &Path, surplus: &[Vec<u8>]) -> io::Result<u64> {
+/// What the system says, `Interrupted` if `stop` says so first; what went by then is gone.
+pub fn remove(folder: &Path, surplus: &[Vec<u8>], stop: &dyn Fn() -> bool) -> io::Result<u64> {
     let root = Root::open(folder)?;
     let mut removed = 0;
     // What lies in a folder comes behind it.
     for path in surplus.iter().rev() {
+        if stop() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let (above, name) = match path.iter().rposition(|&byte| byte == b'/') {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
             None => (&b""[..], path.as_slice()),
@@ -109,18 +118,29 @@ pub fn remove(folder: &Path, surplus: &[Vec<u8>]) -> io::Result<u64> {
     Ok(removed)
 }
 
-/// What is in a folder now.
-fn listed(folder: &Path) -> io::Result<Index> {
+/// What of a folder's content takes part now, and the folders that hold something that does not.
+fn listed(folder: &Path, filter: &Filter) -> io::Result<(Index, HashSet<Vec<u8>>)> {
     let mut index = Index::new();
+    let mut sheltered = HashSet::new();
     let root = match Root::open(folder) {
         Ok(root) => root,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(index),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((index, sheltered)),
         Err(error) => return Err(error),
     };
-    let options = WalkOptions { hard_links: false, ..WalkOptions::default() };
-    let walked = walk(&root, &options, |entry| index.push(entry).map(drop));
+    let options =
+        WalkOptions { hard_links: false, filter: filter.clone(), ..WalkOptions::default() };
+    let left_out = |path: &[u8]| {
+        let mut rest = path;
+        while let Some(slash) = rest.iter().rposition(|&byte| byte == b'/') {
+            rest = &rest[..slash];
+            if !sheltered.insert(rest.to_vec()) {
+                break;
+            }
+        }
+    };
+    let walked = walk_telling(&root, &options, |entry| index.push(entry).map(drop), left_out);
     match walked {
-        Ok(_) => Ok(index),
+        Ok(_) => Ok((index, sheltered)),
         Err(WalkError::Root(error)) => Err(error),
         Err(WalkError::Stopped(error)) => Err(io::Error::other(error.to_string())),
     }
@@ -143,10 +163,10 @@ impl Known {
         Known { path, kind, mtime: item.entry.mtime }
     }
 
-    fn is_same(&self, item: &Item<'_>) -> bool {
+    fn is_same(&self, item: &Item<'_>, same: &Same) -> bool {
         match (&self.kind, &item.entry.kind) {
             (Kind::File { size_bytes: here, .. }, Kind::File { size_bytes: there, .. }) => {
-                here == there && self.mtime == item.entry.mtime
+                here == there && same.has(item, self.mtime)
             }
             // A further name is a file like others to whoever did not ask for more.
             (Kind::File { .. }, Kind::HardLink(_)) => true,

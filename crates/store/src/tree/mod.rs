@@ -1,16 +1,27 @@
 //! A tree of files: walked into the entries of an index.
 
+mod check;
+mod content;
 mod differ;
+mod filter;
+mod incoming;
+mod kept;
 mod list;
 mod names;
 mod root;
 mod stage;
 mod stat;
+mod trail;
 mod walk;
 mod work;
 
+pub use check::{Wrong, check_entries};
+pub use content::Content;
 pub use differ::{Change, differences, remove};
+pub use filter::{Filter, FilterError};
+pub use incoming::Incoming;
+pub use kept::{Keeper, KeptIndex};
 pub use list::Listed;
 pub use root::Root;
-pub use stage::{Finished, Preserve, Stage, StageError};
+pub use stage::{Finished, Halt, Preserve, Same, Stage, StageError};
 pub use walk::{Unnameable, WalkError, WalkOptions, walk};

@@ -11,12 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, mkdirat, openat,
-    openat2, statx, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Timespec, Timestamps,
+    openat, openat2, statx, utimensat,
 };
 use rustix::io::Errno;
-
-use super::names::Names;
+use swath_model::index::Mtime;
 
 /// An open folder, and all that lies below it. Clones are the same folder.
 #[derive(Clone, Debug)]
@@ -58,32 +57,16 @@ impl Root {
         format!("/proc/self/fd/{}", self.folder.as_raw_fd()).into()
     }
 
-    /// What is at a path below it, links not followed; `None` if nothing is.
-    pub(super) fn kind(&self, path: &[u8]) -> io::Result<Option<FileType>> {
-        let (above, name) = match path.iter().rposition(|&byte| byte == b'/') {
-            Some(slash) => (&path[..slash], &path[slash + 1..]),
-            None => (&b""[..], path),
+    /// The size of a file below it; `None` if something else or nothing is there.
+    pub(super) fn size(&self, path: &[u8]) -> io::Result<Option<u64>> {
+        let place = match self.reach(path, OFlags::PATH, Links::Refuse) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            other => other?,
         };
-        let look = || {
-            let above = self.reach(above, OFlags::PATH | OFlags::DIRECTORY, Links::Refuse)?;
-            statx(above, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)
-        };
-        match look() {
-            Ok(found) => Ok(Some(FileType::from_raw_mode(found.stx_mode.into()))),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Set the permission bits of a file below it, if they are others.
-    pub(super) fn set_mode(&self, path: &[u8], mode: u32) -> io::Result<()> {
-        let place = self.reach(path, OFlags::PATH, Links::Refuse)?;
-        let found = statx(&place, c"", AtFlags::EMPTY_PATH, StatxFlags::MODE)?;
-        if u32::from(found.stx_mode) & 0o7777 != mode {
-            let file = self.reach(path, OFlags::RDONLY | OFlags::NONBLOCK, Links::Refuse)?;
-            rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
-        }
-        Ok(())
+        let mask = StatxFlags::TYPE | StatxFlags::SIZE;
+        let found = statx(&place, c"", AtFlags::EMPTY_PATH, mask)?;
+        let kind = FileType::from_raw_mode(found.stx_mode.into());
+        Ok((kind == FileType::RegularFile).then_some(found.stx_size))
     }
 
     /// Whether there is anything of this name in it.
@@ -110,39 +93,17 @@ impl Root {
         Ok(File::from(self.reach(path, flags, Links::Follow)?))
     }
 
-    /// A folder below it, made with all those on the way if need be; the empty path is the root.
-    ///
-    /// # Errors
-    /// What the system says; `NotADirectory` or `FilesystemLoop` where something else is in the way.
-    pub(super) fn make_folder(&self, path: &[u8]) -> io::Result<OwnedFd> {
-        match self.reach(path, OFlags::PATH | OFlags::DIRECTORY, Links::Refuse) {
-            Err(Errno::NOENT) => {}
-            // Its attributes are set through it, which a mere place does not allow.
-            Ok(_) => return Ok(self.folder(path, Links::Refuse)?),
-            Err(error) => return Err(error.into()),
-        }
-        let mut folder = self.folder(b"", Links::Refuse)?;
-        for component in path.split(|&byte| byte == b'/') {
-            match mkdirat(&folder, component, Mode::RWXU) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
-            }
-            folder = open_below(
-                folder.as_fd(),
-                component,
-                OFlags::RDONLY | OFlags::DIRECTORY,
-                Links::Refuse,
-            )?;
-        }
-        Ok(folder)
-    }
-
     /// Remove all that lies in it. What is mounted there, or whatever else will not go, is an error.
     ///
     /// # Errors
-    /// What the system says.
-    pub(super) fn empty(&self) -> io::Result<()> {
-        remove_all(&self.folder(b"", Links::Refuse)?)
+    /// What the system says; `Interrupted` if `stop` says so first.
+    pub(super) fn empty(&self, stop: &dyn Fn() -> bool) -> io::Result<()> {
+        super::trail::remove_all(self.folder(b"", Links::Refuse)?.as_fd(), stop)
+    }
+
+    /// What lies in it, by name.
+    pub(super) fn names(&self) -> io::Result<super::names::Names> {
+        Ok(super::names::Names::read(self.folder(b"", Links::Refuse)?.as_fd())?)
     }
 
     /// The folder itself.
@@ -204,18 +165,33 @@ pub(super) fn open_below(
     Err(Errno::AGAIN)
 }
 
-fn remove_all(folder: &OwnedFd) -> io::Result<()> {
-    let names = Names::read(folder.as_fd())?;
-    for at in 0..names.len() {
-        let name = names.name(at);
-        match unlinkat(folder, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => continue,
-            Err(Errno::ISDIR | Errno::PERM) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        remove_all(&open_below(folder.as_fd(), name, flags, Links::Refuse)?)?;
-        unlinkat(folder, name, AtFlags::REMOVEDIR)?;
+/// What is of this name in a folder, links not followed; `None` if nothing is.
+pub(super) fn kind_of(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<FileType>> {
+    match statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
+        Ok(found) => Ok(Some(FileType::from_raw_mode(found.stx_mode.into()))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Set the permission bits of what is of this name in a folder, if they are others.
+pub(super) fn set_mode(folder: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Result<()> {
+    let place = open_below(folder, name, OFlags::PATH, Links::Refuse)?;
+    let found = statx(&place, c"", AtFlags::EMPTY_PATH, StatxFlags::MODE)?;
+    if u32::from(found.stx_mode) & 0o7777 != mode {
+        super::trail::set_mode_through(&place, mode)?;
+    }
+    Ok(())
+}
+
+/// Set the time of the last change of what is of this name in a folder, if it is another one.
+pub(super) fn set_mtime(folder: BorrowedFd<'_>, name: &[u8], mtime: Mtime) -> io::Result<()> {
+    let here = AtFlags::SYMLINK_NOFOLLOW;
+    let found = statx(folder, name, here, StatxFlags::MTIME)?.stx_mtime;
+    if (found.tv_sec, found.tv_nsec) != (mtime.seconds, mtime.nanoseconds) {
+        let time = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() };
+        let times = Timestamps { last_access: time, last_modification: time };
+        utimensat(folder, name, &times, here)?;
     }
     Ok(())
 }

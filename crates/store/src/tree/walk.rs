@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
 use rustix::io::Errno;
 use swath_model::index::{Absence, Entry, Kind, Mtime, NAME_BYTES_MAX, PATH_BYTES_MAX};
 
+use super::filter::{Filter, Verdict};
 use super::names::Names;
 use super::root::{Links, Root, open_below};
 use super::stat::{self, FileId, Found};
@@ -28,6 +29,8 @@ pub struct WalkOptions {
     pub hard_links: bool,
     /// Do not enter other file systems.
     pub one_file_system: bool,
+    /// What takes part; the rest is neither handed over nor entered.
+    pub filter: Filter,
     /// Threads that look ahead. None are needed; more than processors pay where the disk or a
     /// server is waited for.
     pub threads: usize,
@@ -35,7 +38,13 @@ pub struct WalkOptions {
 
 impl Default for WalkOptions {
     fn default() -> WalkOptions {
-        WalkOptions { follow_links: false, hard_links: true, one_file_system: false, threads: 4 }
+        WalkOptions {
+            follow_links: false,
+            hard_links: true,
+            one_file_system: false,
+            filter: Filter::default(),
+            threads: 4,
+        }
     }
 }
 
@@ -68,7 +77,18 @@ pub struct Unnameable {
 pub fn walk<E>(
     root: &Root,
     options: &WalkOptions,
+    take: impl FnMut(&Entry<'_>) -> Result<(), E>,
+) -> Result<Unnameable, WalkError<E>> {
+    walk_telling(root, options, take, |_| {})
+}
+
+/// As [`walk`]; tells the paths of what the filter leaves out, but for what lies below such a
+/// folder.
+pub(super) fn walk_telling<E>(
+    root: &Root,
+    options: &WalkOptions,
     mut take: impl FnMut(&Entry<'_>) -> Result<(), E>,
+    mut left_out: impl FnMut(&[u8]),
 ) -> Result<Unnameable, WalkError<E>> {
     let mut walk = Walk::begin(root, options).map_err(|error| WalkError::Root(error.into()))?;
     while let Some(next) = walk.next() {
@@ -78,6 +98,10 @@ pub fn walk<E>(
             // A copy into this folder is not complete yet.
             continue;
         }
+        if next.verdict == Verdict::Out {
+            left_out(&walk.path_of(walk.path.len(), name));
+            continue;
+        }
         let path_bytes = walk.path.len() + 1 + name.len();
         if name.len() > NAME_BYTES_MAX || path_bytes > PATH_BYTES_MAX {
             walk.unnameable.count += 1;
@@ -85,6 +109,18 @@ pub fn walk<E>(
             walk.unnameable.first.get_or_insert_with(path);
             continue;
         }
+        if next.verdict == Verdict::Leads {
+            // It is handed over once something below it is.
+            if let Some(listed) = next.listed {
+                let Found { mode, mtime, id, .. } = next.found;
+                walk.enter(name, listed, id, next.verdict);
+                if let Some(frame) = walk.open.last_mut() {
+                    frame.held_back = Some((mode, mtime));
+                }
+            }
+            continue;
+        }
+        walk.hand_over_folders(&mut take)?;
         let kind = walk.first_or_further_name(&next.found);
         let is_bare = matches!(kind, Kind::HardLink(_) | Kind::Absent(_));
         let entry = Entry {
@@ -97,7 +133,7 @@ pub fn walk<E>(
         take(&entry).map_err(WalkError::Stopped)?;
         walk.number += 1;
         if let Some(listed) = next.listed {
-            walk.enter(name, listed, next.found.id);
+            walk.enter(name, listed, next.found.id, next.verdict);
         }
     }
     Ok(walk.unnameable)
@@ -161,12 +197,17 @@ struct Frame {
     listing: VecDeque<(usize, Ticket<Brought>)>,
     /// Where to go on with listing ahead.
     ahead_at: usize,
+    /// What lies in it takes part unless it is excluded.
+    is_within: bool,
+    /// It has not been handed over: its mode and time, for when something below it is.
+    held_back: Option<(u32, Mtime)>,
 }
 
 struct Next {
     names: Arc<Names>,
     at: usize,
     found: Found,
+    verdict: Verdict,
     /// Of a folder: what lies in it.
     listed: Option<Listed>,
 }
@@ -188,7 +229,7 @@ impl Walk {
             leaves: 0,
             unnameable: Unnameable::default(),
         };
-        walk.push(listed, id);
+        walk.push(listed, id, Verdict::Leads);
         Ok(walk)
     }
 
@@ -199,8 +240,8 @@ impl Walk {
             if frame.at < frame.names.len() {
                 break;
             }
-            self.open.pop();
-            self.leaves += 1;
+            let was_handed_over = self.open.pop().is_some_and(|left| left.held_back.is_none());
+            self.leaves += usize::from(was_handed_over);
             self.path.truncate(self.open.last()?.path_bytes);
         }
         self.look_ahead();
@@ -215,7 +256,8 @@ impl Walk {
         let is_listing = frame.listing.front().is_some_and(|&(place, _)| place == at);
         let ticket = if is_listing { frame.listing.pop_front() } else { None };
         let mut listed = None;
-        if found.kind == Kind::Folder {
+        let mut verdict = self.judge(self.open.len() - 1, at, &found);
+        if found.kind == Kind::Folder && verdict != Verdict::Out {
             let result = match ticket {
                 Some((_, ticket)) => {
                     self.ahead -= 1;
@@ -230,19 +272,59 @@ impl Walk {
                 Some(Brought::Listed(Err(error))) => found = Found::absent(stat::absence(error)),
                 _ => found = Found::absent(Absence::Unreadable),
             }
+            if listed.is_none() && matches!(found.kind, Kind::Symlink(_)) {
+                verdict = self.judge(self.open.len() - 1, at, &found);
+            } else if listed.is_none() {
+                // Nobody knows what in it would take part.
+                verdict = Verdict::In;
+            }
         }
-        Some(Next { names, at, found, listed })
+        Some(Next { names, at, found, verdict, listed })
     }
 
-    fn enter(&mut self, name: &[u8], listed: Listed, id: FileId) {
+    /// What the filter says of an entry of an open folder.
+    fn judge(&self, place: usize, at: usize, found: &Found) -> Verdict {
+        let filter = &self.shared.options.filter;
+        if filter.is_all() {
+            return Verdict::In;
+        }
+        let frame = &self.open[place];
+        let path = self.path_of(frame.path_bytes, frame.names.name(at));
+        filter.judge(&path, found.kind == Kind::Folder, frame.is_within)
+    }
+
+    /// The path of a name in an open folder whose own path has so many bytes.
+    fn path_of(&self, path_bytes: usize, name: &[u8]) -> Vec<u8> {
+        let separator: &[u8] = if path_bytes == 0 { b"" } else { b"/" };
+        [&self.path[..path_bytes], separator, name].concat()
+    }
+
+    /// Hand over the open folders that were held back.
+    fn hand_over_folders<E>(
+        &mut self,
+        take: &mut impl FnMut(&Entry<'_>) -> Result<(), E>,
+    ) -> Result<(), WalkError<E>> {
+        for frame in &mut self.open {
+            let Some((mode, mtime)) = frame.held_back.take() else { continue };
+            let path = &self.path[..frame.path_bytes];
+            let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+            let leaves = std::mem::take(&mut self.leaves);
+            let entry = Entry { leaves, name, kind: Kind::Folder, mode, mtime };
+            take(&entry).map_err(WalkError::Stopped)?;
+            self.number += 1;
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, name: &[u8], listed: Listed, id: FileId, verdict: Verdict) {
         if !self.path.is_empty() {
             self.path.push(b'/');
         }
         self.path.extend_from_slice(name);
-        self.push(listed, id);
+        self.push(listed, id, verdict);
     }
 
-    fn push(&mut self, listed: Listed, id: FileId) {
+    fn push(&mut self, listed: Listed, id: FileId, verdict: Verdict) {
         let later_to = listed.first.len();
         self.open.push(Frame {
             folder: Some(listed.folder),
@@ -256,6 +338,8 @@ impl Walk {
             later_to,
             listing: VecDeque::new(),
             ahead_at: 0,
+            is_within: verdict == Verdict::In,
+            held_back: None,
         });
         if let Some(far) = self.open.len().checked_sub(1 + DESCRIPTORS_MAX) {
             self.open[far].folder = None;
@@ -293,6 +377,9 @@ impl Walk {
                 frame.ahead_at += 1;
                 if found.kind == Kind::Folder {
                     let found = found.clone();
+                    if self.judge(place, at, &found) == Verdict::Out {
+                        continue;
+                    }
                     let Some(work) = self.list_work(place, at, &found) else { break };
                     let ticket = self.queue.add(work);
                     self.open[place].listing.push_back((at, ticket));

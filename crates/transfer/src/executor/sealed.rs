@@ -3,17 +3,17 @@
 //! The executor counts in bytes of the sealed file, as planner and lanes do; the stage and the index
 //! count in bytes of the plain one.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
-use swath_model::index::Index;
+use swath_model::index::{Index, Lack};
 use swath_model::{Buffer, Range, RangeSet, SourceId, SwathId};
 use swath_plan::Event as PlanEvent;
 use swath_source::{
     LaneError, Seal, SealedLength, UNIT_BYTES, fetch_small, sealed_bytes, to_sealed,
 };
-use swath_store::tree::{Stage, StageError};
+use swath_store::tree::{Keeper, Stage, StageError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use url::Url;
 
@@ -24,7 +24,7 @@ use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, Summary};
 use crate::request::{Mirror, Request};
-use crate::tree::{Growth, Joined, Taking, units_around};
+use crate::tree::{Growth, Joined, Taking, read, units_around};
 
 /// What one pass has to do with.
 pub(crate) struct Pass {
@@ -32,6 +32,8 @@ pub(crate) struct Pass {
     pub index: Arc<RwLock<Index>>,
     /// Where the files go.
     pub stage: Arc<Stage>,
+    /// Takes down the seals of what is right.
+    pub keeper: Option<Arc<Keeper>>,
     /// For the lanes.
     pub length: Arc<SealedLength>,
     /// The index on its way.
@@ -42,10 +44,11 @@ pub(crate) struct Pass {
 
 /// How a pass ended.
 pub(crate) enum PassEnd {
-    /// Everything is in the stage, but for the files of these numbers (ascending), which changed.
+    /// Everything is in the stage, but for the files of these numbers (ascending), which are not as
+    /// the index says.
     Whole {
-        /// Numbers in the index.
-        changed: Vec<u64>,
+        /// Numbers in the index, and what each one lacks.
+        changed: Vec<(u64, Lack)>,
         /// The figures.
         summary: Summary,
     },
@@ -80,8 +83,10 @@ pub(super) struct Tree {
 struct TreeSource {
     changed: Option<Url>,
     strikes: u32,
-    /// Of the sealed file: what it could not read as its index said.
+    /// Of the sealed file: what it could not read as its index said …
     void: RangeSet,
+    /// … and of that, what was laid down all the same, for nobody has anything better.
+    void_laid: RangeSet,
 }
 
 /// What became of a block.
@@ -196,7 +201,9 @@ pub(crate) async fn run_pass(
 impl Run<'_> {
     fn failed(&mut self, error: GetError) -> PassEnd {
         let summary = self.summary();
-        let (at_s, kept_bytes) = (self.at_s(), self.have.total_bytes());
+        // What has come is of use to a later run only where the journal vouches for it.
+        let durable = self.tree.as_ref().map(|tree| tree.pass.stage.durable_bytes());
+        let (at_s, kept_bytes) = (self.at_s(), durable.unwrap_or(0));
         let words = error.with_reasons();
         self.observer.observe(&Event::Failed { at_s, error: words, kept_bytes, summary });
         PassEnd::Failed(error)
@@ -290,7 +297,10 @@ impl Run<'_> {
         }
         self.sources[at].accepted = Some(true);
         if let Some(tree) = &mut self.tree {
-            tree.source(at).changed = Some(changed);
+            let source = tree.source(at);
+            source.changed = Some(changed);
+            // As good as void: nothing of it is taken from there.
+            source.void = doubtful.clone();
         }
         let (source, now) = (SourceId(at as u32), self.now());
         for range in doubtful.iter() {
@@ -320,7 +330,7 @@ impl Run<'_> {
             self.discard(source, buffer);
             return;
         };
-        let stage = Arc::clone(&tree.pass.stage);
+        let (stage, keeper) = (Arc::clone(&tree.pass.stage), tree.pass.keeper.clone());
         if let Some(entry) = self.sources.get_mut(source) {
             entry.failures = 0;
             entry.figures.bytes += new_bytes;
@@ -331,15 +341,21 @@ impl Run<'_> {
             self.have.insert(range);
             self.planner.handle(PlanEvent::Delivered { swath, range }, now);
         }
-        // What a source could not read as promised is laid down only if nobody else may have it.
-        let others = (0..self.sources.len()).filter(|&at| at != source && !self.is_bad(at));
-        let is_last = others.into_iter().all(|at| {
+        // What a source could not read as promised is laid down only where nobody else may have it.
+        let mut last: RangeSet = new.iter().copied().collect();
+        for at in (0..self.sources.len()).filter(|&at| at != source && !self.is_bad(at)) {
             let void = tree.sources.get(at).map(|other| &other.void);
-            void.is_some_and(|void| new.iter().all(|range| void.covers(*range)))
-        });
+            last = void.map_or_else(RangeSet::new, |void| {
+                last.iter().flat_map(|range| void.within(range)).collect()
+            });
+        }
         let disk = self.engine.disk.clone();
         self.jobs.add(async move {
-            let place = move || place(&stage, offset, &buffer, &seals, &new, is_last);
+            let place = move || {
+                let placed = place(&stage, offset, &buffer, &seals, &new, &last)?;
+                keep(keeper.as_deref(), offset, &seals, &placed.good)?;
+                Ok::<_, StageError>(placed)
+            };
             let result = match disk.work(place).await {
                 Ok(placed) => placed.map_err(GetError::from),
                 Err(error) => Err(GetError::Thread(error)),
@@ -360,7 +376,9 @@ impl Run<'_> {
         for (plain, is_written) in void {
             let range = sealed_of(plain);
             tree.source(source).void.insert(range);
-            if !is_written {
+            if is_written {
+                tree.source(source).void_laid.insert(range);
+            } else {
                 again.push((range, true));
             }
         }
@@ -447,11 +465,12 @@ impl Run<'_> {
         Ok(self.have.total_bytes())
     }
 
-    /// Which files are not as the index says, by what the sources whose groups said so tell.
-    async fn changed_files(&mut self) -> Result<Vec<u64>, GetError> {
+    /// Which files are not as the index says, by what the sources tell whose groups said so and were
+    /// laid down.
+    async fn changed_files(&mut self) -> Result<Vec<(u64, Lack)>, GetError> {
         let Some(tree) = &self.tree else { return Ok(Vec::new()) };
-        let mut changed = BTreeSet::new();
-        let lacking = tree.sources.iter().enumerate().filter(|(_, it)| !it.void.is_empty());
+        let mut changed = BTreeMap::new();
+        let lacking = tree.sources.iter().enumerate().filter(|(_, it)| !it.void_laid.is_empty());
         for (at, source) in lacking {
             let Some(url) = &source.changed else { continue };
             let trust = self.sources[at].source.trust();
@@ -462,21 +481,37 @@ impl Run<'_> {
                 reason: format!("which files changed cannot be learnt: {error}"),
             })?;
             let text = String::from_utf8_lossy(&list.bytes).into_owned();
-            changed.extend(text.lines().filter_map(|line| line.trim().parse::<u64>().ok()));
+            let index = read(&tree.pass.index);
+            for (number, lack) in text.lines().filter_map(lacking_file) {
+                // What this source lacks another one may have brought.
+                let mut cursor = index.cursor_from(number);
+                let plain = cursor.next().map(|item| item.range());
+                let here = plain.map(|plain| units_around(plain, index.size_bytes()));
+                if here.is_some_and(|here| source.void_laid.bytes_within(here) > 0) {
+                    changed.entry(number).or_insert(lack);
+                }
+            }
         }
         Ok(changed.into_iter().collect())
     }
 }
 
+/// A line of what a source tells of files that are not as its index says.
+fn lacking_file(line: &str) -> Option<(u64, Lack)> {
+    let mut words = line.split_ascii_whitespace();
+    let number = words.next()?.parse().ok()?;
+    Some((number, Lack::of_word(words.next().unwrap_or_default())))
+}
+
 /// Check groups against their seals and write those of `new` (ranges of the sealed file) that are
-/// right. Blocks.
+/// right; of those that are void, those in `takes_void`. Blocks.
 fn place(
     stage: &Stage,
     offset: u64,
     bytes: &[u8],
     seals: &[Seal],
     new: &[Range],
-    takes_void: bool,
+    takes_void: &RangeSet,
 ) -> Result<Placed, StageError> {
     let mut placed = Placed::default();
     // Neighbouring groups are written in one go.
@@ -507,8 +542,9 @@ fn place(
             continue;
         }
         if is_void {
-            placed.void.push((group, takes_void));
-            if !takes_void {
+            let is_taken = takes_void.covers(sealed);
+            placed.void.push((group, is_taken));
+            if !is_taken {
                 write(&mut run)?;
                 continue;
             }
@@ -522,6 +558,23 @@ fn place(
     }
     write(&mut run)?;
     Ok(placed)
+}
+
+/// Take down the seals of groups that are right.
+fn keep(
+    keeper: Option<&Keeper>,
+    offset: u64,
+    seals: &[Seal],
+    good: &[Range],
+) -> Result<(), StageError> {
+    let Some(keeper) = keeper else { return Ok(()) };
+    for group in good {
+        let seal = seals.get(((group.start - offset) / GROUP_BYTES) as usize);
+        let kept = seal.map_or(Ok(()), |seal| keeper.keep(group.start / GROUP_BYTES, seal));
+        let path = keeper.path().to_owned();
+        kept.map_err(|source| StageError::Io { doing: "write", path, source })?;
+    }
+    Ok(())
 }
 
 /// Where whole groups lie in the sealed file.
@@ -539,5 +592,5 @@ fn joined(ranges: Vec<Range>) -> Vec<Range> {
 
 /// A source that sends so many groups that do not fit their seals is not asked any more.
 const STRIKES_MAX: u32 = 3;
-/// Numbers of some hundred thousand files.
-const LIST_BYTES_MAX: usize = 4 << 20;
+/// Numbers of some million files.
+const LIST_BYTES_MAX: usize = 64 << 20;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use swath_model::index::{Index, Reader};
-use swath_source::{Download, LaneError, Net, display_name};
+use swath_source::{Download, LaneError, Net, Trust, display_name};
+use swath_store::tree::Filter;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -31,10 +32,14 @@ pub(crate) struct Taking {
     pub growth: watch::Receiver<Growth>,
     /// Where the sealed file of this walk is.
     pub sealed: Url,
+    /// Where the seals of its groups are to be had without them.
+    pub seals: Url,
     /// Where the numbers of files that changed since are.
     pub changed: Url,
     /// Which of the replicas it is of.
     pub replica: usize,
+    /// How far it is trusted.
+    pub trust: Trust,
     /// The replica, as shown.
     pub name: String,
     task: tokio::task::JoinHandle<()>,
@@ -66,11 +71,15 @@ impl Drop for Taking {
 ///
 /// # Errors
 /// [`GetError::Exhausted`] with what each one said.
-pub(crate) async fn take_first(engine: &Engine, replicas: &[Mirror]) -> Result<Taking, GetError> {
+pub(crate) async fn take_first(
+    engine: &Engine,
+    replicas: &[Mirror],
+    filter: &Filter,
+) -> Result<Taking, GetError> {
     let mut asked: FuturesUnordered<_> = replicas
         .iter()
         .enumerate()
-        .map(async |(at, mirror)| (at, ask(&engine.net, mirror).await))
+        .map(async |(at, mirror)| (at, ask(&engine.net, mirror, filter).await))
         .collect();
     let mut reasons = Vec::new();
     let mut answered: BTreeMap<usize, Download> = BTreeMap::new();
@@ -95,13 +104,15 @@ pub(crate) async fn take_first(engine: &Engine, replicas: &[Mirror]) -> Result<T
                 reasons.push((display_name(&replicas[at].url), error.to_string()));
             }
             None => match answered.pop_first() {
-                Some((at, download)) => match begin(download, &replicas[at], at) {
-                    Ok(taking) => return Ok(taking),
-                    Err(reason) => {
-                        failed.insert(at);
-                        reasons.push((display_name(&replicas[at].url), reason));
+                Some((at, download)) => {
+                    match begin(download, &replicas[at], at, filter, engine.net.timeout()) {
+                        Ok(taking) => return Ok(taking),
+                        Err(reason) => {
+                            failed.insert(at);
+                            reasons.push((display_name(&replicas[at].url), reason));
+                        }
                     }
-                },
+                }
                 None if asked.is_empty() => return Err(GetError::Exhausted { reasons }),
                 None => waits_until = None,
             },
@@ -109,37 +120,80 @@ pub(crate) async fn take_first(engine: &Engine, replicas: &[Mirror]) -> Result<T
     }
 }
 
-/// Ask one replica for its index.
-pub(crate) async fn ask(net: &Net, mirror: &Mirror) -> Result<Download, LaneError> {
-    let url = with_query(&mirror.url, "swath=index");
+/// Ask one replica for its index: of what takes part.
+pub(crate) async fn ask(
+    net: &Net,
+    mirror: &Mirror,
+    filter: &Filter,
+) -> Result<Download, LaneError> {
+    let mut url = with_query(&mirror.url, "swath=index");
+    let named = |name: &'static str| move |value: &String| (name, value.clone());
+    let include = filter.include().iter().map(named("include"));
+    let all = include.chain(filter.exclude().iter().map(named("exclude")));
+    url.query_pairs_mut().extend_pairs(all);
     Download::begin(net, &url, mirror.trust, MEDIA_TYPE).await
 }
 
-/// Take an index in, on a task of its own. The error is a reason.
-pub(crate) fn begin(download: Download, mirror: &Mirror, at: usize) -> Result<Taking, String> {
-    let is_index = download.field("content-type").is_some_and(|it| it.trim() == MEDIA_TYPE);
+/// Whether what comes is an index.
+pub(crate) fn is_index(download: &Download) -> bool {
+    download.field("content-type").is_some_and(|it| it.trim() == MEDIA_TYPE)
+}
+
+/// Take an index in, on a task of its own. `limit` is the longest silence that a server is allowed.
+/// The error is a reason.
+pub(crate) fn begin(
+    download: Download,
+    mirror: &Mirror,
+    at: usize,
+    filter: &Filter,
+    limit: Duration,
+) -> Result<Taking, String> {
+    let is_index = is_index(&download);
     let walk = download.field("swath-walk").filter(|walk| {
         !walk.is_empty() && walk.len() <= 64 && walk.bytes().all(|b| b.is_ascii_alphanumeric())
     });
     let Some(walk) = walk.filter(|_| is_index) else {
         return Err("it is no folder of a swath server".to_owned());
     };
+    if !filter.is_all() && download.field("swath-filtered").is_none() {
+        return Err("this server cannot leave anything out".to_owned());
+    }
     let sealed = with_query(&mirror.url, &format!("swath=sealed&walk={walk}"));
+    let seals = with_query(&mirror.url, &format!("swath=seals&walk={walk}"));
     let changed = with_query(&mirror.url, &format!("swath=changed&walk={walk}"));
     let index = Arc::new(RwLock::new(Index::new()));
     let (sender, growth) = watch::channel(Growth::default());
-    let task = tokio::spawn(take(download, Arc::clone(&index), sender));
+    let task = tokio::spawn(take(download, Arc::clone(&index), sender, limit));
     let name = display_name(&mirror.url);
-    Ok(Taking { index, growth, sealed, changed, replica: at, name, task })
+    Ok(Taking {
+        index,
+        growth,
+        sealed,
+        seals,
+        changed,
+        replica: at,
+        trust: mirror.trust,
+        name,
+        task,
+    })
 }
 
-async fn take(mut download: Download, index: Arc<RwLock<Index>>, growth: watch::Sender<Growth>) {
+async fn take(
+    mut download: Download,
+    index: Arc<RwLock<Index>>,
+    growth: watch::Sender<Growth>,
+    limit: Duration,
+) {
     let mut reader = Some(Reader::new(INDEX_BYTES_MAX));
+    let mut pace = Pace::new(Instant::now(), limit);
     let ended = loop {
         let part = match download.next().await {
             Ok(part) => part,
             Err(error) => break Err(error.to_string()),
         };
+        if !pace.is_kept(part.len() as u64, Instant::now()) {
+            break Err("it comes so slowly that it would never end".to_owned());
+        }
         let mut index = index.write().unwrap_or_else(PoisonError::into_inner);
         let fed = match &mut reader {
             Some(reader) if !part.is_empty() => reader.feed(&mut index, &part).map(|()| false),
@@ -157,6 +211,31 @@ async fn take(mut download: Download, index: Arc<RwLock<Index>>, growth: watch::
     growth.send_replace(Growth { size_bytes, ended: Some(ended) });
 }
 
+/// How fast an index has to come at least. A walk of a cold disk brings hundreds of entries a second
+/// and may pause for long; a byte now and then, for ever, is no walk.
+struct Pace {
+    began: Instant,
+    bytes: u64,
+    span: Duration,
+}
+
+impl Pace {
+    fn new(now: Instant, limit: Duration) -> Pace {
+        Pace { began: now, bytes: 0, span: limit * SPAN_LIMITS }
+    }
+
+    /// So many bytes came; whether it goes on.
+    fn is_kept(&mut self, bytes: u64, now: Instant) -> bool {
+        self.bytes += bytes;
+        if now.duration_since(self.began) < self.span {
+            return true;
+        }
+        let enough = self.bytes as f64 >= self.span.as_secs_f64() * PACE_BYTES_PER_S;
+        (self.began, self.bytes) = (now, 0);
+        enough
+    }
+}
+
 /// The index as far as it has come.
 pub(crate) fn read(index: &RwLock<Index>) -> RwLockReadGuard<'_, Index> {
     index.read().unwrap_or_else(PoisonError::into_inner)
@@ -172,7 +251,39 @@ fn with_query(url: &Url, query: &str) -> Url {
 
 /// Once a replica has answered, those that were named before it have so long to do so too.
 const OTHERS_WITHIN: Duration = Duration::from_secs(1);
+/// The pace is measured over so many times the longest silence that is allowed: ten minutes.
+const SPAN_LIMITS: u32 = 10;
+/// An entry takes a dozen bytes and more.
+const PACE_BYTES_PER_S: f64 = 24.0;
 /// What an index is sent as.
 const MEDIA_TYPE: &str = "application/vnd.swath.index";
 /// No index is longer: some fifty million entries.
 const INDEX_BYTES_MAX: u64 = 2 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn survives(every_s: u64, bytes: u64) -> u64 {
+        let start = Instant::now();
+        let mut pace = Pace::new(start, Duration::from_secs(60));
+        let mut s = 0;
+        while s < 24 * 3600 {
+            s += every_s;
+            if !pace.is_kept(bytes, start + Duration::from_secs(s)) {
+                return s;
+            }
+        }
+        s
+    }
+
+    #[test]
+    fn a_byte_now_and_then_ends_and_a_slow_walk_does_not() {
+        assert_eq!(survives(30, 1), 600);
+        assert_eq!(survives(59, 100), 649);
+        assert_eq!(survives(1, 20), 600);
+        // A folder of a thousand entries each minute, or three entries a second.
+        assert_eq!(survives(60, 16_000), 24 * 3600);
+        assert_eq!(survives(1, 36), 24 * 3600);
+    }
+}

@@ -5,24 +5,29 @@
 //! fetched once more in a second pass, with a new index; all that is right already is taken over.
 //! A source that has forgotten the walk (its server was restarted) leads to another pass too.
 
+mod content;
 mod index;
 mod replicas;
+mod verify;
 
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 
-use swath_model::index::{Absence, Counts, Index, Kind};
+use swath_model::index::{Absence, Counts, Index, Kind, Lack};
 use swath_plan::Config;
 use swath_source::{SealedLength, UNIT_BYTES};
-use swath_store::tree::{Change, Preserve, Stage};
+use swath_store::tree::{Change, Filter, Halt, Keeper, Preserve, Same, Stage};
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::executor::{self, Pass, PassEnd};
 use crate::observe::{Event, Observer, Summary};
 use crate::request::{Destination, Mirror, Request};
-pub(crate) use index::{Growth, Taking};
+use content::Seals;
+pub(crate) use index::{Growth, Taking, read};
 pub(crate) use replicas::{Joined, units_around};
+pub use verify::Against;
+pub(crate) use verify::verify;
 
 /// A tree to fetch.
 #[derive(Clone, Debug)]
@@ -31,18 +36,33 @@ pub struct TreeRequest {
     pub replicas: Vec<Mirror>,
     /// The folder that is to hold what lies in those folders. It may be there already.
     pub destination: PathBuf,
+    /// What takes part: what it leaves out is neither asked for nor removed.
+    pub filter: Filter,
     /// What is taken over besides bytes.
     pub preserve: Preserve,
     /// Go on from what an earlier run left.
     pub resume: bool,
-    /// Files that are at the destination already, with the same size and time, stay as they are.
-    pub compare: bool,
+    /// What of the destination stays as it is.
+    pub compare: Compare,
     /// Remove from the destination what is not in the tree, once all of the tree is there.
     pub delete: bool,
+    /// Keep the index with the values of all blocks in this file.
+    pub keep_index: Option<PathBuf>,
     /// How it is planned.
     pub plan: Config,
     /// As [`Request::stall_s`].
     pub stall_s: f64,
+}
+
+/// How it is seen that a file of the destination need not be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// It is not looked at: every file is copied.
+    Nothing,
+    /// It has the same size and time of the last change.
+    SizeAndTime,
+    /// It has the same size and content, whatever its time: both sides read it.
+    Content,
 }
 
 /// What became of a tree.
@@ -58,10 +78,10 @@ pub struct TreeSummary {
     pub kept_files: u64,
     /// What was removed from the destination.
     pub removed: u64,
-    /// Files that changed, or could not be read any more, while they were copied, twice: they are
-    /// not there. Paths below the folder, not always text.
+    /// Files that changed while they were copied, twice: they are not there, and neither are further
+    /// names of theirs. Paths below the folder, not always text.
     pub changed: Vec<Vec<u8>>,
-    /// What the source could not offer, and why.
+    /// What the source could not offer, in its walk or when it was to be read, and why.
     pub absent: Vec<(Vec<u8>, Absence)>,
 }
 
@@ -70,6 +90,24 @@ impl TreeSummary {
     pub fn is_whole(&self) -> bool {
         let special = |(_, absence): &&(Vec<u8>, Absence)| *absence != Absence::Special;
         self.changed.is_empty() && self.absent.iter().find(special).is_none()
+    }
+
+    /// Name the files that are not there, further names among them, each by what its file lacks.
+    fn name_lacking(&mut self, index: &Index, why: &[(u64, Lack)], lacking: &[u64]) {
+        for &number in lacking {
+            let mut cursor = index.cursor_from(number);
+            let Some(item) = cursor.next() else { continue };
+            let file = match item.entry.kind {
+                Kind::HardLink(of) => of,
+                _ => number,
+            };
+            let lack = why.binary_search_by_key(&file, |&(number, _)| number).map(|at| why[at].1);
+            let path = item.path.to_vec();
+            match lack.ok().and_then(Lack::absence) {
+                None => self.changed.push(path),
+                Some(absence) => self.absent.push((path, absence)),
+            }
+        }
     }
 }
 
@@ -92,16 +130,21 @@ pub(crate) async fn copy(
         let begun = tokio::select! {
             biased;
             () = stop.wait() => return Err(GetError::Stopped),
-            begun = begin(engine, &request, resume) => begun?,
+            begun = begin(engine, &request, resume, observer, stop) => begun?,
         };
         let (pass, request_of_pass) = begun;
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
+        let (keeper, seals) = (pass.keeper.clone(), Seals::of(&pass.taking));
         let end = executor::run_pass(engine, request_of_pass, pass, observer, stop, first).await;
         first = false;
         // From now on the stage is ours, whatever the user wanted of what earlier runs left.
         resume = true;
         match end {
-            PassEnd::Failed(error) => return Err(error),
+            PassEnd::Failed(error) => {
+                // Nobody waits for what is of no use to go.
+                let _ = engine.disk.work(move || stage.give_up()).await;
+                return Err(error);
+            }
             PassEnd::Forgotten { kept_bytes } => {
                 forgotten = if kept_bytes > kept_before { 0 } else { forgotten + 1 };
                 kept_before = kept_bytes;
@@ -109,21 +152,17 @@ pub(crate) async fn copy(
                     return Err(GetError::Forgotten);
                 }
             }
-            PassEnd::Whole { changed, .. } if !changed.is_empty() && !is_second_look => {
+            PassEnd::Whole { changed, .. }
+                if !is_second_look && changed.iter().any(|(_, lack)| lack.may_pass()) =>
+            {
                 is_second_look = true;
                 drop(stage);
             }
             PassEnd::Whole { changed, summary } => {
                 let finishing = Arc::clone(&stage);
-                let without = changed.clone();
-                let finished = engine
-                    .disk
-                    .work(move || {
-                        finishing.make_skeleton(0)?;
-                        finishing.finish(&without)
-                    })
-                    .await
-                    .map_err(GetError::Thread)??;
+                let without: Vec<u64> = changed.iter().map(|&(number, _)| number).collect();
+                let finished = engine.disk.work(move || finishing.finish(&without)).await;
+                let finished = finished.map_err(GetError::Thread)??;
                 let mut outcome = {
                     let index = index::read(&index);
                     TreeSummary {
@@ -131,16 +170,17 @@ pub(crate) async fn copy(
                         counts: index.counts(),
                         files: finished.files,
                         kept_files: stage.kept_files(),
-                        changed: changed
-                            .iter()
-                            .filter_map(|&number| path_of(&index, number))
-                            .collect(),
+                        changed: Vec::new(),
                         absent: absent(&index),
                         transfer: summary,
                     }
                 };
+                outcome.name_lacking(&index::read(&index), &changed, &finished.lacking);
                 if request.delete && outcome.is_whole() {
-                    outcome.removed = remove_surplus(engine, &request, &index).await?;
+                    outcome.removed = remove_surplus(engine, &request, &index, stop).await?;
+                }
+                if let Some(keeper) = keeper {
+                    verify::keep(engine, keeper, &seals, &index, &request.destination).await?;
                 }
                 observer.observe(&Event::Finished(outcome.transfer.clone()));
                 return Ok(outcome);
@@ -155,12 +195,15 @@ pub(crate) async fn differences(
     request: &TreeRequest,
     take: impl FnMut(Change, &[u8]) + Send + 'static,
 ) -> Result<Counts, GetError> {
-    let mut taking = index::take_first(engine, &request.replicas).await?;
+    let mut taking = index::take_first(engine, &request.replicas, &request.filter).await?;
     taking.wait().await?;
     let (index, folder) = (Arc::clone(&taking.index), request.destination.clone());
+    let same = same(engine, request, &taking, &mut |_: &Event| {}).await?;
+    let filter = request.filter.clone();
     let compared = move || {
         let index = index::read(&index);
-        swath_store::tree::differences(&index, &folder, take).map(|()| index.counts())
+        swath_store::tree::differences(&index, &folder, &filter, &same, take)
+            .map(|()| index.counts())
     };
     let compared = engine.disk.work(compared).await.map_err(GetError::Thread)?;
     compared.map_err(GetError::Thread)
@@ -170,19 +213,33 @@ async fn remove_surplus(
     engine: &Engine,
     request: &TreeRequest,
     index: &Arc<RwLock<Index>>,
+    stop: &Stop,
 ) -> Result<u64, GetError> {
     let (index, folder) = (Arc::clone(index), request.destination.clone());
+    let filter = request.filter.clone();
+    let halt = stop.clone();
     let remove = move || {
         let mut surplus = Vec::new();
-        swath_store::tree::differences(&index::read(&index), &folder, |change, path| {
+        let same = Same::SizeAndTime;
+        let take = |change, path: &[u8]| {
             if change == Change::Surplus {
                 surplus.push(path.to_vec());
             }
-        })?;
-        swath_store::tree::remove(&folder, &surplus)
+        };
+        swath_store::tree::differences(&index::read(&index), &folder, &filter, &same, take)?;
+        swath_store::tree::remove(&folder, &surplus, &|| halt.is_set())
     };
     let removed = engine.disk.work(remove).await.map_err(GetError::Thread)?;
-    removed.map_err(GetError::Remove)
+    removed.map_err(|error| match error.kind() {
+        std::io::ErrorKind::Interrupted if stop.is_set() => GetError::Stopped,
+        _ => GetError::Remove(error),
+    })
+}
+
+/// Whether this is a folder of a swath server.
+pub(crate) async fn is_tree(engine: &Engine, folder: &Mirror) -> bool {
+    let asked = index::ask(&engine.net, folder, &Filter::default()).await;
+    asked.is_ok_and(|download| index::is_index(&download))
 }
 
 /// The whole index of a folder.
@@ -190,7 +247,8 @@ pub(crate) async fn index(
     engine: &Engine,
     folder: &Mirror,
 ) -> Result<Arc<RwLock<Index>>, GetError> {
-    let mut taking = index::take_first(engine, std::slice::from_ref(folder)).await?;
+    let mut taking =
+        index::take_first(engine, std::slice::from_ref(folder), &Filter::default()).await?;
     taking.wait().await?;
     Ok(Arc::clone(&taking.index))
 }
@@ -200,13 +258,21 @@ async fn begin(
     engine: &Engine,
     request: &TreeRequest,
     resume: bool,
+    observer: &mut dyn Observer,
+    stop: &Stop,
 ) -> Result<(Pass, Request), GetError> {
     let length = Arc::new(SealedLength::unknown());
-    let mut taking = index::take_first(engine, &request.replicas).await?;
+    // While the index is asked for, on one connection, the lanes connect.
+    for replica in &request.replicas {
+        let (plan, replicas) = (request.plan.clone(), request.replicas.len() as u32);
+        let wanted = move |rtt| 1 + plan.lanes_at_first(rtt, replicas);
+        engine.net.prepare(&replica.url, replica.trust, wanted);
+    }
+    let mut taking = index::take_first(engine, &request.replicas, &request.filter).await?;
     let first = taking.replica;
     let waits = {
         let destination = request.destination.clone();
-        let compare = request.compare;
+        let compare = request.compare != Compare::Nothing;
         let look = move || {
             (resume && Stage::is_left(&destination)) || (compare && Stage::is_there(&destination))
         };
@@ -215,16 +281,22 @@ async fn begin(
     if waits {
         taking.wait().await?;
     }
+    let same = match waits {
+        true => same(engine, request, &taking, observer).await?,
+        // There is nothing to be compared.
+        false => Same::Nothing,
+    };
     let stage = {
         let (destination, index) = (request.destination.clone(), Arc::clone(&taking.index));
         let preserve = request.preserve;
-        let compare = request.compare;
-        let open = move || Stage::open(&destination, index, preserve, resume, compare);
+        let stop = stop.clone();
+        let halt: Halt = Arc::new(move || stop.is_set());
+        let open = move || Stage::open_until(&destination, index, preserve, resume, &same, halt);
         Arc::new(engine.disk.work(open).await.map_err(GetError::Thread)??)
     };
     let others = request.replicas.iter().enumerate().filter(|&(at, _)| at != first);
     let others = others.map(|(_, mirror)| mirror.clone()).collect();
-    let joins = replicas::join(engine, &taking, others);
+    let joins = replicas::join(engine, &taking, others, &request.filter);
     let mut of_pass = Request::to(Destination::Tree(request.destination.clone()));
     of_pass.mirrors =
         vec![Mirror { url: taking.sealed.clone(), ..request.replicas[first].clone() }];
@@ -236,13 +308,33 @@ async fn begin(
     };
     of_pass.stall_s = request.stall_s;
     of_pass.discover = false;
+    let keeper = match request.keep_index.clone() {
+        None => None,
+        Some(path) => {
+            let create = move || Keeper::create(&path).map(Arc::new);
+            let created = engine.disk.work(create).await.map_err(GetError::Thread)?;
+            Some(created.map_err(GetError::Keep)?)
+        }
+    };
     let index = Arc::clone(&taking.index);
-    let pass = Pass { index, stage, length, taking, joins };
+    let pass = Pass { index, stage, keeper, length, taking, joins };
     Ok((pass, of_pass))
 }
 
-fn path_of(index: &Index, number: u64) -> Option<Vec<u8>> {
-    index.cursor_from(number).next().map(|item| item.path.to_vec())
+/// What of the destination is the same as in an index, which is complete.
+async fn same(
+    engine: &Engine,
+    request: &TreeRequest,
+    taking: &Taking,
+    observer: &mut dyn Observer,
+) -> Result<Same, GetError> {
+    match request.compare {
+        Compare::Nothing => Ok(Same::Nothing),
+        Compare::SizeAndTime => Ok(Same::SizeAndTime),
+        Compare::Content => {
+            content::same(engine, taking, &request.destination, observer).await.map(Same::Bytes)
+        }
+    }
 }
 
 /// What the source could not offer.

@@ -6,6 +6,7 @@ use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::Index;
 use swath_model::{Range, RangeSet};
 use swath_source::{display_name, sealed_bytes, to_sealed};
+use swath_store::tree::Filter;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
@@ -40,14 +41,16 @@ pub(crate) fn join(
     engine: &Engine,
     first: &Taking,
     others: Vec<Mirror>,
+    filter: &Filter,
 ) -> UnboundedReceiver<Joined> {
     let (sender, joins) = unbounded_channel();
     for mirror in others {
         let (net, sender) = (engine.net.clone(), sender.clone());
         let (index, growth) = (Arc::clone(&first.index), first.growth.clone());
+        let filter = filter.clone();
         tokio::spawn(async move {
             tokio::select! {
-                () = look(&net, mirror, &index, growth, &sender) => {}
+                () = look(&net, mirror, &filter, &index, growth, &sender) => {}
                 () = sender.closed() => {}
             }
         });
@@ -58,14 +61,16 @@ pub(crate) fn join(
 async fn look(
     net: &swath_source::Net,
     mirror: Mirror,
+    filter: &Filter,
     first: &Arc<RwLock<Index>>,
     mut growth: watch::Receiver<Growth>,
     sender: &UnboundedSender<Joined>,
 ) {
     let name = display_name(&mirror.url);
     let taken = async {
-        let download = index::ask(net, &mirror).await.map_err(|error| error.to_string())?;
-        let mut taking = index::begin(download, &mirror, 0)?;
+        let download = index::ask(net, &mirror, filter).await;
+        let download = download.map_err(|error| error.to_string())?;
+        let mut taking = index::begin(download, &mirror, 0, filter, net.timeout())?;
         taking.wait().await.map_err(|error| error.to_string())?;
         Ok::<_, String>(taking)
     };

@@ -1,6 +1,7 @@
 //! The command line of `netlab`.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use swath_netlab::faulty::cli::ServeArgs;
 use swath_netlab::star::{LinkSpec, ServerKind, StarSpec};
 use swath_netlab::wan::{Change, Queue, Schedule};
 
-/// Runs commands inside an emulated network of namespaces, as root; serves files wrongly, as
-/// anybody.
+/// Runs commands inside an emulated network of namespaces, as root; serves files wrongly and puts
+/// servers far away, as anybody.
 #[derive(Debug, Parser)]
 #[command(name = "netlab", version, max_term_width = 100)]
 pub struct Program {
@@ -30,6 +31,21 @@ pub enum Task {
     Set(Set),
     /// A faulty web server on the loopback interface, its URL on the first line. Needs no root.
     Serve(Box<ServeArgs>),
+    /// A port on the loopback interface behind which a server of this machine lies far away, the
+    /// port's address on the first line. Needs no root.
+    Afar(Afar),
+}
+
+#[derive(Debug, Args)]
+pub struct Afar {
+    /// The link to it: RATE/DELAY in Mbit/s and one-way milliseconds.
+    #[arg(long, default_value = "1000/50")]
+    pub link: LinkSpec,
+    /// Stop when standard input ends.
+    #[arg(long)]
+    pub until_eof: bool,
+    /// The server, for example 127.0.0.1:8470.
+    pub server: SocketAddr,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +13,7 @@ use swath_model::Range;
 use swath_model::index::Mtime;
 
 use super::{Preserve, Stage, Wanted, lock};
+use crate::tree::trail::Trail;
 
 /// Files of which some bytes are there and others are not.
 #[derive(Default)]
@@ -35,12 +36,6 @@ struct Building {
     used: u64,
 }
 
-/// The folder in which the last file was made.
-pub(super) struct Parent {
-    path: Vec<u8>,
-    folder: OwnedFd,
-}
-
 impl Files {
     /// Write the parts of one file that lie in `bytes`, which are those of the virtual file from
     /// `start` on.
@@ -50,14 +45,14 @@ impl Files {
         wanted: &Wanted,
         start: u64,
         bytes: &[u8],
-        parent: &mut Option<Parent>,
+        trail: &mut Trail,
     ) -> io::Result<()> {
         if wanted.is_whole() {
-            let file = create(stage, wanted, true, parent)?;
+            let file = create(wanted, true, trail)?;
             put(&file, wanted, start, bytes)?;
             return complete(&file, wanted, stage.preserve);
         }
-        let file = self.open(stage, wanted, parent)?;
+        let file = self.open(stage, wanted, trail)?;
         put(&file, wanted, start, bytes)?;
         let written: u64 = wanted.parts.iter().map(|part| part.bytes).sum();
         if self.written(wanted.number, written) {
@@ -66,12 +61,7 @@ impl Files {
         Ok(())
     }
 
-    fn open(
-        &self,
-        stage: &Stage,
-        wanted: &Wanted,
-        parent: &mut Option<Parent>,
-    ) -> io::Result<Arc<File>> {
+    fn open(&self, stage: &Stage, wanted: &Wanted, trail: &mut Trail) -> io::Result<Arc<File>> {
         {
             let mut table = lock(&self.all);
             table.clock += 1;
@@ -84,7 +74,7 @@ impl Files {
             }
         }
         // Two threads may come here at once; both open the same file.
-        let file = Arc::new(create(stage, wanted, false, parent)?);
+        let file = Arc::new(create(wanted, false, trail)?);
         let mut table = lock(&self.all);
         let clock = table.clock;
         let resumed_bytes = stage.resumed.bytes_within(wanted.range);
@@ -137,19 +127,9 @@ impl Table {
 }
 
 /// Open a file of the stage, making it and its folders if need be.
-fn create(
-    stage: &Stage,
-    wanted: &Wanted,
-    is_whole: bool,
-    parent: &mut Option<Parent>,
-) -> io::Result<File> {
-    let (folder_path, name) = split(&wanted.path);
-    if parent.as_ref().is_none_or(|parent| parent.path != folder_path) {
-        let folder = stage.root.make_folder(folder_path)?;
-        *parent = Some(Parent { path: folder_path.to_vec(), folder });
-    }
-    let folder = parent.as_ref().map_or(stage.root.fd().as_fd(), |parent| parent.folder.as_fd());
-    let file = make_file(folder, name, is_whole)?;
+fn create(wanted: &Wanted, is_whole: bool, trail: &mut Trail) -> io::Result<File> {
+    let (folder, name) = split(&wanted.path);
+    let file = make_file(trail.folder(folder)?, name, is_whole)?;
     let data_bytes = wanted.range.len();
     if !is_whole || data_bytes != wanted.size_bytes {
         file.set_len(wanted.size_bytes)?;

@@ -1,13 +1,26 @@
-//! What the destination has already: files of the same size and time are left as they are.
+//! What the destination has already: files that are the same are left as they are.
 
 use std::collections::HashSet;
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
-use swath_model::index::{Index, Kind};
+use swath_model::index::{Index, Item, Kind, Mtime};
 use swath_model::{Range, RangeSet};
 
 use super::building::split;
-use crate::tree::root::{Links, Root};
+use crate::tree::root::Root;
+use crate::tree::trail::{Enter, Trail};
+
+/// What of a destination is the same as in the tree that it is to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Same {
+    /// Nothing is taken for it.
+    Nothing,
+    /// Files of the same size and time of the last change.
+    SizeAndTime,
+    /// Files of the same size all of whose bytes are among these of the virtual file, which were
+    /// compared.
+    Bytes(RangeSet),
+}
 
 /// Files that are at the destination as the index says.
 #[derive(Debug, Default)]
@@ -18,33 +31,33 @@ pub(super) struct Kept {
     pub files: u64,
     /// Their bytes in the virtual file, with what lies between them.
     pub ranges: RangeSet,
+    /// They may have another time.
+    pub by_content: bool,
 }
 
 impl Kept {
-    /// Compare all files with what is below `destination`, by size and time of the last change.
-    pub fn find(index: &Index, destination: &Root) -> Kept {
-        let mut kept = Kept::default();
+    /// Compare all files with what is below `destination`.
+    pub fn find(index: &Index, destination: &Root, same: &Same) -> Kept {
+        let by_content = matches!(same, Same::Bytes(_));
+        let mut kept = Kept { by_content, ..Kept::default() };
         let linked = linked(index);
-        let mut folder: Option<(Vec<u8>, Option<std::os::fd::OwnedFd>)> = None;
+        let mut trail = Trail::new(destination, Enter::Look);
         let mut before = 0;
         let mut cursor = index.cursor();
         while let Some(item) = cursor.next() {
             let Kind::File { size_bytes, .. } = item.entry.kind else { continue };
             let (above, name) = split(item.path);
-            if folder.as_ref().is_none_or(|(path, _)| path != above) {
-                let open = destination.folder(above, Links::Refuse).ok();
-                folder = Some((above.to_vec(), open));
-            }
             let here = before;
             before = item.end.max(before);
-            let Some((_, Some(open))) = &folder else { continue };
+            // A folder that cannot be entered is told of where it matters.
+            let Ok(Some(open)) = trail.to(above) else { continue };
             let mask = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME;
             let Ok(found) = statx(open, name, AtFlags::SYMLINK_NOFOLLOW, mask) else { continue };
-            let mtime = item.entry.mtime;
+            let seconds = found.stx_mtime.tv_sec;
+            let mtime = Mtime { seconds, nanoseconds: found.stx_mtime.tv_nsec };
             let is_same = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile
                 && found.stx_size == size_bytes
-                && (found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec)
-                    == (mtime.seconds, mtime.nanoseconds);
+                && same.has(&item, mtime);
             // Further names are made of the file that comes, so it has to come.
             if is_same && !linked.contains(&item.number) {
                 kept.keep(item.number);
@@ -70,6 +83,21 @@ impl Kept {
         }
         self.bits[at] |= 1 << (number % 64);
         self.files += 1;
+    }
+}
+
+impl Same {
+    /// Whether a file that has the size of `item` and was changed at `mtime` is the same.
+    pub(in crate::tree) fn has(&self, item: &Item<'_>, mtime: Mtime) -> bool {
+        match self {
+            Same::Nothing => false,
+            Same::SizeAndTime => mtime == item.entry.mtime,
+            // Of a file that is one hole nothing was compared.
+            Same::Bytes(_) if item.start == item.end => {
+                matches!(item.entry.kind, Kind::File { size_bytes: 0, .. })
+            }
+            Same::Bytes(bytes) => bytes.covers(item.range()),
+        }
     }
 }
 

@@ -1,36 +1,40 @@
 //! The end: what is left to make, attributes of folders, final names.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
-use rustix::fs::{AtFlags, FileType, StatxFlags, linkat, renameat, renameat_with, statx, unlinkat};
+use rustix::fs::{AtFlags, FileType, StatxFlags, renameat, renameat_with, statx, unlinkat};
 use rustix::io::Errno;
-use swath_model::index::{Kind, Mtime};
+use swath_model::index::{Entry, Index, Kind, Mtime};
 
 use super::building::{set_mode, set_times, split};
 use super::{Stage, StageError, refuse_own_names};
 use crate::names::folder_of;
-use crate::tree::root::{Links, Root};
+use crate::tree::root::{self, Root};
+use crate::tree::trail::{Enter, Trail};
 
 /// What became of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finished {
     /// Files that have their final names now.
     pub files: u64,
-}
-
-/// A folder of the stage, and the one that takes its place: most files follow one of the same folder.
-struct Way {
-    folder: Vec<u8>,
-    from: OwnedFd,
-    to: OwnedFd,
+    /// Numbers of the entries that have none, ascending: files that are not right, and further names
+    /// of theirs.
+    pub lacking: Vec<u64>,
 }
 
 /// A folder whose attributes are set when all that lies in it is there.
 struct Open {
-    path: Vec<u8>,
+    path_bytes: usize,
     mode: u32,
     mtime: Mtime,
+}
+
+/// The folders that are open, innermost last, and the path of that one.
+#[derive(Default)]
+struct Opened {
+    path: Vec<u8>,
+    folders: Vec<Open>,
 }
 
 impl Stage {
@@ -43,28 +47,25 @@ impl Stage {
         if self.place.is_new {
             return Ok(());
         }
-        let path = &self.place.destination;
-        let root = Root::open(path).map_err(|source| self.failed("open", b"", source))?;
+        let root = Root::open(&self.place.destination);
+        self.check_way_in(&root.map_err(|source| self.failed("open", b"", source))?)
+    }
+
+    fn check_way_in(&self, root: &Root) -> Result<(), StageError> {
+        let mut trail = Trail::new(root, Enter::Look);
         let index = self.index();
         let mut cursor = index.cursor();
-        // A folder that is not there yet: nothing in it can be in the way.
-        let mut missing: Option<Vec<u8>> = None;
         while let Some(item) = cursor.next() {
-            let is_below = |folder: &Vec<u8>| {
-                item.path.strip_prefix(folder.as_slice()).is_some_and(|rest| rest.starts_with(b"/"))
+            self.go_on()?;
+            let (above, name) = split(item.path);
+            let mut look = || match trail.to(above)? {
+                Some(folder) => root::kind_of(folder, name),
+                // In a folder that is not there yet nothing can be in the way.
+                None => Ok(None),
             };
-            if missing.as_ref().is_some_and(is_below) {
-                continue;
-            }
-            missing = None;
             let wants_folder = item.entry.kind == Kind::Folder;
-            let (there, here) = match root.kind(item.path) {
-                Ok(None) => {
-                    if wants_folder {
-                        missing = Some(item.path.to_vec());
-                    }
-                    continue;
-                }
+            let (there, here) = match look() {
+                Ok(None) => continue,
                 Ok(Some(FileType::Directory)) if !wants_folder => match item.entry.kind {
                     Kind::Absent(_) => continue,
                     Kind::Symlink(_) => ("a folder", "a link"),
@@ -82,23 +83,30 @@ impl Stage {
         Ok(())
     }
 
-    /// Give everything its final name, but for the files with these numbers (ascending), which are
-    /// not right and go.
+    /// Make what has no bytes, and give everything its final name, but for the files with these
+    /// numbers (ascending), which are not right and go. The index must be complete.
     ///
     /// # Errors
-    /// [`StageError::Io`]; what has its name by then keeps it, and the next run goes on.
+    /// [`StageError`]; what has its name by then keeps it, and the next run goes on.
     pub fn finish(&self, without: &[u64]) -> Result<Finished, StageError> {
         refuse_own_names(&self.index(), &self.place)?;
+        self.make_skeleton()?;
         let without = self.with_further_names(without);
         self.remove_files(&without)?;
         self.link(&without)?;
         // Names must not be there before their bytes are.
         self.sync()?;
-        if self.place.is_new {
+        if self.place.is_new && !self.place.is_taken()? {
             let finished = self.settle(None, &without)?;
-            self.become_destination()?;
-            self.place.forget_journal();
-            return Ok(finished);
+            if self.become_destination()? {
+                self.place.forget();
+                return Ok(finished);
+            }
+        }
+        if self.place.is_new {
+            // Somebody has made the destination meanwhile.
+            let root = Root::open(&self.place.destination);
+            self.check_way_in(&root.map_err(|source| self.failed("open", b"", source))?)?;
         }
         let mut journal = super::lock(&self.journal);
         if journal.is_none() {
@@ -117,8 +125,8 @@ impl Stage {
         let destination = destination.map_err(|source| failed("open", source))?;
         let finished = self.settle(Some(&destination), without)?;
         self.place.forget_journal();
-        self.root.empty().map_err(|source| failed("empty the stage of", source))?;
-        let _ = std::fs::remove_dir(&self.place.names.part);
+        self.root.empty(&|| false).map_err(|source| failed("empty the stage of", source))?;
+        self.place.give_back(&self.root);
         Ok(finished)
     }
 
@@ -140,49 +148,58 @@ impl Stage {
         all
     }
 
-    fn become_destination(&self) -> Result<(), StageError> {
+    /// One rename gives all their names; `false` if somebody has made the destination meanwhile.
+    fn become_destination(&self) -> Result<bool, StageError> {
         let (from, to) = (&self.place.names.part, &self.place.destination);
         // Nobody else was to look into it before; its own attributes are not those of an entry.
-        let usual = super::building::usual_mode(FileType::Directory);
-        rustix::fs::fchmod(self.root.fd(), rustix::fs::Mode::from_raw_mode(usual))
-            .map_err(|error| self.failed("set the mode of", b"", error.into()))?;
+        let set_mode = |mode| {
+            rustix::fs::fchmod(self.root.fd(), rustix::fs::Mode::from_raw_mode(mode))
+                .map_err(|error| self.failed("set the mode of", b"", error.into()))
+        };
+        set_mode(super::building::usual_mode(FileType::Directory))?;
         let flags = rustix::fs::RenameFlags::NOREPLACE;
         let renamed = match renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, flags) {
             Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(from, to),
             other => other.map_err(io::Error::from),
         };
-        renamed.map_err(|source| self.failed("give its name to", b"", source))?;
+        match renamed {
+            Err(error) if self.place.is_taken()? => {
+                tracing::debug!(%error, "the destination is there now");
+                set_mode(0o700)?;
+                return Ok(false);
+            }
+            other => other.map_err(|source| self.failed("give its name to", b"", source))?,
+        }
         let folder = Root::open(&folder_of(to));
         folder
             .and_then(|folder| Ok(rustix::fs::fsync(folder.fd())?))
-            .map_err(|source| self.failed("sync the folder of", b"", source))
+            .map_err(|source| self.failed("sync the folder of", b"", source))?;
+        Ok(true)
     }
 
     /// Files that are not what the index promised.
     fn remove_files(&self, without: &[u64]) -> Result<(), StageError> {
+        let mut trail = Trail::new(&self.root, Enter::Open);
+        let index = self.index();
         for &number in without {
-            let path = {
-                let index = self.index();
-                let mut cursor = index.cursor_from(number);
-                cursor.next().map(|item| item.path.to_vec())
-            };
-            if let Some(path) = path {
-                self.remove(&path)?;
+            if let Some(item) = index.cursor_from(number).next() {
+                self.remove(item.path, &mut trail)?;
             }
         }
         Ok(())
     }
 
     /// Remove what is at `path` in the stage: a file, a link or an empty folder, if it is there.
-    pub(super) fn remove(&self, path: &[u8]) -> Result<(), StageError> {
+    pub(super) fn remove(&self, path: &[u8], trail: &mut Trail) -> Result<(), StageError> {
         let (folder, name) = split(path);
-        let remove = || -> io::Result<()> {
-            let folder = match self.root.folder(folder, Links::Refuse) {
-                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+        let mut remove = || -> io::Result<()> {
+            let folder = match trail.to(folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
                 other => other?,
             };
-            match unlinkat(&folder, name, AtFlags::empty()) {
-                Err(Errno::ISDIR) => match unlinkat(&folder, name, AtFlags::REMOVEDIR) {
+            let Some(folder) = folder else { return Ok(()) };
+            match unlinkat(folder, name, AtFlags::empty()) {
+                Err(Errno::ISDIR) => match unlinkat(folder, name, AtFlags::REMOVEDIR) {
                     // Something that belongs there is in it.
                     Err(Errno::NOTEMPTY) => Ok(()),
                     other => Ok(other?),
@@ -194,138 +211,93 @@ impl Stage {
         remove().map_err(|source| self.failed("remove", path, source))
     }
 
-    /// Further names of files.
-    fn link(&self, without: &[u64]) -> Result<(), StageError> {
-        let index = self.index();
-        if index.counts().hard_links == 0 {
-            return Ok(());
-        }
-        let mut cursor = index.cursor();
-        while let Some(item) = cursor.next() {
-            let Kind::HardLink(number) = item.entry.kind else { continue };
-            if without.binary_search(&item.number).is_ok() {
-                continue;
-            }
-            let mut of = index.cursor_from(number);
-            let Some(first) = of.next() else { continue };
-            self.link_one(first.path, item.path)
-                .map_err(|source| self.failed("make the link", item.path, source))?;
-        }
-        Ok(())
-    }
-
-    fn link_one(&self, first: &[u8], other: &[u8]) -> io::Result<()> {
-        let ((from, from_name), (to, to_name)) = (split(first), split(other));
-        let from = self.root.make_folder(from)?;
-        let to = self.root.make_folder(to)?;
-        match unlinkat(&to, to_name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => return Err(error.into()),
-        }
-        if self.preserve.links {
-            match linkat(&from, from_name, &to, to_name, AtFlags::empty()) {
-                // Not of every kind of file, and not on every file system; or the file is not right.
-                Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK) => {}
-                other => return Ok(other?),
-            }
-        }
-        self.copy(from.as_fd(), from_name, to.as_fd(), to_name)
-    }
-
-    /// A copy beside a file, with its attributes.
-    fn copy(
-        &self,
-        from: rustix::fd::BorrowedFd<'_>,
-        from_name: &[u8],
-        to: rustix::fd::BorrowedFd<'_>,
-        to_name: &[u8],
-    ) -> io::Result<()> {
-        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW;
-        let mut source = match rustix::fs::openat(from, from_name, flags, rustix::fs::Mode::empty())
-        {
-            Ok(file) => std::fs::File::from(file),
-            Err(error) => return Err(error.into()),
-        };
-        let mut file = super::building::make_file(to, to_name, true)?;
-        io::copy(&mut source, &mut file)?;
-        let found = source.metadata()?;
-        file.set_permissions(found.permissions())?;
-        file.set_modified(found.modified()?)
-    }
-
     /// Move everything to its destination, if that is another one, and give folders their
     /// attributes once all in them is there.
     fn settle(&self, destination: Option<&Root>, without: &[u64]) -> Result<Finished, StageError> {
-        let mut finished = Finished::default();
-        let mut open: Vec<Open> = Vec::new();
-        let mut way: Option<Way> = None;
-        let index = self.index();
+        let mut finished = Finished { files: 0, lacking: without.to_vec() };
+        let mut from = Trail::new(&self.root, Enter::Open);
+        // Where things are in the end.
+        let mut to = Trail::new(destination.unwrap_or(&self.root), Enter::Make);
+        let mut open = Opened::default();
+        let index: &Index = &self.index();
         let mut cursor = index.cursor();
         while let Some(item) = cursor.next() {
+            self.go_on()?;
             for _ in 0..item.entry.leaves {
-                if let Some(folder) = open.pop() {
-                    self.settle_folder(destination, &folder)?;
-                }
+                self.settle_folder(&mut open, &mut to)?;
             }
             let failed = |source| self.failed("give its name to", item.path, source);
+            let (above, name) = split(item.path);
             match item.entry.kind {
                 Kind::Folder => {
-                    if let Some(destination) = destination {
-                        destination.make_folder(item.path).map_err(failed)?;
-                    }
+                    to.folder(item.path).map_err(failed)?;
+                    open.path.truncate(above.len());
+                    open.path.extend_from_slice(&item.path[above.len()..]);
                     let (mode, mtime) = (item.entry.mode, item.entry.mtime);
-                    open.push(Open { path: item.path.to_vec(), mode, mtime });
+                    open.folders.push(Open { path_bytes: item.path.len(), mode, mtime });
                 }
                 Kind::Absent(_) => {}
                 _ if without.binary_search(&item.number).is_ok() => {}
                 _ if self.kept.has(item.number) => {
                     finished.files += 1;
-                    if let Some(destination) = destination.filter(|_| self.preserve.mode) {
-                        destination.set_mode(item.path, item.entry.mode & 0o777).map_err(failed)?;
+                    if destination.is_some() {
+                        let folder = to.folder(above).map_err(failed)?;
+                        self.settle_kept(folder, name, &item.entry).map_err(failed)?;
                     }
                 }
                 _ => {
                     finished.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
-                    if let Some(destination) = destination {
-                        self.rename(destination, item.path, &mut way).map_err(failed)?;
+                    if destination.is_some() {
+                        let to = to.folder(above).map_err(failed)?;
+                        let from = from.to(above).map_err(failed)?;
+                        rename(from, to, name).map_err(failed)?;
                     }
                 }
             }
         }
-        while let Some(folder) = open.pop() {
-            self.settle_folder(destination, &folder)?;
+        while !open.folders.is_empty() {
+            self.settle_folder(&mut open, &mut to)?;
         }
         Ok(finished)
     }
 
-    fn settle_folder(&self, destination: Option<&Root>, of: &Open) -> Result<(), StageError> {
-        let root = destination.unwrap_or(&self.root);
-        let settled = root.make_folder(&of.path).and_then(|folder| {
+    /// A file that stays where it was has its bytes, and gets the rest.
+    fn settle_kept(&self, at: BorrowedFd<'_>, name: &[u8], entry: &Entry<'_>) -> io::Result<()> {
+        if self.preserve.mode {
+            root::set_mode(at, name, entry.mode & 0o777)?;
+        }
+        if self.kept.by_content && self.preserve.times {
+            root::set_mtime(at, name, entry.mtime)?;
+        }
+        Ok(())
+    }
+
+    /// All that lies in the innermost folder is there.
+    fn settle_folder(&self, open: &mut Opened, to: &mut Trail) -> Result<(), StageError> {
+        let Some(of) = open.folders.pop() else { return Ok(()) };
+        open.path.truncate(of.path_bytes);
+        // Once it has its mode nothing may lead through it any more.
+        let settled = to.leave(&open.path).and_then(|folder| {
             set_mode(&folder, of.mode, self.preserve, FileType::Directory)?;
             set_times(&folder, of.mtime, self.preserve)
         });
-        settled.map_err(|source| self.failed("set the attributes of", &of.path, source))
+        settled.map_err(|source| self.failed("set the attributes of", &open.path, source))
     }
+}
 
-    fn rename(&self, destination: &Root, path: &[u8], way: &mut Option<Way>) -> io::Result<()> {
-        let (folder, name) = split(path);
-        let Way { from, to, .. } = match way.take().filter(|way| way.folder == folder) {
-            Some(known) => way.insert(known),
-            None => way.insert(Way {
-                folder: folder.to_vec(),
-                from: self.root.make_folder(folder)?,
-                to: destination.make_folder(folder)?,
-            }),
-        };
-        match renameat(&*from, name, &*to, name) {
-            Ok(()) => Ok(()),
-            // An earlier run had come so far already.
-            Err(Errno::NOENT)
-                if statx(&*to, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).is_ok() =>
-            {
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
+fn rename(from: Option<BorrowedFd<'_>>, to: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    let renamed = match from {
+        Some(from) => renameat(from, name, to, name),
+        None => Err(Errno::NOENT),
+    };
+    match renamed {
+        Ok(()) => Ok(()),
+        // An earlier run had come so far already.
+        Err(Errno::NOENT)
+            if statx(to, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).is_ok() =>
+        {
+            Ok(())
         }
+        Err(error) => Err(error.into()),
     }
 }

@@ -11,6 +11,7 @@ mod building;
 mod carry;
 mod compare;
 mod finish;
+mod further;
 mod place;
 mod skeleton;
 
@@ -23,6 +24,7 @@ use swath_model::index::{Index, Item, Kind, Mtime, Part};
 use swath_model::{Range, RangeSet};
 
 use super::root::Root;
+use super::trail::{Enter, Trail};
 use crate::journal::{JournalFile, Record, State};
 use crate::steps::SystemSteps;
 use building::Files;
@@ -30,6 +32,7 @@ use carry::Carried;
 use compare::Kept;
 use place::Place;
 
+pub use compare::Same;
 pub use finish::Finished;
 
 /// What of a file's attributes is taken over besides its bytes.
@@ -49,6 +52,9 @@ impl Default for Preserve {
     }
 }
 
+/// Says whether the user wants all to end.
+pub type Halt = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Why a tree cannot be received.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -56,6 +62,15 @@ pub enum StageError {
     /// The destination is there and is no folder.
     #[error("{} is no folder", .0.display())]
     NoFolder(PathBuf),
+    /// The destination is a link that leads to nothing.
+    #[error("{} is a link that leads to nothing", .0.display())]
+    DeadLink(PathBuf),
+    /// The stage's name is taken by something that no copy has left.
+    #[error(
+        "{} is there, and swath has not made it: it needs that name until the copy is complete, and leaves what is there alone",
+        .0.display()
+    )]
+    Foreign(PathBuf),
     /// Another process receives into the same place.
     #[error("another process is writing {}", .0.display())]
     Locked(PathBuf),
@@ -75,6 +90,16 @@ pub enum StageError {
         /// What the file system has for this user.
         free_bytes: u64,
     },
+    /// The file system can hold fewer files than are needed.
+    #[error("{} needs {needed} files and folders and there is room for {free}", path.display())]
+    NoEntries {
+        /// The destination.
+        path: PathBuf,
+        /// Files, folders and links that are still to be made.
+        needed: u64,
+        /// What the file system has for this user.
+        free: u64,
+    },
     /// Something at the destination is of another kind than what is to have its name.
     #[error("{} is in the way: it is {there}, and {here} is to have that name", path.display())]
     InTheWay {
@@ -91,6 +116,9 @@ pub enum StageError {
         /// Where it would go.
         path: PathBuf,
     },
+    /// [`Halt`] said so; what is there is kept.
+    #[error("stopped")]
+    Stopped,
     /// The system refuses something.
     #[error("cannot {doing} {}", path.display())]
     Io {
@@ -117,6 +145,7 @@ pub struct Stage {
     present: RangeSet,
     files: Files,
     journal: Mutex<Option<(JournalFile, State)>>,
+    halt: Halt,
 }
 
 /// One file of which some bytes are to be written.
@@ -159,9 +188,8 @@ impl Stage {
     }
 
     /// Begin to receive the tree of `index` (which may still grow, unless something
-    /// [is left](Stage::is_left)) at `destination`, or go on with it if `resume`. With `compare` files
-    /// that are there already with the same size and time stay as they are; the index must be
-    /// complete for that.
+    /// [is left](Stage::is_left)) at `destination`, or go on with it if `resume`. Files that are
+    /// there already and the same stay as they are; to look for such the index must be complete.
     ///
     /// # Errors
     /// [`StageError`].
@@ -170,21 +198,40 @@ impl Stage {
         index: Arc<RwLock<Index>>,
         preserve: Preserve,
         resume: bool,
-        compare: bool,
+        same: &Same,
+    ) -> Result<Stage, StageError> {
+        Stage::open_until(destination, index, preserve, resume, same, Arc::new(|| false))
+    }
+
+    /// As [`Stage::open`]; whatever takes long ends early when `halt` says so, then and later.
+    ///
+    /// # Errors
+    /// [`StageError`].
+    pub fn open_until(
+        destination: &Path,
+        index: Arc<RwLock<Index>>,
+        preserve: Preserve,
+        resume: bool,
+        same: &Same,
+        halt: Halt,
     ) -> Result<Stage, StageError> {
         let place = Place::of(destination)?;
         let root = place.open_stage()?;
-        refuse_own_names(&read(&index), &place)?;
+        let mut stage = Stage::of(place, root, Arc::clone(&index), preserve, Arc::clone(&halt));
+        let place = &stage.place;
+        refuse_own_names(&read(&index), place)?;
         if resume && let Some((moved, without)) = place.moving() {
             // What an earlier run was about: then everything is as if it had come to its end.
-            let stage = Stage::of(place, root, Arc::new(RwLock::new(moved)), preserve);
+            stage.index = Arc::new(RwLock::new(moved));
             stage.finish_moving(&without)?;
             drop(stage);
-            return Stage::open(destination, index, preserve, resume, compare);
+            return Stage::open_until(destination, index, preserve, resume, same, halt);
         }
         let left = if resume { place.recover(&read(&index)) } else { Carried::default() };
         let kept = match Root::open(&place.destination) {
-            Ok(destination) if compare && !place.is_new => Kept::find(&read(&index), &destination),
+            Ok(destination) if *same != Same::Nothing && !place.is_new => {
+                Kept::find(&read(&index), &destination, same)
+            }
             _ => Kept::default(),
         };
         let mut known = left.durable.clone();
@@ -199,13 +246,15 @@ impl Stage {
                 resumed.insert(durable);
             }
         }
+        stage.go_on()?;
         if resumed.is_empty() {
-            place.clear(&root)?;
+            place.clear(&stage.root, &*halt)?;
         }
-        let stage = Stage { resumed, kept, present, ..Stage::of(place, root, index, preserve) };
+        (stage.resumed, stage.kept, stage.present) = (resumed, kept, present);
         if !stage.resumed.is_empty() {
+            let mut trail = Trail::new(&stage.root, Enter::Open);
             for path in left.gone.iter().rev() {
-                stage.remove(path)?;
+                stage.remove(path, &mut trail)?;
             }
             // What was taken over is written down anew: it may be of another index than before.
             stage.begin_journal(&mut lock(&stage.journal))?;
@@ -214,7 +263,13 @@ impl Stage {
     }
 
     /// One in which nothing is.
-    fn of(place: Place, root: Root, index: Arc<RwLock<Index>>, preserve: Preserve) -> Stage {
+    fn of(
+        place: Place,
+        root: Root,
+        index: Arc<RwLock<Index>>,
+        preserve: Preserve,
+        halt: Halt,
+    ) -> Stage {
         Stage {
             place,
             root,
@@ -225,7 +280,28 @@ impl Stage {
             present: RangeSet::new(),
             files: Files::default(),
             journal: Mutex::new(None),
+            halt,
         }
+    }
+
+    /// What the journal vouches for, in bytes of the virtual file: a later run goes on from there.
+    pub fn durable_bytes(&self) -> u64 {
+        lock(&self.journal).as_ref().map_or(0, |(_, state)| state.durable.total_bytes())
+    }
+
+    /// Nothing more will be written. What no journal vouches for is of no use to anybody, and goes.
+    ///
+    /// # Errors
+    /// [`StageError::Io`].
+    pub fn give_up(&self) -> Result<(), StageError> {
+        if lock(&self.journal).is_none() && !self.place.is_left() {
+            self.place.clear(&self.root, &|| false)?;
+        }
+        Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), StageError> {
+        if (self.halt)() { Err(StageError::Stopped) } else { Ok(()) }
     }
 
     /// What need not be fetched, in whole groups of the virtual file: an earlier run left it, or it is
@@ -244,17 +320,27 @@ impl Stage {
         Place::of(destination).is_ok_and(|place| !place.is_new)
     }
 
-    /// Whether `bytes` more can be written.
+    /// Whether `bytes` more can be fetched and written, with all that is made beside them. The index
+    /// must be complete.
     ///
     /// # Errors
-    /// [`StageError::NoRoom`].
+    /// [`StageError::NoRoom`], [`StageError::NoEntries`].
     pub fn check_room(&self, bytes: u64) -> Result<(), StageError> {
-        match self.place.free_bytes(&self.root) {
-            Some(free_bytes) if free_bytes < bytes => Err(StageError::NoRoom {
-                path: self.place.destination.clone(),
-                needed_bytes: bytes,
-                free_bytes,
-            }),
+        let Some(room) = self.place.room(&self.root) else { return Ok(()) };
+        let path = self.place.destination.clone();
+        let needed_bytes = bytes.saturating_add(self.copied_bytes());
+        if room.free_bytes < needed_bytes {
+            return Err(StageError::NoRoom { path, needed_bytes, free_bytes: room.free_bytes });
+        }
+        let counts = self.index().counts();
+        // Of what an earlier run left some is there already; so much is certainly needed.
+        let is_first = self.resumed.is_empty() && self.place.is_new;
+        let further = if self.preserve.links { 0 } else { counts.hard_links };
+        let needed = counts.files + counts.folders + counts.links + further;
+        match room.free_entries {
+            Some(free) if is_first && free < needed => {
+                Err(StageError::NoEntries { path, needed, free })
+            }
             _ => Ok(()),
         }
     }
@@ -266,10 +352,10 @@ impl Stage {
     /// [`StageError::Io`].
     pub fn write(&self, start: u64, bytes: &[u8]) -> Result<(), StageError> {
         let range = Range::of_len(start, bytes.len() as u64);
-        let mut parent = None;
+        let mut trail = Trail::new(&self.root, Enter::Make);
         for wanted in self.wanted(range) {
             self.files
-                .write(self, &wanted, start, bytes, &mut parent)
+                .write(self, &wanted, start, bytes, &mut trail)
                 .map_err(|source| self.failed("write", &wanted.path, source))?;
         }
         Ok(())
@@ -337,6 +423,12 @@ impl Stage {
             b"" => self.place.destination.clone(),
             path => self.place.destination.join(std::ffi::OsStr::from_bytes(path)),
         }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.place.give_back(&self.root);
     }
 }
 

@@ -31,6 +31,15 @@ pub(super) struct Place {
     index_new: PathBuf,
     /// Says that names are being given, and which files get none.
     moving: PathBuf,
+    /// Says that the stage is ours, also where nothing has been journaled yet.
+    mark: PathBuf,
+}
+
+/// What a file system has left for this user.
+pub(super) struct Room {
+    pub free_bytes: u64,
+    /// Files and folders; `None` where there is no limit of its own.
+    pub free_entries: Option<u64>,
 }
 
 impl Place {
@@ -38,23 +47,74 @@ impl Place {
         let name = || StageError::Name(destination.to_owned());
         // "there/" and "there/." are "there".
         let destination: PathBuf = destination.components().collect();
-        let found = destination.metadata();
-        let is_new = match &found {
+        let is_new = match destination.metadata() {
             Ok(found) if found.is_dir() => false,
             Ok(_) => return Err(StageError::NoFolder(destination)),
-            Err(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if destination.symlink_metadata().is_ok() {
+                    return Err(StageError::DeadLink(destination));
+                }
+                true
+            }
+            // A name that is too long, a file where a folder should be on the way, …
+            Err(source) => {
+                return Err(StageError::Io { doing: "use", path: destination, source });
+            }
         };
-        // What lies beside the destination may lie on another file system, if it is there already.
-        let base = if is_new { destination.clone() } else { destination.join(".swath-stage") };
-        let names = Names::of(&base, NAME_BYTES_MAX).ok_or_else(name)?;
+        let beside = Place::at(&destination, &destination, is_new);
+        if is_new {
+            return beside.ok_or_else(name);
+        }
+        // What lies beside the destination may lie on another file system.
+        let within = Place::at(&destination, &destination.join(".swath-stage"), false);
+        let within = within.ok_or_else(name)?;
+        Ok(match beside {
+            // Begun when the destination was not there yet.
+            Some(beside) if beside.is_of_use() && !within.is_left() => beside,
+            _ => within,
+        })
+    }
+
+    /// With the stage of this name.
+    fn at(destination: &Path, base: &Path, is_new: bool) -> Option<Place> {
+        let names = Names::of(base, NAME_BYTES_MAX)?;
+        let destination = destination.to_owned();
         let beside = |suffix: &str| {
             let mut name = names.journal.clone().into_os_string();
             name.push(suffix);
             PathBuf::from(name)
         };
         let (index, index_new) = (beside(".index"), beside(".index.new"));
-        let moving = beside(".moving");
-        Ok(Place { destination, is_new, names, index, index_new, moving })
+        let (moving, mark) = (beside(".moving"), beside(".mark"));
+        Some(Place { destination, is_new, names, index, index_new, moving, mark })
+    }
+
+    /// Whether something to go on with is left in this stage, on the destination's file system.
+    fn is_of_use(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let device = |found: std::fs::Metadata| found.dev();
+        let stage = self.names.part.symlink_metadata().ok().filter(std::fs::Metadata::is_dir);
+        self.is_ours()
+            && self.is_left()
+            && stage.is_some()
+            && stage.map(device) == self.destination.metadata().ok().map(device)
+    }
+
+    /// Whether a copy has made this stage.
+    fn is_ours(&self) -> bool {
+        self.read(&self.mark).is_some()
+    }
+
+    /// Whether there is a destination now, that was not there before.
+    ///
+    /// # Errors
+    /// [`StageError::NoFolder`] if it is none.
+    pub fn is_taken(&self) -> Result<bool, StageError> {
+        match self.destination.symlink_metadata() {
+            Ok(_) if self.destination.is_dir() => Ok(true),
+            Ok(_) => Err(StageError::NoFolder(self.destination.clone())),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Whether an earlier run left something to go on with.
@@ -115,15 +175,45 @@ impl Place {
             let source = io::Error::other("something else is in the way there");
             return Err(failed("use")(source));
         }
-        let root = Root::open(&self.names.part).map_err(failed("open"))?;
+        self.own(Root::open(&self.names.part).map_err(failed("open"))?)
+    }
+
+    /// Nobody else may use the stage that was opened, from now on.
+    fn own(&self, root: Root) -> Result<Root, StageError> {
+        let failed =
+            |doing| move |source| StageError::Io { doing, path: self.names.part.clone(), source };
         match flock(root.fd(), FlockOperation::NonBlockingLockExclusive) {
             // Who held the lock before may have given the stage its final name meanwhile.
-            Ok(()) if is_at(&root, &self.names.part) => Ok(root),
+            Ok(()) if is_at(&root, &self.names.part) => {}
             Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) => {
-                Err(StageError::Locked(self.destination.clone()))
+                return Err(StageError::Locked(self.destination.clone()));
             }
-            Err(error) => Err(failed("lock")(error.into())),
+            Err(error) => return Err(failed("lock")(error.into())),
         }
+        if !self.is_ours() {
+            let names = root.names().map_err(failed("list"))?;
+            if names.len() > 0 {
+                return Err(StageError::Foreign(self.names.part.clone()));
+            }
+            self.make_mark().map_err(failed("mark"))?;
+        }
+        // A run that ended right after the stage had become the destination left its words.
+        if let Some(beside) = Place::at(&self.destination, &self.destination, false)
+            && beside.names.part != self.names.part
+            && beside.names.part.symlink_metadata().is_err()
+            && beside.is_ours()
+        {
+            beside.forget();
+        }
+        Ok(root)
+    }
+
+    /// Durable when this returns: before there is anything in the stage.
+    fn make_mark(&self) -> io::Result<()> {
+        let _ = std::fs::remove_file(&self.mark);
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600).open(&self.mark)?.sync_all()?;
+        File::open(&self.names.folder)?.sync_all()
     }
 
     /// What the journal vouches for, in the virtual file of `index`, and what is in the stage that
@@ -179,13 +269,26 @@ impl Place {
     }
 
     /// Forget what an earlier run left.
-    pub fn clear(&self, root: &Root) -> Result<(), StageError> {
+    pub fn clear(&self, root: &Root, stop: &dyn Fn() -> bool) -> Result<(), StageError> {
         self.forget_journal();
-        root.empty().map_err(|source| StageError::Io {
-            doing: "empty",
-            path: self.names.part.clone(),
-            source,
+        root.empty(stop).map_err(|source| match source.kind() {
+            io::ErrorKind::Interrupted if stop() => StageError::Stopped,
+            _ => StageError::Io { doing: "empty", path: self.names.part.clone(), source },
         })
+    }
+
+    /// The stage has become the destination.
+    pub fn forget(&self) {
+        self.forget_journal();
+        let _ = std::fs::remove_file(&self.mark);
+    }
+
+    /// Let the stage go if there is nothing in it and nothing to go on with.
+    pub fn give_back(&self, root: &Root) {
+        let is_idle = !self.is_left() && is_at(root, &self.names.part);
+        if is_idle && std::fs::remove_dir(&self.names.part).is_ok() {
+            let _ = std::fs::remove_file(&self.mark);
+        }
     }
 
     pub fn forget_journal(&self) {
@@ -236,9 +339,12 @@ impl Place {
     }
 
     /// What the user may still write there.
-    pub fn free_bytes(&self, root: &Root) -> Option<u64> {
+    pub fn room(&self, root: &Root) -> Option<Room> {
         let found = rustix::fs::fstatvfs(root.fd().as_fd()).ok()?;
-        Some(found.f_bavail.saturating_mul(found.f_frsize))
+        Some(Room {
+            free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+            free_entries: (found.f_files > 0).then_some(found.f_favail),
+        })
     }
 }
 
@@ -259,3 +365,24 @@ fn dataset_name(index: &Index) -> Option<String> {
 
 /// Of all common file systems, less what is added to the journal's name.
 const NAME_BYTES_MAX: usize = 255 - ".index.new".len();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waited_while_the_stage_became_the_destination_does_not_clear_it() {
+        // A second process had opened the stage and got its lock when the first one was done; what it
+        // then took for what an earlier run had left was the finished destination.
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::of(&dir.path().join("copy")).unwrap();
+        let first = place.open_stage().unwrap();
+        std::fs::write(place.names.part.join("file"), "done").unwrap();
+        let second = Root::open(&place.names.part).unwrap();
+        assert!(matches!(place.own(second.clone()), Err(StageError::Locked(_))));
+        std::fs::rename(&place.names.part, &place.destination).unwrap();
+        drop(first);
+        assert!(matches!(place.own(second), Err(StageError::Locked(_))));
+        assert_eq!(std::fs::read(place.destination.join("file")).unwrap(), b"done");
+    }
+}

@@ -1,92 +1,71 @@
 //! What has no bytes: folders, links, empty files.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
-use rustix::fs::{FileType, symlinkat};
+use rustix::fs::{AtFlags, FileType, symlinkat, unlinkat, utimensat};
 use rustix::io::Errno;
-use swath_model::index::{Entry, Kind};
+use swath_model::index::{Item, Kind};
 
-use super::building::{make_file, set_mode, set_times, split};
+use super::building::{make_file, set_mode, set_times, split, times};
 use super::{Stage, StageError};
+use crate::tree::trail::{Enter, Trail};
 
 impl Stage {
-    /// Make what has no bytes among the entries from number `from` on, as far as they have come;
-    /// answers the number of the first entry that has not.
-    ///
-    /// # Errors
-    /// [`StageError::Io`].
-    pub fn make_skeleton(&self, from: u64) -> Result<u64, StageError> {
-        let mut number = from;
-        loop {
-            // A part at a time, for the index grows meanwhile.
-            let some: Vec<(Vec<u8>, Kind, u32, swath_model::index::Mtime)> = {
-                let index = self.index();
-                let mut cursor = index.cursor_from(number);
-                let mut some = Vec::new();
-                for _ in 0..ENTRIES {
-                    let Some(item) = cursor.next() else { break };
-                    number = item.number + 1;
-                    let Entry { kind, mode, mtime, .. } = &item.entry;
-                    let is_bare = match kind {
-                        Kind::File { .. } => item.start == item.end,
-                        Kind::Folder | Kind::Symlink(_) => true,
-                        Kind::HardLink(_) | Kind::Absent(_) => false,
-                    };
-                    if is_bare && !self.kept.has(item.number) {
-                        some.push((item.path.to_vec(), kind.clone(), *mode, *mtime));
-                    }
-                }
-                if number >= index.entries() && some.is_empty() {
-                    return Ok(number);
-                }
-                some
+    /// Make what has no bytes. The index must be complete.
+    pub(super) fn make_skeleton(&self) -> Result<(), StageError> {
+        let mut trail = Trail::new(&self.root, Enter::Make);
+        let index = self.index();
+        let mut cursor = index.cursor();
+        while let Some(item) = cursor.next() {
+            self.go_on()?;
+            let is_bare = match item.entry.kind {
+                Kind::File { .. } => item.start == item.end,
+                Kind::Folder | Kind::Symlink(_) => true,
+                Kind::HardLink(_) | Kind::Absent(_) => false,
             };
-            for (path, kind, mode, mtime) in some {
-                self.make(&path, &kind, mode, mtime)
-                    .map_err(|source| self.failed("make", &path, source))?;
+            if is_bare && !self.kept.has(item.number) {
+                self.make(&item, &mut trail)
+                    .map_err(|source| self.failed("make", item.path, source))?;
             }
         }
+        Ok(())
     }
 
-    fn make(
-        &self,
-        path: &[u8],
-        kind: &Kind,
-        mode: u32,
-        mtime: swath_model::index::Mtime,
-    ) -> io::Result<()> {
-        let (folder, name) = split(path);
-        match kind {
-            Kind::Folder => self.root.make_folder(path).map(drop),
-            Kind::Symlink(target) => {
-                let folder = self.root.make_folder(folder)?;
-                match symlinkat(target.as_slice(), &folder, name) {
-                    // Of an earlier run.
-                    Err(Errno::EXIST) => {
-                        rustix::fs::unlinkat(&folder, name, rustix::fs::AtFlags::empty())?;
-                        symlinkat(target.as_slice(), &folder, name)?;
-                    }
-                    other => other?,
-                }
-                if self.preserve.times {
-                    let times = super::building::times(mtime);
-                    let here = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-                    rustix::fs::utimensat(&folder, name, &times, here)?;
-                }
-                Ok(())
-            }
+    fn make(&self, item: &Item<'_>, trail: &mut Trail) -> io::Result<()> {
+        let (folder, name) = split(item.path);
+        match &item.entry.kind {
+            Kind::Folder => trail.folder(item.path).map(drop),
+            Kind::Symlink(target) => self.make_link(trail.folder(folder)?, name, target, item),
             Kind::File { size_bytes, .. } => {
-                let folder = self.root.make_folder(folder)?;
-                let file = make_file(&folder, name, true)?;
+                let file = make_file(trail.folder(folder)?, name, true)?;
                 // Nothing but a hole.
                 file.set_len(*size_bytes)?;
-                set_mode(&file, mode, self.preserve, FileType::RegularFile)?;
-                set_times(&file, mtime, self.preserve)
+                set_mode(&file, item.entry.mode, self.preserve, FileType::RegularFile)?;
+                set_times(&file, item.entry.mtime, self.preserve)
             }
             Kind::HardLink(_) | Kind::Absent(_) => Ok(()),
         }
     }
-}
 
-/// Looked at in one go.
-const ENTRIES: usize = 4096;
+    fn make_link(
+        &self,
+        folder: BorrowedFd<'_>,
+        name: &[u8],
+        target: &[u8],
+        item: &Item<'_>,
+    ) -> io::Result<()> {
+        match symlinkat(target, folder, name) {
+            // Of an earlier run.
+            Err(Errno::EXIST) => {
+                unlinkat(folder, name, AtFlags::empty())?;
+                symlinkat(target, folder, name)?;
+            }
+            other => other?,
+        }
+        if self.preserve.times {
+            utimensat(folder, name, &times(item.entry.mtime), AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        Ok(())
+    }
+}

@@ -1,27 +1,27 @@
-//! One rate limit for all lanes together.
+//! One rate limit for many connections together.
 //!
-//! A lane reserves a small amount before it reads; reservations queue up in time, each lane has
-//! one at most, so lanes share the limit evenly however many there are.
+//! A connection reserves a small amount before it reads or writes; reservations queue up in time,
+//! each connection has one at most, so connections share the limit evenly however many there are.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-
-use tokio::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The limit and when the next reservation is due.
 #[derive(Debug)]
-pub(crate) struct Limiter {
+pub struct Limiter {
     /// Bytes per second; 0 stands for no limit.
     rate: AtomicU64,
     next: Mutex<Option<Instant>>,
 }
 
 impl Limiter {
+    /// A limit in bytes per second; without one nothing is limited.
     pub fn new(bytes_per_s: Option<u64>) -> Self {
         Self { rate: AtomicU64::new(bytes_per_s.unwrap_or(0)), next: Mutex::new(None) }
     }
 
+    /// Change the limit, also while it is used; `None` lifts it.
     pub fn set(&self, bytes_per_s: Option<u64>) {
         self.rate.store(bytes_per_s.unwrap_or(0), Ordering::Relaxed);
     }
@@ -31,7 +31,7 @@ impl Limiter {
         self.rate.load(Ordering::Relaxed) != 0
     }
 
-    /// The right to read that many bytes from that moment on; `None` if there is no limit.
+    /// The right to move that many bytes from that moment on; `None` if there is no limit.
     pub fn reserve(&self, now: Instant) -> Option<(usize, Instant)> {
         let rate = self.rate.load(Ordering::Relaxed);
         if rate == 0 {
@@ -49,7 +49,7 @@ impl Limiter {
 
 /// A share lasts about this part of a second, so that the flow is smooth …
 const SHARES_PER_S: u64 = 50;
-/// … but is never so small that reading becomes expensive, or so large that it is a burst.
+/// … but is never so small that moving it becomes expensive, or so large that it is a burst.
 const SHARE_MIN_BYTES: u64 = 1024;
 const SHARE_MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// What was not used of the last moments may be caught up with.
@@ -60,7 +60,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_lanes_share_one_rate() {
+    // There is no other way to an instant, and any will do.
+    #[allow(clippy::disallowed_methods)]
+    fn many_connections_share_one_rate() {
         let limiter = Limiter::new(Some(1_000_000));
         let start = Instant::now();
         let mut last = start;

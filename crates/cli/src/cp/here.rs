@@ -1,0 +1,121 @@
+//! From one folder of ours to another: one side of this process offers, the other fetches, over
+//! connections of the loopback interface that nobody else can use. So all is as with a server.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use swath_serve::{Access, Filter, Offer, SiteOptions};
+use swath_source::{Accepted, Dialled};
+use swath_transfer::Engine;
+use swath_transfer::observe::{Event, Observer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use url::Url;
+
+use crate::exit::chain;
+
+/// A folder that is offered to this process alone.
+pub struct Here {
+    offer: Offer,
+    dialled: Dialled,
+    url: Url,
+}
+
+impl Here {
+    /// Offer what of `folder` the filter lets through. The error is a sentence.
+    pub fn open(engine: &Engine, folder: &Path, filter: Filter) -> Result<Here, String> {
+        let options = SiteOptions {
+            folders: vec![folder.to_owned()],
+            access: Access::default(),
+            follow_links: false,
+            filter: Some(filter),
+            name: String::new(),
+            idle_index_bytes: 0,
+            receive: None,
+            send_limit: None,
+            receive_limit: None,
+        };
+        let offer = Offer::open(options).map_err(|error| chain(&error))?;
+        let (url, dialled) = engine.net().dialled(NAME).map_err(|error| error.to_string())?;
+        Ok(Here { offer, dialled, url })
+    }
+
+    /// Its address, for the engine that it was opened with.
+    pub fn url(&self) -> Url {
+        self.url.clone()
+    }
+
+    /// Answer for as long as this is polled.
+    pub async fn serve(&mut self) {
+        let come = self.dialled.come();
+        let mut lanes: JoinSet<()> = JoinSet::new();
+        loop {
+            tokio::select! {
+                true = self.dialled.is_wanted() => {
+                    let (ours, theirs, peer) = pair().await;
+                    come.take(Accepted::Plain(theirs), peer);
+                    let offer = self.offer.clone();
+                    lanes.spawn(async move { offer.serve(ours, peer).await });
+                }
+                Some(_) = lanes.join_next() => {}
+            }
+        }
+    }
+}
+
+/// A connection to ourselves, as soon as one is to be had: out of descriptors, others have to end
+/// first.
+async fn pair() -> (TcpStream, TcpStream, SocketAddr) {
+    loop {
+        match connect().await {
+            Ok(both) => return both,
+            Err(error) => {
+                tracing::debug!(%error, "a connection to ourselves could not be had");
+                tokio::time::sleep(CONNECT_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// The two ends of a connection. Whoever else comes to the port while it is open is turned away.
+async fn connect() -> io::Result<(TcpStream, TcpStream, SocketAddr)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let theirs = TcpStream::connect(listener.local_addr()?).await?;
+    let own = theirs.local_addr()?;
+    loop {
+        let (ours, peer) = listener.accept().await?;
+        if peer == own {
+            ours.set_nodelay(true)?;
+            theirs.set_nodelay(true)?;
+            return Ok((ours, theirs, peer));
+        }
+    }
+}
+
+/// Tells of the folder in place of the address that it has for us.
+pub struct Renamed<'a> {
+    /// What is told.
+    pub observer: &'a mut dyn Observer,
+    /// The address.
+    pub url: String,
+    /// The folder.
+    pub folder: String,
+}
+
+impl Observer for Renamed<'_> {
+    fn observe(&mut self, event: &Event) {
+        let told = serde_json::to_string(event).ok().filter(|text| text.contains(&self.url));
+        let folder = serde_json::to_string(&self.folder).unwrap_or_default();
+        let renamed = told.and_then(|text| {
+            serde_json::from_str(&text.replace(&self.url, folder.trim_matches('"'))).ok()
+        });
+        self.observer.observe(renamed.as_ref().unwrap_or(event));
+    }
+}
+
+/// For ourselves.
+const NAME: &str = "here";
+/// After a connection that could not be had.
+const CONNECT_AGAIN: Duration = Duration::from_millis(50);

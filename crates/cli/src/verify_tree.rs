@@ -1,0 +1,111 @@
+//! `swath verify DIR --index FILE|URL`: a copied tree against its index.
+
+use swath_transfer::{Against, Filter, IoMode, Mirror, Trust, Wrong};
+
+use crate::args::Verify;
+use crate::engine::{self, Wishes};
+use crate::exit::{self, Exit, fail};
+use crate::progress::units;
+use crate::say;
+
+/// Run the command.
+pub async fn run(verify: Verify, index: String) -> Exit {
+    let against = match against(&verify, &index) {
+        Ok(against) => against,
+        Err(message) => return fail(Exit::Usage, &message),
+    };
+    let folder = verify.file.display().to_string();
+    if !verify.file.is_dir() {
+        return fail(Exit::Input, &format!("{folder} is no folder"));
+    }
+    let wishes = Wishes {
+        net: &verify.net,
+        limit_rate: None,
+        metalinks: false,
+        io: IoMode::Buffered,
+        memory: MEMORY_BYTES,
+        to_stdout: false,
+        own_server: None,
+    };
+    let engine = match engine::start(&wishes) {
+        Ok(engine) => engine,
+        Err((exit, message)) => return fail(exit, &message),
+    };
+    let (mut wrong, mut others) = (0u64, 0u64);
+    let strict = verify.strict;
+    let tell = |what: Wrong, path: &[u8]| {
+        if matches!(what, Wrong::Mode | Wrong::Mtime) && !strict {
+            others += 1;
+            return;
+        }
+        wrong += 1;
+        if wrong <= NAMED_MAX {
+            let path = String::from_utf8_lossy(path);
+            let path: String = path.chars().filter(|c| !c.is_control()).collect();
+            say::err(&format!("{path}: {}", words(what)));
+        }
+    };
+    let counts = match engine.verify_tree(&verify.file, &against, tell).await {
+        Ok(counts) => counts,
+        Err(error) => {
+            let exit = match (&against, &error) {
+                (Against::Kept(_), swath_transfer::GetError::Index { .. }) => Exit::Input,
+                (_, swath_transfer::GetError::Thread(_)) => Exit::Input,
+                _ => exit::of(&error, 0),
+            };
+            return fail(exit, &exit::about(&folder, &exit::words_of_all(&error)));
+        }
+    };
+    if wrong > NAMED_MAX {
+        say::err(&format!("and {} more", units::count(wrong - NAMED_MAX)));
+    }
+    if others > 0 && !verify.quiet {
+        let words = "other modes or times were found (--strict names them)";
+        exit::warn(&format!("{folder}: {} {words}", units::count(others)));
+    }
+    if wrong > 0 {
+        let words = if wrong == 1 { "1 thing is" } else { "things are" };
+        let count = if wrong == 1 { String::new() } else { format!("{} ", units::count(wrong)) };
+        return fail(Exit::Mismatch, &format!("{folder}: {count}{words} not as its index says"));
+    }
+    if verify.quiet {
+        return Exit::Done;
+    }
+    let (files, bytes) = (units::count(counts.files), units::bytes(counts.file_bytes));
+    let text = format!("{folder}: all is as its index says: {files} files, {bytes}\n");
+    say::out(text.as_bytes(), Exit::Done)
+}
+
+fn against(verify: &Verify, index: &str) -> Result<Against, String> {
+    let filter =
+        Filter::new(&verify.include, &verify.exclude).map_err(|error| error.to_string())?;
+    if !index.contains("://") {
+        return match filter.is_all() {
+            true => Ok(Against::Kept(index.into())),
+            false => Err("--include and --exclude are for a server's folder: a kept index lists what was copied".to_owned()),
+        };
+    }
+    let mut url = crate::net::parse_url(index)?;
+    if !url.path().ends_with('/') {
+        url.set_path(&format!("{}/", url.path()));
+    }
+    Ok(Against::Now(Mirror { url, priority: 1, trust: Trust::Named }, Box::new(filter)))
+}
+
+fn words(what: Wrong) -> &'static str {
+    match what {
+        Wrong::Missing => "it is not there",
+        Wrong::Kind => "something of another kind is there",
+        Wrong::Size => "it has another size",
+        Wrong::Target => "it leads elsewhere",
+        Wrong::Content => "its content is another one",
+        Wrong::Doubtful => "its content may be another one: it shares a block with what is wrong",
+        Wrong::Mode => "it has another mode",
+        Wrong::Mtime => "it has another time",
+    }
+}
+
+/// Nothing but control requests and small reads.
+const MEMORY_BYTES: u64 = 16 << 20;
+/// Most that are named one by one.
+const NAMED_MAX: u64 = 1000;

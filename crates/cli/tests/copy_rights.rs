@@ -1,0 +1,234 @@
+//! `swath cp` where not everything may be read or written, by somebody whom the system refuses it.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use support::Home;
+use support::trees::{assert_same, bytes, plant};
+
+fn chmod(home: &Home, path: &str, mode: u32) {
+    fs::set_permissions(home.path(path), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A tree in which one file, between others that share its blocks, may not be read.
+fn with_a_secret(home: &Home) {
+    home.write("tree/before", bytes(1, 900_001));
+    home.write("tree/secret", bytes(2, 100_000));
+    home.write("tree/then", bytes(3, 900_003));
+    home.write("tree/wide.bin", bytes(4, 3 << 20));
+    fs::hard_link(home.path("tree/secret"), home.path("tree/secret too")).unwrap();
+    chmod(home, "tree/then", 0o640);
+    home.hand_over();
+    chmod(home, "tree/secret", 0);
+}
+
+/// All is there but the secret; then it may be read, and comes too.
+fn assert_all_but_the_secret(home: &Home, copy: &str) {
+    for name in ["secret", "secret too"] {
+        assert!(!home.exists(&format!("{copy}/{name}")), "{name}");
+    }
+    fs::create_dir(home.path("kept")).unwrap();
+    for name in ["secret", "secret too"] {
+        fs::rename(home.path(format!("tree/{name}")), home.path(format!("kept/{name}"))).unwrap();
+    }
+    assert_same(&home.path("tree"), &home.path(copy));
+    for name in ["secret", "secret too"] {
+        fs::rename(home.path(format!("kept/{name}")), home.path(format!("tree/{name}"))).unwrap();
+    }
+    fs::remove_dir(home.path("kept")).unwrap();
+}
+
+#[test]
+fn what_may_not_be_read_is_told_as_that() {
+    let Some(home) = Home::of_nobody() else { return };
+    with_a_secret(&home);
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    let ran = home.run(["cp", &server.url, "copy"]);
+    ran.code_is(8).says(&[
+        "not copied: secret: it may not be read there",
+        "not copied: secret too: it may not be read there",
+        "2 entries are not there; all else is",
+    ]);
+    ran.never_says(&["changed"]);
+    assert_all_but_the_secret(&home, "copy");
+    let metrics = Command::new("curl").args(["-s", &server.at("metrics")]).output();
+    if let Ok(metrics) = metrics {
+        let text = String::from_utf8_lossy(&metrics.stdout).into_owned();
+        let walks = text.lines().find(|line| line.contains("walks") && !line.starts_with('#'));
+        assert!(walks.is_none_or(|walks| walks.ends_with(" 1")), "one look is enough: {text}");
+    }
+    chmod(&home, "tree/secret", 0o644);
+    home.run(["cp", &server.url, "copy"]).code_is(0);
+    assert_same(&home.path("tree"), &home.path("copy"));
+}
+
+#[test]
+fn a_sender_is_told_what_of_its_own_it_may_not_read() {
+    let Some(home) = Home::of_nobody() else { return };
+    with_a_secret(&home);
+    fs::create_dir(home.path("store")).unwrap();
+    home.hand_over();
+    let server = home.serve(&["store", "--write", "--plain"]);
+    home.write("token", server.token());
+    let to = server.at("new/");
+    let args = ["cp", "tree/", &to, "--bearer-file", "token"];
+    let ran = home.run(args);
+    ran.code_is(8).says(&["not copied: secret: it may not be read there"]);
+    ran.never_says(&["changed"]);
+    assert_all_but_the_secret(&home, "store/new");
+    chmod(&home, "tree/secret", 0o644);
+    home.run(args).code_is(0);
+    assert_same(&home.path("tree"), &home.path("store/new"));
+}
+
+#[test]
+fn what_no_replica_may_read_does_not_spoil_its_neighbours() {
+    // The same bytes from two replicas counted twice: neighbours were taken for complete before they
+    // were, and had times and modes of their making.
+    let Some(home) = Home::of_nobody() else { return };
+    with_a_secret(&home);
+    let one = home.serve(&["tree", "--anonymous", "--plain"]);
+    let two = home.serve(&["tree", "--anonymous", "--plain"]);
+    for round in 0..8 {
+        let copy = format!("copy{round}");
+        let ran = home.run(["cp", &one.url, &two.url, &copy]);
+        ran.code_is(8).says(&["not copied: secret: it may not be read there"]);
+        assert_all_but_the_secret(&home, &copy);
+    }
+}
+
+#[test]
+fn blocks_that_no_replica_has_do_not_hold_up_those_beside_them() {
+    // A block that came with others was judged by all of them together: it was refused from both, and
+    // nobody was left to bring it.
+    let Some(home) = Home::of_nobody() else { return };
+    for n in 0..60 {
+        home.write(&format!("tree/{n:02} open"), bytes(n, 500_000));
+        home.write(&format!("tree/{n:02} secret"), bytes(n, 50_000));
+    }
+    home.hand_over();
+    for n in 0..60 {
+        chmod(&home, &format!("tree/{n:02} secret"), 0);
+    }
+    let one = home.serve(&["tree", "--anonymous", "--plain"]);
+    let two = home.serve(&["tree", "--anonymous", "--plain"]);
+    let ran = home.run(["cp", "--timeout", "10", &one.url, &two.url, "copy"]);
+    ran.code_is(8).says(&["60 entries are not there; all else is"]);
+    for n in 0..60 {
+        let copied = home.read(&format!("copy/{n:02} open"));
+        assert!(copied == home.read(&format!("tree/{n:02} open")), "{n}");
+    }
+}
+
+#[test]
+fn what_one_replica_may_not_read_comes_from_another() {
+    let Some(home) = Home::of_nobody() else { return };
+    with_a_secret(&home);
+    assert!(
+        Command::new("cp")
+            .args(["-a", "tree", "other"])
+            .current_dir(home.work())
+            .status()
+            .unwrap()
+            .success()
+    );
+    chmod(&home, "other/secret", 0o644);
+    let one = home.serve(&["tree", "--anonymous", "--plain"]);
+    let two = home.serve(&["other", "--anonymous", "--plain"]);
+    home.run(["cp", "--preserve", "times,links", &one.url, &two.url, "copy"]).code_is(0);
+    for name in ["before", "secret", "secret too", "then", "wide.bin"] {
+        assert!(
+            home.read(&format!("other/{name}")) == home.read(&format!("copy/{name}")),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn what_goes_away_meanwhile_is_missed_by_nobody() {
+    let home = Home::new();
+    home.write("tree/a.bin", bytes(1, 2 << 20));
+    home.write("tree/passing", bytes(2, 5 << 20));
+    home.write("tree/z.bin", bytes(3, 2 << 20));
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    let child = home.swath(["cp", "--limit-rate", "4M", &server.url, "copy"]).start();
+    let began = Instant::now();
+    while !home.exists("copy.swath.part/a.bin") {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    fs::remove_file(home.path("tree/passing")).unwrap();
+    child.wait().code_is(0);
+    assert_same(&home.path("tree"), &home.path("copy"));
+}
+
+#[test]
+fn folders_that_nobody_may_write_into_are_brought_up_to_date() {
+    let Some(home) = Home::of_nobody() else { return };
+    plant(&home);
+    for n in 0..400 {
+        home.write(&format!("tree/closed/{}/{n}", n % 20), bytes(n, 3000));
+    }
+    home.hand_over();
+    let close = |mode| {
+        for n in 0..20 {
+            chmod(&home, &format!("tree/closed/{n}"), mode);
+        }
+        chmod(&home, "tree/closed", mode);
+    };
+    close(0o555);
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    home.run(["cp", &server.url, "copy"]).code_is(0);
+    assert_same(&home.path("tree"), &home.path("copy"));
+    for round in 0..6u64 {
+        close(0o755);
+        for n in 0..400 {
+            let file = home.path(format!("tree/closed/{}/{n}", n % 20));
+            let file = fs::File::options().write(true).open(file).unwrap();
+            file.write_all_at(&bytes(n * 7 + round as u32, 3000), 0).unwrap();
+        }
+        home.write(&format!("tree/closed/3/new {round}"), "new\n");
+        home.hand_over();
+        close(0o555);
+        let mut child = home.swath(["cp", "-q", &server.url, "copy"]).start();
+        // At any instant, the moves among them.
+        std::thread::sleep(Duration::from_millis(60 + 45 * round));
+        if !child.is_over() {
+            child.signal(9);
+        }
+        drop(child);
+        home.run(["cp", &server.url, "copy"]).code_is(0);
+        assert_same(&home.path("tree"), &home.path("copy"));
+    }
+    // So that whoever runs this may remove it.
+    Command::new("chmod").args(["-R", "u+rwX"]).arg(home.work()).status().unwrap();
+}
+
+#[test]
+fn du_and_ls_tell_what_could_not_be_looked_at() {
+    let Some(home) = Home::of_nobody() else { return };
+    home.write("tree/closed/file", "x\n");
+    home.write("tree/open/closed/file", "x\n");
+    home.write("tree/open/file", bytes(1, 2_000_000));
+    let old = std::time::SystemTime::UNIX_EPOCH - Duration::from_secs(1_000_000_000);
+    fs::File::open(home.path("tree/open/file")).unwrap().set_modified(old).unwrap();
+    home.hand_over();
+    chmod(&home, "tree/closed", 0);
+    chmod(&home, "tree/open/closed", 0);
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    let du = home.run(["du", &server.url]);
+    du.code_is(8).says(&["2 entries could not be read there and are not counted"]);
+    assert!(du.out().starts_with("        -  closed\n  2.00 MB  open/\n"), "{du}");
+    let ls = home.run(["ls", "-l", "-R", &server.url]);
+    ls.code_is(0);
+    let rows = ls.out();
+    let row = |name: &str| rows.lines().find(|row| row.ends_with(name)).unwrap().to_owned();
+    assert!(row("  open/file").contains("  1938-04-24 22:13:20  "), "{rows}");
+    assert!(row("  closed").starts_with("-  ") && !rows.contains("1970"), "{rows}");
+    chmod(&home, "tree/closed", 0o755);
+    chmod(&home, "tree/open/closed", 0o755);
+}

@@ -1,0 +1,148 @@
+//! Whether what lies in a folder is what an index lists; the bytes of files are for others to check.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, StatxFlags, readlinkat, statx};
+use swath_model::index::{Index, Item, Kind, Mtime};
+
+use super::root::{Links, Root};
+
+/// What is not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Wrong {
+    /// It is not there.
+    Missing,
+    /// Something of another kind is.
+    Kind,
+    /// The file has another size.
+    Size,
+    /// The link leads elsewhere.
+    Target,
+    /// The file has other bytes.
+    Content,
+    /// It shares a block with something that is wrong, so that nobody can say whether it is right.
+    Doubtful,
+    /// Its permission bits are others.
+    Mode,
+    /// The time of its last change is another one.
+    Mtime,
+}
+
+/// Tell what below `folder` is not as the index says, in its order. What the index lists as absent,
+/// and what it does not list, is passed over. Of further names of a file the bytes are compared with
+/// the file's. Blocks.
+///
+/// # Errors
+/// What the system says when the folder is opened.
+pub fn check_entries(
+    index: &Index,
+    folder: &Path,
+    mut take: impl FnMut(Wrong, &[u8]),
+) -> io::Result<()> {
+    let root = Root::open(folder)?;
+    let mut open: Option<(Vec<u8>, Option<OwnedFd>)> = None;
+    let mut cursor = index.cursor();
+    while let Some(item) = cursor.next() {
+        if matches!(item.entry.kind, Kind::Absent(_)) {
+            continue;
+        }
+        let (above, name) = match item.path.iter().rposition(|&byte| byte == b'/') {
+            Some(slash) => (&item.path[..slash], &item.path[slash + 1..]),
+            None => (&b""[..], item.path),
+        };
+        if open.as_ref().is_none_or(|(path, _)| path != above) {
+            open = Some((above.to_vec(), root.folder(above, Links::Refuse).ok()));
+        }
+        match &open {
+            Some((_, Some(folder))) => look(index, &root, folder, name, &item, &mut take),
+            _ => take(Wrong::Missing, item.path),
+        }
+    }
+    Ok(())
+}
+
+fn look(
+    index: &Index,
+    root: &Root,
+    folder: &OwnedFd,
+    name: &[u8],
+    item: &Item<'_>,
+    take: &mut impl FnMut(Wrong, &[u8]),
+) {
+    let Ok(found) = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS) else {
+        return take(Wrong::Missing, item.path);
+    };
+    let kind = FileType::from_raw_mode(found.stx_mode.into());
+    let (wanted, wrong) = match &item.entry.kind {
+        Kind::File { size_bytes, .. } => {
+            let is_other = found.stx_size != *size_bytes;
+            (FileType::RegularFile, is_other.then_some(Wrong::Size))
+        }
+        Kind::Folder => (FileType::Directory, None),
+        Kind::Symlink(target) => {
+            let there = readlinkat(folder, name, Vec::new());
+            let is_same = there.is_ok_and(|there| there.as_bytes() == target.as_slice());
+            (FileType::Symlink, (!is_same).then_some(Wrong::Target))
+        }
+        Kind::HardLink(of) => {
+            let is_same = kind == FileType::RegularFile && {
+                let mut first = index.cursor_from(*of);
+                let first = first.next().map(|first| first.path.to_vec());
+                first.is_some_and(|first| same_bytes(root, &first, item.path).unwrap_or(false))
+            };
+            (FileType::RegularFile, (!is_same).then_some(Wrong::Content))
+        }
+        Kind::Absent(_) => return,
+    };
+    if kind != wanted {
+        return take(Wrong::Kind, item.path);
+    }
+    if let Some(wrong) = wrong {
+        take(wrong, item.path);
+    }
+    if matches!(item.entry.kind, Kind::HardLink(_)) {
+        return;
+    }
+    // Set-user-ID and the like are never taken over, and links have no mode of their own.
+    let is_link = wanted == FileType::Symlink;
+    if !is_link && u32::from(found.stx_mode) & 0o777 != item.entry.mode & 0o777 {
+        take(Wrong::Mode, item.path);
+    }
+    let mtime = Mtime { seconds: found.stx_mtime.tv_sec, nanoseconds: found.stx_mtime.tv_nsec };
+    if mtime != item.entry.mtime {
+        take(Wrong::Mtime, item.path);
+    }
+}
+
+/// Whether two files have the same bytes.
+fn same_bytes(root: &Root, one: &[u8], other: &[u8]) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let (one, other) = (root.file(one)?, root.file(other)?);
+    let (first, second) = (one.metadata()?, other.metadata()?);
+    if (first.dev(), first.ino()) == (second.dev(), second.ino()) {
+        return Ok(true);
+    }
+    if !first.is_file() || !second.is_file() || first.len() != second.len() {
+        return Ok(false);
+    }
+    let read = |file: File| BufReader::with_capacity(READ_BYTES, file).take(first.len());
+    let (mut one, mut other) = (read(one), read(other));
+    let (mut ours, mut theirs) = (vec![0; READ_BYTES], vec![0; READ_BYTES]);
+    let mut left = first.len();
+    while left > 0 {
+        let part = left.min(READ_BYTES as u64) as usize;
+        one.read_exact(&mut ours[..part])?;
+        other.read_exact(&mut theirs[..part])?;
+        if ours[..part] != theirs[..part] {
+            return Ok(false);
+        }
+        left -= part as u64;
+    }
+    Ok(true)
+}
+
+/// Compared in one go.
+const READ_BYTES: usize = 128 << 10;

@@ -1,0 +1,203 @@
+//! Whether a folder has the bytes that a dataset's blocks should have.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+use swath_model::digest::blake3_tree::{ChainingValue, GROUP_BYTES, group_value};
+use swath_model::index::{Extent, Index, Kind, Part};
+use swath_model::{Range, RangeSet};
+
+use super::root::Root;
+
+/// What lies in a folder, as the virtual file of an index that is complete. Clones are for other
+/// threads; all methods block.
+#[derive(Clone)]
+pub struct Content {
+    root: Root,
+    index: Arc<RwLock<Index>>,
+    open: Option<Open>,
+    bytes: Vec<u8>,
+    /// Of sparse files that were looked at: whether they are as the index says, holes included.
+    sparse: Arc<Mutex<HashMap<u64, bool>>>,
+}
+
+/// The file that was read last.
+#[derive(Clone)]
+struct Open {
+    number: u64,
+    /// `None` if it is not there as the index says.
+    file: Option<Arc<File>>,
+}
+
+struct Wanted {
+    number: u64,
+    path: Vec<u8>,
+    size_bytes: u64,
+    extents: Option<Vec<Extent>>,
+    parts: Vec<Part>,
+}
+
+impl Content {
+    /// Look into a folder.
+    ///
+    /// # Errors
+    /// What the system says when it is opened.
+    pub fn open(folder: &Path, index: Arc<RwLock<Index>>) -> io::Result<Content> {
+        let sparse = Arc::default();
+        Ok(Content { root: Root::open(folder)?, index, open: None, bytes: Vec::new(), sparse })
+    }
+
+    /// The numbers of the groups all of whose files are there and have the size that they should.
+    pub fn candidates(&self) -> RangeSet {
+        let (mut all, mut lacking) = (RangeSet::new(), RangeSet::new());
+        let index = self.index();
+        let mut cursor = index.cursor();
+        while let Some(item) = cursor.next() {
+            let Kind::File { size_bytes, .. } = item.entry.kind else { continue };
+            if item.start == item.end {
+                continue;
+            }
+            let groups = Range::new(item.start / GROUP_BYTES, item.end.div_ceil(GROUP_BYTES));
+            let is_there = self.root.size(item.path).is_ok_and(|size| size == Some(size_bytes));
+            if is_there { &mut all } else { &mut lacking }.insert(groups);
+        }
+        all.subtract(&lacking);
+        all
+    }
+
+    /// The value that the group of this number has here; `None` if a file of it is not there, has
+    /// another size, or has something in a hole.
+    pub fn value(&mut self, group: u64) -> Option<ChainingValue> {
+        let range = self.range_of(group)?;
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        bytes.resize(range.len() as usize, 0);
+        let is_read = self.wanted(range).into_iter().all(|wanted| {
+            let file = self.file(&wanted);
+            file.is_some_and(|file| {
+                wanted.parts.iter().all(|part| {
+                    let at = (part.start - range.start) as usize;
+                    let to = &mut bytes[at..at + part.bytes as usize];
+                    file.read_exact_at(to, part.offset).is_ok()
+                })
+            })
+        });
+        let value = is_read.then(|| group_value(group, &bytes));
+        self.bytes = bytes;
+        value
+    }
+
+    /// The paths of the files that have bytes in the group of this number.
+    pub fn files_of(&self, group: u64) -> Vec<Vec<u8>> {
+        let range = self.range_of(group);
+        let wanted = range.map(|range| self.wanted(range)).unwrap_or_default();
+        wanted.into_iter().map(|wanted| wanted.path).collect()
+    }
+
+    /// How many groups there are.
+    pub fn groups(&self) -> u64 {
+        self.index().size_bytes().div_ceil(GROUP_BYTES)
+    }
+
+    fn range_of(&self, group: u64) -> Option<Range> {
+        let start = group.checked_mul(GROUP_BYTES)?;
+        let end = start.checked_add(GROUP_BYTES)?.min(self.index().size_bytes());
+        (start < end).then(|| Range::new(start, end))
+    }
+
+    fn file(&mut self, wanted: &Wanted) -> Option<Arc<File>> {
+        if self.open.as_ref().is_none_or(|open| open.number != wanted.number) {
+            let file = self.root.file(&wanted.path).ok().filter(|file| self.is_as(file, wanted));
+            self.open = Some(Open { number: wanted.number, file: file.map(Arc::new) });
+        }
+        self.open.as_ref().and_then(|open| open.file.clone())
+    }
+
+    /// Whether a file has the size that it should, and zeros where the index has holes: these are
+    /// looked at once, for they may be far larger than the rest.
+    fn is_as(&self, file: &File, wanted: &Wanted) -> bool {
+        let found = file.metadata();
+        if !found.is_ok_and(|found| found.is_file() && found.len() == wanted.size_bytes) {
+            return false;
+        }
+        let Some(extents) = &wanted.extents else { return true };
+        let known = || self.sparse.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&is_as) = known().get(&wanted.number) {
+            return is_as;
+        }
+        let is_as = has_holes(file, extents, wanted.size_bytes);
+        known().insert(wanted.number, is_as);
+        is_as
+    }
+
+    fn wanted(&self, range: Range) -> Vec<Wanted> {
+        let index = self.index();
+        let mut cursor = index.cursor_at(range.start);
+        let mut all = Vec::new();
+        while let Some(item) = cursor.next() {
+            if item.start >= range.end {
+                break;
+            }
+            let parts: Vec<Part> = item.parts(range).collect();
+            if let Kind::File { size_bytes, extents } = &item.entry.kind
+                && !parts.is_empty()
+            {
+                let (path, extents) = (item.path.to_vec(), extents.clone());
+                let number = item.number;
+                all.push(Wanted { number, path, size_bytes: *size_bytes, extents, parts });
+            }
+        }
+        all
+    }
+
+    fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a file of this size has nothing but zeros outside of these extents.
+fn has_holes(file: &File, extents: &[Extent], size_bytes: u64) -> bool {
+    let mut at = 0;
+    let end = Extent { offset: size_bytes, bytes: 0 };
+    extents.iter().chain([&end]).all(|extent| {
+        let hole = Range::new(at.min(extent.offset), extent.offset);
+        at = extent.offset + extent.bytes;
+        is_zero(file, hole).unwrap_or(false)
+    })
+}
+
+/// Whether all bytes of a part of a file are zeros. Holes are not read.
+fn is_zero(file: &File, range: Range) -> io::Result<bool> {
+    let mut part = vec![0; ZERO_PART_BYTES as usize];
+    let mut at = range.start;
+    while at < range.end {
+        match rustix::fs::seek(file.as_fd(), SeekFrom::Data(at)) {
+            Ok(data) => at = data.max(at),
+            // Nothing but a hole to the end.
+            Err(Errno::NXIO) => return Ok(true),
+            // This file system knows no holes.
+            Err(_) => {}
+        }
+        if at >= range.end {
+            break;
+        }
+        let length = (range.end - at).min(ZERO_PART_BYTES);
+        let part = &mut part[..length as usize];
+        file.read_exact_at(part, at)?;
+        if part.iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        at += length;
+    }
+    Ok(true)
+}
+
+/// Read in one go where a hole should be.
+const ZERO_PART_BYTES: u64 = 64 << 10;

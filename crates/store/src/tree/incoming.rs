@@ -1,0 +1,268 @@
+//! One file that is being received into a folder that nothing leads out of.
+//!
+//! Until all of it is there it has no name at all (`O_TMPFILE`), or, on file systems that cannot do
+//! that, one of its own that goes with the value. Then it takes its final name in one step.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, fallocate, fchmod, fsync, linkat, openat, renameat,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+use super::Root;
+use super::root::Links;
+
+/// A file that has no final name yet. Dropped before it has one, nothing of it is left.
+#[derive(Debug)]
+pub struct Incoming {
+    folder: OwnedFd,
+    name: Vec<u8>,
+    file: File,
+    /// A name of its own, where it has to have one.
+    own_name: Option<Vec<u8>>,
+}
+
+impl Root {
+    /// Begin to receive a file that is to lie at this path, in a folder that is there already.
+    ///
+    /// # Errors
+    /// What the system says: `NotFound` without the folder, `FilesystemLoop` for a link on the way,
+    /// `InvalidInput` for a path that names no file or has a name of swath's own.
+    pub fn receive(&self, path: &[u8]) -> io::Result<Incoming> {
+        let (above, name) = match path.iter().rposition(|&byte| byte == b'/') {
+            Some(slash) => (&path[..slash], &path[slash + 1..]),
+            None => (&b""[..], path),
+        };
+        let as_path = std::path::Path::new(
+            <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name),
+        );
+        if matches!(name, b"" | b"." | b"..")
+            || crate::names::is_reserved(as_path)
+            || name.starts_with(OWN_NAME.as_bytes())
+        {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Errno::NAMETOOLONG.into());
+        }
+        let folder = self.folder(above, Links::Refuse)?;
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o666);
+        let (file, own_name) = match openat(&folder, c".", flags | OFlags::TMPFILE, mode) {
+            Ok(file) => (file, None),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+                let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+                let (file, own_name) = with_own_name(|own| openat(&folder, own, flags, mode))?;
+                (file, Some(own_name))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Incoming { folder, name: name.to_vec(), file: File::from(file), own_name })
+    }
+}
+
+impl Incoming {
+    /// See to it that so many bytes find room, where the file system can promise that.
+    ///
+    /// # Errors
+    /// `StorageFull`, `QuotaExceeded` or `FileTooLarge` if they do not.
+    pub fn reserve(&self, bytes: u64) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, bytes) {
+            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The file, to be written.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// What has the name now, links not followed; `None` if nothing has.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn present(&self) -> io::Result<Option<Metadata>> {
+        // Opening does nothing to what it is; only its place is wanted.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match openat(&self.folder, self.name.as_slice(), flags, Mode::empty()) {
+            Ok(place) => Ok(Some(File::from(place).metadata()?)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// All of it is there: it takes its name, durably and at once, from whatever has it, whose
+    /// permissions it keeps. With `only_new` nothing may have the name.
+    ///
+    /// # Errors
+    /// What the system says; `AlreadyExists` with `only_new`. Nothing has changed then.
+    pub fn finish(mut self, only_new: bool) -> io::Result<Metadata> {
+        if let Some(old) = self.present()?.filter(Metadata::is_file) {
+            use std::os::unix::fs::MetadataExt;
+            fchmod(&self.file, Mode::from_raw_mode(old.mode() & 0o777))?;
+        }
+        self.file.sync_all()?;
+        // Without a name so far it is reached by its descriptor.
+        let own_place = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        if only_new {
+            match &self.own_name {
+                Some(own) => {
+                    linkat(
+                        &self.folder,
+                        own.as_slice(),
+                        &self.folder,
+                        self.name.as_slice(),
+                        AtFlags::empty(),
+                    )?;
+                }
+                None => {
+                    linkat(
+                        CWD,
+                        own_place,
+                        &self.folder,
+                        self.name.as_slice(),
+                        AtFlags::SYMLINK_FOLLOW,
+                    )?;
+                }
+            }
+        } else {
+            if self.own_name.is_none() {
+                let follow = AtFlags::SYMLINK_FOLLOW;
+                let link = |own: &[u8]| linkat(CWD, &own_place, &self.folder, own, follow);
+                self.own_name = Some(with_own_name(link)?.1);
+            }
+            if let Some(own) = &self.own_name {
+                renameat(&self.folder, own.as_slice(), &self.folder, self.name.as_slice())?;
+            }
+            self.own_name = None;
+        }
+        fsync(&self.folder)?;
+        self.file.metadata()
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if let Some(own) = &self.own_name {
+            let _ = unlinkat(&self.folder, own.as_slice(), AtFlags::empty());
+        }
+    }
+}
+
+/// Do something with a name that nothing has.
+fn with_own_name<T>(
+    mut make: impl FnMut(&[u8]) -> rustix::io::Result<T>,
+) -> io::Result<(T, Vec<u8>)> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    for _ in 0..TRIES_MAX {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let own = format!("{OWN_NAME}-{}-{count}", std::process::id()).into_bytes();
+        match make(&own) {
+            // An earlier process of this number was killed.
+            Err(Errno::EXIST) => {}
+            Ok(made) => return Ok((made, own)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// How names of its own begin; copies of the folder leave such names alone.
+const OWN_NAME: &str = ".swath-stage.swath.put";
+/// More names than this are not left over from others.
+const TRIES_MAX: usize = 1000;
+/// No file system takes longer ones.
+const NAME_BYTES_MAX: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn names(folder: &std::path::Path) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_has_its_name_when_all_is_there_and_not_before() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("sub")).unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        for (content, only_new) in [("first", true), ("second", false)] {
+            let incoming = root.receive(b"sub/file").unwrap();
+            incoming.reserve(content.len() as u64).unwrap();
+            incoming.file().write_all(content.as_bytes()).unwrap();
+            assert_eq!(incoming.present().unwrap().is_some(), !only_new);
+            let meta = incoming.finish(only_new).unwrap();
+            assert_eq!(meta.len(), content.len() as u64);
+            assert_eq!(std::fs::read_to_string(dir.path().join("sub/file")).unwrap(), content);
+            let mode = std::fs::Permissions::from_mode(0o640);
+            std::fs::set_permissions(dir.path().join("sub/file"), mode).unwrap();
+        }
+        let incoming = root.receive(b"sub/file").unwrap();
+        incoming.file().write_all(b"third").unwrap();
+        let error = incoming.finish(true).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        drop(root.receive(b"sub/other").unwrap());
+        assert_eq!(std::fs::read_to_string(dir.path().join("sub/file")).unwrap(), "second");
+        // The mode stays that of what was replaced.
+        root.receive(b"sub/file").unwrap().finish(false).unwrap();
+        let mode = dir.path().join("sub/file").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o640);
+        assert_eq!(names(&dir.path().join("sub")), ["file"]);
+    }
+
+    #[test]
+    fn a_file_system_without_nameless_files_will_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        for (name, only_new) in [("new", true), ("replaced", false)] {
+            let mut incoming = root.receive(name.as_bytes()).unwrap();
+            let link = |own: &[u8]| {
+                File::create_new(dir.path().join(std::str::from_utf8(own).unwrap()))
+                    .map_err(|_| Errno::EXIST)
+            };
+            let (file, own_name) = with_own_name(link).unwrap();
+            (incoming.file, incoming.own_name) = (file, Some(own_name));
+            incoming.file().write_all(b"bytes").unwrap();
+            incoming.finish(only_new).unwrap();
+            assert_eq!(std::fs::read_to_string(dir.path().join(name)).unwrap(), "bytes");
+        }
+        assert_eq!(names(dir.path()), ["new", "replaced"]);
+    }
+
+    #[test]
+    fn no_way_leads_out_and_no_name_is_taken_for_another() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("root/sub")).unwrap();
+        std::fs::create_dir(dir.path().join("outside")).unwrap();
+        symlink("../outside", dir.path().join("root/out")).unwrap();
+        symlink("../outside/file", dir.path().join("root/link")).unwrap();
+        let root = Root::open(&dir.path().join("root")).unwrap();
+        for path in
+            ["out/file", "../outside/file", "none/file", "", "sub/..", "a.swath.part", "file/"]
+        {
+            assert!(root.receive(path.as_bytes()).is_err(), "{path}");
+        }
+        // A link is replaced, not followed.
+        root.receive(b"link").unwrap().finish(false).unwrap();
+        assert!(dir.path().join("root/link").symlink_metadata().unwrap().is_file());
+        assert!(names(&dir.path().join("outside")).is_empty());
+    }
+}

@@ -1,0 +1,145 @@
+//! Further names of files.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, unlinkat};
+use rustix::io::Errno;
+use swath_model::index::{Index, Item, Kind};
+
+use super::building::{make_file, split};
+use super::{Stage, StageError};
+use crate::tree::trail::{Enter, Trail};
+
+impl Stage {
+    /// Make them, of files that lie in the stage.
+    pub(super) fn link(&self, without: &[u64]) -> Result<(), StageError> {
+        let index = self.index();
+        if index.counts().hard_links == 0 {
+            return Ok(());
+        }
+        let mut from = Trail::new(&self.root, Enter::Open);
+        let mut to = Trail::new(&self.root, Enter::Make);
+        let mut cursor = index.cursor();
+        while let Some(item) = cursor.next() {
+            self.go_on()?;
+            let Kind::HardLink(number) = item.entry.kind else { continue };
+            if without.binary_search(&item.number).is_ok() {
+                continue;
+            }
+            let mut of = index.cursor_from(number);
+            let Some(first) = of.next() else { continue };
+            let linked = self.link_one(&first, item.path, &mut from, &mut to);
+            // A large file takes its time.
+            self.go_on()?;
+            linked.map_err(|source| self.failed("make the link", item.path, source))?;
+        }
+        Ok(())
+    }
+
+    fn link_one(
+        &self,
+        first: &Item<'_>,
+        other: &[u8],
+        from: &mut Trail,
+        to: &mut Trail,
+    ) -> io::Result<()> {
+        let ((from_path, from_name), (to_path, to_name)) = (split(first.path), split(other));
+        let (from, to) = (from.folder(from_path)?, to.folder(to_path)?);
+        match unlinkat(to, to_name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if self.preserve.links {
+            match linkat(from, from_name, to, to_name, AtFlags::empty()) {
+                // Not of every kind of file, and not on every file system.
+                Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK) => {}
+                other => return Ok(other?),
+            }
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let source = File::from(open_for_reading(from, from_name, flags)?);
+        self.copy(source, first, to, to_name)
+    }
+
+    /// A copy of a file, with its attributes and its holes.
+    fn copy(
+        &self,
+        mut source: File,
+        of: &Item<'_>,
+        to: BorrowedFd<'_>,
+        name: &[u8],
+    ) -> io::Result<()> {
+        let found = source.metadata()?;
+        let mut file = make_file(to, name, true)?;
+        file.set_len(found.len())?;
+        for part in of.parts(of.range()) {
+            source.seek(SeekFrom::Start(part.offset))?;
+            file.seek(SeekFrom::Start(part.offset))?;
+            let mut left = part.bytes;
+            while left > 0 {
+                if (self.halt)() {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+                match io::copy(&mut (&mut source).take(left.min(PART_BYTES)), &mut file)? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    copied => left -= copied,
+                }
+            }
+        }
+        file.set_permissions(found.permissions())?;
+        file.set_modified(found.modified()?)
+    }
+
+    /// Bytes that are not fetched and written all the same: copies of files that have further names.
+    pub(super) fn copied_bytes(&self) -> u64 {
+        let index = self.index();
+        if self.preserve.links || index.counts().hard_links == 0 {
+            return 0;
+        }
+        let copies = copies(&index);
+        let mut bytes = 0u64;
+        let mut cursor = index.cursor();
+        while let Some(item) = cursor.next() {
+            if let Some(&count) = copies.get(&item.number) {
+                bytes = bytes.saturating_add(item.range().len().saturating_mul(count));
+            }
+        }
+        bytes
+    }
+}
+
+/// How many further names each file has that has any.
+fn copies(index: &Index) -> HashMap<u64, u64> {
+    let mut copies = HashMap::new();
+    let mut cursor = index.cursor();
+    while let Some(item) = cursor.next() {
+        if let Kind::HardLink(of) = item.entry.kind {
+            *copies.entry(of).or_insert(0) += 1;
+        }
+    }
+    copies
+}
+
+/// Open a file of the stage, which may have got a mode that does not let even us read it.
+fn open_for_reading(
+    folder: BorrowedFd<'_>,
+    name: &[u8],
+    flags: OFlags,
+) -> io::Result<rustix::fd::OwnedFd> {
+    match openat(folder, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => {}
+        other => return Ok(other?),
+    }
+    let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let mode = found.st_mode & 0o7777;
+    crate::tree::root::set_mode(folder, name, mode | 0o400)?;
+    let file = openat(folder, name, flags, Mode::empty());
+    crate::tree::root::set_mode(folder, name, mode)?;
+    Ok(file?)
+}
+
+/// Copied in one go, between two looks at whether to stop.
+const PART_BYTES: u64 = 64 << 20;

@@ -1,0 +1,192 @@
+//! What a folder has of a tree, by content: the source tells the seals of groups, and we compute
+//! those of the same groups here, both at the same time.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::future::{join, join_all};
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::{Range, RangeSet};
+use swath_source::{Download, Net, SEAL_BYTES, Seal, Trust};
+use swath_store::tree::{Content, KeptIndex, Stage};
+use url::Url;
+
+use super::index::Taking;
+use crate::engine::Engine;
+use crate::error::GetError;
+use crate::observe::{Event, Observer};
+
+/// Who knows the seals of a tree.
+#[derive(Clone)]
+pub(super) enum Seals {
+    /// A server.
+    Of {
+        /// Where to ask, but for which groups.
+        url: Url,
+        /// How far it is trusted.
+        trust: Trust,
+        /// As shown.
+        name: String,
+    },
+    /// A file.
+    Kept {
+        /// Open.
+        file: Arc<KeptIndex>,
+        /// As shown.
+        name: String,
+    },
+}
+
+impl Seals {
+    /// Those of the source of an index.
+    pub fn of(taking: &Taking) -> Seals {
+        Seals::Of { url: taking.seals.clone(), trust: taking.trust, name: taking.name.clone() }
+    }
+
+    async fn tell(&self, engine: &Engine, batch: &RangeSet) -> Result<Vec<Seal>, GetError> {
+        let (told, name) = match self {
+            Seals::Of { url, trust, name } => (ask(&engine.net, url, *trust, batch).await, name),
+            Seals::Kept { file, name } => {
+                let (file, batch) = (Arc::clone(file), batch.clone());
+                let read = move || {
+                    let groups = batch.iter().flat_map(|range| range.start..range.end);
+                    groups.map(|group| file.seal(group)).collect::<std::io::Result<Vec<Seal>>>()
+                };
+                let read = engine.disk.work(read).await.map_err(GetError::Thread)?;
+                (read.map_err(|error| error.to_string()), name)
+            }
+        };
+        told.map_err(|reason| GetError::Index {
+            whose: name.clone(),
+            reason: format!("the values of its blocks cannot be learnt: {reason}"),
+        })
+    }
+}
+
+/// Of some groups, in order: its number, the source's value, and the one here if all its files are
+/// there.
+pub(super) async fn each(
+    engine: &Engine,
+    seals: &Seals,
+    content: &Content,
+    mut groups: RangeSet,
+    mut take: impl FnMut(u64, Seal, Option<Seal>) -> std::io::Result<()>,
+) -> Result<(), GetError> {
+    while let Some(batch) = next_batch(&mut groups) {
+        let told = join(seals.tell(engine, &batch), values(engine, content, &batch)).await;
+        let (theirs, ours) = (told.0?, told.1?);
+        let numbers = batch.iter().flat_map(|range| range.start..range.end);
+        for (group, (theirs, ours)) in numbers.zip(theirs.into_iter().zip(ours)) {
+            take(group, theirs, ours).map_err(GetError::Thread)?;
+        }
+    }
+    Ok(())
+}
+
+/// The ranges of the virtual file that the destination has, in whole groups. The index is complete.
+pub(super) async fn same(
+    engine: &Engine,
+    taking: &Taking,
+    destination: &Path,
+    observer: &mut dyn Observer,
+) -> Result<RangeSet, GetError> {
+    let mut same = RangeSet::new();
+    let (folder, index) = (destination.to_owned(), Arc::clone(&taking.index));
+    let look = move || {
+        if !Stage::is_there(&folder) {
+            return Ok(None);
+        }
+        let content = Content::open(&folder, index)?;
+        let candidates = content.candidates();
+        Ok::<_, std::io::Error>(Some((content, candidates)))
+    };
+    let looked = engine.disk.work(look).await.map_err(GetError::Thread)?;
+    let Some((content, candidates)) = looked.map_err(GetError::Thread)? else {
+        return Ok(same);
+    };
+    if candidates.is_empty() {
+        return Ok(same);
+    }
+    let bytes = candidates.total_bytes().saturating_mul(GROUP_BYTES);
+    let text = format!("comparing the content of {} MiB on both sides", bytes.div_ceil(1 << 20));
+    observer.observe(&Event::Note { at_s: 0.0, text, warning: false });
+    let size_bytes = super::index::read(&taking.index).size_bytes();
+    let seals = Seals::of(taking);
+    each(engine, &seals, &content, candidates, |group, theirs, ours| {
+        if ours == Some(theirs) {
+            let start = group * GROUP_BYTES;
+            same.insert(Range::new(start, (start + GROUP_BYTES).min(size_bytes)));
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(same)
+}
+
+/// Take groups for one request off the front.
+fn next_batch(rest: &mut RangeSet) -> Option<RangeSet> {
+    let mut batch = RangeSet::new();
+    let mut groups = 0;
+    while groups < BATCH_GROUPS && batch.count() < BATCH_RANGES {
+        let Some(first) = rest.first() else { break };
+        let part = Range::new(first.start, first.end.min(first.start + BATCH_GROUPS - groups));
+        groups += part.len();
+        batch.insert(part);
+        rest.remove(part);
+    }
+    (!batch.is_empty()).then_some(batch)
+}
+
+/// The values of groups here, in order.
+async fn values(
+    engine: &Engine,
+    content: &Content,
+    batch: &RangeSet,
+) -> Result<Vec<Option<Seal>>, GetError> {
+    let all: Vec<u64> = batch.iter().flat_map(|range| range.start..range.end).collect();
+    let share = all.len().div_ceil(engine.cores.clamp(1, THREADS_MAX)).max(1);
+    let parts = all.chunks(share).map(|groups| {
+        let (mut content, groups) = (content.clone(), groups.to_vec());
+        let compute = move || groups.iter().map(|&group| content.value(group)).collect::<Vec<_>>();
+        engine.disk.work(compute)
+    });
+    let mut values = Vec::with_capacity(all.len());
+    for part in join_all(parts).await {
+        values.extend(part.map_err(GetError::Thread)?);
+    }
+    Ok(values)
+}
+
+/// The seals of groups there, in order. The error is a reason.
+async fn ask(net: &Net, url: &Url, trust: Trust, batch: &RangeSet) -> Result<Vec<Seal>, String> {
+    let groups: Vec<String> =
+        batch.iter().map(|range| format!("{}-{}", range.start, range.end - 1)).collect();
+    let mut url = url.clone();
+    url.query_pairs_mut().append_pair("groups", &groups.join(","));
+    let most = batch.total_bytes() as usize * SEAL_BYTES as usize;
+    let begun = Download::begin(net, &url, trust, "application/octet-stream").await;
+    let mut download = begun.map_err(|error| error.to_string())?;
+    let mut bytes: Vec<u8> = Vec::new();
+    loop {
+        let part = download.next().await.map_err(|error| error.to_string())?;
+        if part.is_empty() {
+            break;
+        }
+        bytes.extend_from_slice(&part);
+        if bytes.len() > most {
+            return Err("it tells too many".to_owned());
+        }
+    }
+    let (seals, rest) = bytes.as_chunks::<{ SEAL_BYTES as usize }>();
+    if bytes.len() < most || !rest.is_empty() {
+        return Err("it tells too few".to_owned());
+    }
+    Ok(seals.to_vec())
+}
+
+/// Groups of one request: 1 GiB, some seconds of work for a disk …
+const BATCH_GROUPS: u64 = 4096;
+/// … in so many ranges, which have to find room in an address.
+const BATCH_RANGES: usize = 128;
+/// More threads do not read faster.
+const THREADS_MAX: usize = 4;

@@ -1,0 +1,117 @@
+//! A copied tree against its index: the one that was kept when it was copied, or the one that a
+//! server has now.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+
+use swath_model::index::{Counts, Index};
+use swath_model::{Range, RangeSet};
+use swath_store::tree::{Content, Filter, Keeper, KeptIndex, Wrong, check_entries};
+
+use super::content::{Seals, each};
+use super::index;
+use crate::engine::Engine;
+use crate::error::GetError;
+use crate::request::Mirror;
+
+/// What a tree is held against.
+#[derive(Clone, Debug)]
+pub enum Against {
+    /// A file that was kept when it was copied.
+    Kept(PathBuf),
+    /// What of a server's folder takes part, as it is now.
+    Now(Mirror, Box<Filter>),
+}
+
+/// Tell what of `folder` is not as its index says: what can be seen without reading files first,
+/// then their content.
+pub(crate) async fn verify(
+    engine: &Engine,
+    folder: &Path,
+    against: &Against,
+    mut take: impl FnMut(Wrong, &[u8]) + Send,
+) -> Result<Counts, GetError> {
+    let (index, seals) = match against {
+        Against::Kept(path) => {
+            let file = path.clone();
+            let read = engine.disk.work(move || KeptIndex::open(&file)).await;
+            let name = path.display().to_string();
+            let (file, index) = read.map_err(GetError::Thread)?.map_err(|error| {
+                GetError::Index { whose: name.clone(), reason: error.to_string() }
+            })?;
+            (Arc::new(RwLock::new(index)), Seals::Kept { file: Arc::new(file), name })
+        }
+        Against::Now(mirror, filter) => {
+            let replicas = std::slice::from_ref(mirror);
+            let mut taking = index::take_first(engine, replicas, filter).await?;
+            taking.wait().await?;
+            (Arc::clone(&taking.index), Seals::of(&taking))
+        }
+    };
+    let looked = {
+        let (index, folder) = (Arc::clone(&index), folder.to_owned());
+        let look = move || {
+            let mut wrong = Vec::new();
+            let tell = |what, path: &[u8]| wrong.push((what, path.to_vec()));
+            check_entries(&index::read(&index), &folder, tell)?;
+            let content = Content::open(&folder, Arc::clone(&index))?;
+            let candidates = content.candidates();
+            Ok::<_, std::io::Error>((wrong, content, candidates))
+        };
+        engine.disk.work(look).await.map_err(GetError::Thread)?
+    };
+    let (wrong, content, candidates) = looked.map_err(GetError::Thread)?;
+    for (what, path) in &wrong {
+        take(*what, path);
+    }
+    // What is told already need not be told again; what shares a block with it is doubtful.
+    let lacks = |what: Wrong| matches!(what, Wrong::Missing | Wrong::Kind | Wrong::Size);
+    let lacking: HashSet<Vec<u8>> =
+        wrong.into_iter().filter(|(what, _)| lacks(*what)).map(|(_, path)| path).collect();
+    let mut bad = RangeSet::full(content.groups());
+    bad.subtract(&candidates);
+    each(engine, &seals, &content, candidates, |group, theirs, ours| {
+        if ours != Some(theirs) {
+            bad.insert(Range::new(group, group + 1));
+        }
+        Ok(())
+    })
+    .await?;
+    let mut told: Vec<Vec<u8>> = Vec::new();
+    for group in bad.iter().flat_map(|range| range.start..range.end) {
+        let files = content.files_of(group);
+        let what = if files.len() == 1 { Wrong::Content } else { Wrong::Doubtful };
+        for path in files.iter().filter(|path| !told.contains(path) && !lacking.contains(*path)) {
+            take(what, path);
+        }
+        // A file has groups in a row.
+        told = files;
+    }
+    let counts = index::read(&index).counts();
+    Ok(counts)
+}
+
+/// Write down the index of a tree that was copied, with the seals of all its groups: those that
+/// did not come with this copy the source tells.
+pub(super) async fn keep(
+    engine: &Engine,
+    keeper: Arc<Keeper>,
+    seals: &Seals,
+    index: &Arc<RwLock<Index>>,
+    folder: &Path,
+) -> Result<(), GetError> {
+    let (there, of) = (folder.to_owned(), Arc::clone(index));
+    let content = engine.disk.work(move || Content::open(&there, of)).await;
+    let content = content.map_err(GetError::Thread)?.map_err(GetError::Keep)?;
+    let missing = keeper.missing(content.groups());
+    each(engine, seals, &content, missing, |group, theirs, ours| {
+        // Of what changed at the source since, the copy is as the index says.
+        let ours = ours.filter(|ours| ours.iter().zip(&theirs).all(|(own, their)| *their == !*own));
+        keeper.keep(group, &ours.unwrap_or(theirs))
+    })
+    .await?;
+    let index = Arc::clone(index);
+    let kept = engine.disk.work(move || keeper.finish(&index::read(&index))).await;
+    kept.map_err(GetError::Thread)?.map_err(GetError::Keep)
+}
