@@ -292,7 +292,11 @@ async fn begin(
         let stop = stop.clone();
         let halt: Halt = Arc::new(move || stop.is_set());
         let open = move || Stage::open_until(&destination, index, preserve, resume, &same, halt);
-        Arc::new(engine.disk.work(open).await.map_err(GetError::Thread)??)
+        let mut stage = engine.disk.work(open).await.map_err(GetError::Thread)??;
+        if engine.disk.mode_name() == "buffered" {
+            stage.write_buffered();
+        }
+        Arc::new(stage)
     };
     let others = request.replicas.iter().enumerate().filter(|&(at, _)| at != first);
     let others = others.map(|(_, mirror)| mirror.clone()).collect();
