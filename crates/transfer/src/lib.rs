@@ -33,6 +33,7 @@ mod memory;
 pub mod observe;
 pub mod report;
 mod request;
+pub mod sending;
 mod tree;
 mod verify;
 

@@ -6,12 +6,12 @@ mod here;
 mod job;
 mod send;
 pub mod ssh;
-pub mod wire;
 
 use std::path::{Path, PathBuf};
 
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::report::Recorder;
+use swath_transfer::sending::{Received, Wishes as Sending};
 use swath_transfer::{Change, Engine, Filter, GetError, Mirror, Request, Stop, TreeRequest, Trust};
 use url::Url;
 
@@ -24,7 +24,6 @@ use here::{Here, Renamed};
 use job::{Job, jobs};
 use send::Sent;
 use ssh::Session;
-use wire::Received;
 
 /// What lies on the disk that counts: where it goes to if that is here, else what is sent.
 pub fn near(places: &[String]) -> PathBuf {
@@ -144,10 +143,10 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             fetched(cp, copied, &shown, &kept, &str::to_owned)
         }
         Job::Send { from, to } => {
-            let query = query(cp);
+            let wishes = sending(cp);
             let net = engine.net();
             let what = send::Load { folder: &from, filter, limit_bytes_per_s: cp.limit_rate };
-            let sent = send::send(net, what, &to, &query, &mut observer, stop).await;
+            let sent = send::send(net, what, &to, &wishes, &mut observer, stop).await;
             if let Sent::All(received) = &sent
                 && !cp.dry_run
             {
@@ -318,11 +317,7 @@ async fn fetch(
         filter,
         preserve: cp.preserve(),
         resume: !cp.no_resume,
-        compare: match cp.comparison() {
-            Compare::SizeMtime => swath_transfer::Compare::SizeAndTime,
-            Compare::Checksum => swath_transfer::Compare::Content,
-            Compare::None => swath_transfer::Compare::Nothing,
-        },
+        compare: comparison(cp),
         delete: cp.delete,
         keep_index: cp.keep_index.clone(),
         plan: cp.plan.config(),
@@ -355,26 +350,24 @@ fn print_change(bytes: Option<u64>, path: &str) {
 }
 
 /// What a receiver has to know of the command line.
-fn query(cp: &Cp) -> String {
-    let kept = cp.preserve();
-    let names = [(kept.mode, "mode"), (kept.times, "times"), (kept.links, "links")];
-    let names: Vec<&str> =
-        names.iter().filter(|(keeps, _)| *keeps).map(|(_, name)| *name).collect();
-    let resume = if cp.no_resume { "&resume=no" } else { "" };
-    let compare = match cp.comparison() {
-        Compare::SizeMtime => "",
-        Compare::Checksum => "&compare=checksum",
-        Compare::None => "&compare=no",
-    };
-    let delete = if cp.delete { "&delete=yes" } else { "" };
-    let dry = if cp.dry_run { "&dry=yes" } else { "" };
-    let named = |name: &'static str| move |value: &String| (name, value.clone());
-    let include = cp.include.iter().map(named("include"));
-    let all = include.chain(cp.exclude.iter().map(named("exclude")));
-    let mut filter = url::form_urlencoded::Serializer::new(String::new());
-    let filter = filter.extend_pairs(all).finish();
-    let filter = if filter.is_empty() { filter } else { format!("&{filter}") };
-    format!("&preserve={}{resume}{compare}{delete}{dry}{filter}", names.join(","))
+fn sending(cp: &Cp) -> Sending {
+    Sending {
+        preserve: cp.preserve(),
+        compare: comparison(cp),
+        resume: !cp.no_resume,
+        delete: cp.delete,
+        dry: cp.dry_run,
+        include: cp.include.clone(),
+        exclude: cp.exclude.clone(),
+    }
+}
+
+fn comparison(cp: &Cp) -> swath_transfer::Compare {
+    match cp.comparison() {
+        Compare::SizeMtime => swath_transfer::Compare::SizeAndTime,
+        Compare::Checksum => swath_transfer::Compare::Content,
+        Compare::None => swath_transfer::Compare::Nothing,
+    }
 }
 
 /// Say what the tree holds, and what of it is not there.

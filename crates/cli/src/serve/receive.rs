@@ -7,12 +7,9 @@
 use swath_serve::{Dialled, Lines, Order, Receive};
 use swath_source::Accepted;
 use swath_transfer::observe::Event;
-use swath_transfer::{
-    Change, Compare, Engine, Filter, GetError, Mirror, PlanConfig, Preserve, Stop, TreeRequest,
-    Trust,
-};
+use swath_transfer::sending::{Failed, Line, Received, Wishes};
+use swath_transfer::{Change, Engine, GetError, Mirror, PlanConfig, Stop, TreeRequest, Trust};
 
-use crate::cp::wire::{Failed, Line, Received};
 use crate::exit;
 
 /// Fetches from those who send.
@@ -46,14 +43,8 @@ async fn receive(engine: Engine, order: Order) {
     };
     let come = dialled.come();
     let stop = Stop::default();
-    let wish = |name: &str| wishes.iter().find(|(known, _)| known == name).map(|(_, value)| value);
-    let kept = wish("preserve").map_or("mode,times", String::as_str);
-    let keeps = |what: &str| kept.split(',').any(|kept| kept == what);
-    let all = |name: &str| -> Vec<String> {
-        let of_name = wishes.iter().filter(|(known, _)| known == name);
-        of_name.map(|(_, value)| value.clone()).collect()
-    };
-    let filter = match Filter::new(&all("include"), &all("exclude")) {
+    let wishes = Wishes::of(&wishes);
+    let filter = match wishes.filter() {
         Ok(filter) => filter,
         Err(error) => {
             tell(&Line::Failed(Failed { exit: 2, error: error.to_string() }));
@@ -65,14 +56,10 @@ async fn receive(engine: Engine, order: Order) {
         keep_index: None,
         replicas: vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named }],
         destination: destination.path.clone(),
-        preserve: Preserve { mode: keeps("mode"), times: keeps("times"), links: keeps("links") },
-        delete: wish("delete").is_some_and(|delete| delete == "yes"),
-        compare: match wish("compare").map(String::as_str) {
-            Some("no") => Compare::Nothing,
-            Some("checksum") => Compare::Content,
-            _ => Compare::SizeAndTime,
-        },
-        resume: wish("resume").is_none_or(|resume| resume != "no"),
+        preserve: wishes.preserve,
+        delete: wishes.delete,
+        compare: wishes.compare,
+        resume: wishes.resume,
         plan: PlanConfig::default(),
         stall_s: STALL_S,
     };
@@ -88,10 +75,9 @@ async fn receive(engine: Engine, order: Order) {
             let _ = on_the_way.send(of_events(&Line::event(event)));
         }
     };
-    let is_dry = wish("dry").is_some_and(|dry| dry == "yes");
     let planned = lines.clone();
     let copying = async {
-        if !is_dry {
+        if !wishes.dry {
             return engine
                 .copy(request, &mut observer, &stop)
                 .await
