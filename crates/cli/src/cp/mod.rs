@@ -4,6 +4,7 @@ pub mod args;
 
 mod here;
 mod job;
+mod put;
 mod send;
 pub mod ssh;
 
@@ -74,7 +75,19 @@ fn check(cp: &Cp, jobs: &[Job]) -> Result<(), String> {
     if jobs.len() > 1 && (cp.report.is_some() || cp.keep_index.is_some()) {
         return Err("--report and --keep-index are for one copy at a time".to_owned());
     }
+    if jobs.iter().any(|job| matches!(job, Job::SendFile { .. }))
+        && let Some(options) = for_folders(cp)
+    {
+        return Err(format!("a single file is sent: {options}"));
+    }
     jobs.iter().try_for_each(|job| job.check(cp.delete))
+}
+
+/// What is wrong with the options if it is a single file that is copied.
+fn for_folders(cp: &Cp) -> Option<&'static str> {
+    let is_plain = cp.include.is_empty() && cp.exclude.is_empty() && cp.keep_index.is_none();
+    (!is_plain || cp.dry_run || cp.delete)
+        .then_some("--include, --exclude, --dry-run, --delete and --keep-index are for folders")
 }
 
 /// Copy one thing, and say how it went.
@@ -141,6 +154,9 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             let copied = fetch(cp, filter, &engine, from, to, &mut observer, stop).await;
             progress.clear();
             fetched(cp, copied, &shown, &kept, &str::to_owned)
+        }
+        Job::SendFile { from, to } => {
+            put::send(&engine, from, to, &mut observer, progress, stop).await
         }
         Job::Send { from, to } => {
             let wishes = sending(cp);
@@ -230,9 +246,7 @@ async fn named(
     if is_folder {
         return Ok(Thing::Folder(Job::Fetch { from: vec![folder], to: to.join(name) }));
     }
-    let is_plain = cp.include.is_empty() && cp.exclude.is_empty() && cp.keep_index.is_none();
-    if !is_plain || cp.dry_run || cp.delete {
-        let options = "--include, --exclude, --dry-run, --delete and --keep-index are for folders";
+    if let Some(options) = for_folders(cp) {
         return Err((Exit::Usage, format!("{shown} is no folder of a swath server: {options}")));
     }
     Ok(Thing::File(from, name))
