@@ -12,12 +12,14 @@ use std::sync::Arc;
 use swath_model::Range;
 use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
 use swath_model::index::{Kind, Lack, Mtime, Part};
+use swath_store::tree::Files;
 
 use super::walks::Walk;
 
 /// Reads a virtual file. Keeps the file that it read last open.
 pub(crate) struct Reader {
     walk: Arc<Walk>,
+    files: Files,
     open: Option<Open>,
 }
 
@@ -49,7 +51,8 @@ struct Wanted {
 
 impl Reader {
     pub fn new(walk: Arc<Walk>) -> Reader {
-        Reader { walk, open: None }
+        let files = Files::new(&walk.root);
+        Reader { walk, files, open: None }
     }
 
     /// Fill `out` with the virtual file from `start` on. What lies between files is zeros.
@@ -101,7 +104,7 @@ impl Reader {
         let mut open = match self.open.take().filter(|open| open.number == wanted.number) {
             Some(open) => open,
             None => {
-                let file = self.walk.root.file(&wanted.path)?;
+                let file = self.files.file(&wanted.path)?;
                 let was = Version::of(&file)?;
                 Open { number: wanted.number, file, was, ahead_to: 0 }
             }

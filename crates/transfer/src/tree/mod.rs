@@ -16,7 +16,7 @@ use std::sync::{Arc, RwLock};
 use swath_model::index::{Absence, Counts, Index, Kind, Lack};
 use swath_plan::Config;
 use swath_source::{SealedLength, UNIT_BYTES};
-use swath_store::tree::{Change, Filter, Halt, Keeper, Preserve, Same, Stage};
+use swath_store::tree::{Change, Filter, Halt, Keeper, Preserve, Same, Stage, Surplus};
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
@@ -219,15 +219,15 @@ async fn remove_surplus(
     let filter = request.filter.clone();
     let halt = stop.clone();
     let remove = move || {
-        let mut surplus = Vec::new();
+        let mut surplus = Surplus::default();
         let same = Same::SizeAndTime;
         let take = |change, path: &[u8]| {
             if change == Change::Surplus {
-                surplus.push(path.to_vec());
+                surplus.push(path);
             }
         };
         swath_store::tree::differences(&index::read(&index), &folder, &filter, &same, take)?;
-        swath_store::tree::remove(&folder, &surplus, &|| halt.is_set())
+        swath_store::tree::remove(&folder, surplus, &|| halt.is_set())
     };
     let removed = engine.disk.work(remove).await.map_err(GetError::Thread)?;
     removed.map_err(|error| match error.kind() {
