@@ -60,6 +60,15 @@ fn links_are_followed_as_far_as_the_folder_goes() {
     };
     assert!(get("/in").ends_with("\r\n\r\nalpha\n"));
     assert!(get("/out").starts_with("HTTP/1.1 404"));
+    // The tree has what they lead to, too.
+    home.write("tree/folder/deep", "deep\n");
+    std::os::unix::fs::symlink("folder", home.path("tree/inside")).unwrap();
+    home.run(["cp", &server.url, "copy/", "--quiet"]).code_is(0);
+    for (path, text) in [("in", "alpha\n"), ("inside/deep", "deep\n")] {
+        assert_eq!(home.read(&format!("copy/{path}")), text.as_bytes());
+        assert!(!home.path(format!("copy/{path}")).is_symlink(), "{path}");
+    }
+    assert!(home.path("copy/out").is_symlink() && !home.path("copy/inside").is_symlink());
 }
 
 #[test]

@@ -51,7 +51,7 @@ struct Wanted {
 
 impl Reader {
     pub fn new(walk: Arc<Walk>) -> Reader {
-        let files = Files::new(&walk.root);
+        let files = walk.files();
         Reader { walk, files, open: None }
     }
 

@@ -29,25 +29,34 @@ pub(super) enum Enter {
     Make,
 }
 
-/// Opens files below a root one after the other, as [`Root::file`] does. However deep they lie, in
-/// the order of an index each takes a step or two.
+/// Opens files below a root one after the other. However deep they lie, in the order of an index
+/// each takes a step or two.
 pub struct Files {
     root: Root,
+    links: Links,
     /// Only where a path is too long for one call.
     trail: Option<Trail>,
 }
 
 impl Files {
-    /// Files below this root.
+    /// Files below this root, by ways on which no link is.
     pub fn new(root: &Root) -> Files {
-        Files { root: root.clone(), trail: None }
+        Files { root: root.clone(), links: Links::Refuse, trail: None }
+    }
+
+    /// The same, where links are followed that lead to something below the root.
+    pub fn through_links(root: &Root) -> Files {
+        Files { root: root.clone(), links: Links::Follow, trail: None }
     }
 
     /// Open one.
     ///
     /// # Errors
-    /// As [`Root::file`].
+    /// As [`Root::file`], or as [`Root::file_through_links`].
     pub fn file(&mut self, path: &[u8]) -> io::Result<File> {
+        if self.links == Links::Follow {
+            return self.root.file_through_links(path);
+        }
         if path.len() <= STEP_BYTES {
             return self.root.file(path);
         }
