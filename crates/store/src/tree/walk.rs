@@ -312,7 +312,10 @@ impl Walk {
         &mut self,
         take: &mut impl FnMut(&Entry<'_>) -> Result<(), E>,
     ) -> Result<(), WalkError<E>> {
-        for frame in &mut self.open {
+        // Behind one that was held back all are.
+        let held = self.open.iter().rev().take_while(|frame| frame.held_back.is_some()).count();
+        let first = self.open.len() - held;
+        for frame in &mut self.open[first..] {
             let Some((mode, mtime)) = frame.held_back.take() else { continue };
             let path = &self.path[..frame.path_bytes];
             let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
