@@ -336,6 +336,7 @@ async fn fetch(
         keep_index: cp.keep_index.clone(),
         plan: cp.plan.config(),
         stall_s: cp.net.timeout.as_secs_f64(),
+        locked_s: 0.0,
     };
     if cp.dry_run {
         let shown = cp.delete;

@@ -67,6 +67,7 @@ async fn receive(engine: Engine, order: Order) {
         resume: wishes.resume,
         plan: PlanConfig::default(),
         stall_s: STALL_S,
+        locked_s: LOCKED_S,
     };
     let (on_the_way, from) = (lines.clone(), url.to_string());
     let destination = std::sync::Arc::new(destination);
@@ -159,3 +160,5 @@ const EARLIER_ENDS_WITHIN: Duration = Duration::from_secs(10);
 const EARLIER_LOOK: Duration = Duration::from_millis(200);
 /// A sender that brings nothing for so long has gone.
 const STALL_S: f64 = 60.0;
+/// A sender that died and is back finds what it began before still being put in order.
+const LOCKED_S: f64 = 30.0;

@@ -107,7 +107,8 @@ fn look(
     }
     // Set-user-ID and the like are never taken over, and links have no mode of their own.
     let is_link = wanted == FileType::Symlink;
-    if !is_link && u32::from(found.stx_mode) & 0o777 != item.entry.mode & 0o777 {
+    let bits = if wanted == FileType::Directory { 0o1777 } else { 0o777 };
+    if !is_link && u32::from(found.stx_mode) & bits != item.entry.mode & bits {
         take(Wrong::Mode, item.path);
     }
     let mtime = Mtime { seconds: found.stx_mtime.tv_sec, nanoseconds: found.stx_mtime.tv_nsec };

@@ -182,8 +182,14 @@ pub(super) fn set_mode(
     kind: FileType,
 ) -> io::Result<()> {
     // Set-user-ID and the like are never taken over: who owns the copy is somebody else.
-    let mode = if preserve.mode { mode & 0o777 } else { usual_mode(kind) };
+    let mode = if preserve.mode { taken_over(mode, kind) } else { usual_mode(kind) };
     Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
+}
+
+/// Which bits of a mode are. In a folder that everybody may write to, the sticky bit keeps each one's
+/// files from the others.
+pub(super) fn taken_over(mode: u32, kind: FileType) -> u32 {
+    mode & if kind == FileType::Directory { 0o1777 } else { 0o777 }
 }
 
 /// What this user's files and folders usually get.

@@ -230,7 +230,10 @@ impl Stage {
             drop(stage);
             return Stage::open_until(destination, index, preserve, resume, same, halt);
         }
-        let left = if resume { place.recover(&read(&index)) } else { Carried::default() };
+        let mut left = if resume { place.recover(&read(&index)) } else { Carried::default() };
+        if !left.durable.is_empty() {
+            compare::still_there(&read(&index), &stage.root, &mut left.durable);
+        }
         let kept = match Root::open(&place.destination) {
             Ok(destination) if *same != Same::Nothing && !place.is_new => {
                 Kept::find(&read(&index), &destination, same)
