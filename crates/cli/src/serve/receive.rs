@@ -10,10 +10,7 @@ use swath_serve::{Dialled, Lines, Order, Receive};
 use swath_source::Accepted;
 use swath_transfer::observe::Event;
 use swath_transfer::sending::{Failed, Line, Received, Wishes};
-use swath_transfer::{
-    Change, Engine, GetError, Mirror, PlanConfig, StageError, Stop, TreeRequest, Trust,
-};
-use tokio::time::Instant;
+use swath_transfer::{Change, Engine, GetError, Mirror, PlanConfig, Stop, TreeRequest, Trust};
 
 use crate::exit;
 
@@ -84,17 +81,10 @@ async fn receive(engine: Engine, order: Order) {
     let planned = lines.clone();
     let copying = async {
         if !wishes.dry {
-            // An earlier run of the same command may have been killed a moment ago, and what it
-            // brought is still on its way to the disk.
-            let patience = Instant::now() + EARLIER_ENDS_WITHIN;
-            loop {
-                let copied = engine.copy(request.clone(), &mut observer, &stop).await;
-                let is_locked = matches!(&copied, Err(GetError::Tree(StageError::Locked(_))));
-                if !is_locked || stop.is_set() || Instant::now() >= patience {
-                    return copied.map(|tree| Received::of(&tree));
-                }
-                tokio::time::sleep(EARLIER_LOOK).await;
-            }
+            return engine
+                .copy(request, &mut observer, &stop)
+                .await
+                .map(|tree| Received::of(&tree));
         }
         let shows_surplus = request.delete;
         let take = move |change: Change, path: &[u8]| {
@@ -154,10 +144,6 @@ fn tell(lines: &Lines, line: &Line) {
 
 /// An empty line goes to the sender as often as this.
 const PULSE: Duration = Duration::from_secs(5);
-/// Who was sending here before may take so long to end …
-const EARLIER_ENDS_WITHIN: Duration = Duration::from_secs(10);
-/// … and is looked after as often as this.
-const EARLIER_LOOK: Duration = Duration::from_millis(200);
 /// A sender that brings nothing for so long has gone.
 const STALL_S: f64 = 60.0;
 /// A sender that died and is back finds what it began before still being put in order.
