@@ -183,20 +183,21 @@ impl Walk {
     }
 
     /// Length of the virtual file: what is known of it as soon as that is `enough`, in whole
-    /// groups, or all of it.
+    /// groups, or all of it; and whether that is all. (Asked for apart, all could have come between
+    /// the two.)
     ///
     /// # Errors
     /// Why the walk ended early.
-    pub async fn known(&self, enough: u64) -> Result<u64, String> {
+    pub async fn known(&self, enough: u64) -> Result<(u64, bool), String> {
         loop {
             let news = self.news.notified();
             let progress = self.progress();
             let size_bytes = self.read().size_bytes();
             match progress {
-                Progress::Complete => return Ok(size_bytes),
+                Progress::Complete => return Ok((size_bytes, true)),
                 Progress::Failed(error) => return Err(error),
                 Progress::Growing if size_bytes >= enough => {
-                    return Ok(size_bytes - size_bytes % GROUP_BYTES);
+                    return Ok((size_bytes - size_bytes % GROUP_BYTES, false));
                 }
                 Progress::Growing => news.await,
             }
