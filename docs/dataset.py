@@ -105,14 +105,14 @@ def main(url, target, token=None):
     headers, index = get("index")
     group, data = None, b""
     table = list(entries(index))
-    for kind, path, mode, seconds, start, extents, rest in table:
+    for number, (kind, path, mode, seconds, start, extents, rest) in enumerate(table):
         path = os.path.join(target, path)
         if kind == 2:
             os.makedirs(path, exist_ok=True)
         elif kind == 3:
             os.symlink(rest, path)
         elif kind == 4:
-            os.link(os.path.join(target, table[table.index((kind, path, mode, seconds, start, extents, rest)) - rest][1]), path)
+            os.link(os.path.join(target, table[number - rest][1]), path)
         elif kind == 5:
             print("left out:", path, file=sys.stderr)
         else:

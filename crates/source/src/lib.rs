@@ -26,7 +26,9 @@ pub mod fuzzing {
     }
 }
 
-pub use control::{Document, Download, ProbeReport, Turned, fetch_small, head, probe};
+pub use control::{
+    Document, Download, ProbeReport, Stored, Turned, Upload, fetch_small, head, probe,
+};
 pub use error::{Class, LaneError, Presented};
 pub use facts::Facts;
 pub use habits::Quirks;

@@ -101,7 +101,7 @@ impl DataFile {
 impl Direct {
     fn open(plain: &File, path: &Path) -> Option<Direct> {
         // These accept O_DIRECT (tmpfs since Linux 6.6) and use the page cache all the same.
-        if matches!(sys::file_system_kind(plain), TMPFS | RAMFS) {
+        if sys::is_in_memory(plain) {
             return None;
         }
         let align_bytes = match sys::direct_alignment(plain) {
@@ -139,7 +139,5 @@ impl Direct {
     }
 }
 
-const TMPFS: i64 = 0x0102_1994;
-const RAMFS: i64 = 0x8584_58f6;
 /// Each costs a few milliseconds; the planner's grid leaves a handful per file.
 const INTERRUPTIONS_MAX: u32 = 64;

@@ -162,6 +162,22 @@ pub(crate) fn file_system_kind(file: &File) -> i64 {
     done.map_or(0, |_| unsafe { answer.assume_init() }.f_type)
 }
 
+/// Let the kernel begin to read `bytes` bytes of a file from `offset` on. A hint: nothing is waited
+/// for, and nothing can go wrong.
+pub fn read_ahead(file: &File, offset: u64, bytes: u64) {
+    let (Ok(offset), Ok(bytes)) = (i64::try_from(offset), i64::try_from(bytes)) else { return };
+    // SAFETY: a plain system call on a descriptor that `file` keeps open.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, bytes, libc::POSIX_FADV_WILLNEED) };
+}
+
+/// Whether the file lies in memory, where direct I/O is taken and does not exist.
+pub(crate) fn is_in_memory(file: &File) -> bool {
+    matches!(file_system_kind(file), TMPFS | RAMFS)
+}
+
+const TMPFS: i64 = 0x0102_1994;
+const RAMFS: i64 = 0x8584_58f6;
+
 /// What direct I/O on `file` asks of offsets and lengths, in bytes.
 pub(crate) enum DirectAlignment {
     /// The kernel knows: this alignment of memory and of offsets.

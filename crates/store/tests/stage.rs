@@ -471,3 +471,61 @@ fn copies_of_files_with_several_names_need_room_too() {
     assert_eq!(needed(room(false, 1 << 62)), (1 << 62) + 3_000_001);
     room(false, 1000).unwrap();
 }
+
+#[test]
+fn what_somebody_took_out_of_the_stage_is_fetched_again() {
+    // The journal alone vouched for it: files were missing then, and the copy was said to be whole.
+    let remove: [fn(&Path); 4] = [
+        |stage| fs::remove_dir_all(stage).unwrap(),
+        |stage| fs::remove_dir_all(stage.join("one")).unwrap(),
+        |stage| {
+            let file = fs::File::options().write(true).open(stage.join("large")).unwrap();
+            file.set_len(1000).unwrap();
+        },
+        |stage| {
+            fs::remove_file(stage.join("one/3")).unwrap();
+            fs::write(stage.join("one/3"), "another one").unwrap();
+        },
+    ];
+    for (number, remove) in remove.into_iter().enumerate() {
+        let bench = Bench::new();
+        let index = index_of(&bench.tree());
+        let all = groups(&index);
+        let stage = bench.open(index_of(&bench.tree())).unwrap();
+        bench.write(&stage, &index, &all[..all.len() - 1]);
+        drop(stage);
+        remove(&bench.dir.path().join("copy.swath.part"));
+        let stage = bench.open(index_of(&bench.tree())).unwrap();
+        assert!(bench.write(&stage, &index, &all) > 1, "{number}");
+        stage.finish(&[]).unwrap();
+        drop(stage);
+        bench.assert_same();
+    }
+}
+
+#[test]
+fn files_of_somebody_elses_with_names_that_a_copy_needs_are_left_alone() {
+    for suffix in ["", ".index", ".mark", ".moving"] {
+        let bench = Bench::new();
+        let own = bench.dir.path().join(format!("copy.swath{suffix}"));
+        fs::write(&own, "years of work").unwrap();
+        for _ in 0..2 {
+            let refused = bench.open(index_of(&bench.tree())).err();
+            assert!(matches!(refused, Some(StageError::Foreign(_))), "{suffix}: {refused:?}");
+        }
+        assert_eq!(fs::read(&own).unwrap(), b"years of work");
+        assert_eq!(fs::read_dir(bench.dir.path()).unwrap().count(), 2, "{suffix}");
+    }
+}
+
+#[test]
+fn a_folder_keeps_its_sticky_bit() {
+    let bench = Bench::new();
+    fs::set_permissions(bench.tree().join("one"), fs::Permissions::from_mode(0o1777)).unwrap();
+    let index = index_of(&bench.tree());
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    bench.write(&stage, &index, &groups(&index));
+    stage.finish(&[]).unwrap();
+    drop(stage);
+    bench.assert_same();
+}

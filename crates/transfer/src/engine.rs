@@ -16,6 +16,7 @@ use crate::error::GetError;
 use crate::executor;
 use crate::memory;
 use crate::observe::{Event, Observer, Summary};
+use crate::put::{self, PutError, PutRequest};
 use crate::request::{Mirror, Request};
 use crate::tree::{self, Against, TreeRequest, TreeSummary};
 use crate::verify::{Allowance, HashThreads};
@@ -165,6 +166,20 @@ impl Engine {
         stop: &Stop,
     ) -> Result<TreeSummary, GetError> {
         tree::copy(self, request, observer, stop).await
+    }
+
+    /// Send a single file to a server by `PUT`. What has its name there stays until all of it has
+    /// come.
+    ///
+    /// # Errors
+    /// [`PutError`]; nothing of it is there then.
+    pub async fn put(
+        &self,
+        request: &PutRequest,
+        observer: &mut dyn Observer,
+        stop: &Stop,
+    ) -> Result<Summary, PutError> {
+        put::put(self, request, observer, stop).await
     }
 
     /// Tell how the destination of a tree differs from it now; nothing is changed.

@@ -31,21 +31,24 @@ mod error;
 mod executor;
 mod memory;
 pub mod observe;
+mod put;
 pub mod report;
 mod request;
+pub mod sending;
 mod tree;
 mod verify;
 
 pub use engine::{Engine, EngineError, EngineOptions, Stop};
 pub use error::GetError;
 pub use executor::{Agreement, Version};
+pub use put::{PutError, PutRequest};
 pub use request::{Destination, Mirror, Request, RequestError};
 pub use swath_model::digest::{self, Algorithm, Digest, DigestError};
 pub use swath_model::index::{Absence, Counts};
 pub use swath_model::pieces::{Pieces, PiecesError};
 pub use swath_model::{Range, RangeMap, Validators};
 pub use swath_plan::{Config as PlanConfig, Lanes, PolicyKind};
-pub use swath_source::{Net, NetError, NetOptions, Trust};
+pub use swath_source::{LaneError, Net, NetError, NetOptions, Trust};
 pub use swath_store::tree::{Change, Filter, FilterError, Preserve, StageError, Wrong};
 pub use swath_store::{
     BadCpus, CommitError, Cpus, DiskError, FinishError, IoMode, OpenError, Pin, ReadError,

@@ -12,7 +12,7 @@ use crate::units;
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES, override_usage = "swath cp [OPTIONS] SRC... DST")]
 pub struct Cp {
-    /// Where from, and last where to: addresses, host:path, or folders here. With '/' at its end a source means what lies in the folder, and several such addresses are replicas of one tree; without, it is copied under its own name, and several are copied one after another
+    /// Where from, and last where to: addresses, host:path, or folders (and files to send) here. With '/' at its end a source means what lies in the folder, and several such addresses are replicas of one tree; without, it is copied under its own name, and several are copied one after another
     #[arg(value_name = "PLACE", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub places: Vec<String>,
     /// How ssh is called for places such as host:path
@@ -131,6 +131,7 @@ Examples:
   swath cp https://one.example/run7/ https://two.example/run7/ /scratch/run7/
   swath cp https://one.example/run7 https://two.example/run8 /scratch/    two trees
   swath cp data/ host:/scratch/data/            by ssh; nothing need run there
+  swath cp run7.h5 https://one.example:8470/incoming/    a single file, by PUT
   swath cp data/ /mnt/backup/data/              here
   swath cp host:/scratch/run7 .
   swath cp data/ host:/scratch/data/ --include '*.h5' --exclude /tmp/

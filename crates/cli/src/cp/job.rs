@@ -32,6 +32,13 @@ pub enum Job {
         /// Ends in `/`.
         to: Url,
     },
+    /// A file of ours to a server.
+    SendFile {
+        /// The file.
+        from: PathBuf,
+        /// Its address there.
+        to: Url,
+    },
     /// A tree from a machine that ssh leads to.
     FetchBySsh {
         /// What lies in it.
@@ -58,7 +65,7 @@ pub enum Job {
 impl Job {
     /// Whether it is somebody else who fetches.
     pub fn sends(&self) -> bool {
-        matches!(self, Job::Send { .. } | Job::SendBySsh { .. })
+        matches!(self, Job::Send { .. } | Job::SendFile { .. } | Job::SendBySsh { .. })
     }
 
     /// Look whether a copy between two folders of ours makes sense; the error is a sentence.
@@ -143,7 +150,7 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
     }
     let from = PathBuf::from(source);
     if from.is_file() {
-        return Err(format!("{source}: it is a file, and only folders are copied from here"));
+        return file(source, destination, is_alone);
     }
     let name = if means_content(source) { None } else { Some(own_name(source)?) };
     if destination.contains("://") {
@@ -171,6 +178,23 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
         to.push(name);
     }
     Ok(Job::Here { from, to })
+}
+
+/// A single file of ours: into a folder, or it has that name.
+fn file(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
+    if !destination.contains("://") {
+        return Err(format!(
+            "{source}: it is a file, and single files are only sent to addresses of servers"
+        ));
+    }
+    let mut to = crate::net::parse_url(destination)?;
+    if !is_alone || to.path().ends_with('/') {
+        let name = own_name(source)?;
+        if let Ok(mut segments) = to.path_segments_mut() {
+            segments.pop_if_empty().push(&name);
+        }
+    }
+    Ok(Job::SendFile { from: PathBuf::from(source), to })
 }
 
 /// Whether what lies in a folder is meant, and not the folder itself.
@@ -271,6 +295,17 @@ mod tests {
             of(&["./", "https://a/y"]).unwrap(),
             [Job::Send { from: "./".into(), to: url("https://a/y/") }]
         );
+        let file = |to| [Job::SendFile { from: "Cargo.toml".into(), to: url(to) }];
+        assert_eq!(of(&["Cargo.toml", "https://a"]).unwrap(), file("https://a/Cargo.toml"));
+        assert_eq!(of(&["Cargo.toml", "https://a/y/"]).unwrap(), file("https://a/y/Cargo.toml"));
+        assert_eq!(of(&["Cargo.toml", "https://a/y"]).unwrap(), file("https://a/y"));
+        assert_eq!(
+            of(&["Cargo.toml", "src", "https://a/y"]).unwrap(),
+            [
+                file("https://a/y/Cargo.toml").into_iter().next().unwrap(),
+                Job::Send { from: "src".into(), to: url("https://a/y/src/") },
+            ]
+        );
         assert_eq!(of(&["./", "to"]).unwrap(), [Job::Here { from: "./".into(), to: to() }]);
         assert_eq!(
             of(&[".", "to"]).unwrap(),
@@ -290,6 +325,7 @@ mod tests {
             (&["https://a", "https://b/y/", "h:to"], "must be here"),
             (&["h:..", "to"], "has no name"),
             (&["Cargo.toml", "to"], "it is a file"),
+            (&["Cargo.toml", "h:to"], "it is a file"),
         ] {
             let refused = of(places).unwrap_err();
             assert!(refused.contains(words), "{places:?}: {refused}");

@@ -4,14 +4,15 @@ pub mod args;
 
 mod here;
 mod job;
+mod put;
 mod send;
 pub mod ssh;
-pub mod wire;
 
 use std::path::{Path, PathBuf};
 
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::report::Recorder;
+use swath_transfer::sending::{Received, Wishes as Sending};
 use swath_transfer::{Change, Engine, Filter, GetError, Mirror, Request, Stop, TreeRequest, Trust};
 use url::Url;
 
@@ -24,7 +25,6 @@ use here::{Here, Renamed};
 use job::{Job, jobs};
 use send::Sent;
 use ssh::Session;
-use wire::Received;
 
 /// What lies on the disk that counts: where it goes to if that is here, else what is sent.
 pub fn near(places: &[String]) -> PathBuf {
@@ -75,7 +75,19 @@ fn check(cp: &Cp, jobs: &[Job]) -> Result<(), String> {
     if jobs.len() > 1 && (cp.report.is_some() || cp.keep_index.is_some()) {
         return Err("--report and --keep-index are for one copy at a time".to_owned());
     }
+    if jobs.iter().any(|job| matches!(job, Job::SendFile { .. }))
+        && let Some(options) = for_folders(cp)
+    {
+        return Err(format!("a single file is sent: {options}"));
+    }
     jobs.iter().try_for_each(|job| job.check(cp.delete))
+}
+
+/// What is wrong with the options if it is a single file that is copied.
+fn for_folders(cp: &Cp) -> Option<&'static str> {
+    let is_plain = cp.include.is_empty() && cp.exclude.is_empty() && cp.keep_index.is_none();
+    (!is_plain || cp.dry_run || cp.delete)
+        .then_some("--include, --exclude, --dry-run, --delete and --keep-index are for folders")
 }
 
 /// Copy one thing, and say how it went.
@@ -143,11 +155,14 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             progress.clear();
             fetched(cp, copied, &shown, &kept, &str::to_owned)
         }
+        Job::SendFile { from, to } => {
+            put::send(&engine, from, to, &mut observer, progress, stop).await
+        }
         Job::Send { from, to } => {
-            let query = query(cp);
+            let wishes = sending(cp);
             let net = engine.net();
             let what = send::Load { folder: &from, filter, limit_bytes_per_s: cp.limit_rate };
-            let sent = send::send(net, what, &to, &query, &mut observer, stop).await;
+            let sent = send::send(net, what, &to, &wishes, &mut observer, stop).await;
             if let Sent::All(received) = &sent
                 && !cp.dry_run
             {
@@ -231,9 +246,7 @@ async fn named(
     if is_folder {
         return Ok(Thing::Folder(Job::Fetch { from: vec![folder], to: to.join(name) }));
     }
-    let is_plain = cp.include.is_empty() && cp.exclude.is_empty() && cp.keep_index.is_none();
-    if !is_plain || cp.dry_run || cp.delete {
-        let options = "--include, --exclude, --dry-run, --delete and --keep-index are for folders";
+    if let Some(options) = for_folders(cp) {
         return Err((Exit::Usage, format!("{shown} is no folder of a swath server: {options}")));
     }
     Ok(Thing::File(from, name))
@@ -318,15 +331,12 @@ async fn fetch(
         filter,
         preserve: cp.preserve(),
         resume: !cp.no_resume,
-        compare: match cp.comparison() {
-            Compare::SizeMtime => swath_transfer::Compare::SizeAndTime,
-            Compare::Checksum => swath_transfer::Compare::Content,
-            Compare::None => swath_transfer::Compare::Nothing,
-        },
+        compare: comparison(cp),
         delete: cp.delete,
         keep_index: cp.keep_index.clone(),
         plan: cp.plan.config(),
         stall_s: cp.net.timeout.as_secs_f64(),
+        locked_s: 0.0,
     };
     if cp.dry_run {
         let shown = cp.delete;
@@ -355,26 +365,24 @@ fn print_change(bytes: Option<u64>, path: &str) {
 }
 
 /// What a receiver has to know of the command line.
-fn query(cp: &Cp) -> String {
-    let kept = cp.preserve();
-    let names = [(kept.mode, "mode"), (kept.times, "times"), (kept.links, "links")];
-    let names: Vec<&str> =
-        names.iter().filter(|(keeps, _)| *keeps).map(|(_, name)| *name).collect();
-    let resume = if cp.no_resume { "&resume=no" } else { "" };
-    let compare = match cp.comparison() {
-        Compare::SizeMtime => "",
-        Compare::Checksum => "&compare=checksum",
-        Compare::None => "&compare=no",
-    };
-    let delete = if cp.delete { "&delete=yes" } else { "" };
-    let dry = if cp.dry_run { "&dry=yes" } else { "" };
-    let named = |name: &'static str| move |value: &String| (name, value.clone());
-    let include = cp.include.iter().map(named("include"));
-    let all = include.chain(cp.exclude.iter().map(named("exclude")));
-    let mut filter = url::form_urlencoded::Serializer::new(String::new());
-    let filter = filter.extend_pairs(all).finish();
-    let filter = if filter.is_empty() { filter } else { format!("&{filter}") };
-    format!("&preserve={}{resume}{compare}{delete}{dry}{filter}", names.join(","))
+fn sending(cp: &Cp) -> Sending {
+    Sending {
+        preserve: cp.preserve(),
+        compare: comparison(cp),
+        resume: !cp.no_resume,
+        delete: cp.delete,
+        dry: cp.dry_run,
+        include: cp.include.clone(),
+        exclude: cp.exclude.clone(),
+    }
+}
+
+fn comparison(cp: &Cp) -> swath_transfer::Compare {
+    match cp.comparison() {
+        Compare::SizeMtime => swath_transfer::Compare::SizeAndTime,
+        Compare::Checksum => swath_transfer::Compare::Content,
+        Compare::None => swath_transfer::Compare::Nothing,
+    }
 }
 
 /// Say what the tree holds, and what of it is not there.

@@ -8,10 +8,10 @@ use swath_serve::{Access, Filter, Offer, SiteOptions};
 use swath_source::{Download, LaneError, Net, Trust, Turned, display_name};
 use swath_transfer::Stop;
 use swath_transfer::observe::{Event, Observer};
+use swath_transfer::sending::{Failed, Line, LineReader, Received, Wishes};
 use tokio::task::JoinSet;
 use url::Url;
 
-use super::wire::{Failed, Line, Received};
 use crate::exit::Exit;
 
 /// What became of it.
@@ -44,7 +44,7 @@ pub async fn send(
     net: &Net,
     load: Load<'_>,
     to: &Url,
-    query: &str,
+    wishes: &Wishes,
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Sent {
@@ -63,7 +63,7 @@ pub async fn send(
         Ok(offer) => offer,
         Err(error) => return Sent::Broken(Exit::Input, crate::exit::chain(&error)),
     };
-    let asked = query_of(to, &format!("swath=receive{query}"));
+    let asked = query_of(to, &format!("swath=receive&{}", wishes.query()));
     let shown = display_name(to);
     let words = |error: &LaneError| format!("{shown}: {error}");
     let begun = tokio::select! {
@@ -76,7 +76,7 @@ pub async fn send(
         Err(error) => return Sent::Broken(Exit::Sources, words(&error)),
     };
     let mut lanes: JoinSet<()> = JoinSet::new();
-    let mut lines = Lines::default();
+    let mut lines = LineReader::default();
     let mut id = String::new();
     // Whether there is anything for a later run to go on from.
     let mut has_something = false;
@@ -99,12 +99,12 @@ pub async fn send(
             Ok(part) => lines.take_in(&part),
             Err(error) => return broken(has_something, words(&error)),
         }
-        while let Some(line) = lines.next() {
+        while let Some(line) = lines.next_line() {
             // It has nothing to say, and is there.
             if line.is_empty() {
                 continue;
             }
-            match serde_json::from_slice::<Line>(&line) {
+            match Line::parse(&line) {
                 Ok(Line::Receiving(name)) => id = name,
                 Ok(Line::Dial(count)) => {
                     let free = DIALS_MAX.saturating_sub(lanes.len());
@@ -142,44 +142,9 @@ pub async fn send(
                 }
             }
         }
-        if lines.pending_bytes() > LINE_BYTES_MAX {
+        if lines.is_too_long() {
             return broken(has_something, format!("{shown}: it says too much at once"));
         }
-    }
-}
-
-/// Lines that come in parts. Each byte is looked at once, however long a line is.
-#[derive(Default)]
-struct Lines {
-    bytes: Vec<u8>,
-    /// Where the first line that has not been handed over begins …
-    start: usize,
-    /// … and where nobody has looked for its end yet.
-    looked_to: usize,
-}
-
-impl Lines {
-    fn take_in(&mut self, part: &[u8]) {
-        self.bytes.drain(..self.start);
-        self.looked_to -= self.start;
-        self.start = 0;
-        self.bytes.extend_from_slice(part);
-    }
-
-    /// The next whole line, without its end.
-    fn next(&mut self) -> Option<Vec<u8>> {
-        let found = self.bytes[self.looked_to..].iter().position(|&byte| byte == b'\n');
-        let Some(end) = found.map(|at| self.looked_to + at) else {
-            self.looked_to = self.bytes.len();
-            return None;
-        };
-        let line = self.bytes[self.start..end].to_vec();
-        (self.start, self.looked_to) = (end + 1, end + 1);
-        Some(line)
-    }
-
-    fn pending_bytes(&self) -> usize {
-        self.bytes.len() - self.start
     }
 }
 
@@ -193,39 +158,3 @@ fn query_of(url: &Url, query: &str) -> Url {
 const PROTOCOL: &str = "swath-lane";
 /// Connections at once.
 const DIALS_MAX: usize = 64;
-/// A line is a summary at most.
-const LINE_BYTES_MAX: usize = 16 << 20;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_the_same_in_whatever_parts_they_come() {
-        let text = b"one\n\nthree, which is longer\n{}\nno end yet";
-        for size in 1..text.len() {
-            let mut lines = Lines::default();
-            let mut all = Vec::new();
-            for part in text.chunks(size) {
-                lines.take_in(part);
-                while let Some(line) = lines.next() {
-                    all.push(String::from_utf8(line).unwrap());
-                }
-            }
-            assert_eq!(all, ["one", "", "three, which is longer", "{}"]);
-            assert_eq!(lines.pending_bytes(), "no end yet".len());
-        }
-    }
-
-    #[test]
-    fn a_long_line_in_small_parts_costs_no_more_than_its_length() {
-        let mut lines = Lines::default();
-        let began = std::time::Instant::now();
-        for _ in 0..LINE_BYTES_MAX / 64 {
-            lines.take_in(&[b'x'; 64]);
-            assert!(lines.next().is_none());
-        }
-        // To look at all of it for each part would be two thousand billion bytes.
-        assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
-    }
-}

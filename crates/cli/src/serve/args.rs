@@ -25,7 +25,7 @@ pub struct Serve {
     /// Let in whoever shows a token of this file, one a line (otherwise one is made and printed)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
-    /// Take trees from 'swath cp' too: with the token that is printed, or with those of the file that have 'write' behind them
+    /// Take trees from 'swath cp' and files by PUT too: with the token that is printed, or with those of the file that have 'write' behind them
     #[arg(long, conflicts_with = "anonymous")]
     pub write: bool,
     /// Let in everybody

@@ -4,15 +4,14 @@
 //! wanted, `{"event":…}` as `swath cp --json` prints them, and at the end `{"received":…}` or
 //! `{"failed":…}`.
 
+use std::time::Duration;
+
 use swath_serve::{Dialled, Lines, Order, Receive};
 use swath_source::Accepted;
 use swath_transfer::observe::Event;
-use swath_transfer::{
-    Change, Compare, Engine, Filter, GetError, Mirror, PlanConfig, Preserve, Stop, TreeRequest,
-    Trust,
-};
+use swath_transfer::sending::{Failed, Line, Received, Wishes};
+use swath_transfer::{Change, Engine, GetError, Mirror, PlanConfig, Stop, TreeRequest, Trust};
 
-use crate::cp::wire::{Failed, Line, Received};
 use crate::exit;
 
 /// Fetches from those who send.
@@ -46,14 +45,8 @@ async fn receive(engine: Engine, order: Order) {
     };
     let come = dialled.come();
     let stop = Stop::default();
-    let wish = |name: &str| wishes.iter().find(|(known, _)| known == name).map(|(_, value)| value);
-    let kept = wish("preserve").map_or("mode,times", String::as_str);
-    let keeps = |what: &str| kept.split(',').any(|kept| kept == what);
-    let all = |name: &str| -> Vec<String> {
-        let of_name = wishes.iter().filter(|(known, _)| known == name);
-        of_name.map(|(_, value)| value.clone()).collect()
-    };
-    let filter = match Filter::new(&all("include"), &all("exclude")) {
+    let wishes = Wishes::of(&wishes);
+    let filter = match wishes.filter() {
         Ok(filter) => filter,
         Err(error) => {
             tell(&Line::Failed(Failed { exit: 2, error: error.to_string() }));
@@ -65,16 +58,13 @@ async fn receive(engine: Engine, order: Order) {
         keep_index: None,
         replicas: vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named }],
         destination: destination.path.clone(),
-        preserve: Preserve { mode: keeps("mode"), times: keeps("times"), links: keeps("links") },
-        delete: wish("delete").is_some_and(|delete| delete == "yes"),
-        compare: match wish("compare").map(String::as_str) {
-            Some("no") => Compare::Nothing,
-            Some("checksum") => Compare::Content,
-            _ => Compare::SizeAndTime,
-        },
-        resume: wish("resume").is_none_or(|resume| resume != "no"),
+        preserve: wishes.preserve,
+        delete: wishes.delete,
+        compare: wishes.compare,
+        resume: wishes.resume,
         plan: PlanConfig::default(),
         stall_s: STALL_S,
+        locked_s: LOCKED_S,
     };
     let (on_the_way, from) = (lines.clone(), url.to_string());
     let destination = std::sync::Arc::new(destination);
@@ -88,10 +78,9 @@ async fn receive(engine: Engine, order: Order) {
             let _ = on_the_way.send(of_events(&Line::event(event)));
         }
     };
-    let is_dry = wish("dry").is_some_and(|dry| dry == "yes");
     let planned = lines.clone();
     let copying = async {
-        if !is_dry {
+        if !wishes.dry {
             return engine
                 .copy(request, &mut observer, &stop)
                 .await
@@ -154,6 +143,8 @@ fn tell(lines: &Lines, line: &Line) {
 }
 
 /// An empty line goes to the sender as often as this.
-const PULSE: std::time::Duration = std::time::Duration::from_secs(5);
+const PULSE: Duration = Duration::from_secs(5);
 /// A sender that brings nothing for so long has gone.
 const STALL_S: f64 = 60.0;
+/// A sender that died and is back finds what it began before still being put in order.
+const LOCKED_S: f64 = 30.0;

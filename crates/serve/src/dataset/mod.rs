@@ -4,4 +4,4 @@ mod reader;
 mod walks;
 
 pub(crate) use reader::{Reader, SEAL_BYTES, Sealed};
-pub(crate) use walks::{Progress, Walk, WalkId, Walks};
+pub(crate) use walks::{Walk, WalkId, Walks};

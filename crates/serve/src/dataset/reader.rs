@@ -12,12 +12,14 @@ use std::sync::Arc;
 use swath_model::Range;
 use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
 use swath_model::index::{Kind, Lack, Mtime, Part};
+use swath_store::tree::Files;
 
 use super::walks::Walk;
 
 /// Reads a virtual file. Keeps the file that it read last open.
 pub(crate) struct Reader {
     walk: Arc<Walk>,
+    files: Files,
     open: Option<Open>,
 }
 
@@ -26,6 +28,8 @@ struct Open {
     file: File,
     /// As it was when it was opened.
     was: Version,
+    /// Up to here the kernel was told to read.
+    ahead_to: u64,
 }
 
 /// What tells one content of a file from another.
@@ -47,21 +51,33 @@ struct Wanted {
 
 impl Reader {
     pub fn new(walk: Arc<Walk>) -> Reader {
-        Reader { walk, open: None }
+        let files = walk.files();
+        Reader { walk, files, open: None }
     }
 
     /// Fill `out` with the virtual file from `start` on. What lies between files is zeros.
     /// Answers whether all of it is as the index promised.
     pub fn read(&mut self, start: u64, out: &mut [u8]) -> bool {
-        out.fill(0);
         let range = Range::of_len(start, out.len() as u64);
         let mut is_sound = true;
+        // Files come in the order of their bytes.
+        let mut filled = 0;
         for wanted in self.wanted(range) {
-            if let Err(error) = self.read_file(&wanted, start, out) {
+            let read = self.read_file(&wanted, start, out);
+            for part in &wanted.parts {
+                let from = (part.start - start) as usize;
+                out[filled..from].fill(0);
+                filled = from + part.bytes as usize;
+                if read.is_err() {
+                    out[from..filled].fill(0);
+                }
+            }
+            if let Err(error) = read {
                 self.walk.note_changed(wanted.number, lack(&error));
                 is_sound = false;
             }
         }
+        out[filled..].fill(0);
         is_sound
     }
 
@@ -85,12 +101,12 @@ impl Reader {
 
     fn read_file(&mut self, wanted: &Wanted, start: u64, out: &mut [u8]) -> io::Result<()> {
         let changed = || io::Error::from(io::ErrorKind::InvalidData);
-        let open = match self.open.take().filter(|open| open.number == wanted.number) {
+        let mut open = match self.open.take().filter(|open| open.number == wanted.number) {
             Some(open) => open,
             None => {
-                let file = self.walk.root.file(&wanted.path)?;
+                let file = self.files.file(&wanted.path)?;
                 let was = Version::of(&file)?;
-                Open { number: wanted.number, file, was }
+                Open { number: wanted.number, file, was, ahead_to: 0 }
             }
         };
         if (open.was.size_bytes, open.was.mtime) != (wanted.size_bytes, wanted.mtime) {
@@ -98,6 +114,7 @@ impl Reader {
         }
         for part in &wanted.parts {
             let at = (part.start - start) as usize;
+            open.read_ahead(part.offset);
             open.file.read_exact_at(&mut out[at..at + part.bytes as usize], part.offset)?;
         }
         // What was written meanwhile may be half of what was read.
@@ -106,6 +123,24 @@ impl Reader {
         }
         self.open = Some(open);
         Ok(())
+    }
+}
+
+impl Open {
+    /// One request at a time keeps no disk busy: of a large file what comes next is on its way while
+    /// this part is read, hashed and sent.
+    fn read_ahead(&mut self, offset: u64) {
+        if self.was.size_bytes < AHEAD_FROM_BYTES {
+            return;
+        }
+        let is_elsewhere = !(offset..=offset + 2 * AHEAD_BYTES).contains(&self.ahead_to);
+        if is_elsewhere {
+            self.ahead_to = offset;
+        }
+        if self.ahead_to < offset + AHEAD_BYTES && self.ahead_to < self.was.size_bytes {
+            swath_store::read_ahead(&self.file, self.ahead_to, AHEAD_BYTES);
+            self.ahead_to += AHEAD_BYTES;
+        }
     }
 }
 
@@ -148,6 +183,10 @@ pub(crate) struct Sealed {
 
 /// Bytes of a seal.
 pub(crate) const SEAL_BYTES: u64 = 32;
+/// Smaller files the kernel reads ahead well enough by itself.
+const AHEAD_FROM_BYTES: u64 = 2 << 20;
+/// So much of a file is read ahead at a time.
+const AHEAD_BYTES: u64 = 4 << 20;
 
 impl Sealed {
     /// The virtual file of a walk, of which `size_bytes` are known.

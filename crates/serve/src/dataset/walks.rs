@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, IndexError, Lack};
-use swath_store::tree::{Root, WalkError, WalkOptions, walk};
+use swath_store::tree::{Files, Root, WalkError, WalkOptions, walk};
 use tokio::sync::Notify;
 
 /// The name of a walk; nobody guesses it.
@@ -21,7 +21,9 @@ pub(crate) struct WalkId(u128);
 /// One walk.
 pub(crate) struct Walk {
     pub id: WalkId,
-    pub root: Root,
+    root: Root,
+    /// Links were taken for what they lead to.
+    follows_links: bool,
     index: RwLock<Index>,
     /// Set when the walk has ended, with what went wrong if anything did.
     ended: RwLock<Option<Result<(), String>>>,
@@ -89,6 +91,7 @@ impl Walks {
         let walk = Arc::new(Walk {
             id,
             root,
+            follows_links: options.follow_links,
             index: RwLock::new(Index::new()),
             ended: RwLock::new(None),
             news: Notify::new(),
@@ -132,6 +135,14 @@ impl Walks {
 }
 
 impl Walk {
+    /// The files of its index, to be read.
+    pub fn files(&self) -> Files {
+        match self.follows_links {
+            true => Files::through_links(&self.root),
+            false => Files::new(&self.root),
+        }
+    }
+
     /// The index as far as it has come. Held only for moments: the walk waits meanwhile.
     pub fn read(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
@@ -172,20 +183,21 @@ impl Walk {
     }
 
     /// Length of the virtual file: what is known of it as soon as that is `enough`, in whole
-    /// groups, or all of it.
+    /// groups, or all of it; and whether that is all. (Asked for apart, all could have come between
+    /// the two.)
     ///
     /// # Errors
     /// Why the walk ended early.
-    pub async fn known(&self, enough: u64) -> Result<u64, String> {
+    pub async fn known(&self, enough: u64) -> Result<(u64, bool), String> {
         loop {
             let news = self.news.notified();
             let progress = self.progress();
             let size_bytes = self.read().size_bytes();
             match progress {
-                Progress::Complete => return Ok(size_bytes),
+                Progress::Complete => return Ok((size_bytes, true)),
                 Progress::Failed(error) => return Err(error),
                 Progress::Growing if size_bytes >= enough => {
-                    return Ok(size_bytes - size_bytes % GROUP_BYTES);
+                    return Ok((size_bytes - size_bytes % GROUP_BYTES, false));
                 }
                 Progress::Growing => news.await,
             }

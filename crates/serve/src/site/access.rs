@@ -138,16 +138,28 @@ impl std::str::FromStr for Network {
         let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
         let address: IpAddr = address.parse().map_err(|_| failed())?;
         let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = match bits {
+        let bits: u8 = match bits {
             Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
                 bits.parse().map_err(|_| failed())?
             }
             Some(_) => return Err(failed()),
             None => most,
         };
-        if bits <= most { Ok(Network { address, bits }) } else { Err(failed()) }
+        if bits > most {
+            return Err(failed());
+        }
+        // Who comes is known by the address of its own kind; this is how that one is written too.
+        match (address, bits.checked_sub(MAPPED_BITS)) {
+            (IpAddr::V6(six), Some(bits)) if six.to_ipv4_mapped().is_some() => {
+                Ok(Network { address: address.to_canonical(), bits })
+            }
+            _ => Ok(Network { address, bits }),
+        }
     }
 }
+
+/// Of `::ffff:0:0/96`, where addresses of the older kind lie (RFC 4291, 2.5.5.2).
+const MAPPED_BITS: u8 = 96;
 
 #[cfg(test)]
 mod tests {
@@ -211,6 +223,8 @@ mod tests {
         {
             assert!(wrong.parse::<Network>().is_err(), "{wrong}");
         }
+        let mapped: Network = "::ffff:192.0.2.0/120".parse().unwrap();
+        assert_eq!(mapped, "192.0.2.0/24".parse().unwrap());
         let all: Network = "0.0.0.0/0".parse().unwrap();
         assert!(
             all.contains("255.1.2.3".parse().unwrap()) && !all.contains("::1".parse().unwrap())

@@ -13,7 +13,7 @@ use swath_store::tree::{Filter, FilterError, WalkOptions};
 use super::Site;
 use super::file::{not_found, refusal};
 use super::place::Place;
-use crate::dataset::{Progress, Reader, SEAL_BYTES, Sealed, Walk, WalkId};
+use crate::dataset::{Reader, SEAL_BYTES, Sealed, Walk, WalkId};
 use crate::http::{Content, Head, Made, Make, Response};
 
 /// Answer a request for a folder as a dataset.
@@ -126,11 +126,11 @@ async fn bytes(head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Response {
     // Without an end nothing is known of where it is while the walk goes on, so that is waited for.
     let known_to = asked.and_then(last_byte).unwrap_or(u64::MAX);
     let group = known_to / (GROUP_BYTES + if is_sealed { SEAL_BYTES } else { 0 });
-    let size_bytes = match walk.known(group.saturating_add(1).saturating_mul(GROUP_BYTES)).await {
-        Ok(size_bytes) => size_bytes,
+    let enough = group.saturating_add(1).saturating_mul(GROUP_BYTES);
+    let (size_bytes, is_complete) = match walk.known(enough).await {
+        Ok(known) => known,
         Err(error) => return Response::text(410, format!("the walk ended early: {error}")),
     };
-    let is_complete = walk.progress() == Progress::Complete;
     let length = if is_sealed { Sealed::length(size_bytes) } else { size_bytes };
     let describe = |response: Response| {
         response
@@ -169,7 +169,7 @@ async fn bytes(head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Response {
 
 /// The seals of some groups, without the groups.
 async fn seals(head: &Head, walk: Arc<Walk>) -> Response {
-    let size_bytes = match walk.known(u64::MAX).await {
+    let size_bytes = match walk.known(u64::MAX).await.map(|(size_bytes, _)| size_bytes) {
         Ok(size_bytes) => size_bytes,
         Err(error) => return Response::text(410, format!("the walk ended early: {error}")),
     };

@@ -1,6 +1,8 @@
 //! One request after the other on one connection, answers into memory.
 
 use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
@@ -63,26 +65,96 @@ impl Exchange {
         Ok(())
     }
 
+    /// Send a part of a body; `false` once an answer begins to come: nobody waits for the rest.
+    pub async fn send_or_hear(&mut self, mut part: &[u8]) -> Result<bool, LaneError> {
+        let mut interim = 0;
+        while !part.is_empty() {
+            if self.has_answer(&mut interim)? {
+                return Ok(false);
+            }
+            let Exchange { conn, space, .. } = self;
+            space.resize(READ_BYTES, 0);
+            let moving = poll_fn(|cx| match conn.poll_read(cx, space) {
+                Poll::Ready(read) => Poll::Ready(Moved::Heard(read)),
+                Poll::Pending => conn.poll_write(cx, part).map(Moved::Sent),
+            });
+            match timeout(self.limit, moving).await {
+                Ok(Moved::Heard(Ok(bytes @ 1..))) => {
+                    self.input.extend_from_slice(&self.space[..bytes]);
+                }
+                Ok(Moved::Sent(Ok(bytes @ 1..))) => part = &part[bytes..],
+                // It wants no more; what it has to say, if anything, is heard next.
+                Ok(Moved::Heard(_) | Moved::Sent(_)) => return Ok(false),
+                Err(_) => return Err(LaneError::Timeout { after: self.limit }),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the head of a final answer is here. Interim ones are taken away.
+    fn has_answer(&mut self, interim: &mut u32) -> Result<bool, LaneError> {
+        while let Some((head, bytes)) = self.head()? {
+            if !is_interim(&head) {
+                return Ok(true);
+            }
+            self.input.drain(..bytes);
+            *interim += 1;
+            if *interim > INTERIM_LIMIT {
+                return Err(LaneError::protocol(ENDLESS));
+            }
+        }
+        Ok(false)
+    }
+
+    fn head(&self) -> Result<Option<(Head, usize)>, LaneError> {
+        Head::parse(&self.input).map_err(|error| LaneError::protocol(error.to_string()))
+    }
+
+    /// Wait for leave to send a body: `None` if it is given, or if nothing is said within this
+    /// time, else the head of the final answer.
+    pub async fn leave(&mut self, within: Duration) -> Result<Option<Opening>, LaneError> {
+        let due = Instant::now() + within;
+        loop {
+            match self.head()? {
+                Some((head, bytes)) if head.status == CONTINUE => {
+                    self.input.drain(..bytes);
+                    return Ok(None);
+                }
+                Some((head, _)) if !is_interim(&head) => return self.opening().await.map(Some),
+                Some((_, bytes)) => drop(self.input.drain(..bytes)),
+                None => match self.read(due).await {
+                    Ok(true) => {}
+                    Ok(false) => return self.opening().await.map(Some),
+                    Err(LaneError::Timeout { .. }) => return Ok(None),
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+    }
+
     /// Read the head of the next final answer.
     pub async fn opening(&mut self) -> Result<Opening, LaneError> {
+        self.opening_after(Duration::ZERO).await
+    }
+
+    /// The same, where the server has work to do first that takes this long.
+    pub async fn opening_after(&mut self, work: Duration) -> Result<Opening, LaneError> {
         // A byte now and then must not keep us for ever.
-        let due = Instant::now() + self.limit;
+        let due = Instant::now() + self.limit + work;
         let mut first_byte = None;
         let mut interim = 0;
         loop {
-            match Head::parse(&self.input)
-                .map_err(|error| LaneError::protocol(error.to_string()))?
-            {
+            match self.head()? {
                 Some((head, bytes)) => {
                     self.input.drain(..bytes);
-                    if head.status >= 200 || head.status == SWITCHING_PROTOCOLS {
+                    if !is_interim(&head) {
                         self.conn.answers += 1;
                         self.reusable &= head.keeps_alive();
                         return Ok(Opening { head, first_byte: first_byte.unwrap_or_default() });
                     }
                     interim += 1;
                     if interim > INTERIM_LIMIT {
-                        return Err(LaneError::protocol("interim answers without end"));
+                        return Err(LaneError::protocol(ENDLESS));
                     }
                 }
                 None => {
@@ -191,6 +263,19 @@ impl Exchange {
     }
 }
 
+/// What happened first.
+enum Moved {
+    Heard(io::Result<usize>),
+    Sent(io::Result<usize>),
+}
+
+fn is_interim(head: &Head) -> bool {
+    head.status < 200 && head.status != SWITCHING_PROTOCOLS
+}
+
+const ENDLESS: &str = "interim answers without end";
+/// "Go on": the body may come (RFC 9110, section 15.2.1).
+const CONTINUE: u16 = 100;
 const READ_BYTES: usize = 16 * 1024;
 /// A small document that comes more slowly than this is not waited for.
 const PACE_BYTES_PER_S: u64 = 1024;

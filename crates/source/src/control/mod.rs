@@ -6,6 +6,7 @@ mod download;
 mod exchange;
 mod probe;
 mod turned;
+mod upload;
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use url::Url;
 pub use download::Download;
 pub use probe::{ProbeReport, probe};
 pub use turned::Turned;
+pub use upload::{Stored, Upload};
 
 use crate::error::LaneError;
 use crate::facts::Facts;

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, readlinkat, statx};
 use swath_model::index::{Index, Item, Kind, Mtime};
 
-use super::root::{Links, Root};
+use super::root::{Root, file_in};
+use super::trail::{Enter, Files, Trail, split};
 
 /// What is not as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,21 +44,16 @@ pub fn check_entries(
     mut take: impl FnMut(Wrong, &[u8]),
 ) -> io::Result<()> {
     let root = Root::open(folder)?;
-    let mut open: Option<(Vec<u8>, Option<OwnedFd>)> = None;
+    let mut way = Trail::new(&root, Enter::Look);
+    let mut firsts = Files::new(&root);
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
         if matches!(item.entry.kind, Kind::Absent(_)) {
             continue;
         }
-        let (above, name) = match item.path.iter().rposition(|&byte| byte == b'/') {
-            Some(slash) => (&item.path[..slash], &item.path[slash + 1..]),
-            None => (&b""[..], item.path),
-        };
-        if open.as_ref().is_none_or(|(path, _)| path != above) {
-            open = Some((above.to_vec(), root.folder(above, Links::Refuse).ok()));
-        }
-        match &open {
-            Some((_, Some(folder))) => look(index, &root, folder, name, &item, &mut take),
+        let (above, name) = split(item.path);
+        match way.to(above) {
+            Ok(Some(folder)) => look(index, &mut firsts, folder, name, &item, &mut take),
             _ => take(Wrong::Missing, item.path),
         }
     }
@@ -66,8 +62,8 @@ pub fn check_entries(
 
 fn look(
     index: &Index,
-    root: &Root,
-    folder: &OwnedFd,
+    firsts: &mut Files,
+    folder: BorrowedFd<'_>,
     name: &[u8],
     item: &Item<'_>,
     take: &mut impl FnMut(Wrong, &[u8]),
@@ -91,7 +87,10 @@ fn look(
             let is_same = kind == FileType::RegularFile && {
                 let mut first = index.cursor_from(*of);
                 let first = first.next().map(|first| first.path.to_vec());
-                first.is_some_and(|first| same_bytes(root, &first, item.path).unwrap_or(false))
+                let first = first.and_then(|first| firsts.file(&first).ok());
+                let other = first.is_some().then(|| file_in(folder, name).ok()).flatten();
+                let both = first.zip(other);
+                both.is_some_and(|(one, other)| same_bytes(one, other).unwrap_or(false))
             };
             (FileType::RegularFile, (!is_same).then_some(Wrong::Content))
         }
@@ -108,7 +107,8 @@ fn look(
     }
     // Set-user-ID and the like are never taken over, and links have no mode of their own.
     let is_link = wanted == FileType::Symlink;
-    if !is_link && u32::from(found.stx_mode) & 0o777 != item.entry.mode & 0o777 {
+    let bits = if wanted == FileType::Directory { 0o1777 } else { 0o777 };
+    if !is_link && u32::from(found.stx_mode) & bits != item.entry.mode & bits {
         take(Wrong::Mode, item.path);
     }
     let mtime = Mtime { seconds: found.stx_mtime.tv_sec, nanoseconds: found.stx_mtime.tv_nsec };
@@ -118,9 +118,8 @@ fn look(
 }
 
 /// Whether two files have the same bytes.
-fn same_bytes(root: &Root, one: &[u8], other: &[u8]) -> io::Result<bool> {
+fn same_bytes(one: File, other: File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
-    let (one, other) = (root.file(one)?, root.file(other)?);
     let (first, second) = (one.metadata()?, other.metadata()?);
     if (first.dev(), first.ino()) == (second.dev(), second.ino()) {
         return Ok(true);

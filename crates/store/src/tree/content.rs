@@ -14,22 +14,31 @@ use swath_model::digest::blake3_tree::{ChainingValue, GROUP_BYTES, group_value};
 use swath_model::index::{Extent, Index, Kind, Part};
 use swath_model::{Range, RangeSet};
 
-use super::root::Root;
+use super::root::{Root, size_in};
+use super::trail::{Enter, Files, Trail, split};
 
 /// What lies in a folder, as the virtual file of an index that is complete. Clones are for other
 /// threads; all methods block.
-#[derive(Clone)]
 pub struct Content {
     root: Root,
+    files: Files,
     index: Arc<RwLock<Index>>,
     open: Option<Open>,
     bytes: Vec<u8>,
     /// Of sparse files that were looked at: whether they are as the index says, holes included.
-    sparse: Arc<Mutex<HashMap<u64, bool>>>,
+    sparse: Known,
+}
+
+type Known = Arc<Mutex<HashMap<u64, bool>>>;
+
+impl Clone for Content {
+    fn clone(&self) -> Content {
+        let (root, index) = (self.root.clone(), Arc::clone(&self.index));
+        Content::below(root, index, Arc::clone(&self.sparse))
+    }
 }
 
 /// The file that was read last.
-#[derive(Clone)]
 struct Open {
     number: u64,
     /// `None` if it is not there as the index says.
@@ -50,13 +59,18 @@ impl Content {
     /// # Errors
     /// What the system says when it is opened.
     pub fn open(folder: &Path, index: Arc<RwLock<Index>>) -> io::Result<Content> {
-        let sparse = Arc::default();
-        Ok(Content { root: Root::open(folder)?, index, open: None, bytes: Vec::new(), sparse })
+        Ok(Content::below(Root::open(folder)?, index, Arc::default()))
+    }
+
+    fn below(root: Root, index: Arc<RwLock<Index>>, sparse: Known) -> Content {
+        let files = Files::new(&root);
+        Content { root, files, index, open: None, bytes: Vec::new(), sparse }
     }
 
     /// The numbers of the groups all of whose files are there and have the size that they should.
     pub fn candidates(&self) -> RangeSet {
         let (mut all, mut lacking) = (RangeSet::new(), RangeSet::new());
+        let mut way = Trail::new(&self.root, Enter::Look);
         let index = self.index();
         let mut cursor = index.cursor();
         while let Some(item) = cursor.next() {
@@ -65,7 +79,11 @@ impl Content {
                 continue;
             }
             let groups = Range::new(item.start / GROUP_BYTES, item.end.div_ceil(GROUP_BYTES));
-            let is_there = self.root.size(item.path).is_ok_and(|size| size == Some(size_bytes));
+            let (above, name) = split(item.path);
+            let is_there = way.to(above).is_ok_and(|above| {
+                let size = above.map(|above| size_in(above, name));
+                size.is_some_and(|size| size.is_ok_and(|size| size == Some(size_bytes)))
+            });
             if is_there { &mut all } else { &mut lacking }.insert(groups);
         }
         all.subtract(&lacking);
@@ -114,7 +132,7 @@ impl Content {
 
     fn file(&mut self, wanted: &Wanted) -> Option<Arc<File>> {
         if self.open.as_ref().is_none_or(|open| open.number != wanted.number) {
-            let file = self.root.file(&wanted.path).ok().filter(|file| self.is_as(file, wanted));
+            let file = self.files.file(&wanted.path).ok().filter(|file| self.is_as(file, wanted));
             self.open = Some(Open { number: wanted.number, file: file.map(Arc::new) });
         }
         self.open.as_ref().and_then(|open| open.file.clone())

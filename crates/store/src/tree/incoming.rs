@@ -41,9 +41,13 @@ impl Root {
         let as_path = std::path::Path::new(
             <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name),
         );
+        // In a stage a copy writes and nobody else.
+        let mut folders = above.split(|&byte| byte == b'/');
         if matches!(name, b"" | b"." | b"..")
             || crate::names::is_reserved(as_path)
             || name.starts_with(OWN_NAME.as_bytes())
+            || folders.any(is_of_a_copy)
+            || is_of_a_copy(name)
         {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -64,6 +68,16 @@ impl Root {
         };
         Ok(Incoming { folder, name: name.to_vec(), file: File::from(file), own_name })
     }
+}
+
+/// Whether a name is that of a stage, or of what a copy keeps beside it.
+fn is_of_a_copy(name: &[u8]) -> bool {
+    let ends = [".swath.part", ".swath.index", ".swath.index.new", ".swath.mark", ".swath.moving"];
+    super::stage::is_own_name(name)
+        || ends.iter().any(|end| {
+            let from = name.len().saturating_sub(end.len());
+            name[from..].eq_ignore_ascii_case(end.as_bytes())
+        })
 }
 
 impl Incoming {

@@ -17,11 +17,12 @@ mod work;
 
 pub use check::{Wrong, check_entries};
 pub use content::Content;
-pub use differ::{Change, differences, remove};
+pub use differ::{Change, Surplus, differences, remove};
 pub use filter::{Filter, FilterError};
 pub use incoming::Incoming;
 pub use kept::{Keeper, KeptIndex};
 pub use list::Listed;
 pub use root::Root;
 pub use stage::{Finished, Halt, Preserve, Same, Stage, StageError};
+pub use trail::Files;
 pub use walk::{Unnameable, WalkError, WalkOptions, walk};

@@ -57,18 +57,6 @@ impl Root {
         format!("/proc/self/fd/{}", self.folder.as_raw_fd()).into()
     }
 
-    /// The size of a file below it; `None` if something else or nothing is there.
-    pub(super) fn size(&self, path: &[u8]) -> io::Result<Option<u64>> {
-        let place = match self.reach(path, OFlags::PATH, Links::Refuse) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-            other => other?,
-        };
-        let mask = StatxFlags::TYPE | StatxFlags::SIZE;
-        let found = statx(&place, c"", AtFlags::EMPTY_PATH, mask)?;
-        let kind = FileType::from_raw_mode(found.stx_mode.into());
-        Ok((kind == FileType::RegularFile).then_some(found.stx_size))
-    }
-
     /// Whether there is anything of this name in it.
     pub fn is_there(&self, name: &[u8]) -> bool {
         statx(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).is_ok()
@@ -80,8 +68,7 @@ impl Root {
     /// # Errors
     /// What the system says; `FilesystemLoop` for a link on the way.
     pub fn file(&self, path: &[u8]) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        Ok(File::from(self.reach(path, flags, Links::Refuse)?))
+        Ok(File::from(self.reach(path, READ, Links::Refuse)?))
     }
 
     /// As [`Root::file`], and links that lead to something below the root are followed.
@@ -89,8 +76,7 @@ impl Root {
     /// # Errors
     /// As [`Root::file`]; `CrossesDevices` for a link that leads out.
     pub fn file_through_links(&self, path: &[u8]) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        Ok(File::from(self.reach(path, flags, Links::Follow)?))
+        Ok(File::from(self.reach(path, READ, Links::Follow)?))
     }
 
     /// Remove all that lies in it. What is mounted there, or whatever else will not go, is an error.
@@ -165,6 +151,24 @@ pub(super) fn open_below(
     Err(Errno::AGAIN)
 }
 
+/// Open a file in a folder for reading, links not followed. It never waits.
+pub(super) fn file_in(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<File> {
+    Ok(File::from(open_below(folder, name, READ, Links::Refuse)?))
+}
+
+/// The size of a file in a folder; `None` if something else or nothing is there.
+pub(super) fn size_in(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<u64>> {
+    let mask = StatxFlags::TYPE | StatxFlags::SIZE;
+    match statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, mask) {
+        Ok(found) => {
+            let kind = FileType::from_raw_mode(found.stx_mode.into());
+            Ok((kind == FileType::RegularFile).then_some(found.stx_size))
+        }
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// What is of this name in a folder, links not followed; `None` if nothing is.
 pub(super) fn kind_of(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<FileType>> {
     match statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
@@ -221,7 +225,9 @@ fn step_by_step(
     at.ok_or(Errno::NOENT)
 }
 
+/// For a file; opening never waits, as it would for a pipe without a writer.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 /// One call takes paths of less than 4,096 bytes.
-const STEP_BYTES: usize = 4000;
+pub(super) const STEP_BYTES: usize = 4000;
 /// So many times in a row a name is looked for again while others rename on the way to it.
 const RACES_MAX: usize = 16;

@@ -4,6 +4,7 @@
 //! those of folders far up are closed, and had again by way of `..`, which counts only if it leads
 //! to the very folder that was there on the way down.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -13,7 +14,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::names::Names;
-use super::root::{Links, Root, open_below};
+use super::root::{Links, Root, STEP_BYTES, file_in, open_below};
 use super::stat::{self, FileId};
 
 /// What is done about folders on the way.
@@ -26,6 +27,43 @@ pub(super) enum Enter {
     Open,
     /// As [`Enter::Open`], and those that are not there are made.
     Make,
+}
+
+/// Opens files below a root one after the other. However deep they lie, in the order of an index
+/// each takes a step or two.
+pub struct Files {
+    root: Root,
+    links: Links,
+    /// Only where a path is too long for one call.
+    trail: Option<Trail>,
+}
+
+impl Files {
+    /// Files below this root, by ways on which no link is.
+    pub fn new(root: &Root) -> Files {
+        Files { root: root.clone(), links: Links::Refuse, trail: None }
+    }
+
+    /// The same, where links are followed that lead to something below the root.
+    pub fn through_links(root: &Root) -> Files {
+        Files { root: root.clone(), links: Links::Follow, trail: None }
+    }
+
+    /// Open one.
+    ///
+    /// # Errors
+    /// As [`Root::file`], or as [`Root::file_through_links`].
+    pub fn file(&mut self, path: &[u8]) -> io::Result<File> {
+        if self.links == Links::Follow {
+            return self.root.file_through_links(path);
+        }
+        if path.len() <= STEP_BYTES {
+            return self.root.file(path);
+        }
+        let trail = self.trail.get_or_insert_with(|| Trail::new(&self.root, Enter::Look));
+        let (above, name) = split(path);
+        file_in(trail.folder(above)?, name)
+    }
 }
 
 /// A way below a root.
@@ -134,6 +172,14 @@ impl Trail {
             Err(error) => return Err(error.into()),
         }
         open().map(Some)
+    }
+}
+
+/// The folder in which something lies, and its name.
+pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
     }
 }
 
@@ -277,7 +323,7 @@ impl Chain {
 }
 
 /// The folder above, if it is this one.
-fn up(folder: &OwnedFd, id: FileId, flags: OFlags) -> io::Result<OwnedFd> {
+pub(super) fn up(folder: &OwnedFd, id: FileId, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let above = openat(folder, "..", flags, Mode::empty())?;
     match stat::id(&look(&above)?) == id {
@@ -286,7 +332,7 @@ fn up(folder: &OwnedFd, id: FileId, flags: OFlags) -> io::Result<OwnedFd> {
     }
 }
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+pub(super) const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 /// What whoever owns a folder needs to change what lies in it.
 const OWNERS: u32 = 0o700;

@@ -17,6 +17,7 @@ use super::filter::{Filter, Verdict};
 use super::names::Names;
 use super::root::{Links, Root, open_below};
 use super::stat::{self, FileId, Found};
+use super::trail::{FOLDER, up};
 use super::work::{Queue, Ticket};
 
 /// How to walk.
@@ -240,9 +241,16 @@ impl Walk {
             if frame.at < frame.names.len() {
                 break;
             }
-            let was_handed_over = self.open.pop().is_some_and(|left| left.held_back.is_none());
-            self.leaves += usize::from(was_handed_over);
-            self.path.truncate(self.open.last()?.path_bytes);
+            let left = self.open.pop()?;
+            self.leaves += usize::from(left.held_back.is_none());
+            let frame = self.open.last_mut()?;
+            self.path.truncate(frame.path_bytes);
+            // By its whole path it would be a long way, and so at each level.
+            if frame.folder.is_none()
+                && let Some(left) = left.folder
+            {
+                frame.folder = up(&left, frame.id, FOLDER).ok().map(Arc::new);
+            }
         }
         self.look_ahead();
         let frame = self.open.last_mut()?;
@@ -304,7 +312,10 @@ impl Walk {
         &mut self,
         take: &mut impl FnMut(&Entry<'_>) -> Result<(), E>,
     ) -> Result<(), WalkError<E>> {
-        for frame in &mut self.open {
+        // Behind one that was held back all are.
+        let held = self.open.iter().rev().take_while(|frame| frame.held_back.is_some()).count();
+        let first = self.open.len() - held;
+        for frame in &mut self.open[first..] {
             let Some((mode, mtime)) = frame.held_back.take() else { continue };
             let path = &self.path[..frame.path_bytes];
             let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);

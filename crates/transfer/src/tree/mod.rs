@@ -12,11 +12,13 @@ mod verify;
 
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use swath_model::index::{Absence, Counts, Index, Kind, Lack};
 use swath_plan::Config;
 use swath_source::{SealedLength, UNIT_BYTES};
-use swath_store::tree::{Change, Filter, Halt, Keeper, Preserve, Same, Stage};
+use swath_store::tree::{Change, Filter, Halt, Keeper, Preserve, Same, Stage, StageError, Surplus};
+use tokio::time::Instant;
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
@@ -52,6 +54,8 @@ pub struct TreeRequest {
     pub plan: Config,
     /// As [`Request::stall_s`].
     pub stall_s: f64,
+    /// Whoever else writes to the destination has so many seconds to come to an end.
+    pub locked_s: f64,
 }
 
 /// How it is seen that a file of the destination need not be copied.
@@ -219,15 +223,15 @@ async fn remove_surplus(
     let filter = request.filter.clone();
     let halt = stop.clone();
     let remove = move || {
-        let mut surplus = Vec::new();
+        let mut surplus = Surplus::default();
         let same = Same::SizeAndTime;
         let take = |change, path: &[u8]| {
             if change == Change::Surplus {
-                surplus.push(path.to_vec());
+                surplus.push(path);
             }
         };
         swath_store::tree::differences(&index::read(&index), &folder, &filter, &same, take)?;
-        swath_store::tree::remove(&folder, &surplus, &|| halt.is_set())
+        swath_store::tree::remove(&folder, surplus, &|| halt.is_set())
     };
     let removed = engine.disk.work(remove).await.map_err(GetError::Thread)?;
     removed.map_err(|error| match error.kind() {
@@ -265,7 +269,12 @@ async fn begin(
     // While the index is asked for, on one connection, the lanes connect.
     for replica in &request.replicas {
         let (plan, replicas) = (request.plan.clone(), request.replicas.len() as u32);
-        let wanted = move |rtt| 1 + plan.lanes_at_first(rtt, replicas);
+        // On a short route that gains nothing, and a server that answers one connection after the
+        // other would be waiting on the wrong one.
+        let wanted = move |rtt| match plan.lanes_at_first(rtt, replicas) {
+            lanes if rtt >= WORTH_CONNECTING_AHEAD => 1 + lanes,
+            _ => 1,
+        };
         engine.net.prepare(&replica.url, replica.trust, wanted);
     }
     let mut taking = index::take_first(engine, &request.replicas, &request.filter).await?;
@@ -287,12 +296,25 @@ async fn begin(
         false => Same::Nothing,
     };
     let stage = {
-        let (destination, index) = (request.destination.clone(), Arc::clone(&taking.index));
-        let preserve = request.preserve;
-        let stop = stop.clone();
+        let (same, stop) = (Arc::new(same), stop.clone());
         let halt: Halt = Arc::new(move || stop.is_set());
-        let open = move || Stage::open_until(&destination, index, preserve, resume, &same, halt);
-        Arc::new(engine.disk.work(open).await.map_err(GetError::Thread)??)
+        let until = Instant::now() + Duration::from_secs_f64(request.locked_s);
+        let mut stage = loop {
+            let (destination, index) = (request.destination.clone(), Arc::clone(&taking.index));
+            let (preserve, same, halt) = (request.preserve, Arc::clone(&same), Arc::clone(&halt));
+            let open =
+                move || Stage::open_until(&destination, index, preserve, resume, &same, halt);
+            match engine.disk.work(open).await.map_err(GetError::Thread)? {
+                Err(StageError::Locked(_)) if Instant::now() < until => {
+                    tokio::time::sleep(LOCKED_LOOK).await;
+                }
+                opened => break opened?,
+            }
+        };
+        if engine.disk.mode_name() == "buffered" {
+            stage.write_buffered();
+        }
+        Arc::new(stage)
     };
     let others = request.replicas.iter().enumerate().filter(|&(at, _)| at != first);
     let others = others.map(|(_, mirror)| mirror.clone()).collect();
@@ -354,3 +376,7 @@ fn absent(index: &Index) -> Vec<(Vec<u8>, Absence)> {
 
 /// So many times in a row a source may forget what it walked before anything new has come.
 const FORGOTTEN_MAX: u32 = 3;
+/// On routes with this round trip and longer ones, lanes connect before the index is there.
+const WORTH_CONNECTING_AHEAD: Duration = Duration::from_millis(10);
+/// How often it is looked whether another writer has ended.
+const LOCKED_LOOK: Duration = Duration::from_millis(100);

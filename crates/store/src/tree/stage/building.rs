@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
@@ -12,6 +11,7 @@ use rustix::io::Errno;
 use swath_model::Range;
 use swath_model::index::Mtime;
 
+use super::data::Data;
 use super::{Preserve, Stage, Wanted, lock};
 use crate::tree::trail::Trail;
 
@@ -24,6 +24,7 @@ pub(super) struct Files {
 #[derive(Default)]
 struct Table {
     files: HashMap<u64, Building>,
+    /// Descriptors of those that are open.
     open: usize,
     clock: u64,
 }
@@ -32,7 +33,7 @@ struct Building {
     /// What is still to be written of it.
     left_bytes: u64,
     /// Closed while too many others are open.
-    file: Option<Arc<File>>,
+    file: Option<Arc<Data>>,
     used: u64,
 }
 
@@ -48,20 +49,20 @@ impl Files {
         trail: &mut Trail,
     ) -> io::Result<()> {
         if wanted.is_whole() {
-            let file = create(wanted, true, trail)?;
-            put(&file, wanted, start, bytes)?;
-            return complete(&file, wanted, stage.preserve);
+            let file = create(stage, wanted, true, trail)?;
+            put(stage, &file, wanted, start, bytes)?;
+            return complete(file.plain(), wanted, stage.preserve);
         }
         let file = self.open(stage, wanted, trail)?;
-        put(&file, wanted, start, bytes)?;
+        put(stage, &file, wanted, start, bytes)?;
         let written: u64 = wanted.parts.iter().map(|part| part.bytes).sum();
         if self.written(wanted.number, written) {
-            complete(&file, wanted, stage.preserve)?;
+            complete(file.plain(), wanted, stage.preserve)?;
         }
         Ok(())
     }
 
-    fn open(&self, stage: &Stage, wanted: &Wanted, trail: &mut Trail) -> io::Result<Arc<File>> {
+    fn open(&self, stage: &Stage, wanted: &Wanted, trail: &mut Trail) -> io::Result<Arc<Data>> {
         {
             let mut table = lock(&self.all);
             table.clock += 1;
@@ -74,7 +75,7 @@ impl Files {
             }
         }
         // Two threads may come here at once; both open the same file.
-        let file = Arc::new(create(wanted, false, trail)?);
+        let file = Arc::new(create(stage, wanted, false, trail)?);
         let mut table = lock(&self.all);
         let clock = table.clock;
         let resumed_bytes = stage.resumed.bytes_within(wanted.range);
@@ -83,8 +84,9 @@ impl Files {
             file: None,
             used: clock,
         });
-        let was_open = building.file.replace(Arc::clone(&file)).is_some();
-        table.open += usize::from(!was_open);
+        let before = building.file.replace(Arc::clone(&file));
+        table.open -= before.map_or(0, |before| before.descriptors());
+        table.open += file.descriptors();
         table.close_some();
         Ok(file)
     }
@@ -97,9 +99,9 @@ impl Files {
         if building.left_bytes > 0 {
             return false;
         }
-        let was_open = building.file.is_some();
+        let open = building.file.as_ref().map_or(0, |file| file.descriptors());
         table.files.remove(&number);
-        table.open -= usize::from(was_open);
+        table.open -= open;
         true
     }
 }
@@ -117,24 +119,28 @@ impl Table {
             .map(|(&number, building)| (building.used, number))
             .collect();
         open.sort_unstable();
-        for (_, number) in open.into_iter().take(OPEN_MAX / 2) {
-            if let Some(building) = self.files.get_mut(&number) {
-                building.file = None;
-                self.open -= 1;
+        for (_, number) in open {
+            if self.open <= OPEN_MAX / 2 {
+                return;
+            }
+            let building = self.files.get_mut(&number);
+            if let Some(file) = building.and_then(|building| building.file.take()) {
+                self.open -= file.descriptors();
             }
         }
     }
 }
 
 /// Open a file of the stage, making it and its folders if need be.
-fn create(wanted: &Wanted, is_whole: bool, trail: &mut Trail) -> io::Result<File> {
+fn create(stage: &Stage, wanted: &Wanted, is_whole: bool, trail: &mut Trail) -> io::Result<Data> {
     let (folder, name) = split(&wanted.path);
-    let file = make_file(trail.folder(folder)?, name, is_whole)?;
+    let folder = trail.folder(folder)?;
+    let file = make_file(folder, name, is_whole)?;
     let data_bytes = wanted.range.len();
     if !is_whole || data_bytes != wanted.size_bytes {
         file.set_len(wanted.size_bytes)?;
     }
-    Ok(file)
+    Ok(Data::new(file, folder, name, wanted, &stage.directly))
 }
 
 /// Make a file, or open the one that an earlier run left.
@@ -154,11 +160,11 @@ pub(super) fn make_file(folder: impl AsFd, name: &[u8], truncate: bool) -> io::R
     }
 }
 
-fn put(file: &File, wanted: &Wanted, start: u64, bytes: &[u8]) -> io::Result<()> {
+fn put(stage: &Stage, file: &Data, wanted: &Wanted, start: u64, bytes: &[u8]) -> io::Result<()> {
     for part in &wanted.parts {
         let here = Range::of_len(part.start - start, part.bytes);
         let bytes = bytes.get(here.start as usize..here.end as usize).unwrap_or_default();
-        file.write_all_at(bytes, part.offset)?;
+        file.write(bytes, part.offset, &stage.directly)?;
     }
     Ok(())
 }
@@ -176,8 +182,14 @@ pub(super) fn set_mode(
     kind: FileType,
 ) -> io::Result<()> {
     // Set-user-ID and the like are never taken over: who owns the copy is somebody else.
-    let mode = if preserve.mode { mode & 0o777 } else { usual_mode(kind) };
+    let mode = if preserve.mode { taken_over(mode, kind) } else { usual_mode(kind) };
     Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
+}
+
+/// Which bits of a mode are. In a folder that everybody may write to, the sticky bit keeps each one's
+/// files from the others.
+pub(super) fn taken_over(mode: u32, kind: FileType) -> u32 {
+    mode & if kind == FileType::Directory { 0o1777 } else { 0o777 }
 }
 
 /// What this user's files and folders usually get.

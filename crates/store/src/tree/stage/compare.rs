@@ -101,6 +101,31 @@ impl Same {
     }
 }
 
+/// Take out of `durable` what no file of the stage holds any more: somebody may have removed or cut
+/// files there since the journal vouched for them.
+pub(super) fn still_there(index: &Index, stage: &Root, durable: &mut RangeSet) {
+    let mut trail = Trail::new(stage, Enter::Look);
+    let mut cursor = index.cursor();
+    while let Some(item) = cursor.next() {
+        let Kind::File { size_bytes, .. } = item.entry.kind else { continue };
+        if durable.bytes_within(item.range()) == 0 {
+            continue;
+        }
+        let (above, name) = split(item.path);
+        let is_there = trail.to(above).ok().flatten().is_some_and(|folder| {
+            let mask = StatxFlags::TYPE | StatxFlags::SIZE;
+            let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, mask);
+            found.is_ok_and(|found| {
+                let kind = FileType::from_raw_mode(found.stx_mode.into());
+                kind == FileType::RegularFile && found.stx_size == size_bytes
+            })
+        });
+        if !is_there {
+            durable.remove(item.range());
+        }
+    }
+}
+
 /// Files that have further names in the tree.
 fn linked(index: &Index) -> HashSet<u64> {
     let mut all = HashSet::new();

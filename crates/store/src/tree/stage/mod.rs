@@ -10,6 +10,7 @@
 mod building;
 mod carry;
 mod compare;
+mod data;
 mod finish;
 mod further;
 mod place;
@@ -30,6 +31,7 @@ use crate::steps::SystemSteps;
 use building::Files;
 use carry::Carried;
 use compare::Kept;
+use data::Directly;
 use place::Place;
 
 pub use compare::Same;
@@ -144,6 +146,7 @@ pub struct Stage {
     /// What need not be fetched, in whole groups.
     present: RangeSet,
     files: Files,
+    directly: Directly,
     journal: Mutex<Option<(JournalFile, State)>>,
     halt: Halt,
 }
@@ -227,7 +230,10 @@ impl Stage {
             drop(stage);
             return Stage::open_until(destination, index, preserve, resume, same, halt);
         }
-        let left = if resume { place.recover(&read(&index)) } else { Carried::default() };
+        let mut left = if resume { place.recover(&read(&index)) } else { Carried::default() };
+        if !left.durable.is_empty() {
+            compare::still_there(&read(&index), &stage.root, &mut left.durable);
+        }
         let kept = match Root::open(&place.destination) {
             Ok(destination) if *same != Same::Nothing && !place.is_new => {
                 Kept::find(&read(&index), &destination, same)
@@ -279,9 +285,15 @@ impl Stage {
             kept: Kept::default(),
             present: RangeSet::new(),
             files: Files::default(),
+            directly: Directly::new(true),
             journal: Mutex::new(None),
             halt,
         }
+    }
+
+    /// Write everything through the page cache; before anything is written.
+    pub fn write_buffered(&mut self) {
+        self.directly = Directly::new(false);
     }
 
     /// What the journal vouches for, in bytes of the virtual file: a later run goes on from there.

@@ -102,7 +102,16 @@ impl Place {
 
     /// Whether a copy has made this stage.
     fn is_ours(&self) -> bool {
-        self.read(&self.mark).is_some()
+        let mut text = Vec::new();
+        let read = self.read(&self.mark).map(|mark| mark.take(64).read_to_end(&mut text));
+        read.is_some_and(|read| read.is_ok()) && text == MARK
+    }
+
+    /// The first of the names that a copy needs that is taken already.
+    fn taken(&self) -> Option<&Path> {
+        let Names { journal, journal_new, .. } = &self.names;
+        let all = [journal, journal_new, &self.index, &self.index_new, &self.moving, &self.mark];
+        all.into_iter().map(PathBuf::as_path).find(|path| path.symlink_metadata().is_ok())
     }
 
     /// Whether there is a destination now, that was not there before.
@@ -164,18 +173,20 @@ impl Place {
             .map_err(failed("make the folder of"))?;
         let mut builder = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        match builder.create(&self.names.part) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(failed("make")(error));
-            }
-            _ => {}
-        }
+        let is_made = match builder.create(&self.names.part) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            made => made.map(|()| true).map_err(failed("make"))?,
+        };
         let found = self.names.part.symlink_metadata().map_err(failed("look at"))?;
         if !found.is_dir() || is_planted(&found, &folder_of(&self.names.part)) {
             let source = io::Error::other("something else is in the way there");
             return Err(failed("use")(source));
         }
-        self.own(Root::open(&self.names.part).map_err(failed("open"))?)
+        let owned = self.own(Root::open(&self.names.part).map_err(failed("open"))?);
+        if is_made && matches!(owned, Err(StageError::Foreign(_))) {
+            let _ = std::fs::remove_dir(&self.names.part);
+        }
+        owned
     }
 
     /// Nobody else may use the stage that was opened, from now on.
@@ -195,6 +206,10 @@ impl Place {
             if names.len() > 0 {
                 return Err(StageError::Foreign(self.names.part.clone()));
             }
+            // What a copy writes there comes after its mark, and goes before it.
+            if let Some(taken) = self.taken() {
+                return Err(StageError::Foreign(taken.to_owned()));
+            }
             self.make_mark().map_err(failed("mark"))?;
         }
         // A run that ended right after the stage had become the destination left its words.
@@ -210,9 +225,10 @@ impl Place {
 
     /// Durable when this returns: before there is anything in the stage.
     fn make_mark(&self) -> io::Result<()> {
-        let _ = std::fs::remove_file(&self.mark);
         let mut options = File::options();
-        options.write(true).create_new(true).mode(0o600).open(&self.mark)?.sync_all()?;
+        let mut mark = options.write(true).create_new(true).mode(0o600).open(&self.mark)?;
+        mark.write_all(MARK)?;
+        mark.sync_all()?;
         File::open(&self.names.folder)?.sync_all()
     }
 
@@ -365,6 +381,9 @@ fn dataset_name(index: &Index) -> Option<String> {
 
 /// Of all common file systems, less what is added to the journal's name.
 const NAME_BYTES_MAX: usize = 255 - ".index.new".len();
+
+/// What a mark holds.
+const MARK: &[u8] = b"the folder beside this file was made by swath cp\n";
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,244 @@
+//! `swath cp FILE URL`: a single file to a server, by `PUT`.
+
+mod support;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use support::Home;
+use support::serve::Served;
+use support::trees::bytes;
+
+/// A server of `store` that takes files, and its token in the file `token`.
+fn taking(home: &Home, more: &[&str]) -> Served {
+    fs::create_dir_all(home.path("store/folder")).unwrap();
+    let server = home.serve(&[&["store", "--write"], more].concat());
+    home.write("token", server.token());
+    server
+}
+
+fn names(home: &Home) -> Vec<String> {
+    let entries = fs::read_dir(home.path("store")).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_is_sent_into_a_folder_or_under_a_name() {
+    let home = Home::new();
+    let server = taking(&home, &["--plain"]);
+    let send = |to: &str| home.run(["cp", "file.bin", &server.at(to), "--bearer-file", "token"]);
+    for size in [0, 1, 5_000_003] {
+        home.write("file.bin", bytes(9, size));
+        send("").code_is(0).says(&["verified by sha-256, computed there"]);
+        send("folder/").code_is(0);
+        send("folder/other").code_is(0);
+        // What is there is replaced.
+        send("other").code_is(0);
+        for name in ["file.bin", "folder/file.bin", "folder/other", "other"] {
+            assert!(home.read(&format!("store/{name}")) == bytes(9, size), "{name}");
+        }
+    }
+    assert_eq!(names(&home), ["file.bin", "folder", "other"]);
+}
+
+#[test]
+fn over_tls_with_what_else_goes_with_it() {
+    let home = Home::new();
+    home.write("file.bin", bytes(1, 3_000_001));
+    home.write("second", "second\n");
+    home.write("tree/deep/leaf", "leaf\n");
+    let server = taking(&home, &[]);
+    let line = server.words.lines().find(|line| line.starts_with("fingerprint ")).unwrap();
+    let print = line.split_whitespace().last().unwrap();
+    let to = server.at("folder/");
+    let send = |more: &[&str]| {
+        home.run(["cp", "file.bin", "second", "tree", &to].into_iter().chain(more.iter().copied()))
+    };
+    let told = send(&["--bearer-file", "token", "--fingerprint", print, "--json"]);
+    told.code_is(0);
+    let finished = told.out().lines().filter(|line| line.contains("\"finished\"")).count();
+    assert_eq!(finished, 3, "{told}");
+    assert!(home.read("store/folder/file.bin") == bytes(1, 3_000_001));
+    assert_eq!(home.read("store/folder/second"), b"second\n");
+    assert_eq!(home.read("store/folder/tree/deep/leaf"), b"leaf\n");
+    send(&["--bearer-file", "token"]).code_is(7).says(&["certificate"]);
+}
+
+#[test]
+fn refusals_are_told_in_plain_words() {
+    let home = Home::new();
+    fs::create_dir_all(home.path("one/folder")).unwrap();
+    fs::create_dir(home.path("two")).unwrap();
+    home.write("one/there", "as it was");
+    home.write("file.bin", "new");
+    home.write("tokens", "reader\nwriter write\n");
+    for (name, text) in [("reader", "reader"), ("writer", "writer"), ("wrong", "wrong")] {
+        home.write(name, text);
+    }
+    let server = home.serve(&["one", "two", "--write", "--plain", "--token-file", "tokens"]);
+    for (to, token, code, words) in [
+        ("one/", "wrong", 7, &["401"][..]),
+        ("one/", "reader", 5, &["403", "this token opens reading alone"]),
+        ("one/new.swath.part", "writer", 5, &["403", "no file may have this name"]),
+        ("three/", "writer", 5, &["404", "no such place"]),
+        ("one/none/", "writer", 5, &["409", "the folder in which it is to lie is not there"]),
+        ("one/folder", "writer", 5, &["409", "needs '/' at its end"]),
+    ] {
+        let ran = home.run(["cp", "file.bin", &server.at(to), "--bearer-file", token]);
+        ran.code_is(code).says(words).says(&["nothing of the file is there"]);
+    }
+    assert_eq!(home.read("one/there"), b"as it was");
+    assert_eq!(fs::read_dir(home.path("one")).unwrap().count(), 2);
+    let url = server.at("one/");
+    for (args, code, words) in [
+        (&["cp", "file.bin", &url, "--dry-run"][..], 2, "are for folders"),
+        (&["cp", "file.bin", &url, "--exclude", "x"], 2, "are for folders"),
+        (&["cp", "file.bin", &url, "--delete"], 2, "are for folders"),
+        (&["cp", "file.bin", &url, "--keep-index", "kept"], 2, "only sends"),
+        (&["cp", "file.bin", "host:there"], 2, "only sent to addresses of servers"),
+        (&["cp", "file.bin", "elsewhere/"], 2, "only sent to addresses of servers"),
+    ] {
+        home.run(args.iter().copied()).code_is(code).says(&[words]);
+    }
+    let reading = home.serve(&["one", "--plain"]);
+    home.write("token", reading.token());
+    home.run(["cp", "file.bin", &reading.url, "--bearer-file", "token"])
+        .code_is(5)
+        .says(&["403", "started without --write"]);
+}
+
+/// A server of one connection after another, each answered by `answer`, that has the request's head.
+fn odd(answer: fn(&mut TcpStream, &str, usize)) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    // It ends with the test's process, and nobody comes to it before.
+    std::thread::spawn(move || {
+        for (number, tcp) in listener.incoming().enumerate() {
+            let Ok(mut tcp) = tcp else { return };
+            let _ = tcp.set_read_timeout(Some(Duration::from_secs(20)));
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && matches!(tcp.read(&mut byte), Ok(1)) {
+                head.push(byte[0]);
+            }
+            answer(&mut tcp, &String::from_utf8_lossy(&head), number);
+        }
+    });
+    url
+}
+
+/// Take a body of so many bytes.
+fn take(tcp: &mut TcpStream, bytes: usize) -> Vec<u8> {
+    let mut body = vec![0; bytes];
+    tcp.read_exact(&mut body).unwrap();
+    body
+}
+
+const SIZE: usize = 3_000_000;
+
+fn is_all(tcp: &mut TcpStream) {
+    let status = if take(tcp, SIZE) == bytes(3, SIZE) { "201 Created" } else { "400 Bad" };
+    let _ = write!(tcp, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+}
+
+#[test]
+fn servers_of_others_are_heard_whatever_they_know_of_waiting() {
+    let home = Home::new();
+    home.write("file.bin", bytes(3, SIZE));
+    // Whoever does not know how to wait is not waited for.
+    let silent = odd(|tcp, _, _| is_all(tcp));
+    let early = odd(|tcp, _, _| {
+        let _ = tcp.write_all(b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n");
+        is_all(tcp);
+    });
+    let strict = odd(|tcp, head, _| match head.contains("Expect: 100-continue") {
+        true => drop(tcp.write_all(b"HTTP/1.1 417 No\r\nContent-Length: 0\r\n\r\n")),
+        false => is_all(tcp),
+    });
+    let moved = odd(|tcp, head, number| match number {
+        0 => {
+            let moved = "HTTP/1.1 307 Over there\r\nLocation: /moved\r\nContent-Length: 0\r\n\r\n";
+            let _ = tcp.write_all(moved.as_bytes());
+        }
+        _ if head.starts_with("PUT /moved HTTP/1.1\r\n") => {
+            let _ = tcp.write_all(b"HTTP/1.1 100 Continue\r\n\r\n");
+            is_all(tcp);
+        }
+        _ => {}
+    });
+    for url in [silent, early, strict, moved] {
+        let ran = home.run(["cp", "file.bin", &url]);
+        ran.code_is(0).says(&["verified by nothing but the server's word"]);
+    }
+}
+
+#[test]
+fn who_refuses_in_the_middle_is_heard() {
+    let home = Home::new();
+    // More than any socket holds.
+    home.write("file.bin", vec![7; 64 << 20]);
+    home.write("small.bin", bytes(3, SIZE));
+    let full = odd(|tcp, _, _| {
+        let _ = tcp.write_all(b"HTTP/1.1 100 Continue\r\n\r\n");
+        take(tcp, 1_000_000);
+        let text = "HTTP/1.1 507 Insufficient Storage\r\nContent-Type: text/plain\r\nContent-Length: 8\r\n\r\nno room\n";
+        let _ = tcp.write_all(text.as_bytes());
+        // It is not read any further, and not closed either.
+        std::thread::sleep(Duration::from_secs(2));
+    });
+    let ran = home.run(["cp", "file.bin", &full]);
+    ran.code_is(5).says(&["507", "no room", "nothing of the file is there"]);
+    let supposing = odd(|tcp, _, _| {
+        let text = "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n";
+        let _ = tcp.write_all(text.as_bytes());
+    });
+    home.run(["cp", "small.bin", &supposing]).code_is(5).says(&["412", "as the request supposes"]);
+    let gone = odd(|tcp, _, _| {
+        let _ = tcp.write_all(b"HTTP/1.1 100 Continue\r\n\r\n");
+        take(tcp, 100_000);
+    });
+    home.run(["cp", "file.bin", &gone]).code_is(7).says(&["nothing of the file is there"]);
+    let liar = odd(|tcp, _, _| {
+        let _ = tcp.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
+    });
+    home.run(["cp", "small.bin", &liar]).code_is(7).says(&["before all of it was sent"]);
+}
+
+#[test]
+fn the_limit_holds_and_what_is_stopped_or_changed_is_not_there() {
+    let home = Home::new();
+    let server = taking(&home, &["--plain"]);
+    home.write("store/file.bin", "as it was");
+    home.write("file.bin", bytes(1, 1_200_000));
+    let url = server.at("");
+    let limited = |rate: &'static str| {
+        let args = ["cp", "file.bin", &url, "--bearer-file", "token", "--limit-rate", rate];
+        home.swath(args).start()
+    };
+    let began = Instant::now();
+    limited("1M").wait().code_is(0);
+    assert!(began.elapsed() >= Duration::from_millis(1100), "{:?}", began.elapsed());
+    assert!(home.read("store/file.bin") == bytes(1, 1_200_000));
+    // Longer than what is read ahead.
+    home.write("file.bin", bytes(2, 12_000_000));
+    let stopped = limited("2M");
+    std::thread::sleep(Duration::from_millis(1500));
+    stopped.signal(libc::SIGINT);
+    stopped.wait().code_is(130).says(&["nothing of the file is there"]);
+    let changed = limited("6M");
+    std::thread::sleep(Duration::from_millis(600));
+    fs::OpenOptions::new()
+        .append(true)
+        .open(home.path("file.bin"))
+        .unwrap()
+        .write_all(b"more")
+        .unwrap();
+    changed.wait().code_is(8).says(&["changed while it was sent"]);
+    assert!(home.read("store/file.bin") == bytes(1, 1_200_000));
+    assert_eq!(names(&home), ["file.bin", "folder"]);
+}

@@ -1,0 +1,148 @@
+//! A file that is sent by `PUT` (RFC 9110, section 9.3.4).
+//!
+//! Whoever will refuse it is given the time to say so before it is sent (`Expect: 100-continue`),
+//! and is heard at any time while it is.
+
+use std::time::Duration;
+
+use swath_formats::digest_header;
+use swath_model::digest::Digest;
+use tokio::time::timeout;
+use url::Url;
+
+use super::exchange::{Exchange, Opening};
+use crate::error::LaneError;
+use crate::http::head::{EXPLANATION_BYTES_MAX, Head, explained};
+use crate::net::Net;
+use crate::redirect;
+use crate::source::Trust;
+use crate::target::Target;
+
+/// A file that is on its way to a server.
+pub struct Upload {
+    exchange: Exchange,
+    target: Target,
+    length_bytes: u64,
+    /// The server has answered before all of it was sent.
+    is_answered: bool,
+}
+
+/// What a server says of a file that it has taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// There was nothing of this name before.
+    pub is_new: bool,
+    /// The digest that was sent with it was checked there, as far as is known of this server.
+    pub is_checked: bool,
+}
+
+impl Upload {
+    /// Ask the server to take a file of `length_bytes` bytes with this digest at `url`. Redirects
+    /// are followed, with the credentials of `url` alone.
+    ///
+    /// # Errors
+    /// Any [`LaneError`]; a refusal among them.
+    pub async fn begin(
+        net: &Net,
+        url: &Url,
+        length_bytes: u64,
+        digest: &Digest,
+    ) -> Result<Upload, LaneError> {
+        net.note_named(url);
+        let mut visited = Vec::new();
+        let mut at = url.clone();
+        // Nothing is to be waited for where nothing will be sent.
+        let mut expects = length_bytes > 0;
+        loop {
+            let target = Target::new(net, url, &at, Trust::Named);
+            let conn = net.connect(&target, false, false).await?;
+            let mut exchange = Exchange::new(conn, net.timeout());
+            exchange.send(&request(&target, length_bytes, digest, expects)).await?;
+            let answer = match expects {
+                true => exchange.leave(LEAVE_WITHIN.min(net.timeout())).await?,
+                false => None,
+            };
+            let Some(Opening { head, .. }) = answer else {
+                return Ok(Upload { exchange, target, length_bytes, is_answered: false });
+            };
+            let location = match head.status {
+                301 | 302 | 307 | 308 => head.field("location"),
+                _ => None,
+            };
+            match location {
+                Some(location) => at = redirect::follow(&at, location, &mut visited)?,
+                // It knows no expectations (RFC 9110, section 10.1.1).
+                None if head.status == 417 && expects => expects = false,
+                None if head.status < 300 => return Err(LaneError::protocol(EARLY)),
+                None => return Err(refused(&mut exchange, &target, &head).await),
+            }
+        }
+    }
+
+    /// Send the next part; `false` if the server has said by now what becomes of it, so that
+    /// nothing more need be sent.
+    ///
+    /// # Errors
+    /// Any [`LaneError`].
+    pub async fn send(&mut self, part: &[u8]) -> Result<bool, LaneError> {
+        if !self.is_answered {
+            self.is_answered = !self.exchange.send_or_hear(part).await?;
+        }
+        Ok(!self.is_answered)
+    }
+
+    /// All of it was sent, or need not be: what the server says.
+    ///
+    /// # Errors
+    /// Any [`LaneError`]; a refusal among them.
+    pub async fn finish(mut self) -> Result<Stored, LaneError> {
+        // All of it has to be on a disk there first.
+        let patience = Duration::from_secs(self.length_bytes / DURABLE_BYTES_PER_S);
+        let Opening { head, .. } = self.exchange.opening_after(patience).await?;
+        match head.status {
+            200 | 201 | 204 if !self.is_answered => {
+                let server = head.field("server").unwrap_or_default();
+                Ok(Stored {
+                    is_new: head.status == 201,
+                    is_checked: server.trim_start().starts_with("swath/"),
+                })
+            }
+            200..300 => Err(LaneError::protocol(EARLY)),
+            _ => Err(refused(&mut self.exchange, &self.target, &head).await),
+        }
+    }
+}
+
+fn request(target: &Target, length_bytes: u64, digest: &Digest, expects: bool) -> Vec<u8> {
+    let mut out = b"PUT".to_vec();
+    out.extend_from_slice(target.shared.trim_start_matches("GET").as_bytes());
+    out.extend_from_slice(target.accept_line("*/*").as_bytes());
+    let digest = digest_header::write(std::slice::from_ref(digest));
+    let more = format!(
+        "Content-Type: application/octet-stream\r\nContent-Length: {length_bytes}\r\nRepr-Digest: {digest}\r\n"
+    );
+    out.extend_from_slice(more.as_bytes());
+    if expects {
+        out.extend_from_slice(b"Expect: 100-continue\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+async fn refused(exchange: &mut Exchange, target: &Target, head: &Head) -> LaneError {
+    let why = timeout(WHY_WITHIN, exchange.body(head, EXPLANATION_BYTES_MAX)).await;
+    let why = why.ok().and_then(Result::ok).unwrap_or_default().0;
+    target.explain(LaneError::Status {
+        code: head.status,
+        reason: explained(head, &why),
+        retry_after: crate::http::answer::retry_after(head),
+    })
+}
+
+const EARLY: &str = "it says that it has the file before all of it was sent";
+/// A server that says nothing for so long does not know how to wait.
+const LEAVE_WITHIN: Duration = Duration::from_secs(3);
+/// Whoever refuses has so long to say why.
+const WHY_WITHIN: Duration = Duration::from_secs(3);
+/// A server's disk is at least so fast.
+const DURABLE_BYTES_PER_S: u64 = 8 << 20;

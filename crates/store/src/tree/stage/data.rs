@@ -1,0 +1,216 @@
+//! A file under construction as its bytes come: large ones past the page cache.
+//!
+//! The index lets files of a MiB and more begin at a multiple of 4 KiB of the virtual file, and what
+//! comes is cut at multiples of 4 KiB and lies so in memory: all of such a file but its last few
+//! bytes can be written directly, as it is. Whole blocks are always written directly, what is left at
+//! the edges of a part never is, so no block is written in both ways, and no page of the cache holds
+//! more than the edge that it was made for.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use swath_model::pool::ALIGN_BYTES;
+
+use super::Wanted;
+use crate::sys::{self, DirectAlignment};
+
+/// Whether a stage writes directly: until the file system turns out not to like it.
+#[derive(Debug)]
+pub(super) struct Directly(AtomicBool);
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Data {
+    plain: File,
+    direct: Option<File>,
+}
+
+impl Directly {
+    pub fn new(wanted: bool) -> Directly {
+        Directly(AtomicBool::new(wanted))
+    }
+
+    fn is_on(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn stop(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Data {
+    /// The file `name` in `folder`, which is open as `plain` already; with a second descriptor if it
+    /// is large and the file system can write past the cache.
+    pub fn new(
+        plain: File,
+        folder: impl AsFd,
+        name: &[u8],
+        wanted: &Wanted,
+        directly: &Directly,
+    ) -> Data {
+        if wanted.range.len() < DIRECT_FROM_BYTES || !directly.is_on() {
+            return Data { plain, direct: None };
+        }
+        if !can_be_direct(&plain) {
+            directly.stop();
+            return Data { plain, direct: None };
+        }
+        let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let direct = rustix::fs::openat(folder, name, flags, Mode::empty());
+        let direct = direct.ok().map(File::from).filter(|direct| is_same(&plain, direct));
+        Data { plain, direct }
+    }
+
+    /// Descriptors that it takes.
+    pub fn descriptors(&self) -> usize {
+        1 + usize::from(self.direct.is_some())
+    }
+
+    pub fn plain(&self) -> &File {
+        &self.plain
+    }
+
+    /// Write bytes at an offset.
+    pub fn write(&self, bytes: &[u8], offset: u64, directly: &Directly) -> io::Result<()> {
+        let Some(direct) = self.direct.as_ref().filter(|_| directly.is_on()) else {
+            return self.plain.write_all_at(bytes, offset);
+        };
+        let Some((head, body, tail)) = blocks(bytes, offset) else {
+            return self.plain.write_all_at(bytes, offset);
+        };
+        self.plain.write_all_at(head, offset)?;
+        let at = offset + head.len() as u64;
+        match direct.write_all_at(body, at) {
+            // What a file system says that takes such a descriptor and then no such write.
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                directly.stop();
+                self.plain.write_all_at(body, at)?;
+            }
+            other => other?,
+        }
+        self.plain.write_all_at(tail, at + body.len() as u64)
+    }
+}
+
+/// The whole blocks within `bytes`, and what is before and behind them; `None` if there are none, or
+/// if they do not lie in memory as they are to lie in the file.
+fn blocks(bytes: &[u8], offset: u64) -> Option<(&[u8], &[u8], &[u8])> {
+    let block = ALIGN_BYTES as u64;
+    let head_bytes = (offset.next_multiple_of(block) - offset) as usize;
+    let (head, rest) = bytes.split_at_checked(head_bytes)?;
+    let (body, tail) = rest.split_at(rest.len() - rest.len() % ALIGN_BYTES);
+    let fits = !body.is_empty() && (body.as_ptr() as usize).is_multiple_of(ALIGN_BYTES);
+    fits.then_some((head, body, tail))
+}
+
+fn can_be_direct(file: &File) -> bool {
+    // These take such writes and use the page cache all the same.
+    if sys::is_in_memory(file) {
+        return false;
+    }
+    match sys::direct_alignment(file) {
+        DirectAlignment::Impossible => false,
+        DirectAlignment::Unknown => true,
+        DirectAlignment::Known(memory, offset) => memory <= ALIGN_BYTES && offset <= ALIGN_BYTES,
+    }
+}
+
+fn is_same(one: &File, other: &File) -> bool {
+    let place = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
+    place(one).is_some_and(|here| place(other) == Some(here))
+}
+
+/// Smaller files are written through the page cache; where this is, the index begins to align them.
+const DIRECT_FROM_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use swath_model::index::Mtime;
+    use swath_model::{Pool, Range};
+
+    use super::*;
+
+    #[test]
+    fn whole_blocks_are_told_from_what_is_beside_them() {
+        let pool = Pool::new(1, 8 * ALIGN_BYTES);
+        let mut buffer = pool.try_take().unwrap();
+        buffer.push(&vec![7; 8 * ALIGN_BYTES]);
+        let bytes = &buffer[..];
+        let lengths = |bytes: &[u8], offset| {
+            blocks(bytes, offset).map(|(head, body, tail)| (head.len(), body.len(), tail.len()))
+        };
+        assert_eq!(lengths(bytes, 4096), Some((0, 8 * 4096, 0)));
+        assert_eq!(lengths(&bytes[..10_000], 0), Some((0, 8192, 1808)));
+        assert_eq!(lengths(&bytes[100..10_000], 100), Some((3996, 4096, 1808)));
+        // Not as in memory, and no whole block.
+        assert_eq!(lengths(bytes, 1), None);
+        assert_eq!(lengths(&bytes[..4095], 0), None);
+        assert_eq!(lengths(&bytes[4000..4100], 4000), None);
+        assert_eq!(lengths(&[], 5), None);
+    }
+
+    /// A file of this size, open in `folder`.
+    fn open(folder: &std::path::Path, size_bytes: u64, directly: &Directly) -> Data {
+        let plain = File::create(folder.join("file")).unwrap();
+        plain.set_len(size_bytes).unwrap();
+        let wanted = Wanted {
+            number: 0,
+            path: b"file".to_vec(),
+            range: Range::new(0, size_bytes),
+            size_bytes,
+            mode: 0o600,
+            mtime: Mtime { seconds: 0, nanoseconds: 0 },
+            parts: Vec::new(),
+        };
+        Data::new(plain, File::open(folder).unwrap(), b"file", &wanted, directly)
+    }
+
+    #[test]
+    fn large_files_are_written_past_the_cache_and_are_right() {
+        let folder = tempfile::tempdir().unwrap();
+        let size_bytes: usize = (3 << 20) + 1234;
+        let directly = Directly::new(true);
+        let data = open(folder.path(), size_bytes as u64, &directly);
+        if !directly.is_on() {
+            println!("skipped: the folder for temporary files takes no direct writes");
+        }
+        assert_eq!(data.descriptors(), 1 + usize::from(directly.is_on()));
+        let part_bytes = 256 << 10;
+        let bytes: Vec<u8> = (0..size_bytes).map(|at| (at % 251) as u8).collect();
+        let pool = Pool::new(4, part_bytes);
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    loop {
+                        // Every third part first, as lanes bring them.
+                        let parts = size_bytes.div_ceil(part_bytes);
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        if at >= parts {
+                            return;
+                        }
+                        let number = (0..3).flat_map(|first| (first..parts).step_by(3)).nth(at);
+                        let start = number.unwrap() * part_bytes;
+                        let mut buffer = pool.try_take().unwrap();
+                        buffer.push(&bytes[start..size_bytes.min(start + part_bytes)]);
+                        data.write(&buffer[..], start as u64, &directly).unwrap();
+                    }
+                });
+            }
+        });
+        assert!(std::fs::read(folder.path().join("file")).unwrap() == bytes);
+    }
+
+    #[test]
+    fn small_files_and_those_of_whoever_wants_none_go_through_the_cache() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(open(folder.path(), 1000, &Directly::new(true)).descriptors(), 1);
+        assert_eq!(open(folder.path(), 4 << 20, &Directly::new(false)).descriptors(), 1);
+    }
+}

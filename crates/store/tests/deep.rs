@@ -1,0 +1,82 @@
+//! Trees as deep as an index takes them: what is done with each entry takes a step or two.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags, mkdirat, openat};
+use swath_model::digest::blake3_tree::group_value;
+use swath_model::index::Index;
+use swath_store::tree::{
+    Change, Content, Files, Filter, Root, Same, Surplus, WalkOptions, check_entries, differences,
+    remove, walk,
+};
+
+/// Nested folders; a path of so many names is nearly as long as an index takes.
+const DEPTH: usize = 32_000;
+
+/// Below `top`, which is made: in each folder a file of one byte, and two folders, of which the
+/// first goes on.
+fn plant(top: &Path) {
+    fs::create_dir(top).unwrap();
+    let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut here: OwnedFd = fs::File::open(top).unwrap().into();
+    for _ in 0..DEPTH {
+        let file = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        let file = openat(here.as_fd(), "a", file, Mode::RUSR | Mode::WUSR).unwrap();
+        fs::File::from(file).write_all(b"x").unwrap();
+        for name in ["d", "e"] {
+            mkdirat(here.as_fd(), name, Mode::RWXU).unwrap();
+        }
+        here = openat(here.as_fd(), "d", folder, Mode::empty()).unwrap();
+    }
+}
+
+fn index_of(tree: &Path) -> Index {
+    let mut index = Index::new();
+    let root = Root::open(tree).unwrap();
+    walk(&root, &WalkOptions::default(), |entry| index.push(entry).map(drop)).unwrap();
+    index.complete();
+    index
+}
+
+#[test]
+fn a_tree_of_thousands_of_nested_folders_is_walked_checked_compared_and_removed() {
+    // A disk may take a millisecond to remove a folder, whoever asks; memory does not.
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let tree = dir.path().join("tree");
+    plant(&tree);
+    let began = Instant::now();
+    let shared = Arc::new(RwLock::new(index_of(&tree)));
+    let index = shared.read().unwrap();
+    let counts = index.counts();
+    assert_eq!((counts.files, counts.folders), (DEPTH as u64, 2 * DEPTH as u64));
+    check_entries(&index, &tree, |wrong, path| panic!("{wrong:?} {}", path.len())).unwrap();
+    let (filter, same) = (Filter::default(), Same::SizeAndTime);
+    differences(&index, &tree, &filter, &same, |_, path| panic!("{}", path.len())).unwrap();
+    // All files are one block.
+    let mut content = Content::open(&tree, Arc::clone(&shared)).unwrap();
+    assert_eq!(content.candidates().total_bytes(), 1);
+    assert_eq!(content.value(0), Some(group_value(0, &[b'x'; DEPTH])));
+    // What is opened from below upwards too.
+    let root = Root::open(&tree).unwrap();
+    let mut files = Files::new(&root);
+    for depth in (DEPTH - 3000..DEPTH).rev() {
+        files.file(&[&b"d/".repeat(depth), &b"a"[..]].concat()).unwrap();
+    }
+    // The kernel walks through what is below a folder that goes, as far as somebody has it open.
+    drop((content, files));
+    let mut surplus = Surplus::default();
+    let take = |change, path: &[u8]| {
+        assert_eq!(change, Change::Surplus);
+        surplus.push(path);
+    };
+    differences(&Index::new(), &tree, &filter, &same, take).unwrap();
+    assert_eq!(remove(&tree, surplus, &|| false).unwrap(), 3 * DEPTH as u64);
+    assert_eq!(fs::read_dir(&tree).unwrap().count(), 0);
+    // Whole paths for each entry would take more than a thousand million steps.
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}

@@ -1,0 +1,331 @@
+//! A single file of ours to a server, by `PUT`.
+//!
+//! It is read twice: for its digest, which goes ahead so that the server checks what came, and
+//! then to be sent. Nothing there has the file's name before all of it has come.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use swath_model::Limiter;
+use swath_model::digest::{Algorithm, Digest, Hasher};
+use swath_source::{LaneError, Upload, display_name};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use url::Url;
+
+use crate::engine::{Engine, Stop};
+use crate::observe::{
+    Event, Observer, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary,
+};
+
+/// A file to send.
+#[derive(Clone, Debug)]
+pub struct PutRequest {
+    /// The file.
+    pub file: PathBuf,
+    /// Its address there.
+    pub to: Url,
+}
+
+/// Why a file was not sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PutError {
+    /// It cannot be read.
+    #[error("cannot read {}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It became another one while it was sent.
+    #[error("{} changed while it was sent", .path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The server refuses it, or is not to be had.
+    #[error(transparent)]
+    Server(#[from] LaneError),
+    /// It was told to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+pub(crate) async fn put(
+    engine: &Engine,
+    request: &PutRequest,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+) -> Result<Summary, PutError> {
+    tokio::select! {
+        biased;
+        () = stop.wait() => Err(PutError::Stopped),
+        sent = send(engine, request, observer, stop) => sent,
+    }
+}
+
+async fn send(
+    engine: &Engine,
+    request: &PutRequest,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+) -> Result<Summary, PutError> {
+    let path = request.file.as_path();
+    let failed = |source| PutError::Read { path: path.to_owned(), source };
+    let changed = || PutError::Changed { path: path.to_owned() };
+    let mut told = Told::begin(observer, display_name(&request.to), path.display().to_string());
+    let looked = {
+        let (path, stop) = (path.to_owned(), stop.clone());
+        engine.disk.work(move || look(&path, &stop)).await
+    };
+    let (file, state, digest) = looked.and_then(|looked| looked).map_err(failed)?;
+    told.opened(state.size_bytes);
+    let mut upload = Upload::begin(engine.net(), &request.to, state.size_bytes, &digest).await?;
+    told.running();
+    let limiter = Limiter::new(engine.limit_bytes_per_s);
+    let mut parts = read_ahead(file, state);
+    'sending: while let Some(part) = parts.recv().await {
+        // The connection ends with this, and what came there has no name.
+        let part = part.map_err(failed)?.ok_or_else(changed)?;
+        let mut rest = part.as_slice();
+        while !rest.is_empty() {
+            let now = match limiter.reserve(Instant::now().into_std()) {
+                None => rest.len(),
+                Some((bytes, due)) => {
+                    tokio::time::sleep_until(due.into()).await;
+                    bytes.min(rest.len())
+                }
+            };
+            if !upload.send(&rest[..now]).await? {
+                break 'sending;
+            }
+            rest = &rest[now..];
+            told.sent(now as u64);
+        }
+    }
+    told.finishing();
+    let stored = upload.finish().await?;
+    Ok(told.finished(stored.is_checked, &digest))
+}
+
+/// What shows that a file is still the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    size_bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl State {
+    fn of(found: &Metadata) -> State {
+        State {
+            size_bytes: found.len(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        }
+    }
+}
+
+/// Open a file and compute its digest.
+fn look(path: &Path, stop: &Stop) -> io::Result<(File, State, Digest)> {
+    // To open a pipe without a writer would wait for one.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    }
+    let state = State::of(&found);
+    let mut hasher = Hasher::new(Algorithm::Sha256);
+    let mut part = vec![0; PART_BYTES];
+    let mut at = 0;
+    while !stop.is_set() {
+        match file.read_at(&mut part, at) {
+            Ok(0) => break,
+            Ok(bytes) => {
+                hasher.update(&part[..bytes]);
+                at += bytes as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((file, state, hasher.finish()))
+}
+
+/// A part of a file; `None` in its stead if it is not the same file any more.
+type Part = io::Result<Option<Vec<u8>>>;
+
+/// Read a file a few parts ahead, for as long as somebody takes them. Whether it is the same is
+/// looked at before the last part is handed over: without that part the server has no file.
+fn read_ahead(file: File, state: State) -> mpsc::Receiver<Part> {
+    let (give, take) = mpsc::channel(PARTS_AHEAD);
+    tokio::task::spawn_blocking(move || {
+        let mut at = 0;
+        while at < state.size_bytes {
+            let bytes = (state.size_bytes - at).min(PART_BYTES as u64);
+            let read = read_part(&file, &state, at, bytes);
+            let is_last = !matches!(read, Ok(Some(_)));
+            if give.blocking_send(read).is_err() || is_last {
+                return;
+            }
+            at += bytes;
+        }
+    });
+    take
+}
+
+fn read_part(file: &File, state: &State, at: u64, bytes: u64) -> Part {
+    let mut part = vec![0; bytes as usize];
+    match file.read_exact_at(&mut part, at) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    }
+    let is_end = at + bytes == state.size_bytes;
+    if is_end && State::of(&file.metadata()?) != *state {
+        return Ok(None);
+    }
+    Ok(Some(part))
+}
+
+/// What the observer is told.
+struct Told<'a> {
+    observer: &'a mut dyn Observer,
+    to: String,
+    from: String,
+    began: Instant,
+    size_bytes: Option<u64>,
+    sent_bytes: u64,
+    phase: Phase,
+    state: SourceState,
+    /// When it was told last, and what was sent by then.
+    last: (Instant, u64),
+    rate_bytes_per_s: f64,
+}
+
+impl Told<'_> {
+    fn begin(observer: &mut dyn Observer, to: String, from: String) -> Told<'_> {
+        let began = Instant::now();
+        observer.observe(&Event::Started { path: to.clone(), sources: vec![from.clone()] });
+        Told {
+            observer,
+            to,
+            from,
+            began,
+            size_bytes: None,
+            sent_bytes: 0,
+            phase: Phase::Probing,
+            state: SourceState::Probing,
+            last: (began, 0),
+            rate_bytes_per_s: 0.0,
+        }
+    }
+
+    fn opened(&mut self, size_bytes: u64) {
+        self.size_bytes = Some(size_bytes);
+        let verification = Algorithm::Sha256.name().to_owned();
+        let size_bytes = Some(size_bytes);
+        self.observer.observe(&Event::Opened { size_bytes, resumed_bytes: 0, verification });
+    }
+
+    fn running(&mut self) {
+        (self.phase, self.state) = (Phase::Fetching, SourceState::Running);
+        self.last.0 = Instant::now();
+    }
+
+    fn sent(&mut self, bytes: u64) {
+        self.sent_bytes += bytes;
+        let now = Instant::now();
+        let span_s = now.duration_since(self.last.0).as_secs_f64();
+        if span_s >= TOLD_EVERY.as_secs_f64() {
+            let rate = (self.sent_bytes - self.last.1) as f64 / span_s;
+            // Smooth enough to be read.
+            let share = if self.rate_bytes_per_s == 0.0 { 1.0 } else { 0.3 };
+            self.rate_bytes_per_s += share * (rate - self.rate_bytes_per_s);
+            self.last = (now, self.sent_bytes);
+            self.progress();
+        }
+    }
+
+    fn finishing(&mut self) {
+        (self.phase, self.state) = (Phase::Finishing, SourceState::Idle);
+        self.progress();
+    }
+
+    fn progress(&mut self) {
+        let at_s = self.began.elapsed().as_secs_f64();
+        let source = SourceSnapshot {
+            source: 0,
+            name: self.from.clone(),
+            state: self.state,
+            rate_bytes_per_s: self.rate_bytes_per_s,
+            bytes: self.sent_bytes,
+            share: 1.0,
+            rtt_ms: None,
+            lanes: 1,
+            requests: 1,
+        };
+        self.observer.observe(&Event::Progress(Snapshot {
+            at_s,
+            phase: self.phase,
+            size_bytes: self.size_bytes,
+            done_bytes: self.sent_bytes,
+            resumed_bytes: 0,
+            verified_bytes: 0,
+            rate_bytes_per_s: self.rate_bytes_per_s,
+            eta: None,
+            sources: vec![source],
+        }));
+    }
+
+    fn finished(self, is_checked: bool, digest: &Digest) -> Summary {
+        let elapsed_s = self.began.elapsed().as_secs_f64();
+        let rate_bytes_per_s = self.sent_bytes as f64 / elapsed_s.max(f64::EPSILON);
+        let verified_by = match is_checked {
+            true => format!("{}, computed there", Algorithm::Sha256.name()),
+            false => "nothing but the server's word".to_owned(),
+        };
+        let source = SourceSummary {
+            source: 0,
+            name: self.from,
+            state: SourceState::Idle,
+            reason: None,
+            bytes: self.sent_bytes,
+            share: 1.0,
+            rate_bytes_per_s,
+            capacity_bytes_per_s: rate_bytes_per_s,
+            requests: 1,
+            lanes: 1,
+            rtt_ms: None,
+            wasted_bytes: 0,
+        };
+        let summary = Summary {
+            path: self.to,
+            size_bytes: self.sent_bytes,
+            fetched_bytes: self.sent_bytes,
+            resumed_bytes: 0,
+            elapsed_s,
+            rate_bytes_per_s,
+            wasted_bytes: 0,
+            efficiency: None,
+            verified_by,
+            proved: is_checked,
+            limited_by: String::new(),
+            digest: Some(digest.to_string()),
+            sources: vec![source],
+        };
+        self.observer.observe(&Event::Finished(summary.clone()));
+        summary
+    }
+}
+
+/// Read in one go.
+const PART_BYTES: usize = 1 << 20;
+/// So many parts wait to be sent.
+const PARTS_AHEAD: usize = 4;
+/// Between two snapshots.
+const TOLD_EVERY: Duration = Duration::from_millis(200);
