@@ -137,8 +137,9 @@ fn what_one_replica_may_not_read_comes_from_another() {
             .success()
     );
     chmod(&home, "other/secret", 0o644);
-    let one = home.serve(&["tree", "--anonymous", "--plain"]);
-    let two = home.serve(&["other", "--anonymous", "--plain"]);
+    // So that the other one has joined before all is over.
+    let one = home.serve(&["tree", "--anonymous", "--plain", "--limit-rate", "2M"]);
+    let two = home.serve(&["other", "--anonymous", "--plain", "--limit-rate", "2M"]);
     home.run(["cp", "--preserve", "times,links", &one.url, &two.url, "copy"]).code_is(0);
     for name in ["before", "secret", "secret too", "then", "wide.bin"] {
         assert!(

@@ -47,7 +47,8 @@ fn over_tls_with_token_and_fingerprint() {
         format!("{}{}", &print[..print.len() - 1], if print.ends_with('0') { '1' } else { '0' });
     let refused =
         home.run(["cp", &server.url, "copy", "--bearer-file", "token", "--fingerprint", &wrong]);
-    refused.code_is(7);
+    refused.code_is(7).says(&["its fingerprint is", "not the one given"]);
+    refused.never_says(&["--fingerprint trusts"]);
     let nobody = home.run(["cp", &server.url, "copy", "--fingerprint", print]);
     nobody.code_is(7).says(&["401"]);
     assert!(!home.exists("copy"));

@@ -190,6 +190,7 @@ fn a_stranger_s_client_fetches_a_dataset() {
     home.write("tree/deep/more.bin", &bytes()[..700_000]);
     std::os::unix::fs::symlink("../empty", home.path("tree/deep/link")).unwrap();
     std::fs::hard_link(home.path("tree/big.bin"), home.path("tree/deep/other name")).unwrap();
+    std::fs::hard_link(home.path("tree/deep/more.bin"), home.path("tree/deep/once more")).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dataset.py");
     // The checks in plain Python are slow: a part of the tree has all there is to see.
     let url = server.at("deep/");

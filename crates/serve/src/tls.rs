@@ -120,27 +120,56 @@ pub fn new_token() -> String {
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random_bytes)
 }
 
-/// Read tokens from a file, one a line; empty lines and those that begin with `#` do not count.
+/// Read tokens from a file, one a line; empty lines and what follows a `#` do not count.
 ///
 /// # Errors
 /// What the system says, or `InvalidData` if there is none in it.
 pub fn read_tokens(path: &Path) -> io::Result<Vec<Token>> {
     let text = std::fs::read_to_string(path)?;
-    let lines = text.lines().map(str::trim);
-    let bad = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    let tokens = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(|line| {
-        let mut words = line.split_whitespace();
+    let bad = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    let words = |line: &'_ str| -> Vec<String> {
+        let words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
+        words.map(str::to_owned).collect()
+    };
+    let lines = text.lines().map(words).enumerate().filter(|(_, words)| !words.is_empty());
+    let tokens = lines.map(|(number, words)| {
+        let mut words = words.iter().map(String::as_str);
         let secret = words.next().unwrap_or_default().to_owned();
         match (words.next(), words.next()) {
             (None | Some("read"), None) => Ok(Token { secret, may_write: false }),
             (Some("write"), None) => Ok(Token { secret, may_write: true }),
             // The line may be a secret that was typed wrong.
-            _ => Err(bad("a line of it is neither a token nor a token with 'read' or 'write'")),
+            _ => Err(bad(format!(
+                "line {} is neither a token nor a token with 'read' or 'write'",
+                number + 1
+            ))),
         }
     });
     let tokens = tokens.collect::<io::Result<Vec<Token>>>()?;
     if tokens.is_empty() {
-        return Err(bad("there is no token in it"));
+        return Err(bad("there is no token in it".to_owned()));
     }
     Ok(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_tokens_may_have_remarks_and_says_where_it_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let tokens = read_tokens(&path).map_err(|error| error.to_string())?;
+            Ok::<_, String>(tokens.into_iter().map(|it| (it.secret, it.may_write)).collect())
+        };
+        let tokens: Vec<(String, bool)> =
+            read("# for the lab\none  # Ada\n\n two write # Grace\nthree read\n").unwrap();
+        let expected = [("one", false), ("two", true), ("three", false)];
+        assert_eq!(tokens, expected.map(|(secret, write)| (secret.to_owned(), write)));
+        assert!(read("one\ntwo words more\n").unwrap_err().starts_with("line 2 "));
+        assert!(read("# nobody\n").unwrap_err().contains("no token"));
+    }
 }

@@ -409,6 +409,9 @@ fn told(cp: &Cp, tree: &Received, destination: &str) -> Exit {
     if tree.is_whole {
         return Exit::Done;
     }
+    if cp.delete {
+        say::err("nothing was removed: --delete waits until all of the tree is there");
+    }
     let entries = if all == 1 { "1 entry is".to_owned() } else { format!("{all} entries are") };
     fail(Exit::Some, &format!("{destination}: {entries} not there; all else is"))
 }
@@ -446,7 +449,10 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn
         for (source, reason) in reasons {
             say::err(&format!("  {}: {reason}", words(source)));
         }
-        if reasons.iter().any(|(_, reason)| reason.contains("certificate is not trusted")) {
+        let untrusted = |(_, reason): &(String, String)| {
+            reason.contains("certificate is not trusted") && !reason.contains("its fingerprint is")
+        };
+        if reasons.iter().any(untrusted) {
             say::err(
                 "  --fingerprint trusts the certificate that 'swath serve' prints, --ca FILE an authority",
             );

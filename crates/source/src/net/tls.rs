@@ -99,6 +99,18 @@ struct OrTheVeryOne {
     provider: Arc<CryptoProvider>,
 }
 
+/// Its certificate is none of those whose fingerprints were given.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "its fingerprint is {0}, not the one given: it is another server, or has another certificate now"
+)]
+struct AnotherFingerprint(Digest);
+
+fn another_fingerprint(digest: Digest) -> Error {
+    let other = rustls::OtherError(Arc::new(AnotherFingerprint(digest)));
+    Error::InvalidCertificate(CertificateError::Other(other))
+}
+
 impl ServerCertVerifier for OrTheVeryOne {
     fn verify_server_cert(
         &self,
@@ -113,11 +125,20 @@ impl ServerCertVerifier for OrTheVeryOne {
             return Ok(ServerCertVerified::assertion());
         }
         let Some(inner) = &self.inner else {
+            if !self.fingerprints.is_empty() {
+                return Err(another_fingerprint(fingerprint()));
+            }
             return Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
         };
         let verdict =
             inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match &verdict {
+            // Whoever gave a fingerprint wants to hear of another one: it may be somebody else's.
+            Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
+                if !self.fingerprints.is_empty() =>
+            {
+                Err(another_fingerprint(fingerprint()))
+            }
             Err(Error::InvalidCertificate(CertificateError::Other(other)))
                 if other.to_string().contains("CaUsedAsEndEntity")
                     && self.own.iter().any(|own| own == end_entity) =>
