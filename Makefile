@@ -27,11 +27,12 @@ check: ## What must hold beside the tests: format, clippy, docs, licences, house
 	$(CARGO) test --locked --quiet -p swath --test tidy
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check licenses bans sources; fi
 
-bench: ## The benchmarks of docs/benchmarks.md (root; the better part of an hour)
+bench: ## The benchmarks of docs/benchmarks.md (root; some two hours)
 	@scripts/need nginx:nginx-light aria2c:aria2 curl:curl rsync:rsync ip:iproute2 || true
 	bench/multisource
 	bench/disk
 	bench/store
+	bench/trees
 	bench/serve
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 

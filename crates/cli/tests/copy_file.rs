@@ -19,14 +19,6 @@ fn taking(home: &Home, more: &[&str]) -> Served {
     server
 }
 
-fn names(home: &Home) -> Vec<String> {
-    let entries = fs::read_dir(home.path("store")).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn a_file_is_sent_into_a_folder_or_under_a_name() {
     let home = Home::new();
@@ -43,7 +35,7 @@ fn a_file_is_sent_into_a_folder_or_under_a_name() {
             assert!(home.read(&format!("store/{name}")) == bytes(9, size), "{name}");
         }
     }
-    assert_eq!(names(&home), ["file.bin", "folder", "other"]);
+    assert_eq!(home.names_in("store"), ["file.bin", "folder", "other"]);
 }
 
 #[test]
@@ -240,5 +232,5 @@ fn the_limit_holds_and_what_is_stopped_or_changed_is_not_there() {
         .unwrap();
     changed.wait().code_is(8).says(&["changed while it was sent"]);
     assert!(home.read("store/file.bin") == bytes(1, 1_200_000));
-    assert_eq!(names(&home), ["file.bin", "folder"]);
+    assert_eq!(home.names_in("store"), ["file.bin", "folder"]);
 }

@@ -10,6 +10,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use support::Home;
+use support::random::Random;
 use support::serve::Served;
 use support::trees::{assert_same, bytes};
 
@@ -22,19 +23,6 @@ enum Direction {
 /// A number that the user of this test may set.
 fn wished(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
-}
-
-/// Sebastiano Vigna's SplitMix64: instants that a seed repeats.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % end.max(1)
-    }
 }
 
 /// Files of nothing to 20 kB in nested folders, and one of several blocks.

@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use support::random::Random;
 use support::{Home, Ran};
 use swath_model::Range;
 use swath_netlab::faulty::{Algorithm, Behaviour, Content, MetalinkFile, Server, metalink};
@@ -109,19 +110,6 @@ fn event(ran: &Ran, kind: &str) -> serde_json::Value {
 
 fn number(event: &serde_json::Value, name: &str) -> u64 {
     event[name].as_u64().unwrap_or_else(|| panic!("{name} in {event}"))
-}
-
-/// Sebastiano Vigna's SplitMix64: instants that a seed repeats.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % end
-    }
 }
 
 /// What one kill cost.

@@ -35,14 +35,6 @@ fn raw(server: &Served, request: &str) -> String {
     String::from_utf8_lossy(&server.raw(request.as_bytes())).into_owned()
 }
 
-fn names(home: &Home) -> Vec<String> {
-    let entries = fs::read_dir(home.path("store")).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn curl_sends_a_file_and_sends_it_again() {
     let home = Home::new();
@@ -68,7 +60,7 @@ fn curl_sends_a_file_and_sends_it_again() {
             }
         }
     }
-    assert!(names(&home).is_empty());
+    assert!(home.names_in("store").is_empty());
 }
 
 #[test]
@@ -102,7 +94,7 @@ fn what_a_request_supposes_is_asked_for() {
     assert_eq!(home.read("store/file"), b"new one");
     let mode = home.path("store/file").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640, "it keeps who may read it");
-    assert_eq!(names(&home), ["file", "other"]);
+    assert_eq!(home.names_in("store"), ["file", "other"]);
 }
 
 #[test]
@@ -133,7 +125,7 @@ fn of_many_who_send_something_new_at_once_one_wins() {
     assert_eq!(won.len(), 1, "{sent:?}");
     assert!(sent.iter().all(|(_, status)| status == "201" || status == "412"), "{sent:?}");
     assert_eq!(home.read("store/one"), format!("{}", won[0].0).repeat(100_000).as_bytes());
-    assert_eq!(names(&home), ["one"]);
+    assert_eq!(home.names_in("store"), ["one"]);
 }
 
 #[test]
@@ -154,11 +146,11 @@ fn a_digest_that_is_sent_has_to_be_right() {
         ("Repr-Digest", wrong, "400"),
     ] {
         let header = format!("{field}: {value}");
-        let before = names(&home);
+        let before = home.names_in("store");
         let Some(status) = curl(&home, &server, "file", &["-H", &header]) else { return };
         assert_eq!(status, expected, "{header}");
         if expected == "400" {
-            assert_eq!(names(&home), before, "{header}");
+            assert_eq!(home.names_in("store"), before, "{header}");
         }
     }
     assert_eq!(home.read("store/file"), b"hello\n");
@@ -201,7 +193,7 @@ fn only_who_may_write_sends_and_only_to_where_it_may() {
         assert_eq!(status(path, token, more), expected, "{path} {token} {more}");
     }
     assert_eq!(fs::read_dir(home.path("outside")).unwrap().count(), 0);
-    assert_eq!(names(&home), ["folder", "link", "out"]);
+    assert_eq!(home.names_in("store"), ["folder", "link", "out"]);
     let reading = home.serve(&["store", "--plain"]);
     let answer = raw(
         &reading,
@@ -233,7 +225,7 @@ fn what_did_not_come_whole_has_no_name() {
         }
     }
     assert_eq!(home.read("store/there"), b"as it was");
-    assert_eq!(names(&home), ["there"]);
+    assert_eq!(home.names_in("store"), ["there"]);
     // While it comes nothing shows either.
     let mut tcp = TcpStream::connect(server.address()).unwrap();
     let auth = server.token();
@@ -244,7 +236,7 @@ fn what_did_not_come_whole_has_no_name() {
     tcp.write_all(b"new").unwrap();
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(
-        (home.read("store/there"), names(&home)),
+        (home.read("store/there"), home.names_in("store")),
         (b"as it was".to_vec(), vec!["there".to_owned()])
     );
     tcp.write_all(b" oneGET /there HTTP/1.1\r\nHost: h\r\nConnection: close\r\n").unwrap();
@@ -265,7 +257,7 @@ fn what_finds_no_room_is_refused_before_it_is_sent() {
     );
     let status = &answer[9..12];
     assert!(status == "507" || status == "413", "{answer}");
-    assert!(names(&home).is_empty());
+    assert!(home.names_in("store").is_empty());
 }
 
 #[test]

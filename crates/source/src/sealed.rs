@@ -12,7 +12,8 @@ pub const SEAL_BYTES: u64 = 32;
 /// A group and its seal.
 pub const UNIT_BYTES: u64 = GROUP_BYTES + SEAL_BYTES;
 
-/// A seal: the chaining value of its group. All zeros where the server could not read the group.
+/// A seal: the chaining value of its group, every bit of it inverted where the server could not read
+/// all of the group.
 pub type Seal = [u8; SEAL_BYTES as usize];
 
 /// How long a sealed file is, as far as is known; grows while its server still finds out.

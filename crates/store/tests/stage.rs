@@ -100,6 +100,14 @@ impl Bench {
         written
     }
 
+    /// Write all that is missing, and give it its names.
+    fn complete(&self, stage: Stage, index: &Index) {
+        self.write(&stage, index, &groups(index));
+        stage.finish(&[]).unwrap();
+        drop(stage);
+        self.assert_same();
+    }
+
     fn assert_same(&self) {
         let (ours, theirs) = (index_of(&self.tree()), index_of(&self.copy()));
         assert_eq!(ours.digests().map(|it| it.layout), theirs.digests().map(|it| it.layout));
@@ -231,10 +239,7 @@ fn a_move_that_was_cut_short_is_finished_before_anything_else() {
     let index = index_of(&bench.tree());
     let stage = bench.open(index_of(&bench.tree())).unwrap();
     assert!(stage.kept_files() > 50, "{}", stage.kept_files());
-    bench.write(&stage, &index, &groups(&index));
-    stage.finish(&[]).unwrap();
-    drop(stage);
-    bench.assert_same();
+    bench.complete(stage, &index);
 }
 
 #[test]
@@ -245,10 +250,7 @@ fn further_names_survive_a_move_that_was_cut_short() {
     half_moved(&bench);
     let stage = bench.open(index_of(&bench.tree())).unwrap();
     let index = index_of(&bench.tree());
-    bench.write(&stage, &index, &groups(&index));
-    stage.finish(&[]).unwrap();
-    drop(stage);
-    bench.assert_same();
+    bench.complete(stage, &index);
 }
 
 #[test]
@@ -371,10 +373,7 @@ fn a_folder_of_somebody_elses_with_the_stages_name_is_left_alone() {
     fs::remove_file(own.join("thesis")).unwrap();
     let index = index_of(&bench.tree());
     let stage = bench.open(index_of(&bench.tree())).unwrap();
-    bench.write(&stage, &index, &groups(&index));
-    stage.finish(&[]).unwrap();
-    drop(stage);
-    bench.assert_same();
+    bench.complete(stage, &index);
 }
 
 #[test]
@@ -524,8 +523,5 @@ fn a_folder_keeps_its_sticky_bit() {
     fs::set_permissions(bench.tree().join("one"), fs::Permissions::from_mode(0o1777)).unwrap();
     let index = index_of(&bench.tree());
     let stage = bench.open(index_of(&bench.tree())).unwrap();
-    bench.write(&stage, &index, &groups(&index));
-    stage.finish(&[]).unwrap();
-    drop(stage);
-    bench.assert_same();
+    bench.complete(stage, &index);
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, missing_docs)]
 
 pub mod net;
+pub mod random;
 pub mod serve;
 pub mod trees;
 
@@ -104,7 +105,12 @@ impl Home {
 
     /// Names in the working folder, sorted.
     pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = std::fs::read_dir(self.work())
+        self.names_in("")
+    }
+
+    /// Names in a folder of it, sorted.
+    pub fn names_in(&self, folder: &str) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(self.path(folder))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
             .collect();
