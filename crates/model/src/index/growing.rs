@@ -13,6 +13,8 @@ pub struct Index {
     chunk_starts: Vec<u64>,
     marks: Vec<Mark>,
     context: Context,
+    /// A bit for each entry: whether it is a regular file. Only such have further names.
+    files: Vec<u64>,
     hasher: blake3::Hasher,
     layout: blake3::Hasher,
     counts: Counts,
@@ -70,6 +72,7 @@ impl Index {
             chunk_starts: vec![0],
             marks: Vec::new(),
             context: Context::new(),
+            files: Vec::new(),
             hasher,
             layout: blake3::Hasher::new(),
             counts: Counts::default(),
@@ -91,7 +94,8 @@ impl Index {
         let number = self.context.number;
         let mut record = std::mem::take(&mut self.scratch);
         record.clear();
-        let start = wire::write(entry, &mut self.context, &mut record)
+        let is_file = |number| is_set(&self.files, number);
+        let start = wire::write(entry, &mut self.context, &is_file, &mut record)
             .map_err(|what| IndexError::Entry { number, what });
         if start.is_ok() {
             self.keep(&record, entry, before);
@@ -137,6 +141,7 @@ impl Index {
         self.layout.update(&layout);
         match &entry.kind {
             Kind::File { size_bytes, .. } => {
+                set(&mut self.files, number);
                 self.counts.files += 1;
                 self.counts.file_bytes = self.counts.file_bytes.saturating_add(*size_bytes);
             }
@@ -223,7 +228,8 @@ impl Index {
     pub fn memory_bytes(&self) -> usize {
         let chunks: usize = self.chunks.iter().map(Vec::capacity).sum();
         let paths: usize = self.marks.iter().map(|mark| mark.context.path.capacity()).sum();
-        chunks + paths + self.marks.capacity() * size_of::<Mark>()
+        let marks = self.marks.capacity() * size_of::<Mark>();
+        chunks + paths + marks + self.files.capacity() * size_of::<u64>()
     }
 
     pub(super) fn chunk(&self, chunk: usize) -> &[u8] {
@@ -314,7 +320,7 @@ impl Reader {
             let number = index.context.number;
             let before = index.context.clone_for_mark(index.is_marked());
             let mut context = std::mem::replace(&mut index.context, Context::new());
-            let read = wire::read(rest, &mut context);
+            let read = wire::read(rest, &mut context, &|number| is_set(&index.files, number));
             index.context = context;
             match read.map_err(|what| IndexError::Entry { number, what })? {
                 Read::Entry { entry, length, .. } => {
@@ -332,6 +338,20 @@ impl Reader {
             }
         }
     }
+}
+
+/// Whether the bit of this number is set.
+fn is_set(bits: &[u64], number: u64) -> bool {
+    let word = usize::try_from(number / 64).ok().and_then(|at| bits.get(at));
+    word.is_some_and(|word| word >> (number % 64) & 1 == 1)
+}
+
+fn set(bits: &mut Vec<u64>, number: u64) {
+    let at = usize::try_from(number / 64).unwrap_or(usize::MAX);
+    if bits.len() <= at {
+        bits.resize(at + 1, 0);
+    }
+    bits[at] |= 1 << (number % 64);
 }
 
 fn check_end(

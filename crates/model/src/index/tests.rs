@@ -291,6 +291,8 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
         (entry(0, "g", Kind::Symlink(b"a\0".to_vec())), "link to nothing"),
         (entry(0, "g", Kind::HardLink(1)), "mode"),
         (bare(Kind::HardLink(2)), "no earlier one"),
+        (bare(Kind::HardLink(3)), "no earlier one"),
+        (bare(Kind::HardLink(0)), "what is no file"),
         (extents(&[(0, 10)]), "extents"),
         (extents(&[(0, 0)]), "extents"),
         (extents(&[(0, 2), (2, 2)]), "extents"),
@@ -311,6 +313,53 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
     index.push(&file(1, "e")).unwrap();
     index.push(&bare(Kind::HardLink(1))).unwrap();
     assert_eq!(read(index.cursor()).last().unwrap().line.path, b"s");
+}
+
+#[test]
+fn a_further_name_is_one_of_a_regular_file() {
+    // A server could name a folder, a link or another further name in place of a file: an empty file
+    // appeared at the receiver, or nothing that could be linked.
+    let mut index = Index::new();
+    let bare = |name, kind| Entry { mode: 0, ..entry(0, name, kind) };
+    index.push(&file(0, "a")).unwrap();
+    index.push(&entry(0, "b", Kind::Symlink(b"a".to_vec()))).unwrap();
+    index.push(&bare("c", Kind::Absent(Absence::Forbidden))).unwrap();
+    index.push(&bare("d", Kind::HardLink(0))).unwrap();
+    index.push(&entry(0, "e", Kind::Folder)).unwrap();
+    let good = wire(&index);
+    for (of, says) in [
+        (0, None),
+        (1, Some("what is no file")),
+        (2, Some("what is no file")),
+        (3, Some("what is no file")),
+        (4, Some("what is no file")),
+        (5, Some("no earlier one")),
+    ] {
+        let mut index = Index::new();
+        let mut reader = Reader::new(1 << 20);
+        reader.feed(&mut index, &good).unwrap();
+        // As it travels: kind, folders to leave, the name "f", entries back.
+        let record = [4, 0, 1, b'f', 5 - of];
+        let read = reader.feed(&mut index, &record).map_err(|error| error.to_string());
+        let pushed = index_of(&good).push(&bare("f", Kind::HardLink(of.into())));
+        let pushed = pushed.map_err(|error| error.to_string());
+        match says {
+            None => assert!(read.is_ok() && pushed.is_ok(), "{of}: {read:?} {pushed:?}"),
+            Some(says) => {
+                for told in [read.unwrap_err(), pushed.unwrap_err()] {
+                    let whole = format!("entry 5 of the index is another name of {says}");
+                    assert_eq!(told, whole, "{of}");
+                }
+            }
+        }
+    }
+}
+
+/// An index that is not complete, from its bytes.
+fn index_of(bytes: &[u8]) -> Index {
+    let mut index = Index::new();
+    Reader::new(1 << 20).feed(&mut index, bytes).unwrap();
+    index
 }
 
 #[test]

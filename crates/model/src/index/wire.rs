@@ -95,7 +95,7 @@ impl Context {
     }
 
     /// Check the place of an entry and go there. Answers where its virtual bytes begin.
-    fn enter(&mut self, entry: &Entry<'_>) -> Result<u64, &'static str> {
+    fn enter(&mut self, entry: &Entry<'_>, is_file: IsFile<'_>) -> Result<u64, &'static str> {
         check_name(entry.name)?;
         let folder_end =
             self.folder_end(entry.leaves).ok_or("leaves more folders than there are")?;
@@ -106,7 +106,7 @@ impl Context {
         if entry.name <= sibling {
             return Err("is out of order");
         }
-        let bytes = check_kind(entry, self.number)?;
+        let bytes = check_kind(entry, self.number, is_file)?;
         let aligned = match entry.kind {
             Kind::File { .. } if bytes >= ALIGNED_FROM_BYTES => {
                 self.end.checked_next_multiple_of(ALIGN_BYTES)
@@ -135,6 +135,9 @@ impl Context {
     }
 }
 
+/// Whether the entry of an earlier number is a regular file.
+pub(super) type IsFile<'a> = &'a dyn Fn(u64) -> bool;
+
 const TOO_LARGE: &str = "makes the dataset larger than can be";
 /// Offsets in a file are the kernel's signed ones.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
@@ -152,7 +155,7 @@ fn check_name(name: &[u8]) -> Result<(), &'static str> {
 }
 
 /// The bytes that an entry has in the virtual file, if it is as it may be.
-fn check_kind(entry: &Entry<'_>, number: u64) -> Result<u64, &'static str> {
+fn check_kind(entry: &Entry<'_>, number: u64, is_file: IsFile<'_>) -> Result<u64, &'static str> {
     let bare = matches!(entry.kind, Kind::HardLink(_) | Kind::Absent(_));
     if entry.mode > MODE_MAX || (bare && entry.mode != 0) {
         return Err("has a mode that is none");
@@ -188,6 +191,7 @@ fn check_kind(entry: &Entry<'_>, number: u64) -> Result<u64, &'static str> {
             Err("is a link to nothing that can be")
         }
         Kind::HardLink(of) if *of >= number => Err("is another name of no earlier one"),
+        Kind::HardLink(of) if !is_file(*of) => Err("is another name of what is no file"),
         _ => Ok(0),
     }
 }
@@ -196,10 +200,11 @@ fn check_kind(entry: &Entry<'_>, number: u64) -> Result<u64, &'static str> {
 pub(super) fn write(
     entry: &Entry<'_>,
     context: &mut Context,
+    is_file: IsFile<'_>,
     out: &mut Vec<u8>,
 ) -> Result<u64, &'static str> {
     let (kind, number) = (kind_code(&entry.kind), context.number);
-    let start = context.enter(entry)?;
+    let start = context.enter(entry, is_file)?;
     let has_extents = matches!(entry.kind, Kind::File { extents: Some(_), .. });
     let mut head = kind | if has_extents { HAS_EXTENTS } else { 0 };
     let new_mode = context.mode_of(kind).filter(|known| **known != entry.mode).map(|known| {
@@ -300,7 +305,11 @@ pub(super) enum Read<'a> {
 }
 
 /// Read the record at the beginning of `bytes`.
-pub(super) fn read<'a>(bytes: &'a [u8], context: &mut Context) -> Result<Read<'a>, &'static str> {
+pub(super) fn read<'a>(
+    bytes: &'a [u8],
+    context: &mut Context,
+    is_file: IsFile<'_>,
+) -> Result<Read<'a>, &'static str> {
     let mut rest = Bytes { rest: bytes };
     match read_entry(&mut rest, context) {
         Ok(None) => Ok(Read::End),
@@ -312,7 +321,7 @@ pub(super) fn read<'a>(bytes: &'a [u8], context: &mut Context) -> Result<Read<'a
             if kind_code(&entry.kind) <= SYMLINK {
                 context.mtime_s = entry.mtime.seconds;
             }
-            let start = context.enter(&entry)?;
+            let start = context.enter(&entry, is_file)?;
             Ok(Read::Entry { entry, start, length })
         }
         Err(Broken::CutOff) if bytes.len() > RECORD_BYTES_MAX => Err("is longer than can be"),
