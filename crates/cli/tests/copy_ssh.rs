@@ -123,6 +123,10 @@ fn both_ways_with_nothing_running_there() {
     assert_same(&home.path("tree"), &home.path("far/tree"));
     cp(&format!("box:{}/far/tree", home.work().display()), "here").code_is(0);
     assert_same(&home.path("tree"), &home.path("here/tree"));
+    // Folders above it are made, as they are here.
+    cp("tree/", &format!("box:{}/a/b c/d/", far.display())).code_is(0);
+    assert_same(&home.path("tree"), &home.path("far/a/b c/d"));
+    cp("tree/", &format!("box:{}/new/empty/x/", far.display())).code_is(7).says(&["is no folder"]);
     // Nothing stays behind there.
     let left = Command::new("pgrep").args(["-f", "serve --ephemeral"]).output().unwrap();
     let left = String::from_utf8_lossy(&left.stdout).into_owned();
