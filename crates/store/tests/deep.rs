@@ -56,7 +56,7 @@ fn a_tree_of_thousands_of_nested_folders_is_walked_checked_compared_and_removed(
     assert_eq!((counts.files, counts.folders), (DEPTH as u64, 2 * DEPTH as u64));
     check_entries(&index, &tree, |wrong, path| panic!("{wrong:?} {}", path.len())).unwrap();
     let (filter, same) = (Filter::default(), Same::SizeAndTime);
-    differences(&index, &tree, &filter, &same, |_, path| panic!("{}", path.len())).unwrap();
+    differences(&index, &tree, &filter, &same, true, |_, path| panic!("{}", path.len())).unwrap();
     // All files are one block.
     let mut content = Content::open(&tree, Arc::clone(&shared)).unwrap();
     assert_eq!(content.candidates().total_bytes(), 1);
@@ -74,7 +74,7 @@ fn a_tree_of_thousands_of_nested_folders_is_walked_checked_compared_and_removed(
         assert_eq!(change, Change::Surplus);
         surplus.push(path);
     };
-    differences(&Index::new(), &tree, &filter, &same, take).unwrap();
+    differences(&Index::new(), &tree, &filter, &same, true, take).unwrap();
     assert_eq!(remove(&tree, surplus, &|| false).unwrap(), 3 * DEPTH as u64);
     assert_eq!(fs::read_dir(&tree).unwrap().count(), 0);
     // Whole paths for each entry would take more than a thousand million steps.

@@ -343,8 +343,8 @@ async fn fetch(
         let tell = move |change: Change, path: &[u8]| {
             let bytes = match change {
                 Change::Copy { bytes } => Some(bytes),
-                Change::Surplus if shown => None,
-                Change::Surplus => return,
+                Change::Surplus | Change::InTheWay if shown => None,
+                Change::Surplus | Change::InTheWay => return,
             };
             print_change(bytes, &String::from_utf8_lossy(path));
         };

@@ -6,6 +6,7 @@ pub mod net;
 pub mod random;
 pub mod serve;
 pub mod trees;
+pub mod ways;
 
 use std::ffi::OsStr;
 use std::io::{Read, Write as _};

@@ -274,7 +274,7 @@ impl Run<'_> {
             let left_bytes = size_bytes - self.have.total_bytes().min(size_bytes);
             let (stage, disk) = (Arc::clone(&tree.pass.stage), self.engine.disk.clone());
             self.jobs.add(async move {
-                let check = move || stage.check_room(left_bytes).and_then(|()| stage.check_way());
+                let check = move || stage.check_room(left_bytes);
                 let result = match disk.work(check).await {
                     Ok(checked) => checked.map_err(GetError::from),
                     Err(error) => Err(GetError::Thread(error)),

@@ -17,7 +17,9 @@ use std::time::Duration;
 use swath_model::index::{Absence, Counts, Index, Kind, Lack};
 use swath_plan::Config;
 use swath_source::{SealedLength, UNIT_BYTES};
-use swath_store::tree::{Change, Filter, Halt, Keeper, Preserve, Same, Stage, StageError, Surplus};
+use swath_store::tree::{
+    Change, Filter, Halt, Keeper, Preserve, Same, Stage, StageError, Surplus, check_way,
+};
 use tokio::time::Instant;
 
 use crate::engine::{Engine, Stop};
@@ -170,7 +172,7 @@ pub(crate) async fn copy(
                 let mut outcome = {
                     let index = index::read(&index);
                     TreeSummary {
-                        removed: 0,
+                        removed: finished.replaced,
                         counts: index.counts(),
                         files: finished.files,
                         kept_files: stage.kept_files(),
@@ -181,7 +183,7 @@ pub(crate) async fn copy(
                 };
                 outcome.name_lacking(&index::read(&index), &changed, &finished.lacking);
                 if request.delete && outcome.is_whole() {
-                    outcome.removed = remove_surplus(engine, &request, &index, stop).await?;
+                    outcome.removed += remove_surplus(engine, &request, &index, stop).await?;
                 }
                 if let Some(keeper) = keeper {
                     verify::keep(engine, keeper, &seals, &index, &request.destination).await?;
@@ -203,14 +205,16 @@ pub(crate) async fn differences(
     taking.wait().await?;
     let (index, folder) = (Arc::clone(&taking.index), request.destination.clone());
     let same = same(engine, request, &taking, &mut |_: &Event| {}).await?;
-    let filter = request.filter.clone();
+    let (filter, links) = (request.filter.clone(), request.preserve.links);
+    let replaces = request.delete.then(|| request.filter.clone());
     let compared = move || {
         let index = index::read(&index);
-        swath_store::tree::differences(&index, &folder, &filter, &same, take)
+        check_way(&index, &folder, replaces.as_ref())?;
+        swath_store::tree::differences(&index, &folder, &filter, &same, links, take)
             .map(|()| index.counts())
+            .map_err(GetError::Thread)
     };
-    let compared = engine.disk.work(compared).await.map_err(GetError::Thread)?;
-    compared.map_err(GetError::Thread)
+    engine.disk.work(compared).await.map_err(GetError::Thread)?
 }
 
 async fn remove_surplus(
@@ -224,13 +228,14 @@ async fn remove_surplus(
     let halt = stop.clone();
     let remove = move || {
         let mut surplus = Surplus::default();
-        let same = Same::SizeAndTime;
         let take = |change, path: &[u8]| {
             if change == Change::Surplus {
                 surplus.push(path);
             }
         };
-        swath_store::tree::differences(&index::read(&index), &folder, &filter, &same, take)?;
+        // What of the rest is the same is of no interest.
+        let index = index::read(&index);
+        swath_store::tree::differences(&index, &folder, &filter, &Same::Nothing, false, take)?;
         swath_store::tree::remove(&folder, surplus, &|| halt.is_set())
     };
     let removed = engine.disk.work(remove).await.map_err(GetError::Thread)?;
@@ -279,12 +284,11 @@ async fn begin(
     }
     let mut taking = index::take_first(engine, &request.replicas, &request.filter).await?;
     let first = taking.replica;
+    // What is there is compared, and nothing of it may be in the way.
     let waits = {
         let destination = request.destination.clone();
-        let compare = request.compare != Compare::Nothing;
-        let look = move || {
-            (resume && Stage::is_left(&destination)) || (compare && Stage::is_there(&destination))
-        };
+        let look =
+            move || (resume && Stage::is_left(&destination)) || Stage::is_there(&destination);
         engine.disk.work(look).await.map_err(GetError::Thread)?
     };
     if waits {
@@ -314,7 +318,21 @@ async fn begin(
         if engine.disk.mode_name() == "buffered" {
             stage.write_buffered();
         }
-        Arc::new(stage)
+        if request.delete {
+            stage.replace(request.filter.clone());
+        }
+        let stage = Arc::new(stage);
+        if waits {
+            let checked = Arc::clone(&stage);
+            let check = move || {
+                checked.check_way().inspect_err(|_| {
+                    // What was begun with is of no use; what an earlier run left stays.
+                    let _ = checked.give_up();
+                })
+            };
+            engine.disk.work(check).await.map_err(GetError::Thread)??;
+        }
+        stage
     };
     let others = request.replicas.iter().enumerate().filter(|&(at, _)| at != first);
     let others = others.map(|(_, mirror)| mirror.clone()).collect();

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use swath_model::index::{Entry, Index, Kind, Mtime};
 
 use super::building::{set_mode, set_times, split};
-use super::{Stage, StageError, refuse_own_names};
+use super::{OWN_NAME, Stage, StageError, refuse_own_names};
 use crate::names::folder_of;
 use crate::tree::root::{self, Root};
 use crate::tree::trail::{Enter, Trail};
@@ -18,6 +18,8 @@ use crate::tree::trail::{Enter, Trail};
 pub struct Finished {
     /// Files that have their final names now.
     pub files: u64,
+    /// How much of another kind had to go for that.
+    pub replaced: u64,
     /// Numbers of the entries that have none, ascending: files that are not right, and further names
     /// of theirs.
     pub lacking: Vec<u64>,
@@ -38,51 +40,6 @@ struct Opened {
 }
 
 impl Stage {
-    /// Look whether all names can be given: nothing of another kind is in the way. The index must be
-    /// complete.
-    ///
-    /// # Errors
-    /// [`StageError::InTheWay`].
-    pub fn check_way(&self) -> Result<(), StageError> {
-        if self.place.is_new {
-            return Ok(());
-        }
-        let root = Root::open(&self.place.destination);
-        self.check_way_in(&root.map_err(|source| self.failed("open", b"", source))?)
-    }
-
-    fn check_way_in(&self, root: &Root) -> Result<(), StageError> {
-        let mut trail = Trail::new(root, Enter::Look);
-        let index = self.index();
-        let mut cursor = index.cursor();
-        while let Some(item) = cursor.next() {
-            self.go_on()?;
-            let (above, name) = split(item.path);
-            let mut look = || match trail.to(above)? {
-                Some(folder) => root::kind_of(folder, name),
-                // In a folder that is not there yet nothing can be in the way.
-                None => Ok(None),
-            };
-            let wants_folder = item.entry.kind == Kind::Folder;
-            let (there, here) = match look() {
-                Ok(None) => continue,
-                Ok(Some(FileType::Directory)) if !wants_folder => match item.entry.kind {
-                    Kind::Absent(_) => continue,
-                    Kind::Symlink(_) => ("a folder", "a link"),
-                    _ => ("a folder", "a file"),
-                },
-                Ok(Some(FileType::Directory)) => continue,
-                Ok(Some(FileType::Symlink)) if wants_folder => ("a link", "a folder"),
-                Ok(Some(_)) if wants_folder => ("no folder", "a folder"),
-                Ok(Some(_)) => continue,
-                Err(source) => return Err(self.failed("look at", item.path, source)),
-            };
-            let path = self.shown(item.path);
-            return Err(StageError::InTheWay { path, there, here });
-        }
-        Ok(())
-    }
-
     /// Make what has no bytes, and give everything its final name, but for the files with these
     /// numbers (ascending), which are not right and go. The index must be complete.
     ///
@@ -97,7 +54,7 @@ impl Stage {
         // Names must not be there before their bytes are.
         self.sync()?;
         if self.place.is_new && !self.place.is_taken()? {
-            let finished = self.settle(None, &without)?;
+            let finished = self.settle(None, &without, false)?;
             if self.become_destination()? {
                 self.place.forget();
                 return Ok(finished);
@@ -113,17 +70,22 @@ impl Stage {
             self.begin_journal(&mut journal)?;
         }
         drop(journal);
-        let begun = self.place.begin_moving(&self.index(), &without);
+        let begun = self.place.begin_moving(&self.index(), &without, self.replaces.is_some());
         begun.map_err(|source| self.failed("write the journal of", b"", source))?;
-        self.finish_moving(&without)
+        self.finish_moving(&without, self.replaces.is_some())
     }
 
-    /// Everything that is still in the stage gets its final name.
-    pub(super) fn finish_moving(&self, without: &[u64]) -> Result<Finished, StageError> {
+    /// Everything that is still in the stage gets its final name; what is in the way goes if
+    /// `replaces`.
+    pub(super) fn finish_moving(
+        &self,
+        without: &[u64],
+        replaces: bool,
+    ) -> Result<Finished, StageError> {
         let failed = |doing, source| self.failed(doing, b"", source);
         let destination = Root::open(&self.place.destination);
         let destination = destination.map_err(|source| failed("open", source))?;
-        let finished = self.settle(Some(&destination), without)?;
+        let finished = self.settle(Some(&destination), without, replaces)?;
         self.place.forget_journal();
         self.root.empty(&|| false).map_err(|source| failed("empty the stage of", source))?;
         self.place.give_back(&self.root);
@@ -213,8 +175,13 @@ impl Stage {
 
     /// Move everything to its destination, if that is another one, and give folders their
     /// attributes once all in them is there.
-    fn settle(&self, destination: Option<&Root>, without: &[u64]) -> Result<Finished, StageError> {
-        let mut finished = Finished { files: 0, lacking: without.to_vec() };
+    fn settle(
+        &self,
+        destination: Option<&Root>,
+        without: &[u64],
+        replaces: bool,
+    ) -> Result<Finished, StageError> {
+        let mut finished = Finished { lacking: without.to_vec(), ..Finished::default() };
         let mut from = Trail::new(&self.root, Enter::Open);
         // Where things are in the end.
         let mut to = Trail::new(destination.unwrap_or(&self.root), Enter::Make);
@@ -230,7 +197,15 @@ impl Stage {
             let (above, name) = split(item.path);
             match item.entry.kind {
                 Kind::Folder => {
-                    to.folder(item.path).map_err(failed)?;
+                    if let Err(error) = to.folder(item.path) {
+                        if !replaces || !is_no_folder(&error) {
+                            return Err(failed(error));
+                        }
+                        let place = to.folder(above).map_err(failed)?;
+                        self.put_away(place, name, item.number).map_err(failed)?;
+                        finished.replaced += 1;
+                        to.folder(item.path).map_err(failed)?;
+                    }
                     open.path.truncate(above.len());
                     open.path.extend_from_slice(&item.path[above.len()..]);
                     let (mode, mtime) = (item.entry.mode, item.entry.mtime);
@@ -239,10 +214,10 @@ impl Stage {
                 Kind::Absent(_) => {}
                 _ if without.binary_search(&item.number).is_ok() => {}
                 _ if self.kept.has(item.number) => {
-                    finished.files += 1;
+                    finished.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
                     if destination.is_some() {
                         let folder = to.folder(above).map_err(failed)?;
-                        self.settle_kept(folder, name, &item.entry).map_err(failed)?;
+                        self.settle_kept(index, folder, name, &item.entry).map_err(failed)?;
                     }
                 }
                 _ => {
@@ -250,7 +225,14 @@ impl Stage {
                     if destination.is_some() {
                         let to = to.folder(above).map_err(failed)?;
                         let from = from.to(above).map_err(failed)?;
-                        rename(from, to, name).map_err(failed)?;
+                        match rename(from, to, name) {
+                            Err(error) if replaces && is_folder(&error) => {
+                                self.put_away(to, name, item.number).map_err(failed)?;
+                                finished.replaced += 1;
+                                rename(from, to, name).map_err(failed)?;
+                            }
+                            renamed => renamed.map_err(failed)?,
+                        }
                     }
                 }
             }
@@ -261,15 +243,47 @@ impl Stage {
         Ok(finished)
     }
 
-    /// A file that stays where it was has its bytes, and gets the rest.
-    fn settle_kept(&self, at: BorrowedFd<'_>, name: &[u8], entry: &Entry<'_>) -> io::Result<()> {
-        if self.preserve.mode {
-            root::set_mode(at, name, entry.mode & 0o777)?;
+    /// What stays where it was has its bytes, and gets the rest.
+    fn settle_kept(
+        &self,
+        index: &Index,
+        at: BorrowedFd<'_>,
+        name: &[u8],
+        entry: &Entry<'_>,
+    ) -> io::Result<()> {
+        let (mode, mtime) = match entry.kind {
+            // What the file has.
+            Kind::HardLink(_) if self.preserve.links => return Ok(()),
+            Kind::HardLink(of) => match index.cursor_from(of).next() {
+                Some(first) => (first.entry.mode, first.entry.mtime),
+                None => return Ok(()),
+            },
+            _ => (entry.mode, entry.mtime),
+        };
+        let is_link = matches!(entry.kind, Kind::Symlink(_));
+        if self.preserve.mode && !is_link {
+            root::set_mode(at, name, mode & 0o777)?;
         }
-        if self.kept.by_content && self.preserve.times {
-            root::set_mtime(at, name, entry.mtime)?;
+        if self.preserve.times && (self.kept.by_content || is_link) {
+            root::set_mtime(at, name, mtime)?;
         }
         Ok(())
+    }
+
+    /// What is of another kind than the entry of this number goes into the stage, with all that lies
+    /// in it, and from there with what else is left in it: until the name is free nothing is lost.
+    fn put_away(&self, folder: BorrowedFd<'_>, name: &[u8], number: u64) -> io::Result<()> {
+        let away = [OWN_NAME, format!(".away-{number}").as_bytes()].concat();
+        let put = || renameat(folder, name, self.root.fd(), away.as_slice());
+        match put() {
+            // A folder into which its owner may not write does not go into another one.
+            Err(Errno::ACCESS) => {
+                let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MODE)?;
+                root::set_mode(folder, name, u32::from(found.stx_mode) & 0o777 | 0o700)?;
+                Ok(put()?)
+            }
+            other => Ok(other?),
+        }
     }
 
     /// All that lies in the innermost folder is there.
@@ -283,6 +297,17 @@ impl Stage {
         });
         settled.map_err(|source| self.failed("set the attributes of", &open.path, source))
     }
+}
+
+/// Whether a folder is there that should be none.
+fn is_folder(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::IsADirectory
+}
+
+/// Whether something is there that should be a folder: a file, or a link.
+fn is_no_folder(error: &io::Error) -> bool {
+    let refused = [Errno::NOTDIR, Errno::LOOP].map(|errno| Some(errno.raw_os_error()));
+    refused.contains(&error.raw_os_error())
 }
 
 fn rename(from: Option<BorrowedFd<'_>>, to: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
