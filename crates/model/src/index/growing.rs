@@ -36,7 +36,7 @@ pub(super) struct Mark {
 pub struct Digests {
     /// BLAKE3 of the index: the name of the dataset.
     pub dataset: [u8; 32],
-    /// BLAKE3 of its paths, kinds, sizes and links, without modes and times. Where it is the same,
+    /// BLAKE3 of its paths, kinds, sizes, told holes and links, without modes and times. Where it is the same,
     /// the same bytes of the virtual file belong to the same file.
     pub layout: [u8; 32],
 }

@@ -50,6 +50,11 @@ fn lines(paths: &[Vec<Vec<u8>>], seed: u64) -> Vec<Line> {
                 ];
                 Kind::File { size_bytes: 500, extents: Some(extents) }
             }
+            8 => {
+                let size_bytes = 1 + rng(5000);
+                let all = Extent { offset: 0, bytes: size_bytes };
+                Kind::File { size_bytes, extents: Some(vec![all]) }
+            }
             _ => Kind::File { size_bytes: rng(5000), extents: None },
         };
         if matches!(kind, Kind::File { .. }) {
@@ -293,12 +298,14 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
         (bare(Kind::HardLink(2)), "no earlier one"),
         (bare(Kind::HardLink(3)), "no earlier one"),
         (bare(Kind::HardLink(0)), "what is no file"),
-        (extents(&[(0, 10)]), "extents"),
+        (extents(&[(0, 11)]), "extents"),
+        (extents(&[(0, 5), (5, 5)]), "extents"),
         (extents(&[(0, 0)]), "extents"),
         (extents(&[(0, 2), (2, 2)]), "extents"),
         (extents(&[(4, 2), (0, 2)]), "extents"),
         (extents(&[(8, 3)]), "extents"),
         (extents(&[(8, u64::MAX)]), "larger than can be"),
+        (sized(0, Some(vec![Extent { offset: 0, bytes: 0 }])), "extents"),
         (sized(u64::MAX, None), "a size that no file can have"),
         (sized(1 << 63, None), "a size that no file can have"),
         (sized((1 << 63) - 1, None), "larger than can be"),
@@ -313,6 +320,27 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
     index.push(&file(1, "e")).unwrap();
     index.push(&bare(Kind::HardLink(1))).unwrap();
     assert_eq!(read(index.cursor()).last().unwrap().line.path, b"s");
+}
+
+#[test]
+fn small_holes_make_no_other_layout() {
+    let of = |extents: Option<Vec<(u64, u64)>>| {
+        let mut index = Index::new();
+        let extents = extents.map(|extents| {
+            extents.into_iter().map(|(offset, bytes)| Extent { offset, bytes }).collect()
+        });
+        index.push(&entry(0, "f", Kind::File { size_bytes: 10, extents })).unwrap();
+        (index.complete(), index.cursor().next().unwrap().entry.kind.clone())
+    };
+    let (dense, small) = (of(None), of(Some(vec![(0, 10)])));
+    let (large, void) = (of(Some(vec![(0, 4)])), of(Some(Vec::new())));
+    assert_eq!(dense.0.layout, small.0.layout);
+    assert_ne!(dense.0.dataset, small.0.dataset);
+    assert!(dense.1.is_laid_out_as(&small.1) && small.1.is_sparse() && !dense.1.is_sparse());
+    for other in [large, void] {
+        assert_ne!(other.0.layout, small.0.layout);
+        assert!(!other.1.is_laid_out_as(&small.1) && other.1.is_laid_out_as(&other.1));
+    }
 }
 
 #[test]

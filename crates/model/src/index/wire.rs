@@ -180,7 +180,9 @@ fn check_kind(entry: &Entry<'_>, number: u64, is_file: IsFile<'_>) -> Result<u64
                 end = extent.offset.checked_add(extent.bytes).ok_or(TOO_LARGE)?;
                 bytes += extent.bytes;
             }
-            if end > *size_bytes || bytes == *size_bytes {
+            // One that is all of the file tells of holes too small to be told.
+            let is_all = bytes == *size_bytes && (bytes == 0 || extents.len() > 1);
+            if end > *size_bytes || is_all {
                 return Err("has extents that are none");
             }
             Ok(bytes)
@@ -223,21 +225,25 @@ pub(super) fn write(
         put(out, u64::from(entry.mtime.nanoseconds));
         context.mtime_s = entry.mtime.seconds;
     }
-    write_kind(&entry.kind, number, out);
+    let extents = match &entry.kind {
+        Kind::File { extents, .. } => extents.as_deref(),
+        _ => None,
+    };
+    write_kind(&entry.kind, extents, number, out);
     Ok(start)
 }
 
-/// What an entry adds to the layout: all but modes and times.
+/// What an entry adds to the layout: all but modes, times, and whether there are small holes.
 pub(super) fn write_layout(entry: &Entry<'_>, number: u64, out: &mut Vec<u8>) {
     out.push(kind_code(&entry.kind));
     put(out, entry.leaves as u64);
     put_bytes(out, entry.name);
-    write_kind(&entry.kind, number, out);
+    write_kind(&entry.kind, entry.kind.told_extents(), number, out);
 }
 
-fn write_kind(kind: &Kind, number: u64, out: &mut Vec<u8>) {
+fn write_kind(kind: &Kind, extents: Option<&[Extent]>, number: u64, out: &mut Vec<u8>) {
     match kind {
-        Kind::File { size_bytes, extents } => {
+        Kind::File { size_bytes, .. } => {
             put(out, *size_bytes);
             if let Some(extents) = extents {
                 put(out, extents.len() as u64);

@@ -118,7 +118,7 @@ fn look(
 }
 
 /// Whether two files have the same bytes.
-fn same_bytes(one: File, other: File) -> io::Result<bool> {
+pub(super) fn same_bytes(one: File, other: File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let (first, second) = (one.metadata()?, other.metadata()?);
     if (first.dev(), first.ino()) == (second.dev(), second.ino()) {

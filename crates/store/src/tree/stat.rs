@@ -119,26 +119,32 @@ pub(super) fn id(found: &Statx) -> FileId {
 }
 
 /// The parts of a sparse file that are no holes; `None` if it has none worth telling. Only holes
-/// of some size count, and only as far as they cover whole units: copies of a file that were made
-/// in other ways often have other small ones.
+/// of some size are told, and only as far as they cover whole units: copies of a file that were made
+/// in other ways often have other small ones. That there are such is told by a single part.
 fn extents(
     found: &Statx,
     open: impl FnOnce() -> rustix::io::Result<OwnedFd>,
 ) -> Option<Vec<Extent>> {
     let size_bytes = found.stx_size;
-    if found.stx_blocks.saturating_mul(512) >= size_bytes || size_bytes < HOLE_BYTES {
+    if found.stx_blocks.saturating_mul(512) >= size_bytes || size_bytes < SPARSE_FROM_BYTES {
         return None;
     }
     let file = open().ok()?;
+    let all = || Some(vec![Extent { offset: 0, bytes: size_bytes }]);
     let mut extents: Vec<Extent> = Vec::new();
     let mut at = 0;
+    let mut has_holes = false;
     while at < size_bytes {
         let data = match seek(&file, SeekFrom::Data(at)) {
             Ok(data) if data < size_bytes => data,
             // Nothing but a hole up to the end.
-            Ok(_) | Err(Errno::NXIO) => break,
+            Ok(_) | Err(Errno::NXIO) => {
+                has_holes = true;
+                break;
+            }
             Err(_) => return None,
         };
+        has_holes |= data > at;
         // The end of the file counts as a hole.
         let hole = seek(&file, SeekFrom::Hole(data)).ok().filter(|&hole| hole > data)?;
         let start = data - data % HOLE_BYTES;
@@ -148,15 +154,22 @@ fn extents(
             _ => extents.push(Extent { offset: start, bytes: end - start }),
         }
         if extents.len() > EXTENTS_MAX {
-            return None;
+            return all();
         }
         at = hole;
     }
     let data_bytes: u64 = extents.iter().map(|extent| extent.bytes).sum();
-    (data_bytes < size_bytes).then_some(extents)
+    match data_bytes < size_bytes && size_bytes >= HOLE_BYTES {
+        true => Some(extents),
+        false if has_holes => all(),
+        false => None,
+    }
 }
 
 const MASK: StatxFlags = StatxFlags::BASIC_STATS;
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 /// Holes are told in units of this size.
 const HOLE_BYTES: u64 = 1 << 20;
+/// What smaller files could save of a disk is not worth opening them for: where files are compressed
+/// all of them take less than their size.
+const SPARSE_FROM_BYTES: u64 = 64 << 10;

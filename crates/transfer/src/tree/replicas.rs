@@ -112,7 +112,7 @@ fn compare(first: &Index, other: &Index) -> Result<RangeSet, String> {
                 }
             }
             (Some(our), Some(their)) => {
-                if our.path != their.path || our.entry.kind != their.entry.kind {
+                if our.path != their.path || !our.entry.kind.is_laid_out_as(&their.entry.kind) {
                     let path = our.path.min(their.path);
                     return Err(other_tree(path));
                 }

@@ -1,7 +1,7 @@
 //! What the destination has already: what is the same is left as it is.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, readlinkat, statx};
@@ -10,6 +10,7 @@ use swath_model::{Range, RangeSet};
 
 use super::building::split;
 use crate::tree::bits::Bits;
+use crate::tree::check::same_bytes;
 use crate::tree::root::{Root, file_in};
 use crate::tree::stat::{FileId, id};
 use crate::tree::trail::{Enter, Files, Trail};
@@ -213,21 +214,7 @@ impl<'a> Linked<'a> {
     fn has_bytes_of(&mut self, of: u64, folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
         let mut cursor = self.index.cursor_from(of);
         let Some(first) = cursor.next() else { return Ok(false) };
-        let (mut one, mut other) = (self.files.file(first.path)?, file_in(folder, name)?);
-        let mut parts = (vec![0; COMPARED_BYTES], vec![0; COMPARED_BYTES]);
-        loop {
-            let bytes = one.read(&mut parts.0)?;
-            if bytes == 0 {
-                return Ok(other.read(&mut parts.1)? == 0);
-            }
-            match other.read_exact(&mut parts.1[..bytes]) {
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-                read => read?,
-            }
-            if parts.0[..bytes] != parts.1[..bytes] {
-                return Ok(false);
-            }
-        }
+        same_bytes(self.files.file(first.path)?, file_in(folder, name)?)
     }
 }
 
@@ -255,6 +242,3 @@ pub(super) fn still_there(index: &Index, stage: &Root, durable: &mut RangeSet) {
         }
     }
 }
-
-/// Read in one go of two files that are compared.
-const COMPARED_BYTES: usize = 256 << 10;

@@ -161,6 +161,8 @@ struct Wanted {
     path: Vec<u8>,
     range: Range,
     size_bytes: u64,
+    /// It has holes.
+    is_sparse: bool,
     mode: u32,
     mtime: Mtime,
     parts: Vec<Part>,
@@ -180,6 +182,7 @@ impl Wanted {
             path: item.path.to_vec(),
             range: item.range(),
             size_bytes,
+            is_sparse: item.entry.kind.is_sparse(),
             mode: item.entry.mode,
             mtime: item.entry.mtime,
             parts,
