@@ -128,7 +128,7 @@ fn in_the_way(destination: &str, conflicts: &[Conflict]) -> String {
         true => {
             "--delete does not replace what --include and --exclude leave out, or what holds such"
         }
-        false => "--delete would replace it",
+        false => "--delete would replace what is there",
     };
     let named = named.join(", ");
     format!(

@@ -17,7 +17,7 @@ use support::ways::Way;
 /// times of changes of any kind.
 fn all_of(tree: &Path) -> String {
     let mut find = Command::new("find");
-    find.arg(tree).args(["-mindepth", "1"]);
+    find.arg(tree);
     find.args(["(", "-type", "d", "-printf", "%P\\t%i\\t%m\\t%T@\\n", ")", "-o"]);
     find.args(["-printf", "%P\\t%i\\t%n\\t%m\\t%s\\t%T@\\t%C@\\t%l\\n"]);
     let found = find.output().unwrap();

@@ -1,7 +1,7 @@
 //! The end: what is left to make, attributes of folders, final names.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, renameat, renameat_with, statx, unlinkat};
 use rustix::io::Errno;
@@ -54,7 +54,7 @@ impl Stage {
         // Names must not be there before their bytes are.
         self.sync()?;
         if self.place.is_new && !self.place.is_taken()? {
-            let finished = self.settle(None, &without, false)?;
+            let (finished, _) = self.settle(None, &without, false)?;
             if self.become_destination()? {
                 self.place.forget();
                 return Ok(finished);
@@ -85,10 +85,16 @@ impl Stage {
         let failed = |doing, source| self.failed(doing, b"", source);
         let destination = Root::open(&self.place.destination);
         let destination = destination.map_err(|source| failed("open", source))?;
-        let finished = self.settle(Some(&destination), without, replaces)?;
+        let (finished, is_same_top) = self.settle(Some(&destination), without, replaces)?;
         self.place.forget_journal();
         self.root.empty(&|| false).map_err(|source| failed("empty the stage of", source))?;
         self.place.give_back(&self.root);
+        if let Some(mtime) = self.top_mtime.filter(|_| is_same_top) {
+            // Nothing but the stage came there and went.
+            let here = destination.fd().as_fd();
+            root::set_mtime(here, b".", mtime)
+                .map_err(|source| failed("set the time of", source))?;
+        }
         Ok(finished)
     }
 
@@ -174,13 +180,15 @@ impl Stage {
     }
 
     /// Move everything to its destination, if that is another one, and give folders their
-    /// attributes once all in them is there.
+    /// attributes once all in them is there. Answers, too, whether there is nothing new right below
+    /// the destination.
     fn settle(
         &self,
         destination: Option<&Root>,
         without: &[u64],
         replaces: bool,
-    ) -> Result<Finished, StageError> {
+    ) -> Result<(Finished, bool), StageError> {
+        let mut is_same_top = true;
         let mut finished = Finished { lacking: without.to_vec(), ..Finished::default() };
         let mut from = Trail::new(&self.root, Enter::Open);
         // Where things are in the end.
@@ -197,6 +205,11 @@ impl Stage {
             let (above, name) = split(item.path);
             match item.entry.kind {
                 Kind::Folder => {
+                    if above.is_empty() && is_same_top {
+                        let top = to.folder(b"").map_err(failed)?;
+                        let found = root::kind_of(top, name).map_err(failed)?;
+                        is_same_top = found == Some(FileType::Directory);
+                    }
                     if let Err(error) = to.folder(item.path) {
                         if !replaces || !is_no_folder(&error) {
                             return Err(failed(error));
@@ -222,6 +235,7 @@ impl Stage {
                 }
                 _ => {
                     finished.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
+                    is_same_top &= !above.is_empty();
                     if destination.is_some() {
                         let to = to.folder(above).map_err(failed)?;
                         let from = from.to(above).map_err(failed)?;
@@ -240,7 +254,7 @@ impl Stage {
         while !open.folders.is_empty() {
             self.settle_folder(&mut open, &mut to)?;
         }
-        Ok(finished)
+        Ok((finished, is_same_top))
     }
 
     /// What stays where it was has its bytes, and gets the rest.

@@ -150,6 +150,8 @@ pub struct Stage {
     files: Files,
     directly: Directly,
     journal: Mutex<Option<(JournalFile, State)>>,
+    /// When the destination's own entries changed last, before there was a stage.
+    top_mtime: Option<Mtime>,
     /// What is in the way goes, unless it holds what this leaves out.
     replaces: Option<Filter>,
     halt: Halt,
@@ -226,8 +228,10 @@ impl Stage {
         halt: Halt,
     ) -> Result<Stage, StageError> {
         let place = Place::of(destination)?;
+        let top_mtime = place.top_mtime();
         let root = place.open_stage()?;
         let mut stage = Stage::of(place, root, Arc::clone(&index), preserve, Arc::clone(&halt));
+        stage.top_mtime = top_mtime;
         let place = &stage.place;
         refuse_own_names(&read(&index), place)?;
         if resume && let Some(moving) = place.moving() {
@@ -294,6 +298,7 @@ impl Stage {
             files: Files::default(),
             directly: Directly::new(true),
             journal: Mutex::new(None),
+            top_mtime: None,
             replaces: None,
             halt,
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use swath_model::RangeSet;
-use swath_model::index::{Index, Reader};
+use swath_model::index::{Index, Mtime, Reader};
 
 use super::StageError;
 use super::carry::{self, Carried};
@@ -121,6 +121,14 @@ impl Place {
         let Names { journal, journal_new, .. } = &self.names;
         let all = [journal, journal_new, &self.index, &self.index_new, &self.moving, &self.mark];
         all.into_iter().map(PathBuf::as_path).find(|path| path.symlink_metadata().is_ok())
+    }
+
+    /// When something was last made in, or removed from, a destination that is there.
+    pub fn top_mtime(&self) -> Option<Mtime> {
+        use std::os::unix::fs::MetadataExt;
+        let found = self.destination.metadata().ok()?;
+        let nanoseconds = u32::try_from(found.mtime_nsec()).ok()?;
+        Some(Mtime { seconds: found.mtime(), nanoseconds })
     }
 
     /// Whether there is a destination now, that was not there before.
