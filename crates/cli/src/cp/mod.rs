@@ -410,7 +410,9 @@ fn told(cp: &Cp, tree: &Received, destination: &str) -> Exit {
         return Exit::Done;
     }
     if cp.delete {
-        say::err("nothing was removed: --delete waits until all of the tree is there");
+        // What was in the way of something that is there had to go.
+        let what = if tree.removed == 0 { "nothing" } else { "nothing else" };
+        say::err(&format!("{what} was removed: --delete waits until all of the tree is there"));
     }
     let entries = if all == 1 { "1 entry is".to_owned() } else { format!("{all} entries are") };
     fail(Exit::Some, &format!("{destination}: {entries} not there; all else is"))
