@@ -290,6 +290,7 @@ fn what_an_unfinished_copy_left_is_no_part_of_a_tree() {
         kind: Kind::Folder,
         mode: 0o755,
         mtime: Default::default(),
+        xattrs: Default::default(),
     };
     index.push(&entry).unwrap();
     index.complete();
@@ -303,7 +304,8 @@ fn nested(depth: usize) -> Index {
     let file = Kind::File { size_bytes: 0, extents: None };
     for _ in 0..depth {
         for (name, kind, mode) in [(b"a", file.clone(), 0o644), (b"d", Kind::Folder, 0o555)] {
-            let entry = swath_model::index::Entry { leaves: 0, name, kind, mode, mtime };
+            let xattrs = Default::default();
+            let entry = swath_model::index::Entry { leaves: 0, name, kind, mode, mtime, xattrs };
             index.push(&entry).unwrap();
         }
     }

@@ -1,5 +1,7 @@
 //! One line of the index, as its writer hands it over.
 
+use super::xattrs::Xattrs;
+
 /// What an entry is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -123,4 +125,6 @@ pub struct Entry<'a> {
     pub mode: u32,
     /// Time of its last change; zero where `kind` is absent or a hard link.
     pub mtime: Mtime,
+    /// Its extended attributes; none but for files and folders.
+    pub xattrs: Xattrs<'a>,
 }

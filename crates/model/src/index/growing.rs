@@ -4,6 +4,7 @@ use super::cursor::Cursor;
 use super::entry::{Absence, Entry, Kind};
 use super::error::IndexError;
 use super::wire::{self, Context, FORMAT_VERSION, MAGIC, Read};
+use super::xattrs::{Sets, Told, Xattrs};
 
 /// The entries of a dataset in the order of the virtual file, in the form in which they travel.
 pub struct Index {
@@ -18,6 +19,7 @@ pub struct Index {
     hasher: blake3::Hasher,
     layout: blake3::Hasher,
     counts: Counts,
+    sets: Sets,
     digests: Option<Digests>,
     scratch: Vec<u8>,
 }
@@ -36,7 +38,8 @@ pub(super) struct Mark {
 pub struct Digests {
     /// BLAKE3 of the index: the name of the dataset.
     pub dataset: [u8; 32],
-    /// BLAKE3 of its paths, kinds, sizes, told holes and links, without modes and times. Where it is the same,
+    /// BLAKE3 of its paths, kinds, sizes, told holes and links, without modes, times and extended
+    /// attributes. Where it is the same,
     /// the same bytes of the virtual file belong to the same file.
     pub layout: [u8; 32],
 }
@@ -76,6 +79,7 @@ impl Index {
             hasher,
             layout: blake3::Hasher::new(),
             counts: Counts::default(),
+            sets: Sets::default(),
             digests: None,
             scratch: Vec::new(),
         }
@@ -95,10 +99,11 @@ impl Index {
         let mut record = std::mem::take(&mut self.scratch);
         record.clear();
         let is_file = |number| is_set(&self.files, number);
-        let start = wire::write(entry, &mut self.context, &is_file, &mut record)
+        let told = self.sets.told(&entry.xattrs);
+        let start = wire::write(entry, told, &mut self.context, &is_file, &mut record)
             .map_err(|what| IndexError::Entry { number, what });
         if start.is_ok() {
-            self.keep(&record, entry, before);
+            self.keep(&record, entry, told, before);
         }
         self.scratch = record;
         start
@@ -129,10 +134,13 @@ impl Index {
     }
 
     /// Enter a record that was checked; `before` is what it was read against, if it has a mark.
-    fn keep(&mut self, record: &[u8], entry: &Entry<'_>, before: Option<Context>) {
+    fn keep(&mut self, record: &[u8], entry: &Entry<'_>, told: Told<'_>, before: Option<Context>) {
         let number = self.context.number - 1;
         self.hasher.update(record);
         let (chunk, at) = self.append(record);
+        if let Told::New(bytes) = told {
+            self.sets.push(bytes, chunk, at, record.len());
+        }
         if let Some(context) = before {
             self.marks.push(Mark { chunk, at, context });
         }
@@ -229,7 +237,13 @@ impl Index {
         let chunks: usize = self.chunks.iter().map(Vec::capacity).sum();
         let paths: usize = self.marks.iter().map(|mark| mark.context.path.capacity()).sum();
         let marks = self.marks.capacity() * size_of::<Mark>();
-        chunks + paths + marks + self.files.capacity() * size_of::<u64>()
+        let files = self.files.capacity() * size_of::<u64>();
+        chunks + paths + marks + files + self.sets.memory_bytes()
+    }
+
+    /// What a record of it says of extended attributes.
+    pub(super) fn xattrs<'i>(&'i self, told: Told<'i>) -> Xattrs<'i> {
+        self.sets.resolve(told, |chunk| self.chunk(chunk))
     }
 
     pub(super) fn chunk(&self, chunk: usize) -> &[u8] {
@@ -323,8 +337,14 @@ impl Reader {
             let read = wire::read(rest, &mut context, &|number| is_set(&index.files, number));
             index.context = context;
             match read.map_err(|what| IndexError::Entry { number, what })? {
-                Read::Entry { entry, length, .. } => {
-                    index.keep(&rest[..length], &entry, before);
+                Read::Entry { entry, length, told, .. } => {
+                    if let Told::New(bytes) = told
+                        && index.sets.find(bytes).is_some()
+                    {
+                        let what = "tells extended attributes again";
+                        return Err(IndexError::Entry { number, what });
+                    }
+                    index.keep(&rest[..length], &entry, told, before);
                     used += length;
                 }
                 Read::CutOff => return Ok(used),

@@ -11,6 +11,7 @@ struct Line {
     kind: Kind,
     mode: u32,
     mtime: Mtime,
+    xattrs: Xattrs<'static>,
 }
 
 /// What a reader sees, in full.
@@ -61,6 +62,10 @@ fn lines(paths: &[Vec<Vec<u8>>], seed: u64) -> Vec<Line> {
             files.push(number as u64);
         }
         let bare = matches!(kind, Kind::HardLink(_) | Kind::Absent(_));
+        let xattrs = match kind {
+            Kind::File { .. } | Kind::Folder => some_xattrs(&mut rng),
+            _ => Xattrs::None,
+        };
         let mtime = Mtime {
             seconds: rng(4_000_000_000) as i64 - 1_000_000_000,
             nanoseconds: rng(1_000_000_000) as u32,
@@ -70,9 +75,24 @@ fn lines(paths: &[Vec<Vec<u8>>], seed: u64) -> Vec<Line> {
             kind,
             mode: if bare { 0 } else { [0o644, 0o755, 0o7777, 0][rng(4) as usize] },
             mtime: if bare { Mtime::default() } else { mtime },
+            xattrs,
         });
     }
     lines
+}
+
+/// None most often, else some of few sets, or one that is large.
+fn some_xattrs(rng: &mut impl FnMut(u64) -> u64) -> Xattrs<'static> {
+    match rng(8) {
+        0 => Xattrs::Unknown,
+        1 => Xattrs::of(vec![(b"large".to_vec(), vec![b'v'; 3000 + rng(3) as usize])]),
+        2 | 3 => {
+            let count = 1 + rng(3);
+            let name = |number: u64| format!("name-\u{ff}-{number}").into_bytes();
+            Xattrs::of((0..count).rev().map(|it| (name(it), vec![it as u8; it as usize])).collect())
+        }
+        _ => Xattrs::None,
+    }
 }
 
 /// Numbers below a limit, the same for the same seed.
@@ -103,6 +123,7 @@ fn write(lines: &[Line]) -> (Index, Vec<Seen>) {
             kind: line.kind.clone(),
             mode: line.mode,
             mtime: line.mtime,
+            xattrs: line.xattrs.clone(),
         };
         let start = index.push(&entry).unwrap();
         let range = Range::new(start, index.size_bytes());
@@ -120,6 +141,7 @@ fn read(mut cursor: Cursor<'_>) -> Vec<Seen> {
             kind: item.entry.kind.clone(),
             mode: item.entry.mode,
             mtime: item.entry.mtime,
+            xattrs: item.entry.xattrs.clone().into_owned(),
         };
         seen.push(Seen { number: item.number, line, range: item.range() });
     }
@@ -173,6 +195,7 @@ proptest! {
         let digests = index.complete();
         prop_assert_eq!(index.push(&Entry {
             leaves: 0, name: b"z", kind: Kind::Folder, mode: 0, mtime: Mtime::default(),
+            xattrs: Xattrs::None,
         }), Err(IndexError::Complete));
         // … from any entry on …
         let behind = &seen[(from as usize).min(seen.len())..];
@@ -260,7 +283,8 @@ proptest! {
 }
 
 fn entry(leaves: usize, name: &'static str, kind: Kind) -> Entry<'static> {
-    Entry { leaves, name: name.as_bytes(), kind, mode: 0o600, mtime: Mtime::default() }
+    let (mtime, xattrs) = (Mtime::default(), Xattrs::None);
+    Entry { leaves, name: name.as_bytes(), kind, mode: 0o600, mtime, xattrs }
 }
 
 fn file(leaves: usize, name: &'static str) -> Entry<'static> {
@@ -399,15 +423,15 @@ fn a_million_entries_take_little_memory() {
         let mtime = Mtime { seconds: 1_700_000_000, nanoseconds: 123_456_789 };
         let leaves = usize::from(folder > 0);
         let bytes = name.as_bytes();
-        index.push(&Entry { leaves, name: bytes, kind, mode: 0o755, mtime }).unwrap();
+        let entry = entry(leaves, "", kind);
+        index.push(&Entry { name: bytes, mode: 0o755, mtime, ..entry }).unwrap();
         for number in 0..1000 {
             let name = format!("sample-{folder:04}-{number:06}.dat");
             let seconds = 1_700_000_000 + number * 37 % 100_000;
             let mtime = Mtime { seconds, nanoseconds: (number as u32) * 977_531 };
             let kind = Kind::File { size_bytes: 11_000 + number as u64, extents: None };
-            index
-                .push(&Entry { leaves: 0, name: name.as_bytes(), kind, mode: 0o644, mtime })
-                .unwrap();
+            let file = Entry { kind, mode: 0o644, mtime, ..file(0, "") };
+            index.push(&Entry { name: name.as_bytes(), ..file }).unwrap();
         }
     }
     let counts = index.counts();

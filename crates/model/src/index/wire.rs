@@ -4,7 +4,8 @@
 //! the index canonical. Numbers are LEB128 varints of the least length. A record:
 //!
 //! ```text
-//! head      1 byte: bits 0–2 the kind, bit 3 a mode follows, bit 4 extents follow
+//! head      1 byte: bits 0–2 the kind, bit 3 a mode follows, bit 4 extents follow, bit 5 there
+//!           are extended attributes
 //! leaves    varint: folders to leave
 //! name      varint length, bytes
 //! mode      varint, only if it is another one than that of the last entry of the kind
@@ -12,12 +13,16 @@
 //! the kind  file: varint size, and extents: varint count, then (varint gap, varint length) each
 //!           folder: nothing   link: varint length, target   hard link: varint entries back
 //!           absent: 1 byte reason
+//! xattrs    varint, only if there are any: 0 they cannot be told, else a set, counted from 1 in
+//!           the order in which they are first told; the next one is told here: varint count, and
+//!           for each varint length, name without "user.", varint length, value
 //! ```
 //!
 //! Hard links and what is absent have neither mode nor mtime.
 
 use super::entry::{Absence, Entry, Extent, Kind, Mtime};
 use super::error::IndexError;
+use super::xattrs::{Told, Xattrs};
 
 /// How an index begins.
 pub const MAGIC: &[u8; 8] = b"swathidx";
@@ -28,7 +33,8 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Longest path of an entry, in bytes. Longer than any system call takes: trees are walked folder
 /// by folder.
 pub const PATH_BYTES_MAX: usize = 1 << 16;
-/// Longest record: a file of [`EXTENTS_MAX`] extents.
+/// Longest record: a file of [`EXTENTS_MAX`] extents with all the extended attributes that it may
+/// have.
 pub const RECORD_BYTES_MAX: usize = 4 << 20;
 /// The most extents of a file. One with more is listed as if it had no holes.
 pub const EXTENTS_MAX: usize = 200_000;
@@ -46,6 +52,7 @@ const ABSENT: u8 = 5;
 const KIND_BITS: u8 = 0b111;
 const HAS_MODE: u8 = 1 << 3;
 const HAS_EXTENTS: u8 = 1 << 4;
+const HAS_XATTRS: u8 = 1 << 5;
 
 /// A file of this size begins at a multiple of [`ALIGN_BYTES`] in the virtual file. (Smaller ones
 /// are written through the page cache, where it does not matter.)
@@ -65,6 +72,8 @@ pub(super) struct Context {
     mtime_s: i64,
     /// Number of the next entry.
     pub number: u64,
+    /// How many sets of extended attributes were told.
+    sets: u64,
     /// End of what has bytes so far.
     pub end: u64,
 }
@@ -72,7 +81,8 @@ pub(super) struct Context {
 impl Context {
     pub fn new() -> Context {
         let modes = [0o644, 0o755, 0o777];
-        Context { path: Vec::new(), in_folder: true, modes, mtime_s: 0, number: 0, end: 0 }
+        let (mtime_s, number, sets, end) = (0, 0, 0, 0);
+        Context { path: Vec::new(), in_folder: true, modes, mtime_s, number, sets, end }
     }
 
     /// A copy for whoever begins to read here, if there is to be one.
@@ -107,6 +117,9 @@ impl Context {
             return Err("is out of order");
         }
         let bytes = check_kind(entry, self.number, is_file)?;
+        if entry.xattrs != Xattrs::None && !matches!(entry.kind, Kind::File { .. } | Kind::Folder) {
+            return Err("has extended attributes that it cannot have");
+        }
         let aligned = match entry.kind {
             Kind::File { .. } if bytes >= ALIGNED_FROM_BYTES => {
                 self.end.checked_next_multiple_of(ALIGN_BYTES)
@@ -198,9 +211,11 @@ fn check_kind(entry: &Entry<'_>, number: u64, is_file: IsFile<'_>) -> Result<u64
     }
 }
 
-/// Append an entry; answers where its bytes begin in the virtual file.
+/// Append an entry, whose extended attributes `told` tells; answers where its bytes begin in the
+/// virtual file.
 pub(super) fn write(
     entry: &Entry<'_>,
+    told: Told<'_>,
     context: &mut Context,
     is_file: IsFile<'_>,
     out: &mut Vec<u8>,
@@ -214,6 +229,7 @@ pub(super) fn write(
         entry.mode
     });
     head |= if new_mode.is_some() { HAS_MODE } else { 0 };
+    head |= if told == Told::None { 0 } else { HAS_XATTRS };
     out.push(head);
     put(out, entry.leaves as u64);
     put_bytes(out, entry.name);
@@ -230,10 +246,21 @@ pub(super) fn write(
         _ => None,
     };
     write_kind(&entry.kind, extents, number, out);
+    match told {
+        Told::None => {}
+        Told::Unknown => put(out, 0),
+        Told::Earlier(set) => put(out, set + 1),
+        Told::New(bytes) => {
+            context.sets += 1;
+            put(out, context.sets);
+            out.extend_from_slice(bytes);
+        }
+    }
     Ok(start)
 }
 
-/// What an entry adds to the layout: all but modes, times, and whether there are small holes.
+/// What an entry adds to the layout: all but modes, times, extended attributes, and whether there
+/// are small holes.
 pub(super) fn write_layout(entry: &Entry<'_>, number: u64, out: &mut Vec<u8>) {
     out.push(kind_code(&entry.kind));
     put(out, entry.leaves as u64);
@@ -302,8 +329,9 @@ fn kind_code(kind: &Kind) -> u8 {
 
 /// What stands at the beginning of some bytes.
 pub(super) enum Read<'a> {
-    /// A record of so many bytes, and where its own bytes begin in the virtual file.
-    Entry { entry: Entry<'a>, start: u64, length: usize },
+    /// A record of so many bytes, and where its own bytes begin in the virtual file. Of the entry's
+    /// extended attributes `told` says which they are; the entry itself has none.
+    Entry { entry: Entry<'a>, start: u64, length: usize, told: Told<'a> },
     /// The mark of the end.
     End,
     /// More bytes are needed to tell.
@@ -319,7 +347,7 @@ pub(super) fn read<'a>(
     let mut rest = Bytes { rest: bytes };
     match read_entry(&mut rest, context) {
         Ok(None) => Ok(Read::End),
-        Ok(Some(entry)) => {
+        Ok(Some((entry, told))) => {
             let length = bytes.len() - rest.rest.len();
             if let Some(known) = context.mode_of(kind_code(&entry.kind)) {
                 *known = entry.mode;
@@ -328,7 +356,8 @@ pub(super) fn read<'a>(
                 context.mtime_s = entry.mtime.seconds;
             }
             let start = context.enter(&entry, is_file)?;
-            Ok(Read::Entry { entry, start, length })
+            context.sets += u64::from(matches!(told, Told::New(_)));
+            Ok(Read::Entry { entry, start, length, told })
         }
         Err(Broken::CutOff) if bytes.len() > RECORD_BYTES_MAX => Err("is longer than can be"),
         Err(Broken::CutOff) => Ok(Read::CutOff),
@@ -339,15 +368,16 @@ pub(super) fn read<'a>(
 fn read_entry<'a>(
     bytes: &mut Bytes<'a>,
     context: &mut Context,
-) -> Result<Option<Entry<'a>>, Broken> {
+) -> Result<Option<(Entry<'a>, Told<'a>)>, Broken> {
     let head = bytes.byte()?;
     if head == END {
         return Ok(None);
     }
     let kind = head & KIND_BITS;
     let allowed = match kind {
-        FILE => HAS_MODE | HAS_EXTENTS,
-        FOLDER | SYMLINK => HAS_MODE,
+        FILE => HAS_MODE | HAS_EXTENTS | HAS_XATTRS,
+        FOLDER => HAS_MODE | HAS_XATTRS,
+        SYMLINK => HAS_MODE,
         HARD_LINK | ABSENT => 0,
         _ => return Err(Broken::Rule("is of no kind")),
     };
@@ -390,12 +420,22 @@ fn read_entry<'a>(
             Kind::Absent(absence.ok_or(Broken::Rule("is absent for no reason"))?)
         }
     };
-    Ok(Some(Entry { leaves, name, kind, mode, mtime }))
+    let told = match head & HAS_XATTRS {
+        0 => Told::None,
+        _ => match bytes.number()? {
+            0 => Told::Unknown,
+            set if set <= context.sets => Told::Earlier(set - 1),
+            set if set == context.sets + 1 => Told::New(bytes.xattrs()?),
+            _ => return Err(Broken::Rule("has extended attributes that nobody told")),
+        },
+    };
+    Ok(Some((Entry { leaves, name, kind, mode, mtime, xattrs: Xattrs::None }, told)))
 }
 
 const TOO_MANY: &str = "has a number that is too large";
 
-enum Broken {
+/// Why bytes are no record.
+pub(super) enum Broken {
     CutOff,
     Rule(&'static str),
 }
@@ -406,13 +446,22 @@ pub(super) struct Bytes<'a> {
 }
 
 impl<'a> Bytes<'a> {
+    pub fn of(bytes: &'a [u8]) -> Bytes<'a> {
+        Bytes { rest: bytes }
+    }
+
+    /// What was not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     fn byte(&mut self) -> Result<u8, Broken> {
         let (&first, rest) = self.rest.split_first().ok_or(Broken::CutOff)?;
         self.rest = rest;
         Ok(first)
     }
 
-    fn number(&mut self) -> Result<u64, Broken> {
+    pub fn number(&mut self) -> Result<u64, Broken> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -430,7 +479,7 @@ impl<'a> Bytes<'a> {
         Err(Broken::Rule(TOO_MANY))
     }
 
-    fn counted(&mut self, most: usize) -> Result<&'a [u8], Broken> {
+    pub fn counted(&mut self, most: usize) -> Result<&'a [u8], Broken> {
         let length = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         if length > most {
             return Err(Broken::Rule("has something in it that is too long"));
@@ -458,7 +507,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-fn put(out: &mut Vec<u8>, mut value: u64) {
+pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -466,7 +515,7 @@ fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }

@@ -61,6 +61,7 @@ async fn index(site: &Site, head: &Head) -> Response {
         (None, Err(error)) => return Response::text(400, error.to_string()),
     };
     let is_filtered = !filter.is_all();
+    let xattrs = head.target.parameter("xattr") == Some("yes");
     let opened = tokio::task::spawn_blocking(move || root.below(&path)).await;
     let root = match opened {
         Ok(Ok(root)) => root,
@@ -70,7 +71,7 @@ async fn index(site: &Site, head: &Head) -> Response {
     let mut random = [0; 16];
     (site.random)(&mut random);
     let id = WalkId::new(random);
-    match site.walks.begin(id, root, WalkOptions { filter, ..site.walk_options() }) {
+    match site.walks.begin(id, root, WalkOptions { filter, xattrs, ..site.walk_options() }) {
         Ok(walk) => {
             site.metrics.walks.fetch_add(1, Ordering::Relaxed);
             let answer = Response::empty(200)
@@ -78,6 +79,7 @@ async fn index(site: &Site, head: &Head) -> Response {
                 .with("cache-control", "no-store")
                 .with("swath-walk", id.to_string());
             let answer = if is_filtered { answer.with("swath-filtered", "yes") } else { answer };
+            let answer = if xattrs { answer.with("swath-xattr", "yes") } else { answer };
             answer.containing(Content::Made(Box::new(IndexBytes { walk, at: 0 })))
         }
         Err(_) => Response::text(503, "too much is under way here just now"),

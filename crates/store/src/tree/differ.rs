@@ -330,6 +330,7 @@ mod tests {
             kind: Kind::Folder,
             mode: 0o755,
             mtime: Mtime::default(),
+            xattrs: Default::default(),
         };
         let mut path = Vec::new();
         for _ in 0..deep {

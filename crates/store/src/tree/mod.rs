@@ -16,6 +16,7 @@ mod stat;
 mod trail;
 mod walk;
 mod work;
+mod xattrs;
 
 pub use check::{Wrong, check_entries};
 pub use conflict::Conflict;
@@ -29,3 +30,4 @@ pub use root::Root;
 pub use stage::{Finished, Halt, Preserve, Same, Stage, StageError, check_way};
 pub use trail::Files;
 pub use walk::{Unnameable, WalkError, WalkOptions, walk};
+pub use xattrs::XattrLoss;

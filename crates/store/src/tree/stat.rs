@@ -4,10 +4,11 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Statx, StatxFlags, readlinkat, seek, statx};
 use rustix::io::Errno;
-use swath_model::index::{Absence, EXTENTS_MAX, Extent, Kind, Mtime};
+use swath_model::index::{Absence, EXTENTS_MAX, Extent, Kind, Mtime, Xattrs};
 
 use super::root::{Links, Root, open_below};
 use super::walk::WalkOptions;
+use super::xattrs;
 
 /// One entry as found.
 #[derive(Clone, Debug)]
@@ -22,6 +23,10 @@ pub(super) struct Found {
     pub has_names: bool,
     /// It was reached through a link.
     pub through_link: bool,
+    /// Extended attributes of a file; `None` if it has none, as most have, or nobody asked.
+    pub xattrs: Option<Box<Xattrs<'static>>>,
+    /// It has some that are to be read when it is handed over.
+    pub xattrs_later: bool,
 }
 
 /// A file, among all that are mounted.
@@ -40,6 +45,8 @@ impl Found {
             id: FileId::default(),
             has_names: false,
             through_link: false,
+            xattrs: None,
+            xattrs_later: false,
         }
     }
 }
@@ -111,6 +118,37 @@ fn describe(found: &Statx, kind: Kind, through_link: bool) -> Found {
         },
         id: id(found),
         through_link,
+        xattrs: None,
+        xattrs_later: false,
+    }
+}
+
+/// The extended attributes of a file that was found.
+pub(super) fn xattrs_of(
+    root: &Root,
+    folder: impl AsFd,
+    path: &[u8],
+    name: &[u8],
+    found: &Found,
+) -> Xattrs<'static> {
+    let folder = folder.as_fd();
+    let opened = match found.through_link {
+        true => {
+            let path = [path, name].join(&b"/"[..if path.is_empty() { 0 } else { 1 }]);
+            return match root.file_through_links(&path) {
+                Ok(file) => xattrs::read(file),
+                Err(_) => Xattrs::Unknown,
+            };
+        }
+        false => open_below(folder, name, READ, Links::Refuse),
+    };
+    match opened {
+        Ok(file) => xattrs::read(file),
+        Err(Errno::ACCESS) => match open_below(folder, name, OFlags::PATH, Links::Refuse) {
+            Ok(place) => xattrs::at_place(&place),
+            Err(_) => Xattrs::Unknown,
+        },
+        Err(_) => Xattrs::Unknown,
     }
 }
 

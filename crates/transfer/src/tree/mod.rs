@@ -18,7 +18,7 @@ use swath_model::index::{Absence, Counts, Index, Kind, Lack};
 use swath_plan::Config;
 use swath_source::{SealedLength, UNIT_BYTES};
 use swath_store::tree::{
-    Change, Filter, Halt, Keeper, Preserve, Same, Stage, StageError, Surplus, check_way,
+    Change, Filter, Halt, Keeper, Preserve, Same, Stage, StageError, Surplus, XattrLoss, check_way,
 };
 use tokio::time::Instant;
 
@@ -28,6 +28,7 @@ use crate::executor::{self, Pass, PassEnd};
 use crate::observe::{Event, Observer, Summary};
 use crate::request::{Destination, Mirror, Request};
 use content::Seals;
+use index::Wanted;
 pub(crate) use index::{Growth, Taking, read};
 pub(crate) use replicas::{Joined, units_around};
 pub use verify::Against;
@@ -60,6 +61,12 @@ pub struct TreeRequest {
     pub locked_s: f64,
 }
 
+impl TreeRequest {
+    fn wanted(&self) -> Wanted {
+        Wanted { filter: self.filter.clone(), xattrs: self.preserve.xattrs }
+    }
+}
+
 /// How it is seen that a file of the destination need not be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
@@ -89,6 +96,10 @@ pub struct TreeSummary {
     pub changed: Vec<Vec<u8>>,
     /// What the source could not offer, in its walk or when it was to be read, and why.
     pub absent: Vec<(Vec<u8>, Absence)>,
+    /// Of how many entries the extended attributes are not as in the tree, if they were wanted.
+    pub xattr_losses: u64,
+    /// The first of these, and why.
+    pub without_xattrs: Vec<(Vec<u8>, XattrLoss)>,
 }
 
 impl TreeSummary {
@@ -178,6 +189,8 @@ pub(crate) async fn copy(
                         kept_files: stage.kept_files(),
                         changed: Vec::new(),
                         absent: absent(&index),
+                        xattr_losses: finished.xattr_losses.len() as u64,
+                        without_xattrs: first_losses(&index, &finished.xattr_losses),
                         transfer: summary,
                     }
                 };
@@ -201,7 +214,7 @@ pub(crate) async fn differences(
     request: &TreeRequest,
     take: impl FnMut(Change, &[u8]) + Send + 'static,
 ) -> Result<Counts, GetError> {
-    let mut taking = index::take_first(engine, &request.replicas, &request.filter).await?;
+    let mut taking = index::take_first(engine, &request.replicas, &request.wanted()).await?;
     taking.wait().await?;
     let (index, folder) = (Arc::clone(&taking.index), request.destination.clone());
     let same = same(engine, request, &taking, &mut |_: &Event| {}).await?;
@@ -247,7 +260,7 @@ async fn remove_surplus(
 
 /// Whether this is a folder of a swath server.
 pub(crate) async fn is_tree(engine: &Engine, folder: &Mirror) -> bool {
-    let asked = index::ask(&engine.net, folder, &Filter::default()).await;
+    let asked = index::ask(&engine.net, folder, &Wanted::default()).await;
     asked.is_ok_and(|download| index::is_index(&download))
 }
 
@@ -257,7 +270,7 @@ pub(crate) async fn index(
     folder: &Mirror,
 ) -> Result<Arc<RwLock<Index>>, GetError> {
     let mut taking =
-        index::take_first(engine, std::slice::from_ref(folder), &Filter::default()).await?;
+        index::take_first(engine, std::slice::from_ref(folder), &Wanted::default()).await?;
     taking.wait().await?;
     Ok(Arc::clone(&taking.index))
 }
@@ -282,7 +295,7 @@ async fn begin(
         };
         engine.net.prepare(&replica.url, replica.trust, wanted);
     }
-    let mut taking = index::take_first(engine, &request.replicas, &request.filter).await?;
+    let mut taking = index::take_first(engine, &request.replicas, &request.wanted()).await?;
     let first = taking.replica;
     // What is there is compared, and nothing of it may be in the way.
     let waits = {
@@ -336,7 +349,7 @@ async fn begin(
     };
     let others = request.replicas.iter().enumerate().filter(|&(at, _)| at != first);
     let others = others.map(|(_, mirror)| mirror.clone()).collect();
-    let joins = replicas::join(engine, &taking, others, &request.filter);
+    let joins = replicas::join(engine, &taking, others, &request.wanted());
     let mut of_pass = Request::to(Destination::Tree(request.destination.clone()));
     of_pass.mirrors =
         vec![Mirror { url: taking.sealed.clone(), ..request.replicas[first].clone() }];
@@ -392,9 +405,20 @@ fn absent(index: &Index) -> Vec<(Vec<u8>, Absence)> {
     all
 }
 
+/// The first of those whose extended attributes could not be taken over, by their paths.
+fn first_losses(index: &Index, losses: &[(u64, XattrLoss)]) -> Vec<(Vec<u8>, XattrLoss)> {
+    let first = losses.iter().take(LOSSES_NAMED_MAX);
+    let named = first.filter_map(|&(number, loss)| {
+        index.cursor_from(number).next().map(|item| (item.path.to_vec(), loss))
+    });
+    named.collect()
+}
+
 /// So many times in a row a source may forget what it walked before anything new has come.
 const FORGOTTEN_MAX: u32 = 3;
 /// On routes with this round trip and longer ones, lanes connect before the index is there.
 const WORTH_CONNECTING_AHEAD: Duration = Duration::from_millis(10);
+/// Where a file system takes none, a million files would all have lost them.
+const LOSSES_NAMED_MAX: usize = 50;
 /// How often it is looked whether another writer has ended.
 const LOCKED_LOOK: Duration = Duration::from_millis(100);

@@ -5,13 +5,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, renameat, renameat_with, statx, unlinkat};
 use rustix::io::Errno;
-use swath_model::index::{Entry, Index, Kind, Mtime};
+use swath_model::index::{Index, Item, Kind, Mtime, Xattrs};
 
 use super::building::{set_mode, set_times, split};
 use super::{OWN_NAME, Stage, StageError, refuse_own_names};
 use crate::names::folder_of;
 use crate::tree::root::{self, Root};
 use crate::tree::trail::{Enter, Trail};
+use crate::tree::xattrs::XattrLoss;
 
 /// What became of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,13 +24,18 @@ pub struct Finished {
     /// Numbers of the entries that have none, ascending: files that are not right, and further names
     /// of theirs.
     pub lacking: Vec<u64>,
+    /// Numbers of the entries whose extended attributes are not as they should be, ascending, if these
+    /// were wanted.
+    pub xattr_losses: Vec<(u64, XattrLoss)>,
 }
 
 /// A folder whose attributes are set when all that lies in it is there.
 struct Open {
+    number: u64,
     path_bytes: usize,
     mode: u32,
     mtime: Mtime,
+    xattrs: Xattrs<'static>,
 }
 
 /// The folders that are open, innermost last, and the path of that one.
@@ -50,6 +56,7 @@ impl Stage {
         self.make_skeleton()?;
         let without = self.with_further_names(without);
         self.remove_files(&without)?;
+        self.set_xattrs(&without)?;
         self.link(&without)?;
         // Names must not be there before their bytes are.
         self.sync()?;
@@ -221,8 +228,10 @@ impl Stage {
                     }
                     open.path.truncate(above.len());
                     open.path.extend_from_slice(&item.path[above.len()..]);
+                    let (number, path_bytes) = (item.number, item.path.len());
                     let (mode, mtime) = (item.entry.mode, item.entry.mtime);
-                    open.folders.push(Open { path_bytes: item.path.len(), mode, mtime });
+                    let xattrs = item.entry.xattrs.into_owned();
+                    open.folders.push(Open { number, path_bytes, mode, mtime, xattrs });
                 }
                 Kind::Absent(_) => {}
                 _ if without.binary_search(&item.number).is_ok() => {}
@@ -230,7 +239,7 @@ impl Stage {
                     finished.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
                     if destination.is_some() {
                         let folder = to.folder(above).map_err(failed)?;
-                        self.settle_kept(index, folder, name, &item.entry).map_err(failed)?;
+                        self.settle_kept(index, folder, name, &item).map_err(failed)?;
                     }
                 }
                 _ => {
@@ -254,6 +263,7 @@ impl Stage {
         while !open.folders.is_empty() {
             self.settle_folder(&mut open, &mut to)?;
         }
+        finished.xattr_losses = self.xattr_losses();
         Ok((finished, is_same_top))
     }
 
@@ -263,18 +273,26 @@ impl Stage {
         index: &Index,
         at: BorrowedFd<'_>,
         name: &[u8],
-        entry: &Entry<'_>,
+        item: &Item<'_>,
     ) -> io::Result<()> {
-        let (mode, mtime) = match entry.kind {
+        let mut first_cursor;
+        let first;
+        let entry = match item.entry.kind {
             // What the file has.
             Kind::HardLink(_) if self.preserve.links => return Ok(()),
-            Kind::HardLink(of) => match index.cursor_from(of).next() {
-                Some(first) => (first.entry.mode, first.entry.mtime),
-                None => return Ok(()),
-            },
-            _ => (entry.mode, entry.mtime),
+            Kind::HardLink(of) => {
+                first_cursor = index.cursor_from(of);
+                first = first_cursor.next();
+                let Some(first) = &first else { return Ok(()) };
+                &first.entry
+            }
+            _ => &item.entry,
         };
+        let (mode, mtime) = (entry.mode, entry.mtime);
         let is_link = matches!(entry.kind, Kind::Symlink(_));
+        if !is_link {
+            self.put_xattrs_at(item.number, at, name, &entry.xattrs);
+        }
         if self.preserve.mode && !is_link {
             root::set_mode(at, name, mode & 0o777)?;
         }
@@ -306,6 +324,7 @@ impl Stage {
         open.path.truncate(of.path_bytes);
         // Once it has its mode nothing may lead through it any more.
         let settled = to.leave(&open.path).and_then(|folder| {
+            self.put_xattrs(of.number, &folder, &of.xattrs);
             set_mode(&folder, of.mode, self.preserve, FileType::Directory)?;
             set_times(&folder, of.mtime, self.preserve)
         });

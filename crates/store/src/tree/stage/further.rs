@@ -45,7 +45,7 @@ impl Stage {
                 Some(there) if self.kept.has(number) => there,
                 _ => &mut from,
             };
-            let linked = self.link_one(&first, item.path, from, &mut to);
+            let linked = self.link_one(&first, (item.number, item.path), from, &mut to);
             // A large file takes its time.
             self.go_on()?;
             linked.map_err(|source| self.failed("make the link", item.path, source))?;
@@ -56,7 +56,7 @@ impl Stage {
     fn link_one(
         &self,
         first: &Item<'_>,
-        other: &[u8],
+        (number, other): (u64, &[u8]),
         from: &mut Trail,
         to: &mut Trail,
     ) -> io::Result<()> {
@@ -75,7 +75,7 @@ impl Stage {
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let source = File::from(open_for_reading(from, from_name, flags)?);
-        self.copy(source, first, to, to_name)
+        self.copy(source, first, number, to, to_name)
     }
 
     /// A copy of a file, with its attributes and its holes.
@@ -83,6 +83,7 @@ impl Stage {
         &self,
         mut source: File,
         of: &Item<'_>,
+        number: u64,
         to: BorrowedFd<'_>,
         name: &[u8],
     ) -> io::Result<()> {
@@ -111,6 +112,7 @@ impl Stage {
                 }
             }
         }
+        self.put_xattrs(number, &file, &of.entry.xattrs);
         file.set_permissions(found.permissions())?;
         file.set_modified(found.modified()?)
     }
@@ -147,8 +149,8 @@ impl Stage {
     }
 }
 
-/// Open a file of the stage, which may have got a mode that does not let even us read it.
-fn open_for_reading(
+/// Open a file of ours, which may have got a mode that does not let even us read it.
+pub(super) fn open_for_reading(
     folder: BorrowedFd<'_>,
     name: &[u8],
     flags: OFlags,

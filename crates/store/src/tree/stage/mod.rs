@@ -16,6 +16,7 @@ mod further;
 mod place;
 mod skeleton;
 mod way;
+mod xattrs;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ use super::conflict::{Conflict, conflicts};
 use super::filter::Filter;
 use super::root::Root;
 use super::trail::{Enter, Trail};
+use super::xattrs::XattrLoss;
 use crate::journal::{JournalFile, Record, State};
 use crate::steps::SystemSteps;
 use building::Files;
@@ -50,11 +52,13 @@ pub struct Preserve {
     pub times: bool,
     /// Several names of one file stay names of one file.
     pub links: bool,
+    /// Extended attributes (those of the `user.` namespace), as far as the index tells them.
+    pub xattrs: bool,
 }
 
 impl Default for Preserve {
     fn default() -> Preserve {
-        Preserve { mode: true, times: true, links: false }
+        Preserve { mode: true, times: true, links: false, xattrs: false }
     }
 }
 
@@ -154,6 +158,8 @@ pub struct Stage {
     top_mtime: Option<Mtime>,
     /// What is in the way goes, unless it holds what this leaves out.
     replaces: Option<Filter>,
+    /// Of which entries extended attributes could not be taken over.
+    xattr_losses: Mutex<Vec<(u64, XattrLoss)>>,
     halt: Halt,
 }
 
@@ -300,6 +306,7 @@ impl Stage {
             journal: Mutex::new(None),
             top_mtime: None,
             replaces: None,
+            xattr_losses: Mutex::default(),
             halt,
         }
     }
