@@ -286,7 +286,7 @@ async fn begin(
     let length = Arc::new(SealedLength::unknown());
     // While the index is asked for, on one connection, the lanes connect.
     for replica in &request.replicas {
-        let (plan, replicas) = (request.plan.clone(), request.replicas.len() as u32);
+        let (plan, replicas) = (plan_of(request), request.replicas.len() as u32);
         // On a short route that gains nothing, and a server that answers one connection after the
         // other would be waiting on the wrong one.
         let wanted = move |rtt| match plan.lanes_at_first(rtt, replicas) {
@@ -353,12 +353,7 @@ async fn begin(
     let mut of_pass = Request::to(Destination::Tree(request.destination.clone()));
     of_pass.mirrors =
         vec![Mirror { url: taking.sealed.clone(), ..request.replicas[first].clone() }];
-    of_pass.plan = Config {
-        // Groups and their seals come together or not at all.
-        grid_bytes: UNIT_BYTES,
-        unit_bytes: UNIT_BYTES,
-        ..request.plan.clone()
-    };
+    of_pass.plan = plan_of(request);
     of_pass.stall_s = request.stall_s;
     of_pass.discover = false;
     let keeper = match request.keep_index.clone() {
@@ -372,6 +367,18 @@ async fn begin(
     let index = Arc::clone(&taking.index);
     let pass = Pass { index, stage, keeper, length, taking, joins };
     Ok((pass, of_pass))
+}
+
+/// How a pass is planned.
+fn plan_of(request: &TreeRequest) -> Config {
+    Config {
+        // Groups and their seals come together or not at all.
+        grid_bytes: UNIT_BYTES,
+        unit_bytes: UNIT_BYTES,
+        // Our own server does not mind, and on long routes the index takes its time already.
+        starters: STARTERS,
+        ..request.plan.clone()
+    }
 }
 
 /// What of the destination is the same as in an index, which is complete.
@@ -414,6 +421,8 @@ fn first_losses(index: &Index, losses: &[(u64, XattrLoss)]) -> Vec<(Vec<u8>, Xat
     named.collect()
 }
 
+/// On long routes a tree begins on so many lanes.
+const STARTERS: u32 = 16;
 /// So many times in a row a source may forget what it walked before anything new has come.
 const FORGOTTEN_MAX: u32 = 3;
 /// On routes with this round trip and longer ones, lanes connect before the index is there.
