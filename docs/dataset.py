@@ -59,8 +59,8 @@ class Cursor:
                 return value
 
 def entries(data):
-    """Kind, path, mode, seconds, start, extents and size or target of each entry of an index."""
-    c, folders, inside, start, seconds = Cursor(data), [], True, 0, 0
+    """Kind, path, mode, seconds, start, extents, size or target and extended attributes of each entry."""
+    c, folders, sets, start, seconds = Cursor(data), [], [], 0, 0
     modes = {1: 0o644, 2: 0o755, 3: 0o777, 4: 0, 5: 0}
     assert c.take(9) == b"swathidx\1", "not an index"
     while head := c.take(1)[0]:
@@ -85,7 +85,11 @@ def entries(data):
             start += -start % PAGE if length >= LARGE else 0
         elif kind > 2:
             rest = c.take(c.number()) if kind == 3 else c.number() if kind == 4 else c.take(1)
-        yield kind, b"/".join([*folders, name]), modes[kind], seconds, start, extents, rest
+        chosen = c.number() if head & 32 else 0
+        if chosen > len(sets):
+            sets.append([(c.take(c.number()), c.take(c.number())) for _ in range(c.number())])
+        xattrs = sets[chosen - 1] if chosen else []
+        yield kind, b"/".join([*folders, name]), modes[kind], seconds, start, extents, rest, xattrs
         start += length if kind == 1 else 0
         folders += [name] if kind == 2 else []
     before = c.at - 1
@@ -102,10 +106,10 @@ def main(url, target, token=None):
         answer = server.getresponse()
         assert answer.status in (200, 206), (answer.status, answer.read())
         return answer.headers, answer.read()
-    headers, index = get("index")
+    headers, index = get("index&xattr=yes")
     group, data = None, b""
     table = list(entries(index))
-    for number, (kind, path, mode, seconds, start, extents, rest) in enumerate(table):
+    for number, (kind, path, mode, seconds, start, extents, rest, xattrs) in enumerate(table):
         path = os.path.join(target, path)
         if kind == 2:
             os.makedirs(path, exist_ok=True)
@@ -132,6 +136,12 @@ def main(url, target, token=None):
                         file.write(part)
                         start, length = start + len(part), length - len(part)
                 file.truncate(rest)
+        try:
+            for name, value in xattrs:
+                os.setxattr(path, b"user." + name, value)
+        except OSError as error:
+            print("without its extended attributes:", path, error, file=sys.stderr)
+        if kind == 1:
             os.chmod(path, mode)
             os.utime(path, (seconds, seconds))
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use swath_store::tree::StageError;
+use swath_store::tree::{Conflict, StageError};
 use swath_store::{FinishError, OpenError};
 use swath_transfer::GetError;
 use swath_transfer::report::units;
@@ -105,9 +105,39 @@ pub fn words(error: &GetError) -> String {
             units::bytes(*needed_bytes),
             units::bytes(*free_bytes)
         ),
+        GetError::Tree(StageError::InTheWay { destination, conflicts }) => {
+            in_the_way(&destination.display().to_string(), conflicts)
+        }
         _ => chain(error),
     }
 }
+
+/// What of another kind is at the destination, and what to do about it.
+fn in_the_way(destination: &str, conflicts: &[Conflict]) -> String {
+    let name = |conflict: &Conflict| {
+        let path = String::from_utf8_lossy(&conflict.path);
+        let path: String = path.chars().filter(|c| !c.is_control()).collect();
+        format!("{path} ({} there, {} in the tree)", conflict.there, conflict.here)
+    };
+    let mut named: Vec<String> = conflicts.iter().take(CONFLICTS_NAMED).map(name).collect();
+    if conflicts.len() > CONFLICTS_NAMED {
+        named.push(format!("and {} more", conflicts.len() - CONFLICTS_NAMED));
+    }
+    // With --delete only those are refused.
+    let what_to_do = match conflicts.iter().any(|conflict| conflict.is_sheltered) {
+        true => {
+            "--delete does not replace what --include and --exclude leave out, or what holds such"
+        }
+        false => "--delete would replace what is there",
+    };
+    let named = named.join(", ");
+    format!(
+        "{destination} holds what is of another kind in the tree: {named}; nothing was copied, and {what_to_do}"
+    )
+}
+
+/// So many things in the way are named one by one.
+const CONFLICTS_NAMED: usize = 10;
 
 /// The same, with what each source said.
 pub fn words_of_all(error: &GetError) -> String {

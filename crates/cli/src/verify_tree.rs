@@ -34,7 +34,7 @@ pub async fn run(verify: Verify, index: String) -> Exit {
     let (mut wrong, mut others) = (0u64, 0u64);
     let strict = verify.strict;
     let tell = |what: Wrong, path: &[u8]| {
-        if matches!(what, Wrong::Mode | Wrong::Mtime) && !strict {
+        if matches!(what, Wrong::Mode | Wrong::Mtime | Wrong::Xattrs) && !strict {
             others += 1;
             return;
         }
@@ -60,7 +60,7 @@ pub async fn run(verify: Verify, index: String) -> Exit {
         say::err(&format!("and {} more", units::count(wrong - NAMED_MAX)));
     }
     if others > 0 && !verify.quiet {
-        let words = "other modes or times were found (--strict names them)";
+        let words = "other modes, times or attributes were found (--strict names them)";
         exit::warn(&format!("{folder}: {} {words}", units::count(others)));
     }
     if wrong > 0 {
@@ -102,6 +102,7 @@ fn words(what: Wrong) -> &'static str {
         Wrong::Doubtful => "its content may be another one: it shares a block with what is wrong",
         Wrong::Mode => "it has another mode",
         Wrong::Mtime => "it has another time",
+        Wrong::Xattrs => "it has other extended attributes",
     }
 }
 

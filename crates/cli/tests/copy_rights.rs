@@ -3,6 +3,8 @@
 mod support;
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -124,29 +126,100 @@ fn blocks_that_no_replica_has_do_not_hold_up_those_beside_them() {
     }
 }
 
+/// The tree with its secret, and a copy of it in which that may be read.
+fn with_another(home: &Home) {
+    with_a_secret(home);
+    let mut cp = Command::new("cp");
+    assert!(cp.args(["-a", "tree", "other"]).current_dir(home.work()).status().unwrap().success());
+    chmod(home, "other/secret", 0o644);
+}
+
+fn assert_all_is_there(home: &Home, copy: &str) {
+    for name in ["before", "secret", "secret too", "then", "wide.bin"] {
+        let copied = home.read(&format!("{copy}/{name}"));
+        assert!(home.read(&format!("other/{name}")) == copied, "{name}");
+    }
+}
+
+/// A way to a server on which requests for an index take so long. Ends with the test.
+fn slow_to_answer(url: &str, wait: Duration) -> String {
+    let to = url.strip_prefix("http://").unwrap().split('/').next().unwrap().to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let from = listener.local_addr().unwrap();
+    let way = url.replace(&to, &from.to_string());
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let server = TcpStream::connect(&to).unwrap();
+            let (mut requests, mut answers) = (client.try_clone().unwrap(), client);
+            let (mut there, mut back) = (server.try_clone().unwrap(), server);
+            std::thread::spawn(move || {
+                let mut part = [0; 4096];
+                while let Ok(bytes @ 1..) = requests.read(&mut part) {
+                    if part[..bytes].windows(11).any(|it| it == b"swath=index") {
+                        std::thread::sleep(wait);
+                    }
+                    if there.write_all(&part[..bytes]).is_err() {
+                        break;
+                    }
+                }
+                let _ = there.shutdown(Shutdown::Write);
+            });
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut back, &mut answers);
+                let _ = answers.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    way
+}
+
 #[test]
 fn what_one_replica_may_not_read_comes_from_another() {
     let Some(home) = Home::of_nobody() else { return };
-    with_a_secret(&home);
-    assert!(
-        Command::new("cp")
-            .args(["-a", "tree", "other"])
-            .current_dir(home.work())
-            .status()
-            .unwrap()
-            .success()
-    );
-    chmod(&home, "other/secret", 0o644);
-    // So that the other one has joined before all is over.
-    let one = home.serve(&["tree", "--anonymous", "--plain", "--limit-rate", "2M"]);
-    let two = home.serve(&["other", "--anonymous", "--plain", "--limit-rate", "2M"]);
-    home.run(["cp", "--preserve", "times,links", &one.url, &two.url, "copy"]).code_is(0);
-    for name in ["before", "secret", "secret too", "then", "wide.bin"] {
-        assert!(
-            home.read(&format!("other/{name}")) == home.read(&format!("copy/{name}")),
-            "{name}"
-        );
+    with_another(&home);
+    let one = home.serve(&["tree", "--anonymous", "--plain"]);
+    let two = home.serve(&["other", "--anonymous", "--plain"]);
+    for round in 0..8 {
+        let copy = format!("copy{round}");
+        home.run(["cp", "--preserve", "times,links", &one.url, &two.url, &copy]).code_is(0);
+        assert_all_is_there(&home, &copy);
     }
+}
+
+#[test]
+fn a_replica_that_answers_late_is_waited_for_if_something_is_missing() {
+    // The first one had brought all that it may read before the second one's index was there, and the
+    // copy ended without what the second one has.
+    let Some(home) = Home::of_nobody() else { return };
+    with_another(&home);
+    let one = home.serve(&["tree", "--anonymous", "--plain"]);
+    let two = home.serve(&["other", "--anonymous", "--plain"]);
+    let late = slow_to_answer(&two.url, Duration::from_secs(3));
+    let ran = home.run(["cp", "--preserve", "times,links", &one.url, &late, "copy"]);
+    ran.code_is(0).says(&["waiting for the other replicas"]);
+    assert_all_is_there(&home, "copy");
+    // Where nothing is missing nobody waits.
+    chmod(&home, "tree/secret", 0o644);
+    let late = slow_to_answer(&two.url, Duration::from_secs(3600));
+    let ran = home.run(["cp", "--preserve", "times,links", &one.url, &late, "whole"]);
+    ran.code_is(0).never_says(&["waiting"]);
+    assert_all_is_there(&home, "whole");
+}
+
+#[test]
+fn a_replica_that_does_not_answer_is_not_waited_for_for_ever() {
+    let Some(home) = Home::of_nobody() else { return };
+    with_a_secret(&home);
+    let one = home.serve(&["tree", "--anonymous", "--plain"]);
+    let two = home.serve(&["tree", "--anonymous", "--plain"]);
+    let late = slow_to_answer(&two.url, Duration::from_secs(3600));
+    let ran = home.run(["cp", "--timeout", "3", &one.url, &late, "copy"]);
+    ran.code_is(8).says(&["not copied: secret: it may not be read there"]);
+    assert_all_but_the_secret(&home, "copy");
+    // And one that comes, and may not read it either, changes nothing.
+    let late = slow_to_answer(&two.url, Duration::from_secs(2));
+    home.run(["cp", &one.url, &late, "second"]).code_is(8).says(&["2 entries are not there"]);
+    assert_all_but_the_secret(&home, "second");
 }
 
 #[test]

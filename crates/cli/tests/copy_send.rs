@@ -85,7 +85,7 @@ fn no_way_leads_out_of_what_is_served() {
     symlink("../outside", home.path("store/link")).unwrap();
     symlink(home.path("outside"), home.path("store/absolute")).unwrap();
     home.write("store/file", "in the way\n");
-    for to in ["link/", "absolute/", "link/below/", "absolute/below/", "file/", "none/below/"] {
+    for to in ["link/", "absolute/", "link/below/", "absolute/below/", "file/", "file/below/"] {
         let sent = home.run(["cp", "tree/", &server.at(to), "--bearer-file", "token"]);
         assert_ne!(sent.code(), 0, "{to}");
     }
@@ -161,4 +161,38 @@ fn what_would_be_sent_and_what_goes() {
     assert_eq!(lines.lines().count(), 2, "{lines}");
     cp(&["--delete"]).code_is(0).says(&["308 of the files were there already", "2 removed"]);
     assert_same(&home.path("tree"), &home.path("store/new"));
+}
+
+#[test]
+fn folders_above_the_destination_are_made_there_as_they_are_here() {
+    // A server refused with 404 what is done without a word where the destination is here.
+    let home = Home::new();
+    plant(&home);
+    home.write("token", "secret");
+    home.write("tokens", "secret write\nreader\n");
+    home.write("reader", "reader");
+    fs::create_dir(home.path("store")).unwrap();
+    let server = home.serve(&["store", "--write", "--plain", "--token-file", "tokens"]);
+    let to = server.at("a/b%20c/d/");
+    let args = |token: &'static str| ["cp", "tree/", &to, "--bearer-file", token];
+    // Neither a plan nor somebody who may only read changes anything.
+    let plan = home.run(args("token").iter().chain(&["-n", "--delete"]));
+    plan.code_is(0);
+    assert!(plan.out().lines().count() > 300 && !plan.out().contains("remove"), "{plan}");
+    home.run(args("reader")).code_is(7).says(&["403"]);
+    assert_eq!(home.names_in("store"), [""; 0]);
+    home.run(args("token")).code_is(0);
+    assert_same(&home.path("tree"), &home.path("store/a/b c/d"));
+    home.run(args("token")).code_is(0).says(&["308 of the files were there already"]);
+    assert_eq!(home.names_in("store/a/b c"), ["d"]);
+    // Without '/' at its end the folder itself, and the same from a server and here.
+    home.run(["cp", "tree", &server.at("x/y"), "--bearer-file", "token"]).code_is(0);
+    assert_same(&home.path("tree"), &home.path("store/x/y/tree"));
+    home.run(["cp", &server.at("x/y/tree/"), "here/e/f/", "--bearer-file", "token"]).code_is(0);
+    home.run(["cp", "here/e/f/", "here/g/h/"]).code_is(0);
+    assert_same(&home.path("tree"), &home.path("here/g/h"));
+    // What is in the way is said.
+    let refused =
+        home.run(["cp", "tree/", &server.at("x/y/tree/empty/z/"), "--bearer-file", "token"]);
+    refused.code_is(7).says(&["409", "something else than a folder is in the way"]);
 }

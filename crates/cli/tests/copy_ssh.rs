@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use support::Home;
 use support::trees::{assert_same, plant};
+use support::xattrs;
 
 /// A machine that ssh leads to; the same one, in truth. Ended when dropped.
 struct Machine {
@@ -123,6 +124,22 @@ fn both_ways_with_nothing_running_there() {
     assert_same(&home.path("tree"), &home.path("far/tree"));
     cp(&format!("box:{}/far/tree", home.work().display()), "here").code_is(0);
     assert_same(&home.path("tree"), &home.path("here/tree"));
+    // Folders above it are made, as they are here.
+    cp("tree/", &format!("box:{}/a/b c/d/", far.display())).code_is(0);
+    assert_same(&home.path("tree"), &home.path("far/a/b c/d"));
+    cp("tree/", &format!("box:{}/new/empty/x/", far.display())).code_is(7).says(&["is no folder"]);
+    // Extended attributes go both ways too.
+    if xattrs::set(&home.path("tree/large.bin"), "user.run", b"7") {
+        let with = |from: &str, to: &str| {
+            home.swath(["cp", "--preserve", "mode,times,xattr", "--ssh", &machine.ssh, from, to])
+                .env("PATH", "/usr/bin:/bin")
+                .run()
+        };
+        with("tree/", &there).code_is(0).says(&["308 of the files were there already"]);
+        with(&there, "again").code_is(0);
+        let all = xattrs::all(&home.path("again/large.bin"));
+        assert_eq!(all, [("user.run".to_owned(), b"7".to_vec())]);
+    }
     // Nothing stays behind there.
     let left = Command::new("pgrep").args(["-f", "serve --ephemeral"]).output().unwrap();
     let left = String::from_utf8_lossy(&left.stdout).into_owned();

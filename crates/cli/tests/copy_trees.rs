@@ -115,14 +115,14 @@ fn what_is_in_the_way_is_said_before_it_costs_anything() {
     plant(&home);
     let server = serve(&home, "tree");
     home.write("copy/large.bin/within", "a folder where a file is to be\n");
-    home.run(["cp", &server.url, "copy"])
-        .code_is(5)
-        .says(&["copy/large.bin is in the way: it is a folder, and a file is to have that name"]);
+    home.run(["cp", &server.url, "copy"]).code_is(5).says(&[
+        "copy holds what is of another kind in the tree: large.bin (a folder there, a file",
+    ]);
     fs::remove_dir_all(home.path("copy")).unwrap();
     home.write("copy/many", "a file where a folder is to be\n");
     home.run(["cp", &server.url, "copy"])
         .code_is(5)
-        .says(&["copy/many is in the way: it is no folder"]);
+        .says(&["many (a file there, a folder in the tree); nothing was copied"]);
     assert_eq!(home.read("copy/many"), b"a file where a folder is to be\n");
 }
 

@@ -67,7 +67,9 @@ fn modes_and_times_count_only_if_that_is_wanted() {
         .unwrap()
         .set_modified(std::time::SystemTime::UNIX_EPOCH)
         .unwrap();
-    home.run(["verify", "copy", "--index", "kept"]).code_is(0).says(&["2 other modes or times"]);
+    home.run(["verify", "copy", "--index", "kept"])
+        .code_is(0)
+        .says(&["2 other modes, times or attributes"]);
     home.run(["verify", "copy", "--index", "kept", "--strict"])
         .code_is(4)
         .says(&["a: it has another mode", "b: it has another time"]);

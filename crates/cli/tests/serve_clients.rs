@@ -4,6 +4,7 @@ mod support;
 
 use support::Home;
 use support::serve::{Served, other, succeeds};
+use support::xattrs;
 
 /// 3 MiB that are the same every time, and not the same anywhere.
 fn bytes() -> Vec<u8> {
@@ -191,6 +192,14 @@ fn a_stranger_s_client_fetches_a_dataset() {
     std::os::unix::fs::symlink("../empty", home.path("tree/deep/link")).unwrap();
     std::fs::hard_link(home.path("tree/big.bin"), home.path("tree/deep/other name")).unwrap();
     std::fs::hard_link(home.path("tree/deep/more.bin"), home.path("tree/deep/once more")).unwrap();
+    let attribute = |name: &str, value: &str| {
+        let path = home.path(format!("tree/deep/{name}"));
+        xattrs::set(&path, "user.run", value.as_bytes())
+    };
+    // One set twice, another one, and one of a folder.
+    std::fs::create_dir(home.path("tree/deep/a folder")).unwrap();
+    let has_attributes =
+        attribute("more.bin", "7") && attribute("other name", "8") && attribute("a folder", "7");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dataset.py");
     // The checks in plain Python are slow: a part of the tree has all there is to see.
     let url = server.at("deep/");
@@ -198,4 +207,14 @@ fn a_stranger_s_client_fetches_a_dataset() {
     let differences = other(&home.work(), "diff", &["-r", "--no-dereference", "tree/deep", "copy"]);
     assert_eq!(differences, Some((0, String::new())));
     assert_eq!(std::fs::read_link(home.path("copy/link")).unwrap().to_str(), Some("../empty"));
+    if !has_attributes {
+        println!("skipped: extended attributes, which this file system does not take");
+        return;
+    }
+    for (name, value) in
+        [("more.bin", "7"), ("once more", "7"), ("other name", "8"), ("a folder", "7")]
+    {
+        let all = xattrs::all(&home.path("copy").join(name));
+        assert_eq!(all, [("user.run".to_owned(), value.into())], "{name}");
+    }
 }

@@ -163,6 +163,7 @@ fn run(sources: usize, ranges: usize, seed: u64) -> Run {
                     lanes.retain(|it| it.id != lane);
                     inbox.push(Event::LaneLost { lane, loss: swath_plan::Loss::Clean });
                 }
+                Action::Window { .. } => {}
                 Action::Finished | Action::Exhausted => {
                     return finish(all, &last, events, now);
                 }

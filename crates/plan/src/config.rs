@@ -13,6 +13,10 @@ pub struct Config {
     pub policy: PolicyKind,
     /// Lanes per source.
     pub lanes: Lanes,
+    /// On a long route, a source that is alone gets so many lanes at once if that is more than it
+    /// would get otherwise. They come up to speed sooner, and their windows are narrowed: together
+    /// they have no more under way than the fewer lanes would have had. 0 where servers would mind.
+    pub starters: u32,
     /// Most sources used at once; further ones are spares for those that fail.
     pub max_sources: usize,
     /// Swaths begin and end at multiples of this, except at the end of the file, and where a lane
@@ -48,6 +52,7 @@ impl Default for Config {
         Self {
             policy: PolicyKind::Swath,
             lanes: Lanes::Auto { max: 16 },
+            starters: 0,
             max_sources: 64,
             grid_bytes: 64 << 10,
             unit_bytes: 1,
@@ -125,7 +130,8 @@ impl Config {
     pub fn lanes_at_first(&self, rtt: Duration, sources: u32) -> u32 {
         match self.lanes {
             Lanes::Auto { max } if policy::of(self).manners().tunes_lanes => {
-                tuner::lanes_at_first(rtt.as_secs_f64(), sources).min(max)
+                let lanes = tuner::lanes_at_first(rtt.as_secs_f64(), sources);
+                lanes.max(tuner::starters(rtt.as_secs_f64(), sources, self.starters)).min(max)
             }
             Lanes::Auto { .. } => 1,
             Lanes::Fixed(lanes) => lanes,

@@ -105,13 +105,17 @@ impl Planner {
             // have it, taking everything each time would never end.
             let least_s = if overdue_s > 0.0 { 0.0 } else { TICK_S };
             let keep_s = (left_s - overdue_s - lane.stop_s).max(least_s);
-            let mut keep_bytes = (lane.brings_bytes(keep_s, now) as u64)
+            let brings_bytes = lane.brings_bytes(keep_s, now) as u64;
+            let mut keep_bytes = brings_bytes
                 .saturating_sub(lane.ahead_bytes())
                 .saturating_add(lane.wanted_behind_bytes());
-            // A lane for which a grid cell is long work is cut finer, if the consumer allows.
-            let cell_bytes = if self.config.window_bytes.is_none()
+            let cell_bytes = if lane.ahead_bytes() > brings_bytes {
+                // It will not even have begun with it: however little that is, it is for others.
+                self.config.unit_bytes.max(1)
+            } else if self.config.window_bytes.is_none()
                 && lane.rate.is_some_and(|rate| rate * CELL_S < grid as f64)
             {
+                // A lane for which a grid cell is long work is cut finer, if the consumer allows.
                 FINE_BYTES.max(self.config.unit_bytes).min(grid)
             } else {
                 grid

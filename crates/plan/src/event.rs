@@ -162,6 +162,13 @@ pub enum Action {
         /// The number of the new lane; numbers are never reused.
         lane: LaneId,
     },
+    /// Let a lane's sender have no more than this under way; sent again when it changes.
+    Window {
+        /// Which.
+        lane: LaneId,
+        /// How much, in bytes; `None`: as much as the kernel sees fit, as for every new lane.
+        bytes: Option<u64>,
+    },
     /// Ask for a range on a lane, behind whatever was asked there before.
     Fetch {
         /// Where.

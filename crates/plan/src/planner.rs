@@ -363,7 +363,12 @@ impl Planner {
         if let Some(source) = self.sources.get_mut(id.index()).filter(|_| auto)
             && let Some(rtt_s) = source.rtt_s
         {
-            source.tuner.first_lane(rtt_s, source.max_lanes, usable, left_bytes);
+            let starters = self.config.starters;
+            source.tuner.first_lane(rtt_s, source.max_lanes, usable, starters, left_bytes);
+            if source.tuner.lanes() as usize > source.lanes.len() {
+                // Its other lanes are not to wait for the next look.
+                self.next_tick = self.clock;
+            }
         }
     }
 

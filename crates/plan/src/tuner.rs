@@ -17,6 +17,10 @@ use swath_model::Time;
 pub(crate) struct Tuner {
     /// Lanes wanted now.
     pub goal: u32,
+    /// As long as this is more than that, there are so many lanes, and their windows are narrow.
+    starters: u32,
+    /// So many lanes' windows they share.
+    shared: u32,
     /// How many lanes there are at first has been decided.
     begun: bool,
     /// So many lanes its server allows, as far as is known, and until when that counts.
@@ -78,6 +82,8 @@ impl Default for Tuner {
     fn default() -> Self {
         Self {
             goal: 1,
+            starters: 0,
+            shared: 1,
             begun: false,
             allowed: (u32::MAX, Time::ZERO),
             trial: None,
@@ -102,13 +108,34 @@ impl Tuner {
     /// one lane is capped at the sender's window, commonly 4 MiB, per round trip), and because a
     /// loss stops one lane for a round trip or more, and not the others.
     /// Few sources have more each: nobody else fills what they leave.
-    pub fn first_lane(&mut self, rtt_s: f64, lanes_max: u32, sources: u32, undelivered_bytes: u64) {
+    /// And up to `most_starters` come up to speed sooner than a few.
+    pub fn first_lane(
+        &mut self,
+        rtt_s: f64,
+        lanes_max: u32,
+        sources: u32,
+        most_starters: u32,
+        undelivered_bytes: u64,
+    ) {
         if std::mem::replace(&mut self.begun, true) {
             return;
         }
         if undelivered_bytes >= LONG_ROUTE_BYTES {
             self.goal = lanes_at_first(rtt_s, sources).min(lanes_max);
+            self.starters = starters(rtt_s, sources, most_starters).min(lanes_max);
+            self.shared = windows(rtt_s).max(lanes_at_first(rtt_s, 2));
         }
+    }
+
+    /// So many lanes there are to be.
+    pub fn lanes(&self) -> u32 {
+        self.goal.max(self.starters)
+    }
+
+    /// How much each of them may have under way, in bytes, if not as much as it likes.
+    pub fn window_bytes(&self) -> Option<u64> {
+        let share = || u64::from(self.shared) * LANE_WINDOW_BYTES / u64::from(self.starters);
+        (self.starters > self.goal).then(share)
     }
 
     /// Judge, try, or leave alone.
@@ -118,8 +145,10 @@ impl Tuner {
             self.first_at = self.first_at.min(now);
         }
         self.look(&reading);
-        let held_up =
-            self.paused_part > HELD_UP || rate / f64::from(lanes_up.max(1)) * rtt_s > WINDOW_BYTES;
+        let windows = f64::from(lanes_up.clamp(1, self.goal.max(1)));
+        // Lanes that fill a link in turn pause while the others send.
+        let busy_part = f64::from(lanes_up.max(1)) * (1.0 - self.paused_part);
+        let held_up = busy_part < 1.0 - HELD_UP || rate / windows * rtt_s > WINDOW_BYTES;
         if let Some(trial) = &mut self.trial {
             if now >= trial.count_from {
                 trial.rate_sum += rate;
@@ -159,6 +188,7 @@ impl Tuner {
         if self.goal > 1 && self.looked >= FALLEN_LOOKS && usual_rate < FALLEN * self.worth {
             // The link is another one now: what paid then is to be found out anew.
             self.goal = (self.goal / TIMES_HELD_UP).max(1);
+            self.starters = 0;
             (self.worth, self.looked) = (usual_rate, 0);
             self.next_trial_at = now.plus_secs(self.pause_s);
             return;
@@ -229,6 +259,7 @@ impl Tuner {
     pub fn refused(&mut self, working: u32, now: Time) {
         self.reset(now);
         self.goal = self.goal.min(working);
+        self.starters = self.starters.min(working);
         self.next_trial_at = now.plus_secs(PAUSE_MAX_S);
         self.allowed = (working, self.next_trial_at);
     }
@@ -253,10 +284,21 @@ impl Tuner {
 /// in all.
 pub(crate) fn lanes_at_first(rtt_s: f64, sources: u32) -> u32 {
     if rtt_s < LONG_ROUTE_S {
-        return 1;
+        return if sources > 1 { 1 } else { windows(rtt_s) };
     }
     let lanes = (rtt_s / LONG_LANE_S).round() as u32;
     lanes.max(LONG_LANES_ALONE / sources.max(1)).clamp(LONG_LANES_MIN, LONG_LANES_MAX)
+}
+
+/// So many lanes' windows hold what 1 Gbit/s has under way on such a route, and half as much in its
+/// queue, up to what there is a use for.
+fn windows(rtt_s: f64) -> u32 {
+    ((rtt_s / ALONE_LANE_S).ceil() as u32).clamp(1, LONG_LANES_ALONE)
+}
+
+/// So many of `most` lanes a source begins with on such a route, the others' windows being theirs.
+pub(crate) fn starters(rtt_s: f64, sources: u32, most: u32) -> u32 {
+    if rtt_s < LONG_ROUTE_S || sources > 1 { 0 } else { most }
 }
 
 /// A trial has so many times the lanes where loss or a window holds them up, else twice as many.
@@ -283,7 +325,7 @@ const GROWING_LEFT_S: f64 = 2.0;
 const YOUNG_ROUND_TRIPS: f64 = 15.0;
 /// … and at least this long, before anything is tried with it.
 const YOUNG_S: f64 = 0.8;
-/// Senders that pause for more than this part of the time are held up by a window or by loss.
+/// Senders that all pause for more than this part of the time are held up by a window or by loss.
 const HELD_UP: f64 = 0.5;
 /// So much under way on one lane is near the commonest limit of a sender's window, 4 MiB.
 const WINDOW_BYTES: f64 = 2.5e6;
@@ -310,6 +352,10 @@ const LONG_LANE_S: f64 = 0.065;
 /// what a route of 1 Gbit/s and 100 ms holds, and its queue too, but hardly more. Several sources
 /// share the number.
 const LONG_LANES_ALONE: u32 = 6;
+/// On shorter routes one that is alone has one for so much.
+const ALONE_LANE_S: f64 = 0.016;
+/// What the commonest limit of a sender lets one lane have under way in larger packets.
+const LANE_WINDOW_BYTES: u64 = 3_300_000;
 /// At least so many, and …
 const LONG_LANES_MIN: u32 = 2;
 /// … at most so many: further ones have to earn their place.

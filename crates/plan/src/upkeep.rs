@@ -200,17 +200,19 @@ impl Planner {
                 }
                 _ => 1,
             };
-            self.fit_lanes(SourceId(at as u32), goal as usize, now);
+            self.sources[at].tuner.goal = goal;
+            self.fit_lanes(SourceId(at as u32), now);
         }
     }
 
     /// Park the newest lanes above the goal, take parked ones back below it, close parked ones
-    /// that have nothing left to deliver.
-    fn fit_lanes(&mut self, source: SourceId, goal: usize, now: Time) {
+    /// that have nothing left to deliver. Tell all of them their windows.
+    fn fit_lanes(&mut self, source: SourceId, now: Time) {
         let mut active = 0;
         let mut idle_parked = Vec::new();
         let Some(source) = self.sources.get_mut(source.index()) else { return };
-        source.tuner.goal = goal as u32;
+        let goal = source.tuner.lanes().min(source.max_lanes) as usize;
+        let window_bytes = source.tuner.window_bytes();
         let mut ids = source.lanes.clone();
         // Those that are up before those that are still to connect.
         ids.sort_by_key(|id| self.lanes.get(id).is_none_or(|lane| !lane.is_up()));
@@ -221,6 +223,10 @@ impl Planner {
             }
             active += 1;
             let Some(lane) = self.lanes.get_mut(&id) else { continue };
+            if lane.window_bytes != window_bytes {
+                lane.window_bytes = window_bytes;
+                self.actions.push_back(Action::Window { lane: id, bytes: window_bytes });
+            }
             lane.parked = active > goal;
             if lane.parked && lane.queue.is_empty() && lane.is_up() {
                 idle_parked.push(id);
@@ -263,7 +269,7 @@ impl Planner {
             let goal = if source.on_probation() || source.status == SourceStatus::Silent {
                 1
             } else {
-                source.tuner.goal
+                source.tuner.lanes()
             };
             let lanes = source.lanes.iter().filter_map(|id| self.lanes.get(id));
             let spent = lanes.filter(|lane| self.is_spent(lane, now)).count() as u32;
@@ -275,13 +281,17 @@ impl Planner {
             for _ in have..most {
                 let lane = LaneId(self.next_lane);
                 self.next_lane += 1;
-                self.lanes.insert(lane, Lane::new(lane, SourceId(at as u32), now));
+                let mut new = Lane::new(lane, SourceId(at as u32), now);
                 let source = &mut self.sources[at];
+                new.window_bytes = source.tuner.window_bytes();
+                let window = new.window_bytes.map(|it| Action::Window { lane, bytes: Some(it) });
+                self.lanes.insert(lane, new);
                 source.lanes.push(lane);
                 if source.status == SourceStatus::Spare {
                     source.status = SourceStatus::Probing;
                 }
                 self.actions.push_back(Action::OpenLane { source: source.id, lane });
+                self.actions.extend(window);
             }
             if !self.config.eager && self.stay_with_few(now) {
                 break;

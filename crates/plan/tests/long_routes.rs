@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use swath_model::{LaneId, SourceId};
-use swath_plan::{Config, Event, Lanes, Loss};
+use swath_plan::{Action, Config, Event, Lanes, Loss};
 
 use support::{Bench, Flow, MIB};
 
@@ -52,7 +52,7 @@ fn the_longer_the_route_the_more_lanes_at_first() {
     // and the trial that would have shown it came when most was over.
     // Whoever is alone has more of them at once: nobody else fills what one of them leaves.
     let of_three = [(10, 1), (40, 2), (120, 2), (200, 3), (300, 5), (FAR_MS, 8), (2000, 8)];
-    let of_one = [(10, 1), (40, 6), (200, 6), (FAR_MS, 8), (2000, 8)];
+    let of_one = [(10, 1), (15, 1), (30, 2), (40, 6), (200, 6), (FAR_MS, 8), (2000, 8)];
     for (sources, expected) in [(3, &of_three[..]), (1, &of_one[..])] {
         for &(rtt_ms, lanes) in expected {
             let mut bench = Bench::with(Config::default(), 0, 1024 * MIB);
@@ -70,6 +70,82 @@ fn the_longer_the_route_the_more_lanes_at_first() {
             assert_eq!(config.lanes_at_first(rtt, sources) as usize, lanes);
         }
     }
+}
+
+/// What each lane was told of its window since the last look.
+fn windows(bench: &mut Bench) -> Vec<(u32, Option<u64>)> {
+    let mut all = Vec::new();
+    bench.actions.retain(|action| match action {
+        Action::Window { lane, bytes } => {
+            all.push((lane.0, *bytes));
+            false
+        }
+        _ => true,
+    });
+    all
+}
+
+#[test]
+fn starters_share_the_windows_of_the_lanes_that_there_would_be() {
+    // Sixteen lanes come up to speed sooner than six; with windows of their own they had more under
+    // way than a queue of 100 ms holds, and a tenth of all packets was sent twice.
+    let config = Config { starters: 16, ..Config::default() };
+    for (rtt_ms, lanes, shared) in [(30, 2, 0), (60, 16, 4), (95, 16, 6), (FAR_MS, 16, 8)] {
+        let rtt = Duration::from_millis(rtt_ms);
+        assert_eq!(config.lanes_at_first(rtt, 1), lanes);
+        let mut bench = Bench::with(config.clone(), 0, 1024 * MIB);
+        bench.tell(Event::SourceAdded { source: SourceId(0), max_lanes: None });
+        bench.wait_s(0.02);
+        bench.opened();
+        // All of them are opened at once: a look later is a part of a round trip later.
+        bench.tell(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true });
+        assert_eq!(1 + bench.opened().len(), lanes as usize, "{rtt_ms} ms");
+        let told = windows(&mut bench);
+        if shared == 0 {
+            assert_eq!(told, []);
+            continue;
+        }
+        assert_eq!(told.len(), 16);
+        let all: u64 = told.iter().filter_map(|&(_, bytes)| bytes).sum();
+        assert_eq!(
+            all / 1_000_000,
+            shared * 33 / 10,
+            "as much as {shared} lanes may have under way"
+        );
+        bench.wait_s(0.1);
+        assert_eq!(windows(&mut bench), [], "they are told once");
+    }
+    // Several sources fill each other's gaps.
+    assert_eq!(config.lanes_at_first(Duration::from_millis(95), 3), 2);
+}
+
+#[test]
+fn starters_get_windows_of_their_own_where_those_hold_them_up() {
+    // 400 ms at 1 GB/s: what is under way is a whole window of each.
+    let config = Config { starters: 16, ..Config::default() };
+    let mut bench = Bench::with(config, 0, 64 * 1024 * MIB);
+    bench.tell(Event::SourceAdded { source: SourceId(0), max_lanes: None });
+    bench.wait_s(0.02);
+    far_up(&mut bench, 0);
+    for lane in 1..16 {
+        far_up(&mut bench, lane);
+    }
+    bench.opened();
+    assert!(windows(&mut bench).iter().all(|(_, bytes)| bytes.is_some()));
+    let mut flows: Vec<Flow> = (0..16).map(Flow::of).collect();
+    let mut freed = Vec::new();
+    for _ in 0..2000 {
+        for flow in &mut flows {
+            // Three megabytes a round trip.
+            flow.carry(&mut bench, 3_000_000 * 20 / FAR_MS);
+        }
+        bench.wait_s(0.02);
+        freed.extend(windows(&mut bench).into_iter().filter(|(_, bytes)| bytes.is_none()));
+        if freed.len() == 16 {
+            return;
+        }
+    }
+    panic!("only {} of 16 windows were freed", freed.len());
 }
 
 #[test]

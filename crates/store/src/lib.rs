@@ -64,6 +64,6 @@ pub use journal::{HashState, Record};
 pub use open::{OpenError, Resumed, TargetSpec};
 pub use place::{Left, kept_bytes, look};
 pub use stats::DiskStats;
-pub use sys::{prefer_huge_pages, read_ahead};
+pub use sys::{prefer_huge_pages, read_ahead, sleeps};
 pub use target::{ReadError, Target, WriteError};
 pub use topology::{BadCpus, Cpus, Pin, Topology};

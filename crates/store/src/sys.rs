@@ -170,6 +170,16 @@ pub fn read_ahead(file: &File, offset: u64, bytes: u64) {
     unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, bytes, libc::POSIX_FADV_WILLNEED) };
 }
 
+/// How often this thread has gone to sleep of its own accord so far: for a disk, where it did nothing
+/// but read and compute meanwhile.
+pub fn sleeps() -> u64 {
+    // SAFETY: plain integers, for which zero is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a local value that the kernel fills.
+    let answer = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    if answer == 0 { u64::try_from(usage.ru_nvcsw).unwrap_or(0) } else { 0 }
+}
+
 /// Whether the file lies in memory, where direct I/O is taken and does not exist.
 pub(crate) fn is_in_memory(file: &File) -> bool {
     matches!(file_system_kind(file), TMPFS | RAMFS)

@@ -56,7 +56,7 @@ fn a_tree_of_thousands_of_nested_folders_is_walked_checked_compared_and_removed(
     assert_eq!((counts.files, counts.folders), (DEPTH as u64, 2 * DEPTH as u64));
     check_entries(&index, &tree, |wrong, path| panic!("{wrong:?} {}", path.len())).unwrap();
     let (filter, same) = (Filter::default(), Same::SizeAndTime);
-    differences(&index, &tree, &filter, &same, |_, path| panic!("{}", path.len())).unwrap();
+    differences(&index, &tree, &filter, &same, true, |_, path| panic!("{}", path.len())).unwrap();
     // All files are one block.
     let mut content = Content::open(&tree, Arc::clone(&shared)).unwrap();
     assert_eq!(content.candidates().total_bytes(), 1);
@@ -69,12 +69,18 @@ fn a_tree_of_thousands_of_nested_folders_is_walked_checked_compared_and_removed(
     }
     // The kernel walks through what is below a folder that goes, as far as somebody has it open.
     drop((content, files));
+    // Each folder holds something that takes no part; the paths of all of them would be a gigabyte.
+    let without = Filter::new(&[], &["a".to_owned()]).unwrap();
+    let mut free = 0;
+    let take = |_, path: &[u8]| free += u64::from(path.ends_with(b"e"));
+    differences(&Index::new(), &tree, &without, &same, true, take).unwrap();
+    assert_eq!(free, DEPTH as u64);
     let mut surplus = Surplus::default();
     let take = |change, path: &[u8]| {
         assert_eq!(change, Change::Surplus);
         surplus.push(path);
     };
-    differences(&Index::new(), &tree, &filter, &same, take).unwrap();
+    differences(&Index::new(), &tree, &filter, &same, true, take).unwrap();
     assert_eq!(remove(&tree, surplus, &|| false).unwrap(), 3 * DEPTH as u64);
     assert_eq!(fs::read_dir(&tree).unwrap().count(), 0);
     // Whole paths for each entry would take more than a thousand million steps.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, Kind};
-use swath_store::tree::{Preserve, Root, Same, Stage, StageError, WalkOptions, walk};
+use swath_store::tree::{Filter, Preserve, Root, Same, Stage, StageError, WalkOptions, walk};
 
 fn index_of(tree: &Path) -> Index {
     let root = Root::open(tree).unwrap();
@@ -290,6 +290,7 @@ fn what_an_unfinished_copy_left_is_no_part_of_a_tree() {
         kind: Kind::Folder,
         mode: 0o755,
         mtime: Default::default(),
+        xattrs: Default::default(),
     };
     index.push(&entry).unwrap();
     index.complete();
@@ -303,7 +304,8 @@ fn nested(depth: usize) -> Index {
     let file = Kind::File { size_bytes: 0, extents: None };
     for _ in 0..depth {
         for (name, kind, mode) in [(b"a", file.clone(), 0o644), (b"d", Kind::Folder, 0o555)] {
-            let entry = swath_model::index::Entry { leaves: 0, name, kind, mode, mtime };
+            let xattrs = Default::default();
+            let entry = swath_model::index::Entry { leaves: 0, name, kind, mode, mtime, xattrs };
             index.push(&entry).unwrap();
         }
     }
@@ -355,6 +357,50 @@ fn the_last_steps_end_when_they_are_told_to() {
         assert_eq!(bench.copy().exists(), last == u64::MAX);
     }
     bench.assert_same();
+}
+
+#[test]
+fn what_is_replaced_goes_with_the_names_at_whatever_step_it_ends() {
+    let mut moving = 0;
+    for last in (0..).step_by(29) {
+        let bench = Bench::new();
+        let index = index_of(&bench.tree());
+        let at = |name: &str| bench.copy().join(name);
+        fs::create_dir_all(at("sparse/with")).unwrap();
+        fs::write(at("sparse/with/content"), "content").unwrap();
+        fs::write(at("one"), "a file where a folder is to be").unwrap();
+        let steps = std::sync::atomic::AtomicU64::new(0);
+        let halt = move || steps.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= last;
+        let preserve = Preserve { links: true, ..Preserve::default() };
+        let (shared, halt) = (Arc::new(RwLock::new(index_of(&bench.tree()))), Arc::new(halt));
+        let same = Same::SizeAndTime;
+        let Ok(mut stage) = Stage::open_until(&bench.copy(), shared, preserve, true, &same, halt)
+        else {
+            continue;
+        };
+        stage.replace(Filter::default());
+        bench.write(&stage, &index, &groups(&index));
+        let ended = stage.finish(&[]);
+        drop(stage);
+        if let Ok(finished) = &ended {
+            assert_eq!(finished.replaced, 2);
+            bench.assert_same();
+            break;
+        }
+        assert!(matches!(ended, Err(StageError::Stopped)), "{last}: {ended:?}");
+        let is_moving = at(".swath-stage.swath.moving").exists();
+        moving += u64::from(is_moving);
+        if !is_moving {
+            assert_eq!(fs::read(at("sparse/with/content")).unwrap(), b"content");
+            assert!(at("one").is_file());
+        }
+        // Whoever comes next has not said so again, and need not where names were being given.
+        let mut stage = bench.open(index_of(&bench.tree())).unwrap();
+        assert_eq!(stage.check_way().is_ok(), is_moving, "{last}");
+        stage.replace(Filter::default());
+        bench.complete(stage, &index);
+    }
+    assert!(moving > 1, "{moving}");
 }
 
 #[test]

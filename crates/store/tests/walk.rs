@@ -239,6 +239,13 @@ fn what_is_no_file_is_named_and_holes_are_told() {
     sparse.write_all_at(&[1; 5000], (30 << 20) - 100).unwrap();
     sparse.write_all_at(&[1], (100 << 20) - 1).unwrap();
     sparse.sync_all().unwrap();
+    // Too small to be told, but for there being some.
+    let small = fs::File::create(at("sparse-small")).unwrap();
+    small.set_len(3 << 20).unwrap();
+    for n in 0..12 {
+        small.write_all_at(&[1; 4096], n << 18).unwrap();
+    }
+    small.sync_all().unwrap();
     let empty = fs::File::create(at("void")).unwrap();
     empty.set_len(5 << 20).unwrap();
     let lines = walked(folder.path(), &with(1));
@@ -254,7 +261,8 @@ fn what_is_no_file_is_named_and_holes_are_told() {
         other => panic!("{other:?}"),
     };
     assert_eq!(extents(&lines[2].1), (100, vec![(10, 1), (29, 2), (99, 1)]));
-    assert_eq!(extents(&lines[3].1), (5, vec![]));
+    assert_eq!(extents(&lines[3].1), (3, vec![(0, 3)]));
+    assert_eq!(extents(&lines[4].1), (5, vec![]));
     drop(socket);
 }
 

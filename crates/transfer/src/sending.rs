@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use swath_model::index::{Absence, Counts};
-use swath_store::tree::{Filter, FilterError, Preserve};
+use swath_store::tree::{Filter, FilterError, Preserve, XattrLoss};
 
 use crate::observe::{Event, Summary};
 use crate::tree::{Compare, TreeSummary};
@@ -48,6 +48,7 @@ impl Wishes {
                 mode: keeps("mode"),
                 times: keeps("times"),
                 links: keeps("links"),
+                xattrs: keeps("xattr"),
             },
             compare: match first("compare") {
                 Some("no") => Compare::Nothing,
@@ -65,7 +66,12 @@ impl Wishes {
     /// As parameters of a request, ready for its query.
     pub fn query(&self) -> String {
         let kept = self.preserve;
-        let kept = [(kept.mode, "mode"), (kept.times, "times"), (kept.links, "links")];
+        let kept = [
+            (kept.mode, "mode"),
+            (kept.times, "times"),
+            (kept.links, "links"),
+            (kept.xattrs, "xattr"),
+        ];
         let kept: Vec<&str> =
             kept.iter().filter(|(keeps, _)| *keeps).map(|(_, name)| *name).collect();
         // Commas stand for themselves in a query; the rest are plain words.
@@ -131,6 +137,19 @@ pub struct Received {
     pub absent: Vec<(String, String)>,
     /// All is there but for what is no file, folder or link.
     pub is_whole: bool,
+    /// What has not the extended attributes that it has in the tree. A receiver that knows nothing of
+    /// them does not tell.
+    #[serde(default)]
+    pub xattrs: Option<XattrLosses>,
+}
+
+/// Entries whose extended attributes could not be taken over.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct XattrLosses {
+    /// How many.
+    pub count: u64,
+    /// The first of them, and why.
+    pub first: Vec<(String, String)>,
 }
 
 /// Why it ended early.
@@ -188,6 +207,7 @@ impl Received {
             changed: Vec::new(),
             absent: Vec::new(),
             is_whole: true,
+            xattrs: Some(XattrLosses::default()),
         }
     }
 
@@ -206,7 +226,25 @@ impl Received {
                 .map(|(path, absence)| (text(path), why(*absence).to_owned()))
                 .collect(),
             is_whole: tree.is_whole(),
+            xattrs: Some(XattrLosses {
+                count: tree.xattr_losses,
+                first: tree
+                    .without_xattrs
+                    .iter()
+                    .map(|(path, loss)| (text(path), lost(*loss).to_owned()))
+                    .collect(),
+            }),
         }
+    }
+}
+
+fn lost(loss: XattrLoss) -> &'static str {
+    match loss {
+        XattrLoss::Unknown => "they cannot be read there",
+        XattrLoss::Unsupported => "the file system takes none",
+        XattrLoss::NoRoom => "the file system has no room for them",
+        XattrLoss::Forbidden => "they may not be set",
+        XattrLoss::Refused => "the system refuses them",
     }
 }
 
@@ -274,10 +312,10 @@ mod tests {
         let usual = Wishes::of(&[]);
         assert_eq!((usual.preserve, usual.compare), (Preserve::default(), Compare::SizeAndTime));
         assert!(usual.resume && !usual.delete && !usual.dry);
-        for number in 0..64u32 {
+        for number in 0..128u32 {
             let bit = |at: u32| number >> at & 1 == 1;
             let wishes = Wishes {
-                preserve: Preserve { mode: bit(0), times: bit(1), links: bit(2) },
+                preserve: Preserve { mode: bit(0), times: bit(1), links: bit(2), xattrs: bit(6) },
                 compare: [Compare::Nothing, Compare::SizeAndTime, Compare::Content]
                     [number as usize % 3],
                 resume: bit(3),

@@ -98,6 +98,8 @@ pub enum Kept {
     Times,
     /// Several names of one file stay names of one file
     Links,
+    /// Extended attributes whose names begin with 'user.'
+    Xattr,
     /// Nothing
     None,
 }
@@ -122,6 +124,7 @@ impl Cp {
             mode: self.preserve.contains(&Kept::Mode),
             times: self.preserve.contains(&Kept::Times),
             links: self.preserve.contains(&Kept::Links),
+            xattrs: self.preserve.contains(&Kept::Xattr),
         }
     }
 }

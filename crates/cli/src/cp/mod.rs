@@ -85,6 +85,9 @@ fn check(cp: &Cp, jobs: &[Job]) -> Result<(), String> {
 
 /// What is wrong with the options if it is a single file that is copied.
 fn for_folders(cp: &Cp) -> Option<&'static str> {
+    if cp.preserve().xattrs {
+        return Some("--preserve xattr is for folders");
+    }
     let is_plain = cp.include.is_empty() && cp.exclude.is_empty() && cp.keep_index.is_none();
     (!is_plain || cp.dry_run || cp.delete)
         .then_some("--include, --exclude, --dry-run, --delete and --keep-index are for folders")
@@ -343,8 +346,8 @@ async fn fetch(
         let tell = move |change: Change, path: &[u8]| {
             let bytes = match change {
                 Change::Copy { bytes } => Some(bytes),
-                Change::Surplus if shown => None,
-                Change::Surplus => return,
+                Change::Surplus | Change::InTheWay if shown => None,
+                Change::Surplus | Change::InTheWay => return,
             };
             print_change(bytes, &String::from_utf8_lossy(path));
         };
@@ -406,14 +409,44 @@ fn told(cp: &Cp, tree: &Received, destination: &str) -> Exit {
     if all > NAMED_MAX {
         say::err(&format!("not copied: {} more", all - NAMED_MAX));
     }
+    let has_xattrs = !cp.preserve().xattrs || told_xattrs(tree, destination);
     if tree.is_whole {
-        return Exit::Done;
+        return if has_xattrs { Exit::Done } else { Exit::Some };
     }
     if cp.delete {
-        say::err("nothing was removed: --delete waits until all of the tree is there");
+        // What was in the way of something that is there had to go.
+        let what = if tree.removed == 0 { "nothing" } else { "nothing else" };
+        say::err(&format!("{what} was removed: --delete waits until all of the tree is there"));
     }
     let entries = if all == 1 { "1 entry is".to_owned() } else { format!("{all} entries are") };
     fail(Exit::Some, &format!("{destination}: {entries} not there; all else is"))
+}
+
+/// Say what has lost its extended attributes; whether nothing has.
+fn told_xattrs(tree: &Received, destination: &str) -> bool {
+    let Some(losses) = &tree.xattrs else {
+        say::err(&format!(
+            "swath: {destination}: its server knows no extended attributes: none were copied"
+        ));
+        return false;
+    };
+    for (path, why) in &losses.first {
+        let path: String = path.chars().filter(|c| !c.is_control()).collect();
+        say::err(&format!("without its extended attributes: {path}: {why}"));
+    }
+    let named = losses.first.len() as u64;
+    if losses.count > named {
+        let more = units::count(losses.count - named);
+        say::err(&format!("without its extended attributes: {more} more"));
+    }
+    if losses.count > 0 {
+        let entries = match losses.count {
+            1 => "1 entry lacks".to_owned(),
+            many => format!("{} entries lack", units::count(many)),
+        };
+        say::err(&format!("swath: {destination}: {entries} extended attributes of the original"));
+    }
+    losses.count == 0
 }
 
 /// What the tree holds, in one line.

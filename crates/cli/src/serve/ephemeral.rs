@@ -21,16 +21,25 @@ pub fn prepare(args: &mut Serve) -> Result<Option<String>, String> {
     if !args.write || folder.is_dir() {
         return Ok(Some("/".to_owned()));
     }
-    // What is to be written may not be there yet: it is reached by the folder that it will lie in.
+    // What is to be written may not be there yet: it is reached by the first folder above it that is,
+    // and made when the tree comes.
     let whole: PathBuf = folder.components().collect();
-    let name = whole.file_name().ok_or_else(|| format!("{} names no folder", folder.display()))?;
-    let name = name.to_str().ok_or_else(|| format!("{} is no text", folder.display()))?;
-    let path = format!("/{}/", encoded(name));
-    let above = match whole.parent() {
-        Some(above) if above != Path::new("") => above.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    args.folders = vec![above];
+    let mut above = whole.as_path();
+    let mut path = String::from("/");
+    while !above.is_dir() {
+        if above.symlink_metadata().is_ok() {
+            return Err(format!("{} is no folder", above.display()));
+        }
+        let name = above.file_name();
+        let name = name.ok_or_else(|| format!("{} names no folder", folder.display()))?;
+        let name = name.to_str().ok_or_else(|| format!("{} is no text", folder.display()))?;
+        path.insert_str(0, &format!("/{}", encoded(name)));
+        above = match above.parent() {
+            Some(above) if above != Path::new("") => above,
+            _ => Path::new("."),
+        };
+    }
+    args.folders = vec![above.to_owned()];
     Ok(Some(path))
 }
 

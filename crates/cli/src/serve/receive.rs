@@ -90,8 +90,8 @@ async fn receive(engine: Engine, order: Order) {
         let take = move |change: Change, path: &[u8]| {
             let bytes = match change {
                 Change::Copy { bytes } => Some(bytes),
-                Change::Surplus if shows_surplus => None,
-                Change::Surplus => return,
+                Change::Surplus | Change::InTheWay if shows_surplus => None,
+                Change::Surplus | Change::InTheWay => return,
             };
             let path = String::from_utf8_lossy(path).into_owned();
             self::tell(&planned, &Line::Change(bytes, path));

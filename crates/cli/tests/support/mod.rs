@@ -6,6 +6,8 @@ pub mod net;
 pub mod random;
 pub mod serve;
 pub mod trees;
+pub mod ways;
+pub mod xattrs;
 
 use std::ffi::OsStr;
 use std::io::{Read, Write as _};

@@ -64,9 +64,9 @@ impl<'i> Cursor<'i> {
         }
         let number = self.context.number;
         // What is in an index was checked when it came in.
-        let Ok(Read::Entry { entry, start, length }) = wire::read(bytes, &mut self.context) else {
-            return None;
-        };
+        let read = wire::read(bytes, &mut self.context, &|_| true);
+        let Ok(Read::Entry { mut entry, start, length, told }) = read else { return None };
+        entry.xattrs = self.index.xattrs(told);
         self.at += length;
         let end = self.context.end.max(start);
         Some(Item { number, path: &self.context.path, start, end, entry })

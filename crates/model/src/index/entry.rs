@@ -1,5 +1,7 @@
 //! One line of the index, as its writer hands it over.
 
+use super::xattrs::Xattrs;
+
 /// What an entry is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -8,7 +10,8 @@ pub enum Kind {
         /// Its size in bytes, holes included.
         size_bytes: u64,
         /// Of a sparse file the parts that are no holes, ascending, none of them empty and no two
-        /// of them touching. `None` if all of it is data.
+        /// of them touching; a single one that is all of the file says that it has holes which are
+        /// too small to be told. `None` if all of it is data.
         extents: Option<Vec<Extent>>,
     },
     /// A folder; what lies in it follows.
@@ -19,6 +22,35 @@ pub enum Kind {
     HardLink(u64),
     /// Something that the dataset cannot contain; it has a name and a reason.
     Absent(Absence),
+}
+
+impl Kind {
+    /// Whether it is a file with holes, of which a copy has as much as it can.
+    pub fn is_sparse(&self) -> bool {
+        matches!(self, Kind::File { extents: Some(_), .. })
+    }
+
+    /// Whether the other one has the same bytes at the same places of the virtual file: small holes
+    /// are of no account.
+    pub fn is_laid_out_as(&self, other: &Kind) -> bool {
+        match (self, other) {
+            (Kind::File { size_bytes, .. }, Kind::File { size_bytes: others, .. }) => {
+                size_bytes == others && self.told_extents() == other.told_extents()
+            }
+            (one, other) => one == other,
+        }
+    }
+
+    /// The extents of a file, if they leave out anything.
+    pub(super) fn told_extents(&self) -> Option<&[Extent]> {
+        match self {
+            Kind::File { size_bytes, extents: Some(extents) } => match extents.as_slice() {
+                [all] if all.bytes == *size_bytes => None,
+                extents => Some(extents),
+            },
+            _ => None,
+        }
+    }
 }
 
 /// A part of a sparse file that is no hole.
@@ -93,4 +125,6 @@ pub struct Entry<'a> {
     pub mode: u32,
     /// Time of its last change; zero where `kind` is absent or a hard link.
     pub mtime: Mtime,
+    /// Its extended attributes; none but for files and folders.
+    pub xattrs: Xattrs<'a>,
 }

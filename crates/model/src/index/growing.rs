@@ -4,6 +4,7 @@ use super::cursor::Cursor;
 use super::entry::{Absence, Entry, Kind};
 use super::error::IndexError;
 use super::wire::{self, Context, FORMAT_VERSION, MAGIC, Read};
+use super::xattrs::{Sets, Told, Xattrs};
 
 /// The entries of a dataset in the order of the virtual file, in the form in which they travel.
 pub struct Index {
@@ -13,9 +14,12 @@ pub struct Index {
     chunk_starts: Vec<u64>,
     marks: Vec<Mark>,
     context: Context,
+    /// A bit for each entry: whether it is a regular file. Only such have further names.
+    files: Vec<u64>,
     hasher: blake3::Hasher,
     layout: blake3::Hasher,
     counts: Counts,
+    sets: Sets,
     digests: Option<Digests>,
     scratch: Vec<u8>,
 }
@@ -34,7 +38,8 @@ pub(super) struct Mark {
 pub struct Digests {
     /// BLAKE3 of the index: the name of the dataset.
     pub dataset: [u8; 32],
-    /// BLAKE3 of its paths, kinds, sizes and links, without modes and times. Where it is the same,
+    /// BLAKE3 of its paths, kinds, sizes, told holes and links, without modes, times and extended
+    /// attributes. Where it is the same,
     /// the same bytes of the virtual file belong to the same file.
     pub layout: [u8; 32],
 }
@@ -70,9 +75,11 @@ impl Index {
             chunk_starts: vec![0],
             marks: Vec::new(),
             context: Context::new(),
+            files: Vec::new(),
             hasher,
             layout: blake3::Hasher::new(),
             counts: Counts::default(),
+            sets: Sets::default(),
             digests: None,
             scratch: Vec::new(),
         }
@@ -91,10 +98,12 @@ impl Index {
         let number = self.context.number;
         let mut record = std::mem::take(&mut self.scratch);
         record.clear();
-        let start = wire::write(entry, &mut self.context, &mut record)
+        let is_file = |number| is_set(&self.files, number);
+        let told = self.sets.told(&entry.xattrs);
+        let start = wire::write(entry, told, &mut self.context, &is_file, &mut record)
             .map_err(|what| IndexError::Entry { number, what });
         if start.is_ok() {
-            self.keep(&record, entry, before);
+            self.keep(&record, entry, told, before);
         }
         self.scratch = record;
         start
@@ -125,10 +134,13 @@ impl Index {
     }
 
     /// Enter a record that was checked; `before` is what it was read against, if it has a mark.
-    fn keep(&mut self, record: &[u8], entry: &Entry<'_>, before: Option<Context>) {
+    fn keep(&mut self, record: &[u8], entry: &Entry<'_>, told: Told<'_>, before: Option<Context>) {
         let number = self.context.number - 1;
         self.hasher.update(record);
         let (chunk, at) = self.append(record);
+        if let Told::New(bytes) = told {
+            self.sets.push(bytes, chunk, at, record.len());
+        }
         if let Some(context) = before {
             self.marks.push(Mark { chunk, at, context });
         }
@@ -137,6 +149,7 @@ impl Index {
         self.layout.update(&layout);
         match &entry.kind {
             Kind::File { size_bytes, .. } => {
+                set(&mut self.files, number);
                 self.counts.files += 1;
                 self.counts.file_bytes = self.counts.file_bytes.saturating_add(*size_bytes);
             }
@@ -223,7 +236,14 @@ impl Index {
     pub fn memory_bytes(&self) -> usize {
         let chunks: usize = self.chunks.iter().map(Vec::capacity).sum();
         let paths: usize = self.marks.iter().map(|mark| mark.context.path.capacity()).sum();
-        chunks + paths + self.marks.capacity() * size_of::<Mark>()
+        let marks = self.marks.capacity() * size_of::<Mark>();
+        let files = self.files.capacity() * size_of::<u64>();
+        chunks + paths + marks + files + self.sets.memory_bytes()
+    }
+
+    /// What a record of it says of extended attributes.
+    pub(super) fn xattrs<'i>(&'i self, told: Told<'i>) -> Xattrs<'i> {
+        self.sets.resolve(told, |chunk| self.chunk(chunk))
     }
 
     pub(super) fn chunk(&self, chunk: usize) -> &[u8] {
@@ -314,11 +334,17 @@ impl Reader {
             let number = index.context.number;
             let before = index.context.clone_for_mark(index.is_marked());
             let mut context = std::mem::replace(&mut index.context, Context::new());
-            let read = wire::read(rest, &mut context);
+            let read = wire::read(rest, &mut context, &|number| is_set(&index.files, number));
             index.context = context;
             match read.map_err(|what| IndexError::Entry { number, what })? {
-                Read::Entry { entry, length, .. } => {
-                    index.keep(&rest[..length], &entry, before);
+                Read::Entry { entry, length, told, .. } => {
+                    if let Told::New(bytes) = told
+                        && index.sets.find(bytes).is_some()
+                    {
+                        let what = "tells extended attributes again";
+                        return Err(IndexError::Entry { number, what });
+                    }
+                    index.keep(&rest[..length], &entry, told, before);
                     used += length;
                 }
                 Read::CutOff => return Ok(used),
@@ -332,6 +358,20 @@ impl Reader {
             }
         }
     }
+}
+
+/// Whether the bit of this number is set.
+fn is_set(bits: &[u64], number: u64) -> bool {
+    let word = usize::try_from(number / 64).ok().and_then(|at| bits.get(at));
+    word.is_some_and(|word| word >> (number % 64) & 1 == 1)
+}
+
+fn set(bits: &mut Vec<u64>, number: u64) {
+    let at = usize::try_from(number / 64).unwrap_or(usize::MAX);
+    if bits.len() <= at {
+        bits.resize(at + 1, 0);
+    }
+    bits[at] |= 1 << (number % 64);
 }
 
 fn check_end(

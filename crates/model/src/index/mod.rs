@@ -16,6 +16,7 @@ mod error;
 mod growing;
 mod lack;
 mod wire;
+mod xattrs;
 
 #[cfg(test)]
 mod tests;
@@ -28,3 +29,4 @@ pub use lack::Lack;
 pub use wire::{
     EXTENTS_MAX, FORMAT_VERSION, MAGIC, NAME_BYTES_MAX, PATH_BYTES_MAX, RECORD_BYTES_MAX,
 };
+pub use xattrs::{XATTR_PREFIX, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX, XattrSet, Xattrs};

@@ -11,6 +11,7 @@ struct Line {
     kind: Kind,
     mode: u32,
     mtime: Mtime,
+    xattrs: Xattrs<'static>,
 }
 
 /// What a reader sees, in full.
@@ -50,12 +51,21 @@ fn lines(paths: &[Vec<Vec<u8>>], seed: u64) -> Vec<Line> {
                 ];
                 Kind::File { size_bytes: 500, extents: Some(extents) }
             }
+            8 => {
+                let size_bytes = 1 + rng(5000);
+                let all = Extent { offset: 0, bytes: size_bytes };
+                Kind::File { size_bytes, extents: Some(vec![all]) }
+            }
             _ => Kind::File { size_bytes: rng(5000), extents: None },
         };
         if matches!(kind, Kind::File { .. }) {
             files.push(number as u64);
         }
         let bare = matches!(kind, Kind::HardLink(_) | Kind::Absent(_));
+        let xattrs = match kind {
+            Kind::File { .. } | Kind::Folder => some_xattrs(&mut rng),
+            _ => Xattrs::None,
+        };
         let mtime = Mtime {
             seconds: rng(4_000_000_000) as i64 - 1_000_000_000,
             nanoseconds: rng(1_000_000_000) as u32,
@@ -65,9 +75,24 @@ fn lines(paths: &[Vec<Vec<u8>>], seed: u64) -> Vec<Line> {
             kind,
             mode: if bare { 0 } else { [0o644, 0o755, 0o7777, 0][rng(4) as usize] },
             mtime: if bare { Mtime::default() } else { mtime },
+            xattrs,
         });
     }
     lines
+}
+
+/// None most often, else some of few sets, or one that is large.
+fn some_xattrs(rng: &mut impl FnMut(u64) -> u64) -> Xattrs<'static> {
+    match rng(8) {
+        0 => Xattrs::Unknown,
+        1 => Xattrs::of(vec![(b"large".to_vec(), vec![b'v'; 3000 + rng(3) as usize])]),
+        2 | 3 => {
+            let count = 1 + rng(3);
+            let name = |number: u64| format!("name-\u{ff}-{number}").into_bytes();
+            Xattrs::of((0..count).rev().map(|it| (name(it), vec![it as u8; it as usize])).collect())
+        }
+        _ => Xattrs::None,
+    }
 }
 
 /// Numbers below a limit, the same for the same seed.
@@ -98,6 +123,7 @@ fn write(lines: &[Line]) -> (Index, Vec<Seen>) {
             kind: line.kind.clone(),
             mode: line.mode,
             mtime: line.mtime,
+            xattrs: line.xattrs.clone(),
         };
         let start = index.push(&entry).unwrap();
         let range = Range::new(start, index.size_bytes());
@@ -115,6 +141,7 @@ fn read(mut cursor: Cursor<'_>) -> Vec<Seen> {
             kind: item.entry.kind.clone(),
             mode: item.entry.mode,
             mtime: item.entry.mtime,
+            xattrs: item.entry.xattrs.clone().into_owned(),
         };
         seen.push(Seen { number: item.number, line, range: item.range() });
     }
@@ -168,6 +195,7 @@ proptest! {
         let digests = index.complete();
         prop_assert_eq!(index.push(&Entry {
             leaves: 0, name: b"z", kind: Kind::Folder, mode: 0, mtime: Mtime::default(),
+            xattrs: Xattrs::None,
         }), Err(IndexError::Complete));
         // … from any entry on …
         let behind = &seen[(from as usize).min(seen.len())..];
@@ -255,7 +283,8 @@ proptest! {
 }
 
 fn entry(leaves: usize, name: &'static str, kind: Kind) -> Entry<'static> {
-    Entry { leaves, name: name.as_bytes(), kind, mode: 0o600, mtime: Mtime::default() }
+    let (mtime, xattrs) = (Mtime::default(), Xattrs::None);
+    Entry { leaves, name: name.as_bytes(), kind, mode: 0o600, mtime, xattrs }
 }
 
 fn file(leaves: usize, name: &'static str) -> Entry<'static> {
@@ -291,12 +320,16 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
         (entry(0, "g", Kind::Symlink(b"a\0".to_vec())), "link to nothing"),
         (entry(0, "g", Kind::HardLink(1)), "mode"),
         (bare(Kind::HardLink(2)), "no earlier one"),
-        (extents(&[(0, 10)]), "extents"),
+        (bare(Kind::HardLink(3)), "no earlier one"),
+        (bare(Kind::HardLink(0)), "what is no file"),
+        (extents(&[(0, 11)]), "extents"),
+        (extents(&[(0, 5), (5, 5)]), "extents"),
         (extents(&[(0, 0)]), "extents"),
         (extents(&[(0, 2), (2, 2)]), "extents"),
         (extents(&[(4, 2), (0, 2)]), "extents"),
         (extents(&[(8, 3)]), "extents"),
         (extents(&[(8, u64::MAX)]), "larger than can be"),
+        (sized(0, Some(vec![Extent { offset: 0, bytes: 0 }])), "extents"),
         (sized(u64::MAX, None), "a size that no file can have"),
         (sized(1 << 63, None), "a size that no file can have"),
         (sized((1 << 63) - 1, None), "larger than can be"),
@@ -314,6 +347,74 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn small_holes_make_no_other_layout() {
+    let of = |extents: Option<Vec<(u64, u64)>>| {
+        let mut index = Index::new();
+        let extents = extents.map(|extents| {
+            extents.into_iter().map(|(offset, bytes)| Extent { offset, bytes }).collect()
+        });
+        index.push(&entry(0, "f", Kind::File { size_bytes: 10, extents })).unwrap();
+        (index.complete(), index.cursor().next().unwrap().entry.kind.clone())
+    };
+    let (dense, small) = (of(None), of(Some(vec![(0, 10)])));
+    let (large, void) = (of(Some(vec![(0, 4)])), of(Some(Vec::new())));
+    assert_eq!(dense.0.layout, small.0.layout);
+    assert_ne!(dense.0.dataset, small.0.dataset);
+    assert!(dense.1.is_laid_out_as(&small.1) && small.1.is_sparse() && !dense.1.is_sparse());
+    for other in [large, void] {
+        assert_ne!(other.0.layout, small.0.layout);
+        assert!(!other.1.is_laid_out_as(&small.1) && other.1.is_laid_out_as(&other.1));
+    }
+}
+
+#[test]
+fn a_further_name_is_one_of_a_regular_file() {
+    // A server could name a folder, a link or another further name in place of a file: an empty file
+    // appeared at the receiver, or nothing that could be linked.
+    let mut index = Index::new();
+    let bare = |name, kind| Entry { mode: 0, ..entry(0, name, kind) };
+    index.push(&file(0, "a")).unwrap();
+    index.push(&entry(0, "b", Kind::Symlink(b"a".to_vec()))).unwrap();
+    index.push(&bare("c", Kind::Absent(Absence::Forbidden))).unwrap();
+    index.push(&bare("d", Kind::HardLink(0))).unwrap();
+    index.push(&entry(0, "e", Kind::Folder)).unwrap();
+    let good = wire(&index);
+    for (of, says) in [
+        (0, None),
+        (1, Some("what is no file")),
+        (2, Some("what is no file")),
+        (3, Some("what is no file")),
+        (4, Some("what is no file")),
+        (5, Some("no earlier one")),
+    ] {
+        let mut index = Index::new();
+        let mut reader = Reader::new(1 << 20);
+        reader.feed(&mut index, &good).unwrap();
+        // As it travels: kind, folders to leave, the name "f", entries back.
+        let record = [4, 0, 1, b'f', 5 - of];
+        let read = reader.feed(&mut index, &record).map_err(|error| error.to_string());
+        let pushed = index_of(&good).push(&bare("f", Kind::HardLink(of.into())));
+        let pushed = pushed.map_err(|error| error.to_string());
+        match says {
+            None => assert!(read.is_ok() && pushed.is_ok(), "{of}: {read:?} {pushed:?}"),
+            Some(says) => {
+                for told in [read.unwrap_err(), pushed.unwrap_err()] {
+                    let whole = format!("entry 5 of the index is another name of {says}");
+                    assert_eq!(told, whole, "{of}");
+                }
+            }
+        }
+    }
+}
+
+/// An index that is not complete, from its bytes.
+fn index_of(bytes: &[u8]) -> Index {
+    let mut index = Index::new();
+    Reader::new(1 << 20).feed(&mut index, bytes).unwrap();
+    index
+}
+
+#[test]
 fn a_million_entries_take_little_memory() {
     let mut index = Index::new();
     for folder in 0..1000 {
@@ -322,15 +423,15 @@ fn a_million_entries_take_little_memory() {
         let mtime = Mtime { seconds: 1_700_000_000, nanoseconds: 123_456_789 };
         let leaves = usize::from(folder > 0);
         let bytes = name.as_bytes();
-        index.push(&Entry { leaves, name: bytes, kind, mode: 0o755, mtime }).unwrap();
+        let entry = entry(leaves, "", kind);
+        index.push(&Entry { name: bytes, mode: 0o755, mtime, ..entry }).unwrap();
         for number in 0..1000 {
             let name = format!("sample-{folder:04}-{number:06}.dat");
             let seconds = 1_700_000_000 + number * 37 % 100_000;
             let mtime = Mtime { seconds, nanoseconds: (number as u32) * 977_531 };
             let kind = Kind::File { size_bytes: 11_000 + number as u64, extents: None };
-            index
-                .push(&Entry { leaves: 0, name: name.as_bytes(), kind, mode: 0o644, mtime })
-                .unwrap();
+            let file = Entry { kind, mode: 0o644, mtime, ..file(0, "") };
+            index.push(&Entry { name: name.as_bytes(), ..file }).unwrap();
         }
     }
     let counts = index.counts();

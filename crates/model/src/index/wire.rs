@@ -4,7 +4,8 @@
 //! the index canonical. Numbers are LEB128 varints of the least length. A record:
 //!
 //! ```text
-//! head      1 byte: bits 0–2 the kind, bit 3 a mode follows, bit 4 extents follow
+//! head      1 byte: bits 0–2 the kind, bit 3 a mode follows, bit 4 extents follow, bit 5 there
+//!           are extended attributes
 //! leaves    varint: folders to leave
 //! name      varint length, bytes
 //! mode      varint, only if it is another one than that of the last entry of the kind
@@ -12,12 +13,16 @@
 //! the kind  file: varint size, and extents: varint count, then (varint gap, varint length) each
 //!           folder: nothing   link: varint length, target   hard link: varint entries back
 //!           absent: 1 byte reason
+//! xattrs    varint, only if there are any: 0 they cannot be told, else a set, counted from 1 in
+//!           the order in which they are first told; the next one is told here: varint count, and
+//!           for each varint length, name without "user.", varint length, value
 //! ```
 //!
 //! Hard links and what is absent have neither mode nor mtime.
 
 use super::entry::{Absence, Entry, Extent, Kind, Mtime};
 use super::error::IndexError;
+use super::xattrs::{Told, Xattrs};
 
 /// How an index begins.
 pub const MAGIC: &[u8; 8] = b"swathidx";
@@ -28,7 +33,8 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Longest path of an entry, in bytes. Longer than any system call takes: trees are walked folder
 /// by folder.
 pub const PATH_BYTES_MAX: usize = 1 << 16;
-/// Longest record: a file of [`EXTENTS_MAX`] extents.
+/// Longest record: a file of [`EXTENTS_MAX`] extents with all the extended attributes that it may
+/// have.
 pub const RECORD_BYTES_MAX: usize = 4 << 20;
 /// The most extents of a file. One with more is listed as if it had no holes.
 pub const EXTENTS_MAX: usize = 200_000;
@@ -46,6 +52,7 @@ const ABSENT: u8 = 5;
 const KIND_BITS: u8 = 0b111;
 const HAS_MODE: u8 = 1 << 3;
 const HAS_EXTENTS: u8 = 1 << 4;
+const HAS_XATTRS: u8 = 1 << 5;
 
 /// A file of this size begins at a multiple of [`ALIGN_BYTES`] in the virtual file. (Smaller ones
 /// are written through the page cache, where it does not matter.)
@@ -65,6 +72,8 @@ pub(super) struct Context {
     mtime_s: i64,
     /// Number of the next entry.
     pub number: u64,
+    /// How many sets of extended attributes were told.
+    sets: u64,
     /// End of what has bytes so far.
     pub end: u64,
 }
@@ -72,7 +81,8 @@ pub(super) struct Context {
 impl Context {
     pub fn new() -> Context {
         let modes = [0o644, 0o755, 0o777];
-        Context { path: Vec::new(), in_folder: true, modes, mtime_s: 0, number: 0, end: 0 }
+        let (mtime_s, number, sets, end) = (0, 0, 0, 0);
+        Context { path: Vec::new(), in_folder: true, modes, mtime_s, number, sets, end }
     }
 
     /// A copy for whoever begins to read here, if there is to be one.
@@ -95,7 +105,7 @@ impl Context {
     }
 
     /// Check the place of an entry and go there. Answers where its virtual bytes begin.
-    fn enter(&mut self, entry: &Entry<'_>) -> Result<u64, &'static str> {
+    fn enter(&mut self, entry: &Entry<'_>, is_file: IsFile<'_>) -> Result<u64, &'static str> {
         check_name(entry.name)?;
         let folder_end =
             self.folder_end(entry.leaves).ok_or("leaves more folders than there are")?;
@@ -106,7 +116,10 @@ impl Context {
         if entry.name <= sibling {
             return Err("is out of order");
         }
-        let bytes = check_kind(entry, self.number)?;
+        let bytes = check_kind(entry, self.number, is_file)?;
+        if entry.xattrs != Xattrs::None && !matches!(entry.kind, Kind::File { .. } | Kind::Folder) {
+            return Err("has extended attributes that it cannot have");
+        }
         let aligned = match entry.kind {
             Kind::File { .. } if bytes >= ALIGNED_FROM_BYTES => {
                 self.end.checked_next_multiple_of(ALIGN_BYTES)
@@ -135,6 +148,9 @@ impl Context {
     }
 }
 
+/// Whether the entry of an earlier number is a regular file.
+pub(super) type IsFile<'a> = &'a dyn Fn(u64) -> bool;
+
 const TOO_LARGE: &str = "makes the dataset larger than can be";
 /// Offsets in a file are the kernel's signed ones.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
@@ -152,7 +168,7 @@ fn check_name(name: &[u8]) -> Result<(), &'static str> {
 }
 
 /// The bytes that an entry has in the virtual file, if it is as it may be.
-fn check_kind(entry: &Entry<'_>, number: u64) -> Result<u64, &'static str> {
+fn check_kind(entry: &Entry<'_>, number: u64, is_file: IsFile<'_>) -> Result<u64, &'static str> {
     let bare = matches!(entry.kind, Kind::HardLink(_) | Kind::Absent(_));
     if entry.mode > MODE_MAX || (bare && entry.mode != 0) {
         return Err("has a mode that is none");
@@ -177,7 +193,9 @@ fn check_kind(entry: &Entry<'_>, number: u64) -> Result<u64, &'static str> {
                 end = extent.offset.checked_add(extent.bytes).ok_or(TOO_LARGE)?;
                 bytes += extent.bytes;
             }
-            if end > *size_bytes || bytes == *size_bytes {
+            // One that is all of the file tells of holes too small to be told.
+            let is_all = bytes == *size_bytes && (bytes == 0 || extents.len() > 1);
+            if end > *size_bytes || is_all {
                 return Err("has extents that are none");
             }
             Ok(bytes)
@@ -188,18 +206,22 @@ fn check_kind(entry: &Entry<'_>, number: u64) -> Result<u64, &'static str> {
             Err("is a link to nothing that can be")
         }
         Kind::HardLink(of) if *of >= number => Err("is another name of no earlier one"),
+        Kind::HardLink(of) if !is_file(*of) => Err("is another name of what is no file"),
         _ => Ok(0),
     }
 }
 
-/// Append an entry; answers where its bytes begin in the virtual file.
+/// Append an entry, whose extended attributes `told` tells; answers where its bytes begin in the
+/// virtual file.
 pub(super) fn write(
     entry: &Entry<'_>,
+    told: Told<'_>,
     context: &mut Context,
+    is_file: IsFile<'_>,
     out: &mut Vec<u8>,
 ) -> Result<u64, &'static str> {
     let (kind, number) = (kind_code(&entry.kind), context.number);
-    let start = context.enter(entry)?;
+    let start = context.enter(entry, is_file)?;
     let has_extents = matches!(entry.kind, Kind::File { extents: Some(_), .. });
     let mut head = kind | if has_extents { HAS_EXTENTS } else { 0 };
     let new_mode = context.mode_of(kind).filter(|known| **known != entry.mode).map(|known| {
@@ -207,6 +229,7 @@ pub(super) fn write(
         entry.mode
     });
     head |= if new_mode.is_some() { HAS_MODE } else { 0 };
+    head |= if told == Told::None { 0 } else { HAS_XATTRS };
     out.push(head);
     put(out, entry.leaves as u64);
     put_bytes(out, entry.name);
@@ -218,21 +241,36 @@ pub(super) fn write(
         put(out, u64::from(entry.mtime.nanoseconds));
         context.mtime_s = entry.mtime.seconds;
     }
-    write_kind(&entry.kind, number, out);
+    let extents = match &entry.kind {
+        Kind::File { extents, .. } => extents.as_deref(),
+        _ => None,
+    };
+    write_kind(&entry.kind, extents, number, out);
+    match told {
+        Told::None => {}
+        Told::Unknown => put(out, 0),
+        Told::Earlier(set) => put(out, set + 1),
+        Told::New(bytes) => {
+            context.sets += 1;
+            put(out, context.sets);
+            out.extend_from_slice(bytes);
+        }
+    }
     Ok(start)
 }
 
-/// What an entry adds to the layout: all but modes and times.
+/// What an entry adds to the layout: all but modes, times, extended attributes, and whether there
+/// are small holes.
 pub(super) fn write_layout(entry: &Entry<'_>, number: u64, out: &mut Vec<u8>) {
     out.push(kind_code(&entry.kind));
     put(out, entry.leaves as u64);
     put_bytes(out, entry.name);
-    write_kind(&entry.kind, number, out);
+    write_kind(&entry.kind, entry.kind.told_extents(), number, out);
 }
 
-fn write_kind(kind: &Kind, number: u64, out: &mut Vec<u8>) {
+fn write_kind(kind: &Kind, extents: Option<&[Extent]>, number: u64, out: &mut Vec<u8>) {
     match kind {
-        Kind::File { size_bytes, extents } => {
+        Kind::File { size_bytes, .. } => {
             put(out, *size_bytes);
             if let Some(extents) = extents {
                 put(out, extents.len() as u64);
@@ -291,8 +329,9 @@ fn kind_code(kind: &Kind) -> u8 {
 
 /// What stands at the beginning of some bytes.
 pub(super) enum Read<'a> {
-    /// A record of so many bytes, and where its own bytes begin in the virtual file.
-    Entry { entry: Entry<'a>, start: u64, length: usize },
+    /// A record of so many bytes, and where its own bytes begin in the virtual file. Of the entry's
+    /// extended attributes `told` says which they are; the entry itself has none.
+    Entry { entry: Entry<'a>, start: u64, length: usize, told: Told<'a> },
     /// The mark of the end.
     End,
     /// More bytes are needed to tell.
@@ -300,11 +339,15 @@ pub(super) enum Read<'a> {
 }
 
 /// Read the record at the beginning of `bytes`.
-pub(super) fn read<'a>(bytes: &'a [u8], context: &mut Context) -> Result<Read<'a>, &'static str> {
+pub(super) fn read<'a>(
+    bytes: &'a [u8],
+    context: &mut Context,
+    is_file: IsFile<'_>,
+) -> Result<Read<'a>, &'static str> {
     let mut rest = Bytes { rest: bytes };
     match read_entry(&mut rest, context) {
         Ok(None) => Ok(Read::End),
-        Ok(Some(entry)) => {
+        Ok(Some((entry, told))) => {
             let length = bytes.len() - rest.rest.len();
             if let Some(known) = context.mode_of(kind_code(&entry.kind)) {
                 *known = entry.mode;
@@ -312,8 +355,9 @@ pub(super) fn read<'a>(bytes: &'a [u8], context: &mut Context) -> Result<Read<'a
             if kind_code(&entry.kind) <= SYMLINK {
                 context.mtime_s = entry.mtime.seconds;
             }
-            let start = context.enter(&entry)?;
-            Ok(Read::Entry { entry, start, length })
+            let start = context.enter(&entry, is_file)?;
+            context.sets += u64::from(matches!(told, Told::New(_)));
+            Ok(Read::Entry { entry, start, length, told })
         }
         Err(Broken::CutOff) if bytes.len() > RECORD_BYTES_MAX => Err("is longer than can be"),
         Err(Broken::CutOff) => Ok(Read::CutOff),
@@ -324,15 +368,16 @@ pub(super) fn read<'a>(bytes: &'a [u8], context: &mut Context) -> Result<Read<'a
 fn read_entry<'a>(
     bytes: &mut Bytes<'a>,
     context: &mut Context,
-) -> Result<Option<Entry<'a>>, Broken> {
+) -> Result<Option<(Entry<'a>, Told<'a>)>, Broken> {
     let head = bytes.byte()?;
     if head == END {
         return Ok(None);
     }
     let kind = head & KIND_BITS;
     let allowed = match kind {
-        FILE => HAS_MODE | HAS_EXTENTS,
-        FOLDER | SYMLINK => HAS_MODE,
+        FILE => HAS_MODE | HAS_EXTENTS | HAS_XATTRS,
+        FOLDER => HAS_MODE | HAS_XATTRS,
+        SYMLINK => HAS_MODE,
         HARD_LINK | ABSENT => 0,
         _ => return Err(Broken::Rule("is of no kind")),
     };
@@ -375,12 +420,22 @@ fn read_entry<'a>(
             Kind::Absent(absence.ok_or(Broken::Rule("is absent for no reason"))?)
         }
     };
-    Ok(Some(Entry { leaves, name, kind, mode, mtime }))
+    let told = match head & HAS_XATTRS {
+        0 => Told::None,
+        _ => match bytes.number()? {
+            0 => Told::Unknown,
+            set if set <= context.sets => Told::Earlier(set - 1),
+            set if set == context.sets + 1 => Told::New(bytes.xattrs()?),
+            _ => return Err(Broken::Rule("has extended attributes that nobody told")),
+        },
+    };
+    Ok(Some((Entry { leaves, name, kind, mode, mtime, xattrs: Xattrs::None }, told)))
 }
 
 const TOO_MANY: &str = "has a number that is too large";
 
-enum Broken {
+/// Why bytes are no record.
+pub(super) enum Broken {
     CutOff,
     Rule(&'static str),
 }
@@ -391,13 +446,22 @@ pub(super) struct Bytes<'a> {
 }
 
 impl<'a> Bytes<'a> {
+    pub fn of(bytes: &'a [u8]) -> Bytes<'a> {
+        Bytes { rest: bytes }
+    }
+
+    /// What was not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     fn byte(&mut self) -> Result<u8, Broken> {
         let (&first, rest) = self.rest.split_first().ok_or(Broken::CutOff)?;
         self.rest = rest;
         Ok(first)
     }
 
-    fn number(&mut self) -> Result<u64, Broken> {
+    pub fn number(&mut self) -> Result<u64, Broken> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -415,7 +479,7 @@ impl<'a> Bytes<'a> {
         Err(Broken::Rule(TOO_MANY))
     }
 
-    fn counted(&mut self, most: usize) -> Result<&'a [u8], Broken> {
+    pub fn counted(&mut self, most: usize) -> Result<&'a [u8], Broken> {
         let length = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         if length > most {
             return Err(Broken::Rule("has something in it that is too long"));
@@ -443,7 +507,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-fn put(out: &mut Vec<u8>, mut value: u64) {
+pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -451,7 +515,7 @@ fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }

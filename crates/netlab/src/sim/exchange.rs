@@ -26,6 +26,7 @@ impl World<'_> {
             match fate {
                 Ok(()) => {
                     source.link.open(id);
+                    source.link.narrow(id, lane.window_bytes);
                     lane.pipelines = !source.no_pipelining;
                     let rtt = Duration::from_secs_f64(source.link.rtt_s());
                     let pipelines = lane.pipelines;

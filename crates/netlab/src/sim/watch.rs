@@ -175,7 +175,8 @@ impl Watch {
         let verdict = match *action {
             Action::OpenLane { source, lane } => self.opens(source, lane, scene),
             Action::Fetch { lane, range, .. } => self.fetches(lane, range, scene),
-            Action::Trim { .. }
+            Action::Window { .. }
+            | Action::Trim { .. }
             | Action::CloseLane { .. }
             | Action::Finished
             | Action::Exhausted => Ok(()),

@@ -91,6 +91,8 @@ pub(crate) struct Lane {
     pub dropping: bool,
     /// Every answer is the whole file: what lies before a range has to be skipped.
     pub streams: bool,
+    /// What its sender may have under way, as it was told.
+    pub window_bytes: Option<u64>,
     /// Bytes received since the queue was last empty.
     burst: bool,
     /// When it was asked while it was idle, as long as that has not been answered.
@@ -131,6 +133,7 @@ impl Lane {
             parked: false,
             dropping: false,
             streams: false,
+            window_bytes: None,
             stream_base: 0,
             burst: false,
             asked_idle_at: None,

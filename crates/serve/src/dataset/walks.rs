@@ -5,7 +5,7 @@
 //! indexes is needed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,8 @@ pub(crate) struct Walk {
     /// Files that are not as the index says, by their numbers.
     changed: Mutex<BTreeMap<u64, Lack>>,
     used: Mutex<Instant>,
+    /// So many parts the last answer read at the same time.
+    parts_at_once: AtomicUsize,
 }
 
 /// How far a walk is.
@@ -98,6 +100,7 @@ impl Walks {
             unwanted: AtomicBool::new(false),
             changed: Mutex::default(),
             used: Mutex::new(Instant::now()),
+            parts_at_once: AtomicUsize::new(1),
         });
         let worker = Arc::clone(&walk);
         std::thread::Builder::new()
@@ -202,6 +205,16 @@ impl Walk {
                 Progress::Growing => news.await,
             }
         }
+    }
+
+    /// So many parts of it an answer does well to read at the same time, as far as earlier ones know.
+    pub fn parts_at_once(&self) -> usize {
+        self.parts_at_once.load(Ordering::Relaxed)
+    }
+
+    /// What an answer found to be good.
+    pub fn note_parts_at_once(&self, parts: usize) {
+        self.parts_at_once.store(parts, Ordering::Relaxed);
     }
 
     /// The file of this number is not as the index says.

@@ -13,7 +13,7 @@ use swath_store::tree::{Filter, FilterError, WalkOptions};
 use super::Site;
 use super::file::{not_found, refusal};
 use super::place::Place;
-use crate::dataset::{Reader, SEAL_BYTES, Sealed, Walk, WalkId};
+use crate::dataset::{Form, Parts, SEAL_BYTES, Sealed, Walk, WalkId};
 use crate::http::{Content, Head, Made, Make, Response};
 
 /// Answer a request for a folder as a dataset.
@@ -33,7 +33,7 @@ pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
                     Response::text(200, walk.changed()).with("cache-control", "no-store")
                 }
                 Some(walk) if what == "seals" => seals(head, walk).await,
-                Some(walk) => bytes(head, walk, what == "sealed").await,
+                Some(walk) => bytes(site, head, walk, what == "sealed").await,
                 None => {
                     Response::text(410, "this walk is not known any more: ask for the index again")
                 }
@@ -61,6 +61,7 @@ async fn index(site: &Site, head: &Head) -> Response {
         (None, Err(error)) => return Response::text(400, error.to_string()),
     };
     let is_filtered = !filter.is_all();
+    let xattrs = head.target.parameter("xattr") == Some("yes");
     let opened = tokio::task::spawn_blocking(move || root.below(&path)).await;
     let root = match opened {
         Ok(Ok(root)) => root,
@@ -70,7 +71,7 @@ async fn index(site: &Site, head: &Head) -> Response {
     let mut random = [0; 16];
     (site.random)(&mut random);
     let id = WalkId::new(random);
-    match site.walks.begin(id, root, WalkOptions { filter, ..site.walk_options() }) {
+    match site.walks.begin(id, root, WalkOptions { filter, xattrs, ..site.walk_options() }) {
         Ok(walk) => {
             site.metrics.walks.fetch_add(1, Ordering::Relaxed);
             let answer = Response::empty(200)
@@ -78,6 +79,7 @@ async fn index(site: &Site, head: &Head) -> Response {
                 .with("cache-control", "no-store")
                 .with("swath-walk", id.to_string());
             let answer = if is_filtered { answer.with("swath-filtered", "yes") } else { answer };
+            let answer = if xattrs { answer.with("swath-xattr", "yes") } else { answer };
             answer.containing(Content::Made(Box::new(IndexBytes { walk, at: 0 })))
         }
         Err(_) => Response::text(503, "too much is under way here just now"),
@@ -121,7 +123,7 @@ impl Drop for IndexBytes {
 }
 
 /// Ranges of the virtual file, or of the sealed one.
-async fn bytes(head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Response {
+async fn bytes(site: &Site, head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Response {
     let asked = head.field("range");
     // Without an end nothing is known of where it is while the walk goes on, so that is waited for.
     let known_to = asked.and_then(last_byte).unwrap_or(u64::MAX);
@@ -139,17 +141,10 @@ async fn bytes(head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Response {
             .with("cache-control", "no-store")
     };
     let ranges = asked.map_or(Ranges::Whole, |value| range_header::parse(value, length));
+    let form = if is_sealed { Form::Sealed { size_bytes } } else { Form::Data };
     let made = |range| {
-        Content::Made(Box::new(DatasetBytes {
-            rest: range,
-            length: range.len(),
-            reading: None,
-            source: Some(if is_sealed {
-                Source::Sealed(Box::new(Sealed::new(Arc::clone(&walk), size_bytes)))
-            } else {
-                Source::Data(Reader::new(Arc::clone(&walk)))
-            }),
-        }))
+        let further = Arc::clone(&site.further_parts);
+        Content::Made(Box::new(Parts::new(Arc::clone(&walk), form, range, further)))
     };
     let whole = if is_complete { length.to_string() } else { "*".to_owned() };
     match ranges {
@@ -245,73 +240,6 @@ fn last_byte(value: &str) -> Option<u64> {
     last.trim().parse().ok()
 }
 
-enum Source {
-    Sealed(Box<Sealed>),
-    Data(Reader),
-}
-
-/// Reads ahead of what is being sent by one part.
-struct DatasetBytes {
-    rest: Range,
-    length: u64,
-    source: Option<Source>,
-    reading: Option<tokio::task::JoinHandle<(Source, Vec<u8>)>>,
-}
-
-impl DatasetBytes {
-    fn read_ahead(&mut self) {
-        let Some(mut source) = self.source.take().filter(|_| !self.rest.is_empty()) else { return };
-        let unit = match source {
-            Source::Sealed(_) => GROUP_BYTES + SEAL_BYTES,
-            Source::Data(_) => GROUP_BYTES,
-        };
-        let end = (self.rest.start / unit + PART_GROUPS) * unit;
-        let part = Range::new(self.rest.start, end.min(self.rest.end));
-        self.rest.start = part.end;
-        self.reading = Some(tokio::task::spawn_blocking(move || {
-            let mut bytes = Vec::new();
-            match &mut source {
-                Source::Sealed(sealed) => {
-                    bytes.reserve_exact(part.len() as usize);
-                    sealed.read(part, &mut bytes);
-                }
-                Source::Data(reader) => {
-                    bytes.resize(part.len() as usize, 0);
-                    if !reader.read(part.start, &mut bytes) {
-                        // Without a seal only the end of the connection can say so.
-                        bytes.clear();
-                    }
-                }
-            }
-            (source, bytes)
-        }));
-    }
-}
-
-impl Make for DatasetBytes {
-    fn length(&self) -> Option<u64> {
-        Some(self.length)
-    }
-
-    fn next(&mut self) -> Made<'_> {
-        Box::pin(async {
-            if self.reading.is_none() {
-                self.read_ahead();
-            }
-            let Some(reading) = self.reading.take() else { return Ok(Vec::new()) };
-            let (source, bytes) = reading.await.map_err(io::Error::other)?;
-            if bytes.is_empty() {
-                return Err(io::Error::other("a file is not as it was"));
-            }
-            self.source = Some(source);
-            self.read_ahead();
-            Ok(bytes)
-        })
-    }
-}
-
-/// Groups that are read and sealed in one go.
-const PART_GROUPS: u64 = 4;
 /// Groups whose seals are told in one go: whoever waits for them hears of them in time, also where
 /// the disk is slow.
 const SEALS_AT_ONCE: u64 = 16;

@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use swath_model::Limiter;
 use swath_store::tree::{Filter, Root, WalkOptions};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
-use crate::dataset::Walks;
+use crate::dataset::{FURTHER_PARTS, Walks};
 use crate::http::{Answer, Head, Make, Method, Response};
 use crate::receive::{Orders, Receive};
 
@@ -90,6 +90,8 @@ pub(crate) struct Site {
     /// `http` or `https`.
     scheme: &'static str,
     walks: Walks,
+    /// What datasets' answers may read beyond one part at a time, in parts.
+    further_parts: Arc<Semaphore>,
     receive: Option<Arc<dyn Receive>>,
     orders: Arc<Orders>,
     send_limit: Option<Arc<Limiter>>,
@@ -148,6 +150,7 @@ impl Site {
             name: options.name,
             scheme,
             walks: Walks::new(options.idle_index_bytes),
+            further_parts: Arc::new(Semaphore::new(FURTHER_PARTS)),
             receive: options.receive,
             orders: Arc::default(),
             send_limit: options.send_limit,

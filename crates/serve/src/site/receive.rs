@@ -24,13 +24,11 @@ pub(super) async fn begin(site: &Site, head: &Head, rights: Rights) -> Response 
         Some(Place::Top) => return Response::text(400, "name one of the folders"),
         None => return not_found(),
     };
-    let placed = tokio::task::spawn_blocking(move || destination(&root, &path)).await;
+    let is_dry = head.target.parameter("dry") == Some("yes");
+    let placed = tokio::task::spawn_blocking(move || destination(&root, &path, is_dry)).await;
     let (folder, destination) = match placed {
         Ok(Ok(placed)) => placed,
-        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
-            return Response::text(404, "the folder in which it is to lie is not there");
-        }
-        Ok(Err(error)) => return refusal(&error),
+        Ok(Err(error)) => return refused(&error),
         Err(_) => return Response::text(500, "the folder could not be opened"),
     };
     let mut random = [0; 16];
@@ -55,9 +53,27 @@ pub(super) fn lane(site: &Site, head: &Head, rights: Rights) -> Response {
     }
 }
 
+/// Why there is no such place, to somebody who may write.
+fn refused(error: &io::Error) -> Response {
+    match error.raw_os_error() {
+        Some(libc::ENOTDIR | libc::ELOOP) => {
+            Response::text(409, "something else than a folder is in the way there")
+        }
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
+            Response::text(403, "no folder may be made there")
+        }
+        Some(libc::ENOSPC | libc::EDQUOT) => {
+            Response::text(507, "there is no room for another folder")
+        }
+        Some(libc::ENAMETOOLONG) => Response::text(400, "a name of the path is too long"),
+        _ => refusal(error),
+    }
+}
+
 /// Where a tree goes, by a way that leads nowhere else, whatever is renamed meanwhile: through an
-/// open folder, which has to stay open.
-fn destination(root: &Root, path: &[u8]) -> io::Result<(Root, PathBuf)> {
+/// open folder, which has to stay open. Folders on the way there that are missing are made, unless
+/// nothing is to be changed.
+fn destination(root: &Root, path: &[u8], is_dry: bool) -> io::Result<(Root, PathBuf)> {
     if let Ok(folder) = root.below(path) {
         let place = folder.place();
         return Ok((folder, place));
@@ -66,7 +82,16 @@ fn destination(root: &Root, path: &[u8]) -> io::Result<(Root, PathBuf)> {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
         None => (&b""[..], path),
     };
-    let folder = root.below(above)?;
+    let folder = match is_dry {
+        true => match root.below(above) {
+            // In what is not there yet there is nothing to be compared.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok((root.clone(), root.place().join(NOWHERE)));
+            }
+            folder => folder?,
+        },
+        false => root.made(above)?,
+    };
     if folder.is_there(name) {
         return Err(io::Error::from(io::ErrorKind::NotADirectory));
     }
@@ -75,5 +100,7 @@ fn destination(root: &Root, path: &[u8]) -> io::Result<(Root, PathBuf)> {
     Ok((folder, place))
 }
 
+/// A name that no folder here has: those that begin so are kept for copies.
+const NOWHERE: &str = ".swath-stage.swath.nowhere";
 /// What connections are turned into.
 const PROTOCOL: &str = "swath-lane";

@@ -59,6 +59,7 @@ impl OwnLane {
             if let Some(next) = self.send(talk) {
                 return next;
             }
+            talk.window.keep(&talk.conn, self.window_bytes);
             let turn = self.turn(talk);
             if !matches!(turn, Turn::Deliver(_)) {
                 place = None;

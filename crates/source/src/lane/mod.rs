@@ -13,6 +13,7 @@ mod delivery;
 mod event;
 mod own;
 mod talk;
+mod window;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,6 +50,7 @@ pub struct Lane {
 pub(crate) enum Command {
     Fetch { swath: SwathId, range: Range },
     Trim { swath: SwathId, end: u64, then: AfterTrim },
+    Narrow { window_bytes: Option<u64> },
     Close,
 }
 
@@ -101,6 +103,12 @@ impl Lane {
     /// more) was delivered already the swath is done at once.
     pub fn trim(&self, swath: SwathId, end: u64, then: AfterTrim) {
         let _ = self.commands.send(Command::Trim { swath, end, then });
+    }
+
+    /// Let the sender have no more than `window_bytes` under way from now on; `None`: as much as the
+    /// kernel sees fit, as at first. What is under way already still comes.
+    pub fn narrow(&self, window_bytes: Option<u64>) {
+        let _ = self.commands.send(Command::Narrow { window_bytes });
     }
 
     /// End the lane; its last event lists what is unfinished. A connection without outstanding

@@ -35,6 +35,8 @@ pub(super) struct OwnLane {
     allowed_from: Instant,
     /// An idle connection may be used; not after one turned out stale.
     pub may_reuse: bool,
+    /// What the sender may have under way.
+    pub window_bytes: Option<u64>,
     /// The address of a redirect did not answer, and the original one is tried again.
     went_back: bool,
 }
@@ -61,6 +63,7 @@ impl OwnLane {
             allowance: 0,
             allowed_from: Instant::now(),
             may_reuse: true,
+            window_bytes: None,
             went_back: false,
         }
     }
@@ -134,6 +137,7 @@ impl OwnLane {
             Some(Command::Fetch { swath, range }) if range.is_empty() => self.out.done(swath),
             Some(Command::Fetch { swath, range }) => self.asks.push(swath, range),
             Some(Command::Trim { swath, end, then }) => self.trim(swath, end, then),
+            Some(Command::Narrow { window_bytes }) => self.window_bytes = window_bytes,
         }
     }
 
@@ -165,13 +169,14 @@ impl OwnLane {
     }
 
     /// Keep the connection for another lane if nothing is under way on it.
-    fn put_aside(&mut self, talk: Talk) {
+    fn put_aside(&mut self, mut talk: Talk) {
         let clean = talk.input.is_empty()
             && talk.all_sent()
             && !talk.write_broken
             && self.asks.sent() == 0
             && talk.passing.is_none();
         if clean && talk.reusable {
+            talk.window.keep(&talk.conn, None);
             self.source.net().keep_idle(talk.conn);
         }
     }

@@ -16,6 +16,7 @@ use super::Command;
 use super::asks::Ask;
 use super::behind::Behind;
 use super::delivery::Delivery;
+use super::window::Window;
 use crate::http::body::Body;
 use crate::http::head::HEAD_LIMIT_BYTES;
 use crate::net::Conn;
@@ -42,6 +43,7 @@ pub(super) struct Talk {
     pub begun: Instant,
     pub last_progress: Instant,
     behind: Behind,
+    pub window: Window,
     /// Bytes come fast; what came since when.
     fast: bool,
     window_begin: Instant,
@@ -113,6 +115,7 @@ impl Talk {
         let now = Instant::now();
         Talk {
             behind: Behind::new(&conn, now),
+            window: Window::default(),
             conn,
             input: Input::default(),
             outgoing: Vec::new(),

@@ -126,4 +126,4 @@ impl Net {
 }
 
 /// More are never opened ahead of their use.
-const AHEAD_MAX: u32 = 16;
+const AHEAD_MAX: u32 = 20;

@@ -240,6 +240,14 @@ impl Conn {
         }
     }
 
+    /// Announce a window of no more than `bytes` bytes, until the kernel widens it again; `u64::MAX`
+    /// leaves it to the kernel.
+    pub fn narrow(&self, bytes: u64) {
+        if let Some(tcp) = self.tcp() {
+            kernel::narrow(tcp, bytes);
+        }
+    }
+
     /// The kernel's present estimate of the round-trip time.
     pub fn kernel_rtt(&self) -> Option<Duration> {
         self.tcp().and_then(kernel::rtt)

@@ -6,10 +6,11 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, readlinkat, statx};
-use swath_model::index::{Index, Item, Kind, Mtime};
+use swath_model::index::{Index, Item, Kind, Mtime, XattrSet, Xattrs};
 
 use super::root::{Root, file_in};
 use super::trail::{Enter, Files, Trail, split};
+use super::xattrs;
 
 /// What is not as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +31,8 @@ pub enum Wrong {
     Mode,
     /// The time of its last change is another one.
     Mtime,
+    /// Of the extended attributes that the index tells, some are not there or others.
+    Xattrs,
 }
 
 /// Tell what below `folder` is not as the index says, in its order. What the index lists as absent,
@@ -115,10 +118,23 @@ fn look(
     if mtime != item.entry.mtime {
         take(Wrong::Mtime, item.path);
     }
+    if let Xattrs::Set(wanted) = &item.entry.xattrs
+        && !file_in(folder, name).is_ok_and(|file| has(&file, wanted))
+    {
+        take(Wrong::Xattrs, item.path);
+    }
+}
+
+/// Whether an open file has these extended attributes, and maybe others.
+fn has(file: &File, wanted: &XattrSet<'_>) -> bool {
+    match xattrs::read(file) {
+        Xattrs::Set(there) => wanted.iter().all(|(name, value)| there.value(name) == Some(value)),
+        Xattrs::None | Xattrs::Unknown => false,
+    }
 }
 
 /// Whether two files have the same bytes.
-fn same_bytes(one: File, other: File) -> io::Result<bool> {
+pub(super) fn same_bytes(one: File, other: File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let (first, second) = (one.metadata()?, other.metadata()?);
     if (first.dev(), first.ino()) == (second.dev(), second.ino()) {

@@ -1,18 +1,19 @@
 //! What a destination lacks of a tree, and what it has beyond it.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
-use std::collections::HashSet;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Timespec, Timestamps, unlinkat, utimensat};
 use rustix::io::Errno;
-use swath_model::index::{Index, Item, Kind, Mtime};
+use swath_model::index::{Entry, Index, IndexError, Item, Kind};
 
+use super::bits::Bits;
 use super::filter::Filter;
 use super::root::Root;
-use super::stage::Same;
+use super::stage::{Kept, Same};
 use super::trail::{Enter, Trail, split};
 use super::walk::{WalkError, WalkOptions, walk_telling};
 
@@ -24,13 +25,17 @@ pub enum Change {
         /// Its size.
         bytes: u64,
     },
+    /// It is there, and goes before what has its name in the tree can be there: it is of another
+    /// kind.
+    InTheWay,
     /// It is there and not in the tree.
     Surplus,
 }
 
 /// Tell how a folder differs from the tree of `index`, which is complete, in the order of an index.
-/// Which files are the same `same` says; a folder that is not there is empty. What the tree lists as absent is no difference, and neither is what `filter` leaves out,
-/// with the folders that hold such. Blocks.
+/// Which files are the same `same` says, and `links` whether further names of a file are to be such;
+/// a folder that is not there is empty. What the tree lists as absent is no difference, and neither
+/// is what `filter` leaves out, with the folders that hold such. Blocks.
 ///
 /// # Errors
 /// What the system says when the folder is listed.
@@ -39,9 +44,14 @@ pub fn differences(
     folder: &Path,
     filter: &Filter,
     same: &Same,
+    links: bool,
     mut take: impl FnMut(Change, &[u8]),
 ) -> io::Result<()> {
     let (there, sheltered) = listed(folder, filter)?;
+    let kept = match Root::open(folder) {
+        Ok(root) => Kept::find(index, &root, same, links),
+        Err(_) => Kept::default(),
+    };
     let (mut ours, mut theirs) = (index.cursor(), there.cursor());
     let mut other = theirs.next().map(Known::of);
     // What lies below something that could not be read is not known to be surplus.
@@ -57,7 +67,7 @@ pub fn differences(
             None => true,
         };
         while let Some(known) = other.take_if(before) {
-            let is_free = !is_own(&known.path) && !sheltered.contains(&known.path);
+            let is_free = !is_own(&known.path) && !sheltered.has(known.number);
             if is_free && !is_below(&known.path, &unknown) {
                 take(Change::Surplus, &known.path);
             }
@@ -71,7 +81,15 @@ pub fn differences(
         match &item.entry.kind {
             Kind::Absent(_) => unknown = Some(item.path.to_vec()),
             kind => {
-                if !there.is_some_and(|known| known.is_same(&item, same)) {
+                let is_folder = *kind == Kind::Folder;
+                let is_same = match &there {
+                    Some(known) if is_folder => known.is_folder,
+                    _ => kept.has(item.number),
+                };
+                if there.is_some_and(|known| known.is_folder != is_folder) {
+                    take(Change::InTheWay, item.path);
+                }
+                if !is_same {
                     let bytes = match kind {
                         Kind::File { size_bytes, .. } => *size_bytes,
                         _ => 0,
@@ -158,31 +176,89 @@ fn remove_one(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
 }
 
 /// What of a folder's content takes part now, and the folders that hold something that does not.
-fn listed(folder: &Path, filter: &Filter) -> io::Result<(Index, HashSet<Vec<u8>>)> {
+fn listed(folder: &Path, filter: &Filter) -> io::Result<(Index, Sheltered)> {
     let mut index = Index::new();
-    let mut sheltered = HashSet::new();
     let root = match Root::open(folder) {
         Ok(root) => root,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((index, sheltered)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok((index, Sheltered::default()));
+        }
         Err(error) => return Err(error),
     };
     let options =
         WalkOptions { hard_links: false, filter: filter.clone(), ..WalkOptions::default() };
-    let left_out = |path: &[u8]| {
-        let mut rest = path;
-        while let Some(slash) = rest.iter().rposition(|&byte| byte == b'/') {
-            rest = &rest[..slash];
-            if !sheltered.insert(rest.to_vec()) {
-                break;
-            }
-        }
+    let sheltered = RefCell::new(Sheltered::default());
+    let take = |entry: &Entry<'_>| {
+        index.push(entry)?;
+        sheltered.borrow_mut().enter(entry);
+        Ok::<(), IndexError>(())
     };
-    let walked = walk_telling(&root, &options, |entry| index.push(entry).map(drop), left_out);
-    match walked {
-        Ok(_) => Ok((index, sheltered)),
+    let left_out = |path: &[u8]| sheltered.borrow_mut().left_out(path);
+    match walk_telling(&root, &options, take, left_out) {
+        Ok(_) => Ok((index, sheltered.into_inner())),
         Err(WalkError::Root(error)) => Err(error),
         Err(WalkError::Stopped(error)) => Err(io::Error::other(error.to_string())),
     }
+}
+
+/// The folders of an index that hold something that takes no part. It is told of both in the order
+/// of a walk, and keeps a bit for each entry and what is open, however deep that is.
+#[derive(Debug, Default)]
+struct Sheltered {
+    /// By the entries' numbers.
+    bits: Bits,
+    /// Of the next entry.
+    number: u64,
+    /// Path of the innermost open folder.
+    path: Vec<u8>,
+    /// The open folders, innermost last: number, and where its path ends.
+    open: Vec<(u64, usize)>,
+    /// What was left out last. Folders that hold what takes part are told of when that is come to,
+    /// which may be after what they hold besides: then it lies below them.
+    last: Vec<u8>,
+}
+
+impl Sheltered {
+    fn has(&self, number: u64) -> bool {
+        self.bits.has(number)
+    }
+
+    /// The next entry of the index.
+    fn enter(&mut self, entry: &Entry<'_>) {
+        self.open.truncate(self.open.len() - entry.leaves.min(self.open.len()));
+        self.path.truncate(self.open.last().map_or(0, |&(_, end)| end));
+        if entry.kind == Kind::Folder {
+            if !self.path.is_empty() {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(entry.name);
+            self.open.push((self.number, self.path.len()));
+            if is_below(&self.last, &self.path) {
+                self.bits.set(self.number);
+            }
+        }
+        self.number += 1;
+    }
+
+    /// Something of this path takes no part.
+    fn left_out(&mut self, path: &[u8]) {
+        let shared = common(&self.path, path);
+        let is_around = |end: usize| end <= shared && path.get(end) == Some(&b'/');
+        let around = self.open.partition_point(|&(_, end)| is_around(end));
+        // Whoever is known to hold something lies in folders that are known to.
+        for &(number, _) in self.open[..around].iter().rev() {
+            if !self.bits.set(number) {
+                break;
+            }
+        }
+        self.last.clear();
+        self.last.extend_from_slice(path);
+    }
+}
+
+/// Whether a path is that of something below a folder.
+fn is_below(path: &[u8], folder: &[u8]) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
 /// What an earlier copy left that did not come to its end.
@@ -191,26 +267,15 @@ fn is_own(path: &[u8]) -> bool {
 }
 
 struct Known {
+    number: u64,
     path: Vec<u8>,
-    kind: Kind,
-    mtime: Mtime,
+    is_folder: bool,
 }
 
 impl Known {
     fn of(item: Item<'_>) -> Known {
-        let (path, kind) = (item.path.to_vec(), item.entry.kind.clone());
-        Known { path, kind, mtime: item.entry.mtime }
-    }
-
-    fn is_same(&self, item: &Item<'_>, same: &Same) -> bool {
-        match (&self.kind, &item.entry.kind) {
-            (Kind::File { size_bytes: here, .. }, Kind::File { size_bytes: there, .. }) => {
-                here == there && same.has(item, self.mtime)
-            }
-            // A further name is a file like others to whoever did not ask for more.
-            (Kind::File { .. }, Kind::HardLink(_)) => true,
-            (one, other) => one == other,
-        }
+        let is_folder = item.entry.kind == Kind::Folder;
+        Known { number: item.number, path: item.path.to_vec(), is_folder }
     }
 }
 
@@ -235,6 +300,8 @@ const STRIDE_BYTES: usize = 256;
 
 #[cfg(test)]
 mod tests {
+    use swath_model::index::Mtime;
+
     use super::*;
 
     #[test]
@@ -250,6 +317,34 @@ mod tests {
             surplus.pop();
         }
         assert!(surplus.count == 0 && surplus.rests.is_empty() && surplus.before.is_empty());
+    }
+
+    #[test]
+    fn folders_around_what_is_left_out_are_known_in_little_memory() {
+        // Each folder's whole path was kept: 32,000 of them, one in the other, took two gigabytes.
+        let mut sheltered = Sheltered::default();
+        let (deep, names) = (20_000, 3);
+        let folder = Entry {
+            leaves: 0,
+            name: b"dd",
+            kind: Kind::Folder,
+            mode: 0o755,
+            mtime: Mtime::default(),
+            xattrs: Default::default(),
+        };
+        let mut path = Vec::new();
+        for _ in 0..deep {
+            sheltered.enter(&folder);
+            path.extend_from_slice(b"dd/");
+        }
+        for name in 0..names {
+            sheltered.left_out(&[path.as_slice(), format!("x{name}").as_bytes()].concat());
+        }
+        let Sheltered { bits, path, open, last, .. } = &sheltered;
+        let words = bits.capacity() + 2 * open.capacity();
+        assert!(8 * words + path.capacity() + last.capacity() < 40 * deep, "{words} words");
+        assert!((0..deep as u64).all(|number| sheltered.has(number)));
+        assert!(!sheltered.has(deep as u64));
     }
 
     #[test]

@@ -215,14 +215,15 @@ const READ_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {
-    use swath_model::index::{Entry, Kind, Mtime};
+    use swath_model::index::{Entry, Kind, Mtime, Xattrs};
 
     use super::*;
 
     fn index() -> Index {
         let mut index = Index::new();
         let kind = Kind::File { size_bytes: 3 * GROUP_BYTES + 1, extents: None };
-        let entry = Entry { leaves: 0, name: b"file", kind, mode: 0o644, mtime: Mtime::default() };
+        let (mtime, xattrs) = (Mtime::default(), Xattrs::None);
+        let entry = Entry { leaves: 0, name: b"file", kind, mode: 0o644, mtime, xattrs };
         index.push(&entry).unwrap();
         index.complete();
         index

@@ -1,6 +1,8 @@
 //! A tree of files: walked into the entries of an index.
 
+mod bits;
 mod check;
+mod conflict;
 mod content;
 mod differ;
 mod filter;
@@ -14,8 +16,10 @@ mod stat;
 mod trail;
 mod walk;
 mod work;
+mod xattrs;
 
 pub use check::{Wrong, check_entries};
+pub use conflict::Conflict;
 pub use content::Content;
 pub use differ::{Change, Surplus, differences, remove};
 pub use filter::{Filter, FilterError};
@@ -23,6 +27,7 @@ pub use incoming::Incoming;
 pub use kept::{Keeper, KeptIndex};
 pub use list::Listed;
 pub use root::Root;
-pub use stage::{Finished, Halt, Preserve, Same, Stage, StageError};
+pub use stage::{Finished, Halt, Preserve, Same, Stage, StageError, check_way};
 pub use trail::Files;
 pub use walk::{Unnameable, WalkError, WalkOptions, walk};
+pub use xattrs::XattrLoss;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Timespec, Timestamps,
-    openat, openat2, statx, utimensat,
+    mkdirat, openat, openat2, statx, utimensat,
 };
 use rustix::io::Errno;
 use swath_model::index::Mtime;
@@ -49,6 +49,28 @@ impl Root {
     /// What the system says; `FilesystemLoop` for a link on the way.
     pub fn below(&self, path: &[u8]) -> io::Result<Root> {
         Ok(Root { folder: Arc::new(self.folder(path, Links::Refuse)?) })
+    }
+
+    /// As [`Root::below`], and folders on the way that are not there are made.
+    ///
+    /// # Errors
+    /// As [`Root::below`].
+    pub fn made(&self, path: &[u8]) -> io::Result<Root> {
+        let mut root = self.clone();
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            root = match root.below(name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    // What this user's folders usually get.
+                    match mkdirat(&root.folder, name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+                        Ok(()) | Err(Errno::EXIST) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    root.below(name)?
+                }
+                below => below?,
+            };
+        }
+        Ok(root)
     }
 
     /// A path to it that leads there as long as this value lives, and only in this process.

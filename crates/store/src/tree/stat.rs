@@ -4,10 +4,11 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Statx, StatxFlags, readlinkat, seek, statx};
 use rustix::io::Errno;
-use swath_model::index::{Absence, EXTENTS_MAX, Extent, Kind, Mtime};
+use swath_model::index::{Absence, EXTENTS_MAX, Extent, Kind, Mtime, Xattrs};
 
 use super::root::{Links, Root, open_below};
 use super::walk::WalkOptions;
+use super::xattrs;
 
 /// One entry as found.
 #[derive(Clone, Debug)]
@@ -22,6 +23,10 @@ pub(super) struct Found {
     pub has_names: bool,
     /// It was reached through a link.
     pub through_link: bool,
+    /// Extended attributes of a file; `None` if it has none, as most have, or nobody asked.
+    pub xattrs: Option<Box<Xattrs<'static>>>,
+    /// It has some that are to be read when it is handed over.
+    pub xattrs_later: bool,
 }
 
 /// A file, among all that are mounted.
@@ -40,6 +45,8 @@ impl Found {
             id: FileId::default(),
             has_names: false,
             through_link: false,
+            xattrs: None,
+            xattrs_later: false,
         }
     }
 }
@@ -111,6 +118,37 @@ fn describe(found: &Statx, kind: Kind, through_link: bool) -> Found {
         },
         id: id(found),
         through_link,
+        xattrs: None,
+        xattrs_later: false,
+    }
+}
+
+/// The extended attributes of a file that was found.
+pub(super) fn xattrs_of(
+    root: &Root,
+    folder: impl AsFd,
+    path: &[u8],
+    name: &[u8],
+    found: &Found,
+) -> Xattrs<'static> {
+    let folder = folder.as_fd();
+    let opened = match found.through_link {
+        true => {
+            let path = [path, name].join(&b"/"[..if path.is_empty() { 0 } else { 1 }]);
+            return match root.file_through_links(&path) {
+                Ok(file) => xattrs::read(file),
+                Err(_) => Xattrs::Unknown,
+            };
+        }
+        false => open_below(folder, name, READ, Links::Refuse),
+    };
+    match opened {
+        Ok(file) => xattrs::read(file),
+        Err(Errno::ACCESS) => match open_below(folder, name, OFlags::PATH, Links::Refuse) {
+            Ok(place) => xattrs::at_place(&place),
+            Err(_) => Xattrs::Unknown,
+        },
+        Err(_) => Xattrs::Unknown,
     }
 }
 
@@ -119,26 +157,32 @@ pub(super) fn id(found: &Statx) -> FileId {
 }
 
 /// The parts of a sparse file that are no holes; `None` if it has none worth telling. Only holes
-/// of some size count, and only as far as they cover whole units: copies of a file that were made
-/// in other ways often have other small ones.
+/// of some size are told, and only as far as they cover whole units: copies of a file that were made
+/// in other ways often have other small ones. That there are such is told by a single part.
 fn extents(
     found: &Statx,
     open: impl FnOnce() -> rustix::io::Result<OwnedFd>,
 ) -> Option<Vec<Extent>> {
     let size_bytes = found.stx_size;
-    if found.stx_blocks.saturating_mul(512) >= size_bytes || size_bytes < HOLE_BYTES {
+    if found.stx_blocks.saturating_mul(512) >= size_bytes || size_bytes < SPARSE_FROM_BYTES {
         return None;
     }
     let file = open().ok()?;
+    let all = || Some(vec![Extent { offset: 0, bytes: size_bytes }]);
     let mut extents: Vec<Extent> = Vec::new();
     let mut at = 0;
+    let mut has_holes = false;
     while at < size_bytes {
         let data = match seek(&file, SeekFrom::Data(at)) {
             Ok(data) if data < size_bytes => data,
             // Nothing but a hole up to the end.
-            Ok(_) | Err(Errno::NXIO) => break,
+            Ok(_) | Err(Errno::NXIO) => {
+                has_holes = true;
+                break;
+            }
             Err(_) => return None,
         };
+        has_holes |= data > at;
         // The end of the file counts as a hole.
         let hole = seek(&file, SeekFrom::Hole(data)).ok().filter(|&hole| hole > data)?;
         let start = data - data % HOLE_BYTES;
@@ -148,15 +192,22 @@ fn extents(
             _ => extents.push(Extent { offset: start, bytes: end - start }),
         }
         if extents.len() > EXTENTS_MAX {
-            return None;
+            return all();
         }
         at = hole;
     }
     let data_bytes: u64 = extents.iter().map(|extent| extent.bytes).sum();
-    (data_bytes < size_bytes).then_some(extents)
+    match data_bytes < size_bytes && size_bytes >= HOLE_BYTES {
+        true => Some(extents),
+        false if has_holes => all(),
+        false => None,
+    }
 }
 
 const MASK: StatxFlags = StatxFlags::BASIC_STATS;
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 /// Holes are told in units of this size.
 const HOLE_BYTES: u64 = 1 << 20;
+/// What smaller files could save of a disk is not worth opening them for: where files are compressed
+/// all of them take less than their size.
+const SPARSE_FROM_BYTES: u64 = 64 << 10;

@@ -8,10 +8,11 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
 use rustix::io::Errno;
-use swath_model::index::{Absence, Entry, Kind, Mtime, NAME_BYTES_MAX, PATH_BYTES_MAX};
+use swath_model::index::{Absence, Entry, Kind, Mtime, NAME_BYTES_MAX, PATH_BYTES_MAX, Xattrs};
 
 use super::filter::{Filter, Verdict};
 use super::names::Names;
@@ -19,6 +20,7 @@ use super::root::{Links, Root, open_below};
 use super::stat::{self, FileId, Found};
 use super::trail::{FOLDER, up};
 use super::work::{Queue, Ticket};
+use super::xattrs;
 
 /// How to walk.
 #[derive(Clone, Debug)]
@@ -30,6 +32,8 @@ pub struct WalkOptions {
     pub hard_links: bool,
     /// Do not enter other file systems.
     pub one_file_system: bool,
+    /// Extended attributes of files and folders are told, which takes opening every file.
+    pub xattrs: bool,
     /// What takes part; the rest is neither handed over nor entered.
     pub filter: Filter,
     /// Threads that look ahead. None are needed; more than processors pay where the disk or a
@@ -43,6 +47,7 @@ impl Default for WalkOptions {
             follow_links: false,
             hard_links: true,
             one_file_system: false,
+            xattrs: false,
             filter: Filter::default(),
             threads: 4,
         }
@@ -114,9 +119,10 @@ pub(super) fn walk_telling<E>(
             // It is handed over once something below it is.
             if let Some(listed) = next.listed {
                 let Found { mode, mtime, id, .. } = next.found;
+                let xattrs = listed.xattrs.clone();
                 walk.enter(name, listed, id, next.verdict);
                 if let Some(frame) = walk.open.last_mut() {
-                    frame.held_back = Some((mode, mtime));
+                    frame.held_back = Some((mode, mtime, xattrs));
                 }
             }
             continue;
@@ -127,9 +133,14 @@ pub(super) fn walk_telling<E>(
         let entry = Entry {
             leaves: std::mem::take(&mut walk.leaves),
             name,
-            kind,
             mode: if is_bare { 0 } else { next.found.mode },
             mtime: if is_bare { Mtime::default() } else { next.found.mtime },
+            xattrs: match (&next.listed, next.found.xattrs) {
+                (Some(folder), _) => folder.xattrs.clone(),
+                (None, Some(xattrs)) if matches!(kind, Kind::File { .. }) => *xattrs,
+                _ => Xattrs::None,
+            },
+            kind,
         };
         take(&entry).map_err(WalkError::Stopped)?;
         walk.number += 1;
@@ -144,11 +155,14 @@ pub(super) fn walk_telling<E>(
 struct Shared {
     root: Root,
     options: WalkOptions,
+    /// What extended attributes take that lie ahead.
+    xattr_bytes: AtomicUsize,
 }
 
 /// A folder that was read.
 struct Listed {
     folder: Arc<OwnedFd>,
+    xattrs: Xattrs<'static>,
     names: Arc<Names>,
     /// What its first names stand for.
     first: Vec<Found>,
@@ -200,8 +214,8 @@ struct Frame {
     ahead_at: usize,
     /// What lies in it takes part unless it is excluded.
     is_within: bool,
-    /// It has not been handed over: its mode and time, for when something below it is.
-    held_back: Option<(u32, Mtime)>,
+    /// It has not been handed over: its mode and the rest, for when something below it is.
+    held_back: Option<(u32, Mtime, Xattrs<'static>)>,
 }
 
 struct Next {
@@ -215,7 +229,11 @@ struct Next {
 
 impl Walk {
     fn begin(root: &Root, options: &WalkOptions) -> Result<Walk, Errno> {
-        let shared = Arc::new(Shared { root: root.clone(), options: options.clone() });
+        let shared = Arc::new(Shared {
+            root: root.clone(),
+            options: options.clone(),
+            xattr_bytes: AtomicUsize::new(0),
+        });
         // Its own descriptor: those of a root that is shared have one position for all.
         let listed = shared.list(root.folder(b"", Links::Refuse)?, b"")?;
         let id = stat::id(&statx(root.fd(), c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?);
@@ -261,10 +279,20 @@ impl Walk {
         let mut found = frame.looked.pop_front().unwrap_or_else(unseen);
         frame.looked_from = frame.at;
         let names = Arc::clone(&frame.names);
+        if let Some(xattrs) = &found.xattrs {
+            self.shared.xattr_bytes.fetch_sub(xattrs.memory_bytes(), Ordering::Relaxed);
+        }
         let is_listing = frame.listing.front().is_some_and(|&(place, _)| place == at);
         let ticket = if is_listing { frame.listing.pop_front() } else { None };
         let mut listed = None;
         let mut verdict = self.judge(self.open.len() - 1, at, &found);
+        if found.xattrs_later && verdict != Verdict::Out {
+            let (shared, folder) = (Arc::clone(&self.shared), self.folder(self.open.len() - 1));
+            let read = |folder: Arc<OwnedFd>| {
+                stat::xattrs_of(&shared.root, &*folder, &self.path, names.name(at), &found)
+            };
+            found.xattrs = Some(Box::new(folder.map_or(Xattrs::Unknown, read)));
+        }
         if found.kind == Kind::Folder && verdict != Verdict::Out {
             let result = match ticket {
                 Some((_, ticket)) => {
@@ -316,11 +344,11 @@ impl Walk {
         let held = self.open.iter().rev().take_while(|frame| frame.held_back.is_some()).count();
         let first = self.open.len() - held;
         for frame in &mut self.open[first..] {
-            let Some((mode, mtime)) = frame.held_back.take() else { continue };
+            let Some((mode, mtime, xattrs)) = frame.held_back.take() else { continue };
             let path = &self.path[..frame.path_bytes];
             let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
             let leaves = std::mem::take(&mut self.leaves);
-            let entry = Entry { leaves, name, kind: Kind::Folder, mode, mtime };
+            let entry = Entry { leaves, name, kind: Kind::Folder, mode, mtime, xattrs };
             take(&entry).map_err(WalkError::Stopped)?;
             self.number += 1;
         }
@@ -493,7 +521,8 @@ impl Shared {
     fn list(&self, folder: OwnedFd, path: &[u8]) -> Result<Listed, Errno> {
         let names = Names::read(std::os::fd::AsFd::as_fd(&folder))?;
         let first = self.look(&folder, path, &names, 0);
-        Ok(Listed { folder: Arc::new(folder), names: Arc::new(names), first })
+        let xattrs = if self.options.xattrs { xattrs::read(&folder) } else { Xattrs::None };
+        Ok(Listed { folder: Arc::new(folder), xattrs, names: Arc::new(names), first })
     }
 
     /// Look at some names from `from` on, in the order in which they lie on the device.
@@ -503,9 +532,29 @@ impl Shared {
         order.sort_unstable_by_key(|&at| names.inode(at));
         let mut found = vec![Found::absent(Absence::Vanished); to - from];
         for at in order {
-            found[at - from] = stat::look(&self.root, folder, path, names.name(at), &self.options);
+            let name = names.name(at);
+            let one = &mut found[at - from];
+            *one = stat::look(&self.root, folder, path, name, &self.options);
+            if self.options.xattrs && matches!(one.kind, Kind::File { .. }) {
+                let xattrs = stat::xattrs_of(&self.root, folder, path, name, one);
+                one.xattrs_later = !self.keeps(&xattrs);
+                let is_kept = xattrs != Xattrs::None && !one.xattrs_later;
+                one.xattrs = is_kept.then(|| Box::new(xattrs));
+            }
         }
         found
+    }
+
+    /// Whether these may wait in memory until they are handed over; if not they are read once more
+    /// then.
+    fn keeps(&self, xattrs: &Xattrs<'_>) -> bool {
+        let bytes = xattrs.memory_bytes();
+        let before = self.xattr_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let is_room = bytes == 0 || before + bytes <= XATTR_BYTES_AHEAD;
+        if !is_room {
+            self.xattr_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        is_room
     }
 }
 
@@ -517,5 +566,7 @@ const WINDOWS_AHEAD: usize = 4;
 const FOLDERS_AHEAD: usize = 64;
 /// … of which so many of the innermost take part.
 const FRAMES_AHEAD: usize = 8;
+/// Extended attributes that lie ahead take no more memory than this.
+const XATTR_BYTES_AHEAD: usize = 16 << 20;
 /// So many open folders keep their descriptors.
 const DESCRIPTORS_MAX: usize = 200;

@@ -25,6 +25,11 @@ impl Run<'_> {
                     self.set_state(source.index(), SourceState::Probing, None);
                 }
             }
+            Action::Window { lane, bytes } => {
+                if let Some(entry) = self.lanes.get(&lane) {
+                    entry.lane.narrow(bytes);
+                }
+            }
             Action::Fetch { lane, swath, range } => {
                 let Some(entry) = self.lanes.get(&lane) else { return Ok(()) };
                 let source = entry.source;

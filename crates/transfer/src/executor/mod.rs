@@ -13,6 +13,7 @@ mod blame;
 mod figures;
 mod in_order;
 mod jobs;
+mod joins;
 mod left;
 mod meet;
 mod ordered;
@@ -218,6 +219,10 @@ impl Run<'_> {
             matches!(self.phase, Phase::Probing | Phase::Fetching | Phase::Disputing);
         if self.holds_sources_up() {
             self.last_arrival = now;
+        } else if self.waits_for_joins() {
+            if now.secs_since(self.last_arrival) > stall_s {
+                self.joins_ended();
+            }
         } else if waits_for_sources && now.secs_since(self.last_arrival) > stall_s {
             return Err(GetError::Stalled { stall_s, reasons: self.reasons() }.into());
         }
@@ -322,6 +327,7 @@ impl Run<'_> {
             && self.jobs.is_empty()
             && self.unproved_pieces() == 0
             && self.ordered_done()
+            && !self.waits_for_joins()
     }
 
     /// (source, why it is out) for every source that is.

@@ -8,7 +8,7 @@ use std::sync::{Arc, RwLock};
 
 use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
 use swath_model::index::{Index, Lack};
-use swath_model::{Buffer, Range, RangeSet, SourceId, SwathId};
+use swath_model::{Buffer, Range, RangeSet, SwathId};
 use swath_plan::Event as PlanEvent;
 use swath_source::{
     LaneError, Seal, SealedLength, UNIT_BYTES, fetch_small, sealed_bytes, to_sealed,
@@ -18,12 +18,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use url::Url;
 
 use super::Ended;
+use super::joins::Undecided;
 use super::sink::JobDone;
 use super::state::Run;
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, Summary};
-use crate::request::{Mirror, Request};
+use crate::request::Request;
 use crate::tree::{Growth, Joined, Taking, read, units_around};
 
 /// What one pass has to do with.
@@ -76,15 +77,19 @@ pub(super) struct Tree {
     /// A source does not know the walk any more.
     is_forgotten: bool,
     /// No more replicas are being looked at.
-    joins_ended: bool,
+    pub(super) joins_ended: bool,
+    /// What nobody could read so far.
+    pub(super) undecided: Vec<Undecided>,
+    /// That this is waited for was told.
+    pub(super) told_waiting: bool,
 }
 
 #[derive(Default)]
-struct TreeSource {
-    changed: Option<Url>,
+pub(super) struct TreeSource {
+    pub(super) changed: Option<Url>,
     strikes: u32,
     /// Of the sealed file: what it could not read as its index said …
-    void: RangeSet,
+    pub(super) void: RangeSet,
     /// … and of that, what was laid down all the same, for nobody has anything better.
     void_laid: RangeSet,
 }
@@ -105,10 +110,12 @@ pub(super) struct Placed {
 pub(super) enum TreeWord {
     Grown(Growth),
     Joined(Joined),
+    JoinsEnded,
 }
 
 impl Tree {
     pub fn new(pass: Pass) -> Tree {
+        let joins_ended = pass.joins.is_closed() && pass.joins.is_empty();
         Tree {
             pass,
             told_bytes: 0,
@@ -116,7 +123,9 @@ impl Tree {
             written: Vec::new(),
             sources: Vec::new(),
             is_forgotten: false,
-            joins_ended: false,
+            joins_ended,
+            undecided: Vec::new(),
+            told_waiting: false,
         }
     }
 
@@ -137,16 +146,15 @@ impl Tree {
                     }
                     return TreeWord::Grown(growth);
                 }
-                joined = joins.recv(), if !tree.joins_ended => match joined {
-                    Some(joined) => return TreeWord::Joined(joined),
-                    None => tree.joins_ended = true,
-                },
+                joined = joins.recv(), if !tree.joins_ended => {
+                    return joined.map_or(TreeWord::JoinsEnded, TreeWord::Joined);
+                }
                 () = std::future::pending(), if tree.is_complete && tree.joins_ended => {}
             }
         }
     }
 
-    fn source(&mut self, at: usize) -> &mut TreeSource {
+    pub(super) fn source(&mut self, at: usize) -> &mut TreeSource {
         while self.sources.len() <= at {
             self.sources.push(TreeSource::default());
         }
@@ -239,15 +247,20 @@ impl Run<'_> {
     pub(super) fn tree_word(&mut self, word: TreeWord) -> Result<(), Ended> {
         match word {
             TreeWord::Grown(growth) => self.tree_grown(growth),
-            TreeWord::Joined(Joined::Out { name, reason }) => {
-                self.note(format!("{name} is left out: {reason}"), true);
+            TreeWord::Joined(joined) => {
+                self.joined(joined);
                 Ok(())
             }
-            TreeWord::Joined(Joined::Same { mirror, changed, doubtful }) => {
-                self.tree_joined(&mirror, changed, &doubtful);
+            TreeWord::JoinsEnded => {
+                self.joins_ended();
                 Ok(())
             }
         }
+    }
+
+    /// Of the sealed file what a source could not read.
+    pub(super) fn tree_void(&self, at: usize) -> Option<&RangeSet> {
+        self.tree.as_ref().and_then(|tree| tree.sources.get(at)).map(|source| &source.void)
     }
 
     fn tree_grown(&mut self, growth: Growth) -> Result<(), Ended> {
@@ -274,7 +287,7 @@ impl Run<'_> {
             let left_bytes = size_bytes - self.have.total_bytes().min(size_bytes);
             let (stage, disk) = (Arc::clone(&tree.pass.stage), self.engine.disk.clone());
             self.jobs.add(async move {
-                let check = move || stage.check_room(left_bytes).and_then(|()| stage.check_way());
+                let check = move || stage.check_room(left_bytes);
                 let result = match disk.work(check).await {
                     Ok(checked) => checked.map_err(GetError::from),
                     Err(error) => Err(GetError::Thread(error)),
@@ -288,24 +301,6 @@ impl Run<'_> {
         let grown = PlanEvent::Grown { size_bytes, missing, more };
         self.planner.handle(grown, self.now());
         Ok(())
-    }
-
-    fn tree_joined(&mut self, mirror: &Mirror, changed: Url, doubtful: &RangeSet) {
-        let at = self.sources.len();
-        if !self.add_source(mirror) {
-            return;
-        }
-        self.sources[at].accepted = Some(true);
-        if let Some(tree) = &mut self.tree {
-            let source = tree.source(at);
-            source.changed = Some(changed);
-            // As good as void: nothing of it is taken from there.
-            source.void = doubtful.clone();
-        }
-        let (source, now) = (SourceId(at as u32), self.now());
-        for range in doubtful.iter() {
-            self.planner.handle(PlanEvent::Forbidden { source, range }, now);
-        }
     }
 
     /// Groups with their seals came.
@@ -342,7 +337,7 @@ impl Run<'_> {
             self.planner.handle(PlanEvent::Delivered { swath, range }, now);
         }
         // What a source could not read as promised is laid down only where nobody else may have it.
-        let mut last: RangeSet = new.iter().copied().collect();
+        let mut last: RangeSet = new.iter().copied().filter(|_| tree.joins_ended).collect();
         for at in (0..self.sources.len()).filter(|&at| at != source && !self.is_bad(at)) {
             let void = tree.sources.get(at).map(|other| &other.void);
             last = void.map_or_else(RangeSet::new, |void| {
@@ -369,38 +364,27 @@ impl Run<'_> {
         let Placed { good, void, bad } = placed;
         self.verified_bytes += good.iter().map(|range| range.len()).sum::<u64>();
         let others = (0..self.sources.len()).any(|at| at != source && !self.is_bad(at));
-        let size_bytes = self.size_bytes.unwrap_or(u64::MAX);
         let Some(tree) = &mut self.tree else { return };
         tree.written.extend(good);
-        let mut again: Vec<(Range, bool)> = Vec::new();
+        let mut open = Vec::new();
         for (plain, is_written) in void {
             let range = sealed_of(plain);
             tree.source(source).void.insert(range);
             if is_written {
                 tree.source(source).void_laid.insert(range);
             } else {
-                again.push((range, true));
+                open.push(range);
             }
         }
         let strikes = &mut tree.source(source).strikes;
         *strikes += bad.len() as u32;
         let is_out = *strikes >= STRIKES_MAX;
         let is_corrupt = !bad.is_empty();
-        again.extend(bad.into_iter().map(|plain| (sealed_of(plain), others)));
-        let (id, now) = (SourceId(source as u32), self.now());
-        for (range, elsewhere) in again {
-            let range = Range::new(range.start, range.end.min(size_bytes));
-            self.have.remove(range);
-            if let Some(entry) = self.sources.get_mut(source) {
-                entry.figures.bytes = entry.figures.bytes.saturating_sub(range.len());
-                entry.figures.wasted_bytes += range.len();
-            }
-            self.wasted_bytes += range.len();
-            if elsewhere {
-                self.planner.handle(PlanEvent::Forbidden { source: id, range }, now);
-            }
-            self.planner.handle(PlanEvent::Reopened { range }, now);
-            self.planner_done = false;
+        for range in open {
+            self.void_came(source, range);
+        }
+        for plain in bad {
+            self.open_again(source, sealed_of(plain), others);
         }
         if is_corrupt {
             let name = self.sources[source].source.display_name().to_owned();

@@ -17,6 +17,15 @@ use crate::engine::Engine;
 use crate::error::GetError;
 use crate::request::Mirror;
 
+/// What of a tree an index is to tell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    /// What takes part.
+    pub filter: Filter,
+    /// With extended attributes.
+    pub xattrs: bool,
+}
+
 /// How far an index has come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Growth {
@@ -74,12 +83,12 @@ impl Drop for Taking {
 pub(crate) async fn take_first(
     engine: &Engine,
     replicas: &[Mirror],
-    filter: &Filter,
+    wanted: &Wanted,
 ) -> Result<Taking, GetError> {
     let mut asked: FuturesUnordered<_> = replicas
         .iter()
         .enumerate()
-        .map(async |(at, mirror)| (at, ask(&engine.net, mirror, filter).await))
+        .map(async |(at, mirror)| (at, ask(&engine.net, mirror, wanted).await))
         .collect();
     let mut reasons = Vec::new();
     let mut answered: BTreeMap<usize, Download> = BTreeMap::new();
@@ -105,7 +114,7 @@ pub(crate) async fn take_first(
             }
             None => match answered.pop_first() {
                 Some((at, download)) => {
-                    match begin(download, &replicas[at], at, filter, engine.net.timeout()) {
+                    match begin(download, &replicas[at], at, wanted, engine.net.timeout()) {
                         Ok(taking) => return Ok(taking),
                         Err(reason) => {
                             failed.insert(at);
@@ -120,17 +129,18 @@ pub(crate) async fn take_first(
     }
 }
 
-/// Ask one replica for its index: of what takes part.
+/// Ask one replica for its index.
 pub(crate) async fn ask(
     net: &Net,
     mirror: &Mirror,
-    filter: &Filter,
+    wanted: &Wanted,
 ) -> Result<Download, LaneError> {
     let mut url = with_query(&mirror.url, "swath=index");
     let named = |name: &'static str| move |value: &String| (name, value.clone());
-    let include = filter.include().iter().map(named("include"));
-    let all = include.chain(filter.exclude().iter().map(named("exclude")));
-    url.query_pairs_mut().extend_pairs(all);
+    let include = wanted.filter.include().iter().map(named("include"));
+    let all = include.chain(wanted.filter.exclude().iter().map(named("exclude")));
+    let xattrs = wanted.xattrs.then(|| ("xattr", "yes".to_owned()));
+    url.query_pairs_mut().extend_pairs(all.chain(xattrs));
     Download::begin(net, &url, mirror.trust, MEDIA_TYPE).await
 }
 
@@ -145,7 +155,7 @@ pub(crate) fn begin(
     download: Download,
     mirror: &Mirror,
     at: usize,
-    filter: &Filter,
+    wanted: &Wanted,
     limit: Duration,
 ) -> Result<Taking, String> {
     let is_index = is_index(&download);
@@ -155,8 +165,11 @@ pub(crate) fn begin(
     let Some(walk) = walk.filter(|_| is_index) else {
         return Err("it is no folder of a swath server".to_owned());
     };
-    if !filter.is_all() && download.field("swath-filtered").is_none() {
+    if !wanted.filter.is_all() && download.field("swath-filtered").is_none() {
         return Err("this server cannot leave anything out".to_owned());
+    }
+    if wanted.xattrs && download.field("swath-xattr").is_none() {
+        return Err("this server cannot tell extended attributes".to_owned());
     }
     let sealed = with_query(&mirror.url, &format!("swath=sealed&walk={walk}"));
     let seals = with_query(&mirror.url, &format!("swath=seals&walk={walk}"));

@@ -17,7 +17,9 @@ use std::time::Duration;
 use swath_model::index::{Absence, Counts, Index, Kind, Lack};
 use swath_plan::Config;
 use swath_source::{SealedLength, UNIT_BYTES};
-use swath_store::tree::{Change, Filter, Halt, Keeper, Preserve, Same, Stage, StageError, Surplus};
+use swath_store::tree::{
+    Change, Filter, Halt, Keeper, Preserve, Same, Stage, StageError, Surplus, XattrLoss, check_way,
+};
 use tokio::time::Instant;
 
 use crate::engine::{Engine, Stop};
@@ -26,6 +28,7 @@ use crate::executor::{self, Pass, PassEnd};
 use crate::observe::{Event, Observer, Summary};
 use crate::request::{Destination, Mirror, Request};
 use content::Seals;
+use index::Wanted;
 pub(crate) use index::{Growth, Taking, read};
 pub(crate) use replicas::{Joined, units_around};
 pub use verify::Against;
@@ -58,6 +61,12 @@ pub struct TreeRequest {
     pub locked_s: f64,
 }
 
+impl TreeRequest {
+    fn wanted(&self) -> Wanted {
+        Wanted { filter: self.filter.clone(), xattrs: self.preserve.xattrs }
+    }
+}
+
 /// How it is seen that a file of the destination need not be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
@@ -87,6 +96,10 @@ pub struct TreeSummary {
     pub changed: Vec<Vec<u8>>,
     /// What the source could not offer, in its walk or when it was to be read, and why.
     pub absent: Vec<(Vec<u8>, Absence)>,
+    /// Of how many entries the extended attributes are not as in the tree, if they were wanted.
+    pub xattr_losses: u64,
+    /// The first of these, and why.
+    pub without_xattrs: Vec<(Vec<u8>, XattrLoss)>,
 }
 
 impl TreeSummary {
@@ -170,18 +183,20 @@ pub(crate) async fn copy(
                 let mut outcome = {
                     let index = index::read(&index);
                     TreeSummary {
-                        removed: 0,
+                        removed: finished.replaced,
                         counts: index.counts(),
                         files: finished.files,
                         kept_files: stage.kept_files(),
                         changed: Vec::new(),
                         absent: absent(&index),
+                        xattr_losses: finished.xattr_losses.len() as u64,
+                        without_xattrs: first_losses(&index, &finished.xattr_losses),
                         transfer: summary,
                     }
                 };
                 outcome.name_lacking(&index::read(&index), &changed, &finished.lacking);
                 if request.delete && outcome.is_whole() {
-                    outcome.removed = remove_surplus(engine, &request, &index, stop).await?;
+                    outcome.removed += remove_surplus(engine, &request, &index, stop).await?;
                 }
                 if let Some(keeper) = keeper {
                     verify::keep(engine, keeper, &seals, &index, &request.destination).await?;
@@ -199,18 +214,20 @@ pub(crate) async fn differences(
     request: &TreeRequest,
     take: impl FnMut(Change, &[u8]) + Send + 'static,
 ) -> Result<Counts, GetError> {
-    let mut taking = index::take_first(engine, &request.replicas, &request.filter).await?;
+    let mut taking = index::take_first(engine, &request.replicas, &request.wanted()).await?;
     taking.wait().await?;
     let (index, folder) = (Arc::clone(&taking.index), request.destination.clone());
     let same = same(engine, request, &taking, &mut |_: &Event| {}).await?;
-    let filter = request.filter.clone();
+    let (filter, links) = (request.filter.clone(), request.preserve.links);
+    let replaces = request.delete.then(|| request.filter.clone());
     let compared = move || {
         let index = index::read(&index);
-        swath_store::tree::differences(&index, &folder, &filter, &same, take)
+        check_way(&index, &folder, replaces.as_ref())?;
+        swath_store::tree::differences(&index, &folder, &filter, &same, links, take)
             .map(|()| index.counts())
+            .map_err(GetError::Thread)
     };
-    let compared = engine.disk.work(compared).await.map_err(GetError::Thread)?;
-    compared.map_err(GetError::Thread)
+    engine.disk.work(compared).await.map_err(GetError::Thread)?
 }
 
 async fn remove_surplus(
@@ -224,13 +241,14 @@ async fn remove_surplus(
     let halt = stop.clone();
     let remove = move || {
         let mut surplus = Surplus::default();
-        let same = Same::SizeAndTime;
         let take = |change, path: &[u8]| {
             if change == Change::Surplus {
                 surplus.push(path);
             }
         };
-        swath_store::tree::differences(&index::read(&index), &folder, &filter, &same, take)?;
+        // What of the rest is the same is of no interest.
+        let index = index::read(&index);
+        swath_store::tree::differences(&index, &folder, &filter, &Same::Nothing, false, take)?;
         swath_store::tree::remove(&folder, surplus, &|| halt.is_set())
     };
     let removed = engine.disk.work(remove).await.map_err(GetError::Thread)?;
@@ -242,7 +260,7 @@ async fn remove_surplus(
 
 /// Whether this is a folder of a swath server.
 pub(crate) async fn is_tree(engine: &Engine, folder: &Mirror) -> bool {
-    let asked = index::ask(&engine.net, folder, &Filter::default()).await;
+    let asked = index::ask(&engine.net, folder, &Wanted::default()).await;
     asked.is_ok_and(|download| index::is_index(&download))
 }
 
@@ -252,7 +270,7 @@ pub(crate) async fn index(
     folder: &Mirror,
 ) -> Result<Arc<RwLock<Index>>, GetError> {
     let mut taking =
-        index::take_first(engine, std::slice::from_ref(folder), &Filter::default()).await?;
+        index::take_first(engine, std::slice::from_ref(folder), &Wanted::default()).await?;
     taking.wait().await?;
     Ok(Arc::clone(&taking.index))
 }
@@ -268,7 +286,7 @@ async fn begin(
     let length = Arc::new(SealedLength::unknown());
     // While the index is asked for, on one connection, the lanes connect.
     for replica in &request.replicas {
-        let (plan, replicas) = (request.plan.clone(), request.replicas.len() as u32);
+        let (plan, replicas) = (plan_of(request), request.replicas.len() as u32);
         // On a short route that gains nothing, and a server that answers one connection after the
         // other would be waiting on the wrong one.
         let wanted = move |rtt| match plan.lanes_at_first(rtt, replicas) {
@@ -277,14 +295,13 @@ async fn begin(
         };
         engine.net.prepare(&replica.url, replica.trust, wanted);
     }
-    let mut taking = index::take_first(engine, &request.replicas, &request.filter).await?;
+    let mut taking = index::take_first(engine, &request.replicas, &request.wanted()).await?;
     let first = taking.replica;
+    // What is there is compared, and nothing of it may be in the way.
     let waits = {
         let destination = request.destination.clone();
-        let compare = request.compare != Compare::Nothing;
-        let look = move || {
-            (resume && Stage::is_left(&destination)) || (compare && Stage::is_there(&destination))
-        };
+        let look =
+            move || (resume && Stage::is_left(&destination)) || Stage::is_there(&destination);
         engine.disk.work(look).await.map_err(GetError::Thread)?
     };
     if waits {
@@ -314,20 +331,29 @@ async fn begin(
         if engine.disk.mode_name() == "buffered" {
             stage.write_buffered();
         }
-        Arc::new(stage)
+        if request.delete {
+            stage.replace(request.filter.clone());
+        }
+        let stage = Arc::new(stage);
+        if waits {
+            let checked = Arc::clone(&stage);
+            let check = move || {
+                checked.check_way().inspect_err(|_| {
+                    // What was begun with is of no use; what an earlier run left stays.
+                    let _ = checked.give_up();
+                })
+            };
+            engine.disk.work(check).await.map_err(GetError::Thread)??;
+        }
+        stage
     };
     let others = request.replicas.iter().enumerate().filter(|&(at, _)| at != first);
     let others = others.map(|(_, mirror)| mirror.clone()).collect();
-    let joins = replicas::join(engine, &taking, others, &request.filter);
+    let joins = replicas::join(engine, &taking, others, &request.wanted());
     let mut of_pass = Request::to(Destination::Tree(request.destination.clone()));
     of_pass.mirrors =
         vec![Mirror { url: taking.sealed.clone(), ..request.replicas[first].clone() }];
-    of_pass.plan = Config {
-        // Groups and their seals come together or not at all.
-        grid_bytes: UNIT_BYTES,
-        unit_bytes: UNIT_BYTES,
-        ..request.plan.clone()
-    };
+    of_pass.plan = plan_of(request);
     of_pass.stall_s = request.stall_s;
     of_pass.discover = false;
     let keeper = match request.keep_index.clone() {
@@ -341,6 +367,18 @@ async fn begin(
     let index = Arc::clone(&taking.index);
     let pass = Pass { index, stage, keeper, length, taking, joins };
     Ok((pass, of_pass))
+}
+
+/// How a pass is planned.
+fn plan_of(request: &TreeRequest) -> Config {
+    Config {
+        // Groups and their seals come together or not at all.
+        grid_bytes: UNIT_BYTES,
+        unit_bytes: UNIT_BYTES,
+        // Our own server does not mind, and on long routes the index takes its time already.
+        starters: STARTERS,
+        ..request.plan.clone()
+    }
 }
 
 /// What of the destination is the same as in an index, which is complete.
@@ -374,9 +412,22 @@ fn absent(index: &Index) -> Vec<(Vec<u8>, Absence)> {
     all
 }
 
+/// The first of those whose extended attributes could not be taken over, by their paths.
+fn first_losses(index: &Index, losses: &[(u64, XattrLoss)]) -> Vec<(Vec<u8>, XattrLoss)> {
+    let first = losses.iter().take(LOSSES_NAMED_MAX);
+    let named = first.filter_map(|&(number, loss)| {
+        index.cursor_from(number).next().map(|item| (item.path.to_vec(), loss))
+    });
+    named.collect()
+}
+
+/// On long routes a tree begins on so many lanes.
+const STARTERS: u32 = 16;
 /// So many times in a row a source may forget what it walked before anything new has come.
 const FORGOTTEN_MAX: u32 = 3;
 /// On routes with this round trip and longer ones, lanes connect before the index is there.
 const WORTH_CONNECTING_AHEAD: Duration = Duration::from_millis(10);
+/// Where a file system takes none, a million files would all have lost them.
+const LOSSES_NAMED_MAX: usize = 50;
 /// How often it is looked whether another writer has ended.
 const LOCKED_LOOK: Duration = Duration::from_millis(100);

@@ -6,11 +6,10 @@ use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::Index;
 use swath_model::{Range, RangeSet};
 use swath_source::{display_name, sealed_bytes, to_sealed};
-use swath_store::tree::Filter;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
-use super::index::{self, Growth, Taking};
+use super::index::{self, Growth, Taking, Wanted};
 use crate::engine::Engine;
 use crate::request::Mirror;
 
@@ -41,16 +40,16 @@ pub(crate) fn join(
     engine: &Engine,
     first: &Taking,
     others: Vec<Mirror>,
-    filter: &Filter,
+    wanted: &Wanted,
 ) -> UnboundedReceiver<Joined> {
     let (sender, joins) = unbounded_channel();
     for mirror in others {
         let (net, sender) = (engine.net.clone(), sender.clone());
         let (index, growth) = (Arc::clone(&first.index), first.growth.clone());
-        let filter = filter.clone();
+        let wanted = wanted.clone();
         tokio::spawn(async move {
             tokio::select! {
-                () = look(&net, mirror, &filter, &index, growth, &sender) => {}
+                () = look(&net, mirror, &wanted, &index, growth, &sender) => {}
                 () = sender.closed() => {}
             }
         });
@@ -61,16 +60,16 @@ pub(crate) fn join(
 async fn look(
     net: &swath_source::Net,
     mirror: Mirror,
-    filter: &Filter,
+    wanted: &Wanted,
     first: &Arc<RwLock<Index>>,
     mut growth: watch::Receiver<Growth>,
     sender: &UnboundedSender<Joined>,
 ) {
     let name = display_name(&mirror.url);
     let taken = async {
-        let download = index::ask(net, &mirror, filter).await;
+        let download = index::ask(net, &mirror, wanted).await;
         let download = download.map_err(|error| error.to_string())?;
-        let mut taking = index::begin(download, &mirror, 0, filter, net.timeout())?;
+        let mut taking = index::begin(download, &mirror, 0, wanted, net.timeout())?;
         taking.wait().await.map_err(|error| error.to_string())?;
         Ok::<_, String>(taking)
     };
@@ -112,7 +111,7 @@ fn compare(first: &Index, other: &Index) -> Result<RangeSet, String> {
                 }
             }
             (Some(our), Some(their)) => {
-                if our.path != their.path || our.entry.kind != their.entry.kind {
+                if our.path != their.path || !our.entry.kind.is_laid_out_as(&their.entry.kind) {
                     let path = our.path.min(their.path);
                     return Err(other_tree(path));
                 }
@@ -136,7 +135,7 @@ pub(crate) fn units_around(plain: Range, size_bytes: u64) -> Range {
 
 #[cfg(test)]
 mod tests {
-    use swath_model::index::{Entry, Kind, Mtime};
+    use swath_model::index::{Entry, Kind, Mtime, Xattrs};
     use swath_source::UNIT_BYTES;
 
     use super::*;
@@ -146,7 +145,8 @@ mod tests {
         for &(name, size_bytes, seconds) in files {
             let kind = Kind::File { size_bytes, extents: None };
             let mtime = Mtime { seconds, nanoseconds: 0 };
-            let entry = Entry { leaves: 0, name: name.as_bytes(), kind, mode: 0o644, mtime };
+            let (name, xattrs) = (name.as_bytes(), Xattrs::None);
+            let entry = Entry { leaves: 0, name, kind, mode: 0o644, mtime, xattrs };
             index.push(&entry).unwrap();
         }
         index.complete();

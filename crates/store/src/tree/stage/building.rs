@@ -136,8 +136,7 @@ fn create(stage: &Stage, wanted: &Wanted, is_whole: bool, trail: &mut Trail) -> 
     let (folder, name) = split(&wanted.path);
     let folder = trail.folder(folder)?;
     let file = make_file(folder, name, is_whole)?;
-    let data_bytes = wanted.range.len();
-    if !is_whole || data_bytes != wanted.size_bytes {
+    if !is_whole || wanted.is_sparse {
         file.set_len(wanted.size_bytes)?;
     }
     Ok(Data::new(file, folder, name, wanted, &stage.directly))

@@ -87,7 +87,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use swath_model::index::{Entry, Mtime};
+    use swath_model::index::{Entry, Mtime, Xattrs};
 
     use super::*;
 
@@ -104,7 +104,8 @@ mod tests {
             };
             let mtime = Mtime { seconds, nanoseconds: 0 };
             let mode = if size_bytes == 0 { 0o755 } else { 0o644 };
-            index.push(&Entry { leaves, name: name.as_bytes(), kind, mode, mtime }).unwrap();
+            let (name, xattrs) = (name.as_bytes(), Xattrs::None);
+            index.push(&Entry { leaves, name, kind, mode, mtime, xattrs }).unwrap();
         }
         index.complete();
         index

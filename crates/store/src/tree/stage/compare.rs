@@ -1,14 +1,19 @@
-//! What the destination has already: files that are the same are left as they are.
+//! What the destination has already: what is the same is left as it is.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::BorrowedFd;
 
-use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
+use rustix::fs::{AtFlags, FileType, StatxFlags, readlinkat, statx};
 use swath_model::index::{Index, Item, Kind, Mtime};
 use swath_model::{Range, RangeSet};
 
 use super::building::split;
-use crate::tree::root::Root;
-use crate::tree::trail::{Enter, Trail};
+use crate::tree::bits::Bits;
+use crate::tree::check::same_bytes;
+use crate::tree::root::{Root, file_in};
+use crate::tree::stat::{FileId, id};
+use crate::tree::trail::{Enter, Files, Trail};
 
 /// What of a destination is the same as in the tree that it is to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +27,12 @@ pub enum Same {
     Bytes(RangeSet),
 }
 
-/// Files that are at the destination as the index says.
+/// Files, further names and links that are at the destination as the index says.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
-    /// A bit for each entry.
-    bits: Vec<u64>,
-    /// How many.
+pub(in crate::tree) struct Kept {
+    /// By the entries' numbers.
+    bits: Bits,
+    /// How many files.
     pub files: u64,
     /// Their bytes in the virtual file, with what lies between them.
     pub ranges: RangeSet,
@@ -36,59 +41,61 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Compare all files with what is below `destination`.
-    pub fn find(index: &Index, destination: &Root, same: &Same) -> Kept {
+    /// Compare everything with what is below `destination`; `links` says whether further names of a
+    /// file are to be that and no files of their own.
+    pub fn find(index: &Index, destination: &Root, same: &Same, links: bool) -> Kept {
         let by_content = matches!(same, Same::Bytes(_));
         let mut kept = Kept { by_content, ..Kept::default() };
-        let linked = linked(index);
+        if *same == Same::Nothing {
+            return kept;
+        }
+        let mut names = Linked::of(index, destination, same, links);
         let mut trail = Trail::new(destination, Enter::Look);
         let mut before = 0;
         let mut cursor = index.cursor();
         while let Some(item) = cursor.next() {
-            let Kind::File { size_bytes, .. } = item.entry.kind else { continue };
+            if matches!(item.entry.kind, Kind::Folder | Kind::Absent(_)) {
+                continue;
+            }
             let (above, name) = split(item.path);
             let here = before;
             before = item.end.max(before);
             // A folder that cannot be entered is told of where it matters.
             let Ok(Some(open)) = trail.to(above) else { continue };
-            let mask = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME;
-            let Ok(found) = statx(open, name, AtFlags::SYMLINK_NOFOLLOW, mask) else { continue };
-            let seconds = found.stx_mtime.tv_sec;
-            let mtime = Mtime { seconds, nanoseconds: found.stx_mtime.tv_nsec };
-            let is_same = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile
-                && found.stx_size == size_bytes
-                && same.has(&item, mtime);
-            // Further names are made of the file that comes, so it has to come.
-            if is_same && !linked.contains(&item.number) {
-                kept.keep(item.number);
-                // What lies between two files belongs to nobody.
-                if item.start < item.end {
-                    kept.ranges.insert(Range::new(here.min(item.start), item.end));
+            let is_same = match &item.entry.kind {
+                Kind::Symlink(target) => {
+                    readlinkat(open, name, Vec::new()).is_ok_and(|it| it.as_bytes() == target)
                 }
+                Kind::HardLink(of) => names.is_further(*of, open, name),
+                Kind::File { size_bytes, .. } => Found::look(open, name).is_some_and(|found| {
+                    found.size_bytes == *size_bytes
+                        && same.has(&item, found.mtime)
+                        && names.is_first(&item, &found)
+                }),
+                Kind::Folder | Kind::Absent(_) => false,
+            };
+            if !is_same {
+                continue;
+            }
+            kept.bits.set(item.number);
+            kept.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
+            // What lies between two files belongs to nobody.
+            if item.start < item.end {
+                kept.ranges.insert(Range::new(here.min(item.start), item.end));
             }
         }
         kept
     }
 
-    /// Whether the file of this number stays as it is.
+    /// Whether what has this number stays as it is.
     pub fn has(&self, number: u64) -> bool {
-        let word = usize::try_from(number / 64).ok().and_then(|at| self.bits.get(at));
-        word.is_some_and(|word| word >> (number % 64) & 1 == 1)
-    }
-
-    fn keep(&mut self, number: u64) {
-        let at = usize::try_from(number / 64).unwrap_or(usize::MAX);
-        if self.bits.len() <= at {
-            self.bits.resize(at + 1, 0);
-        }
-        self.bits[at] |= 1 << (number % 64);
-        self.files += 1;
+        self.bits.has(number)
     }
 }
 
 impl Same {
     /// Whether a file that has the size of `item` and was changed at `mtime` is the same.
-    pub(in crate::tree) fn has(&self, item: &Item<'_>, mtime: Mtime) -> bool {
+    fn has(&self, item: &Item<'_>, mtime: Mtime) -> bool {
         match self {
             Same::Nothing => false,
             Same::SizeAndTime => mtime == item.entry.mtime,
@@ -98,6 +105,116 @@ impl Same {
             }
             Same::Bytes(bytes) => bytes.covers(item.range()),
         }
+    }
+}
+
+/// A regular file of the destination.
+struct Found {
+    size_bytes: u64,
+    mtime: Mtime,
+    id: FileId,
+    has_names: bool,
+}
+
+impl Found {
+    /// What is of this name in a folder, if it is a regular file.
+    fn look(folder: BorrowedFd<'_>, name: &[u8]) -> Option<Found> {
+        let mask = StatxFlags::BASIC_STATS;
+        let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, mask).ok()?;
+        let is_file = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile;
+        let (seconds, nanoseconds) = (found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec);
+        is_file.then(|| Found {
+            size_bytes: found.stx_size,
+            mtime: Mtime { seconds, nanoseconds },
+            id: id(&found),
+            has_names: found.stx_nlink > 1,
+        })
+    }
+}
+
+/// Files with several names, in the tree and at the destination.
+struct Linked<'a> {
+    index: &'a Index,
+    same: &'a Same,
+    /// Further names are to be such.
+    links: bool,
+    /// For those who read what they compare.
+    files: Files,
+    /// Files of the tree that have further names, by their numbers.
+    firsts: HashMap<u64, First>,
+    /// Files of the destination that have several names, each the first of a file of the tree.
+    taken: HashSet<FileId>,
+}
+
+/// A file of the tree that has further names.
+#[derive(Default)]
+struct First {
+    size_bytes: u64,
+    mtime: Mtime,
+    /// What has its name at the destination, if it is the same.
+    kept: Option<FileId>,
+}
+
+impl<'a> Linked<'a> {
+    fn of(index: &'a Index, destination: &Root, same: &'a Same, links: bool) -> Linked<'a> {
+        let mut firsts = HashMap::new();
+        if index.counts().hard_links > 0 {
+            let mut cursor = index.cursor();
+            while let Some(item) = cursor.next() {
+                if let Kind::HardLink(of) = item.entry.kind {
+                    firsts.insert(of, First::default());
+                }
+            }
+            let mut cursor = index.cursor();
+            while let Some(item) = cursor.next() {
+                if let Kind::File { size_bytes, .. } = item.entry.kind
+                    && let Some(first) = firsts.get_mut(&item.number)
+                {
+                    (first.size_bytes, first.mtime) = (size_bytes, item.entry.mtime);
+                }
+            }
+        }
+        let files = Files::new(destination);
+        Linked { index, same, links, files, firsts, taken: HashSet::new() }
+    }
+
+    /// Whether a file that is the same may stay: where several names are to be those of one file, two
+    /// files of the tree are not to be one at the destination.
+    fn is_first(&mut self, item: &Item<'_>, found: &Found) -> bool {
+        if self.links && found.has_names && !self.taken.insert(found.id) {
+            return false;
+        }
+        if let Some(first) = self.firsts.get_mut(&item.number) {
+            first.kept = Some(found.id);
+        }
+        true
+    }
+
+    /// Whether `name` in a folder is what a further name of the file of this number is to be.
+    fn is_further(&mut self, of: u64, folder: BorrowedFd<'_>, name: &[u8]) -> bool {
+        let Some(first) = self.firsts.get(&of) else { return false };
+        let Some(found) = Found::look(folder, name) else { return false };
+        if self.links || first.kept == Some(found.id) {
+            return first.kept == Some(found.id);
+        }
+        if found.size_bytes != first.size_bytes {
+            return false;
+        }
+        match self.same {
+            Same::Nothing => false,
+            Same::SizeAndTime => found.mtime == first.mtime,
+            // The first one has the bytes that it should; no block of the source is those of this.
+            Same::Bytes(_) => {
+                let is_known = first.kept.is_some();
+                is_known && self.has_bytes_of(of, folder, name).unwrap_or(false)
+            }
+        }
+    }
+
+    fn has_bytes_of(&mut self, of: u64, folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
+        let mut cursor = self.index.cursor_from(of);
+        let Some(first) = cursor.next() else { return Ok(false) };
+        same_bytes(self.files.file(first.path)?, file_in(folder, name)?)
     }
 }
 
@@ -124,18 +241,4 @@ pub(super) fn still_there(index: &Index, stage: &Root, durable: &mut RangeSet) {
             durable.remove(item.range());
         }
     }
-}
-
-/// Files that have further names in the tree.
-fn linked(index: &Index) -> HashSet<u64> {
-    let mut all = HashSet::new();
-    if index.counts().hard_links > 0 {
-        let mut cursor = index.cursor();
-        while let Some(item) = cursor.next() {
-            if let Kind::HardLink(of) = item.entry.kind {
-                all.insert(of);
-            }
-        }
-    }
-    all
 }

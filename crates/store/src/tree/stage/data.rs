@@ -5,6 +5,9 @@
 //! bytes can be written directly, as it is. Whole blocks are always written directly, what is left at
 //! the edges of a part never is, so no block is written in both ways, and no page of the cache holds
 //! more than the edge that it was made for.
+//!
+//! An index tells the holes of a sparse file in units of a MiB, so what comes of it has the zeros of
+//! smaller ones: whole blocks of them are not written, and stay holes.
 
 use std::fs::File;
 use std::io;
@@ -28,6 +31,8 @@ pub(super) struct Directly(AtomicBool);
 pub(super) struct Data {
     plain: File,
     direct: Option<File>,
+    /// Its size, if it has holes.
+    sparse_bytes: Option<u64>,
 }
 
 impl Directly {
@@ -54,17 +59,18 @@ impl Data {
         wanted: &Wanted,
         directly: &Directly,
     ) -> Data {
+        let sparse_bytes = wanted.is_sparse.then_some(wanted.size_bytes);
         if wanted.range.len() < DIRECT_FROM_BYTES || !directly.is_on() {
-            return Data { plain, direct: None };
+            return Data { plain, direct: None, sparse_bytes };
         }
         if !can_be_direct(&plain) {
             directly.stop();
-            return Data { plain, direct: None };
+            return Data { plain, direct: None, sparse_bytes };
         }
         let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let direct = rustix::fs::openat(folder, name, flags, Mode::empty());
         let direct = direct.ok().map(File::from).filter(|direct| is_same(&plain, direct));
-        Data { plain, direct }
+        Data { plain, direct, sparse_bytes }
     }
 
     /// Descriptors that it takes.
@@ -76,8 +82,24 @@ impl Data {
         &self.plain
     }
 
-    /// Write bytes at an offset.
+    /// Write bytes at an offset; those that are to be a hole, and are one, stay it.
     pub fn write(&self, bytes: &[u8], offset: u64, directly: &Directly) -> io::Result<()> {
+        let Some(size_bytes) = self.sparse_bytes else {
+            return self.store(bytes, offset, directly);
+        };
+        for (at, part) in runs(bytes, offset, size_bytes) {
+            let is_hole = is_zero(part) && sys::is_hole(&self.plain, at, at + part.len() as u64);
+            match is_hole {
+                true => {}
+                // For so little the way past the cache is the longer one.
+                false if part.len() < DIRECT_RUN_BYTES => self.plain.write_all_at(part, at)?,
+                false => self.store(part, at, directly)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&self, bytes: &[u8], offset: u64, directly: &Directly) -> io::Result<()> {
         let Some(direct) = self.direct.as_ref().filter(|_| directly.is_on()) else {
             return self.plain.write_all_at(bytes, offset);
         };
@@ -109,6 +131,40 @@ fn blocks(bytes: &[u8], offset: u64) -> Option<(&[u8], &[u8], &[u8])> {
     fits.then_some((head, body, tail))
 }
 
+/// Bytes of a file of this size, from `offset` on, cut where whole blocks of zeros begin and end; the
+/// last block of a file is whole, too.
+fn runs(bytes: &[u8], offset: u64, size_bytes: u64) -> impl Iterator<Item = (u64, &[u8])> {
+    let block = ALIGN_BYTES as u64;
+    let mut rest = (offset, bytes);
+    std::iter::from_fn(move || {
+        let (start, bytes) = rest;
+        let next = |at: usize| {
+            let to_edge = block - (start + at as u64) % block;
+            bytes.len().min(at + usize::try_from(to_edge).unwrap_or(ALIGN_BYTES))
+        };
+        let is_hole = |at: usize, end: usize| {
+            let (first, last) = (start + at as u64, start + end as u64);
+            let is_whole = first % block == 0 && (last % block == 0 || last == size_bytes);
+            is_whole && is_zero(&bytes[at..end])
+        };
+        if bytes.is_empty() {
+            return None;
+        }
+        let mut end = next(0);
+        let first = is_hole(0, end);
+        while end < bytes.len() && is_hole(end, next(end)) == first {
+            end = next(end);
+        }
+        let (run, after) = bytes.split_at(end);
+        rest = (start + end as u64, after);
+        Some((start, run))
+    })
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&0) && bytes[1..] == bytes[..bytes.len() - 1]
+}
+
 fn can_be_direct(file: &File) -> bool {
     // These take such writes and use the page cache all the same.
     if sys::is_in_memory(file) {
@@ -128,6 +184,9 @@ fn is_same(one: &File, other: &File) -> bool {
 
 /// Smaller files are written through the page cache; where this is, the index begins to align them.
 const DIRECT_FROM_BYTES: u64 = 1 << 20;
+
+/// Of a sparse file less than this is written through the page cache.
+const DIRECT_RUN_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -155,6 +214,29 @@ mod tests {
         assert_eq!(lengths(&[], 5), None);
     }
 
+    #[test]
+    fn blocks_of_zeros_are_told_from_others() {
+        let lengths = |bytes: &[u8], offset, size_bytes| -> Vec<(u64, usize, bool)> {
+            let runs = runs(bytes, offset, size_bytes);
+            runs.map(|(at, run)| (at, run.len(), is_zero(run))).collect()
+        };
+        let mut bytes = vec![0; 5 * 4096];
+        assert_eq!(lengths(&bytes, 8192, 1 << 20), [(8192, 5 * 4096, true)]);
+        (bytes[4096], bytes[3 * 4096 - 1]) = (1, 1);
+        assert_eq!(
+            lengths(&bytes, 0, 1 << 20),
+            [(0, 4096, true), (4096, 8192, false), (12_288, 8192, true)]
+        );
+        // Neither end is a whole block.
+        assert_eq!(
+            lengths(&bytes[100..4 * 4096 + 100], 100, 1 << 20),
+            [(100, 12_188, false), (12_288, 4096, true), (16_384, 100, true)]
+        );
+        // The file ends there.
+        assert_eq!(lengths(&bytes[..100], 4096, 4196), [(4096, 100, true)]);
+        assert_eq!(lengths(&[], 4096, 4196), []);
+    }
+
     /// A file of this size, open in `folder`.
     fn open(folder: &std::path::Path, size_bytes: u64, directly: &Directly) -> Data {
         let plain = File::create(folder.join("file")).unwrap();
@@ -164,6 +246,7 @@ mod tests {
             path: b"file".to_vec(),
             range: Range::new(0, size_bytes),
             size_bytes,
+            is_sparse: false,
             mode: 0o600,
             mtime: Mtime { seconds: 0, nanoseconds: 0 },
             parts: Vec::new(),

@@ -1,33 +1,41 @@
 //! The end: what is left to make, attributes of folders, final names.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, renameat, renameat_with, statx, unlinkat};
 use rustix::io::Errno;
-use swath_model::index::{Entry, Index, Kind, Mtime};
+use swath_model::index::{Index, Item, Kind, Mtime, Xattrs};
 
 use super::building::{set_mode, set_times, split};
-use super::{Stage, StageError, refuse_own_names};
+use super::{OWN_NAME, Stage, StageError, refuse_own_names};
 use crate::names::folder_of;
 use crate::tree::root::{self, Root};
 use crate::tree::trail::{Enter, Trail};
+use crate::tree::xattrs::XattrLoss;
 
 /// What became of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finished {
     /// Files that have their final names now.
     pub files: u64,
+    /// How much of another kind had to go for that.
+    pub replaced: u64,
     /// Numbers of the entries that have none, ascending: files that are not right, and further names
     /// of theirs.
     pub lacking: Vec<u64>,
+    /// Numbers of the entries whose extended attributes are not as they should be, ascending, if these
+    /// were wanted.
+    pub xattr_losses: Vec<(u64, XattrLoss)>,
 }
 
 /// A folder whose attributes are set when all that lies in it is there.
 struct Open {
+    number: u64,
     path_bytes: usize,
     mode: u32,
     mtime: Mtime,
+    xattrs: Xattrs<'static>,
 }
 
 /// The folders that are open, innermost last, and the path of that one.
@@ -38,51 +46,6 @@ struct Opened {
 }
 
 impl Stage {
-    /// Look whether all names can be given: nothing of another kind is in the way. The index must be
-    /// complete.
-    ///
-    /// # Errors
-    /// [`StageError::InTheWay`].
-    pub fn check_way(&self) -> Result<(), StageError> {
-        if self.place.is_new {
-            return Ok(());
-        }
-        let root = Root::open(&self.place.destination);
-        self.check_way_in(&root.map_err(|source| self.failed("open", b"", source))?)
-    }
-
-    fn check_way_in(&self, root: &Root) -> Result<(), StageError> {
-        let mut trail = Trail::new(root, Enter::Look);
-        let index = self.index();
-        let mut cursor = index.cursor();
-        while let Some(item) = cursor.next() {
-            self.go_on()?;
-            let (above, name) = split(item.path);
-            let mut look = || match trail.to(above)? {
-                Some(folder) => root::kind_of(folder, name),
-                // In a folder that is not there yet nothing can be in the way.
-                None => Ok(None),
-            };
-            let wants_folder = item.entry.kind == Kind::Folder;
-            let (there, here) = match look() {
-                Ok(None) => continue,
-                Ok(Some(FileType::Directory)) if !wants_folder => match item.entry.kind {
-                    Kind::Absent(_) => continue,
-                    Kind::Symlink(_) => ("a folder", "a link"),
-                    _ => ("a folder", "a file"),
-                },
-                Ok(Some(FileType::Directory)) => continue,
-                Ok(Some(FileType::Symlink)) if wants_folder => ("a link", "a folder"),
-                Ok(Some(_)) if wants_folder => ("no folder", "a folder"),
-                Ok(Some(_)) => continue,
-                Err(source) => return Err(self.failed("look at", item.path, source)),
-            };
-            let path = self.shown(item.path);
-            return Err(StageError::InTheWay { path, there, here });
-        }
-        Ok(())
-    }
-
     /// Make what has no bytes, and give everything its final name, but for the files with these
     /// numbers (ascending), which are not right and go. The index must be complete.
     ///
@@ -93,11 +56,12 @@ impl Stage {
         self.make_skeleton()?;
         let without = self.with_further_names(without);
         self.remove_files(&without)?;
+        self.set_xattrs(&without)?;
         self.link(&without)?;
         // Names must not be there before their bytes are.
         self.sync()?;
         if self.place.is_new && !self.place.is_taken()? {
-            let finished = self.settle(None, &without)?;
+            let (finished, _) = self.settle(None, &without, false)?;
             if self.become_destination()? {
                 self.place.forget();
                 return Ok(finished);
@@ -113,20 +77,31 @@ impl Stage {
             self.begin_journal(&mut journal)?;
         }
         drop(journal);
-        let begun = self.place.begin_moving(&self.index(), &without);
+        let begun = self.place.begin_moving(&self.index(), &without, self.replaces.is_some());
         begun.map_err(|source| self.failed("write the journal of", b"", source))?;
-        self.finish_moving(&without)
+        self.finish_moving(&without, self.replaces.is_some())
     }
 
-    /// Everything that is still in the stage gets its final name.
-    pub(super) fn finish_moving(&self, without: &[u64]) -> Result<Finished, StageError> {
+    /// Everything that is still in the stage gets its final name; what is in the way goes if
+    /// `replaces`.
+    pub(super) fn finish_moving(
+        &self,
+        without: &[u64],
+        replaces: bool,
+    ) -> Result<Finished, StageError> {
         let failed = |doing, source| self.failed(doing, b"", source);
         let destination = Root::open(&self.place.destination);
         let destination = destination.map_err(|source| failed("open", source))?;
-        let finished = self.settle(Some(&destination), without)?;
+        let (finished, is_same_top) = self.settle(Some(&destination), without, replaces)?;
         self.place.forget_journal();
         self.root.empty(&|| false).map_err(|source| failed("empty the stage of", source))?;
         self.place.give_back(&self.root);
+        if let Some(mtime) = self.top_mtime.filter(|_| is_same_top) {
+            // Nothing but the stage came there and went.
+            let here = destination.fd().as_fd();
+            root::set_mtime(here, b".", mtime)
+                .map_err(|source| failed("set the time of", source))?;
+        }
         Ok(finished)
     }
 
@@ -212,9 +187,16 @@ impl Stage {
     }
 
     /// Move everything to its destination, if that is another one, and give folders their
-    /// attributes once all in them is there.
-    fn settle(&self, destination: Option<&Root>, without: &[u64]) -> Result<Finished, StageError> {
-        let mut finished = Finished { files: 0, lacking: without.to_vec() };
+    /// attributes once all in them is there. Answers, too, whether there is nothing new right below
+    /// the destination.
+    fn settle(
+        &self,
+        destination: Option<&Root>,
+        without: &[u64],
+        replaces: bool,
+    ) -> Result<(Finished, bool), StageError> {
+        let mut is_same_top = true;
+        let mut finished = Finished { lacking: without.to_vec(), ..Finished::default() };
         let mut from = Trail::new(&self.root, Enter::Open);
         // Where things are in the end.
         let mut to = Trail::new(destination.unwrap_or(&self.root), Enter::Make);
@@ -230,27 +212,50 @@ impl Stage {
             let (above, name) = split(item.path);
             match item.entry.kind {
                 Kind::Folder => {
-                    to.folder(item.path).map_err(failed)?;
+                    if above.is_empty() && is_same_top {
+                        let top = to.folder(b"").map_err(failed)?;
+                        let found = root::kind_of(top, name).map_err(failed)?;
+                        is_same_top = found == Some(FileType::Directory);
+                    }
+                    if let Err(error) = to.folder(item.path) {
+                        if !replaces || !is_no_folder(&error) {
+                            return Err(failed(error));
+                        }
+                        let place = to.folder(above).map_err(failed)?;
+                        self.put_away(place, name, item.number).map_err(failed)?;
+                        finished.replaced += 1;
+                        to.folder(item.path).map_err(failed)?;
+                    }
                     open.path.truncate(above.len());
                     open.path.extend_from_slice(&item.path[above.len()..]);
+                    let (number, path_bytes) = (item.number, item.path.len());
                     let (mode, mtime) = (item.entry.mode, item.entry.mtime);
-                    open.folders.push(Open { path_bytes: item.path.len(), mode, mtime });
+                    let xattrs = item.entry.xattrs.into_owned();
+                    open.folders.push(Open { number, path_bytes, mode, mtime, xattrs });
                 }
                 Kind::Absent(_) => {}
                 _ if without.binary_search(&item.number).is_ok() => {}
                 _ if self.kept.has(item.number) => {
-                    finished.files += 1;
+                    finished.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
                     if destination.is_some() {
                         let folder = to.folder(above).map_err(failed)?;
-                        self.settle_kept(folder, name, &item.entry).map_err(failed)?;
+                        self.settle_kept(index, folder, name, &item).map_err(failed)?;
                     }
                 }
                 _ => {
                     finished.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
+                    is_same_top &= !above.is_empty();
                     if destination.is_some() {
                         let to = to.folder(above).map_err(failed)?;
                         let from = from.to(above).map_err(failed)?;
-                        rename(from, to, name).map_err(failed)?;
+                        match rename(from, to, name) {
+                            Err(error) if replaces && is_folder(&error) => {
+                                self.put_away(to, name, item.number).map_err(failed)?;
+                                finished.replaced += 1;
+                                rename(from, to, name).map_err(failed)?;
+                            }
+                            renamed => renamed.map_err(failed)?,
+                        }
                     }
                 }
             }
@@ -258,18 +263,59 @@ impl Stage {
         while !open.folders.is_empty() {
             self.settle_folder(&mut open, &mut to)?;
         }
-        Ok(finished)
+        finished.xattr_losses = self.xattr_losses();
+        Ok((finished, is_same_top))
     }
 
-    /// A file that stays where it was has its bytes, and gets the rest.
-    fn settle_kept(&self, at: BorrowedFd<'_>, name: &[u8], entry: &Entry<'_>) -> io::Result<()> {
-        if self.preserve.mode {
-            root::set_mode(at, name, entry.mode & 0o777)?;
+    /// What stays where it was has its bytes, and gets the rest.
+    fn settle_kept(
+        &self,
+        index: &Index,
+        at: BorrowedFd<'_>,
+        name: &[u8],
+        item: &Item<'_>,
+    ) -> io::Result<()> {
+        let mut first_cursor;
+        let first;
+        let entry = match item.entry.kind {
+            // What the file has.
+            Kind::HardLink(_) if self.preserve.links => return Ok(()),
+            Kind::HardLink(of) => {
+                first_cursor = index.cursor_from(of);
+                first = first_cursor.next();
+                let Some(first) = &first else { return Ok(()) };
+                &first.entry
+            }
+            _ => &item.entry,
+        };
+        let (mode, mtime) = (entry.mode, entry.mtime);
+        let is_link = matches!(entry.kind, Kind::Symlink(_));
+        if !is_link {
+            self.put_xattrs_at(item.number, at, name, &entry.xattrs);
         }
-        if self.kept.by_content && self.preserve.times {
-            root::set_mtime(at, name, entry.mtime)?;
+        if self.preserve.mode && !is_link {
+            root::set_mode(at, name, mode & 0o777)?;
+        }
+        if self.preserve.times && (self.kept.by_content || is_link) {
+            root::set_mtime(at, name, mtime)?;
         }
         Ok(())
+    }
+
+    /// What is of another kind than the entry of this number goes into the stage, with all that lies
+    /// in it, and from there with what else is left in it: until the name is free nothing is lost.
+    fn put_away(&self, folder: BorrowedFd<'_>, name: &[u8], number: u64) -> io::Result<()> {
+        let away = [OWN_NAME, format!(".away-{number}").as_bytes()].concat();
+        let put = || renameat(folder, name, self.root.fd(), away.as_slice());
+        match put() {
+            // A folder into which its owner may not write does not go into another one.
+            Err(Errno::ACCESS) => {
+                let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MODE)?;
+                root::set_mode(folder, name, u32::from(found.stx_mode) & 0o777 | 0o700)?;
+                Ok(put()?)
+            }
+            other => Ok(other?),
+        }
     }
 
     /// All that lies in the innermost folder is there.
@@ -278,11 +324,23 @@ impl Stage {
         open.path.truncate(of.path_bytes);
         // Once it has its mode nothing may lead through it any more.
         let settled = to.leave(&open.path).and_then(|folder| {
+            self.put_xattrs(of.number, &folder, &of.xattrs);
             set_mode(&folder, of.mode, self.preserve, FileType::Directory)?;
             set_times(&folder, of.mtime, self.preserve)
         });
         settled.map_err(|source| self.failed("set the attributes of", &open.path, source))
     }
+}
+
+/// Whether a folder is there that should be none.
+fn is_folder(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::IsADirectory
+}
+
+/// Whether something is there that should be a folder: a file, or a link.
+fn is_no_folder(error: &io::Error) -> bool {
+    let refused = [Errno::NOTDIR, Errno::LOOP].map(|errno| Some(errno.raw_os_error()));
+    refused.contains(&error.raw_os_error())
 }
 
 fn rename(from: Option<BorrowedFd<'_>>, to: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {

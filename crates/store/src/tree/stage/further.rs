@@ -11,27 +11,41 @@ use swath_model::index::{Index, Item, Kind};
 
 use super::building::{make_file, split};
 use super::{Stage, StageError};
+use crate::sys;
+use crate::tree::root::Root;
 use crate::tree::trail::{Enter, Trail};
 
 impl Stage {
-    /// Make them, of files that lie in the stage.
+    /// Make them, of files that lie in the stage or stay at the destination.
     pub(super) fn link(&self, without: &[u64]) -> Result<(), StageError> {
         let index = self.index();
         if index.counts().hard_links == 0 {
             return Ok(());
         }
         let mut from = Trail::new(&self.root, Enter::Open);
+        let mut there = match self.kept.files {
+            0 => None,
+            _ => {
+                let root = Root::open(&self.place.destination);
+                let root = root.map_err(|source| self.failed("open", b"", source))?;
+                Some(Trail::new(&root, Enter::Look))
+            }
+        };
         let mut to = Trail::new(&self.root, Enter::Make);
         let mut cursor = index.cursor();
         while let Some(item) = cursor.next() {
             self.go_on()?;
             let Kind::HardLink(number) = item.entry.kind else { continue };
-            if without.binary_search(&item.number).is_ok() {
+            if without.binary_search(&item.number).is_ok() || self.kept.has(item.number) {
                 continue;
             }
             let mut of = index.cursor_from(number);
             let Some(first) = of.next() else { continue };
-            let linked = self.link_one(&first, item.path, &mut from, &mut to);
+            let from = match &mut there {
+                Some(there) if self.kept.has(number) => there,
+                _ => &mut from,
+            };
+            let linked = self.link_one(&first, (item.number, item.path), from, &mut to);
             // A large file takes its time.
             self.go_on()?;
             linked.map_err(|source| self.failed("make the link", item.path, source))?;
@@ -42,7 +56,7 @@ impl Stage {
     fn link_one(
         &self,
         first: &Item<'_>,
-        other: &[u8],
+        (number, other): (u64, &[u8]),
         from: &mut Trail,
         to: &mut Trail,
     ) -> io::Result<()> {
@@ -61,7 +75,7 @@ impl Stage {
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let source = File::from(open_for_reading(from, from_name, flags)?);
-        self.copy(source, first, to, to_name)
+        self.copy(source, first, number, to, to_name)
     }
 
     /// A copy of a file, with its attributes and its holes.
@@ -69,6 +83,7 @@ impl Stage {
         &self,
         mut source: File,
         of: &Item<'_>,
+        number: u64,
         to: BorrowedFd<'_>,
         name: &[u8],
     ) -> io::Result<()> {
@@ -76,19 +91,28 @@ impl Stage {
         let mut file = make_file(to, name, true)?;
         file.set_len(found.len())?;
         for part in of.parts(of.range()) {
-            source.seek(SeekFrom::Start(part.offset))?;
-            file.seek(SeekFrom::Start(part.offset))?;
-            let mut left = part.bytes;
-            while left > 0 {
+            let end = part.offset + part.bytes;
+            let mut at = part.offset;
+            while at < end {
                 if (self.halt)() {
                     return Err(io::ErrorKind::Interrupted.into());
                 }
-                match io::copy(&mut (&mut source).take(left.min(PART_BYTES)), &mut file)? {
+                // An extent of the index may have smaller holes in it.
+                if sys::is_hole(&source, at, end) {
+                    break;
+                }
+                at = sys::first_data(&source, at).unwrap_or(at);
+                let hole = sys::first_hole(&source, at).filter(|&hole| hole > at);
+                let bytes = hole.unwrap_or(end).min(end).min(at + PART_BYTES) - at;
+                source.seek(SeekFrom::Start(at))?;
+                file.seek(SeekFrom::Start(at))?;
+                match io::copy(&mut (&mut source).take(bytes), &mut file)? {
                     0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    copied => left -= copied,
+                    copied => at += copied,
                 }
             }
         }
+        self.put_xattrs(number, &file, &of.entry.xattrs);
         file.set_permissions(found.permissions())?;
         file.set_modified(found.modified()?)
     }
@@ -99,7 +123,7 @@ impl Stage {
         if self.preserve.links || index.counts().hard_links == 0 {
             return 0;
         }
-        let copies = copies(&index);
+        let copies = self.copies(&index);
         let mut bytes = 0u64;
         let mut cursor = index.cursor();
         while let Some(item) = cursor.next() {
@@ -109,22 +133,24 @@ impl Stage {
         }
         bytes
     }
-}
 
-/// How many further names each file has that has any.
-fn copies(index: &Index) -> HashMap<u64, u64> {
-    let mut copies = HashMap::new();
-    let mut cursor = index.cursor();
-    while let Some(item) = cursor.next() {
-        if let Kind::HardLink(of) = item.entry.kind {
-            *copies.entry(of).or_insert(0) += 1;
+    /// How many further names are to be made of each file of which there are any.
+    fn copies(&self, index: &Index) -> HashMap<u64, u64> {
+        let mut copies = HashMap::new();
+        let mut cursor = index.cursor();
+        while let Some(item) = cursor.next() {
+            if let Kind::HardLink(of) = item.entry.kind
+                && !self.kept.has(item.number)
+            {
+                *copies.entry(of).or_insert(0) += 1;
+            }
         }
+        copies
     }
-    copies
 }
 
-/// Open a file of the stage, which may have got a mode that does not let even us read it.
-fn open_for_reading(
+/// Open a file of ours, which may have got a mode that does not let even us read it.
+pub(super) fn open_for_reading(
     folder: BorrowedFd<'_>,
     name: &[u8],
     flags: OFlags,

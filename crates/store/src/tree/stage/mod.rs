@@ -15,6 +15,8 @@ mod finish;
 mod further;
 mod place;
 mod skeleton;
+mod way;
+mod xattrs;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,18 +26,22 @@ use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, Item, Kind, Mtime, Part};
 use swath_model::{Range, RangeSet};
 
+use super::conflict::{Conflict, conflicts};
+use super::filter::Filter;
 use super::root::Root;
 use super::trail::{Enter, Trail};
+use super::xattrs::XattrLoss;
 use crate::journal::{JournalFile, Record, State};
 use crate::steps::SystemSteps;
 use building::Files;
 use carry::Carried;
-use compare::Kept;
 use data::Directly;
 use place::Place;
 
+pub(super) use compare::Kept;
 pub use compare::Same;
 pub use finish::Finished;
+pub use way::check_way;
 
 /// What of a file's attributes is taken over besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +52,13 @@ pub struct Preserve {
     pub times: bool,
     /// Several names of one file stay names of one file.
     pub links: bool,
+    /// Extended attributes (those of the `user.` namespace), as far as the index tells them.
+    pub xattrs: bool,
 }
 
 impl Default for Preserve {
     fn default() -> Preserve {
-        Preserve { mode: true, times: true, links: false }
+        Preserve { mode: true, times: true, links: false, xattrs: false }
     }
 }
 
@@ -103,14 +111,12 @@ pub enum StageError {
         free: u64,
     },
     /// Something at the destination is of another kind than what is to have its name.
-    #[error("{} is in the way: it is {there}, and {here} is to have that name", path.display())]
+    #[error("{} things at {} are in the way", conflicts.len(), destination.display())]
     InTheWay {
-        /// Where.
-        path: PathBuf,
-        /// What is there.
-        there: &'static str,
-        /// What the tree has.
-        here: &'static str,
+        /// Where the tree goes.
+        destination: PathBuf,
+        /// What is there; at least one.
+        conflicts: Vec<Conflict>,
     },
     /// The tree has what an unfinished copy left.
     #[error("{} is what an unfinished copy has left in that tree: finish that one first, or remove it there", path.display())]
@@ -148,6 +154,12 @@ pub struct Stage {
     files: Files,
     directly: Directly,
     journal: Mutex<Option<(JournalFile, State)>>,
+    /// When the destination's own entries changed last, before there was a stage.
+    top_mtime: Option<Mtime>,
+    /// What is in the way goes, unless it holds what this leaves out.
+    replaces: Option<Filter>,
+    /// Of which entries extended attributes could not be taken over.
+    xattr_losses: Mutex<Vec<(u64, XattrLoss)>>,
     halt: Halt,
 }
 
@@ -157,6 +169,8 @@ struct Wanted {
     path: Vec<u8>,
     range: Range,
     size_bytes: u64,
+    /// It has holes.
+    is_sparse: bool,
     mode: u32,
     mtime: Mtime,
     parts: Vec<Part>,
@@ -176,6 +190,7 @@ impl Wanted {
             path: item.path.to_vec(),
             range: item.range(),
             size_bytes,
+            is_sparse: item.entry.kind.is_sparse(),
             mode: item.entry.mode,
             mtime: item.entry.mtime,
             parts,
@@ -219,14 +234,16 @@ impl Stage {
         halt: Halt,
     ) -> Result<Stage, StageError> {
         let place = Place::of(destination)?;
+        let top_mtime = place.top_mtime();
         let root = place.open_stage()?;
         let mut stage = Stage::of(place, root, Arc::clone(&index), preserve, Arc::clone(&halt));
+        stage.top_mtime = top_mtime;
         let place = &stage.place;
         refuse_own_names(&read(&index), place)?;
-        if resume && let Some((moved, without)) = place.moving() {
+        if resume && let Some(moving) = place.moving() {
             // What an earlier run was about: then everything is as if it had come to its end.
-            stage.index = Arc::new(RwLock::new(moved));
-            stage.finish_moving(&without)?;
+            stage.index = Arc::new(RwLock::new(moving.index));
+            stage.finish_moving(&moving.without, moving.replaces)?;
             drop(stage);
             return Stage::open_until(destination, index, preserve, resume, same, halt);
         }
@@ -235,8 +252,8 @@ impl Stage {
             compare::still_there(&read(&index), &stage.root, &mut left.durable);
         }
         let kept = match Root::open(&place.destination) {
-            Ok(destination) if *same != Same::Nothing && !place.is_new => {
-                Kept::find(&read(&index), &destination, same)
+            Ok(destination) if !place.is_new => {
+                Kept::find(&read(&index), &destination, same, preserve.links)
             }
             _ => Kept::default(),
         };
@@ -287,6 +304,9 @@ impl Stage {
             files: Files::default(),
             directly: Directly::new(true),
             journal: Mutex::new(None),
+            top_mtime: None,
+            replaces: None,
+            xattr_losses: Mutex::default(),
             halt,
         }
     }
@@ -294,6 +314,12 @@ impl Stage {
     /// Write everything through the page cache; before anything is written.
     pub fn write_buffered(&mut self) {
         self.directly = Directly::new(false);
+    }
+
+    /// What is of another kind at the destination goes when its name is given, unless it holds what
+    /// this filter leaves out.
+    pub fn replace(&mut self, filter: Filter) {
+        self.replaces = Some(filter);
     }
 
     /// What the journal vouches for, in bytes of the virtual file: a later run goes on from there.
@@ -459,8 +485,11 @@ fn refuse_own_names(index: &Index, place: &Place) -> Result<(), StageError> {
 /// Whether a name at the top of a folder is that of what a copy into that folder leaves there until
 /// it is complete.
 pub(super) fn is_own_name(name: &[u8]) -> bool {
-    name.starts_with(b".swath-stage.swath")
+    name.starts_with(OWN_NAME)
 }
+
+/// How the names of what a copy needs within its destination begin.
+const OWN_NAME: &[u8] = b".swath-stage.swath";
 
 /// Of ranges of a virtual file what can be taken over: a group is fetched whole or not at all, and
 /// of a file whose bytes come twice nobody could say when it is complete.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use swath_model::RangeSet;
-use swath_model::index::{Index, Reader};
+use swath_model::index::{Index, Mtime, Reader};
 
 use super::StageError;
 use super::carry::{self, Carried};
@@ -40,6 +40,15 @@ pub(super) struct Room {
     pub free_bytes: u64,
     /// Files and folders; `None` where there is no limit of its own.
     pub free_entries: Option<u64>,
+}
+
+/// A tree that is getting its names.
+pub(super) struct Moving {
+    pub index: Index,
+    /// The files that get none.
+    pub without: Vec<u64>,
+    /// What is of another kind at the destination goes.
+    pub replaces: bool,
 }
 
 impl Place {
@@ -114,6 +123,14 @@ impl Place {
         all.into_iter().map(PathBuf::as_path).find(|path| path.symlink_metadata().is_ok())
     }
 
+    /// When something was last made in, or removed from, a destination that is there.
+    pub fn top_mtime(&self) -> Option<Mtime> {
+        use std::os::unix::fs::MetadataExt;
+        let found = self.destination.metadata().ok()?;
+        let nanoseconds = u32::try_from(found.mtime_nsec()).ok()?;
+        Some(Mtime { seconds: found.mtime(), nanoseconds })
+    }
+
     /// Whether there is a destination now, that was not there before.
     ///
     /// # Errors
@@ -134,8 +151,12 @@ impl Place {
 
     /// From here on all that is in the stage only has to be moved to its names: the journal counts
     /// no more, for what it vouches for leaves the stage. Durable when this returns.
-    pub fn begin_moving(&self, index: &Index, without: &[u64]) -> io::Result<()> {
+    pub fn begin_moving(&self, index: &Index, without: &[u64], replaces: bool) -> io::Result<()> {
         let mut text = dataset_name(index).unwrap_or_default();
+        if replaces {
+            text.push('\n');
+            text.push_str(REPLACES);
+        }
         for number in without {
             text.push_str(&format!("\n{number}"));
         }
@@ -151,18 +172,18 @@ impl Place {
         File::open(&self.names.folder)?.sync_all()
     }
 
-    /// The index by which names were being given when an earlier run ended, and which files get
-    /// none.
-    pub fn moving(&self) -> Option<(Index, Vec<u64>)> {
+    /// What was about to get its names when an earlier run ended.
+    pub fn moving(&self) -> Option<Moving> {
         let mut text = String::new();
         self.read(&self.moving)?.read_to_string(&mut text).ok()?;
-        let mut lines = text.lines();
+        let mut lines = text.lines().peekable();
         let name = lines.next()?;
+        let replaces = lines.next_if_eq(&REPLACES).is_some();
         let without = lines.map(|line| line.parse().ok()).collect::<Option<Vec<u64>>>()?;
         let index = [&self.index, &self.index_new].into_iter().find_map(|path| {
             self.read_index(path).filter(|index| dataset_name(index).as_deref() == Some(name))
         })?;
-        Some((index, without))
+        Some(Moving { index, without, replaces })
     }
 
     /// Make the stage, or open the one that is there. Nobody else may use it meanwhile.
@@ -381,6 +402,9 @@ fn dataset_name(index: &Index) -> Option<String> {
 
 /// Of all common file systems, less what is added to the journal's name.
 const NAME_BYTES_MAX: usize = 255 - ".index.new".len();
+
+/// Says that what is in the way goes.
+const REPLACES: &str = "replacing";
 
 /// What a mark holds.
 const MARK: &[u8] = b"the folder beside this file was made by swath cp\n";

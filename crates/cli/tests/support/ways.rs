@@ -1,0 +1,77 @@
+//! The directions in which a tree can be copied: what holds in one of them has to hold in all.
+
+use std::fs;
+
+use super::serve::Served;
+use super::{Home, Ran};
+
+/// From `tree` into `copy`, in one direction.
+pub struct Way {
+    pub name: &'static str,
+    server: Option<Served>,
+    from: String,
+    to: String,
+}
+
+impl Way {
+    /// Every direction, each at home in a folder of its own.
+    pub fn all() -> impl Iterator<Item = (Way, Home)> {
+        ["from a server", "to a server", "here"].into_iter().map(|name| {
+            let home = Home::new();
+            fs::create_dir(home.path("tree")).unwrap();
+            let here = |path: &str| home.path(path).display().to_string();
+            let (server, from, to) = match name {
+                "from a server" => {
+                    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+                    let from = server.url.clone();
+                    (Some(server), from, here("copy"))
+                }
+                "to a server" => {
+                    let server = home.serve(&[".", "--write", "--plain"]);
+                    fs::write(home.home().join("token"), server.token()).unwrap();
+                    let to = server.at("copy/");
+                    (Some(server), here("tree/"), to)
+                }
+                _ => (None, here("tree/"), here("copy")),
+            };
+            (Way { name, server, from, to }, home)
+        })
+    }
+
+    /// Whether this machine's disk is what is written to by a server.
+    pub fn sends(&self) -> bool {
+        self.server.is_some() && self.from.starts_with('/')
+    }
+
+    /// `swath sync` with these options.
+    pub fn sync(&self, home: &Home, options: &[&str]) -> Ran {
+        println!("{}: {options:?}", self.name);
+        let token = home.home().join("token").display().to_string();
+        let mut all = vec!["sync", self.from.as_str(), self.to.as_str()];
+        all.extend(options);
+        if self.sends() {
+            all.extend(["--bearer-file", token.as_str()]);
+        }
+        home.run(all)
+    }
+
+    /// The bytes that came from the other side.
+    pub fn fetched_bytes(&self, home: &Home, options: &[&str]) -> u64 {
+        let ran = self.sync(home, &[options, &["--json"]].concat());
+        ran.code_is(0);
+        let out = ran.out();
+        let last: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+        last["fetched_bytes"].as_u64().unwrap_or_else(|| panic!("{last}"))
+    }
+
+    /// What a dry run prints: what would be done and the path, a line each.
+    pub fn plan(&self, home: &Home, options: &[&str]) -> Vec<String> {
+        let ran = self.sync(home, &[options, &["--dry-run"]].concat());
+        ran.code_is(0);
+        let words = |line: &str| {
+            let mut words = line.split_whitespace();
+            format!("{} {}", words.next().unwrap(), words.last().unwrap())
+        };
+        ran.out().lines().map(words).collect()
+    }
+}

@@ -1,0 +1,98 @@
+//! Where the destination has something of another kind than the tree, that no rename replaces.
+
+use std::io;
+
+use rustix::fs::FileType;
+use swath_model::index::{Index, Kind};
+
+use super::filter::Filter;
+use super::root::{Root, kind_of};
+use super::trail::{Enter, Trail, split};
+use super::walk::{WalkError, WalkOptions, walk_telling};
+
+/// One such name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Its path below the destination.
+    pub path: Vec<u8>,
+    /// What is there.
+    pub there: &'static str,
+    /// What is to have that name.
+    pub here: &'static str,
+    /// It is, or holds, what the copy's filter leaves out.
+    pub is_sheltered: bool,
+}
+
+/// Find them, in the order of the index, which is complete. Of what may be replaced only those are
+/// told that hold what this filter leaves out. Blocks.
+///
+/// # Errors
+/// What the system says, and of which path; `Interrupted` if `stop` says so first.
+pub(super) fn conflicts(
+    index: &Index,
+    root: &Root,
+    replaces: Option<&Filter>,
+    stop: &dyn Fn() -> bool,
+) -> Result<Vec<Conflict>, (Vec<u8>, io::Error)> {
+    let mut all: Vec<Conflict> = Vec::new();
+    let mut trail = Trail::new(root, Enter::Look);
+    // What is to be a folder and is none: nothing of the tree lies below it.
+    let mut closed: Option<Vec<u8>> = None;
+    let mut cursor = index.cursor();
+    while let Some(item) = cursor.next() {
+        if stop() {
+            return Err((Vec::new(), io::ErrorKind::Interrupted.into()));
+        }
+        if closed.as_ref().is_some_and(|folder| is_at_or_below(item.path, folder)) {
+            continue;
+        }
+        let (above, name) = split(item.path);
+        let mut look = || match trail.to(above)? {
+            Some(folder) => kind_of(folder, name),
+            // In a folder that is not there yet nothing can be in the way.
+            None => Ok(None),
+        };
+        let found = look().map_err(|error| (item.path.to_vec(), error))?;
+        let wants_folder = item.entry.kind == Kind::Folder;
+        let (there, here) = match (found, &item.entry.kind) {
+            (None, _) | (_, Kind::Absent(_)) => continue,
+            (Some(FileType::Directory), Kind::Symlink(_)) => ("a folder", "a link"),
+            (Some(FileType::Directory), _) if !wants_folder => ("a folder", "a file"),
+            (Some(FileType::Directory), _) => continue,
+            (Some(FileType::Symlink), _) if wants_folder => ("a link", "a folder"),
+            (Some(FileType::RegularFile), _) if wants_folder => ("a file", "a folder"),
+            (Some(_), _) if wants_folder => ("no folder", "a folder"),
+            (Some(_), _) => continue,
+        };
+        if wants_folder {
+            closed = Some(item.path.to_vec());
+        }
+        all.push(Conflict { path: item.path.to_vec(), there, here, is_sheltered: false });
+    }
+    if let Some(filter) = replaces {
+        if !all.is_empty() && !filter.is_all() {
+            shelter(&mut all, root, filter).map_err(|error| (Vec::new(), error))?;
+        }
+        all.retain(|conflict| conflict.is_sheltered);
+    }
+    Ok(all)
+}
+
+/// Mark those that are, or hold, what the filter leaves out.
+fn shelter(all: &mut [Conflict], root: &Root, filter: &Filter) -> io::Result<()> {
+    let options =
+        WalkOptions { hard_links: false, filter: filter.clone(), ..WalkOptions::default() };
+    let left_out = |path: &[u8]| {
+        for conflict in all.iter_mut() {
+            conflict.is_sheltered |= is_at_or_below(path, &conflict.path);
+        }
+    };
+    match walk_telling(root, &options, |_| Ok::<(), io::Error>(()), left_out) {
+        Ok(_) => Ok(()),
+        Err(WalkError::Root(error) | WalkError::Stopped(error)) => Err(error),
+    }
+}
+
+fn is_at_or_below(path: &[u8], folder: &[u8]) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
