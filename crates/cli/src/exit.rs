@@ -147,6 +147,11 @@ pub fn words_of_all(error: &GetError) -> String {
     }
 }
 
+/// What to do where a server wants another token than the one it was shown.
+pub fn hint_of_token(reason: &str) -> Option<&'static str> {
+    reason.contains(" answered 401 ").then_some("  --bearer-file FILE gives another token")
+}
+
 /// A sentence about a file that has the file's name in it once.
 pub fn about(name: &str, sentence: &str) -> String {
     if sentence.starts_with(&format!("{name} ")) {

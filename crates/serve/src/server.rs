@@ -57,10 +57,35 @@ pub enum ServeError {
 pub struct Server {
     site: Arc<Site>,
     listeners: Vec<TcpListener>,
-    acceptor: Option<TlsAcceptor>,
+    acceptor: watch::Sender<Option<TlsAcceptor>>,
     identity: Option<Identity>,
     permits: Arc<Semaphore>,
     end: watch::Sender<bool>,
+}
+
+/// Changes the certificate of a server that runs.
+#[derive(Clone)]
+pub struct Renewal {
+    acceptor: watch::Sender<Option<TlsAcceptor>>,
+}
+
+impl Renewal {
+    /// Whoever connects from now on is shown this certificate; connections that are open go on.
+    /// Answers what it is.
+    ///
+    /// # Errors
+    /// [`TlsError`]; all stays as it was then.
+    pub fn renew(&self, tls: &Tls) -> Result<Option<Identity>, TlsError> {
+        let identity = tls.identity()?;
+        let acceptor = acceptor(identity.as_ref())?;
+        self.acceptor.send_replace(acceptor);
+        Ok(identity)
+    }
+}
+
+fn acceptor(identity: Option<&Identity>) -> Result<Option<TlsAcceptor>, TlsError> {
+    let config = identity.map(Identity::config).transpose()?;
+    Ok(config.map(|config| TlsAcceptor::from(Arc::new(config))))
 }
 
 impl Server {
@@ -76,10 +101,7 @@ impl Server {
         let scheme = if options.tls == Tls::Plain { "http" } else { "https" };
         let site = Site::open(options.site, log, scheme, crate::tls::random, ending)?;
         let identity = options.tls.identity()?;
-        let acceptor = match &identity {
-            Some(identity) => Some(TlsAcceptor::from(Arc::new(identity.config()?))),
-            None => None,
-        };
+        let (acceptor, _) = watch::channel(acceptor(identity.as_ref())?);
         let mut listeners = Vec::new();
         for address in options.listen {
             let failed = |source| ServeError::Listen { address, source };
@@ -102,11 +124,16 @@ impl Server {
         self.identity.as_ref()
     }
 
+    /// What changes its certificate while it runs.
+    pub fn renewal(&self) -> Renewal {
+        Renewal { acceptor: self.acceptor.clone() }
+    }
+
     /// Answer until `stop` resolves; then what is under way may end within `grace`.
     pub async fn run(self, stop: impl Future<Output = ()>, grace: Duration) {
         let mut accepting = JoinSet::new();
         for listener in self.listeners {
-            let (site, acceptor) = (Arc::clone(&self.site), self.acceptor.clone());
+            let (site, acceptor) = (Arc::clone(&self.site), self.acceptor.subscribe());
             accepting.spawn(accept(
                 listener,
                 site,
@@ -125,7 +152,7 @@ impl Server {
 async fn accept(
     listener: TcpListener,
     site: Arc<Site>,
-    acceptor: Option<TlsAcceptor>,
+    acceptor: watch::Receiver<Option<TlsAcceptor>>,
     permits: Arc<Semaphore>,
     mut ending: watch::Receiver<bool>,
 ) {
@@ -141,7 +168,7 @@ async fn accept(
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
-        let (site, acceptor) = (Arc::clone(&site), acceptor.clone());
+        let (site, acceptor) = (Arc::clone(&site), acceptor.borrow().clone());
         connections.spawn(async move {
             let metrics = &site.metrics;
             metrics.connections.fetch_add(1, Ordering::Relaxed);

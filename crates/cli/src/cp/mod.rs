@@ -485,6 +485,9 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn
         let untrusted = |(_, reason): &(String, String)| {
             reason.contains("certificate is not trusted") && !reason.contains("its fingerprint is")
         };
+        if let Some(hint) = reasons.iter().find_map(|(_, reason)| exit::hint_of_token(reason)) {
+            say::err(hint);
+        }
         if reasons.iter().any(untrusted) {
             say::err(
                 "  --fingerprint trusts the certificate that 'swath serve' prints, --ca FILE an authority",

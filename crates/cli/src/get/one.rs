@@ -129,6 +129,9 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         for (source, reason) in reasons {
             say::err(&format!("  {source}: {reason}"));
         }
+        if let Some(hint) = reasons.iter().find_map(|(_, reason)| exit::hint_of_token(reason)) {
+            say::err(hint);
+        }
     }
     let kept = || {
         format!(

@@ -22,7 +22,7 @@ pub struct Serve {
     /// Listen here (repeatable); port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "[::]:8470", value_parser = address, value_hint = ValueHint::Other)]
     pub listen: Vec<SocketAddr>,
-    /// Let in whoever shows a token of this file, one a line (otherwise one is made and printed)
+    /// Let in whoever shows a token of this file, one a line ('TOKEN [read|write] [until=DATE]'; otherwise one is made and printed)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
     /// Take trees from 'swath cp' and files by PUT too: with the token that is printed, or with those of the file that have 'write' behind them
@@ -90,4 +90,13 @@ const EXAMPLES: &str = "\
 Examples:
   swath serve /data                         everybody with the printed token may read it
   swath serve /data /scratch --anonymous --plain --listen 127.0.0.1:8000
-  swath serve /data --tls-cert fullchain.pem --tls-key privkey.pem --token-file tokens";
+  swath serve /data --tls-cert fullchain.pem --tls-key privkey.pem --token-file tokens
+
+Signals:
+  HUP         reads tokens, certificate and key again; open transfers go on
+  INT, TERM   what is under way has ten seconds to end
+
+Exit codes:
+  0 ended by a signal        4 certificate and key cannot be used
+  1 internal error           5 cannot listen, or the log cannot be written
+  2 wrong command line       6 a folder or the file of tokens cannot be read";

@@ -4,6 +4,7 @@ pub mod args;
 mod ephemeral;
 mod log;
 mod receive;
+mod reload;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use std::time::Duration;
 
 use swath_model::Limiter;
 use swath_serve::{
-    Access, Receive, Server, ServerOptions, SiteOptions, Tls, Token, new_token, read_tokens,
+    Access, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Tls, Token,
+    new_token, read_tokens,
 };
 use swath_transfer::{Engine, EngineOptions, NetOptions};
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,6 +33,10 @@ pub async fn run(mut args: Serve) -> Exit {
             (Ok(interrupt), Ok(terminate)) => (interrupt, terminate),
             _ => return fail(Exit::Internal, "cannot be told of signals"),
         };
+    let hangups = match reload::Hangups::of(&args) {
+        Ok(hangups) => hangups,
+        Err(_) => return fail(Exit::Internal, "cannot be told of signals"),
+    };
     let tokens = match (&args.token_file, args.anonymous) {
         (Some(path), _) => match read_tokens(path) {
             Ok(tokens) => tokens,
@@ -40,7 +46,9 @@ pub async fn run(mut args: Serve) -> Exit {
             }
         },
         (None, true) => Vec::new(),
-        (None, false) => vec![Token { secret: new_token(), may_write: args.write }],
+        (None, false) => {
+            vec![Token { secret: new_token(), may_write: args.write, expires: None }]
+        }
     };
     let made_token = tokens.first().filter(|_| args.token_file.is_none());
     let made_token = made_token.map(|token| token.secret.clone());
@@ -61,10 +69,11 @@ pub async fn run(mut args: Serve) -> Exit {
         Ok(log) => log,
         Err(error) => return fail(Exit::Target, &error),
     };
+    let access = Access::new(tokens, args.allow.clone());
     let options = ServerOptions {
         site: SiteOptions {
             folders: args.folders.clone(),
-            access: Access::new(tokens, args.allow.clone()),
+            access: access.clone(),
             follow_links: args.follow_symlinks,
             filter: None,
             name: args.name.clone().unwrap_or_else(|| host.clone()),
@@ -80,7 +89,7 @@ pub async fn run(mut args: Serve) -> Exit {
     raise_descriptors();
     let server = match Server::bind(options, log).await {
         Ok(server) => server,
-        Err(error) => return fail(Exit::Target, &chain(&error)),
+        Err(error) => return fail(exit_of(&error), &chain(&error)),
     };
     let told = match &path {
         Some(path) => ephemeral::hello(&server, path, made_token.as_deref()),
@@ -93,15 +102,28 @@ pub async fn run(mut args: Serve) -> Exit {
     if args.plain && !args.anonymous {
         warn("without encryption the token can be read by everybody on the way");
     }
+    let renewal = server.renewal();
     let stop = async {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = hangups.obey(&args, &access, &renewal) => {}
             () = ephemeral::abandoned(), if args.ephemeral => {}
         }
     };
     server.run(stop, GRACE).await;
     Exit::Done
+}
+
+/// The exit code of a server that cannot begin.
+fn exit_of(error: &ServeError) -> Exit {
+    match error {
+        ServeError::Site(SiteError::Twice { .. }) | ServeError::Nowhere => Exit::Usage,
+        ServeError::Site(_) => Exit::Input,
+        ServeError::Tls(_) => Exit::Mismatch,
+        ServeError::Listen { .. } => Exit::Target,
+        _ => Exit::Internal,
+    }
 }
 
 /// What takes trees, and the limit of all that comes.

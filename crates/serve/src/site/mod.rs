@@ -14,7 +14,7 @@ mod receive;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use swath_model::Limiter;
 use swath_store::tree::{Filter, Root, WalkOptions};
@@ -24,7 +24,7 @@ use crate::dataset::{FURTHER_PARTS, Walks};
 use crate::http::{Answer, Head, Make, Method, Response};
 use crate::receive::{Orders, Receive};
 
-pub use access::{Access, Network, NetworkError, Token};
+pub use access::{Access, Network, NetworkError};
 use digests::Digests;
 use metrics::Metrics;
 use place::{Folders, Place};
@@ -175,7 +175,7 @@ impl Site {
         {
             return Response::text(200, "well");
         }
-        let rights = match self.access.check(head, peer) {
+        let rights = match self.access.check(head, peer, SystemTime::now()) {
             Ok(rights) => rights,
             Err(refusal) => return refusal,
         };

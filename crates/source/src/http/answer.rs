@@ -7,7 +7,7 @@ use std::time::Duration;
 use swath_formats::{ContentRange, content_range, http_date};
 use swath_model::Range;
 
-use super::head::{Head, shortened};
+use super::head::{Head, explained};
 use crate::error::LaneError;
 
 /// What an answer is.
@@ -113,7 +113,7 @@ fn whole(head: &Head) -> Answer {
 fn status_error(head: &Head) -> LaneError {
     LaneError::Status {
         code: head.status,
-        reason: shortened(&head.reason),
+        reason: explained(head, b""),
         retry_after: retry_after(head),
     }
 }
