@@ -41,9 +41,9 @@ pub enum Command {
     Cp(Box<Cp>),
     /// Offer folders to others
     Serve(Box<Serve>),
-    /// List a folder of a swath server
+    /// List a folder of a swath server, or where ssh leads to
     Ls(Box<Ls>),
-    /// Tell how large a folder of a swath server is
+    /// Tell how large a folder of a swath server is, or one where ssh leads to
     Du(Box<Du>),
     /// Tell what each replica offers
     Probe(Probe),
@@ -189,6 +189,17 @@ pub struct Net {
     /// Give up when no byte of the file arrives from any source for this long; waiting for the disk, the output or --limit-rate does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::time, value_hint = ValueHint::Other)]
     pub timeout: Duration,
+}
+
+/// The way to places such as host:path.
+#[derive(Args, Debug, Clone)]
+pub struct Ssh {
+    /// How ssh is called for places such as host:path
+    #[arg(long = "ssh", value_name = "COMMAND", default_value = "ssh", env = "SWATH_SSH", value_hint = ValueHint::CommandString)]
+    pub command: String,
+    /// Put this very program on the other side of ssh if it is not there
+    #[arg(long)]
+    pub bootstrap: bool,
 }
 
 /// `swath probe`

@@ -92,8 +92,8 @@ fn refusals_are_told_in_plain_words() {
         (&["cp", "file.bin", &url, "--exclude", "x"], 2, "are for folders"),
         (&["cp", "file.bin", &url, "--delete"], 2, "are for folders"),
         (&["cp", "file.bin", &url, "--keep-index", "kept"], 2, "only sends"),
-        (&["cp", "file.bin", "host:there"], 2, "only sent to addresses of servers"),
-        (&["cp", "file.bin", "elsewhere/"], 2, "only sent to addresses of servers"),
+        (&["cp", "file.bin", "elsewhere/", "--delete"], 2, "are for folders"),
+        (&["cp", "file.bin", "host:there", "--include", "x"], 2, "are for folders"),
     ] {
         home.run(args.iter().copied()).code_is(code).says(&[words]);
     }

@@ -27,6 +27,8 @@ pub struct Wishes {
     pub include: Vec<String>,
     /// … and of what does not.
     pub exclude: Vec<String>,
+    /// The tree is a single file of this name.
+    pub single: Option<String>,
 }
 
 impl Wishes {
@@ -60,6 +62,7 @@ impl Wishes {
             dry: first("dry") == Some("yes"),
             include: all("include"),
             exclude: all("exclude"),
+            single: first("single").map(str::to_owned),
         }
     }
 
@@ -89,6 +92,7 @@ impl Wishes {
         let named = |name: &'static str| move |value: &String| (name, value.clone());
         let include = self.include.iter().map(named("include"));
         let patterns = include.chain(self.exclude.iter().map(named("exclude")));
+        let patterns = patterns.chain(self.single.iter().map(named("single")));
         let mut query = url::form_urlencoded::Serializer::for_suffix(query, 0);
         query.extend_pairs(patterns).finish()
     }
@@ -323,6 +327,7 @@ mod tests {
                 dry: bit(5),
                 include: patterns[..number as usize % 5].to_vec(),
                 exclude: patterns[number as usize % 4..].to_vec(),
+                single: (number % 3 > 0).then(|| patterns[number as usize % 3].clone()),
             };
             let url = url::Url::parse(&format!("http://h/?swath=receive&{}", wishes.query()));
             let pairs: Vec<(String, String)> = url.unwrap().query_pairs().into_owned().collect();

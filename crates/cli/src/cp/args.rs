@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, ValueHint};
 use swath_transfer::{Filter, IoMode, Pin, Preserve};
 
-use crate::args::{Net, Plan, io_mode, pin};
+use crate::args::{Net, Plan, Ssh, io_mode, pin};
 use crate::units;
 
 /// `swath cp`
@@ -15,12 +15,9 @@ pub struct Cp {
     /// Where from, and last where to: addresses, host:path, or folders (and files to send) here. With '/' at its end a source means what lies in the folder, and several such addresses are replicas of one tree; without, it is copied under its own name, and several are copied one after another
     #[arg(value_name = "PLACE", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub places: Vec<String>,
-    /// How ssh is called for places such as host:path
-    #[arg(long, value_name = "COMMAND", default_value = "ssh", env = "SWATH_SSH", value_hint = ValueHint::CommandString)]
-    pub ssh: String,
-    /// Put this very program on the other side of ssh if it is not there
-    #[arg(long)]
-    pub bootstrap: bool,
+    /// The way there by ssh
+    #[command(flatten)]
+    pub ssh: Ssh,
     /// Start again instead of going on from what an earlier run left
     #[arg(long)]
     pub no_resume: bool,

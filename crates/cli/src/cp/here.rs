@@ -3,10 +3,11 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use swath_serve::{Access, Filter, Offer, SiteOptions};
+use swath_serve::{Access, Filter, Offer, Only, Single, SiteOptions};
 use swath_source::{Accepted, Dialled};
 use swath_transfer::Engine;
 use swath_transfer::observe::{Event, Observer};
@@ -16,6 +17,19 @@ use url::Url;
 
 use crate::exit::chain;
 
+/// The folder that is opened for `from`, and what of it is offered: what the filter lets through,
+/// or with a name the file that `from` is, under that name.
+pub fn offered(from: &Path, single: Option<&str>, filter: Filter) -> io::Result<(PathBuf, Only)> {
+    let Some(name) = single else { return Ok((from.to_owned(), Only::Part(filter))) };
+    // Whoever names a link means what it leads to.
+    let whole = from.canonicalize()?;
+    let (Some(folder), Some(own)) = (whole.parent(), whole.file_name()) else {
+        return Err(io::ErrorKind::IsADirectory.into());
+    };
+    let (path, name) = (own.as_bytes().to_vec(), name.as_bytes().to_vec());
+    Ok((folder.to_owned(), Only::File(Single { path, name })))
+}
+
 /// A folder that is offered to this process alone.
 pub struct Here {
     offer: Offer,
@@ -24,13 +38,20 @@ pub struct Here {
 }
 
 impl Here {
-    /// Offer what of `folder` the filter lets through. The error is a sentence.
-    pub fn open(engine: &Engine, folder: &Path, filter: Filter) -> Result<Here, String> {
+    /// Offer [what is to be offered](offered). The error is a sentence.
+    pub fn open(
+        engine: &Engine,
+        from: &Path,
+        single: Option<&str>,
+        filter: Filter,
+    ) -> Result<Here, String> {
+        let offered = offered(from, single, filter);
+        let (folder, only) = offered.map_err(|error| format!("{}: {error}", from.display()))?;
         let options = SiteOptions {
-            folders: vec![folder.to_owned()],
+            folders: vec![folder],
             access: Access::default(),
             follow_links: false,
-            filter: Some(filter),
+            only: Some(only),
             name: String::new(),
             idle_index_bytes: 0,
             receive: None,

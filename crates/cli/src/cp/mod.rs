@@ -24,7 +24,9 @@ use args::{Compare, Cp};
 use here::{Here, Renamed};
 use job::{Job, jobs};
 use send::Sent;
-use ssh::Session;
+use ssh::{Purpose, Session};
+
+pub use here::offered;
 
 /// What lies on the disk that counts: where it goes to if that is here, else what is sent.
 pub fn near(places: &[String]) -> PathBuf {
@@ -80,6 +82,9 @@ fn check(cp: &Cp, jobs: &[Job]) -> Result<(), String> {
     {
         return Err(format!("a single file is sent: {options}"));
     }
+    if jobs.iter().any(Job::is_single) {
+        for_trees(cp)?;
+    }
     jobs.iter().try_for_each(|job| job.check(cp.delete))
 }
 
@@ -93,9 +98,25 @@ fn for_folders(cp: &Cp) -> Option<&'static str> {
         .then_some("--include, --exclude, --dry-run, --delete and --keep-index are for folders")
 }
 
+/// What makes no sense with a single file, however it is copied; the error is a sentence.
+fn for_trees(cp: &Cp) -> Result<(), String> {
+    match cp.include.is_empty() && cp.exclude.is_empty() && !cp.delete {
+        true => Ok(()),
+        false => {
+            Err("a single file is copied: --include, --exclude and --delete are for folders"
+                .to_owned())
+        }
+    }
+}
+
 /// Copy one thing, and say how it went.
 async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &Stop) -> Exit {
     let filter = filter.clone();
+    // As its user has named it.
+    let there = match &job {
+        Job::SendBySsh { to, .. } => Some(format!("{}:{}", to.host, to.path)),
+        _ => None,
+    };
     let (job, session) = match by_ssh(cp, job, progress, stop).await {
         Ok(ready) => ready,
         Err((exit, message)) => return fail(exit, &message),
@@ -136,9 +157,10 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     };
     let exit = match job {
         Job::FetchBySsh { .. } | Job::SendBySsh { .. } | Job::Named { .. } => Exit::Internal,
-        Job::Here { from, to } => {
-            let shown = to.display().to_string();
-            let mut here = match Here::open(&engine, &from, filter.clone()) {
+        Job::Here { from, to, single } => {
+            let shown = place(&to, single.as_deref());
+            let opened = Here::open(&engine, &from, single.as_deref(), filter.clone());
+            let mut here = match opened {
                 Ok(here) => here,
                 Err(message) => return fail(Exit::Input, &message),
             };
@@ -146,35 +168,37 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             let mut renamed =
                 Renamed { observer: &mut observer, url: url.to_string(), folder: folder.clone() };
             let copied = tokio::select! {
-                copied = fetch(cp, filter, &engine, vec![url.clone()], to, &mut renamed, stop) => copied,
+                copied = fetch(cp, filter, &engine, vec![url.clone()], (to, single), &mut renamed, stop) => copied,
                 () = here.serve() => return Exit::Internal,
             };
             progress.clear();
             fetched(cp, copied, &shown, &kept, &|text| text.replace(url.as_str(), &folder))
         }
-        Job::Fetch { from, to } => {
-            let shown = to.display().to_string();
-            let copied = fetch(cp, filter, &engine, from, to, &mut observer, stop).await;
+        Job::Fetch { from, to, single } => {
+            let shown = place(&to, single.as_deref());
+            let copied = fetch(cp, filter, &engine, from, (to, single), &mut observer, stop).await;
             progress.clear();
             fetched(cp, copied, &shown, &kept, &str::to_owned)
         }
         Job::SendFile { from, to } => {
             put::send(&engine, from, to, &mut observer, progress, stop).await
         }
-        Job::Send { from, to } => {
-            let wishes = sending(cp);
+        Job::Send { from, to, single } => {
+            let name = single.as_deref().unwrap_or_default();
+            let shown = there.unwrap_or_else(|| swath_source::display_name(&to) + name);
+            let wishes = sending(cp, single);
             let net = engine.net();
-            let what = send::Load { folder: &from, filter, limit_bytes_per_s: cp.limit_rate };
+            let (from, shown_to, limit_bytes_per_s) = (&*from, &*shown, cp.limit_rate);
+            let what = send::Load { from, shown_to, filter, limit_bytes_per_s };
             let sent = send::send(net, what, &to, &wishes, &mut observer, stop).await;
             if let Sent::All(received) = &sent
                 && !cp.dry_run
             {
                 let mut summary = received.transfer.clone();
-                summary.path = swath_source::display_name(&to);
+                summary.path = shown.clone();
                 observer.observe(&Event::Finished(summary));
             }
             progress.clear();
-            let shown = swath_source::display_name(&to);
             let goes_on = "what is there is kept: the same command goes on from there";
             match sent {
                 Sent::All(received) => told(cp, &received, &shown),
@@ -184,6 +208,9 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
                 }
                 Sent::Broken(exit, error) => {
                     say::err(&format!("swath: {error}"));
+                    if let Some(hint) = exit::hint_of_token(&error) {
+                        say::err(hint);
+                    }
                     if exit == Exit::Incomplete {
                         say::err(&format!("  {goes_on}"));
                     }
@@ -199,6 +226,15 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     };
     drop(session);
     report::write(cp.report.as_deref(), cp.quiet || cp.json, &recorder.recording(), exit)
+}
+
+/// A folder of ours, or a single file in it.
+fn place(folder: &Path, single: Option<&str>) -> String {
+    match single {
+        None => folder.display().to_string(),
+        Some(name) if folder == Path::new(".") => name.to_owned(),
+        Some(name) => folder.join(name).display().to_string(),
+    }
 }
 
 /// Say how fetching a tree went; names of sources are told by `words`.
@@ -247,7 +283,8 @@ async fn named(
         is_folder = engine.is_tree(&asked) => is_folder,
     };
     if is_folder {
-        return Ok(Thing::Folder(Job::Fetch { from: vec![folder], to: to.join(name) }));
+        let (from, to) = (vec![folder], to.join(name));
+        return Ok(Thing::Folder(Job::Fetch { from, to, single: None }));
     }
     if let Some(options) = for_folders(cp) {
         return Err((Exit::Usage, format!("{shown} is no folder of a swath server: {options}")));
@@ -293,26 +330,33 @@ async fn by_ssh(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<(Job, Option<Session>), (Exit, String)> {
-    let (remote, write) = match &job {
-        Job::FetchBySsh { from, .. } => (from.clone(), false),
-        Job::SendBySsh { to, .. } => (to.clone(), true),
+    let (remote, purpose) = match &job {
+        Job::FetchBySsh { from, file, .. } => {
+            let renamed = file.as_ref().filter(|file| file.is_new_name);
+            let file_name = renamed.map(|file| file.name.as_str());
+            (from.clone(), Purpose::Read { file_name })
+        }
+        Job::SendBySsh { to, .. } => (to.clone(), Purpose::Write),
         _ => return Ok((job, None)),
     };
-    let ssh: Vec<String> = cp.ssh.split_whitespace().map(str::to_owned).collect();
-    if ssh.is_empty() {
-        return Err((Exit::Usage, "--ssh: no command".to_owned()));
-    }
-    let way = ssh::Way { ssh, bootstrap: cp.bootstrap };
+    let way = ssh::Way::of(&cp.ssh).map_err(|message| (Exit::Usage, message))?;
     let session = tokio::select! {
         biased;
         () = stop.wait() => return Err((Exit::Interrupted, "stopped before anything was copied".to_owned())),
-        session = ssh::start(&way, &remote, write, progress) => session,
+        session = ssh::start(&way, &remote, purpose, progress) => session,
     };
     let session = session.map_err(|message| (Exit::Sources, message))?;
     let url = session.url.clone();
     let job = match job {
-        Job::FetchBySsh { to, .. } => Job::Fetch { from: vec![url], to },
-        Job::SendBySsh { from, .. } => Job::Send { from, to: url },
+        Job::FetchBySsh { file: Some(file), .. } if session.is_file => {
+            for_trees(cp).map_err(|message| (Exit::Usage, message))?;
+            Job::Fetch { from: vec![url], to: file.folder, single: Some(file.name) }
+        }
+        Job::FetchBySsh { to, .. } => Job::Fetch { from: vec![url], to, single: None },
+        Job::SendBySsh { from, to, file } => {
+            let (to, single) = ssh::sent_to(url, &to, file);
+            Job::Send { from, to, single }
+        }
         other => other,
     };
     Ok((job, Some(session)))
@@ -323,7 +367,7 @@ async fn fetch(
     filter: Filter,
     engine: &Engine,
     from: Vec<Url>,
-    to: PathBuf,
+    (to, single): (PathBuf, Option<String>),
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Result<Received, GetError> {
@@ -331,6 +375,7 @@ async fn fetch(
     let request = TreeRequest {
         replicas: from.into_iter().map(mirror).collect(),
         destination: to,
+        single,
         filter,
         preserve: cp.preserve(),
         resume: !cp.no_resume,
@@ -368,7 +413,7 @@ fn print_change(bytes: Option<u64>, path: &str) {
 }
 
 /// What a receiver has to know of the command line.
-fn sending(cp: &Cp) -> Sending {
+fn sending(cp: &Cp, single: Option<String>) -> Sending {
     Sending {
         preserve: cp.preserve(),
         compare: comparison(cp),
@@ -377,6 +422,7 @@ fn sending(cp: &Cp) -> Sending {
         dry: cp.dry_run,
         include: cp.include.clone(),
         exclude: cp.exclude.clone(),
+        single,
     }
 }
 
@@ -464,6 +510,9 @@ fn counts(tree: &Received) -> String {
         .collect();
     let stayed = match tree.kept_files {
         0 => String::new(),
+        // The first of the counts is that of the files.
+        1 if tree.counts[0] == 1 => " (it was there already)".to_owned(),
+        1 => " (1 of the files was there already)".to_owned(),
         kept => format!(" ({} of the files were there already)", units::count(kept)),
     };
     let removed = match tree.removed {

@@ -17,6 +17,8 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{sleep, timeout};
 use url::Url;
 
+use super::job::Own;
+use crate::args::Ssh;
 use crate::progress::Progress;
 
 /// A place on another machine, as `host:path`.
@@ -37,6 +39,9 @@ pub struct Hello {
     pub port: u16,
     /// Where in it the folder is, as it stands in an address.
     pub path: String,
+    /// What was named is a file, and all that there is.
+    #[serde(default)]
+    pub is_file: bool,
     /// What opens it.
     pub token: String,
     /// `sha-256:…` of its certificate.
@@ -51,6 +56,8 @@ pub struct Session {
     pub bearer: Bearer,
     /// What it shows itself with.
     pub fingerprint: Digest,
+    /// What was named there is a file, and all that it serves.
+    pub is_file: bool,
     _server: Child,
     /// The server ends when this is closed.
     _hold: Option<ChildStdin>,
@@ -66,6 +73,17 @@ pub struct Way {
     pub bootstrap: bool,
 }
 
+impl Way {
+    /// As it was asked for; the error is a sentence.
+    pub fn of(args: &Ssh) -> Result<Way, String> {
+        let ssh: Vec<String> = args.command.split_whitespace().map(str::to_owned).collect();
+        match ssh.is_empty() {
+            true => Err("--ssh: no command".to_owned()),
+            false => Ok(Way { ssh, bootstrap: args.bootstrap }),
+        }
+    }
+}
+
 impl Remote {
     /// Read `host:path`; `None` if it is something else: an address, or a path (which may have a
     /// colon behind a slash).
@@ -77,20 +95,36 @@ impl Remote {
     }
 }
 
+/// What a server there is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Purpose<'a> {
+    /// To read; a file may be wanted under another name.
+    Read {
+        /// That name.
+        file_name: Option<&'a str>,
+    },
+    /// To write.
+    Write,
+}
+
 /// Start a server there. The error is a sentence.
 pub async fn start(
     way: &Way,
     remote: &Remote,
-    write: bool,
+    purpose: Purpose<'_>,
     progress: &Progress,
 ) -> Result<Session, String> {
     let program = match way.bootstrap {
-        true => bootstrap(way, &remote.host).await?,
+        true => bootstrap(way, &remote.host, progress).await?,
         false => "swath".to_owned(),
     };
     let path = if remote.path.is_empty() { "." } else { &remote.path };
-    let write = if write { " --write" } else { "" };
-    let line = format!("exec {program} serve --ephemeral{write} -- {}", quoted(path));
+    let purpose = match purpose {
+        Purpose::Read { file_name: None } => String::new(),
+        Purpose::Read { file_name: Some(name) } => format!(" --file-name={}", quoted(name)),
+        Purpose::Write => " --write".to_owned(),
+    };
+    let line = format!("exec {program} serve --ephemeral{purpose} -- {}", quoted(path));
     let mut server = command(way, &remote.host, &[&line]);
     server.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut server = server.spawn().map_err(|error| cannot_run(way, &error))?;
@@ -126,7 +160,22 @@ pub async fn start(
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let url = Url::parse(&format!("https://{host}:{port}{}", hello.path))
         .map_err(|error| bad(&error.to_string()))?;
-    Ok(Session { url, bearer, fingerprint, _server: server, _hold: hold, _tunnel: tunnel })
+    let is_file = hello.is_file;
+    Ok(Session { url, bearer, fingerprint, is_file, _server: server, _hold: hold, _tunnel: tunnel })
+}
+
+/// Where in the server that was started what is sent goes, and under which name if it is a file. It
+/// is at `url` what was named there; not at the top if that is no folder (yet).
+pub fn sent_to(url: Url, to: &Remote, file: Option<Own>) -> (Url, Option<String>) {
+    let Some(Own { name, is_alone }) = file else { return (url, None) };
+    let means_folder = to.path.is_empty() || to.path.ends_with('/');
+    if !is_alone || means_folder || url.path() == "/" {
+        return (url, Some(name));
+    }
+    let name = to.path.rsplit('/').next().unwrap_or(&to.path).to_owned();
+    let mut above = url;
+    above.set_path("/");
+    (above, Some(name))
 }
 
 /// Why there is no server, and what to do.
@@ -149,7 +198,7 @@ async fn explain(way: &Way, remote: &Remote, server: &mut Child) -> String {
 }
 
 /// Put this very program into the other side's cache; answers how it is called there.
-async fn bootstrap(way: &Way, host: &str) -> Result<String, String> {
+async fn bootstrap(way: &Way, host: &str, progress: &Progress) -> Result<String, String> {
     let here = std::env::consts::ARCH;
     let name = format!(".cache/swath/swath-{}-{here}", env!("CARGO_PKG_VERSION"));
     let program = format!("\"$HOME\"/{name}");
@@ -180,6 +229,7 @@ async fn bootstrap(way: &Way, host: &str) -> Result<String, String> {
     if written.is_err() || !status.success() {
         return Err(format!("{host}: this program could not be put there"));
     }
+    progress.note(&format!("{host}: this program was put there, as ~/{name}"), false);
     Ok(program)
 }
 

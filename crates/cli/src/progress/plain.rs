@@ -5,7 +5,7 @@ use std::io::Write;
 
 use swath_transfer::observe::{Event, Observer, Phase, Snapshot, SourceState};
 
-use super::frame::{name_of, phase_word, plural};
+use super::frame::{name_of, phase_word};
 use super::look::Look;
 use super::{stopped_summary, summary, text, units};
 
@@ -71,12 +71,12 @@ impl Observer for Plain {
         match event {
             Event::Started { path, sources } => {
                 self.names.clone_from(sources);
-                let n = sources.len();
-                let line = format!(
-                    "{} from {n} {}",
-                    name_of(path, self.look),
-                    plural(n, "source", "sources")
-                );
+                let name = name_of(path, self.look);
+                let line = match sources.as_slice() {
+                    [] => name,
+                    [source] => format!("{name} from {source}"),
+                    all => format!("{name} from {} sources", all.len()),
+                };
                 self.line(&line);
             }
             Event::Opened { size_bytes, resumed_bytes, verification } => {
@@ -152,7 +152,9 @@ fn progress_line(snapshot: &Snapshot) -> String {
             .filter(|s| matches!(s.state, SourceState::Running | SourceState::Slow))
             .count();
         let all = snapshot.sources.len();
-        line.push_str(&format!(" from {running} of {all} {}", plural(all, "source", "sources")));
+        if all > 1 {
+            line.push_str(&format!(" from {running} of {all} sources"));
+        }
     }
     if let Some(eta) = snapshot.eta {
         line.push_str(&format!(", ETA {}", units::eta(eta.likely_s, eta.low_s, eta.high_s, "–")));

@@ -24,8 +24,8 @@ use args::Serve;
 
 /// Run the command: until a signal ends it.
 pub async fn run(mut args: Serve) -> Exit {
-    let path = match ephemeral::prepare(&mut args) {
-        Ok(path) => path,
+    let for_one = match ephemeral::prepare(&mut args) {
+        Ok(for_one) => for_one,
         Err(message) => return fail(Exit::Input, &message),
     };
     let (mut interrupt, mut terminate) =
@@ -75,10 +75,10 @@ pub async fn run(mut args: Serve) -> Exit {
             folders: args.folders.clone(),
             access: access.clone(),
             follow_links: args.follow_symlinks,
-            filter: None,
+            only: for_one.as_ref().and_then(|served| served.only.clone()),
             name: args.name.clone().unwrap_or_else(|| host.clone()),
             idle_index_bytes: IDLE_INDEX_BYTES,
-            receive,
+            receive: receive.clone().map(|receive| receive as Arc<dyn Receive>),
             receive_limit,
             send_limit: args.limit_rate.map(|rate| Arc::new(Limiter::new(Some(rate)))),
         },
@@ -91,8 +91,8 @@ pub async fn run(mut args: Serve) -> Exit {
         Ok(server) => server,
         Err(error) => return fail(exit_of(&error), &chain(&error)),
     };
-    let told = match &path {
-        Some(path) => ephemeral::hello(&server, path, made_token.as_deref()),
+    let told = match &for_one {
+        Some(served) => ephemeral::hello(&server, served, made_token.as_deref()),
         None => words(&args, &server, &host, made_token.as_deref()),
     };
     let told = say::out(told.as_bytes(), Exit::Done);
@@ -112,6 +112,10 @@ pub async fn run(mut args: Serve) -> Exit {
         }
     };
     server.run(stop, GRACE).await;
+    if let Some(receive) = receive {
+        // Nobody sends any more.
+        let _ = tokio::time::timeout(ORDER_WITHIN, receive.idle()).await;
+    }
     Exit::Done
 }
 
@@ -127,7 +131,7 @@ fn exit_of(error: &ServeError) -> Exit {
 }
 
 /// What takes trees, and the limit of all that comes.
-type Taking = (Option<Arc<dyn Receive>>, Option<Arc<Limiter>>);
+type Taking = (Option<Arc<receive::Receiver>>, Option<Arc<Limiter>>);
 
 /// Takes trees, if that is wanted.
 fn receiver(args: &Serve) -> Result<Taking, (Exit, String)> {
@@ -241,5 +245,7 @@ fn raise_descriptors() {
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(30);
 /// What is under way when the end comes may take this long.
 const GRACE: Duration = Duration::from_secs(10);
+/// After that, what was received gets so long to be put in order.
+const ORDER_WITHIN: Duration = Duration::from_secs(5);
 /// Indexes that nobody uses just now: some millions of entries.
 const IDLE_INDEX_BYTES: usize = 128 << 20;

@@ -11,24 +11,41 @@ use swath_source::Accepted;
 use swath_transfer::observe::Event;
 use swath_transfer::sending::{Failed, Line, Received, Wishes};
 use swath_transfer::{Change, Engine, GetError, Mirror, PlanConfig, Stop, TreeRequest, Trust};
+use tokio::sync::watch;
 
 use crate::exit;
 
 /// Fetches from those who send.
 pub struct Receiver {
     engine: Engine,
+    /// Trees that are being received.
+    under_way: watch::Sender<usize>,
 }
 
 impl Receiver {
     /// All trees share this engine.
     pub fn new(engine: Engine) -> Receiver {
-        Receiver { engine }
+        Receiver { engine, under_way: watch::Sender::new(0) }
+    }
+
+    /// Waits until no tree is being received: who is left by a sender puts in order what has come,
+    /// so that the next one goes on from there.
+    pub async fn idle(&self) {
+        let mut under_way = self.under_way.subscribe();
+        // The sender lives as long as this value.
+        let _ = under_way.wait_for(|&count| count == 0).await;
     }
 }
 
 impl Receive for Receiver {
     fn begin(&self, order: Order) {
-        tokio::spawn(receive(self.engine.clone(), order));
+        let (engine, under_way) = (self.engine.clone(), self.under_way.clone());
+        under_way.send_modify(|count| *count += 1);
+        tokio::spawn(async move {
+            // Whatever becomes of it.
+            let _ = tokio::spawn(receive(engine, order)).await;
+            under_way.send_modify(|count| *count -= 1);
+        });
     }
 }
 
@@ -55,6 +72,7 @@ async fn receive(engine: Engine, order: Order) {
     };
     let request = TreeRequest {
         filter,
+        single: wishes.single.clone(),
         keep_index: None,
         replicas: vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named }],
         destination: destination.path.clone(),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, IndexError, Lack};
-use swath_store::tree::{Files, Root, WalkError, WalkOptions, walk};
+use swath_store::tree::{Files, Root, Single, WalkError, WalkOptions, walk};
 use tokio::sync::Notify;
 
 /// The name of a walk; nobody guesses it.
@@ -24,6 +24,8 @@ pub(crate) struct Walk {
     root: Root,
     /// Links were taken for what they lead to.
     follows_links: bool,
+    /// It is of one file.
+    single: Option<Single>,
     index: RwLock<Index>,
     /// Set when the walk has ended, with what went wrong if anything did.
     ended: RwLock<Option<Result<(), String>>>,
@@ -94,6 +96,7 @@ impl Walks {
             id,
             root,
             follows_links: options.follow_links,
+            single: options.single.clone(),
             index: RwLock::new(Index::new()),
             ended: RwLock::new(None),
             news: Notify::new(),
@@ -140,9 +143,10 @@ impl Walks {
 impl Walk {
     /// The files of its index, to be read.
     pub fn files(&self) -> Files {
-        match self.follows_links {
-            true => Files::through_links(&self.root),
-            false => Files::new(&self.root),
+        match &self.single {
+            Some(single) => Files::single(&self.root, single),
+            None if self.follows_links => Files::through_links(&self.root),
+            None => Files::new(&self.root),
         }
     }
 

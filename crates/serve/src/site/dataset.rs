@@ -10,9 +10,9 @@ use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_store::tree::{Filter, FilterError, WalkOptions};
 
-use super::Site;
 use super::file::{not_found, refusal};
 use super::place::Place;
+use super::{Only, Site};
 use crate::dataset::{Form, Parts, SEAL_BYTES, Sealed, Walk, WalkId};
 use crate::http::{Content, Head, Made, Make, Response};
 
@@ -54,13 +54,15 @@ async fn index(site: &Site, head: &Head) -> Response {
         }
         None => return not_found(),
     };
-    let filter = match (&site.filter, filter_of(head)) {
+    let usual = site.walk_options();
+    let options = match (&site.only, filter_of(head)) {
         // What we do not want to give away others cannot ask for.
-        (Some(own), _) => own.clone(),
-        (None, Ok(filter)) => filter,
+        (Some(Only::Part(own)), _) => WalkOptions { filter: own.clone(), ..usual },
+        (Some(Only::File(single)), _) => WalkOptions { single: Some(single.clone()), ..usual },
+        (None, Ok(filter)) => WalkOptions { filter, ..usual },
         (None, Err(error)) => return Response::text(400, error.to_string()),
     };
-    let is_filtered = !filter.is_all();
+    let is_filtered = options.single.is_some() || !options.filter.is_all();
     let xattrs = head.target.parameter("xattr") == Some("yes");
     let opened = tokio::task::spawn_blocking(move || root.below(&path)).await;
     let root = match opened {
@@ -71,7 +73,7 @@ async fn index(site: &Site, head: &Head) -> Response {
     let mut random = [0; 16];
     (site.random)(&mut random);
     let id = WalkId::new(random);
-    match site.walks.begin(id, root, WalkOptions { filter, xattrs, ..site.walk_options() }) {
+    match site.walks.begin(id, root, WalkOptions { xattrs, ..options }) {
         Ok(walk) => {
             site.metrics.walks.fetch_add(1, Ordering::Relaxed);
             let answer = Response::empty(200)

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use swath_model::Limiter;
-use swath_store::tree::{Filter, Root, WalkOptions};
+use swath_store::tree::{Filter, Root, Single, WalkOptions};
 use tokio::sync::{Semaphore, watch};
 
 use crate::dataset::{FURTHER_PARTS, Walks};
@@ -38,9 +38,8 @@ pub struct SiteOptions {
     pub access: Access,
     /// Links that lead to something below their folder are followed.
     pub follow_links: bool,
-    /// Of the dataset at the root this takes part and nothing else, whatever is asked for; and then
-    /// nothing but that dataset is offered.
-    pub filter: Option<Filter>,
+    /// Nothing but this is offered, as the dataset at the root, whatever is asked for.
+    pub only: Option<Only>,
     /// How the server calls itself where people read it.
     pub name: String,
     /// Most memory for indexes that nobody uses just now, in bytes.
@@ -51,6 +50,15 @@ pub struct SiteOptions {
     pub send_limit: Option<Arc<Limiter>>,
     /// Limits what others send, all together.
     pub receive_limit: Option<Arc<Limiter>>,
+}
+
+/// What alone is offered.
+#[derive(Clone, Debug)]
+pub enum Only {
+    /// What of the folder takes part.
+    Part(Filter),
+    /// A file in it, as a dataset of one entry.
+    File(Single),
 }
 
 impl std::fmt::Debug for SiteOptions {
@@ -85,7 +93,7 @@ pub(crate) struct Site {
     folders: Folders,
     access: Access,
     follow_links: bool,
-    filter: Option<Filter>,
+    only: Option<Only>,
     name: String,
     /// `http` or `https`.
     scheme: &'static str,
@@ -146,7 +154,7 @@ impl Site {
             folders: Folders::open(&options.folders)?,
             access: options.access,
             follow_links: options.follow_links,
-            filter: options.filter,
+            only: options.only,
             name: options.name,
             scheme,
             walks: Walks::new(options.idle_index_bytes),
@@ -192,7 +200,7 @@ impl Site {
                 return Response::text(405, text).with("allow", allowed);
             }
         }
-        if self.filter.is_some() && !head.target.path.is_empty() {
+        if self.only.is_some() && !head.target.path.is_empty() {
             return file::not_found();
         }
         if head.target.path == b"metrics" && !self.folders.has(b"metrics") {
@@ -204,7 +212,7 @@ impl Site {
             }
             return dataset::answer(self, head, what).await;
         }
-        if self.filter.is_some() {
+        if self.only.is_some() {
             return file::not_found();
         }
         match self.folders.place(&head.target.path) {

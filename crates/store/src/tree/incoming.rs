@@ -274,6 +274,19 @@ mod tests {
         {
             assert!(root.receive(path.as_bytes()).is_err(), "{path}");
         }
+        // What a copy has not finished is there, and is nobody else's.
+        let stages = ["sub/a.swath.part", "b.SWATH.part/deep", ".swath-stage.swath.part"];
+        for stage in stages {
+            std::fs::create_dir_all(dir.path().join("root").join(stage)).unwrap();
+            let error = root.receive(format!("{stage}/file").as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{stage}");
+        }
+        for beside in ["a.swath.index", "a.swath.mark", "sub/a.swath.moving", "a.Swath", "a.swath"]
+        {
+            let error = root.receive(beside.as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{beside}");
+        }
+        drop(root.receive(b"a.swath.parts").unwrap());
         // A link is replaced, not followed.
         root.receive(b"link").unwrap().finish(false).unwrap();
         assert!(dir.path().join("root/link").symlink_metadata().unwrap().is_file());

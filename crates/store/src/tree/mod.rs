@@ -29,5 +29,5 @@ pub use list::Listed;
 pub use root::Root;
 pub use stage::{Finished, Halt, Preserve, Same, Stage, StageError, check_way};
 pub use trail::Files;
-pub use walk::{Unnameable, WalkError, WalkOptions, walk};
+pub use walk::{Single, Unnameable, WalkError, WalkOptions, walk};
 pub use xattrs::XattrLoss;

@@ -41,6 +41,9 @@ pub struct TreeRequest {
     pub replicas: Vec<Mirror>,
     /// The folder that is to hold what lies in those folders. It may be there already.
     pub destination: PathBuf,
+    /// The tree is a single file of this name. So it does not meddle with what other copies into
+    /// that folder have left, nor do they with it.
+    pub single: Option<String>,
     /// What takes part: what it leaves out is neither asked for nor removed.
     pub filter: Filter,
     /// What is taken over besides bytes.
@@ -299,9 +302,11 @@ async fn begin(
     let first = taking.replica;
     // What is there is compared, and nothing of it may be in the way.
     let waits = {
-        let destination = request.destination.clone();
-        let look =
-            move || (resume && Stage::is_left(&destination)) || Stage::is_there(&destination);
+        let (destination, single) = (request.destination.clone(), request.single.clone());
+        let look = move || {
+            let single = single.as_deref();
+            (resume && Stage::is_left(&destination, single)) || Stage::is_there(&destination)
+        };
         engine.disk.work(look).await.map_err(GetError::Thread)?
     };
     if waits {
@@ -319,8 +324,11 @@ async fn begin(
         let mut stage = loop {
             let (destination, index) = (request.destination.clone(), Arc::clone(&taking.index));
             let (preserve, same, halt) = (request.preserve, Arc::clone(&same), Arc::clone(&halt));
-            let open =
-                move || Stage::open_until(&destination, index, preserve, resume, &same, halt);
+            let single = request.single.clone();
+            let open = move || {
+                let single = single.as_deref();
+                Stage::open_until(&destination, single, index, preserve, resume, &same, halt)
+            };
             match engine.disk.work(open).await.map_err(GetError::Thread)? {
                 Err(StageError::Locked(_)) if Instant::now() < until => {
                     tokio::time::sleep(LOCKED_LOOK).await;
@@ -350,7 +358,11 @@ async fn begin(
     let others = request.replicas.iter().enumerate().filter(|&(at, _)| at != first);
     let others = others.map(|(_, mirror)| mirror.clone()).collect();
     let joins = replicas::join(engine, &taking, others, &request.wanted());
-    let mut of_pass = Request::to(Destination::Tree(request.destination.clone()));
+    let shown = match &request.single {
+        Some(name) => request.destination.join(name),
+        None => request.destination.clone(),
+    };
+    let mut of_pass = Request::to(Destination::Tree(shown));
     of_pass.mirrors =
         vec![Mirror { url: taking.sealed.clone(), ..request.replicas[first].clone() }];
     of_pass.plan = plan_of(request);

@@ -199,10 +199,10 @@ impl Wanted {
 }
 
 impl Stage {
-    /// Whether an earlier run left something for this destination, so that the whole index is
-    /// needed to go on with it.
-    pub fn is_left(destination: &Path) -> bool {
-        Place::of(destination).is_ok_and(|place| place.is_left())
+    /// Whether an earlier run left something for this destination (or for a single file of this name
+    /// there), so that the whole index is needed to go on with it.
+    pub fn is_left(destination: &Path, single: Option<&str>) -> bool {
+        Place::of(destination, single).is_ok_and(|place| place.is_left())
     }
 
     /// Begin to receive the tree of `index` (which may still grow, unless something
@@ -218,22 +218,24 @@ impl Stage {
         resume: bool,
         same: &Same,
     ) -> Result<Stage, StageError> {
-        Stage::open_until(destination, index, preserve, resume, same, Arc::new(|| false))
+        Stage::open_until(destination, None, index, preserve, resume, same, Arc::new(|| false))
     }
 
-    /// As [`Stage::open`]; whatever takes long ends early when `halt` says so, then and later.
+    /// As [`Stage::open`]; whatever takes long ends early when `halt` says so, then and later. A tree
+    /// that is a single file of this name is unfinished for itself, and the folder is made at once.
     ///
     /// # Errors
     /// [`StageError`].
     pub fn open_until(
         destination: &Path,
+        single: Option<&str>,
         index: Arc<RwLock<Index>>,
         preserve: Preserve,
         resume: bool,
         same: &Same,
         halt: Halt,
     ) -> Result<Stage, StageError> {
-        let place = Place::of(destination)?;
+        let place = Place::of(destination, single)?;
         let top_mtime = place.top_mtime();
         let root = place.open_stage()?;
         let mut stage = Stage::of(place, root, Arc::clone(&index), preserve, Arc::clone(&halt));
@@ -245,7 +247,7 @@ impl Stage {
             stage.index = Arc::new(RwLock::new(moving.index));
             stage.finish_moving(&moving.without, moving.replaces)?;
             drop(stage);
-            return Stage::open_until(destination, index, preserve, resume, same, halt);
+            return Stage::open_until(destination, single, index, preserve, resume, same, halt);
         }
         let mut left = if resume { place.recover(&read(&index)) } else { Carried::default() };
         if !left.durable.is_empty() {
@@ -355,7 +357,7 @@ impl Stage {
 
     /// Whether there is a folder at this destination already.
     pub fn is_there(destination: &Path) -> bool {
-        Place::of(destination).is_ok_and(|place| !place.is_new)
+        Place::of(destination, None).is_ok_and(|place| !place.is_new)
     }
 
     /// Whether `bytes` more can be fetched and written, with all that is made beside them. The index

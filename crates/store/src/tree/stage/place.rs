@@ -52,7 +52,9 @@ pub(super) struct Moving {
 }
 
 impl Place {
-    pub fn of(destination: &Path) -> Result<Place, StageError> {
+    /// The place of a tree, or of a single file of this name: whatever else is copied into that
+    /// folder, and what is left there of it, the file has a stage of its own.
+    pub fn of(destination: &Path, single: Option<&str>) -> Result<Place, StageError> {
         let name = || StageError::Name(destination.to_owned());
         // "there/" and "there/." are "there".
         let destination: PathBuf = destination.components().collect();
@@ -70,6 +72,12 @@ impl Place {
                 return Err(StageError::Io { doing: "use", path: destination, source });
             }
         };
+        if let Some(single) = single {
+            let is_name = !matches!(single, "" | "." | "..") && !single.contains(['/', '\0']);
+            let base = destination.join(format!(".swath-stage.swath.{single}"));
+            let place = Place::at(&destination, &base, false).filter(|_| is_name);
+            return place.ok_or_else(|| StageError::Name(destination.join(single)));
+        }
         let beside = Place::at(&destination, &destination, is_new);
         if is_new {
             return beside.ok_or_else(name);
@@ -418,7 +426,7 @@ mod tests {
         // A second process had opened the stage and got its lock when the first one was done; what it
         // then took for what an earlier run had left was the finished destination.
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::of(&dir.path().join("copy")).unwrap();
+        let place = Place::of(&dir.path().join("copy"), None).unwrap();
         let first = place.open_stage().unwrap();
         std::fs::write(place.names.part.join("file"), "done").unwrap();
         let second = Root::open(&place.names.part).unwrap();
