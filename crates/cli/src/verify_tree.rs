@@ -72,7 +72,8 @@ pub async fn run(verify: Verify, index: String) -> Exit {
         return Exit::Done;
     }
     let (files, bytes) = (units::count(counts.files), units::bytes(counts.file_bytes));
-    let text = format!("{folder}: all is as its index says: {files} files, {bytes}\n");
+    let word = if counts.files == 1 { "file" } else { "files" };
+    let text = format!("{folder}: all is as its index says: {files} {word}, {bytes}\n");
     say::out(text.as_bytes(), Exit::Done)
 }
 

@@ -40,7 +40,9 @@ fn into_a_folder_or_under_a_name() {
             ("folder/b.bin", "folder/b.bin"),
             ("b.bin", "b.bin"),
         ] {
-            cp(&["a [1]*.bin", to, "--compare", "none"]).code_is(0).says(&["1 file"]);
+            let ran = cp(&["a [1]*.bin", to, "--compare", "none"]);
+            ran.code_is(0).says(&[" from a [1]*.bin\n", "1 file\n"]);
+            ran.never_says(&["server of", "1 source"]);
             assert_copied(&home, "a [1]*.bin", copy);
         }
     }

@@ -143,12 +143,12 @@ fn in_any_order_and_with_a_break_the_tree_is_the_same() {
         // What was written and not committed is no harm.
         stage.write(rest[0].start, &virtual_bytes(&bench.tree(), &index(), rest[0])).unwrap();
         drop(stage);
-        assert!(Stage::is_left(&bench.copy()));
+        assert!(Stage::is_left(&bench.copy(), None));
         let stage = bench.open(index()).unwrap();
         assert_eq!(bench.write(&stage, &index(), &order), rest.len(), "seed {seed}");
         stage.finish(&[]).unwrap();
         drop(stage);
-        assert!(!Stage::is_left(&bench.copy()));
+        assert!(!Stage::is_left(&bench.copy(), None));
         bench.assert_same();
     }
 }
@@ -348,8 +348,15 @@ fn the_last_steps_end_when_they_are_told_to() {
         let preserve = Preserve { links: true, ..Preserve::default() };
         let index_too = Arc::new(RwLock::new(index_too));
         let halt = Arc::new(halt);
-        let stage =
-            Stage::open_until(&bench.copy(), index_too, preserve, true, &Same::SizeAndTime, halt);
+        let stage = Stage::open_until(
+            &bench.copy(),
+            None,
+            index_too,
+            preserve,
+            true,
+            &Same::SizeAndTime,
+            halt,
+        );
         let stage = stage.unwrap();
         bench.write(&stage, &index, &groups(&index));
         let ended = stage.finish(&[]);
@@ -433,7 +440,7 @@ fn a_destination_that_appears_meanwhile_takes_the_tree_in() {
         fs::write(bench.copy().join("one/30"), "somebody else's").unwrap();
         if again {
             drop(stage);
-            assert!(Stage::is_left(&bench.copy()));
+            assert!(Stage::is_left(&bench.copy(), None));
             stage = bench.open(index_of(&bench.tree())).unwrap();
             assert_eq!(bench.write(&stage, &index, &groups(&index)), 0, "it goes on");
         }

@@ -130,7 +130,9 @@ impl Observer for Renamed<'_> {
         let told = serde_json::to_string(event).ok().filter(|text| text.contains(&self.url));
         let folder = serde_json::to_string(&self.folder).unwrap_or_default();
         let renamed = told.and_then(|text| {
-            serde_json::from_str(&text.replace(&self.url, folder.trim_matches('"'))).ok()
+            let text = text.replace(&self.url, folder.trim_matches('"'));
+            // There is no server here.
+            serde_json::from_str(&text.replace("the link or the server of ", "reading ")).ok()
         });
         self.observer.observe(renamed.as_ref().unwrap_or(event));
     }

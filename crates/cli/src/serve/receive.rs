@@ -88,7 +88,10 @@ async fn receive(engine: Engine, order: Order) {
     let destination = std::sync::Arc::new(destination);
     let place = std::sync::Arc::clone(&destination);
     // Our own names for the two ends tell a sender nothing.
-    let plain = move |line: &str| place.in_words(line).replace(&from, "the sender");
+    let plain = move |line: &str| {
+        let line = place.in_words(line).replace(&from, "the sender");
+        line.replace("the server of the sender", "the sender")
+    };
     let of_events = plain.clone();
     let mut observer = move |event: &Event| {
         // What ends it is told by the last line.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use swath_formats::range_header::{self, Ranges};
-use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::{Range, counted};
 use swath_store::tree::{Filter, FilterError, WalkOptions};
 
 use super::file::{not_found, refusal};
@@ -155,8 +155,10 @@ async fn bytes(site: &Site, head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Re
             let value = format!("bytes {}-{}/{whole}", part.start, part.end - 1);
             describe(Response::empty(206)).with("content-range", value).containing(made(part))
         }
-        Ranges::Unsatisfiable => Response::text(416, format!("there are {length} bytes"))
-            .with("content-range", format!("bytes */{length}")),
+        Ranges::Unsatisfiable => {
+            Response::text(416, format!("there is nothing behind {}", counted(length, "byte")))
+                .with("content-range", format!("bytes */{length}"))
+        }
         // Several ranges at once are allowed to be ignored.
         Ranges::Whole | Ranges::Parts(_) => {
             describe(Response::empty(200)).containing(made(Range::new(0, length)))

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use swath_formats::conditions::{Conditions, Current, Decision};
 use swath_formats::range_header::{self, Ranges};
 use swath_formats::{Etag, digest_header};
-use swath_model::Range;
 use swath_model::digest::{Algorithm, Digest};
+use swath_model::{Range, counted};
 use swath_store::tree::Root;
 
 use super::digests::{Digests, Effort};
@@ -159,7 +159,7 @@ impl Request {
         let part = |range| Piece::Part { file: Arc::clone(&file), range };
         match ranges {
             Ranges::Unsatisfiable => describe(
-                Response::text(416, format!("the file has {size_bytes} bytes"))
+                Response::text(416, format!("the file has {}", counted(size_bytes, "byte")))
                     .with("content-range", format!("bytes */{size_bytes}")),
             ),
             Ranges::Whole => describe(Response::empty(200).with("content-type", kind))

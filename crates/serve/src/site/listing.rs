@@ -3,6 +3,7 @@
 use std::io;
 
 use swath_formats::http_date;
+use swath_model::counted;
 use swath_model::index::Kind;
 use swath_store::tree::{Listed, Root};
 
@@ -218,7 +219,7 @@ fn html_row(entry: &Listed, out: &mut String) {
     // "./" keeps a name with a colon from being taken for a scheme.
     let address = encode(&entry.name);
     let size = size_bytes(entry).map_or_else(|| "–".to_owned(), size_text);
-    let exact = size_bytes(entry).map_or_else(String::new, |bytes| format!("{bytes} bytes"));
+    let exact = size_bytes(entry).map_or_else(String::new, |bytes| counted(bytes, "byte"));
     let time = http_date::write_plain(entry.mtime.seconds).unwrap_or_else(|| "–".to_owned());
     out.push_str(&format!(
         "<tr class={class}><td><a href=\"./{address}{slash}\">{shown}{slash}</a></td>\
@@ -264,11 +265,10 @@ fn html_start(entries: &[Listed], address: &[u8], wish: &Wish, site: &str) -> St
         bytes = bytes.saturating_add(size);
     }
     let folders = entries.iter().filter(|entry| entry.kind == Kind::Folder).count();
-    let plural = |n: u64, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
     let sum = format!(
         "{}, {}, {}",
-        plural(folders as u64, "folder"),
-        plural(count, "file"),
+        counted(folders as u64, "folder"),
+        counted(count, "file"),
         size_text(bytes)
     );
     let mut crumbs = "<a href=\"/\">/</a>".to_owned();

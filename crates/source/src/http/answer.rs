@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use swath_formats::{ContentRange, content_range, http_date};
-use swath_model::Range;
+use swath_model::{Range, counted};
 
 use super::head::{Head, explained};
 use crate::error::LaneError;
@@ -86,8 +86,9 @@ fn partial(head: &Head, asked: Range) -> Answer {
     }
     match head.content_length() {
         Ok(Some(length)) if length != bytes.len() => Answer::Refused(LaneError::protocol(format!(
-            "a range of {} bytes in a body of {length} bytes",
-            bytes.len()
+            "a range of {} in a body of {}",
+            counted(bytes.len(), "byte"),
+            counted(length, "byte")
         ))),
         Err(error) => Answer::Refused(LaneError::protocol(error.to_string())),
         Ok(_) => Answer::Data {
