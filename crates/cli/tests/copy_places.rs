@@ -48,7 +48,8 @@ fn a_single_file_is_fetched_from_any_server() {
         assert!(home.read(path) == content.read(0, 3_000_001), "{path}");
     }
     home.run(["cp", "-n", &url, "there"]).code_is(2).says(&["no folder of a swath server"]);
-    home.run(["cp", "other.bin", "there"]).code_is(2).says(&["it is a file"]);
+    home.run(["cp", "other.bin", "there"]).code_is(0);
+    assert!(home.read("there/other.bin") == content.read(0, 3_000_001));
 }
 
 #[test]

@@ -57,6 +57,14 @@ fn into_a_folder_or_under_a_name() {
     cp(&["link", "second", "folder"]).code_is(0);
     assert_copied(&home, "a [1]*.bin", "folder/link");
     assert_copied(&home, "second", "folder/second");
+    // Its attributes come with it if they are wanted.
+    if support::xattrs::set(&home.path("second"), "user.run", b"7") {
+        cp(&["second", "third", "--preserve", "mode,times,xattr"]).code_is(0);
+        assert_eq!(
+            support::xattrs::all(&home.path("third")),
+            [("user.run".to_owned(), b"7".to_vec())]
+        );
+    }
     // Sparse files stay that.
     let sparse = fs::File::create(home.path("sparse")).unwrap();
     sparse.set_len(64 << 20).unwrap();
@@ -75,7 +83,7 @@ fn what_makes_no_sense_is_said_and_nothing_is_done() {
     let cp = |args: &[&str]| -> Ran { home.run(["cp"].iter().chain(args)) };
     cp(&["a", "a"]).code_is(2).says(&["onto itself"]);
     cp(&["a", "."]).code_is(2).says(&["onto itself"]);
-    cp(&["a", "folder"]).code_is(5).says(&["folder/a is in the way: it is a folder"]);
+    cp(&["a", "folder"]).code_is(5).says(&["a folder there, a file in the tree"]);
     cp(&["a", "a/b"]).code_is(5);
     cp(&["a", "b", "--delete"]).code_is(2).says(&["are for folders"]);
     cp(&["a", "b", "--exclude", "c"]).code_is(2).says(&["are for folders"]);

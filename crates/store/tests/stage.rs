@@ -381,7 +381,8 @@ fn what_is_replaced_goes_with_the_names_at_whatever_step_it_ends() {
         let preserve = Preserve { links: true, ..Preserve::default() };
         let (shared, halt) = (Arc::new(RwLock::new(index_of(&bench.tree()))), Arc::new(halt));
         let same = Same::SizeAndTime;
-        let Ok(mut stage) = Stage::open_until(&bench.copy(), shared, preserve, true, &same, halt)
+        let Ok(mut stage) =
+            Stage::open_until(&bench.copy(), None, shared, preserve, true, &same, halt)
         else {
             continue;
         };

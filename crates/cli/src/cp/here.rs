@@ -20,7 +20,7 @@ use crate::exit::chain;
 /// The folder that is opened for `from`, and what of it is offered: what the filter lets through,
 /// or with a name the file that `from` is, under that name.
 pub fn offered(from: &Path, single: Option<&str>, filter: Filter) -> io::Result<(PathBuf, Only)> {
-    let Some(name) = single else { return Ok((from.to_owned(), Only::Part(filter))) };
+    let Some(name) = single else { return Ok((from.to_owned(), Only::Part(Box::new(filter)))) };
     // Whoever names a link means what it leads to.
     let whole = from.canonicalize()?;
     let (Some(folder), Some(own)) = (whole.parent(), whole.file_name()) else {

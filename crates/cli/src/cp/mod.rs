@@ -336,7 +336,10 @@ async fn by_ssh(
             let file_name = renamed.map(|file| file.name.as_str());
             (from.clone(), Purpose::Read { file_name })
         }
-        Job::SendBySsh { to, .. } => (to.clone(), Purpose::Write),
+        Job::SendBySsh { to, file, .. } => {
+            let file_name = file.as_ref().and_then(|file| ssh::new_name(to, file));
+            (to.clone(), Purpose::Write { file_name })
+        }
         _ => return Ok((job, None)),
     };
     let way = ssh::Way::of(&cp.ssh).map_err(|message| (Exit::Usage, message))?;

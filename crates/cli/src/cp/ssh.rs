@@ -103,8 +103,11 @@ pub enum Purpose<'a> {
         /// That name.
         file_name: Option<&'a str>,
     },
-    /// To write.
-    Write,
+    /// To write; a file may be sent under another name, and replaces one.
+    Write {
+        /// That name.
+        file_name: Option<&'a str>,
+    },
 }
 
 /// Start a server there. The error is a sentence.
@@ -119,11 +122,12 @@ pub async fn start(
         false => "swath".to_owned(),
     };
     let path = if remote.path.is_empty() { "." } else { &remote.path };
-    let purpose = match purpose {
-        Purpose::Read { file_name: None } => String::new(),
-        Purpose::Read { file_name: Some(name) } => format!(" --file-name={}", quoted(name)),
-        Purpose::Write => " --write".to_owned(),
+    let (write, file_name) = match purpose {
+        Purpose::Read { file_name } => ("", file_name),
+        Purpose::Write { file_name } => (" --write", file_name),
     };
+    let file_name = file_name.map(|name| format!(" --file-name={}", quoted(name)));
+    let purpose = format!("{write}{}", file_name.unwrap_or_default());
     let line = format!("exec {program} serve --ephemeral{purpose} -- {}", quoted(path));
     let mut server = command(way, &remote.host, &[&line]);
     server.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -167,15 +171,21 @@ pub async fn start(
 /// Where in the server that was started what is sent goes, and under which name if it is a file. It
 /// is at `url` what was named there; not at the top if that is no folder (yet).
 pub fn sent_to(url: Url, to: &Remote, file: Option<Own>) -> (Url, Option<String>) {
-    let Some(Own { name, is_alone }) = file else { return (url, None) };
-    let means_folder = to.path.is_empty() || to.path.ends_with('/');
-    if !is_alone || means_folder || url.path() == "/" {
-        return (url, Some(name));
-    }
-    let name = to.path.rsplit('/').next().unwrap_or(&to.path).to_owned();
+    let Some(file) = file else { return (url, None) };
+    let Some(name) = new_name(to, &file).filter(|_| url.path() != "/").map(str::to_owned) else {
+        return (url, Some(file.name));
+    };
     let mut above = url;
-    above.set_path("/");
+    if let Ok(mut segments) = above.path_segments_mut() {
+        segments.pop_if_empty().pop().push("");
+    }
     (above, Some(name))
+}
+
+/// What a file is called there unless that is a folder.
+pub fn new_name<'a>(to: &'a Remote, file: &Own) -> Option<&'a str> {
+    let means_folder = to.path.is_empty() || to.path.ends_with('/');
+    (file.is_alone && !means_folder).then(|| to.path.rsplit('/').next().unwrap_or(&to.path))
 }
 
 /// Why there is no server, and what to do.

@@ -16,7 +16,7 @@ pub struct Serve {
     /// Serve one copy for whoever started this: a free port, a token and what else it takes as a line of JSON, the end with standard input
     #[arg(long, conflicts_with_all = ["listen", "token_file", "anonymous", "tls_cert", "plain", "log"])]
     pub ephemeral: bool,
-    /// With --ephemeral: a single file is offered under this name
+    /// With --ephemeral: a single file is offered under this name, or taken and may replace one
     #[arg(long, value_name = "NAME", requires = "ephemeral", hide = true)]
     pub file_name: Option<String>,
     /// Folders: one is at /, several are at /NAME/

@@ -57,7 +57,7 @@ async fn index(site: &Site, head: &Head) -> Response {
     let usual = site.walk_options();
     let options = match (&site.only, filter_of(head)) {
         // What we do not want to give away others cannot ask for.
-        (Some(Only::Part(own)), _) => WalkOptions { filter: own.clone(), ..usual },
+        (Some(Only::Part(own)), _) => WalkOptions { filter: (**own).clone(), ..usual },
         (Some(Only::File(single)), _) => WalkOptions { single: Some(single.clone()), ..usual },
         (None, Ok(filter)) => WalkOptions { filter, ..usual },
         (None, Err(error)) => return Response::text(400, error.to_string()),

@@ -56,7 +56,7 @@ pub struct SiteOptions {
 #[derive(Clone, Debug)]
 pub enum Only {
     /// What of the folder takes part.
-    Part(Filter),
+    Part(Box<Filter>),
     /// A file in it, as a dataset of one entry.
     File(Single),
 }

@@ -15,8 +15,8 @@ use rustix::io::Errno;
 
 use super::names::Names;
 use super::root::{Links, Root, STEP_BYTES, file_in, open_below};
+use super::single::Single;
 use super::stat::{self, FileId};
-use super::walk::Single;
 
 /// What is done about folders on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ use swath_model::index::{Absence, Entry, Kind, Mtime, NAME_BYTES_MAX, PATH_BYTES
 use super::filter::{Filter, Verdict};
 use super::names::Names;
 use super::root::{Links, Root, open_below};
+use super::single::{self, Single};
 use super::stat::{self, FileId, Found};
 use super::trail::{FOLDER, up};
 use super::work::{Queue, Ticket};
@@ -55,15 +56,6 @@ impl Default for WalkOptions {
             threads: 4,
         }
     }
-}
-
-/// A file that is a tree of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Single {
-    /// Where it is, below the root.
-    pub path: Vec<u8>,
-    /// What the tree calls it.
-    pub name: Vec<u8>,
 }
 
 /// Why a walk ended early.
@@ -109,7 +101,7 @@ pub(super) fn walk_telling<E>(
     mut left_out: impl FnMut(&[u8]),
 ) -> Result<Unnameable, WalkError<E>> {
     if let Some(single) = &options.single {
-        return walk_single(root, options, single, take);
+        return single::walk(root, options, single, take);
     }
     let mut walk = Walk::begin(root, options).map_err(|error| WalkError::Root(error.into()))?;
     while let Some(next) = walk.next() {
@@ -164,31 +156,6 @@ pub(super) fn walk_telling<E>(
         }
     }
     Ok(walk.unnameable)
-}
-
-/// A tree of one file. What is no file any more is none of it.
-fn walk_single<E>(
-    root: &Root,
-    options: &WalkOptions,
-    single: &Single,
-    mut take: impl FnMut(&Entry<'_>) -> Result<(), E>,
-) -> Result<Unnameable, WalkError<E>> {
-    let (above, name) = super::trail::split(&single.path);
-    let folder =
-        root.folder(above, Links::Refuse).map_err(|error| WalkError::Root(error.into()))?;
-    let found = stat::look(root, &folder, above, name, options);
-    let xattrs = match options.xattrs {
-        true => stat::xattrs_of(root, &folder, above, name, &found),
-        false => Xattrs::None,
-    };
-    let Found { kind, mode, mtime, .. } = found;
-    if !matches!(kind, Kind::File { .. }) {
-        let gone = io::Error::from(io::ErrorKind::NotFound);
-        return Err(WalkError::Root(gone));
-    }
-    let entry = Entry { leaves: 0, name: &single.name, kind, mode, mtime, xattrs };
-    take(&entry).map_err(WalkError::Stopped)?;
-    Ok(Unnameable::default())
 }
 
 /// Work for the threads needs this much of the walk.

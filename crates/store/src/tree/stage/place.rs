@@ -422,6 +422,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_single_file_has_a_stage_in_its_folder_whatever_a_sender_calls_it() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["", ".", "..", "../out", "a/b", "/etc/x", "a\0b"] {
+            let place = Place::of(dir.path(), Some(name));
+            assert!(matches!(place, Err(StageError::Name(_))), "{name:?}");
+        }
+        let long = "l".repeat(255);
+        for name in ["a", " ", "...", "\u{e9}", &long] {
+            let place = Place::of(dir.path(), Some(name)).unwrap();
+            assert_eq!(place.names.part.parent(), Some(dir.path()));
+            let _ = place.open_stage().unwrap();
+        }
+    }
+
+    #[test]
     fn who_waited_while_the_stage_became_the_destination_does_not_clear_it() {
         // A second process had opened the stage and got its lock when the first one was done; what it
         // then took for what an earlier run had left was the finished destination.
