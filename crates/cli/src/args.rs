@@ -93,6 +93,9 @@ pub struct Get {
     /// Start again instead of going on from what an earlier run left
     #[arg(long)]
     pub no_resume: bool,
+    /// Go on from what an earlier run left, as is done anyway
+    #[arg(long, hide = true, overrides_with = "no_resume")]
+    pub resume: bool,
     /// How the transfer is planned
     #[command(flatten)]
     pub plan: Plan,

@@ -31,6 +31,17 @@ fn a_folder_without_a_slash_keeps_its_name() {
 }
 
 #[test]
+fn what_is_done_anyway_may_be_asked_for() {
+    // Hands that know rsync and scp type these.
+    let home = Home::new();
+    plant(&home);
+    let server = home.serve(&["tree", "--anonymous", "--tls", "self-signed"]);
+    let options = ["-r", "--resume", "--delete-after", "--compare", "size,mtime", "--insecure"];
+    home.run(["cp"].iter().chain(&options).chain(&[&*server.at(""), "copy"])).code_is(0);
+    assert_same(&home.path("tree"), &home.path("copy"));
+}
+
+#[test]
 fn a_single_file_is_fetched_from_any_server() {
     let home = Home::new();
     let content = swath_netlab::faulty::Content::random(1, 3_000_001);

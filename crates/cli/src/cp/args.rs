@@ -18,9 +18,15 @@ pub struct Cp {
     /// The way there by ssh
     #[command(flatten)]
     pub ssh: Ssh,
+    /// Folders are copied with all that lies below them, as is done anyway
+    #[arg(short = 'r', long, hide = true)]
+    pub recursive: bool,
     /// Start again instead of going on from what an earlier run left
     #[arg(long)]
     pub no_resume: bool,
+    /// Go on from what an earlier run left, as is done anyway
+    #[arg(long, hide = true, overrides_with = "no_resume")]
+    pub resume: bool,
     /// How it is seen that a file of the destination need not be copied
     #[arg(long, value_name = "HOW", default_value = "size,mtime")]
     pub compare: Compare,

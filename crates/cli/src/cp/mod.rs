@@ -311,7 +311,7 @@ async fn file(
     let mut request = Request::to_file(path);
     request.mirrors = vec![Mirror { url: from, priority: 1, trust: Trust::Named }];
     request.overwrite = true;
-    request.resume = !cp.no_resume;
+    request.resume = cp.resume || !cp.no_resume;
     request.plan = cp.plan.config();
     request.stall_s = cp.net.timeout.as_secs_f64();
     match engine.get_observed(request, observer, stop).await {
@@ -381,7 +381,7 @@ async fn fetch(
         single,
         filter,
         preserve: cp.preserve(),
-        resume: !cp.no_resume,
+        resume: cp.resume || !cp.no_resume,
         compare: comparison(cp),
         delete: cp.delete,
         keep_index: cp.keep_index.clone(),
@@ -420,7 +420,7 @@ fn sending(cp: &Cp, single: Option<String>) -> Sending {
     Sending {
         preserve: cp.preserve(),
         compare: comparison(cp),
-        resume: !cp.no_resume,
+        resume: cp.resume || !cp.no_resume,
         delete: cp.delete,
         dry: cp.dry_run,
         include: cp.include.clone(),

@@ -43,6 +43,9 @@ pub struct Serve {
     /// The certificate's key, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
     pub tls_key: Option<PathBuf>,
+    /// Encrypt, with a certificate that is made at each start and known by its fingerprint
+    #[arg(long, value_name = "KIND", default_value = "self-signed", conflicts_with_all = ["tls_cert", "plain"])]
+    pub tls: Tls,
     /// Do not encrypt: bytes, tokens and all can be read on the way
     #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
     pub plain: bool,
@@ -67,6 +70,13 @@ pub struct Serve {
     /// In which form
     #[arg(long, value_name = "FORM", default_value = "common", requires = "log")]
     pub log_format: LogFormat,
+}
+
+/// With what answers are encrypted unless there is a certificate, or --plain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Tls {
+    /// A certificate of our own
+    SelfSigned,
 }
 
 /// How answers are noted.
