@@ -136,6 +136,12 @@ fn nobody_writes_into_what_a_copy_has_not_finished() {
         let put = home.run(["cp", "file", &server.at(path), "--bearer-file", "token"]);
         put.code_is(5).says(&["403", "no file may have this name here"]);
     }
+    // A tree neither: what it laid there had the right length, and was taken for what had come.
+    home.write("another/wide.bin", bytes(8, 40 << 20));
+    for path in ["new.swath.part/", "new.swath.part/d/", "there/.swath-stage.swath.part/"] {
+        let args = ["cp", "another/", &server.at(path), "--bearer-file", "token"];
+        home.run(args).code_is(7).says(&["there an unfinished copy keeps what it has"]);
+    }
     sending.wait().code_is(0);
     within.wait().code_is(0);
     for name in ["store/new", "store/there"] {

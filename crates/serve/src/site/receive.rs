@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use swath_store::tree::Root;
+use swath_store::tree::{Root, leads_into_a_copy};
 
 use super::Site;
 use super::access::Rights;
@@ -24,6 +24,9 @@ pub(super) async fn begin(site: &Site, head: &Head, rights: Rights) -> Response 
         Some(Place::Top) => return Response::text(400, "name one of the folders"),
         None => return not_found(),
     };
+    if leads_into_a_copy(&path) {
+        return Response::text(409, "there an unfinished copy keeps what it has");
+    }
     let is_dry = head.target.parameter("dry") == Some("yes");
     let placed = tokio::task::spawn_blocking(move || destination(&root, &path, is_dry)).await;
     let (folder, destination) = match placed {

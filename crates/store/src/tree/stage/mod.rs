@@ -41,6 +41,7 @@ use place::Place;
 pub(super) use compare::Kept;
 pub use compare::Same;
 pub use finish::Finished;
+use finish::InTheWay;
 pub use way::check_way;
 
 /// What of a file's attributes is taken over besides its bytes.
@@ -243,9 +244,9 @@ impl Stage {
         let place = &stage.place;
         refuse_own_names(&read(&index), place)?;
         if resume && let Some(moving) = place.moving() {
-            // What an earlier run was about: then everything is as if it had come to its end.
+            // What an earlier run was about: then nearly everything is as if it had come to its end.
             stage.index = Arc::new(RwLock::new(moving.index));
-            stage.finish_moving(&moving.without, moving.replaces)?;
+            stage.finish_moving(&moving.without, InTheWay::Stays)?;
             drop(stage);
             return Stage::open_until(destination, single, index, preserve, resume, same, halt);
         }

@@ -47,8 +47,6 @@ pub(super) struct Moving {
     pub index: Index,
     /// The files that get none.
     pub without: Vec<u64>,
-    /// What is of another kind at the destination goes.
-    pub replaces: bool,
 }
 
 impl Place {
@@ -159,12 +157,8 @@ impl Place {
 
     /// From here on all that is in the stage only has to be moved to its names: the journal counts
     /// no more, for what it vouches for leaves the stage. Durable when this returns.
-    pub fn begin_moving(&self, index: &Index, without: &[u64], replaces: bool) -> io::Result<()> {
+    pub fn begin_moving(&self, index: &Index, without: &[u64]) -> io::Result<()> {
         let mut text = dataset_name(index).unwrap_or_default();
-        if replaces {
-            text.push('\n');
-            text.push_str(REPLACES);
-        }
         for number in without {
             text.push_str(&format!("\n{number}"));
         }
@@ -184,14 +178,13 @@ impl Place {
     pub fn moving(&self) -> Option<Moving> {
         let mut text = String::new();
         self.read(&self.moving)?.read_to_string(&mut text).ok()?;
-        let mut lines = text.lines().peekable();
+        let mut lines = text.lines();
         let name = lines.next()?;
-        let replaces = lines.next_if_eq(&REPLACES).is_some();
         let without = lines.map(|line| line.parse().ok()).collect::<Option<Vec<u64>>>()?;
         let index = [&self.index, &self.index_new].into_iter().find_map(|path| {
             self.read_index(path).filter(|index| dataset_name(index).as_deref() == Some(name))
         })?;
-        Some(Moving { index, without, replaces })
+        Some(Moving { index, without })
     }
 
     /// Make the stage, or open the one that is there. Nobody else may use it meanwhile.
@@ -410,9 +403,6 @@ fn dataset_name(index: &Index) -> Option<String> {
 
 /// Of all common file systems, less what is added to the journal's name.
 const NAME_BYTES_MAX: usize = 255 - ".index.new".len();
-
-/// Says that what is in the way goes.
-const REPLACES: &str = "replacing";
 
 /// What a mark holds.
 const MARK: &[u8] = b"the folder beside this file was made by swath cp\n";
