@@ -152,6 +152,24 @@ pub fn hint_of_token(reason: &str) -> Option<&'static str> {
     reason.contains(" answered 401 ").then_some("  --bearer-file FILE gives another token")
 }
 
+/// What to do where nothing is known that a server's certificate could be trusted by.
+pub fn hint_of_trust(reason: &str) -> Option<&'static str> {
+    let is_untrusted =
+        reason.contains("certificate is not trusted") && !reason.contains("its fingerprint is");
+    is_untrusted.then_some(
+        "  --fingerprint trusts the certificate that 'swath serve' prints, --ca FILE an authority",
+    )
+}
+
+/// A sentence with what to do about these reasons, each in a line of its own.
+pub fn with_hints(sentence: &str, reasons: &[impl AsRef<str>]) -> String {
+    let first = |hint: fn(&str) -> Option<&'static str>| {
+        reasons.iter().find_map(|reason| hint(reason.as_ref()))
+    };
+    let hints = [first(hint_of_token), first(hint_of_trust)];
+    hints.into_iter().flatten().fold(sentence.to_owned(), |text, hint| text + "\n" + hint)
+}
+
 /// A sentence about a file that has the file's name in it once.
 pub fn about(name: &str, sentence: &str) -> String {
     if sentence.starts_with(&format!("{name} ")) {

@@ -67,3 +67,25 @@ fn names_that_are_no_text_are_told_to_the_byte() {
     let text = home.run(["ls", "--json", &server.at("fo%FE/no%FFtext")]).code_is(0).out();
     assert!(text.contains("\"no%FFtext\""), "{text}");
 }
+
+#[test]
+fn further_names_of_a_file_are_shown_as_what_they_are() {
+    // All of them were shown as "0000", without a size.
+    let home = Home::new();
+    home.write("tree/a/first", "alpha\n");
+    fs::hard_link(home.path("tree/a/first"), home.path("tree/other")).unwrap();
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    let out = |args: &[&str]| home.run(args).code_is(0).out();
+    let long = out(&["ls", "-lR", &server.url]);
+    let last = long.lines().last().unwrap();
+    assert!(last.starts_with("0644  6 B  20"), "{long}");
+    assert!(last.ends_with("  other (another name of a/first)"), "{long}");
+    let json = out(&["ls", "-R", "--json", &server.url]);
+    let lines: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [_, first, other] = &lines[..] else { panic!("{json}") };
+    for of_both in ["size", "mode", "mtime", "kind"] {
+        assert!(first[of_both] == other[of_both] && !first[of_both].is_null(), "{json}");
+    }
+    assert_eq!((&first["same_as"], &other["same_as"]), (&().into(), &"a/first".into()));
+}

@@ -116,8 +116,13 @@ pub enum Line {
     Dial(u32),
     /// Something happened.
     Event(Box<Event>),
-    /// Only asked for: what would be copied (its bytes) or removed.
-    Change(Option<u64>, String),
+    /// Only asked for: what would be copied (its bytes) or removed; and, if it is a further name of
+    /// a file, that file.
+    Change(
+        Option<u64>,
+        String,
+        #[serde(default, skip_serializing_if = "Option::is_none")] Option<String>,
+    ),
     /// All is there that could be.
     Received(Box<Received>),
     /// It ended early.
@@ -370,7 +375,14 @@ mod tests {
     #[test]
     fn lines_that_say_something_else_are_refused_in_words() {
         assert!(matches!(Line::parse(br#"{"dial":3}"#), Ok(Line::Dial(3))));
-        assert!(matches!(Line::parse(br#"{"change":[null,"a"]}"#), Ok(Line::Change(None, _))));
+        assert!(matches!(
+            Line::parse(br#"{"change":[null,"a"]}"#),
+            Ok(Line::Change(None, _, None))
+        ));
+        let further = Line::Change(Some(3), "b".to_owned(), Some("a".to_owned())).to_json();
+        assert_eq!(further, r#"{"change":[3,"b","a"]}"#);
+        let whole = Line::Change(Some(3), "b".to_owned(), None).to_json();
+        assert_eq!(whole, r#"{"change":[3,"b"]}"#);
         for line in ["", "{}", "3", r#"{"dial":-1}"#, r#"{"dial":4294967296}"#, r#"{"other":1}"#] {
             assert!(!Line::parse(line.as_bytes()).unwrap_err().is_empty(), "{line}");
         }

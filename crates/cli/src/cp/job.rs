@@ -152,7 +152,11 @@ pub fn jobs(places: &[String]) -> Result<Vec<Job>, String> {
         for source in sources {
             let name = own_name(source)?;
             if names.contains(&name) {
-                return Err(format!("two of the sources are called '{name}'"));
+                let hint = match sources.iter().all(|source| source.contains("://")) {
+                    true => ": if they are replicas of one tree, put '/' at the end of each",
+                    false => "",
+                };
+                return Err(format!("two of the sources are called '{name}'{hint}"));
             }
             names.push(name);
         }

@@ -2,6 +2,7 @@
 
 pub mod args;
 
+mod dry;
 mod here;
 mod job;
 mod put;
@@ -21,11 +22,13 @@ use crate::exit::{self, Exit, fail};
 use crate::progress::{Fanout, Mode, Progress, units};
 use crate::{report, say, signals};
 use args::{Compare, Cp};
+use dry::Plan;
 use here::{Here, Renamed};
 use job::{Job, jobs};
 use send::Sent;
 use ssh::{Purpose, Session};
 
+pub use dry::another_name;
 pub use here::offered;
 
 /// What lies on the disk that counts: where it goes to if that is here, else what is sent.
@@ -136,6 +139,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         Err((exit, message)) => return fail(exit, &message),
     };
     let recorder = Recorder::new();
+    let plan = Plan::new(cp.json, cp.quiet);
     let kept = crate::get::Kept::default();
     let mut observers: Vec<Box<dyn Observer>> = vec![progress.observer(), Box::new(kept.clone())];
     if cp.report.is_some() {
@@ -168,17 +172,18 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             let mut renamed =
                 Renamed { observer: &mut observer, url: url.to_string(), folder: folder.clone() };
             let copied = tokio::select! {
-                copied = fetch(cp, filter, &engine, vec![url.clone()], (to, single), &mut renamed, stop) => copied,
+                copied = fetch((cp, &plan), filter, &engine, vec![url.clone()], (to, single), &mut renamed, stop) => copied,
                 () = here.serve() => return Exit::Internal,
             };
             progress.clear();
-            fetched(cp, copied, &shown, &kept, &|text| text.replace(url.as_str(), &folder))
+            fetched(cp, &plan, copied, &shown, &kept, &|text| text.replace(url.as_str(), &folder))
         }
         Job::Fetch { from, to, single } => {
             let shown = place(&to, single.as_deref());
-            let copied = fetch(cp, filter, &engine, from, (to, single), &mut observer, stop).await;
+            let copied =
+                fetch((cp, &plan), filter, &engine, from, (to, single), &mut observer, stop).await;
             progress.clear();
-            fetched(cp, copied, &shown, &kept, &str::to_owned)
+            fetched(cp, &plan, copied, &shown, &kept, &str::to_owned)
         }
         Job::SendFile { from, to } => {
             put::send(&engine, from, to, &mut observer, progress, stop).await
@@ -189,7 +194,8 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             let wishes = sending(cp, single);
             let net = engine.net();
             let (from, shown_to, limit_bytes_per_s) = (&*from, &*shown, cp.limit_rate);
-            let what = send::Load { from, shown_to, filter, limit_bytes_per_s };
+            let plan = &plan;
+            let what = send::Load { from, shown_to, filter, limit_bytes_per_s, plan };
             let sent = send::send(net, what, &to, &wishes, &mut observer, stop).await;
             if let Sent::All(received) = &sent
                 && !cp.dry_run
@@ -201,7 +207,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             progress.clear();
             let goes_on = "what is there is kept: the same command goes on from there";
             match sent {
-                Sent::All(received) => told(cp, &received, &shown),
+                Sent::All(received) => told(cp, plan, &received, &shown),
                 Sent::Failed(failed) => {
                     say::err(&format!("swath: {}", exit::about(&shown, &failed.error)));
                     Exit::of_code(failed.exit)
@@ -240,13 +246,14 @@ fn place(folder: &Path, single: Option<&str>) -> String {
 /// Say how fetching a tree went; names of sources are told by `words`.
 fn fetched(
     cp: &Cp,
+    plan: &Plan,
     copied: Result<Received, GetError>,
     shown: &str,
     kept: &crate::get::Kept,
     words: &dyn Fn(&str) -> String,
 ) -> Exit {
     match copied {
-        Ok(tree) => told(cp, &tree, shown),
+        Ok(tree) => told(cp, plan, &tree, shown),
         Err(error) => {
             complain(shown, &error, kept.bytes(), words);
             exit::of(&error, kept.bytes())
@@ -311,6 +318,7 @@ async fn file(
     let mut request = Request::to_file(path);
     request.mirrors = vec![Mirror { url: from, priority: 1, trust: Trust::Named }];
     request.overwrite = true;
+    request.refuses_folders = true;
     request.resume = cp.resume || !cp.no_resume;
     request.plan = cp.plan.config();
     request.stall_s = cp.net.timeout.as_secs_f64();
@@ -366,7 +374,7 @@ async fn by_ssh(
 }
 
 async fn fetch(
-    cp: &Cp,
+    (cp, plan): (&Cp, &Plan),
     filter: Filter,
     engine: &Engine,
     from: Vec<Url>,
@@ -390,29 +398,18 @@ async fn fetch(
         locked_s: 0.0,
     };
     if cp.dry_run {
-        let shown = cp.delete;
-        let tell = move |change: Change, path: &[u8]| {
-            let bytes = match change {
-                Change::Copy { bytes } => Some(bytes),
-                Change::Surplus | Change::InTheWay if shown => None,
-                Change::Surplus | Change::InTheWay => return,
-            };
-            print_change(bytes, &String::from_utf8_lossy(path));
+        let (shown, plan) = (cp.delete, plan.clone());
+        let tell = move |change: Change, path: &[u8]| match change {
+            Change::Copy { bytes, further_of } => {
+                plan.tell(Some(bytes), path, further_of.as_deref())
+            }
+            Change::Surplus | Change::InTheWay if shown => plan.tell(None, path, None),
+            Change::Surplus | Change::InTheWay => {}
         };
         let counts = engine.differences(&request, tell).await?;
         return Ok(Received::planned(counts));
     }
     engine.copy(request, observer, stop).await.map(|tree| Received::of(&tree))
-}
-
-/// One line of a plan.
-fn print_change(bytes: Option<u64>, path: &str) {
-    let path: String = path.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    let line = match bytes {
-        Some(bytes) => format!("copy    {:>9}  {path}\n", units::bytes(bytes)),
-        None => format!("remove  {:>9}  {path}\n", ""),
-    };
-    let _ = say::out(line.as_bytes(), Exit::Done);
 }
 
 /// What a receiver has to know of the command line.
@@ -429,6 +426,11 @@ fn sending(cp: &Cp, single: Option<String>) -> Sending {
     }
 }
 
+/// Whether only a part of a tree is wanted.
+fn selects(cp: &Cp) -> bool {
+    !cp.include.is_empty() || !cp.exclude.is_empty()
+}
+
 fn comparison(cp: &Cp) -> swath_transfer::Compare {
     match cp.comparison() {
         Compare::SizeMtime => swath_transfer::Compare::SizeAndTime,
@@ -438,12 +440,14 @@ fn comparison(cp: &Cp) -> swath_transfer::Compare {
 }
 
 /// Say what the tree holds, and what of it is not there.
-fn told(cp: &Cp, tree: &Received, destination: &str) -> Exit {
+fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
+    let matches = tree.counts.iter().any(|&count| count > 0) || !selects(cp);
     if cp.dry_run {
+        plan.end(matches);
         return Exit::Done;
     }
     if !cp.quiet && !cp.json {
-        say::err(&counts(tree));
+        say::err(&counts(tree, matches));
     }
     let lines = tree
         .changed
@@ -499,7 +503,7 @@ fn told_xattrs(tree: &Received, destination: &str) -> bool {
 }
 
 /// What the tree holds, in one line.
-fn counts(tree: &Received) -> String {
+fn counts(tree: &Received, matches: bool) -> String {
     let names =
         [("file", "files"), ("folder", "folders"), ("link", "links"), ("hard link", "hard links")];
     let parts: Vec<String> = tree
@@ -523,6 +527,7 @@ fn counts(tree: &Received) -> String {
         removed => format!(", {} removed", units::count(removed)),
     };
     match parts.is_empty() {
+        true if !matches => format!("nothing matches{removed}"),
         true => format!("nothing is in it{removed}"),
         false => parts.join(", ") + &stayed + &removed,
     }
@@ -530,20 +535,14 @@ fn counts(tree: &Received) -> String {
 
 fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn(&str) -> String) {
     say::err(&format!("swath: {}", exit::about(destination, &words(&exit::words(error)))));
-    if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = error {
+    if let GetError::Exhausted { reasons, .. } | GetError::Stalled { reasons, .. } = error {
         for (source, reason) in reasons {
             say::err(&format!("  {}: {reason}", words(source)));
         }
-        let untrusted = |(_, reason): &(String, String)| {
-            reason.contains("certificate is not trusted") && !reason.contains("its fingerprint is")
-        };
-        if let Some(hint) = reasons.iter().find_map(|(_, reason)| exit::hint_of_token(reason)) {
-            say::err(hint);
-        }
-        if reasons.iter().any(untrusted) {
-            say::err(
-                "  --fingerprint trusts the certificate that 'swath serve' prints, --ca FILE an authority",
-            );
+        for hint in [exit::hint_of_token, exit::hint_of_trust] {
+            if let Some(hint) = reasons.iter().find_map(|(_, reason)| hint(reason)) {
+                say::err(hint);
+            }
         }
     }
     if kept_bytes > 0 {

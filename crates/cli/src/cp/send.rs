@@ -12,6 +12,7 @@ use swath_transfer::sending::{Failed, Line, LineReader, Received, Wishes};
 use tokio::task::JoinSet;
 use url::Url;
 
+use super::dry::Plan;
 use crate::exit::Exit;
 
 /// What became of it.
@@ -39,6 +40,8 @@ pub struct Load<'a> {
     pub filter: Filter,
     /// … at no more than so many bytes a second.
     pub limit_bytes_per_s: Option<u64>,
+    /// What would be done, if nothing is to be done, is told to this.
+    pub plan: &'a Plan,
 }
 
 /// Send it into the folder at `to`.
@@ -50,7 +53,7 @@ pub async fn send(
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Sent {
-    let offered = super::here::offered(load.from, wishes.single.as_deref(), load.filter);
+    let offered = super::here::offered(load.from, wishes.single.as_deref(), load.filter.clone());
     let (folder, only) = match offered {
         Ok(offered) => offered,
         Err(error) => {
@@ -157,7 +160,10 @@ pub async fn send(
                     };
                     observer.observe(&event);
                 }
-                Ok(Line::Change(bytes, path)) => super::print_change(bytes, &path),
+                Ok(Line::Change(bytes, path, further_of)) => {
+                    let further_of = further_of.as_ref().map(|path| path.as_bytes());
+                    load.plan.tell(bytes, path.as_bytes(), further_of);
+                }
                 Ok(Line::Received(received)) => return Sent::All(received),
                 Ok(Line::Failed(failed)) => return Sent::Failed(failed),
                 Err(error) => {

@@ -196,8 +196,9 @@ async fn explain(way: &Way, remote: &Remote, server: &mut Child) -> String {
     match code {
         // The shell's word for a command that is not there.
         Some(127) if !way.bootstrap => format!(
-            "{host}: swath is not there. Put it there once: scp \"$(command -v swath)\" {host}:bin/ \
-             (a folder of its PATH), or let this command do it: --bootstrap"
+            "{host}: swath is not there. Put it there once: scp {} {host}:bin/ \
+             (a folder of its PATH), or let this command do it: --bootstrap",
+            own_path()
         ),
         Some(255) => format!("{host}: ssh could not connect (what it said is above)"),
         Some(code) => {
@@ -205,6 +206,13 @@ async fn explain(way: &Way, remote: &Remote, server: &mut Child) -> String {
         }
         None => format!("{host}: swath serve does not start there"),
     }
+}
+
+/// This very program, as a shell takes it; it need not be in the PATH, nor be called `swath`.
+fn own_path() -> String {
+    let own =
+        std::env::current_exe().ok().and_then(|path| path.into_os_string().into_string().ok());
+    own.map_or_else(|| "\"$(command -v swath)\"".to_owned(), |path| quoted(&path))
 }
 
 /// Put this very program into the other side's cache; answers how it is called there.

@@ -122,7 +122,7 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
     let name = if to_stdout { "standard output" } else { name };
     say::err(&format!("swath: {}", exit::about(name, &exit::words(error))));
     let (mut no_trust, mut unknown_authority) = (false, false);
-    if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = error {
+    if let GetError::Exhausted { reasons, .. } | GetError::Stalled { reasons, .. } = error {
         let says = |what: &str| reasons.iter().any(|(_, reason)| reason.contains(what));
         no_trust = says("certificate is not trusted");
         unknown_authority = says("no authority known here has signed it");

@@ -14,6 +14,7 @@ use swath_transfer::GetError;
 use url::Url;
 
 use crate::address;
+use crate::cp::another_name;
 use crate::exit::{self, Exit, fail};
 use crate::progress::units;
 use crate::say;
@@ -33,6 +34,9 @@ struct Line {
     size: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    /// It is another name of the file with this path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    same_as: Option<String>,
     #[serde(default)]
     mode: String,
     #[serde(default)]
@@ -113,6 +117,12 @@ fn sum(bytes: u64, files: u64, folders: u64) -> String {
 
 fn words(url: &Url, error: &GetError) -> String {
     let shown = swath_source::display_name(url);
+    // With a single source its name would be told twice.
+    if let GetError::Exhausted { reasons, .. } = error
+        && let [(_, reason)] = reasons.as_slice()
+    {
+        return exit::with_hints(&format!("{shown}: {reason}"), &[reason]);
+    }
     exit::about(&shown, &exit::words_of_all(error))
 }
 
@@ -124,7 +134,8 @@ async fn list(place: &Place, is_recursive: bool) -> Result<Vec<Line>, (Exit, Str
             Err(error) => Err((exit::of(&error, 0), words(&place.folder.url, &error))),
         }
     } else {
-        one_folder(place, &place.folder.url).await.map_err(|message| (Exit::Sources, message))
+        let folder = one_folder(place, &place.folder.url).await;
+        folder.map_err(|message| (Exit::Sources, exit::with_hints(&message, &[&message])))
     };
     match listed {
         Err(failed) => file(place).await.map(|line| vec![line]).ok_or(failed),
@@ -164,21 +175,29 @@ fn recursive(index: &Index) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
-        lines.push(line_of(&item));
+        lines.push(line_of(index, &item));
     }
     lines
 }
 
-fn line_of(item: &Item<'_>) -> Line {
+fn line_of(index: &Index, item: &Item<'_>) -> Line {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (kind, size, target) = match &item.entry.kind {
+    // Of a further name of a file the index tells only which file that is.
+    let mut cursor = match item.entry.kind {
+        Kind::HardLink(of) => Some(index.cursor_from(of)),
+        _ => None,
+    };
+    let file = cursor.as_mut().and_then(|cursor| cursor.next());
+    let same_as = file.as_ref().map(|file| text(file.path));
+    let entry = file.as_ref().map_or(&item.entry, |file| &file.entry);
+    let (kind, size, target) = match &entry.kind {
         Kind::File { size_bytes, .. } => ("file", Some(*size_bytes), None),
         Kind::HardLink(_) => ("file", None, None),
         Kind::Folder => ("folder", None, None),
         Kind::Symlink(target) => ("link", None, Some(text(target))),
         Kind::Absent(_) => ("other", None, None),
     };
-    let mtime = item.entry.mtime;
+    let mtime = entry.mtime;
     let is_text = std::str::from_utf8(item.path).is_ok();
     Line {
         name: text(item.path),
@@ -186,7 +205,8 @@ fn line_of(item: &Item<'_>) -> Line {
         kind: kind.to_owned(),
         size,
         target,
-        mode: format!("{:04o}", item.entry.mode),
+        same_as,
+        mode: format!("{:04o}", entry.mode),
         mtime: mtime.seconds as f64 + f64::from(mtime.nanoseconds) * 1e-9,
     }
 }
@@ -204,9 +224,10 @@ fn row(line: &Line, width: Option<usize>) -> String {
         let target: String = target.chars().filter(|c| !c.is_control()).collect();
         format!(" -> {target}")
     });
+    let same_as = line.same_as.as_deref().map_or(String::new(), another_name);
     let size = shown_size(line);
     let pad = " ".repeat(width.saturating_sub(size.chars().count()));
-    format!("{mode:4}  {pad}{size}  {time:19}  {name}{target}")
+    format!("{mode:4}  {pad}{size}  {time:19}  {name}{target}{same_as}")
 }
 
 fn shown_name(line: &Line) -> String {
@@ -228,7 +249,7 @@ fn below(index: &Index) -> Vec<(String, Option<u64>)> {
     while let Some(item) = cursor.next() {
         if !item.path.contains(&b'/') {
             top = item.number;
-            let name = shown_name(&line_of(&item));
+            let name = shown_name(&line_of(index, &item));
             let is_known = !matches!(item.entry.kind, Kind::Absent(_));
             sums.insert(top, (name, is_known.then_some(0)));
         }

@@ -109,13 +109,17 @@ async fn receive(engine: Engine, order: Order) {
         }
         let shows_surplus = request.delete;
         let take = move |change: Change, path: &[u8]| {
-            let bytes = match change {
-                Change::Copy { bytes } => Some(bytes),
-                Change::Surplus | Change::InTheWay if shows_surplus => None,
+            let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+            let line = match change {
+                Change::Copy { bytes, further_of } => {
+                    Line::Change(Some(bytes), text(path), further_of.as_deref().map(text))
+                }
+                Change::Surplus | Change::InTheWay if shows_surplus => {
+                    Line::Change(None, text(path), None)
+                }
                 Change::Surplus | Change::InTheWay => return,
             };
-            let path = String::from_utf8_lossy(path).into_owned();
-            self::tell(&planned, &Line::Change(bytes, path));
+            self::tell(&planned, &line);
         };
         engine.differences(&request, take).await.map(Received::planned)
     };
