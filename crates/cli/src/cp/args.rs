@@ -60,7 +60,7 @@ pub struct Cp {
     /// Take (or send) no more than this per second, over all sources
     #[arg(long, value_name = "RATE", value_parser = units::rate_above_zero, value_hint = ValueHint::Other, help_heading = "Network")]
     pub limit_rate: Option<u64>,
-    /// How the disk is written
+    /// How the disk is written; and read, where a tree is sent: not past the page cache with 'buffered'
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = io_mode(), help_heading = "Disk")]
     pub io: IoMode,
     /// Memory for buffers

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use swath_serve::{Access, Filter, Offer, Only, Single, SiteOptions};
+use swath_serve::{Access, Filter, Offer, Only, Reads, Single, SiteOptions};
 use swath_source::{Accepted, Dialled};
 use swath_transfer::Engine;
 use swath_transfer::observe::{Event, Observer};
@@ -44,6 +44,7 @@ impl Here {
         from: &Path,
         single: Option<&str>,
         filter: Filter,
+        reads: Reads,
     ) -> Result<Here, String> {
         let offered = offered(from, single, filter);
         let (folder, only) = offered.map_err(|error| format!("{}: {error}", from.display()))?;
@@ -53,6 +54,7 @@ impl Here {
             follow_links: false,
             only: Some(only),
             name: String::new(),
+            reads,
             idle_index_bytes: 0,
             receive: None,
             send_limit: None,

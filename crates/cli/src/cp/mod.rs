@@ -163,7 +163,8 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         Job::FetchBySsh { .. } | Job::SendBySsh { .. } | Job::Named { .. } => Exit::Internal,
         Job::Here { from, to, single } => {
             let shown = place(&to, single.as_deref());
-            let opened = Here::open(&engine, &from, single.as_deref(), filter.clone());
+            let opened =
+                Here::open(&engine, &from, single.as_deref(), filter.clone(), cp.io.into());
             let mut here = match opened {
                 Ok(here) => here,
                 Err(message) => return fail(Exit::Input, &message),
@@ -195,7 +196,8 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             let net = engine.net();
             let (from, shown_to, limit_bytes_per_s) = (&*from, &*shown, cp.limit_rate);
             let plan = &plan;
-            let what = send::Load { from, shown_to, filter, limit_bytes_per_s, plan };
+            let reads = cp.io.into();
+            let what = send::Load { from, shown_to, filter, reads, limit_bytes_per_s, plan };
             let sent = send::send(net, what, &to, &wishes, &mut observer, stop).await;
             if let Sent::All(received) = &sent
                 && !cp.dry_run

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use swath_model::Limiter;
-use swath_serve::{Access, Filter, Offer, SiteOptions};
+use swath_serve::{Access, Filter, Offer, Reads, SiteOptions};
 use swath_source::{Download, LaneError, Net, Trust, Turned};
 use swath_transfer::Stop;
 use swath_transfer::observe::{Event, Observer};
@@ -38,6 +38,8 @@ pub struct Load<'a> {
     pub shown_to: &'a str,
     /// … and is let through here …
     pub filter: Filter,
+    /// … read in this way …
+    pub reads: Reads,
     /// … at no more than so many bytes a second.
     pub limit_bytes_per_s: Option<u64>,
     /// What would be done, if nothing is to be done, is told to this.
@@ -66,6 +68,7 @@ pub async fn send(
         follow_links: false,
         only: Some(only),
         name: String::new(),
+        reads: load.reads,
         idle_index_bytes: 0,
         receive: None,
         receive_limit: None,

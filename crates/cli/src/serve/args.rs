@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use swath_serve::Network;
-use swath_transfer::Pin;
+use swath_serve::{Network, Reads};
+use swath_transfer::{IoMode, Pin};
 
 use crate::args::pin;
 
@@ -61,6 +61,9 @@ pub struct Serve {
     /// Send no more than this a second, to all together, and take no more: 50M, 2MiB
     #[arg(long, value_name = "RATE", value_parser = crate::units::rate_above_zero, value_hint = ValueHint::Other)]
     pub limit_rate: Option<u64>,
+    /// How disks are read, and written with --write: 'auto' reads large files of trees past the page cache where it does not hold them
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    pub io: Io,
     /// Where it runs: 'auto' is near the disk on machines with several memory nodes; 'off'; or processors such as 0-3,8
     #[arg(long, value_name = "PIN", default_value = "auto", value_parser = pin, value_hint = ValueHint::Other)]
     pub pin: Pin,
@@ -77,6 +80,36 @@ pub struct Serve {
 pub enum Tls {
     /// A certificate of our own
     SelfSigned,
+}
+
+/// How a server reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Io {
+    /// Past the page cache where that is good
+    Auto,
+    /// Past the page cache wherever that is possible, but for small files
+    Direct,
+    /// Through the page cache
+    Buffered,
+}
+
+impl Io {
+    /// What it means for files of trees.
+    pub fn reads(self) -> Reads {
+        match self {
+            Io::Auto => Reads::Auto,
+            Io::Direct => Reads::Direct,
+            Io::Buffered => Reads::Buffered,
+        }
+    }
+
+    /// What it means for trees that are taken: those are written directly unless one says otherwise.
+    pub fn writes(self) -> IoMode {
+        match self {
+            Io::Auto | Io::Direct => IoMode::Auto,
+            Io::Buffered => IoMode::Buffered,
+        }
+    }
 }
 
 /// How answers are noted.

@@ -77,6 +77,7 @@ pub async fn run(mut args: Serve) -> Exit {
             follow_links: args.follow_symlinks,
             only: for_one.as_ref().and_then(|served| served.only.clone()),
             name: args.name.clone().unwrap_or_else(|| host.clone()),
+            reads: args.io.reads(),
             idle_index_bytes: IDLE_INDEX_BYTES,
             receive: receive.clone().map(|receive| receive as Arc<dyn Receive>),
             receive_limit,
@@ -144,6 +145,7 @@ fn receiver(args: &Serve) -> Result<Taking, (Exit, String)> {
             limit_bytes_per_s: args.limit_rate,
             ..NetOptions::default()
         },
+        io: args.io.writes(),
         ..EngineOptions::default()
     };
     let engine = Engine::start(options).map_err(|error| (Exit::Input, chain(&error)))?;

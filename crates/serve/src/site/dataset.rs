@@ -145,8 +145,8 @@ async fn bytes(site: &Site, head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Re
     let ranges = asked.map_or(Ranges::Whole, |value| range_header::parse(value, length));
     let form = if is_sealed { Form::Sealed { size_bytes } } else { Form::Data };
     let made = |range| {
-        let further = Arc::clone(&site.further_parts);
-        Content::Made(Box::new(Parts::new(Arc::clone(&walk), form, range, further)))
+        let whole = Arc::clone(&site.whole_parts);
+        Content::Made(Box::new(Parts::new(Arc::clone(&walk), form, range, whole)))
     };
     let whole = if is_complete { length.to_string() } else { "*".to_owned() };
     match ranges {
@@ -224,8 +224,10 @@ impl Make for Seals {
             }
             let Some(mut sealed) = self.sealed.take() else { return Ok(Vec::new()) };
             let read = move || {
+                sealed.begin(part.end);
                 let seals: Vec<u8> =
                     (part.start..part.end).flat_map(|group| sealed.seal(group)).collect();
+                sealed.rest();
                 (sealed, seals)
             };
             let read = tokio::task::spawn_blocking(read).await;

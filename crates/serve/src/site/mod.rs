@@ -18,9 +18,10 @@ use std::time::{Duration, SystemTime};
 
 use swath_model::Limiter;
 use swath_store::tree::{Filter, Root, Single, WalkOptions};
+use swath_store::{PastCache, Reads};
 use tokio::sync::{Semaphore, watch};
 
-use crate::dataset::{FURTHER_PARTS, Walks};
+use crate::dataset::{WHOLE_PARTS, Walks};
 use crate::http::{Answer, Head, Make, Method, Response};
 use crate::receive::{Orders, Receive};
 
@@ -42,6 +43,8 @@ pub struct SiteOptions {
     pub only: Option<Only>,
     /// How the server calls itself where people read it.
     pub name: String,
+    /// How files of datasets are read.
+    pub reads: Reads,
     /// Most memory for indexes that nobody uses just now, in bytes.
     pub idle_index_bytes: usize,
     /// Takes trees from those who may write; nothing is taken without.
@@ -98,8 +101,8 @@ pub(crate) struct Site {
     /// `http` or `https`.
     scheme: &'static str,
     walks: Walks,
-    /// What datasets' answers may read beyond one part at a time, in parts.
-    further_parts: Arc<Semaphore>,
+    /// For the whole parts that datasets' answers have in memory.
+    whole_parts: Arc<Semaphore>,
     receive: Option<Arc<dyn Receive>>,
     orders: Arc<Orders>,
     send_limit: Option<Arc<Limiter>>,
@@ -157,8 +160,8 @@ impl Site {
             only: options.only,
             name: options.name,
             scheme,
-            walks: Walks::new(options.idle_index_bytes),
-            further_parts: Arc::new(Semaphore::new(FURTHER_PARTS)),
+            walks: Walks::new(options.idle_index_bytes, PastCache::new(options.reads)),
+            whole_parts: Arc::new(Semaphore::new(WHOLE_PARTS)),
             receive: options.receive,
             orders: Arc::default(),
             send_limit: options.send_limit,
