@@ -285,7 +285,7 @@ pub fn cached_bytes(file: &File, range: Range) -> Option<u64> {
 /// What is read at a time: a part of a dataset's answer.
 const PIECE_BYTES: usize = 1 << 20;
 /// So many readers read at the same time; more wait. It is enough for disks that want much at a time.
-const PIECES: usize = 16;
+const PIECES: usize = 8;
 /// Smaller files pass through the cache unless one wants otherwise: they push little out of it, and
 /// whoever comes next finds them there.
 const AUTO_FROM_BYTES: u64 = 64 << 20;

@@ -176,9 +176,9 @@ impl Source {
     }
 }
 
-/// Whole parts that all clients together may have in memory: 32 MiB. With the two groups that each
-/// of 200 clients has besides, and the pieces that are being read, that is less than 200 MB.
-pub(crate) const WHOLE_PARTS: usize = 32;
+/// Whole parts that all clients together may have in memory: 24 MiB. With the two groups that each
+/// of 200 clients has besides, and the pieces that are being read, that is about 140 MB.
+pub(crate) const WHOLE_PARTS: usize = 24;
 /// Groups that are read and sealed in one go.
 const PART_GROUPS: u64 = 4;
 /// Parts of one answer that are read at the same time.
