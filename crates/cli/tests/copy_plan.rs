@@ -55,7 +55,44 @@ fn patterns_that_nothing_matches_are_told_of() {
         plan(&home);
         for more in [&[][..], &["--dry-run"]] {
             let ran = way.sync(&home, &[&["--include", "*.none"], more].concat());
-            ran.code_is(0).says(&["nothing matches"]);
+            ran.code_is(0).says(&["nothing matches"]).never_says(&[", verified by"]);
         }
+    }
+}
+
+/// The last event, and all that is said to people.
+fn again(way: &Way, home: &Home, options: &[&str]) -> (Value, String) {
+    let told = way.sync(home, options).code_is(0).stderr.clone();
+    assert!(!told.contains("earlier run") && !told.contains("had not answered"), "{told}");
+    // The same as for people, once more.
+    let ran = way.sync(home, &[options, &["--json"]].concat());
+    (serde_json::from_str(ran.code_is(0).out().lines().last().unwrap()).unwrap(), told)
+}
+
+#[test]
+fn what_was_left_alone_is_not_said_to_be_verified() {
+    // Of four bytes that were overwritten, with size and time kept, it was said that the seal of
+    // every block had verified them.
+    for (way, home) in Way::all() {
+        plan(&home);
+        home.write("tree/big", vec![7; 1_500_000]);
+        way.sync(&home, &[]).code_is(0).says(&["verified by the seal of every block"]);
+        let (end, told) = again(&way, &home, &[]);
+        let by = "2 files are as they should be by size and time";
+        assert!(told.contains(&format!("nothing to copy: {by}")), "{told}");
+        assert!(!told.contains("verified"), "{told}");
+        assert_eq!(end["verified_by"], format!("nothing: {by}"));
+        assert_eq!((&end["proved"], &end["kept_files"]), (&false.into(), &2.into()));
+        assert_eq!((&end["fetched_bytes"], &end["resumed_bytes"]), (&0.into(), &0.into()));
+        let (end, told) = again(&way, &home, &["--checksum"]);
+        assert!(told.contains("nothing to copy: 2 files are as they should be by content"));
+        assert_eq!(end["proved"], true);
+        // A part comes.
+        home.write("tree/new", vec![8; 300_000]);
+        let ran = way.sync(&home, &[]);
+        ran.code_is(0).never_says(&["earlier run"]).says(&[
+            "verified by the seal of every block; 2 files were left alone by size and time",
+            "are of files that were there already, ",
+        ]);
     }
 }

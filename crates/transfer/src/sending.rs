@@ -198,6 +198,8 @@ impl Received {
             size_bytes: counts.file_bytes,
             fetched_bytes: 0,
             resumed_bytes: 0,
+            kept_bytes: 0,
+            kept_files: 0,
             elapsed_s: 0.0,
             rate_bytes_per_s: 0.0,
             wasted_bytes: 0,

@@ -79,7 +79,7 @@ impl Observer for Plain {
                 };
                 self.line(&line);
             }
-            Event::Opened { size_bytes, resumed_bytes, verification } => {
+            Event::Opened { size_bytes, resumed_bytes, kept_bytes, verification } => {
                 let mut line = size_bytes.map_or("size unknown".to_owned(), units::bytes);
                 if *resumed_bytes > 0 {
                     line.push_str(&format!(
@@ -87,7 +87,12 @@ impl Observer for Plain {
                         units::bytes(*resumed_bytes)
                     ));
                 }
-                if !verification.is_empty() {
+                if *kept_bytes > 0 {
+                    let kept = units::bytes(*kept_bytes);
+                    line.push_str(&format!(", {kept} of it in files that are there already"));
+                }
+                let is_all_kept = *resumed_bytes == 0 && *size_bytes == Some(*kept_bytes);
+                if !verification.is_empty() && !is_all_kept {
                     line.push_str(&format!(", to be verified by {verification}"));
                 }
                 self.line(&line);

@@ -263,6 +263,8 @@ impl Run<'_> {
             size_bytes: self.size_bytes.unwrap_or_else(|| self.have.total_bytes()),
             fetched_bytes,
             resumed_bytes: self.resumed_bytes,
+            kept_bytes: self.kept_bytes,
+            kept_files: 0,
             elapsed_s,
             rate_bytes_per_s: fetched_bytes as f64 / elapsed_s,
             wasted_bytes,

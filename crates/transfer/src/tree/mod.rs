@@ -25,7 +25,8 @@ use tokio::time::Instant;
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::executor::{self, Pass, PassEnd};
-use crate::observe::{Event, Observer, Summary};
+use crate::observe::{Event, Observer, SourceState, Summary};
+use crate::report::units;
 use crate::request::{Destination, Mirror, Request};
 use content::Seals;
 use index::Wanted;
@@ -112,6 +113,46 @@ impl TreeSummary {
         self.changed.is_empty() && self.absent.iter().find(special).is_none()
     }
 
+    /// What was left alone was not proved by the seals of what came: say by what it was judged.
+    fn tell_kept(&mut self, compare: Compare, kept_entries: u64) {
+        let (kept, transfer) = (self.kept_files, &mut self.transfer);
+        transfer.kept_files = kept;
+        // Its index came from there.
+        if let Some(first) = transfer.sources.first_mut()
+            && first.state == SourceState::Probing
+            && first.reason.is_none()
+        {
+            first.state = SourceState::Idle;
+        }
+        if self.files == 0 {
+            transfer.verified_by.clear();
+        }
+        if kept == 0 {
+            return;
+        }
+        let is_by_content = compare == Compare::Content;
+        let by = if is_by_content { "content" } else { "size and time" };
+        transfer.proved &= is_by_content;
+        let count = units::count(kept);
+        if transfer.fetched_bytes + transfer.resumed_bytes > 0 {
+            let files = if kept == 1 { "file was" } else { "files were" };
+            let text = format!("; {count} {files} left alone by {by}");
+            transfer.verified_by.push_str(&text);
+            return;
+        }
+        let files = if kept == 1 { "file is as it" } else { "files are as they" };
+        let all = self.files + self.counts.links + self.counts.hard_links;
+        let made = match all.saturating_sub(kept_entries) {
+            0 => String::new(),
+            1 => ", and 1 entry without bytes of its own was made".to_owned(),
+            more => {
+                format!(", and {} entries without bytes of their own were made", units::count(more))
+            }
+        };
+        let what = if is_by_content { "comparing" } else { "nothing" };
+        transfer.verified_by = format!("{what}: {count} {files} should be by {by}{made}");
+    }
+
     /// Name the files that are not there, further names among them, each by what its file lacks.
     fn name_lacking(&mut self, index: &Index, why: &[(u64, Lack)], lacking: &[u64]) {
         for &number in lacking {
@@ -145,6 +186,7 @@ pub(crate) async fn copy(
     let mut is_second_look = false;
     let mut forgotten = 0;
     let mut kept_before = 0;
+    let (mut fetched_before_bytes, mut before_s) = (0, 0.0);
     let mut first = true;
     loop {
         let begun = tokio::select! {
@@ -152,7 +194,8 @@ pub(crate) async fn copy(
             () = stop.wait() => return Err(GetError::Stopped),
             begun = begin(engine, &request, resume, observer, stop) => begun?,
         };
-        let (pass, request_of_pass) = begun;
+        let (mut pass, request_of_pass) = begun;
+        pass.fetched_before_bytes = fetched_before_bytes;
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
         let (keeper, seals) = (pass.keeper.clone(), Seals::of(&pass.taking));
         let end = executor::run_pass(engine, request_of_pass, pass, observer, stop, first).await;
@@ -172,10 +215,13 @@ pub(crate) async fn copy(
                     return Err(GetError::Forgotten);
                 }
             }
-            PassEnd::Whole { changed, .. }
+            PassEnd::Whole { changed, summary }
                 if !is_second_look && changed.iter().any(|(_, lack)| lack.may_pass()) =>
             {
                 is_second_look = true;
+                fetched_before_bytes = summary.fetched_bytes;
+                before_s = summary.elapsed_s;
+                observer.observe(&once_more(&index::read(&index), &changed, before_s));
                 drop(stage);
             }
             PassEnd::Whole { changed, summary } => {
@@ -197,6 +243,14 @@ pub(crate) async fn copy(
                         transfer: summary,
                     }
                 };
+                let transfer = &mut outcome.transfer;
+                transfer.fetched_bytes += fetched_before_bytes;
+                transfer.elapsed_s += before_s;
+                if fetched_before_bytes > 0 {
+                    transfer.rate_bytes_per_s =
+                        transfer.fetched_bytes as f64 / transfer.elapsed_s.max(1e-6);
+                }
+                outcome.tell_kept(request.compare, stage.kept_entries());
                 outcome.name_lacking(&index::read(&index), &changed, &finished.lacking);
                 if request.delete && outcome.is_whole() {
                     outcome.removed += remove_surplus(engine, &request, &index, stop).await?;
@@ -231,6 +285,23 @@ pub(crate) async fn differences(
             .map_err(GetError::Thread)
     };
     engine.disk.work(compared).await.map_err(GetError::Thread)?
+}
+
+/// What changed while it was copied, and is fetched once more.
+fn once_more(index: &Index, changed: &[(u64, Lack)], at_s: f64) -> Event {
+    let first = changed.iter().take(CHANGED_NAMED_MAX).filter_map(|&(number, _)| {
+        let path = index.cursor_from(number).next()?.path.to_vec();
+        Some(String::from_utf8_lossy(&path).into_owned())
+    });
+    let mut names: Vec<String> = first.collect();
+    if changed.len() > names.len() {
+        names.push(format!("{} more", units::count((changed.len() - names.len()) as u64)));
+    }
+    let text = format!(
+        "changed or gone at the source while it was copied, and looked at once more: {}",
+        names.join(", ")
+    );
+    Event::Note { at_s, text, warning: true }
 }
 
 async fn remove_surplus(
@@ -377,7 +448,7 @@ async fn begin(
         }
     };
     let index = Arc::clone(&taking.index);
-    let pass = Pass { index, stage, keeper, length, taking, joins };
+    let pass = Pass { index, stage, keeper, length, taking, joins, fetched_before_bytes: 0 };
     Ok((pass, of_pass))
 }
 
@@ -441,5 +512,7 @@ const FORGOTTEN_MAX: u32 = 3;
 const WORTH_CONNECTING_AHEAD: Duration = Duration::from_millis(10);
 /// Where a file system takes none, a million files would all have lost them.
 const LOSSES_NAMED_MAX: usize = 50;
+/// So many files that changed are named.
+const CHANGED_NAMED_MAX: usize = 5;
 /// How often it is looked whether another writer has ended.
 const LOCKED_LOOK: Duration = Duration::from_millis(100);

@@ -351,6 +351,16 @@ impl Stage {
         &self.present
     }
 
+    /// What of it an earlier run (or pass) left, in bytes of the virtual file.
+    pub fn resumed(&self) -> &RangeSet {
+        &self.resumed
+    }
+
+    /// Files, links and further names that stay as they are at the destination.
+    pub fn kept_entries(&self) -> u64 {
+        self.kept.entries
+    }
+
     /// Files that stay as they are at the destination.
     pub fn kept_files(&self) -> u64 {
         self.kept.files
