@@ -170,6 +170,12 @@ pub fn with_hints(sentence: &str, reasons: &[impl AsRef<str>]) -> String {
     hints.into_iter().flatten().fold(sentence.to_owned(), |text, hint| text + "\n" + hint)
 }
 
+/// What to do where a server that speaks HTTPS was spoken to in plain HTTP.
+pub fn hint_of_https(source: &str, reason: &str) -> Option<String> {
+    let rest = source.strip_prefix("http://").filter(|_| reason.contains("speaks HTTPS"))?;
+    Some(format!("  its address is https://{rest}"))
+}
+
 /// A sentence about a file that has the file's name in it once.
 pub fn about(name: &str, sentence: &str) -> String {
     if sentence.starts_with(&format!("{name} ")) {

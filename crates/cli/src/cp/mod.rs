@@ -219,6 +219,9 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
                     if let Some(hint) = exit::hint_of_token(&error) {
                         say::err(hint);
                     }
+                    if let Some(hint) = exit::hint_of_https(&shown, &error) {
+                        say::err(&hint);
+                    }
                     if exit == Exit::Incomplete {
                         say::err(&format!("  {goes_on}"));
                     }
@@ -545,6 +548,10 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn
             if let Some(hint) = reasons.iter().find_map(|(_, reason)| hint(reason)) {
                 say::err(hint);
             }
+        }
+        let https = |(source, reason): &(String, String)| exit::hint_of_https(source, reason);
+        if let Some(hint) = reasons.iter().find_map(https) {
+            say::err(&hint);
         }
     }
     if kept_bytes > 0 {

@@ -132,6 +132,10 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         if let Some(hint) = reasons.iter().find_map(|(_, reason)| exit::hint_of_token(reason)) {
             say::err(hint);
         }
+        let https = |(source, reason): &(String, String)| exit::hint_of_https(source, reason);
+        if let Some(hint) = reasons.iter().find_map(https) {
+            say::err(&hint);
+        }
     }
     let kept = || {
         format!(

@@ -29,13 +29,13 @@ pub struct Serve {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
     /// Take trees from 'swath cp' and files by PUT too: with the token that is printed, or with those of the file that have 'write' behind them
-    #[arg(long, conflicts_with = "anonymous")]
+    #[arg(long)]
     pub write: bool,
     /// Let in everybody
     #[arg(long, conflicts_with = "token_file")]
     pub anonymous: bool,
-    /// Let in only these networks (repeatable): 192.0.2.0/24, 2001:db8::/32, 10.1.2.3
-    #[arg(long, value_name = "CIDR", value_hint = ValueHint::Other)]
+    /// Let in only these networks (comma separated, repeatable): 192.0.2.0/24, 2001:db8::/32, 10.1.2.3
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', value_hint = ValueHint::Other)]
     pub allow: Vec<Network>,
     /// Certificate and those that vouch for it, PEM (otherwise one is made, known by its fingerprint)
     #[arg(long, value_name = "FILE", requires = "tls_key", value_hint = ValueHint::FilePath)]

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use swath_model::Limiter;
+use swath_model::{Limiter, counted};
 use swath_serve::{
     Access, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Tls, Token,
     new_token, read_tokens,
@@ -37,6 +37,13 @@ pub async fn run(mut args: Serve) -> Exit {
         Ok(hangups) => hangups,
         Err(_) => return fail(Exit::Internal, "cannot be told of signals"),
     };
+    if args.anonymous && args.write {
+        return fail(
+            Exit::Usage,
+            "--anonymous --write: everybody could then fill the disk and replace what is there; \
+             without --anonymous whoever shows the token may write",
+        );
+    }
     let tokens = match (&args.token_file, args.anonymous) {
         (Some(path), _) => match read_tokens(path) {
             Ok(tokens) => tokens,
@@ -112,7 +119,12 @@ pub async fn run(mut args: Serve) -> Exit {
             () = ephemeral::abandoned(), if args.ephemeral => {}
         }
     };
-    server.run(stop, GRACE).await;
+    let waits = |connections: u64| {
+        let connections = counted(connections, "connection");
+        let grace_s = GRACE.as_secs();
+        crate::say::err(&format!("ending: waiting for {connections}, {grace_s} s at most"));
+    };
+    server.run(stop, GRACE, waits).await;
     if let Some(receive) = receive {
         // Nobody sends any more.
         let _ = tokio::time::timeout(ORDER_WITHIN, receive.idle()).await;

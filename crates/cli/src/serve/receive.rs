@@ -4,6 +4,7 @@
 //! wanted, `{"event":…}` as `swath cp --json` prints them, and at the end `{"received":…}` or
 //! `{"failed":…}`.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use swath_serve::{Dialled, Lines, Order, Receive};
@@ -50,7 +51,7 @@ impl Receive for Receiver {
 }
 
 async fn receive(engine: Engine, order: Order) {
-    let Order { id, destination, wishes, lines, mut lanes } = order;
+    let Order { id, destination, wishes, lines, mut lanes, received_bytes } = order;
     let tell = |line: &Line| tell(&lines, line);
     tell(&Line::Receiving(id.clone()));
     let (url, mut dialled) = match engine.net().dialled(&id) {
@@ -94,6 +95,9 @@ async fn receive(engine: Engine, order: Order) {
     };
     let of_events = plain.clone();
     let mut observer = move |event: &Event| {
+        if let Event::Swath(swath) = event {
+            received_bytes.fetch_add(swath.end.saturating_sub(swath.start), Ordering::Relaxed);
+        }
         // What ends it is told by the last line.
         if !matches!(event, Event::Finished(_) | Event::Failed { .. }) {
             let _ = on_the_way.send(of_events(&Line::event(event)));

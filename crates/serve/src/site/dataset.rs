@@ -14,7 +14,7 @@ use super::file::{not_found, refusal};
 use super::place::Place;
 use super::{Only, Site};
 use crate::dataset::{Form, Parts, SEAL_BYTES, Sealed, Walk, WalkId};
-use crate::http::{Content, Head, Made, Make, Response};
+use crate::http::{Content, Head, Made, Make, Method, Response};
 
 /// Answer a request for a folder as a dataset.
 pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
@@ -30,7 +30,11 @@ pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
             };
             match site.walks.find(id) {
                 Some(walk) if what == "changed" => {
-                    Response::text(200, walk.changed()).with("cache-control", "no-store")
+                    // A line for each, and no other: none is an empty body.
+                    Response::empty(200)
+                        .with("content-type", "text/plain; charset=utf-8")
+                        .with("cache-control", "no-store")
+                        .containing(Content::Bytes(walk.changed().into_bytes()))
                 }
                 Some(walk) if what == "seals" => seals(head, walk).await,
                 Some(walk) => bytes(site, head, walk, what == "sealed").await,
@@ -126,7 +130,7 @@ impl Drop for IndexBytes {
 
 /// Ranges of the virtual file, or of the sealed one.
 async fn bytes(site: &Site, head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Response {
-    let asked = head.field("range");
+    let asked = head.field("range").filter(|_| head.method == Method::Get);
     // Without an end nothing is known of where it is while the walk goes on, so that is waited for.
     let known_to = asked.and_then(last_byte).unwrap_or(u64::MAX);
     let group = known_to / (GROUP_BYTES + if is_sealed { SEAL_BYTES } else { 0 });

@@ -45,7 +45,8 @@ impl Request {
         let field = |name: &str| head.field(name).map(str::to_owned);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Request {
-            range: field("range"),
+            // Of HEAD a range is no part (RFC 9110, section 14.2).
+            range: field("range").filter(|_| head.method == Method::Get),
             if_match: field("if-match"),
             if_none_match: field("if-none-match"),
             if_modified_since: field("if-modified-since"),

@@ -281,4 +281,38 @@ impl Answer for Site {
     }
 }
 
+/// Answers those who speak plain HTTP where TLS is spoken: by a word that they understand.
+pub(crate) struct Misled(pub Arc<Site>);
+
+impl Answer for Misled {
+    async fn answer(&self, _: &Head, _: SocketAddr, _: &mut dyn Make) -> Response {
+        let words = "this server speaks HTTPS";
+        let mut response = Response::text(400, words).with("server", SERVER);
+        // Clients that show no more than the status line say it too.
+        response.own_reason = Some(words);
+        response
+    }
+
+    fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration) {
+        self.0.note(head, peer, status, bytes, took);
+    }
+
+    fn send_limit(&self) -> Option<&Arc<Limiter>> {
+        self.0.send_limit()
+    }
+
+    fn receive_limit(&self) -> Option<&Arc<Limiter>> {
+        self.0.receive_limit()
+    }
+
+    /// One answer is enough.
+    fn is_ending(&self) -> bool {
+        true
+    }
+
+    async fn ending(&self) {
+        self.0.ending().await;
+    }
+}
+
 const SERVER: &str = concat!("swath/", env!("CARGO_PKG_VERSION"));

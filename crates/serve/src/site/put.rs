@@ -6,6 +6,7 @@
 use std::fs::Metadata;
 use std::io::{self, Write};
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 use swath_formats::conditions::{Conditions, Current, Decision};
 use swath_formats::digest_header;
@@ -49,6 +50,7 @@ pub(super) async fn put(site: &Site, head: &Head, rights: Rights, body: &mut dyn
             }
             Err(error) => return Response::text(400, format!("the file did not come: {error}")),
         };
+        site.metrics.received_bytes.fetch_add(part.len() as u64, Ordering::Relaxed);
         let written = blocking(move || {
             taken.write(&part)?;
             Ok(taken)

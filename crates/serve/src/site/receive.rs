@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use swath_store::tree::{Root, leads_into_a_copy};
 
@@ -40,7 +41,8 @@ pub(super) async fn begin(site: &Site, head: &Head, rights: Rights) -> Response 
     let wishes = head.target.query.clone();
     let shown = String::from_utf8_lossy(&head.target.path).into_owned();
     let place = crate::receive::Destination { folder, path: destination, shown };
-    site.orders.begin(&*receive, id, place, wishes)
+    let received_bytes = Arc::clone(&site.metrics.received_bytes);
+    site.orders.begin(&*receive, id, place, wishes, received_bytes)
 }
 
 /// A connection for a tree that is being sent.
@@ -96,7 +98,7 @@ fn destination(root: &Root, path: &[u8], is_dry: bool) -> io::Result<(Root, Path
         false => root.made(above)?,
     };
     if folder.is_there(name) {
-        return Err(io::Error::from(io::ErrorKind::NotADirectory));
+        return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
     }
     let name = std::os::unix::ffi::OsStrExt::from_bytes(name);
     let place = folder.place().join::<&std::ffi::OsStr>(name);
