@@ -333,9 +333,9 @@ impl TypedValueParser for HeaderParser {
 /// Most lanes that `auto` goes up to, per source: what a server's owner may take for decent.
 const AUTO_LANES_MAX: u32 = 16;
 
-/// Commands that have a man page of their own.
-const COMMANDS: [&str; 9] =
-    ["get", "cp", "serve", "ls", "du", "probe", "verify", "completions", "man"];
+/// Commands that have a man page of their own, and another name of one.
+const COMMANDS: [&str; 10] =
+    ["get", "cp", "sync", "serve", "ls", "du", "probe", "verify", "completions", "man"];
 
 /// Below the help of `swath get`, and in its man page.
 pub const GET_EXAMPLES: &str = "\

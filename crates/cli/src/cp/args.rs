@@ -147,4 +147,5 @@ Exit codes:
   0 complete and verified       5 the destination cannot be written
   2 wrong command line          6 an input cannot be read
   3 incomplete, goes on later   7 no source could be used
-  8 some files are not there  130 interrupted, goes on later";
+                              130 interrupted, goes on later
+  8 some files are not there, or not with the extended attributes that were wanted";
