@@ -304,8 +304,26 @@ fn where_only_ssh_leads_it_goes_through_ssh_and_says_so() {
         .swath(["cp", "--ssh", &machine.ssh, &there, "copy"])
         .env("PATH", "/usr/bin:/bin")
         .run();
-    ran.code_is(0).says(&["cannot be reached from here", "through one ssh connection"]);
+    ran.code_is(0).says(&[
+        "cannot be reached from here",
+        "through one ssh connection, which is the slower way",
+        "by ssh: ",
+        "B/s",
+        "behind:",
+        "limited by the ssh connection to behind",
+    ]);
+    // The port of ours that ssh has opened means nothing to anybody.
+    ran.never_says(&["127.0.0.1:"]);
     assert_same(&home.path("tree"), &home.path("copy"));
+    let back = format!("behind:{}/", home.path("back").display());
+    let ran = home
+        .swath(["cp", "--ssh", &machine.ssh, "--report", "report.html", "tree/", &back])
+        .env("PATH", "/usr/bin:/bin")
+        .run();
+    ran.code_is(0).says(&["by ssh: "]).never_says(&["127.0.0.1:"]);
+    assert_same(&home.path("tree"), &home.path("back"));
+    let report = String::from_utf8(home.read("report.html")).unwrap();
+    assert!(!report.contains("127.0.0.1:"), "the report knows the host too");
 }
 
 #[test]
@@ -318,7 +336,12 @@ fn what_is_wrong_on_the_other_side_is_said() {
         home.swath(args).env("PATH", "/usr/bin:/bin").run()
     };
     let there = format!("box:{}/", home.path("tree").display());
-    cp(&[], &there).code_is(7).says(&["swath is not there", "--bootstrap", "scp "]);
+    cp(&[], &there).code_is(7).says(&[
+        "swath is not there",
+        "--bootstrap",
+        "scp '/",
+        "/swath' box:bin/ ",
+    ]);
     cp(&["--bootstrap"], &there)
         .code_is(0)
         .says(&["box: this program was put there, as ~/.cache/"]);

@@ -117,24 +117,38 @@ async fn connect() -> io::Result<(TcpStream, TcpStream, SocketAddr)> {
     }
 }
 
-/// Tells of the folder in place of the address that it has for us.
+/// Tells of places by the names that their user knows, in place of those that they have for us.
 pub struct Renamed<'a> {
     /// What is told.
     pub observer: &'a mut dyn Observer,
-    /// The address.
-    pub url: String,
-    /// The folder.
-    pub folder: String,
+    /// Names of ours and what stands for them, one after the other.
+    pub names: &'a [(String, String)],
+}
+
+/// A folder of ours in place of the address that it has for us.
+pub fn names(url: &Url, folder: &str) -> Vec<(String, String)> {
+    vec![
+        (url.to_string(), folder.to_owned()),
+        // There is no server here.
+        ("the link or the server of ".to_owned(), "reading ".to_owned()),
+    ]
+}
+
+/// The same in a sentence.
+pub fn renamed(names: &[(String, String)], text: &str) -> String {
+    names.iter().fold(text.to_owned(), |text, (own, shown)| text.replace(own, shown))
 }
 
 impl Observer for Renamed<'_> {
     fn observe(&mut self, event: &Event) {
-        let told = serde_json::to_string(event).ok().filter(|text| text.contains(&self.url));
-        let folder = serde_json::to_string(&self.folder).unwrap_or_default();
+        let has_any = |text: &String| self.names.iter().any(|(own, _)| text.contains(own));
+        let told = serde_json::to_string(event).ok().filter(has_any);
         let renamed = told.and_then(|text| {
-            let text = text.replace(&self.url, folder.trim_matches('"'));
-            // There is no server here.
-            serde_json::from_str(&text.replace("the link or the server of ", "reading ")).ok()
+            let text = self.names.iter().fold(text, |text, (own, shown)| {
+                let shown = serde_json::to_string(shown).unwrap_or_default();
+                text.replace(own, shown.get(1..shown.len() - 1).unwrap_or_default())
+            });
+            serde_json::from_str(&text).ok()
         });
         self.observer.observe(renamed.as_ref().unwrap_or(event));
     }

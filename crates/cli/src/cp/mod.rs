@@ -124,6 +124,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         Ok(ready) => ready,
         Err((exit, message)) => return fail(exit, &message),
     };
+    let names = session.as_ref().and_then(|it| it.through.as_deref()).unwrap_or_default();
     let own_server = session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint));
     let wishes = Wishes {
         own_server,
@@ -169,22 +170,26 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
                 Ok(here) => here,
                 Err(message) => return fail(Exit::Input, &message),
             };
-            let (url, folder) = (here.url(), from.display().to_string());
-            let mut renamed =
-                Renamed { observer: &mut observer, url: url.to_string(), folder: folder.clone() };
+            let url = here.url();
+            let names = here::names(&url, &from.display().to_string());
+            let mut renamed = Renamed { observer: &mut observer, names: &names };
             let copied = tokio::select! {
                 copied = fetch((cp, &plan), filter, &engine, vec![url.clone()], (to, single), &mut renamed, stop) => copied,
                 () = here.serve() => return Exit::Internal,
             };
             progress.clear();
-            fetched(cp, &plan, copied, &shown, &kept, &|text| text.replace(url.as_str(), &folder))
+            fetched(cp, &plan, copied, &shown, &kept, &|text| here::renamed(&names, text))
         }
         Job::Fetch { from, to, single } => {
             let shown = place(&to, single.as_deref());
+            let mut renamed = Renamed { observer: &mut observer, names };
             let copied =
-                fetch((cp, &plan), filter, &engine, from, (to, single), &mut observer, stop).await;
+                fetch((cp, &plan), filter, &engine, from, (to, single), &mut renamed, stop).await;
             progress.clear();
-            fetched(cp, &plan, copied, &shown, &kept, &str::to_owned)
+            if let Ok(tree) = &copied {
+                told_rate(cp, session.as_ref(), tree);
+            }
+            fetched(cp, &plan, copied, &shown, &kept, &|text| here::renamed(names, text))
         }
         Job::SendFile { from, to } => {
             put::send(&engine, from, to, &mut observer, progress, stop).await
@@ -198,7 +203,8 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             let plan = &plan;
             let reads = cp.io.into();
             let what = send::Load { from, shown_to, filter, reads, limit_bytes_per_s, plan };
-            let sent = send::send(net, what, &to, &wishes, &mut observer, stop).await;
+            let mut renamed = Renamed { observer: &mut observer, names };
+            let sent = send::send(net, what, &to, &wishes, &mut renamed, stop).await;
             if let Sent::All(received) = &sent
                 && !cp.dry_run
             {
@@ -209,12 +215,16 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             progress.clear();
             let goes_on = "what is there is kept: the same command goes on from there";
             match sent {
-                Sent::All(received) => told(cp, plan, &received, &shown),
+                Sent::All(received) => {
+                    told_rate(cp, session.as_ref(), &received);
+                    told(cp, plan, &received, &shown)
+                }
                 Sent::Failed(failed) => {
                     say::err(&format!("swath: {}", exit::about(&shown, &failed.error)));
                     Exit::of_code(failed.exit)
                 }
                 Sent::Broken(exit, error) => {
+                    let error = here::renamed(names, &error);
                     say::err(&format!("swath: {error}"));
                     if let Some(hint) = exit::hint_of_token(&error) {
                         say::err(hint);
@@ -441,6 +451,15 @@ fn comparison(cp: &Cp) -> swath_transfer::Compare {
         Compare::SizeMtime => swath_transfer::Compare::SizeAndTime,
         Compare::Checksum => swath_transfer::Compare::Content,
         Compare::None => swath_transfer::Compare::Nothing,
+    }
+}
+
+/// Say how fast it was where all went through ssh.
+fn told_rate(cp: &Cp, session: Option<&Session>, tree: &Received) {
+    let went_by_ssh = session.is_some_and(|session| session.through.is_some());
+    if went_by_ssh && tree.transfer.fetched_bytes > 0 && !cp.quiet && !cp.json && !cp.dry_run {
+        let rate = units::rate(tree.transfer.rate_bytes_per_s);
+        say::err(&format!("by ssh: {rate}"));
     }
 }
 

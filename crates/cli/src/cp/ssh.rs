@@ -58,6 +58,8 @@ pub struct Session {
     pub fingerprint: Digest,
     /// What was named there is a file, and all that it serves.
     pub is_file: bool,
+    /// The data goes through ssh: what our port is to be called where people read of it.
+    pub through: Option<Vec<(String, String)>>,
     _server: Child,
     /// The server ends when this is closed.
     _hold: Option<ChildStdin>,
@@ -153,7 +155,7 @@ pub async fn start(
             let (tunnel, port) = tunnel(way, &remote.host, hello.port).await?;
             progress.note(
                 &format!(
-                    "{}: port {} cannot be reached from here; everything goes through one ssh connection, which is slower",
+                    "{}: port {} cannot be reached from here; everything goes through one ssh connection, which is the slower way (how fast it was is said at the end)",
                     remote.host, hello.port
                 ),
                 true,
@@ -165,7 +167,24 @@ pub async fn start(
     let url = Url::parse(&format!("https://{host}:{port}{}", hello.path))
         .map_err(|error| bad(&error.to_string()))?;
     let is_file = hello.is_file;
-    Ok(Session { url, bearer, fingerprint, is_file, _server: server, _hold: hold, _tunnel: tunnel })
+    let through = tunnel.is_some().then(|| names(&url, remote));
+    let (_server, _hold, _tunnel) = (server, hold, tunnel);
+    Ok(Session { url, bearer, fingerprint, is_file, through, _server, _hold, _tunnel })
+}
+
+/// What stands for a port of ours that leads through ssh: what it leads to, longer names first.
+fn names(url: &Url, remote: &Remote) -> Vec<(String, String)> {
+    let Remote { host, path } = remote;
+    let (place, ssh) = (format!("{host}:{path} (by ssh)"), format!("the ssh connection to {host}"));
+    let own = url[url::Position::BeforeHost..url::Position::AfterPort].to_owned();
+    let whole = swath_source::display_name(url);
+    vec![
+        (format!("the link or the server of {whole}"), ssh.clone()),
+        (whole.clone(), place.clone()),
+        (whole.trim_start_matches("https://").to_owned(), place),
+        (format!("https://{own}"), ssh.clone()),
+        (own, ssh),
+    ]
 }
 
 /// Where in the server that was started what is sent goes, and under which name if it is a file. It
