@@ -66,6 +66,51 @@ fn several_folders_are_told_with_their_own_times() {
     assert_eq!(page.matches("<td>2001-09-09 ").count(), 2, "{page}");
 }
 
+/// Without its query it was the address of the file.
+#[test]
+fn probe_tells_the_address_of_the_metalink() {
+    let home = Home::new();
+    home.write("tree/a.txt", "alpha\n");
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    let metalink = server.at("a.txt?metalink");
+    for more in [&[][..], &["--json"]] {
+        let told = home.run([&["probe", &server.at("a.txt")], more].concat()).code_is(0).out();
+        assert!(told.contains(&metalink), "{told}");
+    }
+}
+
+/// As for trees; a folder that was not there made a 409 of it.
+#[test]
+fn a_file_is_sent_into_a_folder_that_is_not_there_yet() {
+    let home = Home::new();
+    home.write("tree/kept", "");
+    home.write("a.txt", "alpha\n");
+    let server = home.serve(&["tree", "--write", "--plain"]);
+    home.write("token", server.token());
+    let send = |to: &str| home.run(["cp", "a.txt", &server.at(to), "--bearer-file", "token"]);
+    send("new/deep/").code_is(0);
+    assert_eq!(home.read("tree/new/deep/a.txt"), b"alpha\n");
+    send("another/b.txt").code_is(0);
+    assert_eq!(home.read("tree/another/b.txt"), b"alpha\n");
+    // Not through a file, not where copies keep what is theirs, and for others only if they ask.
+    send("kept/below/").code_is(5);
+    send("x.swath.part/below/").code_is(5);
+    assert!(!home.exists("tree/x.swath.part"));
+    let auth = format!("Authorization: Bearer {}\r\nContent-Length: 0", server.token());
+    assert!(ask(&server, &format!("PUT /none/b HTTP/1.1\r\n{auth}")).starts_with("HTTP/1.1 409 "));
+    let wants_one = format!("{auth}\r\nSwath-Folders: make\r\nIf-Match: *");
+    let answer = ask(&server, &format!("PUT /none/b HTTP/1.1\r\n{wants_one}"));
+    assert!(answer.starts_with("HTTP/1.1 412 "), "{answer}");
+    assert!(!home.exists("tree/none"));
+}
+
+#[test]
+fn from_server_to_server_is_refused_with_what_to_do() {
+    let home = Home::new();
+    let ran = home.run(["cp", "http://127.0.0.1:9/a/", "http://127.0.0.1:9/b/"]);
+    ran.code_is(2).says(&["both places are on other machines", "a folder here first"]);
+}
+
 #[test]
 fn where_nothing_changed_there_is_no_line() {
     let home = Home::new();

@@ -172,14 +172,14 @@ pub fn jobs(places: &[String]) -> Result<Vec<Job>, String> {
         ));
     }
     if !is_here(destination) {
-        return Err("one of the two places must be here".to_owned());
+        return Err(NOT_HERE.to_owned());
     }
     let from = sources.iter().map(|text| crate::net::parse_url(text)).collect::<Result<_, _>>()?;
     Ok(vec![Job::Fetch { from, to: PathBuf::from(destination), single: None }])
 }
 
 fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
-    let nobody = || Err("one of the two places must be here".to_owned());
+    let nobody = || Err(NOT_HERE.to_owned());
     if source.contains("://") {
         if !is_here(destination) {
             return nobody();
@@ -327,6 +327,8 @@ fn settled(path: &Path) -> PathBuf {
         None => path,
     }
 }
+
+const NOT_HERE: &str = "both places are on other machines, and one of the two places must be here: run swath cp on one of those machines, or copy to a folder here first and from there";
 
 #[cfg(test)]
 mod tests {
