@@ -78,7 +78,7 @@ fn refusals_are_told_in_plain_words() {
         ("one/", "reader", 5, &["403", "this token opens reading alone"]),
         ("one/new.swath.part", "writer", 5, &["403", "no file may have this name"]),
         ("three/", "writer", 5, &["404", "no such place"]),
-        ("one/none/", "writer", 5, &["409", "the folder in which it is to lie is not there"]),
+        ("one/there/none/", "writer", 5, &["409", "what is on the way there is no folder"]),
         ("one/folder", "writer", 5, &["409", "needs '/' at its end"]),
     ] {
         let ran = home.run(["cp", "file.bin", &server.at(to), "--bearer-file", token]);
