@@ -241,7 +241,7 @@ pub struct Verify {
     /// With --index URL: what matches takes no part, as 'swath cp --exclude'
     #[arg(long, value_name = "GLOB", requires = "index", value_hint = ValueHint::Other)]
     pub exclude: Vec<String>,
-    /// With --index: other modes and times are wrong too
+    /// With --index: other modes and times are wrong too, and all files of a wrong block are named
     #[arg(long, requires = "index")]
     pub strict: bool,
     /// Print nothing

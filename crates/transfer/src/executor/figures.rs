@@ -341,6 +341,10 @@ impl Run<'_> {
             (_, Some(efficiency)) if efficiency >= 0.75 => {
                 "the sources' links: each delivered as fast as it could, to the end".to_owned()
             }
+            _ if fetch_s < 2.0 && self.tree.is_some() => {
+                "round trips: there is too little for the connections to come up to speed"
+                    .to_owned()
+            }
             _ if fetch_s < 2.0 => {
                 "round trips: the file is too small for the connections to come up to speed"
                     .to_owned()
