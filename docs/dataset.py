@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Fetches a dataset from a swath server: dataset.py http://host:port/folder/ TARGET [TOKEN]
+"""Fetches a dataset from a swath server.
 
 A complete client of docs/protocol.md without libraries, written to be read: one connection, one
 group after the other, every seal checked (by a BLAKE3 in plain Python, so this is slow).
 """
-import http.client, os, struct, sys, urllib.parse
+import argparse, hashlib, http.client, os, ssl, struct, sys, urllib.parse
 
 GROUP, SEAL, PAGE, LARGE = 256 * 1024, 32, 4096, 1024 * 1024
 IV = (0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19)
@@ -96,9 +96,28 @@ def entries(data):
     c.number(), c.number()
     assert c.take(32) == blake3(data[:before]), "the index was damaged"
 
-def main(url, target, token=None):
+class Pinned(http.client.HTTPSConnection):
+    """Whatever certificate is shown, it has to have this fingerprint, if there is one."""
+    fingerprint = None
+    def connect(self):
+        super().connect()
+        shown = "sha-256:" + hashlib.sha256(self.sock.getpeercert(True)).hexdigest()
+        if self.fingerprint not in (None, shown):
+            sys.exit(f"the server shows another certificate: {shown}")
+
+def connection(url, fingerprint, insecure):
+    if url.scheme == "http":
+        return http.client.HTTPConnection(url.netloc)
+    context = ssl.create_default_context()
+    if fingerprint or insecure:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    server = Pinned(url.netloc, context=context)
+    server.fingerprint = fingerprint
+    return server
+
+def main(url, target, token, fingerprint, insecure):
     url, target = urllib.parse.urlsplit(url), os.fsencode(target)
-    server = http.client.HTTPConnection(url.netloc)
+    server = connection(url, fingerprint, insecure)
     def get(query, **headers):
         if token:
             headers["Authorization"] = "Bearer " + token
@@ -146,5 +165,12 @@ def main(url, target, token=None):
             os.utime(path, (seconds, seconds))
 
 if __name__ == "__main__":
-    os.makedirs(sys.argv[2], exist_ok=True)
-    main(*sys.argv[1:])
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("url", help="http://host:port/folder/ or https://…")
+    words.add_argument("target", help="a new folder")
+    words.add_argument("token", nargs="?")
+    words.add_argument("--fingerprint", help="of the server's certificate: sha-256:HEX")
+    words.add_argument("--insecure", action="store_true", help="take any certificate")
+    asked = vars(words.parse_args())
+    os.makedirs(asked["target"], exist_ok=True)
+    main(**asked)

@@ -41,9 +41,9 @@ pub enum Command {
     Cp(Box<Cp>),
     /// Offer folders to others
     Serve(Box<Serve>),
-    /// List a folder of a swath server
+    /// List a folder of a swath server, or where ssh leads to
     Ls(Box<Ls>),
-    /// Tell how large a folder of a swath server is
+    /// Tell how large a folder of a swath server is, or one where ssh leads to
     Du(Box<Du>),
     /// Tell what each replica offers
     Probe(Probe),
@@ -93,6 +93,9 @@ pub struct Get {
     /// Start again instead of going on from what an earlier run left
     #[arg(long)]
     pub no_resume: bool,
+    /// Go on from what an earlier run left, as is done anyway
+    #[arg(long, hide = true, overrides_with = "no_resume")]
+    pub resume: bool,
     /// How the transfer is planned
     #[command(flatten)]
     pub plan: Plan,
@@ -191,6 +194,17 @@ pub struct Net {
     pub timeout: Duration,
 }
 
+/// The way to places such as host:path.
+#[derive(Args, Debug, Clone)]
+pub struct Ssh {
+    /// How ssh is called for places such as host:path
+    #[arg(long = "ssh", value_name = "COMMAND", default_value = "ssh", env = "SWATH_SSH", value_hint = ValueHint::CommandString)]
+    pub command: String,
+    /// Put this very program on the other side of ssh if it is not there
+    #[arg(long)]
+    pub bootstrap: bool,
+}
+
 /// `swath probe`
 #[derive(Args, Debug)]
 pub struct Probe {
@@ -227,7 +241,7 @@ pub struct Verify {
     /// With --index URL: what matches takes no part, as 'swath cp --exclude'
     #[arg(long, value_name = "GLOB", requires = "index", value_hint = ValueHint::Other)]
     pub exclude: Vec<String>,
-    /// With --index: other modes and times are wrong too
+    /// With --index: other modes and times are wrong too, and all files of a wrong block are named
     #[arg(long, requires = "index")]
     pub strict: bool,
     /// Print nothing
@@ -319,9 +333,9 @@ impl TypedValueParser for HeaderParser {
 /// Most lanes that `auto` goes up to, per source: what a server's owner may take for decent.
 const AUTO_LANES_MAX: u32 = 16;
 
-/// Commands that have a man page of their own.
-const COMMANDS: [&str; 9] =
-    ["get", "cp", "serve", "ls", "du", "probe", "verify", "completions", "man"];
+/// Commands that have a man page of their own, and another name of one.
+const COMMANDS: [&str; 10] =
+    ["get", "cp", "sync", "serve", "ls", "du", "probe", "verify", "completions", "man"];
 
 /// Below the help of `swath get`, and in its man page.
 pub const GET_EXAMPLES: &str = "\

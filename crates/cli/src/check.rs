@@ -44,7 +44,7 @@ impl Wanted {
     ) -> io::Result<Option<String>> {
         let size = file.metadata()?.len();
         if let Some(wanted) = self.size_bytes.filter(|&wanted| wanted != size) {
-            return Ok(Some(format!("it has {size} bytes, {wanted} are expected")));
+            return Ok(Some(format!("it has {}", other_size(size, wanted))));
         }
         if !self.proves() {
             return Ok(None);
@@ -144,6 +144,12 @@ pub fn hash(
 
 /// Bytes per read.
 const READ_BYTES: usize = 1 << 20;
+
+/// The size that something has, and the one that it should have.
+pub fn other_size(bytes: u64, expected: u64) -> String {
+    let are = if expected == 1 { "is" } else { "are" };
+    format!("{}, {expected} {are} expected", swath_model::counted(bytes, "byte"))
+}
 
 #[cfg(test)]
 mod tests {

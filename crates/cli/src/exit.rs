@@ -147,6 +147,35 @@ pub fn words_of_all(error: &GetError) -> String {
     }
 }
 
+/// What to do where a server wants another token than the one it was shown.
+pub fn hint_of_token(reason: &str) -> Option<&'static str> {
+    reason.contains(" answered 401 ").then_some("  --bearer-file FILE gives another token")
+}
+
+/// What to do where nothing is known that a server's certificate could be trusted by.
+pub fn hint_of_trust(reason: &str) -> Option<&'static str> {
+    let is_untrusted =
+        reason.contains("certificate is not trusted") && !reason.contains("its fingerprint is");
+    is_untrusted.then_some(
+        "  --fingerprint trusts the certificate that 'swath serve' prints, --ca FILE an authority",
+    )
+}
+
+/// A sentence with what to do about these reasons, each in a line of its own.
+pub fn with_hints(sentence: &str, reasons: &[impl AsRef<str>]) -> String {
+    let first = |hint: fn(&str) -> Option<&'static str>| {
+        reasons.iter().find_map(|reason| hint(reason.as_ref()))
+    };
+    let hints = [first(hint_of_token), first(hint_of_trust)];
+    hints.into_iter().flatten().fold(sentence.to_owned(), |text, hint| text + "\n" + hint)
+}
+
+/// What to do where a server that speaks HTTPS was spoken to in plain HTTP.
+pub fn hint_of_https(source: &str, reason: &str) -> Option<String> {
+    let rest = source.strip_prefix("http://").filter(|_| reason.contains("speaks HTTPS"))?;
+    Some(format!("  its address is https://{rest}"))
+}
+
 /// A sentence about a file that has the file's name in it once.
 pub fn about(name: &str, sentence: &str) -> String {
     if sentence.starts_with(&format!("{name} ")) {

@@ -59,6 +59,13 @@ fn page(name: Option<&str>) -> io::Result<Vec<u8>> {
     };
     let usage = command.clone().render_usage().to_string();
     let is_whole = name.is_none();
+    // Not the name that was asked for, which may be another one of it.
+    let name = command.get_name().to_owned();
+    let more = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    let others: Vec<String> = command
+        .get_visible_aliases()
+        .map(|other| format!("swath {other} is swath {name}"))
+        .collect();
     let man = Man::new(command).source(concat!("swath ", env!("CARGO_PKG_VERSION")));
     let mut out = Vec::new();
     man.render_title(&mut out)?;
@@ -66,21 +73,34 @@ fn page(name: Option<&str>) -> io::Result<Vec<u8>> {
     let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage);
     section(&mut out, "SYNOPSIS", usage)?;
     man.render_description_section(&mut out)?;
+    if !others.is_empty() {
+        section(&mut out, "OTHER NAMES", &others.join("\n"))?;
+    }
     man.render_options_section(&mut out)?;
     if is_whole {
         man.render_subcommands_section(&mut out)?;
     }
-    if is_whole || name == Some("get") {
-        let (examples, codes) = GET_EXAMPLES.split_once("\n\n").unwrap_or((GET_EXAMPLES, ""));
-        section(&mut out, "EXIT STATUS", codes.strip_prefix("Exit codes:\n").unwrap_or(codes))?;
+    let more = if is_whole { GET_EXAMPLES } else { more.as_str() };
+    // What stands below the options in --help, in the order of man pages.
+    let of_help = |title: &str| {
+        more.split("\n\n").find_map(|part| part.strip_prefix(title)?.strip_prefix(":\n"))
+    };
+    for (title, name) in [("Signals", "SIGNALS"), ("Exit codes", "EXIT STATUS")] {
+        if let Some(text) = of_help(title) {
+            section(&mut out, name, text)?;
+        }
+    }
+    if is_whole || name == "get" {
         section(&mut out, "ENVIRONMENT", ENVIRONMENT)?;
         section(&mut out, "FILES", FILES)?;
-        section(&mut out, "EXAMPLES", examples.strip_prefix("Examples:\n").unwrap_or(examples))?;
+    }
+    if let Some(examples) = of_help("Examples") {
+        section(&mut out, "EXAMPLES", examples)?;
     }
     let others: Vec<String> = whole
         .get_subcommands()
         .map(clap::Command::get_name)
-        .filter(|other| Some(*other) != name)
+        .filter(|other| is_whole || *other != name)
         .map(|other| format!("swath-{other}(1)"))
         .collect();
     let first = if is_whole { "" } else { "swath(1), " };

@@ -1,5 +1,6 @@
 //! The swath program: arguments in, progress and exit codes out.
 
+mod address;
 mod args;
 mod check;
 mod cp;

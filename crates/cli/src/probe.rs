@@ -270,9 +270,6 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
     for (at, to) in report.redirects.iter().enumerate() {
         lines.push((if at == 0 { "redirects" } else { "" }, format!("to {to}")));
     }
-    let shown = |target: &str| {
-        Url::parse(target).map_or_else(|_| target.to_owned(), |url| display_name(&url))
-    };
     let mirrors: Vec<_> = facts.links.iter().filter(|link| link.is_duplicate()).collect();
     for (at, link) in mirrors.iter().take(MIRRORS_SHOWN).enumerate() {
         let place = link.geo.as_ref().map_or(String::new(), |geo| format!(" ({geo})"));
@@ -288,6 +285,14 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
         lines.push(("metalink", shown(&link.target)));
     }
     lines
+}
+
+/// An address that a server names, without what may be a secret in it.
+fn shown(target: &str) -> String {
+    let Ok(url) = Url::parse(target) else { return target.to_owned() };
+    // A swath server's Metalinks differ from their files by this alone.
+    let query = if url.query() == Some("metalink") { "?metalink" } else { "" };
+    display_name(&url) + query
 }
 
 /// What programs read about one replica; a field that is not known is null.
@@ -346,14 +351,7 @@ fn json(asked: &[Asked], verdict: &Verdict) -> String {
         let facts = report.map(|report| &report.facts);
         let targets = |wanted: fn(&swath_formats::Link) -> bool| {
             let links = facts.map_or(&[][..], |facts| &facts.links);
-            links
-                .iter()
-                .filter(|link| wanted(link))
-                .map(|link| {
-                    Url::parse(&link.target)
-                        .map_or_else(|_| link.target.clone(), |url| display_name(&url))
-                })
-                .collect()
+            links.iter().filter(|link| wanted(link)).map(|link| shown(&link.target)).collect()
         };
         let ms = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
         push(serde_json::to_string(&Line {

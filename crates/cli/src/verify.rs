@@ -46,7 +46,7 @@ pub fn run(verify: &Verify) -> Exit {
     {
         return fail(
             Exit::Mismatch,
-            &format!("{name} has {} bytes, {expected} are expected", metadata.len()),
+            &format!("{name} has {}", check::other_size(metadata.len(), expected)),
         );
     }
     let found = match check::hash(file, &wanted.digests, wanted.pieces.as_ref(), &|| false) {

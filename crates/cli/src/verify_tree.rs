@@ -31,11 +31,15 @@ pub async fn run(verify: Verify, index: String) -> Exit {
         Ok(engine) => engine,
         Err((exit, message)) => return fail(exit, &message),
     };
-    let (mut wrong, mut others) = (0u64, 0u64);
+    let (mut wrong, mut others, mut doubtful) = (0u64, 0u64, 0u64);
     let strict = verify.strict;
     let tell = |what: Wrong, path: &[u8]| {
         if matches!(what, Wrong::Mode | Wrong::Mtime | Wrong::Xattrs) && !strict {
             others += 1;
+            return;
+        }
+        if what == Wrong::Doubtful && !strict {
+            doubtful += 1;
             return;
         }
         wrong += 1;
@@ -59,6 +63,10 @@ pub async fn run(verify: Verify, index: String) -> Exit {
     if wrong > NAMED_MAX {
         say::err(&format!("and {} more", units::count(wrong - NAMED_MAX)));
     }
+    let in_doubt = (doubtful > 0).then(|| in_doubt(doubtful, wrong > 0));
+    if let (Some(in_doubt), true) = (&in_doubt, wrong > 0) {
+        say::err(&format!("{in_doubt} (--strict names them)"));
+    }
     if others > 0 && !verify.quiet {
         let words = "other modes, times or attributes were found (--strict names them)";
         exit::warn(&format!("{folder}: {} {words}", units::count(others)));
@@ -68,11 +76,16 @@ pub async fn run(verify: Verify, index: String) -> Exit {
         let count = if wrong == 1 { String::new() } else { format!("{} ", units::count(wrong)) };
         return fail(Exit::Mismatch, &format!("{folder}: {count}{words} not as its index says"));
     }
+    if let Some(in_doubt) = in_doubt {
+        let text = format!("{folder} is not as its index says: {in_doubt} (--strict names them)");
+        return fail(Exit::Mismatch, &text);
+    }
     if verify.quiet {
         return Exit::Done;
     }
     let (files, bytes) = (units::count(counts.files), units::bytes(counts.file_bytes));
-    let text = format!("{folder}: all is as its index says: {files} files, {bytes}\n");
+    let word = if counts.files == 1 { "file" } else { "files" };
+    let text = format!("{folder}: all is as its index says: {files} {word}, {bytes}\n");
     say::out(text.as_bytes(), Exit::Done)
 }
 
@@ -92,6 +105,20 @@ fn against(verify: &Verify, index: &str) -> Result<Against, String> {
     Ok(Against::Now(Mirror { url, priority: 1, trust: Trust::Named }, Box::new(filter)))
 }
 
+/// Files of which nobody can say more than that their blocks are wrong.
+fn in_doubt(count: u64, has_others: bool) -> String {
+    let other = if has_others { "other " } else { "" };
+    match count {
+        1 => format!("1 {other}file shares a block that is wrong, and may be right or not"),
+        _ => {
+            let count = units::count(count);
+            format!(
+                "{count} {other}files share blocks that are wrong, and each may be right or not"
+            )
+        }
+    }
+}
+
 fn words(what: Wrong) -> &'static str {
     match what {
         Wrong::Missing => "it is not there",
@@ -99,6 +126,9 @@ fn words(what: Wrong) -> &'static str {
         Wrong::Size => "it has another size",
         Wrong::Target => "it leads elsewhere",
         Wrong::Content => "its content is another one",
+        Wrong::Likely => {
+            "its content is likely another one: it has another time, and its block is wrong"
+        }
         Wrong::Doubtful => "its content may be another one: it shares a block with what is wrong",
         Wrong::Mode => "it has another mode",
         Wrong::Mtime => "it has another time",

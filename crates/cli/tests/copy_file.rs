@@ -78,7 +78,7 @@ fn refusals_are_told_in_plain_words() {
         ("one/", "reader", 5, &["403", "this token opens reading alone"]),
         ("one/new.swath.part", "writer", 5, &["403", "no file may have this name"]),
         ("three/", "writer", 5, &["404", "no such place"]),
-        ("one/none/", "writer", 5, &["409", "the folder in which it is to lie is not there"]),
+        ("one/there/none/", "writer", 5, &["409", "what is on the way there is no folder"]),
         ("one/folder", "writer", 5, &["409", "needs '/' at its end"]),
     ] {
         let ran = home.run(["cp", "file.bin", &server.at(to), "--bearer-file", token]);
@@ -92,8 +92,8 @@ fn refusals_are_told_in_plain_words() {
         (&["cp", "file.bin", &url, "--exclude", "x"], 2, "are for folders"),
         (&["cp", "file.bin", &url, "--delete"], 2, "are for folders"),
         (&["cp", "file.bin", &url, "--keep-index", "kept"], 2, "only sends"),
-        (&["cp", "file.bin", "host:there"], 2, "only sent to addresses of servers"),
-        (&["cp", "file.bin", "elsewhere/"], 2, "only sent to addresses of servers"),
+        (&["cp", "file.bin", "elsewhere/", "--delete"], 2, "are for folders"),
+        (&["cp", "file.bin", "host:there", "--include", "x"], 2, "are for folders"),
     ] {
         home.run(args.iter().copied()).code_is(code).says(&[words]);
     }

@@ -31,6 +31,17 @@ fn a_folder_without_a_slash_keeps_its_name() {
 }
 
 #[test]
+fn what_is_done_anyway_may_be_asked_for() {
+    // Hands that know rsync and scp type these.
+    let home = Home::new();
+    plant(&home);
+    let server = home.serve(&["tree", "--anonymous", "--tls", "self-signed"]);
+    let options = ["-r", "--resume", "--delete-after", "--compare", "size,mtime", "--insecure"];
+    home.run(["cp"].iter().chain(&options).chain(&[&*server.at(""), "copy"])).code_is(0);
+    assert_same(&home.path("tree"), &home.path("copy"));
+}
+
+#[test]
 fn a_single_file_is_fetched_from_any_server() {
     let home = Home::new();
     let content = swath_netlab::faulty::Content::random(1, 3_000_001);
@@ -48,7 +59,8 @@ fn a_single_file_is_fetched_from_any_server() {
         assert!(home.read(path) == content.read(0, 3_000_001), "{path}");
     }
     home.run(["cp", "-n", &url, "there"]).code_is(2).says(&["no folder of a swath server"]);
-    home.run(["cp", "other.bin", "there"]).code_is(2).says(&["it is a file"]);
+    home.run(["cp", "other.bin", "there"]).code_is(0);
+    assert!(home.read("there/other.bin") == content.read(0, 3_000_001));
 }
 
 #[test]

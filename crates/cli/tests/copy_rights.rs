@@ -306,3 +306,44 @@ fn du_and_ls_tell_what_could_not_be_looked_at() {
     chmod(&home, "tree/closed", 0o755);
     chmod(&home, "tree/open/closed", 0o755);
 }
+
+#[test]
+fn nothing_is_removed_before_all_is_there() {
+    let Some(home) = Home::of_nobody() else { return };
+    with_a_secret(&home);
+    home.write("copy/surplus/deep", "x");
+    home.write("store/sent/surplus/deep", "x");
+    home.hand_over();
+    chmod(&home, "tree/secret", 0);
+    let reading = home.serve(&["tree", "--anonymous", "--plain"]);
+    let writing = home.serve(&["store", "--write", "--plain"]);
+    home.write("token", writing.token());
+    home.hand_over();
+    chmod(&home, "tree/secret", 0);
+    let to = writing.at("sent/");
+    for (args, copy) in [
+        (&["cp", "--delete", &reading.url, "copy"][..], "copy"),
+        (&["cp", "--delete", "tree/", &to, "--bearer-file", "token"], "store/sent"),
+        (&["cp", "--delete", "tree/", "here"], "here"),
+    ] {
+        home.write(&format!("{copy}/surplus/deep"), "x");
+        home.hand_over();
+        chmod(&home, "tree/secret", 0);
+        let ran = home.run(args.iter().copied());
+        ran.code_is(8).says(&[
+            "nothing was removed: --delete waits until all of the tree is there",
+            "2 entries are not there; all else is",
+        ]);
+        ran.never_says(&[" removed\n"]);
+        assert_eq!(home.read(&format!("{copy}/surplus/deep")), b"x");
+        chmod(&home, "tree/secret", 0o600);
+        let planned = home.run(args.iter().copied().chain(["--dry-run"]));
+        let lines = planned.code_is(0).out();
+        for line in ["copy       100 kB  secret\n", "remove             surplus\n"] {
+            assert!(lines.contains(line), "{line}{planned}");
+        }
+        home.run(args.iter().copied()).code_is(0).says(&[", 2 removed\n"]);
+        assert!(!home.exists(&format!("{copy}/surplus")));
+        chmod(&home, "tree/secret", 0);
+    }
+}

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::Home;
-use support::trees::{assert_same, plant};
+use support::trees::{assert_same, bytes, plant};
 use support::xattrs;
 
 /// A machine that ssh leads to; the same one, in truth. Ended when dropped.
@@ -151,6 +151,151 @@ fn both_ways_with_nothing_running_there() {
 }
 
 #[test]
+fn single_files_go_both_ways() {
+    let home = Home::new();
+    let Some(machine) = machine(&home, &own_folder()) else { return };
+    home.write("it's one.bin", bytes(1, 3_000_001));
+    home.write("two", "");
+    fs::set_permissions(home.path("it's one.bin"), fs::Permissions::from_mode(0o741)).unwrap();
+    let old = std::time::SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    for name in ["it's one.bin", "two"] {
+        fs::File::options().append(true).open(home.path(name)).unwrap().set_modified(old).unwrap();
+    }
+    std::os::unix::fs::symlink("it's one.bin", home.path("link")).unwrap();
+    fs::create_dir_all(home.path("far/is there")).unwrap();
+    let far = home.path("far").display().to_string();
+    let cp = |args: &[&str]| {
+        let ran = home.swath(["cp"].iter().chain(args)).env("SWATH_SSH", &machine.ssh);
+        ran.env("PATH", "/usr/bin:/bin").run()
+    };
+    let same = |name: &str, copy: &str| {
+        let (name, copy) = (home.path(name), home.path(copy));
+        assert!(fs::read(&name).unwrap() == fs::read(&copy).unwrap(), "{copy:?}");
+        let (name, copy) = (name.metadata().unwrap(), copy.symlink_metadata().unwrap());
+        assert!(copy.is_file(), "{copy:?}");
+        assert_eq!(name.modified().unwrap(), copy.modified().unwrap());
+        assert_eq!(name.permissions(), copy.permissions());
+    };
+    // Into a folder that is there, by its name alone too, or that is not; or under a name.
+    for (to, lands) in [
+        ("is there", "is there/it's one.bin"),
+        ("is there/", "is there/it's one.bin"),
+        ("new/", "new/it's one.bin"),
+        ("other", "other"),
+        ("is there/other", "is there/other"),
+        ("link", "link"),
+    ] {
+        let there = format!("box:{far}/{to}");
+        let place = home.path("far").join(lands);
+        if place.symlink_metadata().is_ok_and(|found| found.is_file()) {
+            // From the time before.
+            fs::remove_file(place).unwrap();
+        }
+        cp(&["it's one.bin", &there]).code_is(0).says(&[
+            " from it's one.bin\n",
+            ": 3.00 MB in ",
+            "1 file",
+        ]);
+        same("it's one.bin", &format!("far/{lands}"));
+        // It is seen that it is there.
+        let again = cp(&["it's one.bin", &format!("box:{far}/{to}")]);
+        again.code_is(0).says(&["nothing to copy: 1 file is as it should be by size and time"]);
+    }
+    // What has the name is replaced.
+    home.write("it's one.bin", bytes(2, 700_001));
+    cp(&["it's one.bin", &format!("box:{far}/other")]).code_is(0);
+    same("it's one.bin", "far/other");
+    cp(&["it's one.bin", "two", "link", &format!("box:{far}/several")]).code_is(0);
+    for (name, lands) in [("it's one.bin", "it's one.bin"), ("two", "two"), ("link", "link")] {
+        same(name, &format!("far/several/{lands}"));
+    }
+    // And back.
+    fs::create_dir(home.path("here")).unwrap();
+    for (to, lands) in [
+        ("here", "here/it's one.bin"),
+        ("new/", "new/it's one.bin"),
+        ("here/other", "here/other"),
+        ("other", "other"),
+    ] {
+        cp(&[&format!("box:{far}/several/it's one.bin"), to]).code_is(0);
+        same("it's one.bin", lands);
+    }
+    let (one, two) = (format!("box:{far}/several/link"), format!("box:{far}/several/two"));
+    cp(&[&one, &two, "both"]).code_is(0);
+    same("it's one.bin", "both/link");
+    same("two", "both/two");
+    assert_eq!(home.names_in("both"), ["link", "two"]);
+    assert_eq!(home.names_in("far"), ["is there", "link", "new", "other", "several"]);
+    assert_eq!(home.names_in("far/is there"), ["it's one.bin", "other"]);
+    // What is for folders is refused, also where only the other side knows that it is a file.
+    cp(&[&one, "here", "--delete"]).code_is(2).says(&["are for folders"]);
+    cp(&[&one, "here", "--dry-run"]).code_is(0);
+    cp(&[&format!("box:{far}/none"), "here"]).code_is(7).says(&["No such file"]);
+    cp(&["two", &format!("box:{far}/none/of/it")]).code_is(0);
+    same("two", "far/none/of/it");
+    cp(&["two", &format!("box:{far}/other/it")]).code_is(7).says(&["other is no folder"]);
+    assert_eq!(home.names_in("here"), ["it's one.bin", "other"]);
+}
+
+#[test]
+fn a_single_file_that_was_cut_short_goes_on_by_ssh() {
+    let home = Home::new();
+    let Some(machine) = machine(&home, &own_folder()) else { return };
+    home.write("wide.bin", bytes(9, 40 << 20));
+    fs::create_dir(home.path("far")).unwrap();
+    let far = home.path("far").display().to_string();
+    let cp = |from: &str, to: &str, more: &[&str]| {
+        let ran = home.swath(["cp", "--json", from, to].iter().chain(more));
+        ran.env("SWATH_SSH", &machine.ssh).env("PATH", "/usr/bin:/bin").start()
+    };
+    let there = format!("box:{far}/copy.bin");
+    for (from, to, part) in [
+        ("wide.bin", there.as_str(), "far/.swath-stage.swath.copy.bin.swath.part/copy.bin"),
+        (there.as_str(), "back.bin", ".swath-stage.swath.back.bin.swath.part/back.bin"),
+    ] {
+        let first = cp(from, to, &["--limit-rate", "10M"]);
+        home.wait_for_bytes(part, 8 << 20);
+        first.signal(libc::SIGINT);
+        first.wait().code_is(130);
+        let ran = cp(from, to, &[]).wait();
+        ran.code_is(0);
+        let out = ran.out();
+        let end: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+        assert!(end["resumed_bytes"].as_u64().unwrap() > 1 << 20, "{end}");
+    }
+    assert!(home.read("back.bin") == home.read("wide.bin"));
+    assert_eq!(home.names(), ["back.bin", "far", "wide.bin"]);
+    assert_eq!(home.names_in("far"), ["copy.bin"]);
+}
+
+#[test]
+fn ls_and_du_look_there_too() {
+    let home = Home::new();
+    let Some(machine) = machine(&home, &own_folder()) else { return };
+    home.write("far/sub/one.bin", bytes(1, 1234));
+    home.write("far/two", "two\n");
+    let far = home.path("far").display().to_string();
+    let look = |args: &[&str]| {
+        let ran = home.swath(args).env("SWATH_SSH", &machine.ssh).env("PATH", "/usr/bin:/bin");
+        ran.run()
+    };
+    for place in [format!("box:{far}/"), format!("box:{far}")] {
+        let ran = look(&["ls", &place]);
+        assert_eq!(ran.code_is(0).out(), "sub/\ntwo\n");
+        assert_eq!(look(&["ls", "-R", &place]).code_is(0).out(), "sub/\nsub/one.bin\ntwo\n");
+    }
+    let file = format!("box:{far}/sub/one.bin");
+    assert_eq!(look(&["ls", &file]).code_is(0).out(), "one.bin\n");
+    let long = look(&["ls", "-l", &file]).code_is(0).out();
+    assert!(long.contains("1.23 kB") && long.ends_with("  one.bin\n"), "{long}");
+    let sum = look(&["du", &file]).code_is(0).out();
+    assert!(sum.ends_with("1.23 kB  in 1 file and 0 folders\n"), "{sum}");
+    look(&["ls", &format!("box:{far}/none")]).code_is(7).says(&["No such file"]);
+    look(&["ls", "far/"]).code_is(2).says(&["is a place here", "host:path"]);
+    look(&["du", "far"]).code_is(2).says(&["is a place here"]);
+}
+
+#[test]
 fn where_only_ssh_leads_it_goes_through_ssh_and_says_so() {
     let home = Home::new();
     let Some(machine) = machine(&home, &own_folder()) else { return };
@@ -164,8 +309,26 @@ fn where_only_ssh_leads_it_goes_through_ssh_and_says_so() {
         .swath(["cp", "--ssh", &machine.ssh, &there, "copy"])
         .env("PATH", "/usr/bin:/bin")
         .run();
-    ran.code_is(0).says(&["cannot be reached from here", "through one ssh connection"]);
+    ran.code_is(0).says(&[
+        "cannot be reached from here",
+        "through one ssh connection, which is the slower way",
+        "by ssh: ",
+        "B/s",
+        "behind:",
+        "limited by the ssh connection to behind",
+    ]);
+    // The port of ours that ssh has opened means nothing to anybody.
+    ran.never_says(&["127.0.0.1:"]);
     assert_same(&home.path("tree"), &home.path("copy"));
+    let back = format!("behind:{}/", home.path("back").display());
+    let ran = home
+        .swath(["cp", "--ssh", &machine.ssh, "--report", "report.html", "tree/", &back])
+        .env("PATH", "/usr/bin:/bin")
+        .run();
+    ran.code_is(0).says(&["by ssh: "]).never_says(&["127.0.0.1:"]);
+    assert_same(&home.path("tree"), &home.path("back"));
+    let report = String::from_utf8(home.read("report.html")).unwrap();
+    assert!(!report.contains("127.0.0.1:"), "the report knows the host too");
 }
 
 #[test]
@@ -178,8 +341,16 @@ fn what_is_wrong_on_the_other_side_is_said() {
         home.swath(args).env("PATH", "/usr/bin:/bin").run()
     };
     let there = format!("box:{}/", home.path("tree").display());
-    cp(&[], &there).code_is(7).says(&["swath is not there", "--bootstrap", "scp "]);
-    cp(&["--bootstrap"], &there).code_is(0);
+    cp(&[], &there).code_is(7).says(&[
+        "swath is not there",
+        "--bootstrap",
+        "scp '/",
+        "/swath' box:bin/ ",
+    ]);
+    cp(&["--bootstrap"], &there)
+        .code_is(0)
+        .says(&["box: this program was put there, as ~/.cache/"]);
+    cp(&["--bootstrap"], &there).code_is(0).never_says(&["was put there"]);
     assert_same(&home.path("tree"), &home.path("copy"));
     let put = fs::read_dir(home.home().join("far/.cache/swath")).unwrap().count();
     assert_eq!(put, 1);

@@ -39,6 +39,9 @@ fn what_was_copied_is_right_and_what_is_spoilt_is_named() {
     std::os::unix::fs::symlink("elsewhere", home.path("copy/link")).unwrap();
     for index in ["kept", &url] {
         let ran = home.run(["verify", "copy", "--index", index]);
+        ran.code_is(4).says(&[" other files share blocks that are wrong", "(--strict names them)"]);
+        assert!(!ran.stderr.contains("3.dat"), "{ran}");
+        let ran = home.run(["verify", "copy", "--index", index, "--strict"]);
         ran.code_is(4).says(&[
             "large.bin: its content is another one",
             "many/3/3.dat: its content may be another one",
@@ -123,4 +126,33 @@ fn what_is_no_index_is_refused() {
         .code_is(5)
         .says(&["something is there that is no kept index"]);
     assert_eq!(home.read("notes"), b"mine\n");
+}
+
+#[test]
+fn of_small_files_that_share_a_block_the_one_that_was_changed_is_named() {
+    // All of them were named alike, a hundred lines, and none said which one it was.
+    let home = Home::new();
+    for number in 0..50 {
+        home.write(&format!("tree/{number:02}"), bytes(number, 700));
+    }
+    home.run(["cp", "tree/", "copy", "--keep-index", "kept"]).code_is(0);
+    let verify = |more: &[&str]| {
+        let ran = home.run(["verify", "copy", "--index", "kept"].iter().chain(more));
+        ran.code_is(4);
+        ran.stderr.clone()
+    };
+    // With its time: nobody can say which it is.
+    spoil(&home.path("copy/07"), 100);
+    let told = verify(&[]);
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.contains("50 files share blocks that are wrong, and each may be"), "{told}");
+    assert_eq!(verify(&["--strict"]).matches("may be another one").count(), 50);
+    home.write("copy/07", bytes(3, 700));
+    fs::remove_file(home.path("copy/08")).unwrap();
+    let told = verify(&[]);
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines[0].starts_with("08: it is not there"), "{told}");
+    assert!(lines[1].starts_with("07: its content is likely another one"), "{told}");
+    assert!(lines[2].starts_with("48 other files share blocks that are wrong"), "{told}");
+    assert!(told.contains("2 things are not as its index says"), "{told}");
 }

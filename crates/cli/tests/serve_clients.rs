@@ -204,6 +204,10 @@ fn a_stranger_s_client_fetches_a_dataset() {
     // The checks in plain Python are slow: a part of the tree has all there is to see.
     let url = server.at("deep/");
     let Some(_) = succeeds(&home.work(), "python3", &[script, &url, "copy"]) else { return };
+    // It is as long as docs/protocol.md says, comments and empty lines left out.
+    let text = std::fs::read_to_string(script).unwrap();
+    let is_code = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with('#');
+    assert!(text.lines().filter(is_code).count() <= 165);
     let differences = other(&home.work(), "diff", &["-r", "--no-dereference", "tree/deep", "copy"]);
     assert_eq!(differences, Some((0, String::new())));
     assert_eq!(std::fs::read_link(home.path("copy/link")).unwrap().to_str(), Some("../empty"));
@@ -217,4 +221,31 @@ fn a_stranger_s_client_fetches_a_dataset() {
         let all = xattrs::all(&home.path("copy").join(name));
         assert_eq!(all, [("user.run".to_owned(), value.into())], "{name}");
     }
+}
+
+/// TLS is what a server speaks unless told otherwise, and wrong arguments made a traceback.
+#[test]
+fn the_client_of_the_protocol_speaks_tls_and_has_a_usage() {
+    let home = Home::new();
+    home.write("tree/a.txt", "alpha\n");
+    let server = home.serve(&["tree"]);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dataset.py");
+    let run = |more: &[&str]| other(&home.work(), "python3", &[&[script], more].concat());
+    let Some((code, said)) = run(&[]) else { return };
+    assert!(code == 2 && said.starts_with("usage: dataset.py "), "{said}");
+    let shown = server.words.lines().find_map(|line| line.strip_prefix("fingerprint  ")).unwrap();
+    let run = |to: &str, how: &[&str]| {
+        let usual = [server.url.as_str(), to, server.token()];
+        run(&[&usual, how].concat()).unwrap()
+    };
+    for (to, how) in [("one", &["--fingerprint", shown][..]), ("two", &["--insecure"])] {
+        let (code, said) = run(to, how);
+        assert_eq!((code, said.as_str()), (0, ""));
+        assert_eq!(home.read(&format!("{to}/a.txt")), b"alpha\n");
+    }
+    let another = format!("sha-256:{}", "0".repeat(64));
+    let (code, said) = run("three", &["--fingerprint", &another]);
+    assert!(code == 1 && said.starts_with("the server shows another certificate"), "{said}");
+    let (code, said) = run("four", &[]);
+    assert!(code != 0 && said.contains("CERTIFICATE_VERIFY_FAILED"), "{said}");
 }

@@ -131,6 +131,20 @@ fn man_pages_hold_what_a_user_looks_up() {
     ] {
         assert!(get.to_lowercase().contains(&word.to_lowercase()), "{word} is missing:\n{get}");
     }
+    // What stands below --help stands there too, and `sync` is another name.
+    for (command, words) in [
+        ("cp", &["EXAMPLES", "EXIT STATUS", "swath sync is swath cp", "host:/scratch/data/"][..]),
+        ("sync", &[".TH swath-cp 1", "extended attributes that were wanted", "swath-ls(1)"]),
+        (
+            "serve",
+            &["EXAMPLES", "SIGNALS", "EXIT STATUS", "5 cannot listen", "--anonymous --plain"],
+        ),
+    ] {
+        let page = swath(&["man", command]).replace("\\-", "-");
+        for word in words {
+            assert!(page.contains(word), "{command}: {word} is missing:\n{page}");
+        }
+    }
     let whole = swath(&["man"]).replace("\\-", "-");
     assert!(whole.contains("swath-get(1)") && whole.contains("EXIT STATUS"), "{whole}");
 }

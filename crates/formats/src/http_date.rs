@@ -33,6 +33,36 @@ pub fn write_plain(time_s: i64) -> Option<String> {
     Some(format!("{year:04}-{month:02}-{day} {time}"))
 }
 
+/// Reads a day or a second as people write them (RFC 3339, UTC alone): `2026-11-22`, which is its
+/// beginning, or `2026-11-22T03:14:15Z`. Seconds since 1970.
+pub fn parse_plain(text: &str) -> Option<u64> {
+    let (day, time) = match text.split_once('T') {
+        Some((day, time)) => (day, time.strip_suffix('Z')?),
+        None => (text, "00:00:00"),
+    };
+    let [year, month, day] = numbers(day, '-', [4, 2, 2])?;
+    let name =
+        "JanFebMarAprMayJunJulAugSepOctNovDec".get((month as usize).checked_sub(1)? * 3..)?;
+    let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
+    let name = name.get(..3)?;
+    let date = format!("{day:02} {name} {year:04} {hour:02}:{minute:02}:{second:02} GMT");
+    // The day of the week has to be the right one. There is no 30 February.
+    let days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    let time_s = days.iter().find_map(|day| parse(&format!("{day}, {date}")))?;
+    write(time_s).ends_with(&date).then_some(time_s)
+}
+
+/// Three numbers of so many digits each.
+fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[u32; 3]> {
+    let mut parts = text.split(between);
+    let mut all = [0; 3];
+    for (number, digits) in all.iter_mut().zip(digits) {
+        let part = parts.next().filter(|part| part.len() == digits)?;
+        *number = part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())??;
+    }
+    parts.next().is_none().then_some(all)
+}
+
 /// Reads `Retry-After` (RFC 9110, section 10.2.3): seconds to wait, 0 for a date that has passed.
 /// `now_s` is the time in seconds since 1970. The wait is as the server says, without a limit;
 /// whoever waits sets one.
@@ -59,6 +89,29 @@ const YEAR_9999_S: u64 = 253_370_764_800;
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_people_write_is_a_day_or_a_second_of_the_calendar() {
+        for (text, time_s) in [
+            ("1970-01-01", Some(0)),
+            ("1994-11-06T08:49:37Z", Some(784_111_777)),
+            ("2026-11-22", Some(1_795_305_600)),
+            ("2028-02-29", Some(1_835_395_200)),
+            ("2026-02-30", None),
+            ("2026-00-10", None),
+            ("2026-13-10", None),
+            ("2026-11-22T24:00:00Z", None),
+            ("2026-11-22T03:14:15", None),
+            ("2026-11-22T03:14:15+01:00", None),
+            ("2026-11-22 03:14:15", None),
+            ("26-11-22", None),
+            ("2026-11-22-1", None),
+            ("2026-1é-2", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_plain(text), time_s, "{text}");
+        }
+    }
 
     #[test]
     fn people_read_dates_in_order() {

@@ -16,6 +16,7 @@ pub mod range_map;
 pub mod range_set;
 pub mod time;
 pub mod validators;
+pub mod words;
 
 pub use id::{LaneId, SourceId, SwathId};
 pub use limiter::Limiter;
@@ -25,3 +26,4 @@ pub use range_map::RangeMap;
 pub use range_set::RangeSet;
 pub use time::Time;
 pub use validators::{Likeness, Validators};
+pub use words::counted;

@@ -9,13 +9,16 @@ mod receive;
 mod server;
 mod site;
 mod tls;
+mod tokens;
 
 pub use offer::Offer;
 pub use receive::{Destination, Dialled, Lines, Order, Receive};
-pub use server::{ServeError, Server, ServerOptions};
-pub use site::{Access, Log, LogLine, Network, NetworkError, SiteError, SiteOptions, Token};
-pub use swath_store::tree::Filter;
-pub use tls::{Identity, Tls, TlsError, new_token, read_tokens};
+pub use server::{Renewal, ServeError, Server, ServerOptions};
+pub use site::{Access, Log, LogLine, Network, NetworkError, Only, SiteError, SiteOptions};
+pub use swath_store::Reads;
+pub use swath_store::tree::{Filter, Single};
+pub use tls::{Identity, Tls, TlsError};
+pub use tokens::{Token, TokensError, new_token, read_tokens};
 
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use swath_store::tree::Root;
@@ -37,6 +38,8 @@ pub struct Order {
     pub lines: Lines,
     /// Connections that the sender has opened.
     pub lanes: UnboundedReceiver<(Dialled, SocketAddr)>,
+    /// What comes of it is added here.
+    pub received_bytes: Arc<AtomicU64>,
 }
 
 /// Where a tree goes.
@@ -98,12 +101,14 @@ impl Orders {
         id: String,
         destination: Destination,
         wishes: Vec<(String, String)>,
+        received_bytes: Arc<AtomicU64>,
     ) -> Response {
         let (lines, told) = unbounded_channel();
         let (lane, lanes) = unbounded_channel();
         self.lock().insert(id.clone(), lane);
         let body = Told { told, orders: Arc::clone(self), id: id.clone() };
-        receive.begin(Order { id, destination, wishes, lines: Lines(lines), lanes });
+        let lines = Lines(lines);
+        receive.begin(Order { id, destination, wishes, lines, lanes, received_bytes });
         Response::empty(200)
             .with("content-type", "application/x-ndjson")
             .with("cache-control", "no-store")

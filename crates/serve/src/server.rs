@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::http::{Records, Stream, serve, serve_two};
-use crate::site::{Log, Site, SiteError, SiteOptions};
+use crate::site::{Log, Misled, Site, SiteError, SiteOptions};
 use crate::tls::{Identity, Tls, TlsError};
 
 /// How to serve.
@@ -57,10 +57,35 @@ pub enum ServeError {
 pub struct Server {
     site: Arc<Site>,
     listeners: Vec<TcpListener>,
-    acceptor: Option<TlsAcceptor>,
+    acceptor: watch::Sender<Option<TlsAcceptor>>,
     identity: Option<Identity>,
     permits: Arc<Semaphore>,
     end: watch::Sender<bool>,
+}
+
+/// Changes the certificate of a server that runs.
+#[derive(Clone)]
+pub struct Renewal {
+    acceptor: watch::Sender<Option<TlsAcceptor>>,
+}
+
+impl Renewal {
+    /// Whoever connects from now on is shown this certificate; connections that are open go on.
+    /// Answers what it is.
+    ///
+    /// # Errors
+    /// [`TlsError`]; all stays as it was then.
+    pub fn renew(&self, tls: &Tls) -> Result<Option<Identity>, TlsError> {
+        let identity = tls.identity()?;
+        let acceptor = acceptor(identity.as_ref())?;
+        self.acceptor.send_replace(acceptor);
+        Ok(identity)
+    }
+}
+
+fn acceptor(identity: Option<&Identity>) -> Result<Option<TlsAcceptor>, TlsError> {
+    let config = identity.map(Identity::config).transpose()?;
+    Ok(config.map(|config| TlsAcceptor::from(Arc::new(config))))
 }
 
 impl Server {
@@ -76,10 +101,7 @@ impl Server {
         let scheme = if options.tls == Tls::Plain { "http" } else { "https" };
         let site = Site::open(options.site, log, scheme, crate::tls::random, ending)?;
         let identity = options.tls.identity()?;
-        let acceptor = match &identity {
-            Some(identity) => Some(TlsAcceptor::from(Arc::new(identity.config()?))),
-            None => None,
-        };
+        let (acceptor, _) = watch::channel(acceptor(identity.as_ref())?);
         let mut listeners = Vec::new();
         for address in options.listen {
             let failed = |source| ServeError::Listen { address, source };
@@ -102,11 +124,22 @@ impl Server {
         self.identity.as_ref()
     }
 
-    /// Answer until `stop` resolves; then what is under way may end within `grace`.
-    pub async fn run(self, stop: impl Future<Output = ()>, grace: Duration) {
+    /// What changes its certificate while it runs.
+    pub fn renewal(&self) -> Renewal {
+        Renewal { acceptor: self.acceptor.clone() }
+    }
+
+    /// Answer until `stop` resolves; then what is under way may end within `grace`. Where it does
+    /// not end at once, `waits` is told of how many connections there are.
+    pub async fn run(
+        self,
+        stop: impl Future<Output = ()>,
+        grace: Duration,
+        waits: impl FnOnce(u64),
+    ) {
         let mut accepting = JoinSet::new();
         for listener in self.listeners {
-            let (site, acceptor) = (Arc::clone(&self.site), self.acceptor.clone());
+            let (site, acceptor) = (Arc::clone(&self.site), self.acceptor.subscribe());
             accepting.spawn(accept(
                 listener,
                 site,
@@ -118,14 +151,19 @@ impl Server {
         stop.await;
         let _ = self.end.send(true);
         // Each answers when all its connections have ended; dropped, they end at once.
-        let _ = timeout(grace, async { while accepting.join_next().await.is_some() {} }).await;
+        let all = async { while accepting.join_next().await.is_some() {} };
+        let mut all = std::pin::pin!(timeout(grace, all));
+        if timeout(AT_ONCE, &mut all).await.is_err() {
+            waits(self.site.metrics.connections_now.load(Ordering::Relaxed));
+            let _ = all.await;
+        }
     }
 }
 
 async fn accept(
     listener: TcpListener,
     site: Arc<Site>,
-    acceptor: Option<TlsAcceptor>,
+    acceptor: watch::Receiver<Option<TlsAcceptor>>,
     permits: Arc<Semaphore>,
     mut ending: watch::Receiver<bool>,
 ) {
@@ -141,12 +179,12 @@ async fn accept(
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
-        let (site, acceptor) = (Arc::clone(&site), acceptor.clone());
+        let (site, acceptor) = (Arc::clone(&site), acceptor.borrow().clone());
         connections.spawn(async move {
             let metrics = &site.metrics;
             metrics.connections.fetch_add(1, Ordering::Relaxed);
             metrics.connections_now.fetch_add(1, Ordering::Relaxed);
-            if let Some(stream) = open(tcp, acceptor).await {
+            if let Some(stream) = open(tcp, acceptor, &site, peer).await {
                 if stream.speaks_two() {
                     serve_two(stream, peer, Arc::clone(&site)).await;
                 } else {
@@ -170,11 +208,23 @@ async fn next(
     Some((tcp, peer, permit))
 }
 
-async fn open(tcp: TcpStream, acceptor: Option<TlsAcceptor>) -> Option<Stream> {
+async fn open(
+    tcp: TcpStream,
+    acceptor: Option<TlsAcceptor>,
+    site: &Arc<Site>,
+    peer: SocketAddr,
+) -> Option<Stream> {
     let _ = tcp.set_nodelay(true);
     match acceptor {
         None => Some(Stream::Plain(tcp)),
         Some(acceptor) => {
+            let mut first = [0];
+            timeout(HANDSHAKE_WITHIN, tcp.peek(&mut first)).await.ok()?.ok()?;
+            // A method begins so, and no record of TLS does.
+            if first[0].is_ascii_uppercase() {
+                serve(Stream::Plain(tcp), peer, Arc::new(Misled(Arc::clone(site)))).await;
+                return None;
+            }
             let tls = timeout(HANDSHAKE_WITHIN, acceptor.accept(tcp)).await.ok()?.ok()?;
             Some(Stream::Tls(Box::new(Records::new(tls))))
         }
@@ -183,6 +233,8 @@ async fn open(tcp: TcpStream, acceptor: Option<TlsAcceptor>) -> Option<Stream> {
 
 /// A client has so long for its part of the TLS handshake.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(15);
+/// Nobody need be told of what ends as soon as this.
+const AT_ONCE: Duration = Duration::from_millis(300);
 /// After a failure to accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// What a semaphore takes, and more than any system has descriptors for.

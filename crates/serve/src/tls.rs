@@ -1,6 +1,5 @@
 //! Who the server shows itself to be.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,8 +7,6 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use swath_model::digest::{Algorithm, Digest, Hasher};
-
-use crate::site::Token;
 
 /// Encrypted how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,67 +106,5 @@ pub(crate) fn random(out: &mut [u8]) {
     if provider.secure_random.fill(out).is_err() {
         // Only a system without any randomness fails here; a server must not run on such.
         std::process::abort();
-    }
-}
-
-/// A token that nobody can guess: 192 bits, as text that needs no quotes anywhere.
-pub fn new_token() -> String {
-    use base64::Engine as _;
-    let mut random_bytes = [0; 24];
-    random(&mut random_bytes);
-    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random_bytes)
-}
-
-/// Read tokens from a file, one a line; empty lines and what follows a `#` do not count.
-///
-/// # Errors
-/// What the system says, or `InvalidData` if there is none in it.
-pub fn read_tokens(path: &Path) -> io::Result<Vec<Token>> {
-    let text = std::fs::read_to_string(path)?;
-    let bad = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-    let words = |line: &'_ str| -> Vec<String> {
-        let words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
-        words.map(str::to_owned).collect()
-    };
-    let lines = text.lines().map(words).enumerate().filter(|(_, words)| !words.is_empty());
-    let tokens = lines.map(|(number, words)| {
-        let mut words = words.iter().map(String::as_str);
-        let secret = words.next().unwrap_or_default().to_owned();
-        match (words.next(), words.next()) {
-            (None | Some("read"), None) => Ok(Token { secret, may_write: false }),
-            (Some("write"), None) => Ok(Token { secret, may_write: true }),
-            // The line may be a secret that was typed wrong.
-            _ => Err(bad(format!(
-                "line {} is neither a token nor a token with 'read' or 'write'",
-                number + 1
-            ))),
-        }
-    });
-    let tokens = tokens.collect::<io::Result<Vec<Token>>>()?;
-    if tokens.is_empty() {
-        return Err(bad("there is no token in it".to_owned()));
-    }
-    Ok(tokens)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_of_tokens_may_have_remarks_and_says_where_it_is_wrong() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tokens");
-        let read = |text: &str| {
-            std::fs::write(&path, text).unwrap();
-            let tokens = read_tokens(&path).map_err(|error| error.to_string())?;
-            Ok::<_, String>(tokens.into_iter().map(|it| (it.secret, it.may_write)).collect())
-        };
-        let tokens: Vec<(String, bool)> =
-            read("# for the lab\none  # Ada\n\n two write # Grace\nthree read\n").unwrap();
-        let expected = [("one", false), ("two", true), ("three", false)];
-        assert_eq!(tokens, expected.map(|(secret, write)| (secret.to_owned(), write)));
-        assert!(read("one\ntwo words more\n").unwrap_err().starts_with("line 2 "));
-        assert!(read("# nobody\n").unwrap_err().contains("no token"));
     }
 }

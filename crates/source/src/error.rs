@@ -8,6 +8,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use swath_model::counted;
+
 /// Why an answer was bad or a lane ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -100,13 +102,13 @@ pub enum LaneError {
         reason: String,
     },
     /// The range lies behind the end of the file.
-    #[error("the range begins at or behind the end of the file ({size_bytes} bytes)")]
+    #[error("the range begins at or behind the end of the file ({})", counted(*size_bytes, "byte"))]
     BeyondEnd {
         /// The size that the server tells.
         size_bytes: u64,
     },
     /// The file has another size than the one expected.
-    #[error("the file there has {actual} bytes, {expected} were expected")]
+    #[error("the file there has {}, {expected} {} expected", counted(*actual, "byte"), if *expected == 1 { "was" } else { "were" })]
     SizeMismatch {
         /// Bytes expected.
         expected: u64,
@@ -139,7 +141,7 @@ pub enum LaneError {
         encoding: String,
     },
     /// Each answer holds next to nothing of the range asked for.
-    #[error("the server gives only {bytes} bytes of what is asked for at a time")]
+    #[error("the server gives only {} of what is asked for at a time", counted(*bytes, "byte"))]
     Meagre {
         /// What the last answer held.
         bytes: u64,
@@ -224,8 +226,8 @@ pub enum Class {
 /// Where an answer ended before its time.
 fn ended_after(got: u64, wanted: u64) -> String {
     match wanted > got {
-        true => format!("after {got} of {wanted} bytes"),
-        false => format!("after {got} bytes, before its end"),
+        true => format!("after {got} of {}", counted(wanted, "byte")),
+        false => format!("after {}, before its end", counted(got, "byte")),
     }
 }
 

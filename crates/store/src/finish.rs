@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use swath_model::Range;
+use swath_model::{Range, counted};
 
 use crate::commit::sync_data;
 use crate::place::kind_of;
@@ -19,7 +19,7 @@ use crate::target::{Inner, Journal, Target};
 #[non_exhaustive]
 pub enum FinishError {
     /// Not every byte was written.
-    #[error("{missing_bytes} bytes of {} are missing, the first at {}", path.display(), first.start)]
+    #[error("of {} {} missing, the first at {}", path.display(), missing(*missing_bytes), first.start)]
     Incomplete {
         /// The final name.
         path: PathBuf,
@@ -187,4 +187,7 @@ pub(crate) fn keep_mode(part: &File, old: &Metadata, more: u32) {
     if let Err(error) = part.set_permissions(mode) {
         tracing::warn!(%error, "mode not kept");
     }
+}
+fn missing(bytes: u64) -> String {
+    counted(bytes, "byte") + if bytes == 1 { " is" } else { " are" }
 }

@@ -3,7 +3,7 @@
 //! Sources come and go between two runs, so equality of everything known cannot be asked for.
 //! What can be compared decides, the strongest first; see the table at [`Identity::compare`].
 
-use swath_model::{Likeness, Validators};
+use swath_model::{Likeness, Validators, counted};
 
 /// What is known about a file's content, apart from its size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,11 @@ impl Identity {
         if let (Some(before), Some(after)) = (size_bytes, size_bytes_now)
             && before != after
         {
-            return Verdict::Different(format!("the size was {before} bytes and is {after} bytes"));
+            return Verdict::Different(format!(
+                "the size was {} and is {}",
+                counted(before, "byte"),
+                counted(after, "byte")
+            ));
         }
         let mut agreed = false;
         for before in &self.digests {

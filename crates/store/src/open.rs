@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use swath_model::{Range, RangeMap, RangeSet};
+use swath_model::{Range, RangeMap, RangeSet, counted};
 
 use crate::data_file::DataFile;
 use crate::disk::Disk;
@@ -437,15 +437,18 @@ fn lost_ranges(part: &File, state: &State, sparse: bool) -> io::Result<RangeSet>
 }
 
 fn note_of(dropped_bytes: u64, lost: &RangeSet, state: &State) -> Option<String> {
-    let kept_bytes = state.durable.total_bytes() - lost.total_bytes();
+    let kept = counted(state.durable.total_bytes() - lost.total_bytes(), "byte");
     if !lost.is_empty() {
         let lost_bytes = lost.total_bytes();
         return Some(format!(
-            "the part file lacks {lost_bytes} bytes that the journal vouches for: kept {kept_bytes} bytes"
+            "the part file lacks {} that the journal vouches for: kept {kept}",
+            counted(lost_bytes, "byte")
         ));
     }
     (dropped_bytes > 0).then(|| {
-        format!("the last {dropped_bytes} bytes of the journal are damaged: kept {kept_bytes} bytes of the file")
+        let (dropped, are) =
+            (counted(dropped_bytes, "byte"), if dropped_bytes == 1 { "is" } else { "are" });
+        format!("the last {dropped} of the journal {are} damaged: kept {kept} of the file")
     })
 }
 

@@ -5,11 +5,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
 
 use swath_model::Pool;
-use swath_model::pool::HUGE_BYTES;
+use swath_model::pool::{ALIGN_BYTES, HUGE_BYTES};
 
 /// The result of a system call that answers −1 and `errno` on failure.
 pub(crate) fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
@@ -170,6 +171,68 @@ pub fn read_ahead(file: &File, offset: u64, bytes: u64) {
     unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, bytes, libc::POSIX_FADV_WILLNEED) };
 }
 
+/// How many pages of a file the page cache holds from `offset` on; `None` where the kernel does not
+/// tell.
+pub(crate) fn cached_pages(file: RawFd, offset: u64, bytes: u64) -> Option<u64> {
+    #[repr(C)]
+    struct Wanted {
+        offset: u64,
+        bytes: u64,
+    }
+    #[repr(C)]
+    #[derive(Default)]
+    struct Found {
+        cached: u64,
+        _dirty: u64,
+        _writeback: u64,
+        _evicted: u64,
+        _recently_evicted: u64,
+    }
+    let (wanted, mut found) = (Wanted { offset, bytes }, Found::default());
+    // SAFETY: both structures are laid out as `cachestat` wants them and live through the call. Called
+    // by number because the C libraries have no wrapper.
+    let answer =
+        unsafe { libc::syscall(SYS_CACHESTAT, file, &raw const wanted, &raw mut found, 0u32) };
+    (answer == 0).then_some(found.cached)
+}
+
+/// The same number on every kind of processor that we run on; elsewhere it is no call at all.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// Whether the byte at `offset` can be had without waiting. Asking leaves nothing in the page cache
+/// that was not there: what the kernel reads because of it is given up again.
+pub(crate) fn is_at_hand(file: &File, offset: u64) -> bool {
+    let Ok(offset) = i64::try_from(offset) else { return false };
+    let mut byte = 0u8;
+    let part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let fd = file.as_raw_fd();
+    // SAFETY: the one part is a byte of ours.
+    if unsafe { libc::preadv2(fd, &raw const part, 1, offset, libc::RWF_NOWAIT) } == 1 {
+        return true;
+    }
+    let page = offset - offset % PAGE_BYTES;
+    // SAFETY: a plain system call; it is advice only.
+    unsafe { libc::posix_fadvise(fd, page, PAGE_BYTES, libc::POSIX_FADV_DONTNEED) };
+    false
+}
+
+/// What the page cache is made of, nearly everywhere.
+const PAGE_BYTES: i64 = 4096;
+
+/// Bytes of memory that the machine has, 0 if it does not say.
+pub(crate) fn memory_bytes() -> u64 {
+    // SAFETY: plain library calls.
+    let (pages, bytes) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// Whether two descriptors are of one file.
+pub(crate) fn is_same(one: &File, other: &File) -> bool {
+    let place = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
+    place(one).is_some_and(|here| place(other) == Some(here))
+}
+
 /// How often this thread has gone to sleep of its own accord so far: for a disk, where it did nothing
 /// but read and compute meanwhile.
 pub fn sleeps() -> u64 {
@@ -226,6 +289,19 @@ pub(crate) fn direct_alignment(file: &File) -> DirectAlignment {
     match (answer.stx_dio_mem_align as usize, answer.stx_dio_offset_align as usize) {
         (0, _) | (_, 0) => DirectAlignment::Impossible,
         (memory, offset) => DirectAlignment::Known(memory, offset),
+    }
+}
+
+/// Whether direct I/O on `file`, from memory and at offsets aligned to [`ALIGN_BYTES`], may go well.
+pub(crate) fn can_be_direct(file: &File) -> bool {
+    // These take it and use the page cache all the same.
+    if is_in_memory(file) {
+        return false;
+    }
+    match direct_alignment(file) {
+        DirectAlignment::Impossible => false,
+        DirectAlignment::Unknown => true,
+        DirectAlignment::Known(memory, offset) => memory <= ALIGN_BYTES && offset <= ALIGN_BYTES,
     }
 }
 

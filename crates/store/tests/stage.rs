@@ -1,133 +1,18 @@
 //! Trees laid down from their virtual files.
 
+#[path = "common/trees.rs"]
+mod trees;
+
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
-use swath_model::Range;
-use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, Kind};
-use swath_store::tree::{Filter, Preserve, Root, Same, Stage, StageError, WalkOptions, walk};
+use swath_store::tree::{Preserve, Same, Stage, StageError};
 
-fn index_of(tree: &Path) -> Index {
-    let root = Root::open(tree).unwrap();
-    let mut index = Index::new();
-    walk(&root, &WalkOptions::default(), |entry| index.push(entry).map(drop)).unwrap();
-    index.complete();
-    index
-}
-
-/// Bytes of the virtual file, read from the files themselves.
-fn virtual_bytes(tree: &Path, index: &Index, range: Range) -> Vec<u8> {
-    let mut out = vec![0; range.len() as usize];
-    let mut cursor = index.cursor_at(range.start);
-    while let Some(item) = cursor.next() {
-        if item.start >= range.end {
-            break;
-        }
-        let path = tree.join(std::str::from_utf8(item.path).unwrap());
-        for part in item.parts(range) {
-            let at = (part.start - range.start) as usize;
-            let file = fs::File::open(&path).unwrap();
-            file.read_exact_at(&mut out[at..at + part.bytes as usize], part.offset).unwrap();
-        }
-    }
-    out
-}
-
-fn groups(index: &Index) -> Vec<Range> {
-    let size = index.size_bytes();
-    (0..size.div_ceil(GROUP_BYTES))
-        .map(|n| Range::new(n * GROUP_BYTES, ((n + 1) * GROUP_BYTES).min(size)))
-        .collect()
-}
-
-struct Bench {
-    dir: tempfile::TempDir,
-}
-
-impl Bench {
-    fn new() -> Bench {
-        let bench = Bench { dir: tempfile::tempdir().unwrap() };
-        let tree = bench.tree();
-        fs::create_dir_all(tree.join("one/two")).unwrap();
-        for n in 0..60usize {
-            let folder = if n % 3 == 0 { "one" } else { "one/two" };
-            fs::write(tree.join(format!("{folder}/{n}")), vec![n as u8; n * 997]).unwrap();
-        }
-        fs::write(
-            tree.join("large"),
-            (0..3_000_001u32).map(|n| (n >> 7) as u8).collect::<Vec<_>>(),
-        )
-        .unwrap();
-        fs::write(tree.join("one/empty"), "").unwrap();
-        symlink("large", tree.join("link")).unwrap();
-        fs::hard_link(tree.join("large"), tree.join("one/large too")).unwrap();
-        let sparse = fs::File::create(tree.join("sparse")).unwrap();
-        sparse.set_len(5 << 20).unwrap();
-        sparse.write_all_at(b"in the middle", 2 << 20).unwrap();
-        fs::set_permissions(tree.join("one/3"), fs::Permissions::from_mode(0o440)).unwrap();
-        bench
-    }
-
-    fn tree(&self) -> std::path::PathBuf {
-        self.dir.path().join("tree")
-    }
-
-    fn copy(&self) -> std::path::PathBuf {
-        self.dir.path().join("copy")
-    }
-
-    fn open(&self, index: Index) -> Result<Stage, StageError> {
-        let preserve = Preserve { links: true, ..Preserve::default() };
-        Stage::open(&self.copy(), Arc::new(RwLock::new(index)), preserve, true, &Same::SizeAndTime)
-    }
-
-    /// Write and commit these groups but those that were taken over; answers how many that were.
-    fn write(&self, stage: &Stage, index: &Index, groups: &[Range]) -> usize {
-        let mut written = 0;
-        for &group in groups {
-            if stage.present().covers(group) {
-                continue;
-            }
-            assert_eq!(stage.present().bytes_within(group), 0, "whole groups or nothing");
-            stage.write(group.start, &virtual_bytes(&self.tree(), index, group)).unwrap();
-            stage.commit(&[group]).unwrap();
-            written += 1;
-        }
-        written
-    }
-
-    /// Write all that is missing, and give it its names.
-    fn complete(&self, stage: Stage, index: &Index) {
-        self.write(&stage, index, &groups(index));
-        stage.finish(&[]).unwrap();
-        drop(stage);
-        self.assert_same();
-    }
-
-    fn assert_same(&self) {
-        let (ours, theirs) = (index_of(&self.tree()), index_of(&self.copy()));
-        assert_eq!(ours.digests().map(|it| it.layout), theirs.digests().map(|it| it.layout));
-        assert_eq!(ours.digests(), theirs.digests(), "modes and times");
-        let mut cursor = ours.cursor();
-        while let Some(item) = cursor.next() {
-            if matches!(item.entry.kind, Kind::File { .. }) {
-                let name = std::str::from_utf8(item.path).unwrap();
-                let (one, other) = (self.tree().join(name), self.copy().join(name));
-                assert!(fs::read(one).unwrap() == fs::read(other).unwrap(), "{name}");
-            }
-        }
-        let left: Vec<_> = fs::read_dir(self.dir.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
-        assert_eq!(left.len(), 2, "{left:?}");
-        assert!(!self.copy().join(".swath-stage.swath.part").exists());
-    }
-}
+use trees::{Bench, groups, index_of, virtual_bytes};
 
 #[test]
 fn in_any_order_and_with_a_break_the_tree_is_the_same() {
@@ -143,12 +28,12 @@ fn in_any_order_and_with_a_break_the_tree_is_the_same() {
         // What was written and not committed is no harm.
         stage.write(rest[0].start, &virtual_bytes(&bench.tree(), &index(), rest[0])).unwrap();
         drop(stage);
-        assert!(Stage::is_left(&bench.copy()));
+        assert!(Stage::is_left(&bench.copy(), None));
         let stage = bench.open(index()).unwrap();
         assert_eq!(bench.write(&stage, &index(), &order), rest.len(), "seed {seed}");
         stage.finish(&[]).unwrap();
         drop(stage);
-        assert!(!Stage::is_left(&bench.copy()));
+        assert!(!Stage::is_left(&bench.copy(), None));
         bench.assert_same();
     }
 }
@@ -337,73 +222,6 @@ fn thousands_of_nested_folders_take_as_long_as_others() {
 }
 
 #[test]
-fn the_last_steps_end_when_they_are_told_to() {
-    let bench = Bench::new();
-    let index = index_of(&bench.tree());
-    let steps = Arc::new(std::sync::atomic::AtomicU64::new(0));
-    for last in [3, 40, 90, 150, u64::MAX] {
-        let (counted, index_too) = (Arc::clone(&steps), index_of(&bench.tree()));
-        counted.store(0, std::sync::atomic::Ordering::Relaxed);
-        let halt = move || counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= last;
-        let preserve = Preserve { links: true, ..Preserve::default() };
-        let index_too = Arc::new(RwLock::new(index_too));
-        let halt = Arc::new(halt);
-        let stage =
-            Stage::open_until(&bench.copy(), index_too, preserve, true, &Same::SizeAndTime, halt);
-        let stage = stage.unwrap();
-        bench.write(&stage, &index, &groups(&index));
-        let ended = stage.finish(&[]);
-        assert_eq!(matches!(ended, Err(StageError::Stopped)), last < u64::MAX, "{last}: {ended:?}");
-        assert_eq!(bench.copy().exists(), last == u64::MAX);
-    }
-    bench.assert_same();
-}
-
-#[test]
-fn what_is_replaced_goes_with_the_names_at_whatever_step_it_ends() {
-    let mut moving = 0;
-    for last in (0..).step_by(29) {
-        let bench = Bench::new();
-        let index = index_of(&bench.tree());
-        let at = |name: &str| bench.copy().join(name);
-        fs::create_dir_all(at("sparse/with")).unwrap();
-        fs::write(at("sparse/with/content"), "content").unwrap();
-        fs::write(at("one"), "a file where a folder is to be").unwrap();
-        let steps = std::sync::atomic::AtomicU64::new(0);
-        let halt = move || steps.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= last;
-        let preserve = Preserve { links: true, ..Preserve::default() };
-        let (shared, halt) = (Arc::new(RwLock::new(index_of(&bench.tree()))), Arc::new(halt));
-        let same = Same::SizeAndTime;
-        let Ok(mut stage) = Stage::open_until(&bench.copy(), shared, preserve, true, &same, halt)
-        else {
-            continue;
-        };
-        stage.replace(Filter::default());
-        bench.write(&stage, &index, &groups(&index));
-        let ended = stage.finish(&[]);
-        drop(stage);
-        if let Ok(finished) = &ended {
-            assert_eq!(finished.replaced, 2);
-            bench.assert_same();
-            break;
-        }
-        assert!(matches!(ended, Err(StageError::Stopped)), "{last}: {ended:?}");
-        let is_moving = at(".swath-stage.swath.moving").exists();
-        moving += u64::from(is_moving);
-        if !is_moving {
-            assert_eq!(fs::read(at("sparse/with/content")).unwrap(), b"content");
-            assert!(at("one").is_file());
-        }
-        // Whoever comes next has not said so again, and need not where names were being given.
-        let mut stage = bench.open(index_of(&bench.tree())).unwrap();
-        assert_eq!(stage.check_way().is_ok(), is_moving, "{last}");
-        stage.replace(Filter::default());
-        bench.complete(stage, &index);
-    }
-    assert!(moving > 1, "{moving}");
-}
-
-#[test]
 fn a_folder_of_somebody_elses_with_the_stages_name_is_left_alone() {
     let bench = Bench::new();
     let own = bench.dir.path().join("copy.swath.part");
@@ -433,7 +251,7 @@ fn a_destination_that_appears_meanwhile_takes_the_tree_in() {
         fs::write(bench.copy().join("one/30"), "somebody else's").unwrap();
         if again {
             drop(stage);
-            assert!(Stage::is_left(&bench.copy()));
+            assert!(Stage::is_left(&bench.copy(), None));
             stage = bench.open(index_of(&bench.tree())).unwrap();
             assert_eq!(bench.write(&stage, &index, &groups(&index)), 0, "it goes on");
         }

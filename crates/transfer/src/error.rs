@@ -37,8 +37,10 @@ pub enum GetError {
         path: PathBuf,
     },
     /// Every source failed before the end; each with its reason.
-    #[error("no source is left that could deliver the rest")]
+    #[error("{}", if *has_some { "no source is left that could deliver the rest" } else { "no source could be used" })]
     Exhausted {
+        /// Something of it had come by then, in this run or an earlier one.
+        has_some: bool,
         /// (source, reason), credentials removed.
         reasons: Vec<(String, String)>,
     },
@@ -120,7 +122,7 @@ impl GetError {
             }
             cause = next.source();
         }
-        if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = self {
+        if let GetError::Exhausted { reasons, .. } | GetError::Stalled { reasons, .. } = self {
             for (at, (source, reason)) in reasons.iter().take(REASONS_SHOWN).enumerate() {
                 text.push_str(if at == 0 { " (" } else { "; " });
                 text.push_str(&format!("{source}: {reason}"));

@@ -24,6 +24,9 @@ pub enum Event {
         size_bytes: Option<u64>,
         /// Bytes that the journal vouches for, not fetched again.
         resumed_bytes: u64,
+        /// Bytes of files that are at the destination already and stay as they are.
+        #[serde(default)]
+        kept_bytes: u64,
         /// How the result will be proved, in words a user reads (`sha-256`, `1024 pieces of 1 MiB`, …).
         verification: String,
     },
@@ -215,6 +218,12 @@ pub struct Summary {
     pub fetched_bytes: u64,
     /// Bytes that an earlier run left.
     pub resumed_bytes: u64,
+    /// Bytes of files that were at the destination already and stayed as they were …
+    #[serde(default)]
+    pub kept_bytes: u64,
+    /// … and how many files that are.
+    #[serde(default)]
+    pub kept_files: u64,
     /// Wall time from the start to the final name.
     pub elapsed_s: f64,
     /// `fetched_bytes / elapsed_s`.

@@ -229,7 +229,12 @@ impl Told<'_> {
         self.size_bytes = Some(size_bytes);
         let verification = Algorithm::Sha256.name().to_owned();
         let size_bytes = Some(size_bytes);
-        self.observer.observe(&Event::Opened { size_bytes, resumed_bytes: 0, verification });
+        self.observer.observe(&Event::Opened {
+            size_bytes,
+            resumed_bytes: 0,
+            kept_bytes: 0,
+            verification,
+        });
     }
 
     fn running(&mut self) {
@@ -308,6 +313,8 @@ impl Told<'_> {
             size_bytes: self.sent_bytes,
             fetched_bytes: self.sent_bytes,
             resumed_bytes: 0,
+            kept_bytes: 0,
+            kept_files: 0,
             elapsed_s,
             rate_bytes_per_s,
             wasted_bytes: 0,

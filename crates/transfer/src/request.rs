@@ -71,6 +71,9 @@ pub struct Request {
     /// End with [`crate::GetError::Metalink`] when the first answer is a Metalink or names one
     /// (RFC 6249), so that the caller can read it and ask again. Otherwise they are passed by.
     pub metalinks: bool,
+    /// Leave out a source that leads on to the same address with a `/` behind it: a folder is there,
+    /// and what comes is its listing.
+    pub refuses_folders: bool,
     /// How it is planned.
     pub plan: Config,
     /// End with an error when no source has delivered a byte for this long, in seconds. The clock
@@ -121,6 +124,7 @@ impl Request {
             sparse: false,
             discover: true,
             metalinks: false,
+            refuses_folders: false,
             plan: Config::default(),
             stall_s: 60.0,
         }

@@ -27,6 +27,8 @@ pub struct Wishes {
     pub include: Vec<String>,
     /// … and of what does not.
     pub exclude: Vec<String>,
+    /// The tree is a single file of this name.
+    pub single: Option<String>,
 }
 
 impl Wishes {
@@ -60,6 +62,7 @@ impl Wishes {
             dry: first("dry") == Some("yes"),
             include: all("include"),
             exclude: all("exclude"),
+            single: first("single").map(str::to_owned),
         }
     }
 
@@ -89,6 +92,7 @@ impl Wishes {
         let named = |name: &'static str| move |value: &String| (name, value.clone());
         let include = self.include.iter().map(named("include"));
         let patterns = include.chain(self.exclude.iter().map(named("exclude")));
+        let patterns = patterns.chain(self.single.iter().map(named("single")));
         let mut query = url::form_urlencoded::Serializer::for_suffix(query, 0);
         query.extend_pairs(patterns).finish()
     }
@@ -112,8 +116,13 @@ pub enum Line {
     Dial(u32),
     /// Something happened.
     Event(Box<Event>),
-    /// Only asked for: what would be copied (its bytes) or removed.
-    Change(Option<u64>, String),
+    /// Only asked for: what would be copied (its bytes) or removed; and, if it is a further name of
+    /// a file, that file.
+    Change(
+        Option<u64>,
+        String,
+        #[serde(default, skip_serializing_if = "Option::is_none")] Option<String>,
+    ),
     /// All is there that could be.
     Received(Box<Received>),
     /// It ended early.
@@ -189,6 +198,8 @@ impl Received {
             size_bytes: counts.file_bytes,
             fetched_bytes: 0,
             resumed_bytes: 0,
+            kept_bytes: 0,
+            kept_files: 0,
             elapsed_s: 0.0,
             rate_bytes_per_s: 0.0,
             wasted_bytes: 0,
@@ -323,6 +334,7 @@ mod tests {
                 dry: bit(5),
                 include: patterns[..number as usize % 5].to_vec(),
                 exclude: patterns[number as usize % 4..].to_vec(),
+                single: (number % 3 > 0).then(|| patterns[number as usize % 3].clone()),
             };
             let url = url::Url::parse(&format!("http://h/?swath=receive&{}", wishes.query()));
             let pairs: Vec<(String, String)> = url.unwrap().query_pairs().into_owned().collect();
@@ -365,7 +377,14 @@ mod tests {
     #[test]
     fn lines_that_say_something_else_are_refused_in_words() {
         assert!(matches!(Line::parse(br#"{"dial":3}"#), Ok(Line::Dial(3))));
-        assert!(matches!(Line::parse(br#"{"change":[null,"a"]}"#), Ok(Line::Change(None, _))));
+        assert!(matches!(
+            Line::parse(br#"{"change":[null,"a"]}"#),
+            Ok(Line::Change(None, _, None))
+        ));
+        let further = Line::Change(Some(3), "b".to_owned(), Some("a".to_owned())).to_json();
+        assert_eq!(further, r#"{"change":[3,"b","a"]}"#);
+        let whole = Line::Change(Some(3), "b".to_owned(), None).to_json();
+        assert_eq!(whole, r#"{"change":[3,"b"]}"#);
         for line in ["", "{}", "3", r#"{"dial":-1}"#, r#"{"dial":4294967296}"#, r#"{"other":1}"#] {
             assert!(!Line::parse(line.as_bytes()).unwrap_err().is_empty(), "{line}");
         }

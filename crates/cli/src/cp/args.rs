@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, ValueHint};
 use swath_transfer::{Filter, IoMode, Pin, Preserve};
 
-use crate::args::{Net, Plan, io_mode, pin};
+use crate::args::{Net, Plan, Ssh, io_mode, pin};
 use crate::units;
 
 /// `swath cp`
@@ -15,15 +15,18 @@ pub struct Cp {
     /// Where from, and last where to: addresses, host:path, or folders (and files to send) here. With '/' at its end a source means what lies in the folder, and several such addresses are replicas of one tree; without, it is copied under its own name, and several are copied one after another
     #[arg(value_name = "PLACE", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub places: Vec<String>,
-    /// How ssh is called for places such as host:path
-    #[arg(long, value_name = "COMMAND", default_value = "ssh", env = "SWATH_SSH", value_hint = ValueHint::CommandString)]
-    pub ssh: String,
-    /// Put this very program on the other side of ssh if it is not there
-    #[arg(long)]
-    pub bootstrap: bool,
+    /// The way there by ssh
+    #[command(flatten)]
+    pub ssh: Ssh,
+    /// Folders are copied with all that lies below them, as is done anyway
+    #[arg(short = 'r', long, hide = true)]
+    pub recursive: bool,
     /// Start again instead of going on from what an earlier run left
     #[arg(long)]
     pub no_resume: bool,
+    /// Go on from what an earlier run left, as is done anyway
+    #[arg(long, hide = true, overrides_with = "no_resume")]
+    pub resume: bool,
     /// How it is seen that a file of the destination need not be copied
     #[arg(long, value_name = "HOW", default_value = "size,mtime")]
     pub compare: Compare,
@@ -57,7 +60,7 @@ pub struct Cp {
     /// Take (or send) no more than this per second, over all sources
     #[arg(long, value_name = "RATE", value_parser = units::rate_above_zero, value_hint = ValueHint::Other, help_heading = "Network")]
     pub limit_rate: Option<u64>,
-    /// How the disk is written
+    /// How the disk is written; and read, where a tree is sent: not past the page cache with 'buffered'
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = io_mode(), help_heading = "Disk")]
     pub io: IoMode,
     /// Memory for buffers
@@ -144,4 +147,5 @@ Exit codes:
   0 complete and verified       5 the destination cannot be written
   2 wrong command line          6 an input cannot be read
   3 incomplete, goes on later   7 no source could be used
-  8 some files are not there  130 interrupted, goes on later";
+                              130 interrupted, goes on later
+  8 some files are not there, or not with the extended attributes that were wanted";

@@ -3,10 +3,11 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use swath_serve::{Access, Filter, Offer, SiteOptions};
+use swath_serve::{Access, Filter, Offer, Only, Reads, Single, SiteOptions};
 use swath_source::{Accepted, Dialled};
 use swath_transfer::Engine;
 use swath_transfer::observe::{Event, Observer};
@@ -16,6 +17,19 @@ use url::Url;
 
 use crate::exit::chain;
 
+/// The folder that is opened for `from`, and what of it is offered: what the filter lets through,
+/// or with a name the file that `from` is, under that name.
+pub fn offered(from: &Path, single: Option<&str>, filter: Filter) -> io::Result<(PathBuf, Only)> {
+    let Some(name) = single else { return Ok((from.to_owned(), Only::Part(Box::new(filter)))) };
+    // Whoever names a link means what it leads to.
+    let whole = from.canonicalize()?;
+    let (Some(folder), Some(own)) = (whole.parent(), whole.file_name()) else {
+        return Err(io::ErrorKind::IsADirectory.into());
+    };
+    let (path, name) = (own.as_bytes().to_vec(), name.as_bytes().to_vec());
+    Ok((folder.to_owned(), Only::File(Single { path, name })))
+}
+
 /// A folder that is offered to this process alone.
 pub struct Here {
     offer: Offer,
@@ -24,14 +38,23 @@ pub struct Here {
 }
 
 impl Here {
-    /// Offer what of `folder` the filter lets through. The error is a sentence.
-    pub fn open(engine: &Engine, folder: &Path, filter: Filter) -> Result<Here, String> {
+    /// Offer [what is to be offered](offered). The error is a sentence.
+    pub fn open(
+        engine: &Engine,
+        from: &Path,
+        single: Option<&str>,
+        filter: Filter,
+        reads: Reads,
+    ) -> Result<Here, String> {
+        let offered = offered(from, single, filter);
+        let (folder, only) = offered.map_err(|error| format!("{}: {error}", from.display()))?;
         let options = SiteOptions {
-            folders: vec![folder.to_owned()],
+            folders: vec![folder],
             access: Access::default(),
             follow_links: false,
-            filter: Some(filter),
+            only: Some(only),
             name: String::new(),
+            reads,
             idle_index_bytes: 0,
             receive: None,
             send_limit: None,
@@ -94,22 +117,38 @@ async fn connect() -> io::Result<(TcpStream, TcpStream, SocketAddr)> {
     }
 }
 
-/// Tells of the folder in place of the address that it has for us.
+/// Tells of places by the names that their user knows, in place of those that they have for us.
 pub struct Renamed<'a> {
     /// What is told.
     pub observer: &'a mut dyn Observer,
-    /// The address.
-    pub url: String,
-    /// The folder.
-    pub folder: String,
+    /// Names of ours and what stands for them, one after the other.
+    pub names: &'a [(String, String)],
+}
+
+/// A folder of ours in place of the address that it has for us.
+pub fn names(url: &Url, folder: &str) -> Vec<(String, String)> {
+    vec![
+        (url.to_string(), folder.to_owned()),
+        // There is no server here.
+        ("the link or the server of ".to_owned(), "reading ".to_owned()),
+    ]
+}
+
+/// The same in a sentence.
+pub fn renamed(names: &[(String, String)], text: &str) -> String {
+    names.iter().fold(text.to_owned(), |text, (own, shown)| text.replace(own, shown))
 }
 
 impl Observer for Renamed<'_> {
     fn observe(&mut self, event: &Event) {
-        let told = serde_json::to_string(event).ok().filter(|text| text.contains(&self.url));
-        let folder = serde_json::to_string(&self.folder).unwrap_or_default();
+        let has_any = |text: &String| self.names.iter().any(|(own, _)| text.contains(own));
+        let told = serde_json::to_string(event).ok().filter(has_any);
         let renamed = told.and_then(|text| {
-            serde_json::from_str(&text.replace(&self.url, folder.trim_matches('"'))).ok()
+            let text = self.names.iter().fold(text, |text, (own, shown)| {
+                let shown = serde_json::to_string(shown).unwrap_or_default();
+                text.replace(own, shown.get(1..shown.len() - 1).unwrap_or_default())
+            });
+            serde_json::from_str(&text).ok()
         });
         self.observer.observe(renamed.as_ref().unwrap_or(event));
     }

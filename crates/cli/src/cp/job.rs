@@ -15,6 +15,8 @@ pub enum Job {
         from: Vec<Url>,
         /// What they are to lie in.
         to: PathBuf,
+        /// A single file is all that is there; what it is called here.
+        single: Option<String>,
     },
     /// A folder or a file, whichever has this address, under its own name.
     Named {
@@ -27,39 +29,67 @@ pub enum Job {
     },
     /// A folder of ours to a server.
     Send {
-        /// What lies in it.
+        /// What lies in it; or a file, if it is sent as a single one.
         from: PathBuf,
         /// Ends in `/`.
         to: Url,
+        /// What a single file is called there.
+        single: Option<String>,
     },
-    /// A file of ours to a server.
+    /// A file of ours to a server that takes files.
     SendFile {
         /// The file.
         from: PathBuf,
         /// Its address there.
         to: Url,
     },
-    /// A tree from a machine that ssh leads to.
+    /// A tree or a file from a machine that ssh leads to.
     FetchBySsh {
         /// What lies in it.
         from: Remote,
         /// What it is to lie in.
         to: PathBuf,
+        /// Where it goes if it turns out to be a file.
+        file: Option<Landing>,
     },
-    /// A folder of ours to such a machine.
+    /// A folder or a file of ours to such a machine.
     SendBySsh {
-        /// What lies in it.
+        /// What lies in it, or the file.
         from: PathBuf,
         /// What it is to lie in.
         to: Remote,
+        /// It is a file.
+        file: Option<Own>,
     },
-    /// From one folder of ours to another.
+    /// From one place of ours to another.
     Here {
-        /// What lies in it.
+        /// What lies in it, or a file.
         from: PathBuf,
         /// What it is to lie in.
         to: PathBuf,
+        /// What a single file is called there.
+        single: Option<String>,
     },
+}
+
+/// Where a single file goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Landing {
+    /// The folder in which it is to lie.
+    pub folder: PathBuf,
+    /// Its name there.
+    pub name: String,
+    /// Which is another one than it has.
+    pub is_new_name: bool,
+}
+
+/// A file of ours that goes where only the other side can look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// Its own name.
+    pub name: String,
+    /// It is copied alone, and may have the destination for its name.
+    pub is_alone: bool,
 }
 
 impl Job {
@@ -68,9 +98,29 @@ impl Job {
         matches!(self, Job::Send { .. } | Job::SendFile { .. } | Job::SendBySsh { .. })
     }
 
-    /// Look whether a copy between two folders of ours makes sense; the error is a sentence.
+    /// Whether it is known to be a single file, and copied as a tree of one.
+    pub fn is_single(&self) -> bool {
+        match self {
+            Job::Here { single, .. } | Job::Send { single, .. } | Job::Fetch { single, .. } => {
+                single.is_some()
+            }
+            Job::SendBySsh { file, .. } => file.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Look whether a copy between two places of ours makes sense; the error is a sentence.
     pub fn check(&self, deletes: bool) -> Result<(), String> {
-        let Job::Here { from, to } = self else { return Ok(()) };
+        let Job::Here { from, to, single } = self else { return Ok(()) };
+        if let Some(name) = single {
+            let same = (from.canonicalize().ok()).zip(to.join(name).canonicalize().ok());
+            return match same {
+                Some((from, to)) if from == to => {
+                    Err(format!("{} would be copied onto itself", from.display()))
+                }
+                _ => Ok(()),
+            };
+        }
         let whole = from.canonicalize().map_err(|error| format!("{}: {error}", from.display()))?;
         let to_whole = settled(to);
         if to_whole.starts_with(&whole) {
@@ -102,7 +152,11 @@ pub fn jobs(places: &[String]) -> Result<Vec<Job>, String> {
         for source in sources {
             let name = own_name(source)?;
             if names.contains(&name) {
-                return Err(format!("two of the sources are called '{name}'"));
+                let hint = match sources.iter().all(|source| source.contains("://")) {
+                    true => ": if they are replicas of one tree, put '/' at the end of each",
+                    false => "",
+                };
+                return Err(format!("two of the sources are called '{name}'{hint}"));
             }
             names.push(name);
         }
@@ -118,14 +172,14 @@ pub fn jobs(places: &[String]) -> Result<Vec<Job>, String> {
         ));
     }
     if !is_here(destination) {
-        return Err("one of the two places must be here".to_owned());
+        return Err(NOT_HERE.to_owned());
     }
     let from = sources.iter().map(|text| crate::net::parse_url(text)).collect::<Result<_, _>>()?;
-    Ok(vec![Job::Fetch { from, to: PathBuf::from(destination) }])
+    Ok(vec![Job::Fetch { from, to: PathBuf::from(destination), single: None }])
 }
 
 fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
-    let nobody = || Err("one of the two places must be here".to_owned());
+    let nobody = || Err(NOT_HERE.to_owned());
     if source.contains("://") {
         if !is_here(destination) {
             return nobody();
@@ -133,20 +187,21 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
         let from = crate::net::parse_url(source)?;
         let to = PathBuf::from(destination);
         return Ok(match means_content(source) {
-            true => Job::Fetch { from: vec![from], to },
+            true => Job::Fetch { from: vec![from], to, single: None },
             false => Job::Named { from, to, is_alone },
         });
     }
-    if let Some(mut from) = Remote::parse(source) {
+    if let Some(from) = Remote::parse(source) {
         if !is_here(destination) {
             return nobody();
         }
-        let mut to = PathBuf::from(destination);
-        if !means_content(source) {
-            to.push(own_name(source)?);
-            from.path.push('/');
+        let to = PathBuf::from(destination);
+        if means_content(source) {
+            return Ok(Job::FetchBySsh { from, to, file: None });
         }
-        return Ok(Job::FetchBySsh { from, to });
+        let own = own_name(source)?;
+        let file = landing(destination, &own, is_alone).ok();
+        return Ok(Job::FetchBySsh { from, to: to.join(own), file });
     }
     let from = PathBuf::from(source);
     if from.is_file() {
@@ -162,7 +217,7 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
             }
             segments.push("");
         }
-        return Ok(Job::Send { from, to });
+        return Ok(Job::Send { from, to, single: None });
     }
     if let Some(mut to) = Remote::parse(destination) {
         if let Some(name) = &name {
@@ -171,21 +226,25 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
             }
             to.path.push_str(name);
         }
-        return Ok(Job::SendBySsh { from, to });
+        return Ok(Job::SendBySsh { from, to, file: None });
     }
     let mut to = PathBuf::from(destination);
     if let Some(name) = name {
         to.push(name);
     }
-    Ok(Job::Here { from, to })
+    Ok(Job::Here { from, to, single: None })
 }
 
 /// A single file of ours: into a folder, or it has that name.
 fn file(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
-    if !destination.contains("://") {
-        return Err(format!(
-            "{source}: it is a file, and single files are only sent to addresses of servers"
-        ));
+    let from = PathBuf::from(source);
+    if let Some(to) = Remote::parse(destination) {
+        let file = Own { name: own_name(source)?, is_alone };
+        return Ok(Job::SendBySsh { from, to, file: Some(file) });
+    }
+    if is_here(destination) {
+        let Landing { folder, name, .. } = landing(destination, &own_name(source)?, is_alone)?;
+        return Ok(Job::Here { from, to: folder, single: Some(name) });
     }
     let mut to = crate::net::parse_url(destination)?;
     if !is_alone || to.path().ends_with('/') {
@@ -194,7 +253,21 @@ fn file(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> 
             segments.pop_if_empty().push(&name);
         }
     }
-    Ok(Job::SendFile { from: PathBuf::from(source), to })
+    Ok(Job::SendFile { from, to })
+}
+
+/// Where a single file goes here: into a folder, or it has that name.
+fn landing(destination: &str, own: &str, is_alone: bool) -> Result<Landing, String> {
+    let to = Path::new(destination);
+    if !is_alone || destination.ends_with('/') || to.is_dir() {
+        return Ok(Landing { folder: to.to_owned(), name: own.to_owned(), is_new_name: false });
+    }
+    let name = last_name(destination)?;
+    let folder = match to.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    Ok(Landing { folder, is_new_name: name != own, name })
 }
 
 /// Whether what lies in a folder is meant, and not the folder itself.
@@ -226,7 +299,12 @@ fn own_name(source: &str) -> Result<String, String> {
     if let Some(remote) = Remote::parse(source) {
         return last_name(&remote.path);
     }
-    let whole = Path::new(source).canonicalize().map_err(|error| format!("{source}: {error}"))?;
+    // A link to a file is called as it is itself; of "." and ".." only the system knows the names.
+    let path = Path::new(source);
+    if path.is_file() {
+        return last_name(source);
+    }
+    let whole = path.canonicalize().map_err(|error| format!("{source}: {error}"))?;
     last_name(&whole.to_string_lossy())
 }
 
@@ -250,6 +328,8 @@ fn settled(path: &Path) -> PathBuf {
     }
 }
 
+const NOT_HERE: &str = "both places are on other machines, and one of the two places must be here: run swath cp on one of those machines, or copy to a folder here first and from there";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,7 +344,11 @@ mod tests {
         let to = || PathBuf::from("to");
         assert_eq!(
             of(&["https://a/x/", "https://b/y/", "to"]).unwrap(),
-            [Job::Fetch { from: vec![url("https://a/x/"), url("https://b/y/")], to: to() }]
+            [Job::Fetch {
+                from: vec![url("https://a/x/"), url("https://b/y/")],
+                to: to(),
+                single: None
+            }]
         );
         assert_eq!(
             of(&["https://a/x", "to"]).unwrap(),
@@ -278,22 +362,30 @@ mod tests {
             ]
         );
         let remote = |path: &str| Remote { host: "h".to_owned(), path: path.to_owned() };
+        let landing = |folder: &str, name: &str| {
+            let (folder, name) = (folder.into(), name.to_owned());
+            Some(Landing { folder, name, is_new_name: false })
+        };
         assert_eq!(
             of(&["h:/x", "h:y", "to"]).unwrap(),
             [
-                Job::FetchBySsh { from: remote("/x/"), to: to().join("x") },
-                Job::FetchBySsh { from: remote("y/"), to: to().join("y") },
+                Job::FetchBySsh {
+                    from: remote("/x"),
+                    to: to().join("x"),
+                    file: landing("to", "x")
+                },
+                Job::FetchBySsh { from: remote("y"), to: to().join("y"), file: landing("to", "y") },
             ]
         );
         let here = std::env::current_dir().unwrap();
         let name = here.file_name().unwrap().to_str().unwrap().to_owned();
         assert_eq!(
             of(&[".", "h:/y"]).unwrap(),
-            [Job::SendBySsh { from: ".".into(), to: remote(&format!("/y/{name}")) }]
+            [Job::SendBySsh { from: ".".into(), to: remote(&format!("/y/{name}")), file: None }]
         );
         assert_eq!(
             of(&["./", "https://a/y"]).unwrap(),
-            [Job::Send { from: "./".into(), to: url("https://a/y/") }]
+            [Job::Send { from: "./".into(), to: url("https://a/y/"), single: None }]
         );
         let file = |to| [Job::SendFile { from: "Cargo.toml".into(), to: url(to) }];
         assert_eq!(of(&["Cargo.toml", "https://a"]).unwrap(), file("https://a/Cargo.toml"));
@@ -303,14 +395,59 @@ mod tests {
             of(&["Cargo.toml", "src", "https://a/y"]).unwrap(),
             [
                 file("https://a/y/Cargo.toml").into_iter().next().unwrap(),
-                Job::Send { from: "src".into(), to: url("https://a/y/src/") },
+                Job::Send { from: "src".into(), to: url("https://a/y/src/"), single: None },
             ]
         );
-        assert_eq!(of(&["./", "to"]).unwrap(), [Job::Here { from: "./".into(), to: to() }]);
+        assert_eq!(
+            of(&["./", "to"]).unwrap(),
+            [Job::Here { from: "./".into(), to: to(), single: None }]
+        );
         assert_eq!(
             of(&[".", "to"]).unwrap(),
-            [Job::Here { from: ".".into(), to: to().join(&name) }]
+            [Job::Here { from: ".".into(), to: to().join(&name), single: None }]
         );
+    }
+
+    #[test]
+    fn a_single_file_goes_into_a_folder_or_has_the_name() {
+        let here = |to: &str, name: &str| {
+            let single = Some(name.to_owned());
+            [Job::Here { from: "Cargo.toml".into(), to: to.into(), single }]
+        };
+        assert_eq!(of(&["Cargo.toml", "src"]).unwrap(), here("src", "Cargo.toml"));
+        assert_eq!(of(&["Cargo.toml", "none/"]).unwrap(), here("none/", "Cargo.toml"));
+        assert_eq!(of(&["Cargo.toml", "src/other"]).unwrap(), here("src", "other"));
+        assert_eq!(of(&["Cargo.toml", "other"]).unwrap(), here(".", "other"));
+        assert_eq!(of(&["Cargo.toml", ".."]).unwrap(), here("..", "Cargo.toml"));
+        let remote = |path: &str| Remote { host: "h".to_owned(), path: path.to_owned() };
+        let own = |is_alone| Some(Own { name: "Cargo.toml".to_owned(), is_alone });
+        assert_eq!(
+            of(&["Cargo.toml", "h:to"]).unwrap(),
+            [Job::SendBySsh { from: "Cargo.toml".into(), to: remote("to"), file: own(true) }]
+        );
+        // Several are copied into a folder, whether it is there or not.
+        assert_eq!(
+            of(&["Cargo.toml", "src/main.rs", "to"]).unwrap(),
+            [
+                here("to", "Cargo.toml")[0].clone(),
+                Job::Here {
+                    from: "src/main.rs".into(),
+                    to: "to".into(),
+                    single: Some("main.rs".to_owned())
+                },
+            ]
+        );
+        for (to, folder, name) in
+            [("src", "src", "b"), ("d/", "d/", "b"), ("d/c", "d", "c"), ("c", ".", "c")]
+        {
+            let landing =
+                Landing { folder: folder.into(), name: name.to_owned(), is_new_name: name != "b" };
+            let to_folder = PathBuf::from(to).join("b");
+            assert_eq!(
+                of(&["h:a/b", to]).unwrap(),
+                [Job::FetchBySsh { from: remote("a/b"), to: to_folder, file: Some(landing) }]
+            );
+        }
     }
 
     #[test]
@@ -324,8 +461,6 @@ mod tests {
             (&["https://a/x/", "./", "to"], "only addresses of servers can be replicas"),
             (&["https://a", "https://b/y/", "h:to"], "must be here"),
             (&["h:..", "to"], "has no name"),
-            (&["Cargo.toml", "to"], "it is a file"),
-            (&["Cargo.toml", "h:to"], "it is a file"),
         ] {
             let refused = of(places).unwrap_err();
             assert!(refused.contains(words), "{places:?}: {refused}");
@@ -339,11 +474,19 @@ mod tests {
         std::fs::create_dir_all(at("a/b")).unwrap();
         std::os::unix::fs::symlink(at("a"), at("link")).unwrap();
         let check = |from: &str, to: &str, deletes| {
-            Job::Here { from: at(from), to: at(to) }.check(deletes).is_ok()
+            Job::Here { from: at(from), to: at(to), single: None }.check(deletes).is_ok()
         };
         assert!(check("a", "c/d", true) && check("a", "ab", true) && check("a/b", "a", false));
         assert!(!check("a", "a", false) && !check("a", "a/b/new/er", false));
         assert!(!check("a", "link/new", false), "by way of a link");
         assert!(!check("a/b", "a", true), "the source would be removed");
+        std::fs::write(at("a/file"), "x").unwrap();
+        std::os::unix::fs::symlink("file", at("a/to")).unwrap();
+        let check = |to: &str, name: &str| {
+            let single = Some(name.to_owned());
+            Job::Here { from: at("a/file"), to: at(to), single }.check(false).is_ok()
+        };
+        assert!(check("a", "other") && check("a/b", "file"));
+        assert!(!check("a", "file") && !check("link", "file") && !check("a", "to"));
     }
 }

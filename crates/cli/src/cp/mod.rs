@@ -2,6 +2,7 @@
 
 pub mod args;
 
+mod dry;
 mod here;
 mod job;
 mod put;
@@ -21,10 +22,14 @@ use crate::exit::{self, Exit, fail};
 use crate::progress::{Fanout, Mode, Progress, units};
 use crate::{report, say, signals};
 use args::{Compare, Cp};
+use dry::Plan;
 use here::{Here, Renamed};
 use job::{Job, jobs};
 use send::Sent;
-use ssh::Session;
+use ssh::{Purpose, Session};
+
+pub use dry::another_name;
+pub use here::offered;
 
 /// What lies on the disk that counts: where it goes to if that is here, else what is sent.
 pub fn near(places: &[String]) -> PathBuf {
@@ -80,6 +85,9 @@ fn check(cp: &Cp, jobs: &[Job]) -> Result<(), String> {
     {
         return Err(format!("a single file is sent: {options}"));
     }
+    if jobs.iter().any(Job::is_single) {
+        for_trees(cp)?;
+    }
     jobs.iter().try_for_each(|job| job.check(cp.delete))
 }
 
@@ -93,13 +101,30 @@ fn for_folders(cp: &Cp) -> Option<&'static str> {
         .then_some("--include, --exclude, --dry-run, --delete and --keep-index are for folders")
 }
 
+/// What makes no sense with a single file, however it is copied; the error is a sentence.
+fn for_trees(cp: &Cp) -> Result<(), String> {
+    match cp.include.is_empty() && cp.exclude.is_empty() && !cp.delete {
+        true => Ok(()),
+        false => {
+            Err("a single file is copied: --include, --exclude and --delete are for folders"
+                .to_owned())
+        }
+    }
+}
+
 /// Copy one thing, and say how it went.
 async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &Stop) -> Exit {
     let filter = filter.clone();
+    // As its user has named it.
+    let there = match &job {
+        Job::SendBySsh { to, .. } => Some(format!("{}:{}", to.host, to.path)),
+        _ => None,
+    };
     let (job, session) = match by_ssh(cp, job, progress, stop).await {
         Ok(ready) => ready,
         Err((exit, message)) => return fail(exit, &message),
     };
+    let names = session.as_ref().and_then(|it| it.through.as_deref()).unwrap_or_default();
     let own_server = session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint));
     let wishes = Wishes {
         own_server,
@@ -115,6 +140,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         Err((exit, message)) => return fail(exit, &message),
     };
     let recorder = Recorder::new();
+    let plan = Plan::new(cp.json, cp.quiet);
     let kept = crate::get::Kept::default();
     let mut observers: Vec<Box<dyn Observer>> = vec![progress.observer(), Box::new(kept.clone())];
     if cp.report.is_some() {
@@ -136,54 +162,76 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     };
     let exit = match job {
         Job::FetchBySsh { .. } | Job::SendBySsh { .. } | Job::Named { .. } => Exit::Internal,
-        Job::Here { from, to } => {
-            let shown = to.display().to_string();
-            let mut here = match Here::open(&engine, &from, filter.clone()) {
+        Job::Here { from, to, single } => {
+            let shown = place(&to, single.as_deref());
+            let opened =
+                Here::open(&engine, &from, single.as_deref(), filter.clone(), cp.io.into());
+            let mut here = match opened {
                 Ok(here) => here,
                 Err(message) => return fail(Exit::Input, &message),
             };
-            let (url, folder) = (here.url(), from.display().to_string());
-            let mut renamed =
-                Renamed { observer: &mut observer, url: url.to_string(), folder: folder.clone() };
+            let url = here.url();
+            let names = here::names(&url, &from.display().to_string());
+            let mut renamed = Renamed { observer: &mut observer, names: &names };
             let copied = tokio::select! {
-                copied = fetch(cp, filter, &engine, vec![url.clone()], to, &mut renamed, stop) => copied,
+                copied = fetch((cp, &plan), filter, &engine, vec![url.clone()], (to, single), &mut renamed, stop) => copied,
                 () = here.serve() => return Exit::Internal,
             };
             progress.clear();
-            fetched(cp, copied, &shown, &kept, &|text| text.replace(url.as_str(), &folder))
+            fetched(cp, &plan, copied, &shown, &kept, &|text| here::renamed(&names, text))
         }
-        Job::Fetch { from, to } => {
-            let shown = to.display().to_string();
-            let copied = fetch(cp, filter, &engine, from, to, &mut observer, stop).await;
+        Job::Fetch { from, to, single } => {
+            let shown = place(&to, single.as_deref());
+            let mut renamed = Renamed { observer: &mut observer, names };
+            let copied =
+                fetch((cp, &plan), filter, &engine, from, (to, single), &mut renamed, stop).await;
             progress.clear();
-            fetched(cp, copied, &shown, &kept, &str::to_owned)
+            if let Ok(tree) = &copied {
+                told_rate(cp, session.as_ref(), tree);
+            }
+            fetched(cp, &plan, copied, &shown, &kept, &|text| here::renamed(names, text))
         }
         Job::SendFile { from, to } => {
             put::send(&engine, from, to, &mut observer, progress, stop).await
         }
-        Job::Send { from, to } => {
-            let wishes = sending(cp);
+        Job::Send { from, to, single } => {
+            let name = single.as_deref().unwrap_or_default();
+            let shown = there.unwrap_or_else(|| swath_source::display_name(&to) + name);
+            let wishes = sending(cp, single);
             let net = engine.net();
-            let what = send::Load { folder: &from, filter, limit_bytes_per_s: cp.limit_rate };
-            let sent = send::send(net, what, &to, &wishes, &mut observer, stop).await;
+            let (from, shown_to, limit_bytes_per_s) = (&*from, &*shown, cp.limit_rate);
+            let plan = &plan;
+            let reads = cp.io.into();
+            let what = send::Load { from, shown_to, filter, reads, limit_bytes_per_s, plan };
+            let mut renamed = Renamed { observer: &mut observer, names };
+            let sent = send::send(net, what, &to, &wishes, &mut renamed, stop).await;
             if let Sent::All(received) = &sent
                 && !cp.dry_run
             {
                 let mut summary = received.transfer.clone();
-                summary.path = swath_source::display_name(&to);
+                summary.path = shown.clone();
                 observer.observe(&Event::Finished(summary));
             }
             progress.clear();
-            let shown = swath_source::display_name(&to);
             let goes_on = "what is there is kept: the same command goes on from there";
             match sent {
-                Sent::All(received) => told(cp, &received, &shown),
+                Sent::All(received) => {
+                    told_rate(cp, session.as_ref(), &received);
+                    told(cp, plan, &received, &shown)
+                }
                 Sent::Failed(failed) => {
                     say::err(&format!("swath: {}", exit::about(&shown, &failed.error)));
                     Exit::of_code(failed.exit)
                 }
                 Sent::Broken(exit, error) => {
+                    let error = here::renamed(names, &error);
                     say::err(&format!("swath: {error}"));
+                    if let Some(hint) = exit::hint_of_token(&error) {
+                        say::err(hint);
+                    }
+                    if let Some(hint) = exit::hint_of_https(&shown, &error) {
+                        say::err(&hint);
+                    }
                     if exit == Exit::Incomplete {
                         say::err(&format!("  {goes_on}"));
                     }
@@ -201,16 +249,26 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     report::write(cp.report.as_deref(), cp.quiet || cp.json, &recorder.recording(), exit)
 }
 
+/// A folder of ours, or a single file in it.
+fn place(folder: &Path, single: Option<&str>) -> String {
+    match single {
+        None => folder.display().to_string(),
+        Some(name) if folder == Path::new(".") => name.to_owned(),
+        Some(name) => folder.join(name).display().to_string(),
+    }
+}
+
 /// Say how fetching a tree went; names of sources are told by `words`.
 fn fetched(
     cp: &Cp,
+    plan: &Plan,
     copied: Result<Received, GetError>,
     shown: &str,
     kept: &crate::get::Kept,
     words: &dyn Fn(&str) -> String,
 ) -> Exit {
     match copied {
-        Ok(tree) => told(cp, &tree, shown),
+        Ok(tree) => told(cp, plan, &tree, shown),
         Err(error) => {
             complain(shown, &error, kept.bytes(), words);
             exit::of(&error, kept.bytes())
@@ -247,7 +305,8 @@ async fn named(
         is_folder = engine.is_tree(&asked) => is_folder,
     };
     if is_folder {
-        return Ok(Thing::Folder(Job::Fetch { from: vec![folder], to: to.join(name) }));
+        let (from, to) = (vec![folder], to.join(name));
+        return Ok(Thing::Folder(Job::Fetch { from, to, single: None }));
     }
     if let Some(options) = for_folders(cp) {
         return Err((Exit::Usage, format!("{shown} is no folder of a swath server: {options}")));
@@ -274,7 +333,8 @@ async fn file(
     let mut request = Request::to_file(path);
     request.mirrors = vec![Mirror { url: from, priority: 1, trust: Trust::Named }];
     request.overwrite = true;
-    request.resume = !cp.no_resume;
+    request.refuses_folders = true;
+    request.resume = cp.resume || !cp.no_resume;
     request.plan = cp.plan.config();
     request.stall_s = cp.net.timeout.as_secs_f64();
     match engine.get_observed(request, observer, stop).await {
@@ -293,37 +353,47 @@ async fn by_ssh(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<(Job, Option<Session>), (Exit, String)> {
-    let (remote, write) = match &job {
-        Job::FetchBySsh { from, .. } => (from.clone(), false),
-        Job::SendBySsh { to, .. } => (to.clone(), true),
+    let (remote, purpose) = match &job {
+        Job::FetchBySsh { from, file, .. } => {
+            let renamed = file.as_ref().filter(|file| file.is_new_name);
+            let file_name = renamed.map(|file| file.name.as_str());
+            (from.clone(), Purpose::Read { file_name })
+        }
+        Job::SendBySsh { to, file, .. } => {
+            let file_name = file.as_ref().and_then(|file| ssh::new_name(to, file));
+            (to.clone(), Purpose::Write { file_name })
+        }
         _ => return Ok((job, None)),
     };
-    let ssh: Vec<String> = cp.ssh.split_whitespace().map(str::to_owned).collect();
-    if ssh.is_empty() {
-        return Err((Exit::Usage, "--ssh: no command".to_owned()));
-    }
-    let way = ssh::Way { ssh, bootstrap: cp.bootstrap };
+    let way = ssh::Way::of(&cp.ssh).map_err(|message| (Exit::Usage, message))?;
     let session = tokio::select! {
         biased;
         () = stop.wait() => return Err((Exit::Interrupted, "stopped before anything was copied".to_owned())),
-        session = ssh::start(&way, &remote, write, progress) => session,
+        session = ssh::start(&way, &remote, purpose, progress) => session,
     };
     let session = session.map_err(|message| (Exit::Sources, message))?;
     let url = session.url.clone();
     let job = match job {
-        Job::FetchBySsh { to, .. } => Job::Fetch { from: vec![url], to },
-        Job::SendBySsh { from, .. } => Job::Send { from, to: url },
+        Job::FetchBySsh { file: Some(file), .. } if session.is_file => {
+            for_trees(cp).map_err(|message| (Exit::Usage, message))?;
+            Job::Fetch { from: vec![url], to: file.folder, single: Some(file.name) }
+        }
+        Job::FetchBySsh { to, .. } => Job::Fetch { from: vec![url], to, single: None },
+        Job::SendBySsh { from, to, file } => {
+            let (to, single) = ssh::sent_to(url, &to, file);
+            Job::Send { from, to, single }
+        }
         other => other,
     };
     Ok((job, Some(session)))
 }
 
 async fn fetch(
-    cp: &Cp,
+    (cp, plan): (&Cp, &Plan),
     filter: Filter,
     engine: &Engine,
     from: Vec<Url>,
-    to: PathBuf,
+    (to, single): (PathBuf, Option<String>),
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Result<Received, GetError> {
@@ -331,9 +401,10 @@ async fn fetch(
     let request = TreeRequest {
         replicas: from.into_iter().map(mirror).collect(),
         destination: to,
+        single,
         filter,
         preserve: cp.preserve(),
-        resume: !cp.no_resume,
+        resume: cp.resume || !cp.no_resume,
         compare: comparison(cp),
         delete: cp.delete,
         keep_index: cp.keep_index.clone(),
@@ -342,14 +413,13 @@ async fn fetch(
         locked_s: 0.0,
     };
     if cp.dry_run {
-        let shown = cp.delete;
-        let tell = move |change: Change, path: &[u8]| {
-            let bytes = match change {
-                Change::Copy { bytes } => Some(bytes),
-                Change::Surplus | Change::InTheWay if shown => None,
-                Change::Surplus | Change::InTheWay => return,
-            };
-            print_change(bytes, &String::from_utf8_lossy(path));
+        let (shown, plan) = (cp.delete, plan.clone());
+        let tell = move |change: Change, path: &[u8]| match change {
+            Change::Copy { bytes, further_of } => {
+                plan.tell(Some(bytes), path, further_of.as_deref())
+            }
+            Change::Surplus | Change::InTheWay if shown => plan.tell(None, path, None),
+            Change::Surplus | Change::InTheWay => {}
         };
         let counts = engine.differences(&request, tell).await?;
         return Ok(Received::planned(counts));
@@ -357,27 +427,23 @@ async fn fetch(
     engine.copy(request, observer, stop).await.map(|tree| Received::of(&tree))
 }
 
-/// One line of a plan.
-fn print_change(bytes: Option<u64>, path: &str) {
-    let path: String = path.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    let line = match bytes {
-        Some(bytes) => format!("copy    {:>9}  {path}\n", units::bytes(bytes)),
-        None => format!("remove  {:>9}  {path}\n", ""),
-    };
-    let _ = say::out(line.as_bytes(), Exit::Done);
-}
-
 /// What a receiver has to know of the command line.
-fn sending(cp: &Cp) -> Sending {
+fn sending(cp: &Cp, single: Option<String>) -> Sending {
     Sending {
         preserve: cp.preserve(),
         compare: comparison(cp),
-        resume: !cp.no_resume,
+        resume: cp.resume || !cp.no_resume,
         delete: cp.delete,
         dry: cp.dry_run,
         include: cp.include.clone(),
         exclude: cp.exclude.clone(),
+        single,
     }
+}
+
+/// Whether only a part of a tree is wanted.
+fn selects(cp: &Cp) -> bool {
+    !cp.include.is_empty() || !cp.exclude.is_empty()
 }
 
 fn comparison(cp: &Cp) -> swath_transfer::Compare {
@@ -388,13 +454,24 @@ fn comparison(cp: &Cp) -> swath_transfer::Compare {
     }
 }
 
+/// Say how fast it was where all went through ssh.
+fn told_rate(cp: &Cp, session: Option<&Session>, tree: &Received) {
+    let went_by_ssh = session.is_some_and(|session| session.through.is_some());
+    if went_by_ssh && tree.transfer.fetched_bytes > 0 && !cp.quiet && !cp.json && !cp.dry_run {
+        let rate = units::rate(tree.transfer.rate_bytes_per_s);
+        say::err(&format!("by ssh: {rate}"));
+    }
+}
+
 /// Say what the tree holds, and what of it is not there.
-fn told(cp: &Cp, tree: &Received, destination: &str) -> Exit {
+fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
+    let matches = tree.counts.iter().any(|&count| count > 0) || !selects(cp);
     if cp.dry_run {
+        plan.end(matches);
         return Exit::Done;
     }
     if !cp.quiet && !cp.json {
-        say::err(&counts(tree));
+        say::err(&counts(tree, matches));
     }
     let lines = tree
         .changed
@@ -450,7 +527,7 @@ fn told_xattrs(tree: &Received, destination: &str) -> bool {
 }
 
 /// What the tree holds, in one line.
-fn counts(tree: &Received) -> String {
+fn counts(tree: &Received, matches: bool) -> String {
     let names =
         [("file", "files"), ("folder", "folders"), ("link", "links"), ("hard link", "hard links")];
     let parts: Vec<String> = tree
@@ -464,6 +541,9 @@ fn counts(tree: &Received) -> String {
         .collect();
     let stayed = match tree.kept_files {
         0 => String::new(),
+        // The first of the counts is that of the files.
+        1 if tree.counts[0] == 1 => " (it was there already)".to_owned(),
+        1 => " (1 of the files was there already)".to_owned(),
         kept => format!(" ({} of the files were there already)", units::count(kept)),
     };
     let removed = match tree.removed {
@@ -471,6 +551,7 @@ fn counts(tree: &Received) -> String {
         removed => format!(", {} removed", units::count(removed)),
     };
     match parts.is_empty() {
+        true if !matches => format!("nothing matches{removed}"),
         true => format!("nothing is in it{removed}"),
         false => parts.join(", ") + &stayed + &removed,
     }
@@ -478,17 +559,18 @@ fn counts(tree: &Received) -> String {
 
 fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn(&str) -> String) {
     say::err(&format!("swath: {}", exit::about(destination, &words(&exit::words(error)))));
-    if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = error {
+    if let GetError::Exhausted { reasons, .. } | GetError::Stalled { reasons, .. } = error {
         for (source, reason) in reasons {
             say::err(&format!("  {}: {reason}", words(source)));
         }
-        let untrusted = |(_, reason): &(String, String)| {
-            reason.contains("certificate is not trusted") && !reason.contains("its fingerprint is")
-        };
-        if reasons.iter().any(untrusted) {
-            say::err(
-                "  --fingerprint trusts the certificate that 'swath serve' prints, --ca FILE an authority",
-            );
+        for hint in [exit::hint_of_token, exit::hint_of_trust] {
+            if let Some(hint) = reasons.iter().find_map(|(_, reason)| hint(reason)) {
+                say::err(hint);
+            }
+        }
+        let https = |(source, reason): &(String, String)| exit::hint_of_https(source, reason);
+        if let Some(hint) = reasons.iter().find_map(https) {
+            say::err(&hint);
         }
     }
     if kept_bytes > 0 {

@@ -56,7 +56,9 @@ fn words(shown: &str, error: &PutError) -> String {
         Some(412) => "; what is there is not as the request supposes",
         _ => "",
     };
-    format!("{shown}: {error}{hint}; nothing of the file is there")
+    let https = crate::exit::hint_of_https(shown, &error.to_string());
+    let https = https.map(|hint| format!("\n{hint}")).unwrap_or_default();
+    format!("{shown}: {error}{hint}; nothing of the file is there{https}")
 }
 
 fn status(error: &LaneError) -> Option<u16> {

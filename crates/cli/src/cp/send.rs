@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use swath_model::Limiter;
-use swath_serve::{Access, Filter, Offer, SiteOptions};
-use swath_source::{Download, LaneError, Net, Trust, Turned, display_name};
+use swath_serve::{Access, Filter, Offer, Reads, SiteOptions};
+use swath_source::{Download, LaneError, Net, Trust, Turned};
 use swath_transfer::Stop;
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::sending::{Failed, Line, LineReader, Received, Wishes};
 use tokio::task::JoinSet;
 use url::Url;
 
+use super::dry::Plan;
 use crate::exit::Exit;
 
 /// What became of it.
@@ -31,12 +32,18 @@ pub enum Sent {
 
 /// What is sent.
 pub struct Load<'a> {
-    /// What lies in this folder …
-    pub folder: &'a Path,
+    /// What lies in this folder (or the file that this is, if the wishes say so) …
+    pub from: &'a Path,
+    /// … goes where this is what its user calls it …
+    pub shown_to: &'a str,
     /// … and is let through here …
     pub filter: Filter,
+    /// … read in this way …
+    pub reads: Reads,
     /// … at no more than so many bytes a second.
     pub limit_bytes_per_s: Option<u64>,
+    /// What would be done, if nothing is to be done, is told to this.
+    pub plan: &'a Plan,
 }
 
 /// Send it into the folder at `to`.
@@ -48,12 +55,20 @@ pub async fn send(
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Sent {
+    let offered = super::here::offered(load.from, wishes.single.as_deref(), load.filter.clone());
+    let (folder, only) = match offered {
+        Ok(offered) => offered,
+        Err(error) => {
+            return Sent::Broken(Exit::Input, format!("{}: {error}", load.from.display()));
+        }
+    };
     let options = SiteOptions {
-        folders: vec![load.folder.to_owned()],
+        folders: vec![folder],
         access: Access::default(),
         follow_links: false,
-        filter: Some(load.filter),
+        only: Some(only),
         name: String::new(),
+        reads: load.reads,
         idle_index_bytes: 0,
         receive: None,
         receive_limit: None,
@@ -64,7 +79,7 @@ pub async fn send(
         Err(error) => return Sent::Broken(Exit::Input, crate::exit::chain(&error)),
     };
     let asked = query_of(to, &format!("swath=receive&{}", wishes.query()));
-    let shown = display_name(to);
+    let shown = load.shown_to;
     let words = |error: &LaneError| format!("{shown}: {error}");
     let begun = tokio::select! {
         biased;
@@ -75,7 +90,8 @@ pub async fn send(
         Ok(told) => told,
         Err(error) => return Sent::Broken(Exit::Sources, words(&error)),
     };
-    let mut lanes: JoinSet<()> = JoinSet::new();
+    // Each ends with what the server said if it let us in no more.
+    let mut lanes: JoinSet<Option<LaneError>> = JoinSet::new();
     let mut lines = LineReader::default();
     let mut id = String::new();
     // Whether there is anything for a later run to go on from.
@@ -88,7 +104,13 @@ pub async fn send(
         let part = tokio::select! {
             biased;
             () = stop.wait() => return Sent::Stopped { has_something },
-            Some(_) = lanes.join_next() => continue,
+            Some(ended) = lanes.join_next() => match ended {
+                // The receiver would ask for connections until it gives up.
+                Ok(Some(refused)) if lanes.is_empty() => {
+                    return broken(has_something, words(&refused));
+                }
+                _ => continue,
+            },
             part = told.next() => part,
         };
         match part {
@@ -116,16 +138,24 @@ pub async fn send(
                                 Ok(turned) => {
                                     let peer = turned.peer();
                                     offer.serve(turned, peer).await;
+                                    None
                                 }
+                                Err(error @ LaneError::Denied { .. }) => Some(error),
                                 // The receiver asks again while it has need.
                                 Err(error) => {
-                                    tracing::debug!(%error, "a lane could not be dialled")
+                                    tracing::debug!(%error, "a lane could not be dialled");
+                                    None
                                 }
                             }
                         });
                     }
                 }
-                Ok(Line::Event(event)) => {
+                Ok(Line::Event(mut event)) => {
+                    // The receiver knows neither by the name that they have here.
+                    if let Event::Started { path, sources } = &mut *event {
+                        *path = shown.to_owned();
+                        *sources = vec![load.from.display().to_string()];
+                    }
                     has_something |= match &*event {
                         Event::Opened { resumed_bytes, .. } => *resumed_bytes > 0,
                         Event::Progress(now) => now.done_bytes > 0,
@@ -133,7 +163,10 @@ pub async fn send(
                     };
                     observer.observe(&event);
                 }
-                Ok(Line::Change(bytes, path)) => super::print_change(bytes, &path),
+                Ok(Line::Change(bytes, path, further_of)) => {
+                    let further_of = further_of.as_ref().map(|path| path.as_bytes());
+                    load.plan.tell(bytes, path.as_bytes(), further_of);
+                }
                 Ok(Line::Received(received)) => return Sent::All(received),
                 Ok(Line::Failed(failed)) => return Sent::Failed(failed),
                 Err(error) => {

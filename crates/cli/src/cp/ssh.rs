@@ -17,6 +17,8 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{sleep, timeout};
 use url::Url;
 
+use super::job::Own;
+use crate::args::Ssh;
 use crate::progress::Progress;
 
 /// A place on another machine, as `host:path`.
@@ -37,6 +39,9 @@ pub struct Hello {
     pub port: u16,
     /// Where in it the folder is, as it stands in an address.
     pub path: String,
+    /// What was named is a file, and all that there is.
+    #[serde(default)]
+    pub is_file: bool,
     /// What opens it.
     pub token: String,
     /// `sha-256:…` of its certificate.
@@ -51,6 +56,10 @@ pub struct Session {
     pub bearer: Bearer,
     /// What it shows itself with.
     pub fingerprint: Digest,
+    /// What was named there is a file, and all that it serves.
+    pub is_file: bool,
+    /// The data goes through ssh: what our port is to be called where people read of it.
+    pub through: Option<Vec<(String, String)>>,
     _server: Child,
     /// The server ends when this is closed.
     _hold: Option<ChildStdin>,
@@ -66,6 +75,17 @@ pub struct Way {
     pub bootstrap: bool,
 }
 
+impl Way {
+    /// As it was asked for; the error is a sentence.
+    pub fn of(args: &Ssh) -> Result<Way, String> {
+        let ssh: Vec<String> = args.command.split_whitespace().map(str::to_owned).collect();
+        match ssh.is_empty() {
+            true => Err("--ssh: no command".to_owned()),
+            false => Ok(Way { ssh, bootstrap: args.bootstrap }),
+        }
+    }
+}
+
 impl Remote {
     /// Read `host:path`; `None` if it is something else: an address, or a path (which may have a
     /// colon behind a slash).
@@ -77,20 +97,40 @@ impl Remote {
     }
 }
 
+/// What a server there is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Purpose<'a> {
+    /// To read; a file may be wanted under another name.
+    Read {
+        /// That name.
+        file_name: Option<&'a str>,
+    },
+    /// To write; a file may be sent under another name, and replaces one.
+    Write {
+        /// That name.
+        file_name: Option<&'a str>,
+    },
+}
+
 /// Start a server there. The error is a sentence.
 pub async fn start(
     way: &Way,
     remote: &Remote,
-    write: bool,
+    purpose: Purpose<'_>,
     progress: &Progress,
 ) -> Result<Session, String> {
     let program = match way.bootstrap {
-        true => bootstrap(way, &remote.host).await?,
+        true => bootstrap(way, &remote.host, progress).await?,
         false => "swath".to_owned(),
     };
     let path = if remote.path.is_empty() { "." } else { &remote.path };
-    let write = if write { " --write" } else { "" };
-    let line = format!("exec {program} serve --ephemeral{write} -- {}", quoted(path));
+    let (write, file_name) = match purpose {
+        Purpose::Read { file_name } => ("", file_name),
+        Purpose::Write { file_name } => (" --write", file_name),
+    };
+    let file_name = file_name.map(|name| format!(" --file-name={}", quoted(name)));
+    let purpose = format!("{write}{}", file_name.unwrap_or_default());
+    let line = format!("exec {program} serve --ephemeral{purpose} -- {}", quoted(path));
     let mut server = command(way, &remote.host, &[&line]);
     server.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut server = server.spawn().map_err(|error| cannot_run(way, &error))?;
@@ -115,7 +155,7 @@ pub async fn start(
             let (tunnel, port) = tunnel(way, &remote.host, hello.port).await?;
             progress.note(
                 &format!(
-                    "{}: port {} cannot be reached from here; everything goes through one ssh connection, which is slower",
+                    "{}: port {} cannot be reached from here; everything goes through one ssh connection, which is the slower way (how fast it was is said at the end)",
                     remote.host, hello.port
                 ),
                 true,
@@ -126,7 +166,45 @@ pub async fn start(
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let url = Url::parse(&format!("https://{host}:{port}{}", hello.path))
         .map_err(|error| bad(&error.to_string()))?;
-    Ok(Session { url, bearer, fingerprint, _server: server, _hold: hold, _tunnel: tunnel })
+    let is_file = hello.is_file;
+    let through = tunnel.is_some().then(|| names(&url, remote));
+    let (_server, _hold, _tunnel) = (server, hold, tunnel);
+    Ok(Session { url, bearer, fingerprint, is_file, through, _server, _hold, _tunnel })
+}
+
+/// What stands for a port of ours that leads through ssh: what it leads to, longer names first.
+fn names(url: &Url, remote: &Remote) -> Vec<(String, String)> {
+    let Remote { host, path } = remote;
+    let (place, ssh) = (format!("{host}:{path} (by ssh)"), format!("the ssh connection to {host}"));
+    let own = url[url::Position::BeforeHost..url::Position::AfterPort].to_owned();
+    let whole = swath_source::display_name(url);
+    vec![
+        (format!("the link or the server of {whole}"), ssh.clone()),
+        (whole.clone(), place.clone()),
+        (whole.trim_start_matches("https://").to_owned(), place),
+        (format!("https://{own}"), ssh.clone()),
+        (own, ssh),
+    ]
+}
+
+/// Where in the server that was started what is sent goes, and under which name if it is a file. It
+/// is at `url` what was named there; not at the top if that is no folder (yet).
+pub fn sent_to(url: Url, to: &Remote, file: Option<Own>) -> (Url, Option<String>) {
+    let Some(file) = file else { return (url, None) };
+    let Some(name) = new_name(to, &file).filter(|_| url.path() != "/").map(str::to_owned) else {
+        return (url, Some(file.name));
+    };
+    let mut above = url;
+    if let Ok(mut segments) = above.path_segments_mut() {
+        segments.pop_if_empty().pop().push("");
+    }
+    (above, Some(name))
+}
+
+/// What a file is called there unless that is a folder.
+pub fn new_name<'a>(to: &'a Remote, file: &Own) -> Option<&'a str> {
+    let means_folder = to.path.is_empty() || to.path.ends_with('/');
+    (file.is_alone && !means_folder).then(|| to.path.rsplit('/').next().unwrap_or(&to.path))
 }
 
 /// Why there is no server, and what to do.
@@ -137,8 +215,9 @@ async fn explain(way: &Way, remote: &Remote, server: &mut Child) -> String {
     match code {
         // The shell's word for a command that is not there.
         Some(127) if !way.bootstrap => format!(
-            "{host}: swath is not there. Put it there once: scp \"$(command -v swath)\" {host}:bin/ \
-             (a folder of its PATH), or let this command do it: --bootstrap"
+            "{host}: swath is not there. Put it there once: scp {} {host}:bin/ \
+             (a folder of its PATH), or let this command do it: --bootstrap",
+            own_path()
         ),
         Some(255) => format!("{host}: ssh could not connect (what it said is above)"),
         Some(code) => {
@@ -148,8 +227,15 @@ async fn explain(way: &Way, remote: &Remote, server: &mut Child) -> String {
     }
 }
 
+/// This very program, as a shell takes it; it need not be in the PATH, nor be called `swath`.
+fn own_path() -> String {
+    let own =
+        std::env::current_exe().ok().and_then(|path| path.into_os_string().into_string().ok());
+    own.map_or_else(|| "\"$(command -v swath)\"".to_owned(), |path| quoted(&path))
+}
+
 /// Put this very program into the other side's cache; answers how it is called there.
-async fn bootstrap(way: &Way, host: &str) -> Result<String, String> {
+async fn bootstrap(way: &Way, host: &str, progress: &Progress) -> Result<String, String> {
     let here = std::env::consts::ARCH;
     let name = format!(".cache/swath/swath-{}-{here}", env!("CARGO_PKG_VERSION"));
     let program = format!("\"$HOME\"/{name}");
@@ -180,6 +266,7 @@ async fn bootstrap(way: &Way, host: &str) -> Result<String, String> {
     if written.is_err() || !status.success() {
         return Err(format!("{host}: this program could not be put there"));
     }
+    progress.note(&format!("{host}: this program was put there, as ~/{name}"), false);
     Ok(program)
 }
 

@@ -283,7 +283,7 @@ impl Template {
         Self {
             dir: get.dir.clone().unwrap_or_default(),
             overwrite: get.overwrite,
-            resume: !get.no_resume,
+            resume: get.resume || !get.no_resume,
             sparse: get.sparse,
             discover: !get.no_discover,
             plan: PlanConfig { eager: false, ..get.plan.config() },

@@ -122,12 +122,19 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
     let name = if to_stdout { "standard output" } else { name };
     say::err(&format!("swath: {}", exit::about(name, &exit::words(error))));
     let (mut no_trust, mut unknown_authority) = (false, false);
-    if let GetError::Exhausted { reasons } | GetError::Stalled { reasons, .. } = error {
+    if let GetError::Exhausted { reasons, .. } | GetError::Stalled { reasons, .. } = error {
         let says = |what: &str| reasons.iter().any(|(_, reason)| reason.contains(what));
         no_trust = says("certificate is not trusted");
         unknown_authority = says("no authority known here has signed it");
         for (source, reason) in reasons {
             say::err(&format!("  {source}: {reason}"));
+        }
+        if let Some(hint) = reasons.iter().find_map(|(_, reason)| exit::hint_of_token(reason)) {
+            say::err(hint);
+        }
+        let https = |(source, reason): &(String, String)| exit::hint_of_https(source, reason);
+        if let Some(hint) = reasons.iter().find_map(https) {
+            say::err(&hint);
         }
     }
     let kept = || {

@@ -2,14 +2,14 @@
 
 use clap::{Args, ValueHint};
 
-use crate::args::Net;
+use crate::args::{Net, Ssh};
 
 /// `swath ls`
 #[derive(Args, Debug)]
 pub struct Ls {
-    /// A folder of a swath server
-    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
-    pub folder: String,
+    /// A folder or a file of a swath server, or host:path, a place where ssh leads to
+    #[arg(value_name = "PLACE", value_hint = ValueHint::Url)]
+    pub place: String,
     /// Show mode, size and time of the last change (UTC) too
     #[arg(short, long)]
     pub long: bool,
@@ -19,6 +19,9 @@ pub struct Ls {
     /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,
+    /// The way there by ssh
+    #[command(flatten)]
+    pub ssh: Ssh,
     /// The network
     #[command(flatten)]
     pub net: Net,
@@ -27,9 +30,12 @@ pub struct Ls {
 /// `swath du`
 #[derive(Args, Debug)]
 pub struct Du {
-    /// A folder of a swath server
-    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
-    pub folder: String,
+    /// A folder or a file of a swath server, or host:path, a place where ssh leads to
+    #[arg(value_name = "PLACE", value_hint = ValueHint::Url)]
+    pub place: String,
+    /// The way there by ssh
+    #[command(flatten)]
+    pub ssh: Ssh,
     /// The network
     #[command(flatten)]
     pub net: Net,

@@ -2,31 +2,41 @@
 
 pub mod args;
 
+mod place;
+
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use serde::Deserialize;
 use swath_formats::http_date;
 use swath_model::index::{Index, Item, Kind};
-use swath_transfer::{Engine, GetError, Mirror, Trust};
+use swath_transfer::GetError;
 use url::Url;
 
-use crate::engine::{self, Wishes};
+use crate::address;
+use crate::cp::another_name;
 use crate::exit::{self, Exit, fail};
 use crate::progress::units;
 use crate::say;
 use args::{Du, Ls};
+use place::Place;
 
 /// One line of a listing.
 #[derive(Debug, Deserialize, serde::Serialize)]
 struct Line {
     name: String,
+    /// The exact name as it stands in an address, where it is no text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
     /// `file`, `folder`, `link` or `other`.
     kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    /// It is another name of the file with this path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    same_as: Option<String>,
     #[serde(default)]
     mode: String,
     #[serde(default)]
@@ -35,20 +45,13 @@ struct Line {
 
 /// Run `swath ls`.
 pub async fn ls(ls: Ls) -> Exit {
-    let (engine, folder) = match ready(&ls.net, &ls.folder) {
-        Ok(ready) => ready,
-        Err((exit, message)) => return fail(exit, &message),
+    let listed = match Place::reach(&ls.net, &ls.ssh, &ls.place).await {
+        Ok(place) => list(&place, ls.recursive).await,
+        Err(failed) => Err(failed),
     };
-    let lines = if ls.recursive {
-        match engine.index(&folder).await {
-            Ok(index) => recursive(&index.read().unwrap_or_else(PoisonError::into_inner)),
-            Err(error) => return complain(&folder.url, &error),
-        }
-    } else {
-        match one_folder(&engine, &folder).await {
-            Ok(lines) => lines,
-            Err(message) => return fail(Exit::Sources, &message),
-        }
+    let lines = match listed {
+        Ok(lines) => lines,
+        Err((exit, message)) => return fail(exit, &message),
     };
     let mut out = String::new();
     let width = lines.iter().map(|line| shown_size(line).chars().count()).max().unwrap_or(0);
@@ -68,29 +71,28 @@ pub async fn ls(ls: Ls) -> Exit {
 
 /// Run `swath du`.
 pub async fn du(du: Du) -> Exit {
-    let (engine, folder) = match ready(&du.net, &du.folder) {
-        Ok(ready) => ready,
+    let place = match Place::reach(&du.net, &du.ssh, &du.place).await {
+        Ok(place) => place,
         Err((exit, message)) => return fail(exit, &message),
     };
-    let index = match engine.index(&folder).await {
+    let index = match place.engine.index(&place.folder).await {
         Ok(index) => index,
-        Err(error) => return complain(&folder.url, &error),
+        Err(error) => {
+            let Some(line) = file(&place).await else {
+                return fail(exit::of(&error, 0), &words(&place.folder.url, &error));
+            };
+            let bytes = line.size.unwrap_or(0);
+            let (row, sum) = (size_row(&shown_size(&line), &shown_name(&line)), sum(bytes, 1, 0));
+            return say::out(format!("{row}{sum}").as_bytes(), Exit::Done);
+        }
     };
     let index = index.read().unwrap_or_else(PoisonError::into_inner);
     let mut out = String::new();
     for (name, bytes) in below(&index) {
-        let bytes = bytes.map_or_else(|| "-".to_owned(), units::bytes);
-        out.push_str(&format!("{bytes:>9}  {name}\n"));
+        out.push_str(&size_row(&bytes.map_or_else(|| "-".to_owned(), units::bytes), &name));
     }
     let counts = index.counts();
-    let files = if counts.files == 1 { "file" } else { "files" };
-    let folders = if counts.folders == 1 { "folder" } else { "folders" };
-    out.push_str(&format!(
-        "{:>9}  in {} {files} and {} {folders}\n",
-        units::bytes(counts.file_bytes),
-        units::count(counts.files),
-        units::count(counts.folders),
-    ));
+    out.push_str(&sum(counts.file_bytes, counts.files, counts.folders));
     let exit = match counts.absent - counts.special {
         0 => Exit::Done,
         1 => fail(Exit::Some, "1 entry could not be read there and is not counted"),
@@ -102,40 +104,66 @@ pub async fn du(du: Du) -> Exit {
     say::out(out.as_bytes(), exit)
 }
 
-fn ready(net: &crate::args::Net, folder: &str) -> Result<(Engine, Mirror), (Exit, String)> {
-    let mut url = crate::net::parse_url(folder).map_err(|error| (Exit::Usage, error))?;
-    if !url.path().ends_with('/') {
-        let path = format!("{}/", url.path());
-        url.set_path(&path);
-    }
-    let wishes = Wishes {
-        net,
-        limit_rate: None,
-        metalinks: false,
-        io: swath_transfer::IoMode::Buffered,
-        memory: MEMORY_BYTES,
-        to_stdout: false,
-        own_server: None,
-    };
-    let engine = engine::start(&wishes)?;
-    Ok((engine, Mirror { url, priority: 1, trust: Trust::Named }))
+fn size_row(size: &str, name: &str) -> String {
+    format!("{size:>9}  {name}\n")
 }
 
-fn complain(url: &Url, error: &GetError) -> Exit {
+fn sum(bytes: u64, files: u64, folders: u64) -> String {
+    let of_files = if files == 1 { "file" } else { "files" };
+    let of_folders = if folders == 1 { "folder" } else { "folders" };
+    let (files, folders) = (units::count(files), units::count(folders));
+    size_row(&units::bytes(bytes), &format!("in {files} {of_files} and {folders} {of_folders}"))
+}
+
+fn words(url: &Url, error: &GetError) -> String {
     let shown = swath_source::display_name(url);
-    fail(exit::of(error, 0), &exit::about(&shown, &exit::words_of_all(error)))
+    // With a single source its name would be told twice.
+    if let GetError::Exhausted { reasons, .. } = error
+        && let [(_, reason)] = reasons.as_slice()
+    {
+        return exit::with_hints(&format!("{shown}: {reason}"), &[reason]);
+    }
+    exit::about(&shown, &exit::words_of_all(error))
+}
+
+/// What lies there; of a file a line of its own.
+async fn list(place: &Place, is_recursive: bool) -> Result<Vec<Line>, (Exit, String)> {
+    let listed = if is_recursive || place.is_file {
+        match place.engine.index(&place.folder).await {
+            Ok(index) => Ok(recursive(&index.read().unwrap_or_else(PoisonError::into_inner))),
+            Err(error) => Err((exit::of(&error, 0), words(&place.folder.url, &error))),
+        }
+    } else {
+        let folder = one_folder(place, &place.folder.url).await;
+        folder.map_err(|message| (Exit::Sources, exit::with_hints(&message, &[&message])))
+    };
+    match listed {
+        Err(failed) => file(place).await.map(|line| vec![line]).ok_or(failed),
+        listed => listed,
+    }
+}
+
+/// The line of a file, as the folder lists it in which it lies; `None` if there is no such file.
+async fn file(place: &Place) -> Option<Line> {
+    let url = place.file.as_ref()?;
+    let name = address::decoded(url.path_segments()?.next_back()?);
+    let lines = one_folder(place, &url.join(".").ok()?).await.ok()?;
+    let exact = |line: &Line| match &line.address {
+        Some(address) => address::decoded(address),
+        None => line.name.clone().into_bytes(),
+    };
+    lines.into_iter().find(|line| line.kind != "folder" && exact(line) == name)
 }
 
 /// What lies in one folder, as its server lists it. The error is a sentence.
-async fn one_folder(engine: &Engine, folder: &Mirror) -> Result<Vec<Line>, String> {
-    let mut url = folder.url.clone();
+async fn one_folder(place: &Place, folder: &Url) -> Result<Vec<Line>, String> {
+    let mut url = folder.clone();
     url.set_query(Some("format=json"));
     let shown = swath_source::display_name(&url);
-    let kind = "application/json";
-    let listing =
-        swath_source::fetch_small(engine.net(), &url, folder.trust, kind, LISTING_BYTES_MAX)
-            .await
-            .map_err(|error| format!("{shown}: {error}"))?;
+    let (net, trust, kind) = (place.engine.net(), place.folder.trust, "application/json");
+    let listing = swath_source::fetch_small(net, &url, trust, kind, LISTING_BYTES_MAX)
+        .await
+        .map_err(|error| format!("{shown}: {error}"))?;
     if listing.content_type.as_deref() != Some(kind) {
         return Err(format!("{shown}: it is no folder of a swath server"));
     }
@@ -147,38 +175,45 @@ fn recursive(index: &Index) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
-        lines.push(line_of(&item));
+        lines.push(line_of(index, &item));
     }
     lines
 }
 
-fn line_of(item: &Item<'_>) -> Line {
+fn line_of(index: &Index, item: &Item<'_>) -> Line {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (kind, size, target) = match &item.entry.kind {
+    // Of a further name of a file the index tells only which file that is.
+    let mut cursor = match item.entry.kind {
+        Kind::HardLink(of) => Some(index.cursor_from(of)),
+        _ => None,
+    };
+    let file = cursor.as_mut().and_then(|cursor| cursor.next());
+    let same_as = file.as_ref().map(|file| text(file.path));
+    let entry = file.as_ref().map_or(&item.entry, |file| &file.entry);
+    let (kind, size, target) = match &entry.kind {
         Kind::File { size_bytes, .. } => ("file", Some(*size_bytes), None),
         Kind::HardLink(_) => ("file", None, None),
         Kind::Folder => ("folder", None, None),
         Kind::Symlink(target) => ("link", None, Some(text(target))),
         Kind::Absent(_) => ("other", None, None),
     };
-    let mtime = item.entry.mtime;
+    let mtime = entry.mtime;
+    let is_text = std::str::from_utf8(item.path).is_ok();
     Line {
         name: text(item.path),
+        address: (!is_text).then(|| address::encoded(item.path)),
         kind: kind.to_owned(),
         size,
         target,
-        mode: format!("{:04o}", item.entry.mode),
+        same_as,
+        mode: format!("{:04o}", entry.mode),
         mtime: mtime.seconds as f64 + f64::from(mtime.nanoseconds) * 1e-9,
     }
 }
 
 /// A line for people; with mode, size and time if they are wanted, sizes in so many columns.
 fn row(line: &Line, width: Option<usize>) -> String {
-    let mut name: String =
-        line.name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if line.kind == "folder" {
-        name.push('/');
-    }
+    let name = shown_name(line);
     let Some(width) = width else { return name };
     // What could not be looked at has neither.
     let is_unknown = line.kind == "other" && line.mtime == 0.0;
@@ -189,9 +224,16 @@ fn row(line: &Line, width: Option<usize>) -> String {
         let target: String = target.chars().filter(|c| !c.is_control()).collect();
         format!(" -> {target}")
     });
+    let same_as = line.same_as.as_deref().map_or(String::new(), another_name);
     let size = shown_size(line);
     let pad = " ".repeat(width.saturating_sub(size.chars().count()));
-    format!("{mode:4}  {pad}{size}  {time:19}  {name}{target}")
+    format!("{mode:4}  {pad}{size}  {time:19}  {name}{target}{same_as}")
+}
+
+fn shown_name(line: &Line) -> String {
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let slash = if line.kind == "folder" { "/" } else { "" };
+    line.name.chars().map(shown).collect::<String>() + slash
 }
 
 fn shown_size(line: &Line) -> String {
@@ -207,11 +249,7 @@ fn below(index: &Index) -> Vec<(String, Option<u64>)> {
     while let Some(item) = cursor.next() {
         if !item.path.contains(&b'/') {
             top = item.number;
-            let mut name = line_of(&item).name;
-            name.retain(|c| !c.is_control());
-            if item.entry.kind == Kind::Folder {
-                name.push('/');
-            }
+            let name = shown_name(&line_of(index, &item));
             let is_known = !matches!(item.entry.kind, Kind::Absent(_));
             sums.insert(top, (name, is_known.then_some(0)));
         }
@@ -224,7 +262,5 @@ fn below(index: &Index) -> Vec<(String, Option<u64>)> {
     sums.into_values().collect()
 }
 
-/// Nothing is written: the least that an engine works with is enough.
-const MEMORY_BYTES: u64 = 8 << 20;
 /// A folder of some hundred thousand entries.
 const LISTING_BYTES_MAX: usize = 64 << 20;

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use swath_transfer::observe::{Event, Observer, Phase, Snapshot, SourceState};
 
-use super::frame::{name_of, phase_word, plural};
+use super::frame::{name_of, phase_word};
 use super::look::Look;
 use super::{stopped_summary, summary, text, units};
 
@@ -71,15 +71,15 @@ impl Observer for Plain {
         match event {
             Event::Started { path, sources } => {
                 self.names.clone_from(sources);
-                let n = sources.len();
-                let line = format!(
-                    "{} from {n} {}",
-                    name_of(path, self.look),
-                    plural(n, "source", "sources")
-                );
+                let name = name_of(path, self.look);
+                let line = match sources.as_slice() {
+                    [] => name,
+                    [source] => format!("{name} from {source}"),
+                    all => format!("{name} from {} sources", all.len()),
+                };
                 self.line(&line);
             }
-            Event::Opened { size_bytes, resumed_bytes, verification } => {
+            Event::Opened { size_bytes, resumed_bytes, kept_bytes, verification } => {
                 let mut line = size_bytes.map_or("size unknown".to_owned(), units::bytes);
                 if *resumed_bytes > 0 {
                     line.push_str(&format!(
@@ -87,7 +87,12 @@ impl Observer for Plain {
                         units::bytes(*resumed_bytes)
                     ));
                 }
-                if !verification.is_empty() {
+                if *kept_bytes > 0 {
+                    let kept = units::bytes(*kept_bytes);
+                    line.push_str(&format!(", {kept} of it in files that are there already"));
+                }
+                let is_all_kept = *resumed_bytes == 0 && *size_bytes == Some(*kept_bytes);
+                if !verification.is_empty() && !is_all_kept {
                     line.push_str(&format!(", to be verified by {verification}"));
                 }
                 self.line(&line);
@@ -152,7 +157,9 @@ fn progress_line(snapshot: &Snapshot) -> String {
             .filter(|s| matches!(s.state, SourceState::Running | SourceState::Slow))
             .count();
         let all = snapshot.sources.len();
-        line.push_str(&format!(" from {running} of {all} {}", plural(all, "source", "sources")));
+        if all > 1 {
+            line.push_str(&format!(" from {running} of {all} sources"));
+        }
     }
     if let Some(eta) = snapshot.eta {
         line.push_str(&format!(", ETA {}", units::eta(eta.likely_s, eta.low_s, eta.high_s, "–")));

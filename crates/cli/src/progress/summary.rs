@@ -12,6 +12,11 @@ const ROWS_MAX: usize = 40;
 /// The summary of a finished transfer; ends with a line break.
 pub fn summary(end: &Summary, look: Look) -> String {
     let name = name_of(&end.path, look);
+    if end.kept_files > 0 && end.fetched_bytes.saturating_add(end.resumed_bytes) == 0 {
+        let (_, what) = end.verified_by.split_once(": ").unwrap_or(("", &end.verified_by));
+        let what = text::safe(&look.plain_words(what), look);
+        return format!("{}: nothing to copy: {what}\n", look.tone(Tone::Bold, &name));
+    }
     let mut head = format!("{}: {}", look.tone(Tone::Bold, &name), units::bytes(end.size_bytes));
     head.push_str(&format!(" in {}", units::duration(end.elapsed_s)));
     if end.fetched_bytes > 0 {
@@ -30,7 +35,8 @@ pub fn summary(end: &Summary, look: Look) -> String {
 /// what next is told elsewhere.
 pub fn stopped_summary(end: &Summary, look: Look) -> Option<String> {
     let name = name_of(&end.path, look);
-    let here = end.fetched_bytes.saturating_add(end.resumed_bytes);
+    let here = [end.resumed_bytes, end.kept_bytes];
+    let here = here.into_iter().fold(end.fetched_bytes, u64::saturating_add);
     if end.fetched_bytes == 0 {
         return None;
     }
@@ -49,12 +55,16 @@ pub fn stopped_summary(end: &Summary, look: Look) -> Option<String> {
 
 fn with_details(head: String, end: &Summary, remarks: bool, look: Look) -> String {
     let mut out = format!("{head}\n");
-    if end.resumed_bytes > 0 {
-        out.push_str(&format!(
-            "{} were here from an earlier run, {} were fetched now\n",
-            units::bytes(end.resumed_bytes),
-            units::bytes(end.fetched_bytes)
-        ));
+    let here = [
+        (end.kept_bytes, "are of files that were there already"),
+        (end.resumed_bytes, "were here from an earlier run"),
+    ];
+    let here = here.iter().filter(|(bytes, _)| *bytes > 0);
+    let mut parts: Vec<String> =
+        here.map(|(bytes, words)| format!("{} {words}", units::bytes(*bytes))).collect();
+    if !parts.is_empty() {
+        parts.push(format!("{} were fetched now", units::bytes(end.fetched_bytes)));
+        out.push_str(&format!("{}\n", parts.join(", ")));
     }
     out.push_str(&table(&end.sources, remarks, look));
     let mut facts = vec![format!("wasted {}{}", units::bytes(end.wasted_bytes), wasted_part(end))];

@@ -258,6 +258,8 @@ fn end() -> Summary {
         size_bytes: 1_050_000_000,
         fetched_bytes: 640_000_000,
         resumed_bytes: 410_000_000,
+        kept_bytes: 0,
+        kept_files: 0,
         elapsed_s: 2.61,
         rate_bytes_per_s: 245e6,
         wasted_bytes: 3_200_000,

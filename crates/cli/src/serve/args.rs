@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use swath_serve::Network;
-use swath_transfer::Pin;
+use swath_serve::{Network, Reads};
+use swath_transfer::{IoMode, Pin};
 
 use crate::args::pin;
 
@@ -16,23 +16,26 @@ pub struct Serve {
     /// Serve one copy for whoever started this: a free port, a token and what else it takes as a line of JSON, the end with standard input
     #[arg(long, conflicts_with_all = ["listen", "token_file", "anonymous", "tls_cert", "plain", "log"])]
     pub ephemeral: bool,
+    /// With --ephemeral: a single file is offered under this name, or taken and may replace one
+    #[arg(long, value_name = "NAME", requires = "ephemeral", hide = true)]
+    pub file_name: Option<String>,
     /// Folders: one is at /, several are at /NAME/
     #[arg(value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
     pub folders: Vec<PathBuf>,
     /// Listen here (repeatable); port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "[::]:8470", value_parser = address, value_hint = ValueHint::Other)]
     pub listen: Vec<SocketAddr>,
-    /// Let in whoever shows a token of this file, one a line (otherwise one is made and printed)
+    /// Let in whoever shows a token of this file, one a line ('TOKEN [read|write] [until=DATE]'; otherwise one is made and printed)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
     /// Take trees from 'swath cp' and files by PUT too: with the token that is printed, or with those of the file that have 'write' behind them
-    #[arg(long, conflicts_with = "anonymous")]
+    #[arg(long)]
     pub write: bool,
     /// Let in everybody
     #[arg(long, conflicts_with = "token_file")]
     pub anonymous: bool,
-    /// Let in only these networks (repeatable): 192.0.2.0/24, 2001:db8::/32, 10.1.2.3
-    #[arg(long, value_name = "CIDR", value_hint = ValueHint::Other)]
+    /// Let in only these networks (comma separated, repeatable): 192.0.2.0/24, 2001:db8::/32, 10.1.2.3
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', value_hint = ValueHint::Other)]
     pub allow: Vec<Network>,
     /// Certificate and those that vouch for it, PEM (otherwise one is made, known by its fingerprint)
     #[arg(long, value_name = "FILE", requires = "tls_key", value_hint = ValueHint::FilePath)]
@@ -40,6 +43,9 @@ pub struct Serve {
     /// The certificate's key, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
     pub tls_key: Option<PathBuf>,
+    /// Encrypt, with a certificate that is made at each start and known by its fingerprint
+    #[arg(long, value_name = "KIND", default_value = "self-signed", conflicts_with_all = ["tls_cert", "plain"])]
+    pub tls: Tls,
     /// Do not encrypt: bytes, tokens and all can be read on the way
     #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
     pub plain: bool,
@@ -55,6 +61,9 @@ pub struct Serve {
     /// Send no more than this a second, to all together, and take no more: 50M, 2MiB
     #[arg(long, value_name = "RATE", value_parser = crate::units::rate_above_zero, value_hint = ValueHint::Other)]
     pub limit_rate: Option<u64>,
+    /// How disks are read, and written with --write: 'auto' reads large files of trees past the page cache where it does not hold them
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    pub io: Io,
     /// Where it runs: 'auto' is near the disk on machines with several memory nodes; 'off'; or processors such as 0-3,8
     #[arg(long, value_name = "PIN", default_value = "auto", value_parser = pin, value_hint = ValueHint::Other)]
     pub pin: Pin,
@@ -64,6 +73,43 @@ pub struct Serve {
     /// In which form
     #[arg(long, value_name = "FORM", default_value = "common", requires = "log")]
     pub log_format: LogFormat,
+}
+
+/// With what answers are encrypted unless there is a certificate, or --plain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Tls {
+    /// A certificate of our own
+    SelfSigned,
+}
+
+/// How a server reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Io {
+    /// Past the page cache where that is good
+    Auto,
+    /// Past the page cache wherever that is possible, but for small files
+    Direct,
+    /// Through the page cache
+    Buffered,
+}
+
+impl Io {
+    /// What it means for files of trees.
+    pub fn reads(self) -> Reads {
+        match self {
+            Io::Auto => Reads::Auto,
+            Io::Direct => Reads::Direct,
+            Io::Buffered => Reads::Buffered,
+        }
+    }
+
+    /// What it means for trees that are taken: those are written directly unless one says otherwise.
+    pub fn writes(self) -> IoMode {
+        match self {
+            Io::Auto | Io::Direct => IoMode::Auto,
+            Io::Buffered => IoMode::Buffered,
+        }
+    }
 }
 
 /// How answers are noted.
@@ -90,4 +136,13 @@ const EXAMPLES: &str = "\
 Examples:
   swath serve /data                         everybody with the printed token may read it
   swath serve /data /scratch --anonymous --plain --listen 127.0.0.1:8000
-  swath serve /data --tls-cert fullchain.pem --tls-key privkey.pem --token-file tokens";
+  swath serve /data --tls-cert fullchain.pem --tls-key privkey.pem --token-file tokens
+
+Signals:
+  HUP         reads tokens, certificate and key again; open transfers go on
+  INT, TERM   what is under way has ten seconds to end
+
+Exit codes:
+  0 ended by a signal        4 certificate and key cannot be used
+  1 internal error           5 cannot listen, or the log cannot be written
+  2 wrong command line       6 a folder or the file of tokens cannot be read";

@@ -3,14 +3,22 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use swath_serve::Server;
+use swath_serve::{Filter, Only, Server};
 
 use super::args::Serve;
+use crate::address;
 use crate::cp::ssh::Hello;
 
-/// Settle what is served, and where in it the folder that was named is; `None` for other servers.
-/// The error is a sentence.
-pub fn prepare(args: &mut Serve) -> Result<Option<String>, String> {
+/// What is served for one copy.
+pub struct Served {
+    /// Where in it that is what was named.
+    path: String,
+    /// Nothing but this.
+    pub only: Option<Only>,
+}
+
+/// Settle what is served; `None` for other servers. The error is a sentence.
+pub fn prepare(args: &mut Serve) -> Result<Option<Served>, String> {
     if !args.ephemeral {
         return Ok(None);
     }
@@ -18,8 +26,17 @@ pub fn prepare(args: &mut Serve) -> Result<Option<String>, String> {
     let [folder] = args.folders.as_slice() else {
         return Err("--ephemeral serves one folder".to_owned());
     };
+    if !args.write && folder.is_file() {
+        let own = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = args.file_name.clone().or(own).unwrap_or_default();
+        let offered = crate::cp::offered(folder, Some(&name), Filter::default());
+        let failed = |error| format!("cannot serve {}: {error}", folder.display());
+        let (above, only) = offered.map_err(failed)?;
+        args.folders = vec![above];
+        return Ok(Some(Served { path: "/".to_owned(), only: Some(only) }));
+    }
     if !args.write || folder.is_dir() {
-        return Ok(Some("/".to_owned()));
+        return Ok(Some(Served { path: "/".to_owned(), only: None }));
     }
     // What is to be written may not be there yet: it is reached by the first folder above it that is,
     // and made when the tree comes.
@@ -27,29 +44,32 @@ pub fn prepare(args: &mut Serve) -> Result<Option<String>, String> {
     let mut above = whole.as_path();
     let mut path = String::from("/");
     while !above.is_dir() {
-        if above.symlink_metadata().is_ok() {
+        // A single file may be there, and is replaced.
+        let is_replaced = args.file_name.is_some() && above == whole;
+        if above.symlink_metadata().is_ok() && !is_replaced {
             return Err(format!("{} is no folder", above.display()));
         }
         let name = above.file_name();
         let name = name.ok_or_else(|| format!("{} names no folder", folder.display()))?;
         let name = name.to_str().ok_or_else(|| format!("{} is no text", folder.display()))?;
-        path.insert_str(0, &format!("/{}", encoded(name)));
+        path.insert_str(0, &format!("/{}", address::encoded(name.as_bytes())));
         above = match above.parent() {
             Some(above) if above != Path::new("") => above,
             _ => Path::new("."),
         };
     }
     args.folders = vec![above.to_owned()];
-    Ok(Some(path))
+    Ok(Some(Served { path, only: None }))
 }
 
 /// The line that whoever started this reads.
-pub fn hello(server: &Server, path: &str, token: Option<&str>) -> String {
+pub fn hello(server: &Server, served: &Served, token: Option<&str>) -> String {
     let fingerprint = server.identity().map(|identity| identity.fingerprint().to_string());
     let hello = Hello {
         swath: env!("CARGO_PKG_VERSION").to_owned(),
         port: server.addresses().first().map_or(0, SocketAddr::port),
-        path: path.to_owned(),
+        path: served.path.clone(),
+        is_file: matches!(served.only, Some(Only::File(_))),
         token: token.unwrap_or_default().to_owned(),
         fingerprint: fingerprint.unwrap_or_default(),
     };
@@ -64,12 +84,4 @@ pub async fn abandoned() {
         let _ = gone.send(());
     });
     let _ = is_gone.await;
-}
-
-/// A name as it stands in an address.
-fn encoded(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    name.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
 }

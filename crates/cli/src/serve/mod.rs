@@ -4,14 +4,16 @@ pub mod args;
 mod ephemeral;
 mod log;
 mod receive;
+mod reload;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use swath_model::Limiter;
+use swath_model::{Limiter, counted};
 use swath_serve::{
-    Access, Receive, Server, ServerOptions, SiteOptions, Tls, Token, new_token, read_tokens,
+    Access, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Tls, Token,
+    new_token, read_tokens,
 };
 use swath_transfer::{Engine, EngineOptions, NetOptions};
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,8 +24,8 @@ use args::Serve;
 
 /// Run the command: until a signal ends it.
 pub async fn run(mut args: Serve) -> Exit {
-    let path = match ephemeral::prepare(&mut args) {
-        Ok(path) => path,
+    let for_one = match ephemeral::prepare(&mut args) {
+        Ok(for_one) => for_one,
         Err(message) => return fail(Exit::Input, &message),
     };
     let (mut interrupt, mut terminate) =
@@ -31,6 +33,17 @@ pub async fn run(mut args: Serve) -> Exit {
             (Ok(interrupt), Ok(terminate)) => (interrupt, terminate),
             _ => return fail(Exit::Internal, "cannot be told of signals"),
         };
+    let hangups = match reload::Hangups::of(&args) {
+        Ok(hangups) => hangups,
+        Err(_) => return fail(Exit::Internal, "cannot be told of signals"),
+    };
+    if args.anonymous && args.write {
+        return fail(
+            Exit::Usage,
+            "--anonymous --write: everybody could then fill the disk and replace what is there; \
+             without --anonymous whoever shows the token may write",
+        );
+    }
     let tokens = match (&args.token_file, args.anonymous) {
         (Some(path), _) => match read_tokens(path) {
             Ok(tokens) => tokens,
@@ -40,7 +53,9 @@ pub async fn run(mut args: Serve) -> Exit {
             }
         },
         (None, true) => Vec::new(),
-        (None, false) => vec![Token { secret: new_token(), may_write: args.write }],
+        (None, false) => {
+            vec![Token { secret: new_token(), may_write: args.write, expires: None }]
+        }
     };
     let made_token = tokens.first().filter(|_| args.token_file.is_none());
     let made_token = made_token.map(|token| token.secret.clone());
@@ -61,15 +76,17 @@ pub async fn run(mut args: Serve) -> Exit {
         Ok(log) => log,
         Err(error) => return fail(Exit::Target, &error),
     };
+    let access = Access::new(tokens, args.allow.clone());
     let options = ServerOptions {
         site: SiteOptions {
             folders: args.folders.clone(),
-            access: Access::new(tokens, args.allow.clone()),
+            access: access.clone(),
             follow_links: args.follow_symlinks,
-            filter: None,
+            only: for_one.as_ref().and_then(|served| served.only.clone()),
             name: args.name.clone().unwrap_or_else(|| host.clone()),
+            reads: args.io.reads(),
             idle_index_bytes: IDLE_INDEX_BYTES,
-            receive,
+            receive: receive.clone().map(|receive| receive as Arc<dyn Receive>),
             receive_limit,
             send_limit: args.limit_rate.map(|rate| Arc::new(Limiter::new(Some(rate)))),
         },
@@ -80,10 +97,10 @@ pub async fn run(mut args: Serve) -> Exit {
     raise_descriptors();
     let server = match Server::bind(options, log).await {
         Ok(server) => server,
-        Err(error) => return fail(Exit::Target, &chain(&error)),
+        Err(error) => return fail(exit_of(&error), &chain(&error)),
     };
-    let told = match &path {
-        Some(path) => ephemeral::hello(&server, path, made_token.as_deref()),
+    let told = match &for_one {
+        Some(served) => ephemeral::hello(&server, served, made_token.as_deref()),
         None => words(&args, &server, &host, made_token.as_deref()),
     };
     let told = say::out(told.as_bytes(), Exit::Done);
@@ -93,19 +110,41 @@ pub async fn run(mut args: Serve) -> Exit {
     if args.plain && !args.anonymous {
         warn("without encryption the token can be read by everybody on the way");
     }
+    let renewal = server.renewal();
     let stop = async {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = hangups.obey(&args, &access, &renewal) => {}
             () = ephemeral::abandoned(), if args.ephemeral => {}
         }
     };
-    server.run(stop, GRACE).await;
+    let waits = |connections: u64| {
+        let connections = counted(connections, "connection");
+        let grace_s = GRACE.as_secs();
+        crate::say::err(&format!("ending: waiting for {connections}, {grace_s} s at most"));
+    };
+    server.run(stop, GRACE, waits).await;
+    if let Some(receive) = receive {
+        // Nobody sends any more.
+        let _ = tokio::time::timeout(ORDER_WITHIN, receive.idle()).await;
+    }
     Exit::Done
 }
 
+/// The exit code of a server that cannot begin.
+fn exit_of(error: &ServeError) -> Exit {
+    match error {
+        ServeError::Site(SiteError::Twice { .. }) | ServeError::Nowhere => Exit::Usage,
+        ServeError::Site(_) => Exit::Input,
+        ServeError::Tls(_) => Exit::Mismatch,
+        ServeError::Listen { .. } => Exit::Target,
+        _ => Exit::Internal,
+    }
+}
+
 /// What takes trees, and the limit of all that comes.
-type Taking = (Option<Arc<dyn Receive>>, Option<Arc<Limiter>>);
+type Taking = (Option<Arc<receive::Receiver>>, Option<Arc<Limiter>>);
 
 /// Takes trees, if that is wanted.
 fn receiver(args: &Serve) -> Result<Taking, (Exit, String)> {
@@ -118,6 +157,7 @@ fn receiver(args: &Serve) -> Result<Taking, (Exit, String)> {
             limit_bytes_per_s: args.limit_rate,
             ..NetOptions::default()
         },
+        io: args.io.writes(),
         ..EngineOptions::default()
     };
     let engine = Engine::start(options).map_err(|error| (Exit::Input, chain(&error)))?;
@@ -219,5 +259,7 @@ fn raise_descriptors() {
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(30);
 /// What is under way when the end comes may take this long.
 const GRACE: Duration = Duration::from_secs(10);
+/// After that, what was received gets so long to be put in order.
+const ORDER_WITHIN: Duration = Duration::from_secs(5);
 /// Indexes that nobody uses just now: some millions of entries.
 const IDLE_INDEX_BYTES: usize = 128 << 20;

@@ -4,6 +4,7 @@
 //! wanted, `{"event":…}` as `swath cp --json` prints them, and at the end `{"received":…}` or
 //! `{"failed":…}`.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use swath_serve::{Dialled, Lines, Order, Receive};
@@ -11,29 +12,46 @@ use swath_source::Accepted;
 use swath_transfer::observe::Event;
 use swath_transfer::sending::{Failed, Line, Received, Wishes};
 use swath_transfer::{Change, Engine, GetError, Mirror, PlanConfig, Stop, TreeRequest, Trust};
+use tokio::sync::watch;
 
 use crate::exit;
 
 /// Fetches from those who send.
 pub struct Receiver {
     engine: Engine,
+    /// Trees that are being received.
+    under_way: watch::Sender<usize>,
 }
 
 impl Receiver {
     /// All trees share this engine.
     pub fn new(engine: Engine) -> Receiver {
-        Receiver { engine }
+        Receiver { engine, under_way: watch::Sender::new(0) }
+    }
+
+    /// Waits until no tree is being received: who is left by a sender puts in order what has come,
+    /// so that the next one goes on from there.
+    pub async fn idle(&self) {
+        let mut under_way = self.under_way.subscribe();
+        // The sender lives as long as this value.
+        let _ = under_way.wait_for(|&count| count == 0).await;
     }
 }
 
 impl Receive for Receiver {
     fn begin(&self, order: Order) {
-        tokio::spawn(receive(self.engine.clone(), order));
+        let (engine, under_way) = (self.engine.clone(), self.under_way.clone());
+        under_way.send_modify(|count| *count += 1);
+        tokio::spawn(async move {
+            // Whatever becomes of it.
+            let _ = tokio::spawn(receive(engine, order)).await;
+            under_way.send_modify(|count| *count -= 1);
+        });
     }
 }
 
 async fn receive(engine: Engine, order: Order) {
-    let Order { id, destination, wishes, lines, mut lanes } = order;
+    let Order { id, destination, wishes, lines, mut lanes, received_bytes } = order;
     let tell = |line: &Line| tell(&lines, line);
     tell(&Line::Receiving(id.clone()));
     let (url, mut dialled) = match engine.net().dialled(&id) {
@@ -55,6 +73,7 @@ async fn receive(engine: Engine, order: Order) {
     };
     let request = TreeRequest {
         filter,
+        single: wishes.single.clone(),
         keep_index: None,
         replicas: vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named }],
         destination: destination.path.clone(),
@@ -70,9 +89,15 @@ async fn receive(engine: Engine, order: Order) {
     let destination = std::sync::Arc::new(destination);
     let place = std::sync::Arc::clone(&destination);
     // Our own names for the two ends tell a sender nothing.
-    let plain = move |line: &str| place.in_words(line).replace(&from, "the sender");
+    let plain = move |line: &str| {
+        let line = place.in_words(line).replace(&from, "the sender");
+        line.replace("the server of the sender", "the sender")
+    };
     let of_events = plain.clone();
     let mut observer = move |event: &Event| {
+        if let Event::Swath(swath) = event {
+            received_bytes.fetch_add(swath.end.saturating_sub(swath.start), Ordering::Relaxed);
+        }
         // What ends it is told by the last line.
         if !matches!(event, Event::Finished(_) | Event::Failed { .. }) {
             let _ = on_the_way.send(of_events(&Line::event(event)));
@@ -88,13 +113,17 @@ async fn receive(engine: Engine, order: Order) {
         }
         let shows_surplus = request.delete;
         let take = move |change: Change, path: &[u8]| {
-            let bytes = match change {
-                Change::Copy { bytes } => Some(bytes),
-                Change::Surplus | Change::InTheWay if shows_surplus => None,
+            let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+            let line = match change {
+                Change::Copy { bytes, further_of } => {
+                    Line::Change(Some(bytes), text(path), further_of.as_deref().map(text))
+                }
+                Change::Surplus | Change::InTheWay if shows_surplus => {
+                    Line::Change(None, text(path), None)
+                }
                 Change::Surplus | Change::InTheWay => return,
             };
-            let path = String::from_utf8_lossy(path).into_owned();
-            self::tell(&planned, &Line::Change(bytes, path));
+            self::tell(&planned, &line);
         };
         engine.differences(&request, take).await.map(Received::planned)
     };

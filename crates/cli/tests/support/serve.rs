@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::Home;
@@ -15,6 +16,8 @@ pub struct Served {
     pub url: String,
     /// All that it said when it stood.
     pub words: String,
+    /// What it has said on standard error so far.
+    said: Arc<Mutex<String>>,
 }
 
 impl Home {
@@ -25,8 +28,23 @@ impl Home {
 
     /// The same at this address.
     pub fn serve_at(&self, address: &str, args: &[&str]) -> Served {
-        let mut swath = self.swath(["serve", "--listen", address].iter().chain(args));
-        let mut child = swath.command().stderr(Stdio::inherit()).spawn().expect("it starts");
+        let swath = self.swath(["serve", "--listen", address].iter().chain(args));
+        Served::of(swath, args)
+    }
+}
+
+impl Served {
+    /// Start it; `args` are those by which it is seen what it will say.
+    pub fn of(mut swath: super::Swath, args: &[&str]) -> Served {
+        let mut child = swath.command().spawn().expect("it starts");
+        let said = Arc::new(Mutex::new(String::new()));
+        let (hears, errors) = (Arc::clone(&said), BufReader::new(child.stderr.take().unwrap()));
+        std::thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                eprintln!("{line}");
+                hears.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let (mut url, mut words) = (None, String::new());
         // The line of the token, or of there being none, is the last one, if there is any.
@@ -45,11 +63,26 @@ impl Home {
         }
         // What else it prints must not stop it.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        Served { child, url: url.unwrap_or_else(|| panic!("no address: {words}")), words }
+        let url = url.unwrap_or_else(|| panic!("no address: {words}"));
+        Served { child, url, words, said }
     }
-}
 
-impl Served {
+    /// Wait until it has said this on standard error, and forget what it has said up to then.
+    #[track_caller]
+    pub fn says(&self, words: &str) {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(30) {
+            let mut said = self.said.lock().unwrap();
+            if let Some(at) = said.find(words) {
+                said.drain(..at + words.len());
+                return;
+            }
+            drop(said);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("{words:?} is missing: {}", self.said.lock().unwrap());
+    }
+
     /// The address of something it serves.
     pub fn at(&self, path: &str) -> String {
         format!("{}{path}", self.url)

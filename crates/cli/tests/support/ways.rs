@@ -69,6 +69,8 @@ impl Way {
         let ran = self.sync(home, &[options, &["--dry-run"]].concat());
         ran.code_is(0);
         let words = |line: &str| {
+            // Of which file it is another name is told behind it.
+            let line = line.split(" (another name of ").next().unwrap_or(line);
             let mut words = line.split_whitespace();
             format!("{} {}", words.next().unwrap(), words.last().unwrap())
         };

@@ -4,6 +4,6 @@ mod parts;
 mod reader;
 mod walks;
 
-pub(crate) use parts::{FURTHER_PARTS, Form, Parts};
+pub(crate) use parts::{Form, Parts, WHOLE_PARTS};
 pub(crate) use reader::{SEAL_BYTES, Sealed};
 pub(crate) use walks::{Walk, WalkId, Walks};

@@ -13,6 +13,7 @@ use swath_model::Range;
 use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
 use swath_model::index::{Kind, Lack, Mtime, Part};
 use swath_store::tree::Files;
+use swath_store::{Direct, Through};
 
 use super::walks::Walk;
 
@@ -21,6 +22,10 @@ pub(crate) struct Reader {
     walk: Arc<Walk>,
     files: Files,
     open: Option<Open>,
+    /// Up to here the virtual file will be asked for next.
+    until: u64,
+    /// Something was read past the page cache.
+    was_direct: bool,
 }
 
 struct Open {
@@ -30,6 +35,8 @@ struct Open {
     was: Version,
     /// Up to here the kernel was told to read.
     ahead_to: u64,
+    /// For a large file, to be read past the page cache.
+    direct: Option<Direct>,
 }
 
 /// What tells one content of a file from another.
@@ -47,12 +54,29 @@ struct Wanted {
     size_bytes: u64,
     mtime: Mtime,
     parts: Vec<Part>,
+    /// So much of it lies behind the last part and will be asked for next.
+    follows_bytes: u64,
 }
 
 impl Reader {
     pub fn new(walk: Arc<Walk>) -> Reader {
         let files = walk.files();
-        Reader { walk, files, open: None }
+        Reader { walk, files, open: None, until: 0, was_direct: false }
+    }
+
+    /// What is read from now on is a part of what is read up to `end` of the virtual file, without
+    /// a pause; [`Reader::rest`] comes after it.
+    pub fn begin(&mut self, end: u64) {
+        self.until = end;
+    }
+
+    /// Nothing is read for a while. Answers whether anything was read past the page cache.
+    pub fn rest(&mut self) -> bool {
+        self.until = 0;
+        if let Some(direct) = self.open.as_mut().and_then(|open| open.direct.as_mut()) {
+            direct.rest();
+        }
+        std::mem::take(&mut self.was_direct)
     }
 
     /// Fill `out` with the virtual file from `start` on. What lies between files is zeros.
@@ -84,6 +108,7 @@ impl Reader {
     fn wanted(&self, range: Range) -> Vec<Wanted> {
         let index = self.walk.read();
         let mut cursor = index.cursor_at(range.start);
+        let with_next = Range::new(range.start, range.end.max(self.until));
         let mut all = Vec::new();
         while let Some(item) = cursor.next() {
             if item.start >= range.end {
@@ -91,10 +116,11 @@ impl Reader {
             }
             let Kind::File { size_bytes, .. } = item.entry.kind else { continue };
             let parts: Vec<Part> = item.parts(range).collect();
-            if !parts.is_empty() {
-                let (number, path) = (item.number, item.path.to_vec());
-                all.push(Wanted { number, path, size_bytes, mtime: item.entry.mtime, parts });
-            }
+            let Some(last) = parts.last() else { continue };
+            let longer = item.parts(with_next).find(|part| part.start == last.start);
+            let follows_bytes = longer.map_or(0, |longer| longer.bytes - last.bytes);
+            let (number, path, mtime) = (item.number, item.path.to_vec(), item.entry.mtime);
+            all.push(Wanted { number, path, size_bytes, mtime, parts, follows_bytes });
         }
         all
     }
@@ -106,16 +132,20 @@ impl Reader {
             None => {
                 let file = self.files.file(&wanted.path)?;
                 let was = Version::of(&file)?;
-                Open { number: wanted.number, file, was, ahead_to: 0 }
+                let files = &mut self.files;
+                let direct = self.walk.past_cache().open(&file, || files.file(&wanted.path));
+                Open { number: wanted.number, file, was, ahead_to: 0, direct }
             }
         };
         if (open.was.size_bytes, open.was.mtime) != (wanted.size_bytes, wanted.mtime) {
             return Err(changed());
         }
-        for part in &wanted.parts {
-            let at = (part.start - start) as usize;
-            open.read_ahead(part.offset);
-            open.file.read_exact_at(&mut out[at..at + part.bytes as usize], part.offset)?;
+        for (at, part) in wanted.parts.iter().enumerate() {
+            let is_last = at + 1 == wanted.parts.len();
+            let follows_bytes = if is_last { wanted.follows_bytes } else { 0 };
+            let from = (part.start - start) as usize;
+            let out = &mut out[from..from + part.bytes as usize];
+            self.was_direct |= open.read(out, part.offset, follows_bytes)?;
         }
         // What was written meanwhile may be half of what was read.
         if Version::of(&open.file)? != open.was {
@@ -127,6 +157,21 @@ impl Reader {
 }
 
 impl Open {
+    /// Fill `out` with what is at `offset`. Answers whether it came past the page cache.
+    fn read(&mut self, out: &mut [u8], offset: u64, follows_bytes: u64) -> io::Result<bool> {
+        let through = match &mut self.direct {
+            Some(direct) => direct.read(&self.file, out, offset, follows_bytes),
+            None => Through::Cache,
+        };
+        match through {
+            Through::Past => return Ok(true),
+            Through::Held => {}
+            Through::Cache => self.read_ahead(offset),
+        }
+        self.file.read_exact_at(out, offset)?;
+        Ok(false)
+    }
+
     /// One request at a time keeps no disk busy: of a large file what comes next is on its way while
     /// this part is read, hashed and sent.
     fn read_ahead(&mut self, offset: u64) {
@@ -211,10 +256,21 @@ impl Sealed {
         if is_sound { value } else { value.map(|byte| !byte) }
     }
 
+    /// Groups up to this one are asked for without a pause; [`Sealed::rest`] comes after them.
+    pub fn begin(&mut self, end_group: u64) {
+        self.reader.begin(self.size_bytes.min(end_group.saturating_mul(GROUP_BYTES)));
+    }
+
+    /// As [`Reader::rest`].
+    pub fn rest(&mut self) -> bool {
+        self.reader.rest()
+    }
+
     /// Append `range` of the sealed file to `out`.
     pub fn read(&mut self, range: Range, out: &mut Vec<u8>) {
         let unit = GROUP_BYTES + SEAL_BYTES;
         let mut at = range.start;
+        self.begin(range.end.div_ceil(unit));
         while at < range.end {
             let number = at / unit;
             let start = number * GROUP_BYTES;

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, IndexError, Lack};
-use swath_store::tree::{Files, Root, WalkError, WalkOptions, walk};
+use swath_store::PastCache;
+use swath_store::tree::{Files, Root, Single, WalkError, WalkOptions, walk};
 use tokio::sync::Notify;
 
 /// The name of a walk; nobody guesses it.
@@ -22,8 +23,11 @@ pub(crate) struct WalkId(u128);
 pub(crate) struct Walk {
     pub id: WalkId,
     root: Root,
+    past_cache: PastCache,
     /// Links were taken for what they lead to.
     follows_links: bool,
+    /// It is of one file.
+    single: Option<Single>,
     index: RwLock<Index>,
     /// Set when the walk has ended, with what went wrong if anything did.
     ended: RwLock<Option<Result<(), String>>>,
@@ -51,6 +55,8 @@ pub(crate) enum Progress {
 /// All walks of a server.
 pub(crate) struct Walks {
     known: Mutex<HashMap<WalkId, Arc<Walk>>>,
+    /// By which large files are read, all of them together.
+    past_cache: PastCache,
     /// Most memory for the indexes of walks that nobody uses just now, in bytes.
     idle_bytes_max: usize,
 }
@@ -79,8 +85,8 @@ impl std::str::FromStr for WalkId {
 }
 
 impl Walks {
-    pub fn new(idle_bytes_max: usize) -> Walks {
-        Walks { known: Mutex::new(HashMap::new()), idle_bytes_max }
+    pub fn new(idle_bytes_max: usize, past_cache: PastCache) -> Walks {
+        Walks { known: Mutex::new(HashMap::new()), past_cache, idle_bytes_max }
     }
 
     /// Begin to walk a folder, on a thread of its own.
@@ -93,7 +99,9 @@ impl Walks {
         let walk = Arc::new(Walk {
             id,
             root,
+            past_cache: self.past_cache.clone(),
             follows_links: options.follow_links,
+            single: options.single.clone(),
             index: RwLock::new(Index::new()),
             ended: RwLock::new(None),
             news: Notify::new(),
@@ -140,10 +148,16 @@ impl Walks {
 impl Walk {
     /// The files of its index, to be read.
     pub fn files(&self) -> Files {
-        match self.follows_links {
-            true => Files::through_links(&self.root),
-            false => Files::new(&self.root),
+        match &self.single {
+            Some(single) => Files::single(&self.root, single),
+            None if self.follows_links => Files::through_links(&self.root),
+            None => Files::new(&self.root),
         }
+    }
+
+    /// For those of them that are large.
+    pub fn past_cache(&self) -> &PastCache {
+        &self.past_cache
     }
 
     /// The index as far as it has come. Held only for moments: the walk waits meanwhile.

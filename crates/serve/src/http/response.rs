@@ -17,6 +17,8 @@ pub(crate) struct Response {
     /// All but those of the body's framing and of the connection.
     pub fields: Vec<(&'static str, String)>,
     pub body: Content,
+    /// What the status line says, if that is not what it says of every such status.
+    pub own_reason: Option<&'static str>,
     /// Takes the connection over, once the head of a 101 is sent.
     pub takes_over: Option<TakesOver>,
 }
@@ -80,7 +82,13 @@ impl Piece {
 impl Response {
     /// An answer without a body.
     pub fn empty(status: u16) -> Response {
-        Response { status, fields: Vec::new(), body: Content::Empty, takes_over: None }
+        Response {
+            status,
+            fields: Vec::new(),
+            body: Content::Empty,
+            own_reason: None,
+            takes_over: None,
+        }
     }
 
     /// The connection is turned into one of `protocol` (RFC 9110, section 7.8).
@@ -141,7 +149,7 @@ impl Response {
     }
 
     fn reason(&self) -> &'static str {
-        match self.status {
+        self.own_reason.unwrap_or(match self.status {
             100 => "Continue",
             101 => "Switching Protocols",
             200 => "OK",
@@ -171,7 +179,7 @@ impl Response {
             505 => "HTTP Version Not Supported",
             507 => "Insufficient Storage",
             _ => "Status",
-        }
+        })
     }
 }
 

@@ -1,33 +1,21 @@
 //! Who may have what is served.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::SystemTime;
 
 use base64::Engine as _;
 
 use crate::http::{Head, Response};
+use crate::tokens::Token;
 
-/// Who may have what is served.
+/// Who may have what is served. Clones are the same: what is changed by one holds for all.
 #[derive(Clone, Default)]
 pub struct Access {
     /// Whoever shows one of these may read; empty if nothing need be shown.
-    tokens: Vec<Token>,
+    tokens: Arc<RwLock<Vec<Token>>>,
     /// Only from these networks; empty if from everywhere.
     networks: Vec<Network>,
-}
-
-/// What somebody has to show, and what it is good for.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token {
-    /// What is shown.
-    pub secret: String,
-    /// It opens writing too, where the server takes anything.
-    pub may_write: bool,
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Token(may write: {})", self.may_write)
-    }
 }
 
 /// What somebody may do.
@@ -52,50 +40,73 @@ impl Access {
     /// Whoever shows one of `tokens` (anybody if there are none), from one of `networks` (from
     /// everywhere if there are none).
     pub fn new(tokens: Vec<Token>, networks: Vec<Network>) -> Access {
-        Access { tokens, networks }
+        Access { tokens: Arc::new(RwLock::new(tokens)), networks }
     }
 
-    /// Whether something has to be shown.
-    pub fn asks_for_token(&self) -> bool {
-        !self.tokens.is_empty()
+    /// From the next request on these tokens count, and no others. Without any nobody gets in:
+    /// what asked for tokens goes on asking.
+    pub fn set_tokens(&self, tokens: Vec<Token>) {
+        let nobody = Token { expires: Some(SystemTime::UNIX_EPOCH), ..Token::default() };
+        let tokens = if tokens.is_empty() { vec![nobody] } else { tokens };
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
     }
 
-    /// Let a request pass or answer it.
-    pub(crate) fn check(&self, head: &Head, peer: SocketAddr) -> Result<Rights, Response> {
+    fn tokens(&self) -> RwLockReadGuard<'_, Vec<Token>> {
+        self.tokens.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Let a request that comes `now` pass or answer it.
+    pub(crate) fn check(
+        &self,
+        head: &Head,
+        peer: SocketAddr,
+        now: SystemTime,
+    ) -> Result<Rights, Response> {
         let address = peer.ip().to_canonical();
         if !self.networks.is_empty() && !self.networks.iter().any(|net| net.contains(address)) {
             return Err(Response::text(403, "this server does not answer your address"));
         }
-        if self.tokens.is_empty() {
+        let tokens = self.tokens();
+        if tokens.is_empty() {
             return Ok(Rights { may_write: false });
         }
-        match head.field("authorization").and_then(shown) {
-            Some(shown) => {
-                self.rights(&shown).ok_or_else(|| refused("this token is not known here"))
-            }
-            None => Err(refused("a token is needed here (Authorization: Bearer …)")),
+        let Some(shown) = head.field("authorization").and_then(shown) else {
+            return Err(refused("a token is needed here (Authorization: Bearer …)", false));
+        };
+        match find(&tokens, &shown) {
+            None => Err(refused("this token is not known here", true)),
+            Some(token) if token.is_over(now) => Err(refused("this token has expired", true)),
+            Some(token) => Ok(Rights { may_write: token.may_write }),
         }
-    }
-
-    fn rights(&self, shown: &[u8]) -> Option<Rights> {
-        // All are compared, each by its digest, so that the time taken tells nothing.
-        let shown = blake3::hash(shown);
-        self.tokens.iter().fold(None, |found, token| {
-            let is_it = blake3::hash(token.secret.as_bytes()) == shown;
-            if is_it { Some(Rights { may_write: token.may_write }) } else { found }
-        })
     }
 }
 
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Access({} tokens, {:?})", self.tokens.len(), self.networks)
+        write!(f, "Access({} tokens, {:?})", self.tokens().len(), self.networks)
     }
 }
 
-fn refused(text: &str) -> Response {
+/// The token that is shown. All are compared, each by its digest, so that the time taken tells
+/// nothing.
+fn find<'a>(tokens: &'a [Token], shown: &[u8]) -> Option<&'a Token> {
+    let shown = blake3::hash(shown);
+    tokens.iter().fold(None, |found, token| {
+        let is_it = blake3::hash(token.secret.as_bytes()) == shown;
+        if is_it { Some(token) } else { found }
+    })
+}
+
+/// Where a token was shown, the challenge says what is wrong with it (RFC 6750, section 3): who
+/// asks for ranges ahead does not read the text.
+fn refused(text: &str, is_shown: bool) -> Response {
+    let error = match is_shown {
+        true => format!(", error=\"invalid_token\", error_description=\"{text}\""),
+        false => String::new(),
+    };
     // Browsers ask for a name and a password; the password is the token.
-    Response::text(401, text).with("www-authenticate", "Bearer, Basic realm=\"swath\"")
+    let challenge = format!("Bearer realm=\"swath\"{error}, Basic realm=\"swath\"");
+    Response::text(401, text).with("www-authenticate", challenge)
 }
 
 /// The token in an `Authorization` header: a bearer's, or the password of any user.
@@ -172,17 +183,20 @@ mod tests {
 
     fn status(access: &Access, fields: &str, peer: &str) -> u16 {
         let peer = peer.parse().unwrap();
-        access.check(&request(fields), peer).map_or_else(|refusal| refusal.status, |_| 200)
+        let now = SystemTime::UNIX_EPOCH;
+        access.check(&request(fields), peer, now).map_or_else(|refusal| refusal.status, |_| 200)
     }
 
     #[test]
     fn tokens_open_and_nothing_else_does() {
-        let token = |secret: &str, may_write| Token { secret: secret.to_owned(), may_write };
+        let token =
+            |secret: &str, may_write| Token { secret: secret.to_owned(), may_write, expires: None };
         let tokens = vec![token("first", false), token("s3cret", true)];
         let access = Access::new(tokens, Vec::new());
         for (shown, may_write) in [("first", false), ("s3cret", true)] {
             let head = request(&format!("Authorization: Bearer {shown}\r\n"));
-            let rights = access.check(&head, "192.0.2.1:1".parse().unwrap()).ok();
+            let peer = "192.0.2.1:1".parse().unwrap();
+            let rights = access.check(&head, peer, SystemTime::UNIX_EPOCH).ok();
             assert_eq!(rights, Some(Rights { may_write }));
         }
         let basic = base64::engine::general_purpose::STANDARD.encode("anybody:s3cret");

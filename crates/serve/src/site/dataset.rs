@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use swath_formats::range_header::{self, Ranges};
-use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::{Range, counted};
 use swath_store::tree::{Filter, FilterError, WalkOptions};
 
-use super::Site;
 use super::file::{not_found, refusal};
 use super::place::Place;
+use super::{Only, Site};
 use crate::dataset::{Form, Parts, SEAL_BYTES, Sealed, Walk, WalkId};
-use crate::http::{Content, Head, Made, Make, Response};
+use crate::http::{Content, Head, Made, Make, Method, Response};
 
 /// Answer a request for a folder as a dataset.
 pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
@@ -30,7 +30,11 @@ pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
             };
             match site.walks.find(id) {
                 Some(walk) if what == "changed" => {
-                    Response::text(200, walk.changed()).with("cache-control", "no-store")
+                    // A line for each, and no other: none is an empty body.
+                    Response::empty(200)
+                        .with("content-type", "text/plain; charset=utf-8")
+                        .with("cache-control", "no-store")
+                        .containing(Content::Bytes(walk.changed().into_bytes()))
                 }
                 Some(walk) if what == "seals" => seals(head, walk).await,
                 Some(walk) => bytes(site, head, walk, what == "sealed").await,
@@ -54,13 +58,15 @@ async fn index(site: &Site, head: &Head) -> Response {
         }
         None => return not_found(),
     };
-    let filter = match (&site.filter, filter_of(head)) {
+    let usual = site.walk_options();
+    let options = match (&site.only, filter_of(head)) {
         // What we do not want to give away others cannot ask for.
-        (Some(own), _) => own.clone(),
-        (None, Ok(filter)) => filter,
+        (Some(Only::Part(own)), _) => WalkOptions { filter: (**own).clone(), ..usual },
+        (Some(Only::File(single)), _) => WalkOptions { single: Some(single.clone()), ..usual },
+        (None, Ok(filter)) => WalkOptions { filter, ..usual },
         (None, Err(error)) => return Response::text(400, error.to_string()),
     };
-    let is_filtered = !filter.is_all();
+    let is_filtered = options.single.is_some() || !options.filter.is_all();
     let xattrs = head.target.parameter("xattr") == Some("yes");
     let opened = tokio::task::spawn_blocking(move || root.below(&path)).await;
     let root = match opened {
@@ -71,7 +77,7 @@ async fn index(site: &Site, head: &Head) -> Response {
     let mut random = [0; 16];
     (site.random)(&mut random);
     let id = WalkId::new(random);
-    match site.walks.begin(id, root, WalkOptions { filter, xattrs, ..site.walk_options() }) {
+    match site.walks.begin(id, root, WalkOptions { xattrs, ..options }) {
         Ok(walk) => {
             site.metrics.walks.fetch_add(1, Ordering::Relaxed);
             let answer = Response::empty(200)
@@ -124,7 +130,7 @@ impl Drop for IndexBytes {
 
 /// Ranges of the virtual file, or of the sealed one.
 async fn bytes(site: &Site, head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Response {
-    let asked = head.field("range");
+    let asked = head.field("range").filter(|_| head.method == Method::Get);
     // Without an end nothing is known of where it is while the walk goes on, so that is waited for.
     let known_to = asked.and_then(last_byte).unwrap_or(u64::MAX);
     let group = known_to / (GROUP_BYTES + if is_sealed { SEAL_BYTES } else { 0 });
@@ -143,8 +149,8 @@ async fn bytes(site: &Site, head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Re
     let ranges = asked.map_or(Ranges::Whole, |value| range_header::parse(value, length));
     let form = if is_sealed { Form::Sealed { size_bytes } } else { Form::Data };
     let made = |range| {
-        let further = Arc::clone(&site.further_parts);
-        Content::Made(Box::new(Parts::new(Arc::clone(&walk), form, range, further)))
+        let whole = Arc::clone(&site.whole_parts);
+        Content::Made(Box::new(Parts::new(Arc::clone(&walk), form, range, whole)))
     };
     let whole = if is_complete { length.to_string() } else { "*".to_owned() };
     match ranges {
@@ -153,8 +159,10 @@ async fn bytes(site: &Site, head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Re
             let value = format!("bytes {}-{}/{whole}", part.start, part.end - 1);
             describe(Response::empty(206)).with("content-range", value).containing(made(part))
         }
-        Ranges::Unsatisfiable => Response::text(416, format!("there are {length} bytes"))
-            .with("content-range", format!("bytes */{length}")),
+        Ranges::Unsatisfiable => {
+            Response::text(416, format!("there is nothing behind {}", counted(length, "byte")))
+                .with("content-range", format!("bytes */{length}"))
+        }
         // Several ranges at once are allowed to be ignored.
         Ranges::Whole | Ranges::Parts(_) => {
             describe(Response::empty(200)).containing(made(Range::new(0, length)))
@@ -220,8 +228,10 @@ impl Make for Seals {
             }
             let Some(mut sealed) = self.sealed.take() else { return Ok(Vec::new()) };
             let read = move || {
+                sealed.begin(part.end);
                 let seals: Vec<u8> =
                     (part.start..part.end).flat_map(|group| sealed.seal(group)).collect();
+                sealed.rest();
                 (sealed, seals)
             };
             let read = tokio::task::spawn_blocking(read).await;

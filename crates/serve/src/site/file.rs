@@ -8,8 +8,8 @@ use std::sync::Arc;
 use swath_formats::conditions::{Conditions, Current, Decision};
 use swath_formats::range_header::{self, Ranges};
 use swath_formats::{Etag, digest_header};
-use swath_model::Range;
 use swath_model::digest::{Algorithm, Digest};
+use swath_model::{Range, counted};
 use swath_store::tree::Root;
 
 use super::digests::{Digests, Effort};
@@ -45,7 +45,8 @@ impl Request {
         let field = |name: &str| head.field(name).map(str::to_owned);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Request {
-            range: field("range"),
+            // Of HEAD a range is no part (RFC 9110, section 14.2).
+            range: field("range").filter(|_| head.method == Method::Get),
             if_match: field("if-match"),
             if_none_match: field("if-none-match"),
             if_modified_since: field("if-modified-since"),
@@ -159,7 +160,7 @@ impl Request {
         let part = |range| Piece::Part { file: Arc::clone(&file), range };
         match ranges {
             Ranges::Unsatisfiable => describe(
-                Response::text(416, format!("the file has {size_bytes} bytes"))
+                Response::text(416, format!("the file has {}", counted(size_bytes, "byte")))
                     .with("content-range", format!("bytes */{size_bytes}")),
             ),
             Ranges::Whole => describe(Response::empty(200).with("content-type", kind))

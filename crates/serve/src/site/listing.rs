@@ -3,6 +3,7 @@
 use std::io;
 
 use swath_formats::http_date;
+use swath_model::counted;
 use swath_model::index::Kind;
 use swath_store::tree::{Listed, Root};
 
@@ -61,13 +62,7 @@ pub(super) fn folder(
 
 /// The page of several folders.
 pub(super) fn top(site: &Site, head: &Head) -> Response {
-    let folder = |name: &[u8]| Listed {
-        name: name.to_vec(),
-        kind: Kind::Folder,
-        mode: 0o755,
-        mtime: Default::default(),
-    };
-    let entries = site.folders.names().map(folder).collect();
+    let entries = site.folders.listed().collect();
     page(entries, b"", &Wish::of(head), &site.name)
 }
 
@@ -209,19 +204,26 @@ fn json(text: &str) -> String {
 }
 
 fn html_row(entry: &Listed, out: &mut String) {
-    let (slash, class) = match entry.kind {
-        Kind::Folder => ("/", "folder"),
-        Kind::Symlink(_) => ("", "link"),
-        _ => ("", "file"),
-    };
     let shown = html(&String::from_utf8_lossy(&entry.name));
     // "./" keeps a name with a colon from being taken for a scheme.
     let address = encode(&entry.name);
+    // What would answer 404 is not led to: programs follow all that is.
+    let (class, name) = match &entry.kind {
+        Kind::Folder => ("folder", format!("<a href=\"./{address}/\">{shown}/</a>")),
+        Kind::File { .. } | Kind::HardLink(_) => {
+            ("file", format!("<a href=\"./{address}\">{shown}</a>"))
+        }
+        Kind::Symlink(target) => {
+            let target = html(&String::from_utf8_lossy(target));
+            ("link", format!("{shown} -&gt; {target}"))
+        }
+        Kind::Absent(_) => ("other", shown),
+    };
     let size = size_bytes(entry).map_or_else(|| "–".to_owned(), size_text);
-    let exact = size_bytes(entry).map_or_else(String::new, |bytes| format!("{bytes} bytes"));
+    let exact = size_bytes(entry).map_or_else(String::new, |bytes| counted(bytes, "byte"));
     let time = http_date::write_plain(entry.mtime.seconds).unwrap_or_else(|| "–".to_owned());
     out.push_str(&format!(
-        "<tr class={class}><td><a href=\"./{address}{slash}\">{shown}{slash}</a></td>\
+        "<tr class={class}><td>{name}</td>\
          <td title=\"{exact}\">{size}</td><td>{time}</td></tr>\n"
     ));
 }
@@ -264,11 +266,10 @@ fn html_start(entries: &[Listed], address: &[u8], wish: &Wish, site: &str) -> St
         bytes = bytes.saturating_add(size);
     }
     let folders = entries.iter().filter(|entry| entry.kind == Kind::Folder).count();
-    let plural = |n: u64, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
     let sum = format!(
         "{}, {}, {}",
-        plural(folders as u64, "folder"),
-        plural(count, "file"),
+        counted(folders as u64, "folder"),
+        counted(count, "file"),
         size_text(bytes)
     );
     let mut crumbs = "<a href=\"/\">/</a>".to_owned();

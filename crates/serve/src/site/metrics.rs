@@ -1,5 +1,6 @@
 //! What was done, in the form that Prometheus reads.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use crate::http::{Content, Response};
 pub(crate) struct Metrics {
     answers: [AtomicU64; 5],
     body_bytes: AtomicU64,
+    /// Of files that others sent, whichever way.
+    pub received_bytes: Arc<AtomicU64>,
     answer_us: AtomicU64,
     pub connections: AtomicU64,
     pub connections_now: AtomicU64,
@@ -42,6 +45,8 @@ impl Metrics {
         family("swath_answers_total", "counter", "Requests answered.", &answers);
         let help = "Bytes of body sent.";
         family("swath_body_bytes_total", "counter", help, &one(&self.body_bytes));
+        let help = "Bytes of files received, by PUT and in trees.";
+        family("swath_received_bytes_total", "counter", help, &one(&self.received_bytes));
         let seconds = vec![(String::new(), read(&self.answer_us) / 1e6)];
         let help = "Time from requests to the last bytes of their answers, summed.";
         family("swath_answer_seconds_total", "counter", help, &seconds);

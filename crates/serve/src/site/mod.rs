@@ -14,17 +14,18 @@ mod receive;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use swath_model::Limiter;
-use swath_store::tree::{Filter, Root, WalkOptions};
+use swath_store::tree::{Filter, Root, Single, WalkOptions};
+use swath_store::{PastCache, Reads};
 use tokio::sync::{Semaphore, watch};
 
-use crate::dataset::{FURTHER_PARTS, Walks};
+use crate::dataset::{WHOLE_PARTS, Walks};
 use crate::http::{Answer, Head, Make, Method, Response};
 use crate::receive::{Orders, Receive};
 
-pub use access::{Access, Network, NetworkError, Token};
+pub use access::{Access, Network, NetworkError};
 use digests::Digests;
 use metrics::Metrics;
 use place::{Folders, Place};
@@ -38,11 +39,12 @@ pub struct SiteOptions {
     pub access: Access,
     /// Links that lead to something below their folder are followed.
     pub follow_links: bool,
-    /// Of the dataset at the root this takes part and nothing else, whatever is asked for; and then
-    /// nothing but that dataset is offered.
-    pub filter: Option<Filter>,
+    /// Nothing but this is offered, as the dataset at the root, whatever is asked for.
+    pub only: Option<Only>,
     /// How the server calls itself where people read it.
     pub name: String,
+    /// How files of datasets are read.
+    pub reads: Reads,
     /// Most memory for indexes that nobody uses just now, in bytes.
     pub idle_index_bytes: usize,
     /// Takes trees from those who may write; nothing is taken without.
@@ -51,6 +53,15 @@ pub struct SiteOptions {
     pub send_limit: Option<Arc<Limiter>>,
     /// Limits what others send, all together.
     pub receive_limit: Option<Arc<Limiter>>,
+}
+
+/// What alone is offered.
+#[derive(Clone, Debug)]
+pub enum Only {
+    /// What of the folder takes part.
+    Part(Box<Filter>),
+    /// A file in it, as a dataset of one entry.
+    File(Single),
 }
 
 impl std::fmt::Debug for SiteOptions {
@@ -85,13 +96,13 @@ pub(crate) struct Site {
     folders: Folders,
     access: Access,
     follow_links: bool,
-    filter: Option<Filter>,
+    only: Option<Only>,
     name: String,
     /// `http` or `https`.
     scheme: &'static str,
     walks: Walks,
-    /// What datasets' answers may read beyond one part at a time, in parts.
-    further_parts: Arc<Semaphore>,
+    /// For the whole parts that datasets' answers have in memory.
+    whole_parts: Arc<Semaphore>,
     receive: Option<Arc<dyn Receive>>,
     orders: Arc<Orders>,
     send_limit: Option<Arc<Limiter>>,
@@ -146,11 +157,11 @@ impl Site {
             folders: Folders::open(&options.folders)?,
             access: options.access,
             follow_links: options.follow_links,
-            filter: options.filter,
+            only: options.only,
             name: options.name,
             scheme,
-            walks: Walks::new(options.idle_index_bytes),
-            further_parts: Arc::new(Semaphore::new(FURTHER_PARTS)),
+            walks: Walks::new(options.idle_index_bytes, PastCache::new(options.reads)),
+            whole_parts: Arc::new(Semaphore::new(WHOLE_PARTS)),
             receive: options.receive,
             orders: Arc::default(),
             send_limit: options.send_limit,
@@ -175,7 +186,7 @@ impl Site {
         {
             return Response::text(200, "well");
         }
-        let rights = match self.access.check(head, peer) {
+        let rights = match self.access.check(head, peer, SystemTime::now()) {
             Ok(rights) => rights,
             Err(refusal) => return refusal,
         };
@@ -192,7 +203,7 @@ impl Site {
                 return Response::text(405, text).with("allow", allowed);
             }
         }
-        if self.filter.is_some() && !head.target.path.is_empty() {
+        if self.only.is_some() && !head.target.path.is_empty() {
             return file::not_found();
         }
         if head.target.path == b"metrics" && !self.folders.has(b"metrics") {
@@ -204,7 +215,7 @@ impl Site {
             }
             return dataset::answer(self, head, what).await;
         }
-        if self.filter.is_some() {
+        if self.only.is_some() {
             return file::not_found();
         }
         match self.folders.place(&head.target.path) {
@@ -267,6 +278,40 @@ impl Answer for Site {
         let mut ending = self.ending.clone();
         // Without a sender nobody is left to wait for.
         let _ = ending.wait_for(|&is_ending| is_ending).await;
+    }
+}
+
+/// Answers those who speak plain HTTP where TLS is spoken: by a word that they understand.
+pub(crate) struct Misled(pub Arc<Site>);
+
+impl Answer for Misled {
+    async fn answer(&self, _: &Head, _: SocketAddr, _: &mut dyn Make) -> Response {
+        let words = "this server speaks HTTPS";
+        let mut response = Response::text(400, words).with("server", SERVER);
+        // Clients that show no more than the status line say it too.
+        response.own_reason = Some(words);
+        response
+    }
+
+    fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration) {
+        self.0.note(head, peer, status, bytes, took);
+    }
+
+    fn send_limit(&self) -> Option<&Arc<Limiter>> {
+        self.0.send_limit()
+    }
+
+    fn receive_limit(&self) -> Option<&Arc<Limiter>> {
+        self.0.receive_limit()
+    }
+
+    /// One answer is enough.
+    fn is_ending(&self) -> bool {
+        true
+    }
+
+    async fn ending(&self) {
+        self.0.ending().await;
     }
 }
 

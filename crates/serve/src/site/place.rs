@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use swath_store::tree::Root;
+use swath_store::tree::{Listed, Root};
 
 use super::SiteError;
 
@@ -52,9 +52,9 @@ impl Folders {
         Some(Place::Below { root, path: path.get(end + 1..).unwrap_or_default() })
     }
 
-    /// The names of several folders.
-    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.all.iter().map(|(name, _)| name.as_slice())
+    /// Several folders as entries of the page above them.
+    pub fn listed(&self) -> impl Iterator<Item = Listed> {
+        self.all.iter().map(|(name, root)| root.listed(name))
     }
 
     /// Whether something of the user's own has this name at the top.

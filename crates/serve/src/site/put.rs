@@ -6,6 +6,7 @@
 use std::fs::Metadata;
 use std::io::{self, Write};
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 use swath_formats::conditions::{Conditions, Current, Decision};
 use swath_formats::digest_header;
@@ -49,6 +50,7 @@ pub(super) async fn put(site: &Site, head: &Head, rights: Rights, body: &mut dyn
             }
             Err(error) => return Response::text(400, format!("the file did not come: {error}")),
         };
+        site.metrics.received_bytes.fetch_add(part.len() as u64, Ordering::Relaxed);
         let written = blocking(move || {
             taken.write(&part)?;
             Ok(taken)
@@ -69,6 +71,8 @@ struct Wishes {
     if_unmodified_since: Option<String>,
     digests: Vec<Digest>,
     length: Option<u64>,
+    /// Folders above it that are missing are to be made.
+    makes_folders: bool,
 }
 
 impl Wishes {
@@ -113,6 +117,7 @@ impl Wishes {
             if_unmodified_since: owned("if-unmodified-since"),
             digests,
             length,
+            makes_folders: field("swath-folders").is_some_and(|it| it.trim() == "make"),
         })
     }
 
@@ -150,7 +155,16 @@ struct Taken {
 }
 
 fn begin(root: &Root, path: &[u8], wishes: Wishes) -> Result<Taken, Response> {
-    let incoming = root.receive(path).map_err(|error| refusal(&error))?;
+    let incoming = match root.receive(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && wishes.makes_folders => {
+            let above = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+            // What is sent on a condition may be nothing that is to be there.
+            wishes.allow(None)?;
+            root.made(&path[..above]).and_then(|_| root.receive(path))
+        }
+        received => received,
+    };
+    let incoming = incoming.map_err(|error| refusal(&error))?;
     wishes.allow(incoming.present().map_err(|error| refusal(&error))?.as_ref())?;
     incoming.reserve(wishes.length.unwrap_or(0)).map_err(|error| refusal(&error))?;
     let mut hashers: Vec<Hasher> = Vec::new();

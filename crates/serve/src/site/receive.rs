@@ -2,8 +2,9 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use swath_store::tree::Root;
+use swath_store::tree::{Root, leads_into_a_copy};
 
 use super::Site;
 use super::access::Rights;
@@ -24,6 +25,9 @@ pub(super) async fn begin(site: &Site, head: &Head, rights: Rights) -> Response 
         Some(Place::Top) => return Response::text(400, "name one of the folders"),
         None => return not_found(),
     };
+    if leads_into_a_copy(&path) {
+        return Response::text(409, "there an unfinished copy keeps what it has");
+    }
     let is_dry = head.target.parameter("dry") == Some("yes");
     let placed = tokio::task::spawn_blocking(move || destination(&root, &path, is_dry)).await;
     let (folder, destination) = match placed {
@@ -37,7 +41,8 @@ pub(super) async fn begin(site: &Site, head: &Head, rights: Rights) -> Response 
     let wishes = head.target.query.clone();
     let shown = String::from_utf8_lossy(&head.target.path).into_owned();
     let place = crate::receive::Destination { folder, path: destination, shown };
-    site.orders.begin(&*receive, id, place, wishes)
+    let received_bytes = Arc::clone(&site.metrics.received_bytes);
+    site.orders.begin(&*receive, id, place, wishes, received_bytes)
 }
 
 /// A connection for a tree that is being sent.
@@ -93,7 +98,7 @@ fn destination(root: &Root, path: &[u8], is_dry: bool) -> io::Result<(Root, Path
         false => root.made(above)?,
     };
     if folder.is_there(name) {
-        return Err(io::Error::from(io::ErrorKind::NotADirectory));
+        return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
     }
     let name = std::os::unix::ffi::OsStrExt::from_bytes(name);
     let place = folder.place().join::<&std::ffi::OsStr>(name);

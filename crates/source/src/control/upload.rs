@@ -119,7 +119,7 @@ fn request(target: &Target, length_bytes: u64, digest: &Digest, expects: bool) -
     out.extend_from_slice(target.accept_line("*/*").as_bytes());
     let digest = digest_header::write(std::slice::from_ref(digest));
     let more = format!(
-        "Content-Type: application/octet-stream\r\nContent-Length: {length_bytes}\r\nRepr-Digest: {digest}\r\n"
+        "Content-Type: application/octet-stream\r\nContent-Length: {length_bytes}\r\nRepr-Digest: {digest}\r\nSwath-Folders: make\r\n"
     );
     out.extend_from_slice(more.as_bytes());
     if expects {

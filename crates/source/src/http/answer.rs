@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use swath_formats::{ContentRange, content_range, http_date};
-use swath_model::Range;
+use swath_model::{Range, counted};
 
-use super::head::{Head, shortened};
+use super::head::{Head, explained};
 use crate::error::LaneError;
 
 /// What an answer is.
@@ -86,8 +86,9 @@ fn partial(head: &Head, asked: Range) -> Answer {
     }
     match head.content_length() {
         Ok(Some(length)) if length != bytes.len() => Answer::Refused(LaneError::protocol(format!(
-            "a range of {} bytes in a body of {length} bytes",
-            bytes.len()
+            "a range of {} in a body of {}",
+            counted(bytes.len(), "byte"),
+            counted(length, "byte")
         ))),
         Err(error) => Answer::Refused(LaneError::protocol(error.to_string())),
         Ok(_) => Answer::Data {
@@ -113,7 +114,7 @@ fn whole(head: &Head) -> Answer {
 fn status_error(head: &Head) -> LaneError {
     LaneError::Status {
         code: head.status,
-        reason: shortened(&head.reason),
+        reason: explained(head, b""),
         retry_after: retry_after(head),
     }
 }

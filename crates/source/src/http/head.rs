@@ -140,7 +140,8 @@ pub(crate) fn shortened(text: &str) -> String {
 }
 
 /// The words of a refusal: what its status line says, and the first line of what follows where that
-/// is text for people. Nothing in it can disturb a screen.
+/// is text for people, or else what a challenge says of the credentials (RFC 6750, section 3).
+/// Nothing in it can disturb a screen.
 pub(crate) fn explained(head: &Head, body: &[u8]) -> String {
     let reason = shortened(&head.reason);
     let is_text = head.field("content-type").is_some_and(|kind| {
@@ -152,6 +153,7 @@ pub(crate) fn explained(head: &Head, body: &[u8]) -> String {
         .lines()
         .map(str::trim)
         .find(|line| !line.is_empty())
+        .or_else(|| head.fields("www-authenticate").find_map(described))
         .unwrap_or_default()
         .chars()
         .filter(|&c| !c.is_control() && !turns_around(c))
@@ -162,6 +164,12 @@ pub(crate) fn explained(head: &Head, body: &[u8]) -> String {
         (true, false) => line,
         (false, false) => format!("{reason}: {line}"),
     }
+}
+
+/// What a challenge says in words for people.
+fn described(challenge: &str) -> Option<&str> {
+    let (_, text) = challenge.split_once("error_description=\"")?;
+    text.split_once('"').map(|(text, _)| text)
 }
 
 /// Characters that change the order in which others are shown.
@@ -199,6 +207,10 @@ mod tests {
         assert_eq!(of("text/html", "<h1>no</h1>"), "Forbidden");
         assert_eq!(of("text/plain", ""), "Forbidden");
         assert!(of("Text/Plain", &"x".repeat(100_000)).len() < 200);
+        // A lane does not read what follows.
+        let challenged = "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Basic realm=\"x\"\r\n\
+             www-authenticate: Bearer error=\"invalid_token\", error_description=\"it is \u{202e}over\"\r\n\r\n";
+        assert_eq!(explained(&parsed(challenged), b""), "Unauthorized: it is over");
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub enum Wrong {
     Target,
     /// The file has other bytes.
     Content,
+    /// The same as the next, and it was changed since.
+    Likely,
     /// It shares a block with something that is wrong, so that nobody can say whether it is right.
     Doubtful,
     /// Its permission bits are others.

@@ -18,12 +18,15 @@ use super::trail::{Enter, Trail, split};
 use super::walk::{WalkError, WalkOptions, walk_telling};
 
 /// One difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It is to be copied: it is not there, or it is another one; bytes of the file.
     Copy {
-        /// Its size.
+        /// What it will take: the size of a file, nothing for what is no file or becomes a further
+        /// name of one.
         bytes: u64,
+        /// In the tree it is a further name of the file with this path.
+        further_of: Option<Vec<u8>>,
     },
     /// It is there, and goes before what has its name in the tree can be there: it is of another
     /// kind.
@@ -90,15 +93,28 @@ pub fn differences(
                     take(Change::InTheWay, item.path);
                 }
                 if !is_same {
-                    let bytes = match kind {
-                        Kind::File { size_bytes, .. } => *size_bytes,
-                        _ => 0,
+                    let (bytes, further_of) = match kind {
+                        Kind::File { size_bytes, .. } => (*size_bytes, None),
+                        Kind::HardLink(of) => further(index, *of, links),
+                        _ => (0, None),
                     };
-                    take(Change::Copy { bytes }, item.path);
+                    take(Change::Copy { bytes, further_of }, item.path);
                 }
             }
         }
     }
+}
+
+/// What a further name of the file of this number will take, and the file's path.
+fn further(index: &Index, of: u64, links: bool) -> (u64, Option<Vec<u8>>) {
+    let mut cursor = index.cursor_from(of);
+    let Some(file) = cursor.next() else { return (0, None) };
+    let bytes = match file.entry.kind {
+        // Without --preserve links it becomes a file of its own.
+        Kind::File { size_bytes, .. } if !links => size_bytes,
+        _ => 0,
+    };
+    (bytes, Some(file.path.to_vec()))
 }
 
 /// Paths of what is surplus, in the order of an index. Of each only what the next one does not

@@ -41,13 +41,10 @@ impl Root {
         let as_path = std::path::Path::new(
             <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name),
         );
-        // In a stage a copy writes and nobody else.
-        let mut folders = above.split(|&byte| byte == b'/');
         if matches!(name, b"" | b"." | b"..")
             || crate::names::is_reserved(as_path)
             || name.starts_with(OWN_NAME.as_bytes())
-            || folders.any(is_of_a_copy)
-            || is_of_a_copy(name)
+            || leads_into_a_copy(path)
         {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -68,6 +65,12 @@ impl Root {
         };
         Ok(Incoming { folder, name: name.to_vec(), file: File::from(file), own_name })
     }
+}
+
+/// Whether a path below a root leads to, or into, a stage or what a copy keeps beside it: there a copy
+/// writes and nobody else.
+pub fn leads_into_a_copy(path: &[u8]) -> bool {
+    path.split(|&byte| byte == b'/').any(is_of_a_copy)
 }
 
 /// Whether a name is that of a stage, or of what a copy keeps beside it.
@@ -274,6 +277,19 @@ mod tests {
         {
             assert!(root.receive(path.as_bytes()).is_err(), "{path}");
         }
+        // What a copy has not finished is there, and is nobody else's.
+        let stages = ["sub/a.swath.part", "b.SWATH.part/deep", ".swath-stage.swath.part"];
+        for stage in stages {
+            std::fs::create_dir_all(dir.path().join("root").join(stage)).unwrap();
+            let error = root.receive(format!("{stage}/file").as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{stage}");
+        }
+        for beside in ["a.swath.index", "a.swath.mark", "sub/a.swath.moving", "a.Swath", "a.swath"]
+        {
+            let error = root.receive(beside.as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{beside}");
+        }
+        drop(root.receive(b"a.swath.parts").unwrap());
         // A link is replaced, not followed.
         root.receive(b"link").unwrap().finish(false).unwrap();
         assert!(dir.path().join("root/link").symlink_metadata().unwrap().is_file());

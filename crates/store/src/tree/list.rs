@@ -24,6 +24,13 @@ pub struct Listed {
 }
 
 impl Root {
+    /// The folder itself, as an entry of one above it in which it has this name.
+    pub fn listed(&self, name: &[u8]) -> Listed {
+        // An open folder can always be asked, also when it has been removed.
+        let found = stat::look(self, self.fd(), b"", b".", &WalkOptions::default());
+        Listed { name: name.to_vec(), kind: found.kind, mode: found.mode, mtime: found.mtime }
+    }
+
     /// What lies in a folder below it (the empty path is the root), by the bytes of the names.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use super::names::Names;
 use super::root::{Links, Root, STEP_BYTES, file_in, open_below};
+use super::single::Single;
 use super::stat::{self, FileId};
 
 /// What is done about folders on the way.
@@ -34,6 +35,8 @@ pub(super) enum Enter {
 pub struct Files {
     root: Root,
     links: Links,
+    /// There is but one, and this is where it is.
+    single: Option<Vec<u8>>,
     /// Only where a path is too long for one call.
     trail: Option<Trail>,
 }
@@ -41,12 +44,17 @@ pub struct Files {
 impl Files {
     /// Files below this root, by ways on which no link is.
     pub fn new(root: &Root) -> Files {
-        Files { root: root.clone(), links: Links::Refuse, trail: None }
+        Files { root: root.clone(), links: Links::Refuse, single: None, trail: None }
+    }
+
+    /// That one file, whatever the tree calls it.
+    pub fn single(root: &Root, single: &Single) -> Files {
+        Files { single: Some(single.path.clone()), ..Files::new(root) }
     }
 
     /// The same, where links are followed that lead to something below the root.
     pub fn through_links(root: &Root) -> Files {
-        Files { root: root.clone(), links: Links::Follow, trail: None }
+        Files { links: Links::Follow, ..Files::new(root) }
     }
 
     /// Open one.
@@ -54,6 +62,9 @@ impl Files {
     /// # Errors
     /// As [`Root::file`], or as [`Root::file_through_links`].
     pub fn file(&mut self, path: &[u8]) -> io::Result<File> {
+        if let Some(single) = &self.single {
+            return self.root.file(single);
+        }
         if self.links == Links::Follow {
             return self.root.file_through_links(path);
         }

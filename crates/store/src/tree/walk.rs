@@ -17,6 +17,7 @@ use swath_model::index::{Absence, Entry, Kind, Mtime, NAME_BYTES_MAX, PATH_BYTES
 use super::filter::{Filter, Verdict};
 use super::names::Names;
 use super::root::{Links, Root, open_below};
+use super::single::{self, Single};
 use super::stat::{self, FileId, Found};
 use super::trail::{FOLDER, up};
 use super::work::{Queue, Ticket};
@@ -36,6 +37,8 @@ pub struct WalkOptions {
     pub xattrs: bool,
     /// What takes part; the rest is neither handed over nor entered.
     pub filter: Filter,
+    /// Nothing but this file is the tree; the filter is not asked.
+    pub single: Option<Single>,
     /// Threads that look ahead. None are needed; more than processors pay where the disk or a
     /// server is waited for.
     pub threads: usize,
@@ -49,6 +52,7 @@ impl Default for WalkOptions {
             one_file_system: false,
             xattrs: false,
             filter: Filter::default(),
+            single: None,
             threads: 4,
         }
     }
@@ -96,6 +100,9 @@ pub(super) fn walk_telling<E>(
     mut take: impl FnMut(&Entry<'_>) -> Result<(), E>,
     mut left_out: impl FnMut(&[u8]),
 ) -> Result<Unnameable, WalkError<E>> {
+    if let Some(single) = &options.single {
+        return single::walk(root, options, single, take);
+    }
     let mut walk = Walk::begin(root, options).map_err(|error| WalkError::Root(error.into()))?;
     while let Some(next) = walk.next() {
         let names = Arc::clone(&next.names);

@@ -99,7 +99,8 @@ impl Run<'_> {
                 if let Some(error) = self.too_large.take() {
                     return Err(error.into());
                 }
-                return Err(GetError::Exhausted { reasons: self.reasons() }.into());
+                let has_some = !self.have.is_empty();
+                return Err(GetError::Exhausted { has_some, reasons: self.reasons() }.into());
             }
         }
         Ok(())

@@ -269,7 +269,12 @@ impl Run<'_> {
         }
         self.phase = Phase::Fetching;
         let (resumed_bytes, verification) = (self.resumed_bytes, self.verification.clone());
-        self.observer.observe(&Event::Opened { size_bytes, resumed_bytes, verification });
+        self.observer.observe(&Event::Opened {
+            size_bytes,
+            resumed_bytes,
+            kept_bytes: 0,
+            verification,
+        });
         let mut missing = RangeSet::full(size);
         missing.subtract(&self.have);
         self.planner.handle(PlanEvent::Layout { size_bytes: size, missing }, self.now());

@@ -263,6 +263,8 @@ impl Run<'_> {
             size_bytes: self.size_bytes.unwrap_or_else(|| self.have.total_bytes()),
             fetched_bytes,
             resumed_bytes: self.resumed_bytes,
+            kept_bytes: self.kept_bytes,
+            kept_files: 0,
             elapsed_s,
             rate_bytes_per_s: fetched_bytes as f64 / elapsed_s,
             wasted_bytes,
@@ -338,6 +340,10 @@ impl Run<'_> {
             }
             (_, Some(efficiency)) if efficiency >= 0.75 => {
                 "the sources' links: each delivered as fast as it could, to the end".to_owned()
+            }
+            _ if fetch_s < 2.0 && self.tree.is_some() => {
+                "round trips: there is too little for the connections to come up to speed"
+                    .to_owned()
             }
             _ if fetch_s < 2.0 => {
                 "round trips: the file is too small for the connections to come up to speed"

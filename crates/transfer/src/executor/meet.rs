@@ -26,6 +26,16 @@ impl Run<'_> {
         facts.is_web_page() && !facts.ranges && !fits && !Facts::names_web_page(&name)
     }
 
+    /// A folder: web servers lead whoever asks for it without a `/` to the address with one, where
+    /// they list it.
+    fn is_folder_instead(&self, source: usize, facts: &Facts) -> bool {
+        let Some(mirror) = self.request.mirrors.get(source) else { return false };
+        let (asked, found) = (mirror.url.path(), facts.final_url.as_ref().map(url::Url::path));
+        let bare = found.and_then(|found| found.strip_suffix('/'));
+        let leads_on = !asked.ends_with('/') && bare.is_some();
+        self.request.refuses_folders && leads_on && (bare == Some(asked) || facts.is_web_page())
+    }
+
     /// A source said what its file is.
     pub(super) async fn facts(&mut self, source: usize, facts: Facts) -> Result<(), Ended> {
         if self.is_bad(source) {
@@ -39,6 +49,12 @@ impl Run<'_> {
             return Ok(());
         }
         if self.is_metalink_instead(source, &facts)? {
+            return Ok(());
+        }
+        if self.is_folder_instead(source, &facts) {
+            self.sources[source].accepted = Some(false);
+            let reason = "it is a folder there, and its server is no swath server: only the page that lists the folder would come";
+            self.drop_source(source, reason.to_owned());
             return Ok(());
         }
         if self.is_page_instead(&facts) {

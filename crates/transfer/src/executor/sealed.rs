@@ -41,6 +41,8 @@ pub(crate) struct Pass {
     pub taking: Taking,
     /// Further replicas as they turn out to be of use.
     pub joins: UnboundedReceiver<Joined>,
+    /// What passes of this run before this one have fetched.
+    pub fetched_before_bytes: u64,
 }
 
 /// How a pass ended.
@@ -226,7 +228,13 @@ impl Run<'_> {
         for range in resumed.iter() {
             self.have.insert(units_around(range, size_bytes));
         }
-        self.resumed_bytes = self.have.total_bytes();
+        let mut left = RangeSet::new();
+        for range in tree.pass.stage.resumed().iter() {
+            left.insert(units_around(range, size_bytes));
+        }
+        // What this run has fetched itself is from no earlier one.
+        self.resumed_bytes = left.total_bytes().saturating_sub(tree.pass.fetched_before_bytes);
+        self.kept_bytes = self.have.total_bytes().saturating_sub(left.total_bytes());
         self.resumed = self.have.clone();
         self.verification = "the seal of every block".to_owned();
         for entry in &mut self.sources {
@@ -237,10 +245,12 @@ impl Run<'_> {
         self.planner.handle(PlanEvent::Layout { size_bytes: 0, missing: RangeSet::new() }, now);
         let none = PlanEvent::Grown { size_bytes: 0, missing: RangeSet::new(), more: true };
         self.planner.handle(none, now);
-        let (resumed_bytes, verification) = (self.resumed_bytes, self.verification.clone());
+        let (resumed_bytes, kept_bytes) = (self.resumed_bytes, self.kept_bytes);
+        let verification = self.verification.clone();
         let ended = growth.ended.is_some();
         let size_bytes = ended.then(|| sealed_bytes(size_bytes));
-        self.observer.observe(&Event::Opened { size_bytes, resumed_bytes, verification });
+        let opened = Event::Opened { size_bytes, resumed_bytes, kept_bytes, verification };
+        self.observer.observe(&opened);
     }
 
     /// The first word is what is there already.

@@ -104,6 +104,8 @@ pub(super) struct Run<'a> {
     /// Number of the source (in the journal's numbering) of every byte that we have.
     pub deliverers: RangeMap<u32>,
     pub resumed_bytes: u64,
+    /// What of a tree is at the destination already and stays as it is.
+    pub kept_bytes: u64,
     /// What an earlier run left, less what proved bad.
     pub resumed: RangeSet,
     /// The digests of the request came from a source's answer.
@@ -228,6 +230,7 @@ impl<'a> Run<'a> {
             have: RangeSet::new(),
             deliverers: RangeMap::new(),
             resumed_bytes: 0,
+            kept_bytes: 0,
             resumed: RangeSet::new(),
             digests_offered: false,
             verified_bytes: 0,

@@ -348,6 +348,8 @@ impl List {
             size_bytes: self.next_offset,
             fetched_bytes: self.fetched_bytes,
             resumed_bytes: self.resumed_bytes,
+            kept_bytes: 0,
+            kept_files: 0,
             elapsed_s: now_s,
             rate_bytes_per_s: self.fetched_bytes as f64 / now_s.max(1e-3),
             wasted_bytes: sources.iter().map(|s| s.wasted_bytes).sum(),

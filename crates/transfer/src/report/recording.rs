@@ -186,7 +186,7 @@ impl Recording {
                 self.path.clone_from(path);
                 self.sources.clone_from(sources);
             }
-            Event::Opened { size_bytes, resumed_bytes, verification } => {
+            Event::Opened { size_bytes, resumed_bytes, verification, .. } => {
                 self.size_bytes = *size_bytes;
                 self.resumed_bytes = *resumed_bytes;
                 self.verification.clone_from(verification);

@@ -94,6 +94,7 @@ pub fn play(scenario: &Scenario) -> Vec<Event> {
         Event::Opened {
             size_bytes: Some(s.size),
             resumed_bytes: s.resumed,
+            kept_bytes: 0,
             verification: format!("sha-256, {} pieces of 1 MiB", s.size.div_ceil(1 << 20)),
         },
     ];
@@ -317,6 +318,8 @@ pub fn play(scenario: &Scenario) -> Vec<Event> {
         size_bytes: s.size,
         fetched_bytes: fetched,
         resumed_bytes: s.resumed,
+        kept_bytes: 0,
+        kept_files: 0,
         elapsed_s,
         rate_bytes_per_s: rate,
         wasted_bytes: wasted_all as u64,

@@ -15,6 +15,7 @@ use super::index::Taking;
 use crate::engine::Engine;
 use crate::error::GetError;
 use crate::observe::{Event, Observer};
+use crate::report::units;
 
 /// Who knows the seals of a tree.
 #[derive(Clone)]
@@ -108,9 +109,10 @@ pub(super) async fn same(
         return Ok(same);
     }
     let bytes = candidates.total_bytes().saturating_mul(GROUP_BYTES);
-    let text = format!("comparing the content of {} MiB on both sides", bytes.div_ceil(1 << 20));
-    observer.observe(&Event::Note { at_s: 0.0, text, warning: false });
     let size_bytes = super::index::read(&taking.index).size_bytes();
+    let text =
+        format!("comparing the content of {} on both sides", units::bytes(bytes.min(size_bytes)));
+    observer.observe(&Event::Note { at_s: 0.0, text, warning: false });
     let seals = Seals::of(taking);
     each(engine, &seals, &content, candidates, |group, theirs, ours| {
         if ours == Some(theirs) {

@@ -122,7 +122,9 @@ pub(crate) async fn take_first(
                         }
                     }
                 }
-                None if asked.is_empty() => return Err(GetError::Exhausted { reasons }),
+                None if asked.is_empty() => {
+                    return Err(GetError::Exhausted { reasons, has_some: false });
+                }
                 None => waits_until = None,
             },
         }

@@ -25,7 +25,8 @@ use tokio::time::Instant;
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::executor::{self, Pass, PassEnd};
-use crate::observe::{Event, Observer, Summary};
+use crate::observe::{Event, Observer, SourceState, Summary};
+use crate::report::units;
 use crate::request::{Destination, Mirror, Request};
 use content::Seals;
 use index::Wanted;
@@ -41,6 +42,9 @@ pub struct TreeRequest {
     pub replicas: Vec<Mirror>,
     /// The folder that is to hold what lies in those folders. It may be there already.
     pub destination: PathBuf,
+    /// The tree is a single file of this name. So it does not meddle with what other copies into
+    /// that folder have left, nor do they with it.
+    pub single: Option<String>,
     /// What takes part: what it leaves out is neither asked for nor removed.
     pub filter: Filter,
     /// What is taken over besides bytes.
@@ -109,6 +113,46 @@ impl TreeSummary {
         self.changed.is_empty() && self.absent.iter().find(special).is_none()
     }
 
+    /// What was left alone was not proved by the seals of what came: say by what it was judged.
+    fn tell_kept(&mut self, compare: Compare, kept_entries: u64) {
+        let (kept, transfer) = (self.kept_files, &mut self.transfer);
+        transfer.kept_files = kept;
+        // Its index came from there.
+        if let Some(first) = transfer.sources.first_mut()
+            && first.state == SourceState::Probing
+            && first.reason.is_none()
+        {
+            first.state = SourceState::Idle;
+        }
+        if self.files == 0 {
+            transfer.verified_by.clear();
+        }
+        if kept == 0 {
+            return;
+        }
+        let is_by_content = compare == Compare::Content;
+        let by = if is_by_content { "content" } else { "size and time" };
+        transfer.proved &= is_by_content;
+        let count = units::count(kept);
+        if transfer.fetched_bytes + transfer.resumed_bytes > 0 {
+            let files = if kept == 1 { "file was" } else { "files were" };
+            let text = format!("; {count} {files} left alone by {by}");
+            transfer.verified_by.push_str(&text);
+            return;
+        }
+        let files = if kept == 1 { "file is as it" } else { "files are as they" };
+        let all = self.files + self.counts.links + self.counts.hard_links;
+        let made = match all.saturating_sub(kept_entries) {
+            0 => String::new(),
+            1 => ", and 1 entry without bytes of its own was made".to_owned(),
+            more => {
+                format!(", and {} entries without bytes of their own were made", units::count(more))
+            }
+        };
+        let what = if is_by_content { "comparing" } else { "nothing" };
+        transfer.verified_by = format!("{what}: {count} {files} should be by {by}{made}");
+    }
+
     /// Name the files that are not there, further names among them, each by what its file lacks.
     fn name_lacking(&mut self, index: &Index, why: &[(u64, Lack)], lacking: &[u64]) {
         for &number in lacking {
@@ -142,6 +186,7 @@ pub(crate) async fn copy(
     let mut is_second_look = false;
     let mut forgotten = 0;
     let mut kept_before = 0;
+    let (mut fetched_before_bytes, mut before_s) = (0, 0.0);
     let mut first = true;
     loop {
         let begun = tokio::select! {
@@ -149,7 +194,8 @@ pub(crate) async fn copy(
             () = stop.wait() => return Err(GetError::Stopped),
             begun = begin(engine, &request, resume, observer, stop) => begun?,
         };
-        let (pass, request_of_pass) = begun;
+        let (mut pass, request_of_pass) = begun;
+        pass.fetched_before_bytes = fetched_before_bytes;
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
         let (keeper, seals) = (pass.keeper.clone(), Seals::of(&pass.taking));
         let end = executor::run_pass(engine, request_of_pass, pass, observer, stop, first).await;
@@ -169,10 +215,13 @@ pub(crate) async fn copy(
                     return Err(GetError::Forgotten);
                 }
             }
-            PassEnd::Whole { changed, .. }
+            PassEnd::Whole { changed, summary }
                 if !is_second_look && changed.iter().any(|(_, lack)| lack.may_pass()) =>
             {
                 is_second_look = true;
+                fetched_before_bytes = summary.fetched_bytes;
+                before_s = summary.elapsed_s;
+                observer.observe(&once_more(&index::read(&index), &changed, before_s));
                 drop(stage);
             }
             PassEnd::Whole { changed, summary } => {
@@ -194,6 +243,14 @@ pub(crate) async fn copy(
                         transfer: summary,
                     }
                 };
+                let transfer = &mut outcome.transfer;
+                transfer.fetched_bytes += fetched_before_bytes;
+                transfer.elapsed_s += before_s;
+                if fetched_before_bytes > 0 {
+                    transfer.rate_bytes_per_s =
+                        transfer.fetched_bytes as f64 / transfer.elapsed_s.max(1e-6);
+                }
+                outcome.tell_kept(request.compare, stage.kept_entries());
                 outcome.name_lacking(&index::read(&index), &changed, &finished.lacking);
                 if request.delete && outcome.is_whole() {
                     outcome.removed += remove_surplus(engine, &request, &index, stop).await?;
@@ -228,6 +285,23 @@ pub(crate) async fn differences(
             .map_err(GetError::Thread)
     };
     engine.disk.work(compared).await.map_err(GetError::Thread)?
+}
+
+/// What changed while it was copied, and is fetched once more.
+fn once_more(index: &Index, changed: &[(u64, Lack)], at_s: f64) -> Event {
+    let first = changed.iter().take(CHANGED_NAMED_MAX).filter_map(|&(number, _)| {
+        let path = index.cursor_from(number).next()?.path.to_vec();
+        Some(String::from_utf8_lossy(&path).into_owned())
+    });
+    let mut names: Vec<String> = first.collect();
+    if changed.len() > names.len() {
+        names.push(format!("{} more", units::count((changed.len() - names.len()) as u64)));
+    }
+    let text = format!(
+        "changed or gone at the source while it was copied, and looked at once more: {}",
+        names.join(", ")
+    );
+    Event::Note { at_s, text, warning: true }
 }
 
 async fn remove_surplus(
@@ -299,9 +373,11 @@ async fn begin(
     let first = taking.replica;
     // What is there is compared, and nothing of it may be in the way.
     let waits = {
-        let destination = request.destination.clone();
-        let look =
-            move || (resume && Stage::is_left(&destination)) || Stage::is_there(&destination);
+        let (destination, single) = (request.destination.clone(), request.single.clone());
+        let look = move || {
+            let single = single.as_deref();
+            (resume && Stage::is_left(&destination, single)) || Stage::is_there(&destination)
+        };
         engine.disk.work(look).await.map_err(GetError::Thread)?
     };
     if waits {
@@ -319,8 +395,11 @@ async fn begin(
         let mut stage = loop {
             let (destination, index) = (request.destination.clone(), Arc::clone(&taking.index));
             let (preserve, same, halt) = (request.preserve, Arc::clone(&same), Arc::clone(&halt));
-            let open =
-                move || Stage::open_until(&destination, index, preserve, resume, &same, halt);
+            let single = request.single.clone();
+            let open = move || {
+                let single = single.as_deref();
+                Stage::open_until(&destination, single, index, preserve, resume, &same, halt)
+            };
             match engine.disk.work(open).await.map_err(GetError::Thread)? {
                 Err(StageError::Locked(_)) if Instant::now() < until => {
                     tokio::time::sleep(LOCKED_LOOK).await;
@@ -350,7 +429,11 @@ async fn begin(
     let others = request.replicas.iter().enumerate().filter(|&(at, _)| at != first);
     let others = others.map(|(_, mirror)| mirror.clone()).collect();
     let joins = replicas::join(engine, &taking, others, &request.wanted());
-    let mut of_pass = Request::to(Destination::Tree(request.destination.clone()));
+    let shown = match &request.single {
+        Some(name) => request.destination.join(name),
+        None => request.destination.clone(),
+    };
+    let mut of_pass = Request::to(Destination::Tree(shown));
     of_pass.mirrors =
         vec![Mirror { url: taking.sealed.clone(), ..request.replicas[first].clone() }];
     of_pass.plan = plan_of(request);
@@ -365,7 +448,7 @@ async fn begin(
         }
     };
     let index = Arc::clone(&taking.index);
-    let pass = Pass { index, stage, keeper, length, taking, joins };
+    let pass = Pass { index, stage, keeper, length, taking, joins, fetched_before_bytes: 0 };
     Ok((pass, of_pass))
 }
 
@@ -429,5 +512,7 @@ const FORGOTTEN_MAX: u32 = 3;
 const WORTH_CONNECTING_AHEAD: Duration = Duration::from_millis(10);
 /// Where a file system takes none, a million files would all have lost them.
 const LOSSES_NAMED_MAX: usize = 50;
+/// So many files that changed are named.
+const CHANGED_NAMED_MAX: usize = 5;
 /// How often it is looked whether another writer has ended.
 const LOCKED_LOOK: Duration = Duration::from_millis(100);

@@ -68,6 +68,9 @@ pub(crate) async fn verify(
     }
     // What is told already need not be told again; what shares a block with it is doubtful.
     let lacks = |what: Wrong| matches!(what, Wrong::Missing | Wrong::Kind | Wrong::Size);
+    let is_of = |wanted: Wrong| move |(what, _): &&(Wrong, Vec<u8>)| *what == wanted;
+    let changed: HashSet<Vec<u8>> =
+        wrong.iter().filter(is_of(Wrong::Mtime)).map(|(_, path)| path.clone()).collect();
     let lacking: HashSet<Vec<u8>> =
         wrong.into_iter().filter(|(what, _)| lacks(*what)).map(|(_, path)| path).collect();
     let mut bad = RangeSet::full(content.groups());
@@ -80,14 +83,22 @@ pub(crate) async fn verify(
     })
     .await?;
     let mut told: Vec<Vec<u8>> = Vec::new();
+    // Those of which nothing speaks but the block come last.
+    let mut doubtful: Vec<Vec<u8>> = Vec::new();
     for group in bad.iter().flat_map(|range| range.start..range.end) {
         let files = content.files_of(group);
-        let what = if files.len() == 1 { Wrong::Content } else { Wrong::Doubtful };
         for path in files.iter().filter(|path| !told.contains(path) && !lacking.contains(*path)) {
-            take(what, path);
+            match files.len() {
+                1 => take(Wrong::Content, path),
+                _ if changed.contains(path) => take(Wrong::Likely, path),
+                _ => doubtful.push(path.clone()),
+            }
         }
         // A file has groups in a row.
         told = files;
+    }
+    for path in &doubtful {
+        take(Wrong::Doubtful, path);
     }
     let counts = index::read(&index).counts();
     Ok(counts)

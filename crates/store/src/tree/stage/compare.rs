@@ -32,7 +32,9 @@ pub enum Same {
 pub(in crate::tree) struct Kept {
     /// By the entries' numbers.
     bits: Bits,
-    /// How many files.
+    /// How many there are …
+    pub entries: u64,
+    /// … and how many of them are files.
     pub files: u64,
     /// Their bytes in the virtual file, with what lies between them.
     pub ranges: RangeSet,
@@ -78,6 +80,7 @@ impl Kept {
                 continue;
             }
             kept.bits.set(item.number);
+            kept.entries += 1;
             kept.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
             // What lies between two files belongs to nobody.
             if item.start < item.end {

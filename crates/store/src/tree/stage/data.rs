@@ -12,7 +12,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Mode, OFlags};
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use swath_model::pool::ALIGN_BYTES;
 
 use super::Wanted;
-use crate::sys::{self, DirectAlignment};
+use crate::sys;
 
 /// Whether a stage writes directly: until the file system turns out not to like it.
 #[derive(Debug)]
@@ -63,13 +63,13 @@ impl Data {
         if wanted.range.len() < DIRECT_FROM_BYTES || !directly.is_on() {
             return Data { plain, direct: None, sparse_bytes };
         }
-        if !can_be_direct(&plain) {
+        if !sys::can_be_direct(&plain) {
             directly.stop();
             return Data { plain, direct: None, sparse_bytes };
         }
         let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let direct = rustix::fs::openat(folder, name, flags, Mode::empty());
-        let direct = direct.ok().map(File::from).filter(|direct| is_same(&plain, direct));
+        let direct = direct.ok().map(File::from).filter(|direct| sys::is_same(&plain, direct));
         Data { plain, direct, sparse_bytes }
     }
 
@@ -163,23 +163,6 @@ fn runs(bytes: &[u8], offset: u64, size_bytes: u64) -> impl Iterator<Item = (u64
 
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.first() == Some(&0) && bytes[1..] == bytes[..bytes.len() - 1]
-}
-
-fn can_be_direct(file: &File) -> bool {
-    // These take such writes and use the page cache all the same.
-    if sys::is_in_memory(file) {
-        return false;
-    }
-    match sys::direct_alignment(file) {
-        DirectAlignment::Impossible => false,
-        DirectAlignment::Unknown => true,
-        DirectAlignment::Known(memory, offset) => memory <= ALIGN_BYTES && offset <= ALIGN_BYTES,
-    }
-}
-
-fn is_same(one: &File, other: &File) -> bool {
-    let place = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
-    place(one).is_some_and(|here| place(other) == Some(here))
 }
 
 /// Smaller files are written through the page cache; where this is, the index begins to align them.

@@ -29,10 +29,32 @@ pub struct Finished {
     pub xattr_losses: Vec<(u64, XattrLoss)>,
 }
 
+/// What becomes of what is at the destination and of another kind than what gets its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InTheWay {
+    /// Nobody has said that it may go.
+    IsAnError,
+    /// It goes.
+    Goes,
+    /// An earlier run's names are being given: it stays, and so does what is not in the stage any
+    /// more, because that run has moved it. Whoever goes on compares all of it anew.
+    Stays,
+}
+
+impl Finished {
+    /// This one has not got its name: nothing was there to have it.
+    fn lack(&mut self, item: &Item<'_>) {
+        self.files -= u64::from(matches!(item.entry.kind, Kind::File { .. }));
+        self.lacking.push(item.number);
+    }
+}
+
 /// A folder whose attributes are set when all that lies in it is there.
 struct Open {
     number: u64,
     path_bytes: usize,
+    /// Something else may be in its place.
+    is_there: bool,
     mode: u32,
     mtime: Mtime,
     xattrs: Xattrs<'static>,
@@ -61,7 +83,7 @@ impl Stage {
         // Names must not be there before their bytes are.
         self.sync()?;
         if self.place.is_new && !self.place.is_taken()? {
-            let (finished, _) = self.settle(None, &without, false)?;
+            let (finished, _) = self.settle(None, &without, InTheWay::IsAnError)?;
             if self.become_destination()? {
                 self.place.forget();
                 return Ok(finished);
@@ -77,22 +99,22 @@ impl Stage {
             self.begin_journal(&mut journal)?;
         }
         drop(journal);
-        let begun = self.place.begin_moving(&self.index(), &without, self.replaces.is_some());
+        let begun = self.place.begin_moving(&self.index(), &without);
         begun.map_err(|source| self.failed("write the journal of", b"", source))?;
-        self.finish_moving(&without, self.replaces.is_some())
+        let rule = if self.replaces.is_some() { InTheWay::Goes } else { InTheWay::IsAnError };
+        self.finish_moving(&without, rule)
     }
 
-    /// Everything that is still in the stage gets its final name; what is in the way goes if
-    /// `replaces`.
+    /// Everything that is still in the stage gets its final name.
     pub(super) fn finish_moving(
         &self,
         without: &[u64],
-        replaces: bool,
+        rule: InTheWay,
     ) -> Result<Finished, StageError> {
         let failed = |doing, source| self.failed(doing, b"", source);
         let destination = Root::open(&self.place.destination);
         let destination = destination.map_err(|source| failed("open", source))?;
-        let (finished, is_same_top) = self.settle(Some(&destination), without, replaces)?;
+        let (finished, is_same_top) = self.settle(Some(&destination), without, rule)?;
         self.place.forget_journal();
         self.root.empty(&|| false).map_err(|source| failed("empty the stage of", source))?;
         self.place.give_back(&self.root);
@@ -193,7 +215,7 @@ impl Stage {
         &self,
         destination: Option<&Root>,
         without: &[u64],
-        replaces: bool,
+        rule: InTheWay,
     ) -> Result<(Finished, bool), StageError> {
         let mut is_same_top = true;
         let mut finished = Finished { lacking: without.to_vec(), ..Finished::default() };
@@ -217,29 +239,41 @@ impl Stage {
                         let found = root::kind_of(top, name).map_err(failed)?;
                         is_same_top = found == Some(FileType::Directory);
                     }
+                    let mut is_there = true;
                     if let Err(error) = to.folder(item.path) {
-                        if !replaces || !is_no_folder(&error) {
-                            return Err(failed(error));
+                        match rule {
+                            InTheWay::Goes if is_no_folder(&error) => {
+                                let place = to.folder(above).map_err(failed)?;
+                                self.put_away(place, name, item.number).map_err(failed)?;
+                                finished.replaced += 1;
+                                to.folder(item.path).map_err(failed)?;
+                            }
+                            InTheWay::Stays if is_no_folder(&error) => is_there = false,
+                            _ => return Err(failed(error)),
                         }
-                        let place = to.folder(above).map_err(failed)?;
-                        self.put_away(place, name, item.number).map_err(failed)?;
-                        finished.replaced += 1;
-                        to.folder(item.path).map_err(failed)?;
                     }
                     open.path.truncate(above.len());
                     open.path.extend_from_slice(&item.path[above.len()..]);
                     let (number, path_bytes) = (item.number, item.path.len());
                     let (mode, mtime) = (item.entry.mode, item.entry.mtime);
                     let xattrs = item.entry.xattrs.into_owned();
-                    open.folders.push(Open { number, path_bytes, mode, mtime, xattrs });
+                    open.folders.push(Open { number, path_bytes, is_there, mode, mtime, xattrs });
                 }
                 Kind::Absent(_) => {}
+                _ if open.folders.last().is_some_and(|folder| !folder.is_there) => {
+                    finished.lacking.push(item.number);
+                }
                 _ if without.binary_search(&item.number).is_ok() => {}
                 _ if self.kept.has(item.number) => {
                     finished.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
                     if destination.is_some() {
                         let folder = to.folder(above).map_err(failed)?;
-                        self.settle_kept(index, folder, name, &item).map_err(failed)?;
+                        match self.settle_kept(index, folder, name, &item) {
+                            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                                finished.lack(&item);
+                            }
+                            settled => settled.map_err(failed)?,
+                        }
                     }
                 }
                 _ => {
@@ -248,13 +282,23 @@ impl Stage {
                     if destination.is_some() {
                         let to = to.folder(above).map_err(failed)?;
                         let from = from.to(above).map_err(failed)?;
-                        match rename(from, to, name) {
-                            Err(error) if replaces && is_folder(&error) => {
+                        match (rename(from, to, name), rule) {
+                            (Err(error), InTheWay::Goes) if is_folder(&error) => {
                                 self.put_away(to, name, item.number).map_err(failed)?;
                                 finished.replaced += 1;
                                 rename(from, to, name).map_err(failed)?;
                             }
-                            renamed => renamed.map_err(failed)?,
+                            (Err(error), InTheWay::Stays) if is_folder(&error) => {
+                                finished.lack(&item);
+                            }
+                            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {
+                                let is_moved = rule == InTheWay::Stays
+                                    && root::kind_of(to, name).map_err(failed)?.is_some();
+                                if !is_moved {
+                                    finished.lack(&item);
+                                }
+                            }
+                            (renamed, _) => renamed.map_err(failed)?,
                         }
                     }
                 }
@@ -263,6 +307,8 @@ impl Stage {
         while !open.folders.is_empty() {
             self.settle_folder(&mut open, &mut to)?;
         }
+        finished.lacking.sort_unstable();
+        finished.lacking.dedup();
         finished.xattr_losses = self.xattr_losses();
         Ok((finished, is_same_top))
     }
@@ -322,6 +368,9 @@ impl Stage {
     fn settle_folder(&self, open: &mut Opened, to: &mut Trail) -> Result<(), StageError> {
         let Some(of) = open.folders.pop() else { return Ok(()) };
         open.path.truncate(of.path_bytes);
+        if !of.is_there {
+            return Ok(());
+        }
         // Once it has its mode nothing may lead through it any more.
         let settled = to.leave(&open.path).and_then(|folder| {
             self.put_xattrs(of.number, &folder, &of.xattrs);
@@ -348,14 +397,5 @@ fn rename(from: Option<BorrowedFd<'_>>, to: BorrowedFd<'_>, name: &[u8]) -> io::
         Some(from) => renameat(from, name, to, name),
         None => Err(Errno::NOENT),
     };
-    match renamed {
-        Ok(()) => Ok(()),
-        // An earlier run had come so far already.
-        Err(Errno::NOENT)
-            if statx(to, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).is_ok() =>
-        {
-            Ok(())
-        }
-        Err(error) => Err(error.into()),
-    }
+    Ok(renamed?)
 }

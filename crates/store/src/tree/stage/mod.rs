@@ -41,6 +41,7 @@ use place::Place;
 pub(super) use compare::Kept;
 pub use compare::Same;
 pub use finish::Finished;
+use finish::InTheWay;
 pub use way::check_way;
 
 /// What of a file's attributes is taken over besides its bytes.
@@ -199,10 +200,10 @@ impl Wanted {
 }
 
 impl Stage {
-    /// Whether an earlier run left something for this destination, so that the whole index is
-    /// needed to go on with it.
-    pub fn is_left(destination: &Path) -> bool {
-        Place::of(destination).is_ok_and(|place| place.is_left())
+    /// Whether an earlier run left something for this destination (or for a single file of this name
+    /// there), so that the whole index is needed to go on with it.
+    pub fn is_left(destination: &Path, single: Option<&str>) -> bool {
+        Place::of(destination, single).is_ok_and(|place| place.is_left())
     }
 
     /// Begin to receive the tree of `index` (which may still grow, unless something
@@ -218,22 +219,24 @@ impl Stage {
         resume: bool,
         same: &Same,
     ) -> Result<Stage, StageError> {
-        Stage::open_until(destination, index, preserve, resume, same, Arc::new(|| false))
+        Stage::open_until(destination, None, index, preserve, resume, same, Arc::new(|| false))
     }
 
-    /// As [`Stage::open`]; whatever takes long ends early when `halt` says so, then and later.
+    /// As [`Stage::open`]; whatever takes long ends early when `halt` says so, then and later. A tree
+    /// that is a single file of this name is unfinished for itself, and the folder is made at once.
     ///
     /// # Errors
     /// [`StageError`].
     pub fn open_until(
         destination: &Path,
+        single: Option<&str>,
         index: Arc<RwLock<Index>>,
         preserve: Preserve,
         resume: bool,
         same: &Same,
         halt: Halt,
     ) -> Result<Stage, StageError> {
-        let place = Place::of(destination)?;
+        let place = Place::of(destination, single)?;
         let top_mtime = place.top_mtime();
         let root = place.open_stage()?;
         let mut stage = Stage::of(place, root, Arc::clone(&index), preserve, Arc::clone(&halt));
@@ -241,11 +244,11 @@ impl Stage {
         let place = &stage.place;
         refuse_own_names(&read(&index), place)?;
         if resume && let Some(moving) = place.moving() {
-            // What an earlier run was about: then everything is as if it had come to its end.
+            // What an earlier run was about: then nearly everything is as if it had come to its end.
             stage.index = Arc::new(RwLock::new(moving.index));
-            stage.finish_moving(&moving.without, moving.replaces)?;
+            stage.finish_moving(&moving.without, InTheWay::Stays)?;
             drop(stage);
-            return Stage::open_until(destination, index, preserve, resume, same, halt);
+            return Stage::open_until(destination, single, index, preserve, resume, same, halt);
         }
         let mut left = if resume { place.recover(&read(&index)) } else { Carried::default() };
         if !left.durable.is_empty() {
@@ -348,6 +351,16 @@ impl Stage {
         &self.present
     }
 
+    /// What of it an earlier run (or pass) left, in bytes of the virtual file.
+    pub fn resumed(&self) -> &RangeSet {
+        &self.resumed
+    }
+
+    /// Files, links and further names that stay as they are at the destination.
+    pub fn kept_entries(&self) -> u64 {
+        self.kept.entries
+    }
+
     /// Files that stay as they are at the destination.
     pub fn kept_files(&self) -> u64 {
         self.kept.files
@@ -355,7 +368,7 @@ impl Stage {
 
     /// Whether there is a folder at this destination already.
     pub fn is_there(destination: &Path) -> bool {
-        Place::of(destination).is_ok_and(|place| !place.is_new)
+        Place::of(destination, None).is_ok_and(|place| !place.is_new)
     }
 
     /// Whether `bytes` more can be fetched and written, with all that is made beside them. The index

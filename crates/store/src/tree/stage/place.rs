@@ -47,12 +47,12 @@ pub(super) struct Moving {
     pub index: Index,
     /// The files that get none.
     pub without: Vec<u64>,
-    /// What is of another kind at the destination goes.
-    pub replaces: bool,
 }
 
 impl Place {
-    pub fn of(destination: &Path) -> Result<Place, StageError> {
+    /// The place of a tree, or of a single file of this name: whatever else is copied into that
+    /// folder, and what is left there of it, the file has a stage of its own.
+    pub fn of(destination: &Path, single: Option<&str>) -> Result<Place, StageError> {
         let name = || StageError::Name(destination.to_owned());
         // "there/" and "there/." are "there".
         let destination: PathBuf = destination.components().collect();
@@ -70,6 +70,12 @@ impl Place {
                 return Err(StageError::Io { doing: "use", path: destination, source });
             }
         };
+        if let Some(single) = single {
+            let is_name = !matches!(single, "" | "." | "..") && !single.contains(['/', '\0']);
+            let base = destination.join(format!(".swath-stage.swath.{single}"));
+            let place = Place::at(&destination, &base, false).filter(|_| is_name);
+            return place.ok_or_else(|| StageError::Name(destination.join(single)));
+        }
         let beside = Place::at(&destination, &destination, is_new);
         if is_new {
             return beside.ok_or_else(name);
@@ -151,12 +157,8 @@ impl Place {
 
     /// From here on all that is in the stage only has to be moved to its names: the journal counts
     /// no more, for what it vouches for leaves the stage. Durable when this returns.
-    pub fn begin_moving(&self, index: &Index, without: &[u64], replaces: bool) -> io::Result<()> {
+    pub fn begin_moving(&self, index: &Index, without: &[u64]) -> io::Result<()> {
         let mut text = dataset_name(index).unwrap_or_default();
-        if replaces {
-            text.push('\n');
-            text.push_str(REPLACES);
-        }
         for number in without {
             text.push_str(&format!("\n{number}"));
         }
@@ -176,14 +178,13 @@ impl Place {
     pub fn moving(&self) -> Option<Moving> {
         let mut text = String::new();
         self.read(&self.moving)?.read_to_string(&mut text).ok()?;
-        let mut lines = text.lines().peekable();
+        let mut lines = text.lines();
         let name = lines.next()?;
-        let replaces = lines.next_if_eq(&REPLACES).is_some();
         let without = lines.map(|line| line.parse().ok()).collect::<Option<Vec<u64>>>()?;
         let index = [&self.index, &self.index_new].into_iter().find_map(|path| {
             self.read_index(path).filter(|index| dataset_name(index).as_deref() == Some(name))
         })?;
-        Some(Moving { index, without, replaces })
+        Some(Moving { index, without })
     }
 
     /// Make the stage, or open the one that is there. Nobody else may use it meanwhile.
@@ -403,9 +404,6 @@ fn dataset_name(index: &Index) -> Option<String> {
 /// Of all common file systems, less what is added to the journal's name.
 const NAME_BYTES_MAX: usize = 255 - ".index.new".len();
 
-/// Says that what is in the way goes.
-const REPLACES: &str = "replacing";
-
 /// What a mark holds.
 const MARK: &[u8] = b"the folder beside this file was made by swath cp\n";
 
@@ -414,11 +412,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_single_file_has_a_stage_in_its_folder_whatever_a_sender_calls_it() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["", ".", "..", "../out", "a/b", "/etc/x", "a\0b"] {
+            let place = Place::of(dir.path(), Some(name));
+            assert!(matches!(place, Err(StageError::Name(_))), "{name:?}");
+        }
+        let long = "l".repeat(255);
+        for name in ["a", " ", "...", "\u{e9}", &long] {
+            let place = Place::of(dir.path(), Some(name)).unwrap();
+            assert_eq!(place.names.part.parent(), Some(dir.path()));
+            let _ = place.open_stage().unwrap();
+        }
+    }
+
+    #[test]
     fn who_waited_while_the_stage_became_the_destination_does_not_clear_it() {
         // A second process had opened the stage and got its lock when the first one was done; what it
         // then took for what an earlier run had left was the finished destination.
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::of(&dir.path().join("copy")).unwrap();
+        let place = Place::of(&dir.path().join("copy"), None).unwrap();
         let first = place.open_stage().unwrap();
         std::fs::write(place.names.part.join("file"), "done").unwrap();
         let second = Root::open(&place.names.part).unwrap();

@@ -1,0 +1,122 @@
+//! `--dry-run`: what would be done, a line each, and what it comes to.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::progress::units;
+use crate::{address, say};
+
+/// Tells what would be done. Clones tell to the same place, and count together.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    is_json: bool,
+    is_quiet: bool,
+    sum: Arc<Mutex<Sum>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    copied: u64,
+    bytes: u64,
+    removed: u64,
+}
+
+/// A line of JSON.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line<'a> {
+    Copy {
+        path: &'a str,
+        /// The exact path as it stands in an address, where it is no text.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        address: Option<String>,
+        bytes: u64,
+        /// It is another name of this file.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        same_as: Option<&'a str>,
+    },
+    Remove {
+        path: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        address: Option<String>,
+    },
+    /// The last one.
+    Planned { copied: u64, bytes: u64, removed: u64 },
+}
+
+impl Plan {
+    /// Nothing is planned so far.
+    pub fn new(is_json: bool, is_quiet: bool) -> Plan {
+        Plan { is_json, is_quiet, sum: Arc::default() }
+    }
+
+    /// So many bytes would be copied to this path (which is a further name of that file), or without
+    /// a number: what has this path would be removed.
+    pub fn tell(&self, bytes: Option<u64>, path: &[u8], further_of: Option<&[u8]>) {
+        {
+            let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
+            sum.copied += u64::from(bytes.is_some());
+            sum.removed += u64::from(bytes.is_none());
+            sum.bytes = sum.bytes.saturating_add(bytes.unwrap_or(0));
+        }
+        let exact = std::str::from_utf8(path).is_err().then(|| address::encoded(path));
+        let text = String::from_utf8_lossy(path);
+        let further_of = further_of.map(String::from_utf8_lossy);
+        let line = match (self.is_json, bytes) {
+            (true, Some(bytes)) => {
+                let same_as = further_of.as_deref();
+                json(&Line::Copy { path: &text, address: exact, bytes, same_as })
+            }
+            (true, None) => json(&Line::Remove { path: &text, address: exact }),
+            (false, Some(bytes)) => {
+                let of = further_of.map_or(String::new(), |of| another_name(&of));
+                format!("copy    {:>9}  {}{of}\n", units::bytes(bytes), shown(&text))
+            }
+            (false, None) => format!("remove  {:>9}  {}\n", "", shown(&text)),
+        };
+        let _ = say::out(line.as_bytes(), Exit::Done);
+    }
+
+    /// All has been told. `matches` says whether anything takes part.
+    pub fn end(&self, matches: bool) {
+        let sum = *self.sum.lock().unwrap_or_else(PoisonError::into_inner);
+        let Sum { copied, bytes, removed } = sum;
+        if self.is_json {
+            let line = json(&Line::Planned { copied, bytes, removed });
+            let _ = say::out(line.as_bytes(), Exit::Done);
+            return;
+        }
+        if self.is_quiet {
+            return;
+        }
+        let mut parts = Vec::new();
+        if copied > 0 {
+            let word = if copied == 1 { "entry" } else { "entries" };
+            parts.push(format!("{} {word} to copy, {}", units::count(copied), units::bytes(bytes)));
+        }
+        if removed > 0 {
+            parts.push(format!("{} to remove", units::count(removed)));
+        }
+        // What is not there any more may have to go all the same.
+        match (parts.is_empty(), matches) {
+            (true, true) => say::err("nothing to do"),
+            (true, false) => say::err("nothing matches"),
+            (false, _) => say::err(&parts.join("; ")),
+        }
+    }
+}
+
+/// What is said behind a further name of a file.
+pub fn another_name(of: &str) -> String {
+    format!(" (another name of {})", shown(of))
+}
+
+fn shown(path: &str) -> String {
+    path.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn json(line: &Line<'_>) -> String {
+    serde_json::to_string(line).unwrap_or_default() + "\n"
+}

@@ -1,0 +1,71 @@
+//! Where `swath ls` and `swath du` look.
+
+use swath_transfer::{Engine, Mirror, Trust};
+use url::Url;
+
+use crate::args::{Net, Ssh};
+use crate::cp::ssh::{self, Purpose, Remote, Session, Way};
+use crate::engine::{self, Wishes};
+use crate::exit::Exit;
+use crate::progress::{Mode, Progress};
+
+/// A folder of a server, or a file.
+pub struct Place {
+    pub engine: Engine,
+    pub folder: Mirror,
+    /// The folder's server has nothing but a file, which is all that its index tells of.
+    pub is_file: bool,
+    /// What has this address may be a file.
+    pub file: Option<Url>,
+    /// Ends with this value.
+    _session: Option<Session>,
+}
+
+impl Place {
+    /// Find the way there. The error is a sentence, with the exit code that it makes.
+    pub async fn reach(net: &Net, ssh: &Ssh, place: &str) -> Result<Place, (Exit, String)> {
+        let session = match Remote::parse(place) {
+            Some(remote) => {
+                let way = Way::of(ssh).map_err(|message| (Exit::Usage, message))?;
+                let (progress, purpose) =
+                    (Progress::new(Mode::choose(false, false)), Purpose::Read { file_name: None });
+                let session = ssh::start(&way, &remote, purpose, &progress).await;
+                Some(session.map_err(|message| (Exit::Sources, message))?)
+            }
+            None if !place.contains("://") => {
+                let text = format!(
+                    "{place} is a place here, and this looks at servers (https://host/path/) and by \
+                     ssh (host:path): 'ls' and 'du' show what is here"
+                );
+                return Err((Exit::Usage, text));
+            }
+            None => None,
+        };
+        let mut url = match &session {
+            Some(session) => session.url.clone(),
+            None => crate::net::parse_url(place).map_err(|error| (Exit::Usage, error))?,
+        };
+        let mut file = None;
+        if !url.path().ends_with('/') {
+            file = Some(url.clone());
+            let path = format!("{}/", url.path());
+            url.set_path(&path);
+        }
+        let wishes = Wishes {
+            net,
+            limit_rate: None,
+            metalinks: false,
+            io: swath_transfer::IoMode::Buffered,
+            memory: MEMORY_BYTES,
+            to_stdout: false,
+            own_server: session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint)),
+        };
+        let engine = engine::start(&wishes)?;
+        let folder = Mirror { url, priority: 1, trust: Trust::Named };
+        let is_file = session.as_ref().is_some_and(|session| session.is_file);
+        Ok(Place { engine, folder, is_file, file, _session: session })
+    }
+}
+
+/// Nothing is written: the least that an engine works with is enough.
+const MEMORY_BYTES: u64 = 8 << 20;

@@ -1,0 +1,99 @@
+//! SIGHUP: what the server was given in files is read again.
+//!
+//! A terminal that closes sends the same signal. So a server that was begun in one ends when it is
+//! gone, and one that has nothing to read again ends as every program does; all others are
+//! services (or run under `nohup`), and go on.
+
+use std::fs::File;
+use std::future::pending;
+use std::io;
+use std::ptr;
+
+use swath_serve::{Access, Renewal, Tls, read_tokens};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::args::Serve;
+use crate::exit::{chain, warn};
+use crate::say;
+
+/// SIGHUP, as it comes.
+pub struct Hangups {
+    /// None where there is nothing to read again.
+    signals: Option<Signal>,
+    ends_with_terminal: bool,
+}
+
+impl Hangups {
+    /// From now on it is heard, if it means anything here.
+    pub fn of(args: &Serve) -> io::Result<Hangups> {
+        let has_files = args.token_file.is_some() || args.tls_cert.is_some();
+        let ends_with_terminal = has_terminal() && !is_ignored();
+        let signals = has_files.then(|| signal(SignalKind::hangup())).transpose()?;
+        Ok(Hangups { signals, ends_with_terminal })
+    }
+
+    /// Read again what changes; resolves when the terminal is gone.
+    pub async fn obey(mut self, args: &Serve, access: &Access, renewal: &Renewal) {
+        let Some(signals) = &mut self.signals else { return pending().await };
+        while signals.recv().await.is_some() {
+            if self.ends_with_terminal && !has_terminal() {
+                return;
+            }
+            read_again(args, access, renewal);
+        }
+    }
+}
+
+/// Each of the two is taken or stays, whatever becomes of the other.
+fn read_again(args: &Serve, access: &Access, renewal: &Renewal) {
+    if let Some(path) = &args.token_file {
+        match read_tokens(path) {
+            Ok(tokens) => {
+                let count = tokens.len();
+                let writes = tokens.iter().any(|token| token.may_write);
+                access.set_tokens(tokens);
+                let tokens = if count == 1 { "token" } else { "tokens" };
+                say::err(&format!("read again: {}, {count} {tokens}", path.display()));
+                if args.write && !writes {
+                    warn("none of them opens writing");
+                }
+            }
+            Err(error) => {
+                let path = path.display();
+                warn(&format!(
+                    "the tokens stay as they were: cannot take any from {path}: {error}"
+                ));
+            }
+        }
+    }
+    if let (Some(certificates), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        let files = Tls::Files { certificates: certificates.clone(), key: key.clone() };
+        match renewal.renew(&files) {
+            Ok(identity) => {
+                let shown = identity.map(|identity| identity.fingerprint().to_hex());
+                let shown = shown.unwrap_or_default();
+                let path = certificates.display();
+                say::err(&format!("read again: {path}, fingerprint sha-256:{shown}"));
+            }
+            Err(error) => {
+                let error = chain(&error);
+                warn(&format!("the certificate stays as it was: {error}"));
+            }
+        }
+    }
+}
+
+/// Whether a terminal is there whose end would be ours.
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
+/// Whether whoever started us does not want us to end with the terminal, as `nohup` does not.
+fn is_ignored() -> bool {
+    // SAFETY: all zeros is a value of this plain structure, and the call only fills it.
+    unsafe {
+        let mut known: libc::sigaction = std::mem::zeroed();
+        let asked = libc::sigaction(libc::SIGHUP, ptr::null(), &raw mut known);
+        asked == 0 && known.sa_sigaction == libc::SIG_IGN
+    }
+}

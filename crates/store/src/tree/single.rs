@@ -1,0 +1,44 @@
+//! A single file as a tree of one entry, under whatever name.
+
+use std::io;
+
+use swath_model::index::{Entry, Kind, Xattrs};
+
+use super::root::{Links, Root};
+use super::stat::{self, Found};
+use super::trail::split;
+use super::walk::{Unnameable, WalkError, WalkOptions};
+
+/// A file that is a tree of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Single {
+    /// Where it is, below the root.
+    pub path: Vec<u8>,
+    /// What the tree calls it.
+    pub name: Vec<u8>,
+}
+
+/// A tree of one file. What is no file any more is none of it.
+pub(super) fn walk<E>(
+    root: &Root,
+    options: &WalkOptions,
+    single: &Single,
+    mut take: impl FnMut(&Entry<'_>) -> Result<(), E>,
+) -> Result<Unnameable, WalkError<E>> {
+    let (above, name) = split(&single.path);
+    let folder =
+        root.folder(above, Links::Refuse).map_err(|error| WalkError::Root(error.into()))?;
+    let found = stat::look(root, &folder, above, name, options);
+    let xattrs = match options.xattrs {
+        true => stat::xattrs_of(root, &folder, above, name, &found),
+        false => Xattrs::None,
+    };
+    let Found { kind, mode, mtime, .. } = found;
+    if !matches!(kind, Kind::File { .. }) {
+        let gone = io::Error::from(io::ErrorKind::NotFound);
+        return Err(WalkError::Root(gone));
+    }
+    let entry = Entry { leaves: 0, name: &single.name, kind, mode, mtime, xattrs };
+    take(&entry).map_err(WalkError::Stopped)?;
+    Ok(Unnameable::default())
+}
