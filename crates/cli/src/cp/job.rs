@@ -105,6 +105,7 @@ impl Job {
                 single.is_some()
             }
             Job::SendBySsh { file, .. } => file.is_some(),
+            Job::SendFile { .. } => true,
             _ => false,
         }
     }
@@ -254,6 +255,15 @@ fn file(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> 
         }
     }
     Ok(Job::SendFile { from, to })
+}
+
+/// An address as a folder, which a swath server may have, and the name of a file in it.
+pub fn in_folder(to: &Url) -> Option<(Url, String)> {
+    // Whoever was given an address with a signature can do nothing but what it says.
+    let name = crate::get::name_of(to).filter(|_| to.query().is_none())?;
+    let mut folder = to.clone();
+    folder.path_segments_mut().ok()?.pop().push("");
+    Some((folder, name.as_str().to_owned()))
 }
 
 /// Where a single file goes here: into a folder, or it has that name.

@@ -2,18 +2,20 @@
 
 pub mod args;
 
+mod away;
 mod dry;
 mod here;
 mod job;
 mod put;
 mod send;
 pub mod ssh;
+mod told;
 
 use std::path::{Path, PathBuf};
 
-use swath_transfer::observe::{Event, Observer};
+use swath_transfer::observe::Observer;
 use swath_transfer::report::Recorder;
-use swath_transfer::sending::{Received, Wishes as Sending};
+use swath_transfer::sending::Received;
 use swath_transfer::{Change, Engine, Filter, GetError, Mirror, Request, Stop, TreeRequest, Trust};
 use url::Url;
 
@@ -22,11 +24,12 @@ use crate::exit::{self, Exit, fail};
 use crate::progress::{Fanout, Mode, Progress, units};
 use crate::{report, say, signals};
 use args::{Compare, Cp};
+use away::{Away, Outgoing};
 use dry::Plan;
 use here::{Here, Renamed};
 use job::{Job, jobs};
-use send::Sent;
 use ssh::{Purpose, Session};
+use told::{told, told_rate};
 
 pub use dry::another_name;
 pub use here::offered;
@@ -80,18 +83,13 @@ fn check(cp: &Cp, jobs: &[Job]) -> Result<(), String> {
     if jobs.len() > 1 && (cp.report.is_some() || cp.keep_index.is_some()) {
         return Err("--report and --keep-index are for one copy at a time".to_owned());
     }
-    if jobs.iter().any(|job| matches!(job, Job::SendFile { .. }))
-        && let Some(options) = for_folders(cp)
-    {
-        return Err(format!("a single file is sent: {options}"));
-    }
     if jobs.iter().any(Job::is_single) {
         for_trees(cp)?;
     }
     jobs.iter().try_for_each(|job| job.check(cp.delete))
 }
 
-/// What is wrong with the options if it is a single file that is copied.
+/// What is wrong with the options if it is a single file that a server has.
 fn for_folders(cp: &Cp) -> Option<&'static str> {
     if cp.preserve().xattrs {
         return Some("--preserve xattr is for folders");
@@ -99,6 +97,17 @@ fn for_folders(cp: &Cp) -> Option<&'static str> {
     let is_plain = cp.include.is_empty() && cp.exclude.is_empty() && cp.keep_index.is_none();
     (!is_plain || cp.dry_run || cp.delete)
         .then_some("--include, --exclude, --dry-run, --delete and --keep-index are for folders")
+}
+
+/// What is wrong with the options if a server takes a single file by `PUT` alone.
+fn for_put(cp: &Cp) -> Option<&'static str> {
+    if cp.preserve().xattrs {
+        return Some(
+            "the server takes files without extended attributes: leave out --preserve xattr",
+        );
+    }
+    let dry = "the server takes files, and does not tell what it has: leave out --dry-run";
+    cp.dry_run.then_some(dry)
 }
 
 /// What makes no sense with a single file, however it is copied; the error is a sentence.
@@ -147,6 +156,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         observers.push(Box::new(recorder.clone()));
     }
     let mut observer = Fanout(observers);
+    let away = Away { cp, plan: &plan, engine: &engine, session: session.as_ref() };
     let job = match job {
         Job::Named { from, to, is_alone } => match named(cp, &engine, from, &to, stop).await {
             Ok(Thing::Folder(job)) => job,
@@ -192,57 +202,28 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             fetched(cp, &plan, copied, &shown, &kept, &|text| here::renamed(names, text))
         }
         Job::SendFile { from, to } => {
-            put::send(&engine, from, to, &mut observer, progress, stop).await
+            let sent = match job::in_folder(&to) {
+                None => Err(String::new()),
+                Some((folder, name)) => {
+                    let shown = swath_source::display_name(&to);
+                    let (from, single) = (from.clone(), Some(name));
+                    let file = Outgoing { from, to: folder, single, shown };
+                    away.send(file, filter, &mut observer, progress, stop).await
+                }
+            };
+            match (sent, for_put(cp)) {
+                (Ok(exit), _) => exit,
+                // It is no swath server, and may take files all the same.
+                (Err(_), None) => put::send(&engine, from, to, &mut observer, progress, stop).await,
+                (Err(_), Some(options)) => fail(Exit::Usage, options),
+            }
         }
         Job::Send { from, to, single } => {
             let name = single.as_deref().unwrap_or_default();
             let shown = there.unwrap_or_else(|| swath_source::display_name(&to) + name);
-            let wishes = sending(cp, single);
-            let net = engine.net();
-            let (from, shown_to, limit_bytes_per_s) = (&*from, &*shown, cp.limit_rate);
-            let plan = &plan;
-            let reads = cp.io.into();
-            let what = send::Load { from, shown_to, filter, reads, limit_bytes_per_s, plan };
-            let mut renamed = Renamed { observer: &mut observer, names };
-            let sent = send::send(net, what, &to, &wishes, &mut renamed, stop).await;
-            if let Sent::All(received) = &sent
-                && !cp.dry_run
-            {
-                let mut summary = received.transfer.clone();
-                summary.path = shown.clone();
-                observer.observe(&Event::Finished(summary));
-            }
-            progress.clear();
-            let goes_on = "what is there is kept: the same command goes on from there";
-            match sent {
-                Sent::All(received) => {
-                    told_rate(cp, session.as_ref(), &received);
-                    told(cp, plan, &received, &shown)
-                }
-                Sent::Failed(failed) => {
-                    say::err(&format!("swath: {}", exit::about(&shown, &failed.error)));
-                    Exit::of_code(failed.exit)
-                }
-                Sent::Broken(exit, error) => {
-                    let error = here::renamed(names, &error);
-                    say::err(&format!("swath: {error}"));
-                    if let Some(hint) = exit::hint_of_token(&error) {
-                        say::err(hint);
-                    }
-                    if let Some(hint) = exit::hint_of_https(&shown, &error) {
-                        say::err(&hint);
-                    }
-                    if exit == Exit::Incomplete {
-                        say::err(&format!("  {goes_on}"));
-                    }
-                    exit
-                }
-                Sent::Stopped { has_something } => {
-                    let goes_on = if has_something { goes_on } else { "nothing was sent" };
-                    say::err(&format!("swath: stopped; {goes_on}"));
-                    Exit::Interrupted
-                }
-            }
+            let load = Outgoing { from, to, single, shown };
+            let sent = away.send(load, filter, &mut observer, progress, stop).await;
+            sent.unwrap_or_else(|error| fail(Exit::Sources, &error))
         }
     };
     drop(session);
@@ -427,133 +408,11 @@ async fn fetch(
     engine.copy(request, observer, stop).await.map(|tree| Received::of(&tree))
 }
 
-/// What a receiver has to know of the command line.
-fn sending(cp: &Cp, single: Option<String>) -> Sending {
-    Sending {
-        preserve: cp.preserve(),
-        compare: comparison(cp),
-        resume: cp.resume || !cp.no_resume,
-        delete: cp.delete,
-        dry: cp.dry_run,
-        include: cp.include.clone(),
-        exclude: cp.exclude.clone(),
-        single,
-    }
-}
-
-/// Whether only a part of a tree is wanted.
-fn selects(cp: &Cp) -> bool {
-    !cp.include.is_empty() || !cp.exclude.is_empty()
-}
-
 fn comparison(cp: &Cp) -> swath_transfer::Compare {
     match cp.comparison() {
         Compare::SizeMtime => swath_transfer::Compare::SizeAndTime,
         Compare::Checksum => swath_transfer::Compare::Content,
         Compare::None => swath_transfer::Compare::Nothing,
-    }
-}
-
-/// Say how fast it was where all went through ssh.
-fn told_rate(cp: &Cp, session: Option<&Session>, tree: &Received) {
-    let went_by_ssh = session.is_some_and(|session| session.through.is_some());
-    if went_by_ssh && tree.transfer.fetched_bytes > 0 && !cp.quiet && !cp.json && !cp.dry_run {
-        let rate = units::rate(tree.transfer.rate_bytes_per_s);
-        say::err(&format!("by ssh: {rate}"));
-    }
-}
-
-/// Say what the tree holds, and what of it is not there.
-fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
-    let matches = tree.counts.iter().any(|&count| count > 0) || !selects(cp);
-    if cp.dry_run {
-        plan.end(matches);
-        return Exit::Done;
-    }
-    if !cp.quiet && !cp.json {
-        say::err(&counts(tree, matches));
-    }
-    let lines = tree
-        .changed
-        .iter()
-        .map(|path| (path, "it changed while it was copied, twice"))
-        .chain(tree.absent.iter().map(|(path, why)| (path, why.as_str())));
-    for (path, why) in lines.take(NAMED_MAX) {
-        let path: String = path.chars().filter(|c| !c.is_control()).collect();
-        say::err(&format!("not copied: {path}: {why}"));
-    }
-    let all = tree.changed.len() + tree.absent.len();
-    if all > NAMED_MAX {
-        say::err(&format!("not copied: {} more", all - NAMED_MAX));
-    }
-    let has_xattrs = !cp.preserve().xattrs || told_xattrs(tree, destination);
-    if tree.is_whole {
-        return if has_xattrs { Exit::Done } else { Exit::Some };
-    }
-    if cp.delete {
-        // What was in the way of something that is there had to go.
-        let what = if tree.removed == 0 { "nothing" } else { "nothing else" };
-        say::err(&format!("{what} was removed: --delete waits until all of the tree is there"));
-    }
-    let entries = if all == 1 { "1 entry is".to_owned() } else { format!("{all} entries are") };
-    fail(Exit::Some, &format!("{destination}: {entries} not there; all else is"))
-}
-
-/// Say what has lost its extended attributes; whether nothing has.
-fn told_xattrs(tree: &Received, destination: &str) -> bool {
-    let Some(losses) = &tree.xattrs else {
-        say::err(&format!(
-            "swath: {destination}: its server knows no extended attributes: none were copied"
-        ));
-        return false;
-    };
-    for (path, why) in &losses.first {
-        let path: String = path.chars().filter(|c| !c.is_control()).collect();
-        say::err(&format!("without its extended attributes: {path}: {why}"));
-    }
-    let named = losses.first.len() as u64;
-    if losses.count > named {
-        let more = units::count(losses.count - named);
-        say::err(&format!("without its extended attributes: {more} more"));
-    }
-    if losses.count > 0 {
-        let entries = match losses.count {
-            1 => "1 entry lacks".to_owned(),
-            many => format!("{} entries lack", units::count(many)),
-        };
-        say::err(&format!("swath: {destination}: {entries} extended attributes of the original"));
-    }
-    losses.count == 0
-}
-
-/// What the tree holds, in one line.
-fn counts(tree: &Received, matches: bool) -> String {
-    let names =
-        [("file", "files"), ("folder", "folders"), ("link", "links"), ("hard link", "hard links")];
-    let parts: Vec<String> = tree
-        .counts
-        .iter()
-        .zip(names)
-        .filter(|(count, _)| **count > 0)
-        .map(|(&count, (one, many))| {
-            format!("{} {}", units::count(count), if count == 1 { one } else { many })
-        })
-        .collect();
-    let stayed = match tree.kept_files {
-        0 => String::new(),
-        // The first of the counts is that of the files.
-        1 if tree.counts[0] == 1 => " (it was there already)".to_owned(),
-        1 => " (1 of the files was there already)".to_owned(),
-        kept => format!(" ({} of the files were there already)", units::count(kept)),
-    };
-    let removed = match tree.removed {
-        0 => String::new(),
-        removed => format!(", {} removed", units::count(removed)),
-    };
-    match parts.is_empty() {
-        true if !matches => format!("nothing matches{removed}"),
-        true => format!("nothing is in it{removed}"),
-        false => parts.join(", ") + &stayed + &removed,
     }
 }
 
@@ -578,6 +437,3 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn
         say::err(&format!("  {kept} are kept: the same command goes on from there"));
     }
 }
-
-/// Most entries that are named one by one.
-const NAMED_MAX: usize = 50;

@@ -23,6 +23,8 @@ pub enum Sent {
     Failed(Failed),
     /// The way there ended.
     Broken(Exit, String),
+    /// It is a single file, and the server does not take trees, or not from us.
+    Foreign(String),
     /// We were told to stop.
     Stopped {
         /// Whether the receiver had anything by then.
@@ -84,9 +86,16 @@ pub async fn send(
     let begun = tokio::select! {
         biased;
         () = stop.wait() => return Sent::Stopped { has_something: false },
-        begun = Download::begin_by_post(net, &asked, Trust::Named, "application/x-ndjson") => begun,
+        begun = Download::begin_by_post(net, &asked, Trust::Named, LINES) => begun,
     };
+    let is_single = wishes.single.is_some();
     let mut told = match begun {
+        Ok(told) if is_single && told.field("content-type") != Some(LINES) => {
+            return Sent::Foreign(format!("{shown}: it takes no trees"));
+        }
+        Err(error @ (LaneError::Status { .. } | LaneError::Denied { .. })) if is_single => {
+            return Sent::Foreign(words(&error));
+        }
         Ok(told) => told,
         Err(error) => return Sent::Broken(Exit::Sources, words(&error)),
     };
@@ -187,6 +196,8 @@ fn query_of(url: &Url, query: &str) -> Url {
     url
 }
 
+/// What a receiver says.
+const LINES: &str = "application/x-ndjson";
 /// As `docs/protocol.md` has it.
 const PROTOCOL: &str = "swath-lane";
 /// Connections at once.

@@ -39,8 +39,16 @@ impl Make for Once {
 
 /// A part of a file.
 pub(super) struct FileBytes {
-    pub file: Arc<File>,
-    pub range: Range,
+    file: Arc<File>,
+    range: Range,
+    /// Memory for the next bytes.
+    spare: Vec<u8>,
+}
+
+impl FileBytes {
+    pub fn new(file: Arc<File>, range: Range) -> FileBytes {
+        FileBytes { file, range, spare: Vec::new() }
+    }
 }
 
 impl Make for FileBytes {
@@ -56,13 +64,18 @@ impl Make for FileBytes {
             if bytes == 0 {
                 return Ok(Vec::new());
             }
+            let mut part = std::mem::take(&mut self.spare);
             let read = tokio::task::spawn_blocking(move || {
-                let mut part = vec![0; bytes as usize];
+                part.resize(bytes as usize, 0);
                 file.read_exact_at(&mut part, start)?;
                 Ok(part)
             });
             read.await.map_err(io::Error::other)?
         })
+    }
+
+    fn take_back(&mut self, sent: Vec<u8>) {
+        self.spare = sent;
     }
 }
 
@@ -92,10 +105,17 @@ impl Make for Row {
                     None => return Ok(Vec::new()),
                     Some(Piece::Text(text)) if text.is_empty() => {}
                     Some(Piece::Text(text)) => return Ok(text),
-                    Some(Piece::Part { file, range }) => self.now = Some(FileBytes { file, range }),
+                    Some(Piece::Part { file, range }) => {
+                        self.now = Some(FileBytes::new(file, range))
+                    }
                 }
             }
         })
+    }
+    fn take_back(&mut self, sent: Vec<u8>) {
+        if let Some(now) = &mut self.now {
+            now.take_back(sent);
+        }
     }
 }
 
