@@ -40,7 +40,7 @@ fn a_file_is_sent_into_a_folder_or_under_a_name() {
         // What is there is replaced.
         send("an%20other").code_is(0);
         for name in ["file.bin", "folder/file.bin", "folder/other", "new/er/file.bin", "an other"] {
-            let copy = home.path(&format!("store/{name}"));
+            let copy = home.path(format!("store/{name}"));
             assert!(fs::read(&copy).unwrap() == bytes(9, size), "{name}");
             let metadata = copy.metadata().unwrap();
             assert_eq!(metadata.modified().unwrap(), old, "{name}");

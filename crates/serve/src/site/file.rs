@@ -110,10 +110,12 @@ impl Request {
         let etag = etag(meta);
         let modified_s = modified_s(meta);
         let describe = |response: Response| {
-            let response = response
-                .with("accept-ranges", "bytes")
-                .with("etag", etag.as_str())
-                .with("link", metalink::link(&self.address));
+            let response = response.with("accept-ranges", "bytes").with("etag", etag.as_str());
+            // A Metalink that proves nothing is not worth the round trips.
+            let response = match self.digests.tells(meta) {
+                true => response.with("link", metalink::link(&self.address)),
+                false => response,
+            };
             match modified_s {
                 Some(at) => response.with("last-modified", swath_formats::http_date::write(at)),
                 None => response,

@@ -245,10 +245,10 @@ impl Run<'_> {
         self.planner.handle(PlanEvent::Layout { size_bytes: 0, missing: RangeSet::new() }, now);
         let none = PlanEvent::Grown { size_bytes: 0, missing: RangeSet::new(), more: true };
         self.planner.handle(none, now);
-        let (resumed_bytes, kept_bytes) = (self.resumed_bytes, self.kept_bytes);
+        let (resumed_bytes, kept_bytes) =
+            (self.told(self.resumed_bytes), self.told(self.kept_bytes));
         let verification = self.verification.clone();
-        let ended = growth.ended.is_some();
-        let size_bytes = ended.then(|| sealed_bytes(size_bytes));
+        let size_bytes = growth.ended.is_some().then_some(size_bytes);
         let opened = Event::Opened { size_bytes, resumed_bytes, kept_bytes, verification };
         self.observer.observe(&opened);
     }
