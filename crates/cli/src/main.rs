@@ -1,6 +1,5 @@
 //! The swath program: arguments in, progress and exit codes out.
 
-mod address;
 mod args;
 mod check;
 mod cp;

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use swath_formats::conditions::{Conditions, Current, Decision};
+use swath_formats::percent::encode;
 use swath_formats::range_header::{self, Ranges};
 use swath_formats::{Etag, digest_header};
 use swath_model::digest::{Algorithm, Digest};
@@ -14,7 +15,7 @@ use swath_store::tree::Root;
 
 use super::digests::{Digests, Effort};
 use super::{Site, listing, metalink};
-use crate::http::{Content, Head, Method, Piece, Response, encode};
+use crate::http::{Content, Head, Method, Piece, Response};
 
 /// What a request for a file or a folder asks for, apart from where it is.
 pub(super) struct Request {
