@@ -414,6 +414,10 @@ async fn begin(
             stage.replace(request.filter.clone());
         }
         let stage = Arc::new(stage);
+        if stage.has_completed_earlier() {
+            let text = "an earlier copy into this folder ended while it gave its files their names: all that it had copied got them now, whatever this one is about".to_owned();
+            observer.observe(&Event::Note { at_s: 0.0, text, warning: false });
+        }
         if waits {
             let checked = Arc::clone(&stage);
             let check = move || {

@@ -161,6 +161,7 @@ pub struct Stage {
     replaces: Option<Filter>,
     /// Of which entries extended attributes could not be taken over.
     xattr_losses: Mutex<Vec<(u64, XattrLoss)>>,
+    has_completed_earlier: bool,
     halt: Halt,
 }
 
@@ -248,7 +249,10 @@ impl Stage {
             stage.index = Arc::new(RwLock::new(moving.index));
             stage.finish_moving(&moving.without, InTheWay::Stays)?;
             drop(stage);
-            return Stage::open_until(destination, single, index, preserve, resume, same, halt);
+            let mut stage =
+                Stage::open_until(destination, single, index, preserve, resume, same, halt)?;
+            stage.has_completed_earlier = true;
+            return Ok(stage);
         }
         let mut left = if resume { place.recover(&read(&index)) } else { Carried::default() };
         if !left.durable.is_empty() {
@@ -310,6 +314,7 @@ impl Stage {
             top_mtime: None,
             replaces: None,
             xattr_losses: Mutex::default(),
+            has_completed_earlier: false,
             halt,
         }
     }
@@ -323,6 +328,11 @@ impl Stage {
     /// this filter leaves out.
     pub fn replace(&mut self, filter: Filter) {
         self.replaces = Some(filter);
+    }
+
+    /// An earlier copy had ended while it gave names: all that it had came to its names first.
+    pub fn has_completed_earlier(&self) -> bool {
+        self.has_completed_earlier
     }
 
     /// What the journal vouches for, in bytes of the virtual file: a later run goes on from there.
