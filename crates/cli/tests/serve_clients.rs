@@ -215,7 +215,7 @@ fn a_stranger_s_client_fetches_a_dataset() {
     // It is as long as docs/protocol.md says, comments and empty lines left out.
     let text = std::fs::read_to_string(script).unwrap();
     let is_code = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with('#');
-    assert!(text.lines().filter(is_code).count() <= 165);
+    assert!(text.lines().filter(is_code).count() <= 129);
     let differences = other(&home.work(), "diff", &["-r", "--no-dereference", "tree/deep", "copy"]);
     assert_eq!(differences, Some((0, String::new())));
     assert_eq!(std::fs::read_link(home.path("copy/link")).unwrap().to_str(), Some("../empty"));
