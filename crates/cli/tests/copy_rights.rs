@@ -347,3 +347,26 @@ fn nothing_is_removed_before_all_is_there() {
         chmod(&home, "tree/secret", 0);
     }
 }
+
+#[test]
+fn rights_that_a_folder_gives_to_what_is_made_in_it_do_not_change_modes() {
+    // Whoever makes a file with its mode at once gets what both allow.
+    let home = Home::new();
+    home.write("tree/script", "#!/bin/sh\n");
+    chmod(&home, "tree/script", 0o755);
+    fs::create_dir(home.path("to")).unwrap();
+    let entry = |kind: u16, rights: u16| {
+        [&kind.to_le_bytes()[..], &rights.to_le_bytes(), &u32::MAX.to_le_bytes()].concat()
+    };
+    // acl(5): the owner and the group may do all, others nothing.
+    let list = [2u32.to_le_bytes().to_vec(), entry(1, 7), entry(4, 7), entry(0x20, 0)].concat();
+    if !support::xattrs::set(&home.path("to"), "system.posix_acl_default", &list) {
+        println!("skipped: the folder for temporary files takes no lists of rights");
+        return;
+    }
+    for to in ["to/", "to/new/"] {
+        home.run(["cp", "tree/", to]).code_is(0);
+        let mode = home.path(to).join("script").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755, "{to}");
+    }
+}

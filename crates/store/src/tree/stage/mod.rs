@@ -162,6 +162,8 @@ pub struct Stage {
     /// Of which entries extended attributes could not be taken over.
     xattr_losses: Mutex<Vec<(u64, XattrLoss)>>,
     has_completed_earlier: bool,
+    /// What is made in it gets rights from the folder that it lies in.
+    has_default_rights: bool,
     halt: Halt,
 }
 
@@ -301,6 +303,7 @@ impl Stage {
         halt: Halt,
     ) -> Stage {
         Stage {
+            has_default_rights: building::has_default_rights(root.fd()),
             place,
             root,
             index,
