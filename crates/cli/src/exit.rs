@@ -56,9 +56,14 @@ impl From<Exit> for ExitCode {
 
 /// Say what went wrong and how to go on.
 pub fn fail(exit: Exit, message: &str) -> Exit {
-    crate::say::err(&format!("swath: {message}"));
+    let mut lines = message.split(HINT);
+    crate::say::err(&format!("swath: {}", lines.next().unwrap_or_default()));
+    lines.for_each(|hint| crate::say::err(&format!("  {hint}")));
     exit
 }
+
+/// Between a message and what to do about it, which has a line of its own.
+const HINT: &str = "\n  ";
 
 /// Say what is odd; it goes on all the same.
 pub fn warn(message: &str) {

@@ -89,8 +89,10 @@ impl Away<'_> {
             Sent::Broken(exit, error) => {
                 let error = here::renamed(names, &error);
                 say::err(&format!("swath: {error}"));
-                if let Some(hint) = exit::hint_of_token(&error) {
-                    say::err(hint);
+                for hint in [exit::hint_of_token, exit::hint_of_trust] {
+                    if let Some(hint) = hint(&error) {
+                        say::err(hint);
+                    }
                 }
                 if let Some(hint) = exit::hint_of_https(&shown, &error) {
                     say::err(&hint);

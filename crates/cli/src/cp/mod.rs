@@ -32,7 +32,7 @@ use ssh::{Purpose, Session};
 use told::{told, told_rate};
 
 pub use dry::another_name;
-pub use here::offered;
+pub use here::{offered, renamed};
 
 /// What lies on the disk that counts: where it goes to if that is here, else what is sent.
 pub fn near(places: &[String]) -> PathBuf {
@@ -44,7 +44,12 @@ pub fn near(places: &[String]) -> PathBuf {
 pub async fn run(cp: Cp) -> Exit {
     let jobs = match jobs(&cp.places) {
         Ok(jobs) => jobs,
-        Err(message) => return fail(Exit::Usage, &message),
+        Err(message) => {
+            let sources = cp.places.iter().rev().skip(1);
+            let is_missing = |place: &String| job::is_here(place) && !Path::new(place).exists();
+            let exit = if sources.clone().any(is_missing) { Exit::Input } else { Exit::Usage };
+            return fail(exit, &message);
+        }
     };
     let filter = match cp.filter() {
         Ok(filter) => filter,
@@ -157,9 +162,16 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     }
     let mut observer = Fanout(observers);
     let away = Away { cp, plan: &plan, engine: &engine, session: session.as_ref() };
+    let mut single_there = None;
     let job = match job {
-        Job::Named { from, to, is_alone } => match named(cp, &engine, from, &to, stop).await {
+        Job::Named { from, to, is_alone } => match named(cp, &engine, from, &to, is_alone, stop)
+            .await
+        {
             Ok(Thing::Folder(job)) => job,
+            Ok(Thing::Single(job, there)) => {
+                single_there = Some(there);
+                job
+            }
             Ok(Thing::File(from, name)) => {
                 let path = file_path(&to, &name, is_alone);
                 let exit = file(cp, &engine, from, &path, &mut observer, &kept, stop).await;
@@ -184,7 +196,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             let names = here::names(&url, &from.display().to_string());
             let mut renamed = Renamed { observer: &mut observer, names: &names };
             let copied = tokio::select! {
-                copied = fetch((cp, &plan), filter, &engine, vec![url.clone()], (to, single), &mut renamed, stop) => copied,
+                copied = fetch((cp, &plan), filter, &engine, vec![url.clone()], (to, single, None), &mut renamed, stop) => copied,
                 () = here.serve() => return Exit::Internal,
             };
             progress.clear();
@@ -193,8 +205,16 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         Job::Fetch { from, to, single } => {
             let shown = place(&to, single.as_deref());
             let mut renamed = Renamed { observer: &mut observer, names };
-            let copied =
-                fetch((cp, &plan), filter, &engine, from, (to, single), &mut renamed, stop).await;
+            let copied = fetch(
+                (cp, &plan),
+                filter,
+                &engine,
+                from,
+                (to, single, single_there),
+                &mut renamed,
+                stop,
+            )
+            .await;
             progress.clear();
             if let Ok(tree) = &copied {
                 told_rate(cp, session.as_ref(), tree);
@@ -261,6 +281,8 @@ fn fetched(
 enum Thing {
     /// A folder, and how it is copied.
     Folder(Job),
+    /// A file that a swath server has, how it is copied, and what it is called there.
+    Single(Job, String),
     /// A file, and its name.
     File(Url, PathBuf),
 }
@@ -270,6 +292,7 @@ async fn named(
     engine: &Engine,
     from: Url,
     to: &Path,
+    is_alone: bool,
     stop: &Stop,
 ) -> Result<Thing, (Exit, String)> {
     let shown = swath_source::display_name(&from);
@@ -280,19 +303,38 @@ async fn named(
     let asked = Mirror { url: folder.clone(), priority: 1, trust: Trust::Named };
     let is_folder = tokio::select! {
         biased;
-        () = stop.wait() => {
-            return Err((Exit::Interrupted, "stopped before anything was copied".to_owned()));
-        }
+        () = stop.wait() => return Err(stopped()),
         is_folder = engine.is_tree(&asked) => is_folder,
     };
     if is_folder {
         let (from, to) = (vec![folder], to.join(name));
         return Ok(Thing::Folder(Job::Fetch { from, to, single: None }));
     }
+    if let Some((above, there)) = job::in_folder(&from) {
+        let asked = Mirror { url: above.clone(), priority: 1, trust: Trust::Named };
+        let is_file = tokio::select! {
+            biased;
+            () = stop.wait() => return Err(stopped()),
+            is_file = engine.is_file(&asked, &there) => is_file,
+        };
+        let path = file_path(to, &name, is_alone);
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        let folder = folder.unwrap_or(Path::new(".")).to_owned();
+        let here = path.file_name().and_then(|name| name.to_str());
+        if let Some(here) = here.filter(|_| is_file) {
+            for_trees(cp).map_err(|message| (Exit::Usage, message))?;
+            let job = Job::Fetch { from: vec![above], to: folder, single: Some(here.to_owned()) };
+            return Ok(Thing::Single(job, there));
+        }
+    }
     if let Some(options) = for_folders(cp) {
         return Err((Exit::Usage, format!("{shown} is no folder of a swath server: {options}")));
     }
     Ok(Thing::File(from, name))
+}
+
+fn stopped() -> (Exit, String) {
+    (Exit::Interrupted, "stopped before anything was copied".to_owned())
 }
 
 /// Where a single file goes: into a folder, or it has that name.
@@ -349,7 +391,7 @@ async fn by_ssh(
     let way = ssh::Way::of(&cp.ssh).map_err(|message| (Exit::Usage, message))?;
     let session = tokio::select! {
         biased;
-        () = stop.wait() => return Err((Exit::Interrupted, "stopped before anything was copied".to_owned())),
+        () = stop.wait() => return Err(stopped()),
         session = ssh::start(&way, &remote, purpose, progress) => session,
     };
     let session = session.map_err(|message| (Exit::Sources, message))?;
@@ -374,7 +416,7 @@ async fn fetch(
     filter: Filter,
     engine: &Engine,
     from: Vec<Url>,
-    (to, single): (PathBuf, Option<String>),
+    (to, single, single_there): (PathBuf, Option<String>, Option<String>),
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Result<Received, GetError> {
@@ -383,6 +425,7 @@ async fn fetch(
         replicas: from.into_iter().map(mirror).collect(),
         destination: to,
         single,
+        single_there,
         filter,
         preserve: cp.preserve(),
         resume: cp.resume || !cp.no_resume,

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use url::Url;
 
 use super::dry::Plan;
+use super::put::status;
 use crate::exit::Exit;
 
 /// What became of it.
@@ -93,11 +94,16 @@ pub async fn send(
         Ok(told) if is_single && told.field("content-type") != Some(LINES) => {
             return Sent::Foreign(format!("{shown}: it takes no trees"));
         }
-        Err(error @ (LaneError::Status { .. } | LaneError::Denied { .. })) if is_single => {
+        // Whoever is not known is not known for files either.
+        Err(error) if is_single && status(&error).is_some_and(|code| code != 401) => {
             return Sent::Foreign(words(&error));
         }
         Ok(told) => told,
-        Err(error) => return Sent::Broken(Exit::Sources, words(&error)),
+        Err(error) => {
+            let is_refused = status(&error).is_some_and(|code| code != 401);
+            let exit = if is_refused { Exit::Target } else { Exit::Sources };
+            return Sent::Broken(exit, words(&error));
+        }
     };
     // Each ends with what the server said if it let us in no more.
     let mut lanes: JoinSet<Option<LaneError>> = JoinSet::new();

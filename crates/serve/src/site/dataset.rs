@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use swath_formats::range_header::{self, Ranges};
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::{Range, counted};
-use swath_store::tree::{Filter, FilterError, WalkOptions};
+use swath_store::tree::{Filter, FilterError, Single, WalkOptions};
 
 use super::file::{not_found, refusal};
 use super::place::Place;
@@ -59,18 +59,36 @@ async fn index(site: &Site, head: &Head) -> Response {
         None => return not_found(),
     };
     let usual = site.walk_options();
+    let file = head.target.parameter("file").map(|file| {
+        let name = head.target.parameter("as").unwrap_or(file);
+        Single { path: file.as_bytes().to_vec(), name: name.as_bytes().to_vec() }
+    });
+    let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/');
+    if file.as_ref().is_some_and(|file| !is_name(&file.path) || !is_name(&file.name)) {
+        return Response::text(400, "'file=' and 'as=' take names of files");
+    }
+    let wanted = file.clone().filter(|_| site.only.is_none());
     let options = match (&site.only, filter_of(head)) {
         // What we do not want to give away others cannot ask for.
         (Some(Only::Part(own)), _) => WalkOptions { filter: (**own).clone(), ..usual },
         (Some(Only::File(single)), _) => WalkOptions { single: Some(single.clone()), ..usual },
+        (None, Ok(_)) if file.is_some() => WalkOptions { single: file, ..usual },
         (None, Ok(filter)) => WalkOptions { filter, ..usual },
         (None, Err(error)) => return Response::text(400, error.to_string()),
     };
     let is_filtered = options.single.is_some() || !options.filter.is_all();
     let xattrs = head.target.parameter("xattr") == Some("yes");
-    let opened = tokio::task::spawn_blocking(move || root.below(&path)).await;
-    let root = match opened {
-        Ok(Ok(root)) => root,
+    let open = move || {
+        let root = root.below(&path)?;
+        let is_there = match wanted {
+            Some(file) => root.has_file(&file.path)?,
+            None => true,
+        };
+        Ok(is_there.then_some(root))
+    };
+    let root = match tokio::task::spawn_blocking(open).await {
+        Ok(Ok(Some(root))) => root,
+        Ok(Ok(None)) => return not_found(),
         Ok(Err(error)) => return refusal(&error),
         Err(_) => return Response::text(500, "the folder could not be opened"),
     };

@@ -84,6 +84,14 @@ impl Root {
         statx(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).is_ok()
     }
 
+    /// Whether there is a file of this name in it, and no link to one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn has_file(&self, name: &[u8]) -> io::Result<bool> {
+        Ok(kind_of(self.folder.as_fd(), name)? == Some(FileType::RegularFile))
+    }
+
     /// Open a file below it for reading, by its path with `/` between components. No link is
     /// followed, and opening never waits (as it would for a pipe without a writer).
     ///

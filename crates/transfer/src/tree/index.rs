@@ -24,6 +24,8 @@ pub(crate) struct Wanted {
     pub filter: Filter,
     /// With extended attributes.
     pub xattrs: bool,
+    /// Nothing but the file of this name there, which the index is to give another name.
+    pub file: Option<(String, String)>,
 }
 
 /// How far an index has come.
@@ -142,7 +144,9 @@ pub(crate) async fn ask(
     let include = wanted.filter.include().iter().map(named("include"));
     let all = include.chain(wanted.filter.exclude().iter().map(named("exclude")));
     let xattrs = wanted.xattrs.then(|| ("xattr", "yes".to_owned()));
-    url.query_pairs_mut().extend_pairs(all.chain(xattrs));
+    let file = wanted.file.iter().flat_map(|(there, here)| [("file", there), ("as", here)]);
+    let file = file.map(|(name, value)| (name, value.clone()));
+    url.query_pairs_mut().extend_pairs(all.chain(xattrs).chain(file));
     Download::begin(net, &url, mirror.trust, MEDIA_TYPE).await
 }
 
@@ -167,7 +171,8 @@ pub(crate) fn begin(
     let Some(walk) = walk.filter(|_| is_index) else {
         return Err("it is no folder of a swath server".to_owned());
     };
-    if !wanted.filter.is_all() && download.field("swath-filtered").is_none() {
+    let is_part = wanted.file.is_some() || !wanted.filter.is_all();
+    if is_part && download.field("swath-filtered").is_none() {
         return Err("this server cannot leave anything out".to_owned());
     }
     if wanted.xattrs && download.field("swath-xattr").is_none() {

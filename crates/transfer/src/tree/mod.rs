@@ -45,6 +45,8 @@ pub struct TreeRequest {
     /// The tree is a single file of this name. So it does not meddle with what other copies into
     /// that folder have left, nor do they with it.
     pub single: Option<String>,
+    /// What that file is called there, if all of a folder is offered.
+    pub single_there: Option<String>,
     /// What takes part: what it leaves out is neither asked for nor removed.
     pub filter: Filter,
     /// What is taken over besides bytes.
@@ -67,7 +69,8 @@ pub struct TreeRequest {
 
 impl TreeRequest {
     fn wanted(&self) -> Wanted {
-        Wanted { filter: self.filter.clone(), xattrs: self.preserve.xattrs }
+        let file = self.single_there.clone().zip(self.single.clone());
+        Wanted { filter: self.filter.clone(), xattrs: self.preserve.xattrs, file }
     }
 }
 
@@ -338,6 +341,26 @@ pub(crate) async fn is_tree(engine: &Engine, folder: &Mirror) -> bool {
     asked.is_ok_and(|download| index::is_index(&download))
 }
 
+/// Whether the server of this folder offers the file of this name in it as a tree.
+pub(crate) async fn is_file(engine: &Engine, folder: &Mirror, name: &str) -> bool {
+    let file = Some((name.to_owned(), name.to_owned()));
+    let wanted = Wanted { file, ..Wanted::default() };
+    let asked = index::ask(&engine.net, folder, &wanted).await;
+    asked.is_ok_and(|download| {
+        index::is_index(&download) && download.field("swath-filtered").is_some()
+    })
+}
+
+/// Whoever wants a single file wants nothing else to be written into that folder.
+fn is_single(index: &Index, name: &str) -> bool {
+    let mut cursor = index.cursor_from(0);
+    let first = cursor.next().is_some_and(|item| {
+        let is_file = matches!(item.entry.kind, Kind::File { .. } | Kind::Absent(_));
+        is_file && item.path == name.as_bytes()
+    });
+    first && cursor.next().is_none()
+}
+
 /// The whole index of a folder.
 pub(crate) async fn index(
     engine: &Engine,
@@ -380,8 +403,14 @@ async fn begin(
         };
         engine.disk.work(look).await.map_err(GetError::Thread)?
     };
-    if waits {
+    if waits || request.single.is_some() {
         taking.wait().await?;
+    }
+    if let Some(name) = &request.single
+        && !is_single(&read(&taking.index), name)
+    {
+        let reason = format!("it is not of the one file {name}");
+        return Err(GetError::Index { whose: taking.name.clone(), reason });
     }
     let same = match waits {
         true => same(engine, request, &taking, observer).await?,
