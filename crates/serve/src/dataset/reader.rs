@@ -5,6 +5,7 @@
 //! that holds void bytes is inverted, which says so. All of this blocks; it runs on threads that may.
 
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
@@ -52,6 +53,8 @@ struct Wanted {
     number: u64,
     path: Vec<u8>,
     size_bytes: u64,
+    /// Without its holes.
+    data_bytes: u64,
     mtime: Mtime,
     parts: Vec<Part>,
     /// So much of it lies behind the last part and will be asked for next.
@@ -120,7 +123,8 @@ impl Reader {
             let longer = item.parts(with_next).find(|part| part.start == last.start);
             let follows_bytes = longer.map_or(0, |longer| longer.bytes - last.bytes);
             let (number, path, mtime) = (item.number, item.path.to_vec(), item.entry.mtime);
-            all.push(Wanted { number, path, size_bytes, mtime, parts, follows_bytes });
+            let data_bytes = item.range().len();
+            all.push(Wanted { number, path, size_bytes, data_bytes, mtime, parts, follows_bytes });
         }
         all
     }
@@ -133,6 +137,11 @@ impl Reader {
                 let file = self.files.file(&wanted.path)?;
                 let was = Version::of(&file)?;
                 let files = &mut self.files;
+                let read_bytes: u64 = wanted.parts.iter().map(|part| part.bytes).sum();
+                let is_in_parts = read_bytes < wanted.data_bytes;
+                if is_in_parts && !self.walk.is_same(wanted.number, was.number(&file)?) {
+                    return Err(changed());
+                }
                 let direct = self.walk.past_cache().open(&file, || files.file(&wanted.path));
                 Open { number: wanted.number, file, was, ahead_to: 0, direct }
             }
@@ -190,6 +199,14 @@ impl Open {
 }
 
 impl Version {
+    /// It, and which file has it, as a number.
+    fn number(&self, file: &File) -> io::Result<u64> {
+        let mut hasher = DefaultHasher::new();
+        let found = file.metadata()?;
+        (found.dev(), found.ino(), self.ctime).hash(&mut hasher);
+        Ok(hasher.finish())
+    }
+
     fn of(file: &File) -> io::Result<Version> {
         let now = file.metadata()?;
         if !now.is_file() {

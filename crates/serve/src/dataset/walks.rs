@@ -36,6 +36,8 @@ pub(crate) struct Walk {
     unwanted: AtomicBool,
     /// Files that are not as the index says, by their numbers.
     changed: Mutex<BTreeMap<u64, Lack>>,
+    /// What files that are read in several goes were at the first of them, by their numbers.
+    versions: Mutex<HashMap<u64, u64>>,
     used: Mutex<Instant>,
     /// So many parts the last answer read at the same time.
     parts_at_once: AtomicUsize,
@@ -107,6 +109,7 @@ impl Walks {
             news: Notify::new(),
             unwanted: AtomicBool::new(false),
             changed: Mutex::default(),
+            versions: Mutex::default(),
             used: Mutex::new(Instant::now()),
             parts_at_once: AtomicUsize::new(1),
         });
@@ -229,6 +232,12 @@ impl Walk {
     /// What an answer found to be good.
     pub fn note_parts_at_once(&self, parts: usize) {
         self.parts_at_once.store(parts, Ordering::Relaxed);
+    }
+
+    /// Whether the file of this number is what it was when this was asked first: whoever reads it in
+    /// several goes gets all of it or nothing, whatever its size and time say.
+    pub fn is_same(&self, number: u64, version: u64) -> bool {
+        *lock(&self.versions).entry(number).or_insert(version) == version
     }
 
     /// The file of this number is not as the index says.

@@ -443,6 +443,22 @@ impl Stage {
             .map_err(|error| self.journal_failed(error.into_io()))
     }
 
+    /// What came of these files (numbers in the index) is of no use: the journal vouches for none of
+    /// it any more.
+    ///
+    /// # Errors
+    /// [`StageError::Io`].
+    pub fn forget(&self, files: &[u64]) -> Result<(), StageError> {
+        let mut journal = lock(&self.journal);
+        let Some((file, state)) = &mut *journal else { return Ok(()) };
+        let index = self.index();
+        let range = |&number: &u64| index.cursor_from(number).next().map(|item| item.range());
+        let ranges = files.iter().filter_map(range).filter(|range| !range.is_empty());
+        let records: Vec<Record> = ranges.map(|range| Record::Bad { range }).collect();
+        file.append(&SystemSteps::new(), &self.place.names, state, &records)
+            .map_err(|error| self.journal_failed(error.into_io()))
+    }
+
     fn begin_journal(&self, journal: &mut Option<(JournalFile, State)>) -> Result<(), StageError> {
         let begun = self.place.begin_journal(&self.index(), &self.resumed);
         *journal = Some(begun.map_err(|source| self.journal_failed(source))?);
