@@ -106,7 +106,9 @@ async fn index(site: &Site, head: &Head) -> Response {
             let answer = if xattrs { answer.with("swath-xattr", "yes") } else { answer };
             answer.containing(Content::Made(Box::new(IndexBytes { walk, at: 0 })))
         }
-        Err(_) => Response::text(503, "too much is under way here just now"),
+        Err(_) => {
+            Response::text(503, "too much is under way here just now").with("retry-after", "5")
+        }
     }
 }
 
