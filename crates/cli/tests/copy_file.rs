@@ -57,6 +57,28 @@ fn a_file_is_sent_into_a_folder_or_under_a_name() {
 }
 
 #[test]
+fn names_go_as_they_are_whatever_is_in_them() {
+    // An address drops tabs and line ends, so "a<TAB>b" replaced "ab", which was another file.
+    let home = Home::new();
+    let server = taking(&home, &["--plain"]);
+    let names = ["a\tb", "new\nline", "100%41 ä?#", "\u{1b}[31m"];
+    home.write("store/ab", "as it was");
+    for name in names {
+        home.write(&format!("from/{name}"), name);
+        home.write(&format!("folders/{name}/file"), name);
+        for from in ["from", "folders"] {
+            let from = format!("{from}/{name}");
+            let to = server.at(if from.starts_with("fo") { "folder/" } else { "" });
+            home.run(["cp", &from, &to, "--bearer-file", "token"]).code_is(0);
+        }
+        assert_eq!(home.read(&format!("store/{name}")), name.as_bytes());
+        assert_eq!(home.read(&format!("store/folder/{name}/file")), name.as_bytes());
+    }
+    assert_eq!(home.read("store/ab"), b"as it was");
+    assert_eq!(home.names_in("store").len(), 2 + names.len());
+}
+
+#[test]
 fn over_tls_with_what_else_goes_with_it() {
     let home = Home::new();
     home.write("file.bin", bytes(1, 3_000_001));
@@ -92,14 +114,17 @@ fn refusals_are_told_in_plain_words() {
     }
     let server = home.serve(&["one", "two", "--write", "--plain", "--token-file", "tokens"]);
     for (to, token, code, words) in [
-        ("one/", "wrong", 7, &["401"][..]),
-        ("one/", "reader", 5, &["403", "this token opens reading alone"]),
+        ("one/", "reader", 5, &["403", "this token opens reading alone"][..]),
         ("three/", "writer", 5, &["404", "no such place"]),
         ("one/there/none/", "writer", 5, &["409", "what is on the way there is no folder"]),
     ] {
         let ran = home.run(["cp", "file.bin", &server.at(to), "--bearer-file", token]);
         ran.code_is(code).says(words).says(&["nothing of the file is there"]);
     }
+    let ran = home.run(["cp", "file.bin", &server.at("one/"), "--bearer-file", "wrong"]);
+    ran.code_is(7).says(&["401", "--bearer-file FILE gives another token"]);
+    // Whoever is not known need not read the file first.
+    ran.never_says(&["sha-256"]);
     let ran = home.run(["cp", "file.bin", &server.at("one/folder"), "--bearer-file", "writer"]);
     ran.code_is(5).says(&["folder (a folder there, a file in the tree)", "nothing was copied"]);
     assert_eq!(home.read("one/there"), b"as it was");

@@ -65,7 +65,7 @@ fn a_refusal_is_told_in_its_servers_own_words() {
         connection: close\r\n\r\nthe quota of \x1b[31myours\x07 is used up\r\nmore of it\r\n";
     let url = answering(refusal.as_bytes().to_vec());
     let ran = home.run(["cp", "tree/", &format!("{url}new/")]);
-    ran.code_is(7).says(&["507 Insufficient Storage: the quota of [31myours is used up"]);
+    ran.code_is(5).says(&["507 Insufficient Storage: the quota of [31myours is used up"]);
     ran.never_says(&["\x1b[31m", "more of it"]);
     let ran = home.run(["cp", &url, "copy"]);
     ran.code_is(7).says(&["the quota of [31myours is used up"]);
