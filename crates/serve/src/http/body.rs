@@ -41,13 +41,15 @@ impl Make for Once {
 pub(super) struct FileBytes {
     file: Arc<File>,
     range: Range,
+    /// Read at a time.
+    part_bytes: u64,
     /// Memory for the next bytes.
     spare: Vec<u8>,
 }
 
 impl FileBytes {
     pub fn new(file: Arc<File>, range: Range) -> FileBytes {
-        FileBytes { file, range, spare: Vec::new() }
+        FileBytes { file, range, part_bytes: FILE_PART_BYTES, spare: Vec::new() }
     }
 }
 
@@ -59,7 +61,7 @@ impl Make for FileBytes {
     fn next(&mut self) -> Made<'_> {
         Box::pin(async {
             let (file, start) = (Arc::clone(&self.file), self.range.start);
-            let bytes = self.range.len().min(FILE_PART_BYTES);
+            let bytes = self.range.len().min(self.part_bytes);
             self.range.start += bytes;
             if bytes == 0 {
                 return Ok(Vec::new());
@@ -106,12 +108,14 @@ impl Make for Row {
                     Some(Piece::Text(text)) if text.is_empty() => {}
                     Some(Piece::Text(text)) => return Ok(text),
                     Some(Piece::Part { file, range }) => {
-                        self.now = Some(FileBytes::new(file, range))
+                        let bytes = FileBytes::new(file, range);
+                        self.now = Some(FileBytes { part_bytes: ROW_PART_BYTES, ..bytes });
                     }
                 }
             }
         })
     }
+
     fn take_back(&mut self, sent: Vec<u8>) {
         if let Some(now) = &mut self.now {
             now.take_back(sent);
@@ -119,5 +123,6 @@ impl Make for Row {
     }
 }
 
-/// Read from a file at a time.
+/// Read from a file at a time; less where one connection may have many answers under way.
 const FILE_PART_BYTES: u64 = 256 << 10;
+const ROW_PART_BYTES: u64 = 64 << 10;

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{Answer, TAKE_WITHIN, now_s};
@@ -100,13 +100,15 @@ async fn answer<A: Answer>(
         }
         body => body,
     };
-    let (out, parts) = mpsc::channel(PARTS_AHEAD);
+    let (out, parts) = mpsc::channel(1);
     let mut made = body.into_made();
+    let wants = Arc::new(Notify::new());
+    let wanted = Arc::clone(&wants);
     tokio::spawn(async move {
-        let bytes = send(&mut *made, &out, pace.as_deref()).await;
+        let bytes = send(&mut *made, &out, &wanted, pace.as_deref()).await;
         answers.note(&head, peer, status, bytes, began.elapsed());
     });
-    answer.map(|_| Outgoing { now: None, parts: Some(parts), length })
+    answer.map(|_| Outgoing { now: None, parts: Some((parts, wants)), length })
 }
 
 /// Wait until so many bytes may be sent.
@@ -120,16 +122,25 @@ async fn spend(pace: Option<&Mutex<Pace>>, mut bytes: usize) {
     }
 }
 
-/// Make all parts; answers how many bytes were taken.
+/// Make all parts, each when it is `wanted`: one connection may have many answers under way of which
+/// the other side takes nothing. Answers how many bytes were taken.
 async fn send(
     made: &mut dyn Make,
     out: &mpsc::Sender<io::Result<Bytes>>,
+    wanted: &Notify,
     pace: Option<&Mutex<Pace>>,
 ) -> u64 {
     // A client that takes nothing for a long time is left.
     let give = async |part| matches!(timeout(TAKE_WITHIN, out.send(part)).await, Ok(Ok(())));
     let mut sent = 0;
     loop {
+        let is_wanted = tokio::select! {
+            wanted = timeout(TAKE_WITHIN, wanted.notified()) => wanted.is_ok(),
+            () = out.closed() => false,
+        };
+        if !is_wanted {
+            return sent;
+        }
         let mut part = match made.next().await {
             Ok(part) if part.is_empty() => return sent,
             Ok(part) => Bytes::from(part),
@@ -244,7 +255,8 @@ impl Make for Arriving {
 /// A body that is there already, or that is made by a task of its own.
 struct Outgoing {
     now: Option<Bytes>,
-    parts: Option<mpsc::Receiver<io::Result<Bytes>>>,
+    /// The parts, and how the next one is asked for.
+    parts: Option<(mpsc::Receiver<io::Result<Bytes>>, Arc<Notify>)>,
     length: Option<u64>,
 }
 
@@ -261,7 +273,13 @@ impl http_body::Body for Outgoing {
         }
         match &mut self.parts {
             None => Poll::Ready(None),
-            Some(parts) => parts.poll_recv(cx).map(|part| part.map(|part| part.map(Frame::data))),
+            Some((parts, wants)) => {
+                let part = parts.poll_recv(cx);
+                if part.is_pending() {
+                    wants.notify_one();
+                }
+                part.map(|part| part.map(|part| part.map(Frame::data)))
+            }
         }
     }
 
@@ -275,7 +293,7 @@ impl http_body::Body for Outgoing {
 }
 
 /// Requests under way on one connection.
-const STREAMS_MAX: u32 = 100;
+const STREAMS_MAX: u32 = 32;
 /// As for HTTP/1.1.
 const HEADERS_BYTES_MAX: u32 = super::head::HEAD_LIMIT_BYTES as u32;
 /// A client that asks and takes back faster than it is answered is sent away.
@@ -290,8 +308,6 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const SEND_BYTES_MAX: usize = 256 << 10;
 /// An answer of so many bytes is not worth a task.
 const WITH_HEAD_BYTES_MAX: usize = 4 << 10;
-/// Parts made ahead of what is being sent.
-const PARTS_AHEAD: usize = 1;
 /// Whether the other side is still there is asked so often …
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// … and answered within this time.
