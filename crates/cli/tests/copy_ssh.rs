@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::Home;
-use support::trees::{assert_same, bytes, plant};
+use support::trees::{assert_same, bytes, plant, top};
 use support::xattrs;
 
 /// A machine that ssh leads to; the same one, in truth. Ended when dropped.
@@ -115,10 +115,14 @@ fn both_ways_with_nothing_running_there() {
             .run()
     };
     let there = format!("box:{}/new/", far.display());
+    fs::set_permissions(home.path("tree"), fs::Permissions::from_mode(0o710)).unwrap();
     cp("tree/", &there).code_is(0).says(&["308 files"]);
     assert_same(&home.path("tree"), &home.path("far/new"));
     cp(&there, "back").code_is(0);
     assert_same(&home.path("tree"), &home.path("back"));
+    for copy in ["far/new", "back"] {
+        assert_eq!(top(&home.path(copy)), top(&home.path("tree")), "{copy}");
+    }
     // The folder itself, into one that is there.
     cp("tree", &format!("box:{}/", far.display())).code_is(0);
     assert_same(&home.path("tree"), &home.path("far/tree"));

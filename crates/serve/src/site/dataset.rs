@@ -78,16 +78,19 @@ async fn index(site: &Site, head: &Head) -> Response {
     };
     let is_filtered = options.single.is_some() || !options.filter.is_all();
     let xattrs = head.target.parameter("xattr") == Some("yes");
+    // The folder that a single file lies in is no part of what is offered.
+    let is_folder = options.single.is_none();
     let open = move || {
         let root = root.below(&path)?;
         let is_there = match wanted {
             Some(file) => root.has_file(&file.path)?,
             None => true,
         };
-        Ok(is_there.then_some(root))
+        let top = is_folder.then(|| root.top().ok()).flatten();
+        Ok(is_there.then_some((root, top)))
     };
-    let root = match tokio::task::spawn_blocking(open).await {
-        Ok(Ok(Some(root))) => root,
+    let (root, top) = match tokio::task::spawn_blocking(open).await {
+        Ok(Ok(Some(opened))) => opened,
         Ok(Ok(None)) => return not_found(),
         Ok(Err(error)) => return refusal(&error),
         Err(_) => return Response::text(500, "the folder could not be opened"),
@@ -102,6 +105,10 @@ async fn index(site: &Site, head: &Head) -> Response {
                 .with("content-type", "application/vnd.swath.index")
                 .with("cache-control", "no-store")
                 .with("swath-walk", id.to_string());
+            let answer = match top {
+                Some(top) => answer.with("swath-top", top.to_string()),
+                None => answer,
+            };
             let answer = if is_filtered { answer.with("swath-filtered", "yes") } else { answer };
             let answer = if xattrs { answer.with("swath-xattr", "yes") } else { answer };
             answer.containing(Content::Made(Box::new(IndexBytes { walk, at: 0 })))

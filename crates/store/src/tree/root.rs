@@ -15,7 +15,7 @@ use rustix::fs::{
     mkdirat, openat, openat2, statx, utimensat,
 };
 use rustix::io::Errno;
-use swath_model::index::Mtime;
+use swath_model::index::{Mtime, Top};
 
 /// An open folder, and all that lies below it. Clones are the same folder.
 #[derive(Clone, Debug)]
@@ -77,6 +77,15 @@ impl Root {
     pub fn place(&self) -> std::path::PathBuf {
         use std::os::fd::AsRawFd;
         format!("/proc/self/fd/{}", self.folder.as_raw_fd()).into()
+    }
+
+    /// What the folder itself is like.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn top(&self) -> io::Result<Top> {
+        let mask = StatxFlags::MODE | StatxFlags::MTIME;
+        Ok(super::stat::top(&statx(&self.folder, c"", AtFlags::EMPTY_PATH, mask)?))
     }
 
     /// Whether there is anything of this name in it.

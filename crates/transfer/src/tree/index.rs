@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use swath_model::index::{Index, Reader};
+use swath_model::index::{Index, Reader, Top};
 use swath_source::{Download, LaneError, Net, Trust, display_name};
 use swath_store::tree::Filter;
 use tokio::sync::watch;
@@ -41,6 +41,8 @@ pub(crate) struct Growth {
 pub(crate) struct Taking {
     pub index: Arc<RwLock<Index>>,
     pub growth: watch::Receiver<Growth>,
+    /// What the folder itself is like, where that is told.
+    pub top: Option<Top>,
     /// Where the sealed file of this walk is.
     pub sealed: Url,
     /// Where the seals of its groups are to be had without them.
@@ -178,6 +180,8 @@ pub(crate) fn begin(
     if wanted.xattrs && download.field("swath-xattr").is_none() {
         return Err("this server cannot tell extended attributes".to_owned());
     }
+    // What is not understood is as good as nothing.
+    let top = download.field("swath-top").and_then(|top| top.parse().ok());
     let sealed = with_query(&mirror.url, &format!("swath=sealed&walk={walk}"));
     let seals = with_query(&mirror.url, &format!("swath=seals&walk={walk}"));
     let changed = with_query(&mirror.url, &format!("swath=changed&walk={walk}"));
@@ -188,6 +192,7 @@ pub(crate) fn begin(
     Ok(Taking {
         index,
         growth,
+        top,
         sealed,
         seals,
         changed,

@@ -442,6 +442,9 @@ async fn begin(
         if request.delete {
             stage.replace(request.filter.clone());
         }
+        if let Some(top) = taking.top {
+            stage.tell_top(top);
+        }
         let stage = Arc::new(stage);
         if stage.has_completed_earlier() {
             let text = "an earlier copy into this folder ended while it gave its files their names: all that it had copied got them now, whatever this one is about".to_owned();

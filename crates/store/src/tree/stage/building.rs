@@ -206,7 +206,7 @@ pub(super) fn set_mode(
     Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode_here(mode, preserve, kind)))?)
 }
 
-fn mode_here(mode: u32, preserve: Preserve, kind: FileType) -> u32 {
+pub(super) fn mode_here(mode: u32, preserve: Preserve, kind: FileType) -> u32 {
     // Set-user-ID and the like are never taken over: who owns the copy is somebody else.
     if preserve.mode { taken_over(mode, kind) } else { usual_mode(kind) }
 }

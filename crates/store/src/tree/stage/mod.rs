@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
-use swath_model::index::{Index, Item, Kind, Mtime, Part};
+use swath_model::index::{Index, Item, Kind, Mtime, Part, Top};
 use swath_model::{Range, RangeSet};
 
 use super::conflict::{Conflict, conflicts};
@@ -157,6 +157,8 @@ pub struct Stage {
     journal: Mutex<Option<(JournalFile, State)>>,
     /// When the destination's own entries changed last, before there was a stage.
     top_mtime: Option<Mtime>,
+    /// What the tree's own folder is like: so will be a destination that is not there yet.
+    top: Option<Top>,
     /// What is in the way goes, unless it holds what this leaves out.
     replaces: Option<Filter>,
     /// Of which entries extended attributes could not be taken over.
@@ -315,6 +317,7 @@ impl Stage {
             directly: Directly::new(true),
             journal: Mutex::new(None),
             top_mtime: None,
+            top: None,
             replaces: None,
             xattr_losses: Mutex::default(),
             has_completed_earlier: false,
@@ -331,6 +334,12 @@ impl Stage {
     /// this filter leaves out.
     pub fn replace(&mut self, filter: Filter) {
         self.replaces = Some(filter);
+    }
+
+    /// What the tree's own folder is like at its source. A destination that was there before stays
+    /// as it is.
+    pub fn tell_top(&mut self, top: Top) {
+        self.top = Some(top);
     }
 
     /// An earlier copy had ended while it gave names: all that it had came to its names first.
