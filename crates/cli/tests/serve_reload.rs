@@ -109,7 +109,7 @@ fn a_sender_whose_token_ends_goes_on_with_a_new_one() {
     server.says("warning: none of them opens writing");
     // What has begun is brought to its end, and nothing new begins.
     send("one", &[]).wait().code_is(7).says(&["401", "this token is not known here"]);
-    send("two", &[]).wait().code_is(7).says(&["403", "this token opens reading alone"]);
+    send("two", &[]).wait().code_is(5).says(&["403", "this token opens reading alone"]);
     sending.signal(libc::SIGINT);
     sending.wait().code_is(130);
     home.write("tokens", "two write\n");

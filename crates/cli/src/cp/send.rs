@@ -100,7 +100,7 @@ pub async fn send(
         }
         Ok(told) => told,
         Err(error) => {
-            let is_refused = status(&error).is_some_and(|code| code != 401);
+            let is_refused = status(&error).is_some_and(is_of_the_place);
             let exit = if is_refused { Exit::Target } else { Exit::Sources };
             return Sent::Broken(exit, words(&error));
         }
@@ -194,6 +194,11 @@ pub async fn send(
             return broken(has_something, format!("{shown}: it says too much at once"));
         }
     }
+}
+
+/// Whether a refusal is about where the tree is to lie, and not about the server.
+fn is_of_the_place(status: u16) -> bool {
+    matches!(status, 403 | 404 | 405 | 409 | 413 | 507)
 }
 
 fn query_of(url: &Url, query: &str) -> Url {

@@ -38,14 +38,7 @@ impl Root {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
             None => (&b""[..], path),
         };
-        let as_path = std::path::Path::new(
-            <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name),
-        );
-        if matches!(name, b"" | b"." | b"..")
-            || crate::names::is_reserved(as_path)
-            || name.starts_with(OWN_NAME.as_bytes())
-            || leads_into_a_copy(path)
-        {
+        if !may_be_received(path) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         if name.len() > NAME_BYTES_MAX {
@@ -65,6 +58,18 @@ impl Root {
         };
         Ok(Incoming { folder, name: name.to_vec(), file: File::from(file), own_name })
     }
+}
+
+/// Whether a file that somebody sends may lie at this path below a root: it names one, and none of
+/// those that swath keeps for itself.
+pub fn may_be_received(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let as_path =
+        std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name));
+    !(matches!(name, b"" | b"." | b"..")
+        || crate::names::is_reserved(as_path)
+        || name.starts_with(OWN_NAME.as_bytes())
+        || leads_into_a_copy(path))
 }
 
 /// Whether a path below a root leads to, or into, a stage or what a copy keeps beside it: there a copy

@@ -24,7 +24,7 @@ pub use conflict::Conflict;
 pub use content::Content;
 pub use differ::{Change, Surplus, differences, remove};
 pub use filter::{Filter, FilterError};
-pub use incoming::{Incoming, leads_into_a_copy};
+pub use incoming::{Incoming, leads_into_a_copy, may_be_received};
 pub use kept::{Keeper, KeptIndex};
 pub use list::Listed;
 pub use root::Root;
