@@ -50,6 +50,9 @@ fn main() -> ExitCode {
             let near = cp::near(&cp.places);
             pinned(&cp.pin.clone(), &near, || with_runtime(|| cp::run(*cp)))
         }
+        Command::Serve(serve) if serve.through.is_some() => {
+            serve::through::run(serve.through.unwrap_or_default())
+        }
         Command::Serve(serve) => {
             let near = serve.folders.first().cloned().unwrap_or_default();
             pinned(&serve.pin.clone(), &near, || with_runtime(|| serve::run(*serve)))

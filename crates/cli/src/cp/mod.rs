@@ -9,6 +9,7 @@ mod job;
 mod put;
 mod send;
 pub mod ssh;
+mod through;
 mod told;
 
 use std::path::{Path, PathBuf};
@@ -196,7 +197,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             let names = here::names(&url, &from.display().to_string());
             let mut renamed = Renamed { observer: &mut observer, names: &names };
             let copied = tokio::select! {
-                copied = fetch((cp, &plan), filter, &engine, vec![url.clone()], (to, single, None), &mut renamed, stop) => copied,
+                copied = fetch((cp, &plan, None), filter, &engine, vec![url.clone()], (to, single, None), &mut renamed, stop) => copied,
                 () = here.serve() => return Exit::Internal,
             };
             progress.clear();
@@ -205,8 +206,9 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         Job::Fetch { from, to, single } => {
             let shown = place(&to, single.as_deref());
             let mut renamed = Renamed { observer: &mut observer, names };
+            let lanes_max = session.as_ref().and_then(|it| it.lanes_max);
             let copied = fetch(
-                (cp, &plan),
+                (cp, &plan, lanes_max),
                 filter,
                 &engine,
                 from,
@@ -412,7 +414,7 @@ async fn by_ssh(
 }
 
 async fn fetch(
-    (cp, plan): (&Cp, &Plan),
+    (cp, plan, lanes_max): (&Cp, &Plan, Option<u32>),
     filter: Filter,
     engine: &Engine,
     from: Vec<Url>,
@@ -432,7 +434,7 @@ async fn fetch(
         compare: comparison(cp),
         delete: cp.delete,
         keep_index: cp.keep_index.clone(),
-        plan: cp.plan.config(),
+        plan: cp.plan.config_within(lanes_max),
         stall_s: cp.net.timeout.as_secs_f64(),
         locked_s: 0.0,
     };
