@@ -127,6 +127,8 @@ fn refusals_are_told_in_plain_words() {
     ran.never_says(&["sha-256"]);
     let ran = home.run(["cp", "file.bin", &server.at("one/folder"), "--bearer-file", "writer"]);
     ran.code_is(5).says(&["folder (a folder there, a file in the tree)", "nothing was copied"]);
+    ran.says(&[&format!("  into that folder: {}\n", server.at("one/folder/"))]);
+    ran.never_says(&["--delete"]);
     assert_eq!(home.read("one/there"), b"as it was");
     assert_eq!(fs::read_dir(home.path("one")).unwrap().count(), 2);
     let url = server.at("one/");

@@ -56,6 +56,7 @@ impl Away<'_> {
         let through = self.session.and_then(|session| session.through.as_deref());
         let names = through.unwrap_or_default();
         let Outgoing { from, to, single, shown } = what;
+        let is_single = single.is_some();
         let wishes = wishes(cp, single);
         let load = send::Load {
             from: &from,
@@ -83,7 +84,15 @@ impl Away<'_> {
                 told::told(cp, self.plan, &received, &shown)
             }
             Sent::Failed(failed) => {
-                say::err(&format!("swath: {}", exit::about(&shown, &failed.error)));
+                // A single file is never copied with --delete.
+                let (error, hint) = match failed.error.split_once(", and --delete would") {
+                    Some((error, _)) if is_single => (error, true),
+                    _ => (failed.error.as_str(), false),
+                };
+                say::err(&format!("swath: {}", exit::about(&shown, error)));
+                if hint && error.contains("a folder there") {
+                    say::err(&format!("  into that folder: {shown}/"));
+                }
                 Exit::of_code(failed.exit)
             }
             Sent::Broken(exit, error) => {
