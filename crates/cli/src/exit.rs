@@ -131,7 +131,7 @@ fn in_the_way(destination: &str, conflicts: &[Conflict]) -> String {
     // With --delete only those are refused.
     let what_to_do = match conflicts.iter().any(|conflict| conflict.is_sheltered) {
         true => {
-            "--delete does not replace what --include and --exclude leave out, or what holds such"
+            "--delete does not replace what --include and --exclude leave out or what an unfinished copy has left, or what holds such"
         }
         false => "--delete would replace what is there",
     };

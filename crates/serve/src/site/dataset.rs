@@ -81,6 +81,10 @@ async fn index(site: &Site, head: &Head) -> Response {
     // The folder that a single file lies in is no part of what is offered.
     let is_folder = options.single.is_none();
     let open = move || {
+        let file = wanted.as_ref().map_or(&b""[..], |file| &file.path);
+        if root.leads_into_unfinished(&[&path, file].join(&b'/'), false) {
+            return Ok(None);
+        }
         let root = root.below(&path)?;
         let is_there = match wanted {
             Some(file) => root.has_file(&file.path)?,

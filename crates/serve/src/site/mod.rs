@@ -235,7 +235,12 @@ impl Site {
 
     async fn file_or_folder(&self, head: &Head, root: Root, path: Vec<u8>) -> Response {
         let request = file::Request::of(head, self);
-        let answered = tokio::task::spawn_blocking(move || request.answer(&root, &path));
+        let follow_links = self.follow_links;
+        let answer = move || match root.leads_into_unfinished(&path, follow_links) {
+            true => file::not_found(),
+            false => request.answer(&root, &path),
+        };
+        let answered = tokio::task::spawn_blocking(answer);
         answered.await.unwrap_or_else(|_| Response::text(500, "the answer could not be made"))
     }
 }

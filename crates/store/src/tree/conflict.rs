@@ -19,12 +19,12 @@ pub struct Conflict {
     pub there: &'static str,
     /// What is to have that name.
     pub here: &'static str,
-    /// It is, or holds, what the copy's filter leaves out.
+    /// It is, or holds, what the copy's filter leaves out or another copy keeps until it is complete.
     pub is_sheltered: bool,
 }
 
 /// Find them, in the order of the index, which is complete. Of what may be replaced only those are
-/// told that hold what this filter leaves out. Blocks.
+/// told that hold what takes no part by this filter, or what another copy keeps there. Blocks.
 ///
 /// # Errors
 /// What the system says, and of which path; `Interrupted` if `stop` says so first.
@@ -70,7 +70,7 @@ pub(super) fn conflicts(
         all.push(Conflict { path: item.path.to_vec(), there, here, is_sheltered: false });
     }
     if let Some(filter) = replaces {
-        if !all.is_empty() && !filter.is_all() {
+        if !all.is_empty() {
             shelter(&mut all, root, filter).map_err(|error| (Vec::new(), error))?;
         }
         all.retain(|conflict| conflict.is_sheltered);
@@ -78,7 +78,7 @@ pub(super) fn conflicts(
     Ok(all)
 }
 
-/// Mark those that are, or hold, what the filter leaves out.
+/// Mark those that are, or hold, what is left out.
 fn shelter(all: &mut [Conflict], root: &Root, filter: &Filter) -> io::Result<()> {
     let options =
         WalkOptions { hard_links: false, filter: filter.clone(), ..WalkOptions::default() };

@@ -81,7 +81,7 @@ pub fn leads_into_a_copy(path: &[u8]) -> bool {
 /// Whether a name is that of a stage, or of what a copy keeps beside it.
 fn is_of_a_copy(name: &[u8]) -> bool {
     let ends = [".swath.part", ".swath.index", ".swath.index.new", ".swath.mark", ".swath.moving"];
-    super::stage::is_own_name(name)
+    super::unfinished::is_own_name(name)
         || ends.iter().any(|end| {
             let from = name.len().saturating_sub(end.len());
             name[from..].eq_ignore_ascii_case(end.as_bytes())

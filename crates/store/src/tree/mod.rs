@@ -15,6 +15,7 @@ mod single;
 mod stage;
 mod stat;
 mod trail;
+mod unfinished;
 mod walk;
 mod work;
 mod xattrs;

@@ -13,6 +13,7 @@ mod compare;
 mod data;
 mod finish;
 mod further;
+mod mark;
 mod place;
 mod skeleton;
 mod way;
@@ -30,6 +31,7 @@ use super::conflict::{Conflict, conflicts};
 use super::filter::Filter;
 use super::root::Root;
 use super::trail::{Enter, Trail};
+use super::unfinished::{OWN_NAME, is_own_name};
 use super::xattrs::XattrLoss;
 use crate::journal::{JournalFile, Record, State};
 use crate::steps::SystemSteps;
@@ -42,6 +44,7 @@ pub(super) use compare::Kept;
 pub use compare::Same;
 pub use finish::Finished;
 use finish::InTheWay;
+pub(super) use mark::is_mark;
 pub use way::check_way;
 
 /// What of a file's attributes is taken over besides its bytes.
@@ -82,6 +85,17 @@ pub enum StageError {
         .0.display()
     )]
     Foreign(PathBuf),
+    /// What lies there of an unfinished copy was left elsewhere, and came with other files.
+    #[error(
+        "{} tells of an unfinished copy, but not of one into this place: it came here with a tree that was copied or restored, or an earlier version of swath has left it; nothing is taken from it, and to go on {} {} to be removed",
+        mark.display(), listed(all), if all.len() == 1 { "has" } else { "have" }
+    )]
+    Elsewhere {
+        /// What says so.
+        mark: PathBuf,
+        /// All that came with it; at least one.
+        all: Vec<PathBuf>,
+    },
     /// Another process receives into the same place.
     #[error("another process is writing {}", .0.display())]
     Locked(PathBuf),
@@ -521,26 +535,18 @@ impl Drop for Stage {
     }
 }
 
-/// A tree may hold what an unfinished copy left in it; it would lie where ours lies.
+/// A tree may hold what an unfinished copy left in it; it would lie where ours lies, or that of a copy
+/// into one of its folders.
 fn refuse_own_names(index: &Index, place: &Place) -> Result<(), StageError> {
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
-        if !item.path.contains(&b'/') && is_own_name(item.path) {
+        if is_own_name(item.entry.name) {
             let name = String::from_utf8_lossy(item.path).into_owned();
             return Err(StageError::OwnName { path: place.destination.join(name) });
         }
     }
     Ok(())
 }
-
-/// Whether a name at the top of a folder is that of what a copy into that folder leaves there until
-/// it is complete.
-pub(super) fn is_own_name(name: &[u8]) -> bool {
-    name.starts_with(OWN_NAME)
-}
-
-/// How the names of what a copy needs within its destination begin.
-const OWN_NAME: &[u8] = b".swath-stage.swath";
 
 /// Of ranges of a virtual file what can be taken over: a group is fetched whole or not at all, and
 /// of a file whose bytes come twice nobody could say when it is complete.
@@ -557,6 +563,15 @@ fn whole_groups(ranges: &RangeSet, index: &Index) -> RangeSet {
         }
     }
     whole
+}
+
+/// Paths in a row, for people.
+fn listed(paths: &[PathBuf]) -> String {
+    let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    match paths.split_last() {
+        Some((last, [_, ..])) => format!("{} and {last}", paths[..paths.len() - 1].join(", ")),
+        _ => paths.concat(),
+    }
 }
 
 fn read(index: &RwLock<Index>) -> RwLockReadGuard<'_, Index> {
