@@ -56,13 +56,10 @@ pub(super) fn conflicts(
         let wants_folder = item.entry.kind == Kind::Folder;
         let (there, here) = match (found, &item.entry.kind) {
             (None, _) | (_, Kind::Absent(_)) => continue,
-            (Some(FileType::Directory), Kind::Symlink(_)) => ("a folder", "a link"),
-            (Some(FileType::Directory), _) if !wants_folder => ("a folder", "a file"),
-            (Some(FileType::Directory), _) => continue,
-            (Some(FileType::Symlink), _) if wants_folder => ("a link", "a folder"),
-            (Some(FileType::RegularFile), _) if wants_folder => ("a file", "a folder"),
-            (Some(_), _) if wants_folder => ("no folder", "a folder"),
-            (Some(_), _) => continue,
+            (Some(FileType::Directory), Kind::Folder) => continue,
+            // They take the place of each other.
+            (Some(FileType::RegularFile | FileType::Symlink), _) if !wants_folder => continue,
+            (Some(there), kind) => (name_of(there), kind_name(kind)),
         };
         if wants_folder {
             closed = Some(item.path.to_vec());
@@ -76,6 +73,25 @@ pub(super) fn conflicts(
         all.retain(|conflict| conflict.is_sheltered);
     }
     Ok(all)
+}
+
+fn name_of(there: FileType) -> &'static str {
+    match there {
+        FileType::Directory => "a folder",
+        FileType::Symlink => "a link",
+        FileType::RegularFile => "a file",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        _ => "a device",
+    }
+}
+
+fn kind_name(here: &Kind) -> &'static str {
+    match here {
+        Kind::Folder => "a folder",
+        Kind::Symlink(_) => "a link",
+        _ => "a file",
+    }
 }
 
 /// Mark those that are, or hold, what is left out.
