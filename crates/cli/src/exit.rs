@@ -70,14 +70,14 @@ pub fn warn(message: &str) {
     crate::say::err(&format!("warning: {message}"));
 }
 
-/// The exit code of a transfer that failed after `kept_bytes` bytes were put aside.
-pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
+/// The exit code of a transfer that failed after `come_bytes` bytes had come, in this run or before.
+pub fn of(error: &GetError, come_bytes: u64) -> Exit {
     match error {
         GetError::NoSources => Exit::Usage,
         GetError::Open(_) | GetError::Tree(_) | GetError::Remove(_) | GetError::Keep(_) => {
             Exit::Target
         }
-        GetError::Index { .. } | GetError::Forgotten if kept_bytes > 0 => Exit::Incomplete,
+        GetError::Index { .. } | GetError::Forgotten if come_bytes > 0 => Exit::Incomplete,
         GetError::Index { .. } | GetError::Forgotten => Exit::Sources,
         GetError::Finish(FinishError::Incomplete { .. }) => Exit::Internal,
         GetError::Write(_)
@@ -86,7 +86,7 @@ pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
         | GetError::Output(_)
         | GetError::DiskFull { .. }
         | GetError::Finish(_) => Exit::Target,
-        GetError::Exhausted { .. } | GetError::Stalled { .. } if kept_bytes > 0 => Exit::Incomplete,
+        GetError::Exhausted { .. } | GetError::Stalled { .. } if come_bytes > 0 => Exit::Incomplete,
         GetError::Exhausted { .. } | GetError::Stalled { .. } => Exit::Sources,
         GetError::Digest { .. } | GetError::Pieces(_) => Exit::Mismatch,
         GetError::Metalink { .. } | GetError::Contradiction { .. } => Exit::Input,

@@ -65,6 +65,8 @@ impl Away<'_> {
             reads: cp.io.into(),
             limit_bytes_per_s: cp.limit_rate,
             plan: self.plan,
+            // By ssh the server ends with the connection, and is no more. A plan is told once.
+            asks_again: self.session.is_none() && !cp.dry_run,
         };
         let mut renamed = Renamed { observer, names };
         let sent = send::send(self.engine.net(), load, &to, &wishes, &mut renamed, stop).await;
@@ -93,6 +95,7 @@ impl Away<'_> {
                 if hint && error.contains("a folder there") {
                     say::err(&format!("  into that folder: {shown}/"));
                 }
+                super::tell_kept(failed.kept_bytes);
                 Exit::of_code(failed.exit)
             }
             Sent::Broken(exit, error) => {

@@ -2,6 +2,7 @@
 
 pub mod args;
 
+mod again;
 mod away;
 mod dry;
 mod here;
@@ -274,7 +275,7 @@ fn fetched(
         Ok(tree) => told(cp, plan, &tree, shown),
         Err(error) => {
             complain(shown, &error, kept.bytes(), words);
-            exit::of(&error, kept.bytes())
+            exit::of(&error, kept.come_bytes())
         }
     }
 }
@@ -366,7 +367,7 @@ async fn file(
         Ok(_) => Exit::Done,
         Err(error) => {
             complain(&path.display().to_string(), &error, kept.bytes(), &str::to_owned);
-            exit::of(&error, kept.bytes())
+            exit::of(&error, kept.come_bytes())
         }
     }
 }
@@ -477,6 +478,11 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn
             say::err(&hint);
         }
     }
+    tell_kept(kept_bytes);
+}
+
+/// Say what the same command goes on from, if there is anything.
+fn tell_kept(kept_bytes: u64) {
     if kept_bytes > 0 {
         let kept = units::bytes(kept_bytes);
         say::err(&format!("  {kept} are kept: the same command goes on from there"));

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use swath_serve::{Dialled, Lines, Order, Receive};
 use swath_source::Accepted;
-use swath_transfer::observe::Event;
+use swath_transfer::observe::{Event, Observer as _};
 use swath_transfer::sending::{Failed, Line, Received, Wishes};
 use swath_transfer::{Change, Engine, GetError, Mirror, PlanConfig, Stop, TreeRequest, Trust};
 use tokio::sync::watch;
 
 use crate::cp::renamed;
 use crate::exit;
+use crate::get::Kept;
 
 /// Fetches from those who send.
 pub struct Receiver {
@@ -58,7 +59,7 @@ async fn receive(engine: Engine, order: Order) {
     let (url, mut dialled) = match engine.net().dialled(&id) {
         Ok(dialled) => dialled,
         Err(error) => {
-            tell(&Line::Failed(Failed { exit: 1, error: error.to_string() }));
+            tell(&Line::Failed(Failed::at_once(1, error.to_string())));
             return;
         }
     };
@@ -68,7 +69,7 @@ async fn receive(engine: Engine, order: Order) {
     let filter = match wishes.filter() {
         Ok(filter) => filter,
         Err(error) => {
-            tell(&Line::Failed(Failed { exit: 2, error: error.to_string() }));
+            tell(&Line::Failed(Failed::at_once(2, error.to_string())));
             return;
         }
     };
@@ -101,7 +102,10 @@ async fn receive(engine: Engine, order: Order) {
         let escaped = escaped.clone();
         move |line: &str| renamed(&escaped, line)
     };
+    let kept = Kept::default();
+    let mut keeps = kept.clone();
     let mut observer = move |event: &Event| {
+        keeps.observe(event);
         if let Event::Swath(swath) = event {
             received_bytes.fetch_add(swath.end.saturating_sub(swath.start), Ordering::Relaxed);
         }
@@ -168,7 +172,8 @@ async fn receive(engine: Engine, order: Order) {
                 GetError::Exhausted { .. } | GetError::Stalled { .. } => error.with_reasons(),
                 _ => exit::words(&error),
             };
-            tell(&Line::Failed(Failed { exit, error: renamed(&names, &words) }));
+            let (error, kept_bytes) = (renamed(&names, &words), kept.bytes());
+            tell(&Line::Failed(Failed { exit, error, kept_bytes }));
         }
     }
 }

@@ -191,12 +191,19 @@ pub(crate) async fn copy(
     let mut kept_before = 0;
     let (mut fetched_before_bytes, mut before_s) = (0, 0.0);
     let mut first = true;
+    // What the pass before this one came to, and what of it is kept.
+    let mut before: Option<(u64, Summary)> = None;
     loop {
         let begun = tokio::select! {
             biased;
-            () = stop.wait() => return Err(GetError::Stopped),
-            begun = begin(engine, &request, resume, observer, stop) => begun?,
+            () = stop.wait() => Err(GetError::Stopped),
+            begun = begin(engine, &request, resume, observer, stop) => begun,
         };
+        if let (Err(error), Some((kept_bytes, summary))) = (&begun, before.take()) {
+            let (at_s, error) = (summary.elapsed_s, error.with_reasons());
+            observer.observe(&Event::Failed { at_s, error, kept_bytes, summary });
+        }
+        let begun = begun?;
         let (mut pass, request_of_pass) = begun;
         pass.fetched_before_bytes = fetched_before_bytes;
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
@@ -224,6 +231,7 @@ pub(crate) async fn copy(
                 is_second_look = true;
                 fetched_before_bytes = summary.fetched_bytes;
                 before_s = summary.elapsed_s;
+                before = Some((stage.durable_bytes(), summary));
                 observer.observe(&once_more(&index::read(&index), &changed, before_s));
                 drop(stage);
             }
