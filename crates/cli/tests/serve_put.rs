@@ -288,6 +288,7 @@ fn what_did_not_come_whole_has_no_name() {
 
 #[test]
 fn what_finds_no_room_is_refused_before_it_is_sent() {
+    // The system was asked to reserve it, which filled the disk before it said no.
     let home = Home::new();
     let server = taking(&home, &["--plain"]);
     let answer = raw(
