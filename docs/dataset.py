@@ -2,46 +2,13 @@
 """Fetches a dataset from a swath server.
 
 A complete client of docs/protocol.md without libraries, written to be read: one connection, one
-group after the other, every seal checked (by a BLAKE3 in plain Python, so this is slow).
+group after the other, every seal checked (by blake3_tree.py beside it, so this is slow).
 """
-import argparse, hashlib, http.client, os, ssl, struct, sys, urllib.parse
+import argparse, hashlib, http.client, os, ssl, sys, urllib.parse
 
-GROUP, SEAL, PAGE, LARGE = 256 * 1024, 32, 4096, 1024 * 1024
-IV = (0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19)
-ORDER = (2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8)
-MIX = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15),
-       (0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
+from blake3_tree import GROUP, blake3
 
-def compress(value, block, counter, length, flags):
-    m = list(struct.unpack("<16I", block.ljust(64, b"\0")))
-    v = [*value, *IV[:4], counter & 0xFFFFFFFF, counter >> 32, length, flags]
-    for _ in range(7):
-        for i, (a, b, c, d) in enumerate(MIX):
-            for x, turns in ((m[2 * i], (16, 12)), (m[2 * i + 1], (8, 7))):
-                v[a] = (v[a] + v[b] + x) & 0xFFFFFFFF
-                t = v[d] ^ v[a]
-                v[d] = (t >> turns[0] | t << 32 - turns[0]) & 0xFFFFFFFF
-                v[c] = (v[c] + v[d]) & 0xFFFFFFFF
-                t = v[b] ^ v[c]
-                v[b] = (t >> turns[1] | t << 32 - turns[1]) & 0xFFFFFFFF
-        m = [m[i] for i in ORDER]
-    return [v[i] ^ v[i + 8] for i in range(8)]
-
-def tree(data, chunk, root):
-    """BLAKE3's chaining value of a subtree whose first chunk has this number."""
-    if len(data) <= 1024:
-        value, blocks = IV, [data[i:i + 64] for i in range(0, len(data), 64)] or [b""]
-        for i, block in enumerate(blocks):
-            last = i == len(blocks) - 1
-            flags = (i == 0) | last << 1 | (8 if root and last else 0)
-            value = compress(value, block, chunk, len(block), flags)
-        return value
-    left = 1024 << ((len(data) - 1) // 1024).bit_length() - 1
-    pair = tree(data[:left], chunk, False) + tree(data[left:], chunk + left // 1024, False)
-    return compress(IV, struct.pack("<16I", *pair), 0, 64, 4 | (8 if root else 0))
-
-def blake3(data, group=None):
-    return struct.pack("<8I", *tree(data, (group or 0) * GROUP // 1024, group is None))
+SEAL, PAGE, LARGE = 32, 4096, 1024 * 1024
 
 class Cursor:
     def __init__(self, data):
@@ -96,23 +63,18 @@ def entries(data):
     c.number(), c.number()
     assert c.take(32) == blake3(data[:before]), "the index was damaged"
 
-class Pinned(http.client.HTTPSConnection):
-    """Whatever certificate is shown, it has to have this fingerprint, if there is one."""
-    fingerprint = None
-    def connect(self):
-        super().connect()
-        shown = "sha-256:" + hashlib.sha256(self.sock.getpeercert(True)).hexdigest()
-        if self.fingerprint not in (None, shown):
-            sys.exit(f"the server shows another certificate: {shown}")
-
 def connection(url, fingerprint, insecure):
     if url.scheme == "http":
         return http.client.HTTPConnection(url.netloc)
     context = ssl.create_default_context()
     if fingerprint or insecure:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    server = Pinned(url.netloc, context=context)
-    server.fingerprint = fingerprint
+    server = http.client.HTTPSConnection(url.netloc, context=context)
+    server.connect()
+    server.auto_open = False  # what was looked at is this connection
+    shown = "sha-256:" + hashlib.sha256(server.sock.getpeercert(True)).hexdigest()
+    if fingerprint not in (None, shown):
+        sys.exit(f"the server shows another certificate: {shown}")
     return server
 
 def main(url, target, token, fingerprint, insecure):
@@ -126,8 +88,7 @@ def main(url, target, token, fingerprint, insecure):
         assert answer.status in (200, 206), (answer.status, answer.read())
         return answer.headers, answer.read()
     headers, index = get("index&xattr=yes")
-    group, data = None, b""
-    table = list(entries(index))
+    group, data, table = None, b"", list(entries(index))
     for number, (kind, path, mode, seconds, start, extents, rest, xattrs) in enumerate(table):
         path = os.path.join(target, path)
         if kind == 2:
@@ -144,13 +105,14 @@ def main(url, target, token, fingerprint, insecure):
                     file.seek(offset)
                     while length:
                         if start // GROUP != group:
-                            group = start // GROUP
-                            first = group * (GROUP + SEAL)
-                            _, sealed = get("sealed&walk=" + headers["Swath-Walk"], Range=f"bytes={first}-{first + GROUP + SEAL - 1}")
-                            data, seal = sealed[:-SEAL], sealed[-SEAL:]
-                            if changed := seal == bytes(255 - byte for byte in blake3(data, group)):
-                                print("some file changed at its source, near", path, file=sys.stderr)
-                            assert changed or seal == blake3(data, group), "damaged on its way"
+                            group, first = start // GROUP, start // GROUP * (GROUP + SEAL)
+                            _, sealed = get("sealed&walk=" + headers["Swath-Walk"],
+                                            Range=f"bytes={first}-{first + GROUP + SEAL - 1}")
+                            data, value = sealed[:-SEAL], blake3(sealed[:-SEAL], group)
+                            if sealed[-SEAL:] == bytes(255 - byte for byte in value):
+                                print("a file changed, near", path, file=sys.stderr)
+                            elif sealed[-SEAL:] != value:
+                                sys.exit("damaged on its way")
                         part = data[start % GROUP:][:length]
                         file.write(part)
                         start, length = start + len(part), length - len(part)

@@ -3,6 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use swath_formats::{Etag, http_date, keep_alive, metalink, mirror_url};
+use swath_model::index::Top;
 
 fuzz_target!(|input: (&str, u64)| {
     let (value, now_s) = input;
@@ -12,6 +13,9 @@ fuzz_target!(|input: (&str, u64)| {
     if let Some(etag) = Etag::parse(value) {
         assert!(etag.matches_weakly(&etag));
         assert_eq!(Etag::parse(etag.as_str()), Some(etag));
+    }
+    if let Ok(top) = value.parse::<Top>() {
+        assert_eq!(top.to_string(), value);
     }
     if let Ok(url) = mirror_url(value, None) {
         assert!(matches!(url.scheme(), "http" | "https"));

@@ -168,6 +168,17 @@ impl Plan {
             ..PlanConfig::default()
         }
     }
+
+    /// The same with no more lanes than this to a source.
+    pub fn config_within(&self, lanes_max: Option<u32>) -> PlanConfig {
+        let config = self.config();
+        let most = lanes_max.unwrap_or(u32::MAX);
+        let lanes = match config.lanes {
+            Lanes::Auto { max } => Lanes::Auto { max: max.min(most) },
+            Lanes::Fixed(count) => Lanes::Fixed(count.min(most)),
+        };
+        PlanConfig { lanes, ..config }
+    }
 }
 
 /// The network.

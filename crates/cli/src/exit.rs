@@ -56,23 +56,28 @@ impl From<Exit> for ExitCode {
 
 /// Say what went wrong and how to go on.
 pub fn fail(exit: Exit, message: &str) -> Exit {
-    crate::say::err(&format!("swath: {message}"));
+    let mut lines = message.split(HINT);
+    crate::say::err(&format!("swath: {}", lines.next().unwrap_or_default()));
+    lines.for_each(|hint| crate::say::err(&format!("  {hint}")));
     exit
 }
+
+/// Between a message and what to do about it, which has a line of its own.
+const HINT: &str = "\n  ";
 
 /// Say what is odd; it goes on all the same.
 pub fn warn(message: &str) {
     crate::say::err(&format!("warning: {message}"));
 }
 
-/// The exit code of a transfer that failed after `kept_bytes` bytes were put aside.
-pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
+/// The exit code of a transfer that failed after `come_bytes` bytes had come, in this run or before.
+pub fn of(error: &GetError, come_bytes: u64) -> Exit {
     match error {
         GetError::NoSources => Exit::Usage,
         GetError::Open(_) | GetError::Tree(_) | GetError::Remove(_) | GetError::Keep(_) => {
             Exit::Target
         }
-        GetError::Index { .. } | GetError::Forgotten if kept_bytes > 0 => Exit::Incomplete,
+        GetError::Index { .. } | GetError::Forgotten if come_bytes > 0 => Exit::Incomplete,
         GetError::Index { .. } | GetError::Forgotten => Exit::Sources,
         GetError::Finish(FinishError::Incomplete { .. }) => Exit::Internal,
         GetError::Write(_)
@@ -81,7 +86,7 @@ pub fn of(error: &GetError, kept_bytes: u64) -> Exit {
         | GetError::Output(_)
         | GetError::DiskFull { .. }
         | GetError::Finish(_) => Exit::Target,
-        GetError::Exhausted { .. } | GetError::Stalled { .. } if kept_bytes > 0 => Exit::Incomplete,
+        GetError::Exhausted { .. } | GetError::Stalled { .. } if come_bytes > 0 => Exit::Incomplete,
         GetError::Exhausted { .. } | GetError::Stalled { .. } => Exit::Sources,
         GetError::Digest { .. } | GetError::Pieces(_) => Exit::Mismatch,
         GetError::Metalink { .. } | GetError::Contradiction { .. } => Exit::Input,
@@ -126,7 +131,7 @@ fn in_the_way(destination: &str, conflicts: &[Conflict]) -> String {
     // With --delete only those are refused.
     let what_to_do = match conflicts.iter().any(|conflict| conflict.is_sheltered) {
         true => {
-            "--delete does not replace what --include and --exclude leave out, or what holds such"
+            "--delete does not replace what --include and --exclude leave out or what an unfinished copy has left, or what holds such"
         }
         false => "--delete would replace what is there",
     };

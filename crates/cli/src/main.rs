@@ -1,6 +1,5 @@
 //! The swath program: arguments in, progress and exit codes out.
 
-mod address;
 mod args;
 mod check;
 mod cp;
@@ -50,6 +49,9 @@ fn main() -> ExitCode {
         Command::Cp(cp) => {
             let near = cp::near(&cp.places);
             pinned(&cp.pin.clone(), &near, || with_runtime(|| cp::run(*cp)))
+        }
+        Command::Serve(serve) if serve.through.is_some() => {
+            serve::through::run(serve.through.unwrap_or_default())
         }
         Command::Serve(serve) => {
             let near = serve.folders.first().cloned().unwrap_or_default();

@@ -122,3 +122,39 @@ fn what_is_left_out_is_not_replaced_either() {
         assert_same(&home.path("tree"), &home.path("copy"));
     }
 }
+
+#[test]
+fn pipes_and_sockets_are_in_the_way_as_folders_are() {
+    // A pipe on which somebody waited was replaced by a file, without a word and without --delete.
+    for (way, home) in Way::all() {
+        home.write("tree/file", "x\n");
+        home.write("tree/folder/file", "y\n");
+        home.write("tree/other", "z\n");
+        symlink("file", home.path("tree/link")).unwrap();
+        fs::create_dir(home.path("copy")).unwrap();
+        for name in ["file", "folder", "link"] {
+            let made =
+                std::process::Command::new("mkfifo").arg(home.path("copy").join(name)).status();
+            assert!(made.unwrap().success());
+        }
+        let _socket = std::os::unix::net::UnixListener::bind(home.path("copy/other")).unwrap();
+        let before = seen(&home.path("copy"));
+        for options in [&[][..], &["-n"], &["--compare", "none"]] {
+            way.sync(&home, options).code_is(5).says(&[
+                "file (a pipe there, a file in the tree), folder (a pipe there, a folder in the tree), \
+                 link (a pipe there, a link in the tree), other (a socket there, a file in the tree); \
+                 nothing was copied, and --delete would replace",
+            ]);
+        }
+        assert_eq!(seen(&home.path("copy")), before);
+        way.sync(&home, &["--delete"]).code_is(0);
+        assert_same(&home.path("tree"), &home.path("copy"));
+        // A single file neither.
+        fs::remove_file(home.path("copy/file")).unwrap();
+        fs::remove_file(home.path("copy/other")).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(home.path("copy/other")).status();
+        assert!(made.unwrap().success());
+        let ran = home.run(["cp", "tree/other", "copy/"]);
+        ran.code_is(5).says(&["other (a pipe there, a file in the tree)"]);
+    }
+}

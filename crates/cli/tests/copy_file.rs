@@ -1,11 +1,12 @@
-//! `swath cp FILE URL`: a single file to a server, by `PUT`.
+//! `swath cp FILE URL`: a single file to a server, as a tree of one to ours and by `PUT` to others.
 
 mod support;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant, SystemTime};
 
 use support::Home;
 use support::serve::Served;
@@ -26,16 +27,55 @@ fn a_file_is_sent_into_a_folder_or_under_a_name() {
     let send = |to: &str| home.run(["cp", "file.bin", &server.at(to), "--bearer-file", "token"]);
     for size in [0, 1, 5_000_003] {
         home.write("file.bin", bytes(9, size));
-        send("").code_is(0).says(&["verified by sha-256, computed there"]);
+        let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000 + size as u64, 123_456_789);
+        let file = fs::File::options().write(true).open(home.path("file.bin")).unwrap();
+        file.set_modified(old).unwrap();
+        file.set_permissions(fs::Permissions::from_mode(0o640)).unwrap();
+        send("").code_is(0).says(&["\n1 file\n"]);
+        // It is seen to be there.
+        send("").code_is(0).says(&["1 file (it was there already)"]);
         send("folder/").code_is(0);
         send("folder/other").code_is(0);
+        send("new/er/").code_is(0);
         // What is there is replaced.
-        send("other").code_is(0);
-        for name in ["file.bin", "folder/file.bin", "folder/other", "other"] {
-            assert!(home.read(&format!("store/{name}")) == bytes(9, size), "{name}");
+        send("an%20other").code_is(0);
+        for name in ["file.bin", "folder/file.bin", "folder/other", "new/er/file.bin", "an other"] {
+            let copy = home.path(format!("store/{name}"));
+            assert!(fs::read(&copy).unwrap() == bytes(9, size), "{name}");
+            let metadata = copy.metadata().unwrap();
+            assert_eq!(metadata.modified().unwrap(), old, "{name}");
+            assert_eq!(metadata.permissions().mode() & 0o777, 0o640, "{name}");
         }
     }
-    assert_eq!(home.names_in("store"), ["file.bin", "folder", "other"]);
+    assert_eq!(home.names_in("store"), ["an other", "file.bin", "folder", "new"]);
+    // What would be done is told, and not done.
+    let url = server.at("third");
+    let ran = home.run(["cp", "-n", "file.bin", &url, "--bearer-file", "token"]);
+    ran.code_is(0).says(&["1 entry to copy, 5.00 MB"]);
+    assert_eq!(ran.out(), "copy      5.00 MB  third\n");
+    assert!(!home.path("store/third").exists());
+}
+
+#[test]
+fn names_go_as_they_are_whatever_is_in_them() {
+    // An address drops tabs and line ends, so "a<TAB>b" replaced "ab", which was another file.
+    let home = Home::new();
+    let server = taking(&home, &["--plain"]);
+    let names = ["a\tb", "new\nline", "100%41 ä?#", "\u{1b}[31m"];
+    home.write("store/ab", "as it was");
+    for name in names {
+        home.write(&format!("from/{name}"), name);
+        home.write(&format!("folders/{name}/file"), name);
+        for from in ["from", "folders"] {
+            let from = format!("{from}/{name}");
+            let to = server.at(if from.starts_with("fo") { "folder/" } else { "" });
+            home.run(["cp", &from, &to, "--bearer-file", "token"]).code_is(0);
+        }
+        assert_eq!(home.read(&format!("store/{name}")), name.as_bytes());
+        assert_eq!(home.read(&format!("store/folder/{name}/file")), name.as_bytes());
+    }
+    assert_eq!(home.read("store/ab"), b"as it was");
+    assert_eq!(home.names_in("store").len(), 2 + names.len());
 }
 
 #[test]
@@ -74,22 +114,26 @@ fn refusals_are_told_in_plain_words() {
     }
     let server = home.serve(&["one", "two", "--write", "--plain", "--token-file", "tokens"]);
     for (to, token, code, words) in [
-        ("one/", "wrong", 7, &["401"][..]),
-        ("one/", "reader", 5, &["403", "this token opens reading alone"]),
-        ("one/new.swath.part", "writer", 5, &["403", "no file may have this name"]),
+        ("one/", "reader", 5, &["403", "this token opens reading alone"][..]),
         ("three/", "writer", 5, &["404", "no such place"]),
         ("one/there/none/", "writer", 5, &["409", "what is on the way there is no folder"]),
-        ("one/folder", "writer", 5, &["409", "needs '/' at its end"]),
     ] {
         let ran = home.run(["cp", "file.bin", &server.at(to), "--bearer-file", token]);
         ran.code_is(code).says(words).says(&["nothing of the file is there"]);
     }
+    let ran = home.run(["cp", "file.bin", &server.at("one/"), "--bearer-file", "wrong"]);
+    ran.code_is(7).says(&["401", "--bearer-file FILE gives another token"]);
+    // Whoever is not known need not read the file first.
+    ran.never_says(&["sha-256"]);
+    let ran = home.run(["cp", "file.bin", &server.at("one/folder"), "--bearer-file", "writer"]);
+    ran.code_is(5).says(&["folder (a folder there, a file in the tree)", "nothing was copied"]);
+    ran.says(&[&format!("  into that folder: {}\n", server.at("one/folder/"))]);
+    ran.never_says(&["--delete"]);
     assert_eq!(home.read("one/there"), b"as it was");
     assert_eq!(fs::read_dir(home.path("one")).unwrap().count(), 2);
     let url = server.at("one/");
     for (args, code, words) in [
-        (&["cp", "file.bin", &url, "--dry-run"][..], 2, "are for folders"),
-        (&["cp", "file.bin", &url, "--exclude", "x"], 2, "are for folders"),
+        (&["cp", "file.bin", &url, "--exclude", "x"][..], 2, "are for folders"),
         (&["cp", "file.bin", &url, "--delete"], 2, "are for folders"),
         (&["cp", "file.bin", &url, "--keep-index", "kept"], 2, "only sends"),
         (&["cp", "file.bin", "elsewhere/", "--delete"], 2, "are for folders"),
@@ -110,7 +154,8 @@ fn odd(answer: fn(&mut TcpStream, &str, usize)) -> String {
     let url = format!("http://{}/", listener.local_addr().unwrap());
     // It ends with the test's process, and nobody comes to it before.
     std::thread::spawn(move || {
-        for (number, tcp) in listener.incoming().enumerate() {
+        let mut number = 0;
+        for tcp in listener.incoming() {
             let Ok(mut tcp) = tcp else { return };
             let _ = tcp.set_read_timeout(Some(Duration::from_secs(20)));
             let mut head = Vec::new();
@@ -118,7 +163,14 @@ fn odd(answer: fn(&mut TcpStream, &str, usize)) -> String {
             while !head.ends_with(b"\r\n\r\n") && matches!(tcp.read(&mut byte), Ok(1)) {
                 head.push(byte[0]);
             }
+            if head.starts_with(b"POST") {
+                // Whether it takes trees, which it does not.
+                let text = b"HTTP/1.1 405 No\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+                let _ = tcp.write_all(text);
+                continue;
+            }
             answer(&mut tcp, &String::from_utf8_lossy(&head), number);
+            number += 1;
         }
     });
     url
@@ -202,7 +254,7 @@ fn who_refuses_in_the_middle_is_heard() {
 }
 
 #[test]
-fn the_limit_holds_and_what_is_stopped_or_changed_is_not_there() {
+fn the_limit_holds_and_what_is_stopped_goes_on() {
     let home = Home::new();
     let server = taking(&home, &["--plain"]);
     home.write("store/file.bin", "as it was");
@@ -221,16 +273,40 @@ fn the_limit_holds_and_what_is_stopped_or_changed_is_not_there() {
     let stopped = limited("2M");
     std::thread::sleep(Duration::from_millis(1500));
     stopped.signal(libc::SIGINT);
-    stopped.wait().code_is(130).says(&["nothing of the file is there"]);
-    let changed = limited("6M");
-    std::thread::sleep(Duration::from_millis(600));
-    fs::OpenOptions::new()
-        .append(true)
-        .open(home.path("file.bin"))
-        .unwrap()
-        .write_all(b"more")
-        .unwrap();
-    changed.wait().code_is(8).says(&["changed while it was sent"]);
+    stopped.wait().code_is(130).says(&["the same command goes on from there"]);
     assert!(home.read("store/file.bin") == bytes(1, 1_200_000));
+    let went_on = limited("4M").wait();
+    went_on.code_is(0).says(&["were here from an earlier run"]);
+    assert!(home.read("store/file.bin") == bytes(2, 12_000_000));
     assert_eq!(home.names_in("store"), ["file.bin", "folder"]);
+}
+
+#[test]
+fn by_put_what_is_stopped_or_changed_is_not_there() {
+    let home = Home::new();
+    // More than any socket holds, so that it is still being read.
+    home.write("file.bin", vec![7; 64 << 20]);
+    let begin = || {
+        let slow = odd(|tcp, _, _| {
+            let _ = tcp.write_all(b"HTTP/1.1 100 Continue\r\n\r\n");
+            take(tcp, 1_000_000);
+            std::thread::sleep(Duration::from_secs(2));
+            let _ = tcp.read_to_end(&mut Vec::new());
+        });
+        let sending = home.swath(["cp", "file.bin", &slow]).start();
+        std::thread::sleep(Duration::from_secs(1));
+        sending
+    };
+    let stopped = begin();
+    stopped.signal(libc::SIGINT);
+    stopped.wait().code_is(130).says(&["nothing of the file is there"]);
+    let changed = begin();
+    let mut file = fs::File::options().append(true).open(home.path("file.bin")).unwrap();
+    file.write_all(b"more").unwrap();
+    changed.wait().code_is(8).says(&["changed while it was sent"]);
+    for (option, words) in
+        [("--dry-run", "leave out --dry-run"), ("--preserve=xattr", "attributes")]
+    {
+        home.run(["cp", "file.bin", &odd(|_, _, _| ()), option]).code_is(2).says(&[words]);
+    }
 }

@@ -8,6 +8,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 
 use support::Home;
+use support::trees::top;
+use swath_model::index::Index;
 
 /// A server that answers every request with these bytes and closes, until the test ends.
 fn answering(answer: Vec<u8>) -> String {
@@ -45,6 +47,39 @@ fn an_index_that_is_none_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_a_server_says_of_its_folder_is_no_reason_to_fail() {
+    let home = Home::new();
+    fs::create_dir(home.path("usual")).unwrap();
+    let usual = top(&home.path("usual")).0;
+    let mut index = Index::new();
+    index.complete();
+    let very_long = format!("755 {}", "9".repeat(4000));
+    for (told, mode) in [
+        ("755", usual),
+        ("", usual),
+        ("rwx------ 1.000000000", usual),
+        ("17777 1.000000000", usual),
+        ("711 1.9999999999", usual),
+        ("711 1e9", usual),
+        ("711 1.000000000, 711 1.000000000", usual),
+        (&very_long, usual),
+        ("711 9223372036854775807.999999999", 0o711),
+        ("711 -9223372036854775808.000000000", 0o711),
+        ("7777 1.000000000", 0o1777),
+        ("0 1.000000000", 0o700),
+    ] {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/vnd.swath.index\r\n\
+             swath-walk: 1\r\nswath-top: {told}\r\nconnection: close\r\n\r\n"
+        );
+        let answer = [head.as_bytes(), index.wire_from(0)].concat();
+        home.run(["cp", &answering(answer), "copy"]).code_is(0);
+        assert_eq!(top(&home.path("copy")).0, mode, "{told}");
+        fs::remove_dir(home.path("copy")).unwrap();
+    }
+}
+
+#[test]
 fn a_receiver_that_says_nothing_has_kept_nothing() {
     let home = Home::new();
     home.write("tree/file", "x\n");
@@ -65,7 +100,7 @@ fn a_refusal_is_told_in_its_servers_own_words() {
         connection: close\r\n\r\nthe quota of \x1b[31myours\x07 is used up\r\nmore of it\r\n";
     let url = answering(refusal.as_bytes().to_vec());
     let ran = home.run(["cp", "tree/", &format!("{url}new/")]);
-    ran.code_is(7).says(&["507 Insufficient Storage: the quota of [31myours is used up"]);
+    ran.code_is(5).says(&["507 Insufficient Storage: the quota of [31myours is used up"]);
     ran.never_says(&["\x1b[31m", "more of it"]);
     let ran = home.run(["cp", &url, "copy"]);
     ran.code_is(7).says(&["the quota of [31myours is used up"]);

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use support::Home;
-use support::trees::{assert_same, bytes, plant};
+use support::trees::{assert_same, bytes, plant, top};
 
 fn chmod(home: &Home, path: &str, mode: u32) {
     fs::set_permissions(home.path(path), fs::Permissions::from_mode(mode)).unwrap();
@@ -346,4 +346,140 @@ fn nothing_is_removed_before_all_is_there() {
         assert!(!home.exists(&format!("{copy}/surplus")));
         chmod(&home, "tree/secret", 0);
     }
+}
+
+#[test]
+fn rights_that_a_folder_gives_to_what_is_made_in_it_do_not_change_modes() {
+    // Whoever makes a file with its mode at once gets what both allow.
+    let home = Home::new();
+    home.write("tree/script", "#!/bin/sh\n");
+    chmod(&home, "tree/script", 0o755);
+    fs::create_dir(home.path("to")).unwrap();
+    let entry = |kind: u16, rights: u16| {
+        [&kind.to_le_bytes()[..], &rights.to_le_bytes(), &u32::MAX.to_le_bytes()].concat()
+    };
+    // acl(5): the owner and the group may do all, others nothing.
+    let list = [2u32.to_le_bytes().to_vec(), entry(1, 7), entry(4, 7), entry(0x20, 0)].concat();
+    if !support::xattrs::set(&home.path("to"), "system.posix_acl_default", &list) {
+        println!("skipped: the folder for temporary files takes no lists of rights");
+        return;
+    }
+    for to in ["to/", "to/new/"] {
+        home.run(["cp", "tree/", to]).code_is(0);
+        let mode = home.path(to).join("script").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755, "{to}");
+    }
+}
+
+/// A tree whose own folder others may not look into, and which is old.
+fn with_a_private_top(home: &Home) -> (u32, i64, i64) {
+    home.write("tree/file", bytes(1, 3_000_001));
+    home.write("tree/below/file", "x\n");
+    chmod(home, "tree", 0o3710);
+    let old = std::time::SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    fs::File::open(home.path("tree")).unwrap().set_modified(old).unwrap();
+    // All that a source may say but for who others are while one of its files is run.
+    (0o1710, 1_000_000_000, 123_456_789)
+}
+
+#[test]
+fn a_private_folder_stays_private_when_it_is_copied() {
+    // The folder itself is no entry of an index: all that lay in it had its own mode and time, and the
+    // folder was open to everybody.
+    let home = Home::new();
+    let private = with_a_private_top(&home);
+    fs::create_dir(home.path("store")).unwrap();
+    let usual = top(&home.path("store")).0;
+    let reading = home.serve(&["tree", "--anonymous", "--plain"]);
+    let writing = home.serve(&["store", "--write", "--plain"]);
+    home.write("token", writing.token());
+    let (sent, deeper) = (writing.at("sent/"), writing.at("a/b/sent/"));
+    let copy = |options: &[&str], from: &str, to: &str| {
+        home.run(["cp"].iter().chain(options).chain(&[from, to])).code_is(0);
+    };
+    let with_token = ["--bearer-file", "token"];
+    let directions: [(&[&str], &str, &str, &str); 6] = [
+        (&[], "tree/", "here", "here"),
+        (&[], "tree", "into/", "into/tree"),
+        (&[], &reading.url, "from", "from"),
+        (&["--include", "below"], &reading.url, "part", "part"),
+        (&with_token, "tree/", &sent, "store/sent"),
+        (&with_token, "tree/", &deeper, "store/a/b/sent"),
+    ];
+    for (options, from, to, copied) in directions {
+        copy(options, from, to);
+        assert_eq!(top(&home.path(copied)), private, "{copied}");
+        // What was there before is its owner's affair.
+        chmod(&home, copied, 0o750);
+        fs::write(home.path(copied).join("below/file"), "changed\n").unwrap();
+        let own = top(&home.path(copied));
+        copy(options, from, to);
+        assert_eq!(home.path(copied).join("below/file").metadata().unwrap().len(), 2);
+        assert_eq!(top(&home.path(copied)), own, "{copied}");
+    }
+    // Folders on the way are nobody's.
+    assert_eq!(top(&home.path("into")).0, usual);
+    assert_eq!(top(&home.path("store/a/b")).0, usual);
+    for (what, has_mode, has_time) in
+        [("times", false, true), ("mode", true, false), ("none", false, false)]
+    {
+        for (from, way) in [("tree/", "here"), (&*reading.url, "from")] {
+            let to = format!("{what} {way}");
+            copy(&["--preserve", what], from, &to);
+            let (mode, seconds, nanoseconds) = top(&home.path(&to));
+            assert_eq!(mode, if has_mode { private.0 } else { usual }, "{what}");
+            assert_eq!((seconds, nanoseconds) == (private.1, private.2), has_time, "{what}");
+        }
+    }
+    // Of the folder that a single file lies in nothing is told.
+    for (from, to) in [("tree/file", "file here/"), (&*reading.at("file"), "file from/")] {
+        copy(&[], from, to);
+        assert_eq!(top(&home.path(to)).0, usual, "{to}");
+    }
+}
+
+#[test]
+fn a_copy_that_goes_on_later_gives_its_folder_mode_and_time_too() {
+    let home = Home::new();
+    with_a_private_top(&home);
+    home.write("tree/more", bytes(2, 12 << 20));
+    chmod(&home, "tree", 0o755);
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    let child = home.swath(["cp", "--limit-rate", "3M", &server.url, "copy"]).start();
+    let began = Instant::now();
+    while !home.exists("copy.swath.part/file") {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(top(&home.path("copy.swath.part")).0, 0o700, "nobody else looks into it before");
+    while !home.exists("copy.swath") {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.signal(9);
+    drop(child);
+    assert!(!home.exists("copy"));
+    home.run(["cp", &server.url, "copy"]).code_is(0);
+    assert_eq!(top(&home.path("copy")), top(&home.path("tree")));
+    assert_same(&home.path("tree"), &home.path("copy"));
+}
+
+#[test]
+fn a_folder_that_its_owner_may_not_write_into_is_copied_into_again() {
+    // The next copy makes its stage in it, and this one looks through it when it removes.
+    let Some(home) = Home::of_nobody() else { return };
+    home.write("tree/file", "x\n");
+    home.hand_over();
+    chmod(&home, "tree", 0o550);
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    for round in 0..2 {
+        home.run(["cp", "--delete", &server.url, "copy"]).code_is(0);
+        assert_eq!(top(&home.path("copy")).0, 0o750, "{round}");
+        chmod(&home, "tree", 0o750);
+        home.write("tree/new", "y\n");
+        home.hand_over();
+        chmod(&home, "tree", 0o550);
+    }
+    assert_eq!(home.read("copy/new"), b"y\n");
+    chmod(&home, "tree", 0o750);
 }

@@ -63,7 +63,7 @@ fn only_who_may_write_does() {
     let to = server.at("new/");
     home.run(["cp", "tree/", &to]).code_is(7).says(&["401"]);
     home.run(["cp", "tree/", &to, "--bearer-file", "reader"])
-        .code_is(7)
+        .code_is(5)
         .says(&["403", "this token opens reading alone"]);
     assert!(!home.exists("store/new"));
     home.run(["cp", "tree/", &to, "--bearer-file", "writer"]).code_is(0);
@@ -71,7 +71,7 @@ fn only_who_may_write_does() {
     let reading = home.serve(&["store", "--plain"]);
     home.write("token", reading.token());
     let refused = home.run(["cp", "tree/", &reading.at("other/"), "--bearer-file", "token"]);
-    refused.code_is(7).says(&["403", "started without --write"]);
+    refused.code_is(5).says(&["403", "started without --write"]);
     home.write("readers", "reader\n");
     home.run(["serve", "store", "--write", "--token-file", "readers"]).code_is(6).says(&["write"]);
 }
@@ -179,7 +179,7 @@ fn folders_above_the_destination_are_made_there_as_they_are_here() {
     let plan = home.run(args("token").iter().chain(&["-n", "--delete"]));
     plan.code_is(0);
     assert!(plan.out().lines().count() > 300 && !plan.out().contains("remove"), "{plan}");
-    home.run(args("reader")).code_is(7).says(&["403"]);
+    home.run(args("reader")).code_is(5).says(&["403"]);
     assert_eq!(home.names_in("store"), [""; 0]);
     home.run(args("token")).code_is(0);
     assert_same(&home.path("tree"), &home.path("store/a/b c/d"));
@@ -194,5 +194,5 @@ fn folders_above_the_destination_are_made_there_as_they_are_here() {
     // What is in the way is said.
     let refused =
         home.run(["cp", "tree/", &server.at("x/y/tree/empty/z/"), "--bearer-file", "token"]);
-    refused.code_is(7).says(&["409", "something else than a folder is in the way"]);
+    refused.code_is(5).says(&["409", "something else than a folder is in the way"]);
 }

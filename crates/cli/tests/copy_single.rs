@@ -46,6 +46,16 @@ fn into_a_folder_or_under_a_name() {
             assert_copied(&home, "a [1]*.bin", copy);
         }
     }
+    // What is told is of the file, and not of what goes with it on the way.
+    home.write("four", "four");
+    let ran = cp(&["four", "folder", "--json"]);
+    let end: serde_json::Value = serde_json::from_str(ran.out().lines().last().unwrap()).unwrap();
+    for name in ["size_bytes", "fetched_bytes"] {
+        assert_eq!(end[name], 4, "{end}");
+    }
+    assert_eq!(end["sources"][0]["bytes"], 4, "{end}");
+    fs::remove_file(home.path("folder/four")).unwrap();
+    fs::remove_file(home.path("four")).unwrap();
     // The same again is seen to be there.
     cp(&["a [1]*.bin", "b.bin"]).code_is(0).says(&["1 file (it was there already)"]);
     cp(&["a [1]*.bin", "b.bin", "--checksum"]).code_is(0).says(&["it was there already"]);

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::Home;
-use support::trees::{assert_same, bytes, plant};
+use support::trees::{assert_same, bytes, plant, top};
 use support::xattrs;
 
 /// A machine that ssh leads to; the same one, in truth. Ended when dropped.
@@ -33,6 +33,11 @@ fn succeeds(command: &mut Command) -> bool {
 
 /// `None` where there is no sshd.
 fn machine(home: &Home, path: &str) -> Option<Machine> {
+    machine_with(home, path, "")
+}
+
+/// One whose sshd is told more.
+fn machine_with(home: &Home, path: &str, more: &str) -> Option<Machine> {
     let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"].into_iter().find(|it| Path::new(it).exists());
     let Some(sshd) = sshd else {
         println!("skipped: there is no sshd");
@@ -55,7 +60,7 @@ fn machine(home: &Home, path: &str) -> Option<Machine> {
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nUsePAM no\n\
              StrictModes no\nPidFile none\nPermitRootLogin prohibit-password\n\
              PasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-             SetEnv PATH={path}:/usr/bin:/bin HOME={}\n",
+             SetEnv PATH={path}:/usr/bin:/bin HOME={}\n{more}",
             show("host"),
             show("authorized"),
             show("far")
@@ -115,10 +120,14 @@ fn both_ways_with_nothing_running_there() {
             .run()
     };
     let there = format!("box:{}/new/", far.display());
+    fs::set_permissions(home.path("tree"), fs::Permissions::from_mode(0o710)).unwrap();
     cp("tree/", &there).code_is(0).says(&["308 files"]);
     assert_same(&home.path("tree"), &home.path("far/new"));
     cp(&there, "back").code_is(0);
     assert_same(&home.path("tree"), &home.path("back"));
+    for copy in ["far/new", "back"] {
+        assert_eq!(top(&home.path(copy)), top(&home.path("tree")), "{copy}");
+    }
     // The folder itself, into one that is there.
     cp("tree", &format!("box:{}/", far.display())).code_is(0);
     assert_same(&home.path("tree"), &home.path("far/tree"));
@@ -329,6 +338,91 @@ fn where_only_ssh_leads_it_goes_through_ssh_and_says_so() {
     assert_same(&home.path("tree"), &home.path("back"));
     let report = String::from_utf8(home.read("report.html")).unwrap();
     assert!(!report.contains("127.0.0.1:"), "the report knows the host too");
+}
+
+/// Command lines of what runs for the copies of this test, here and there.
+fn running(home: &Home) -> Vec<String> {
+    let (config, far) = (home.home().join("ssh_config"), home.home().join("far"));
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+    let read = |path: &Path| {
+        let text = fs::read(path).unwrap_or_default();
+        String::from_utf8_lossy(&text).replace('\0', " ")
+    };
+    let of = |path: std::path::PathBuf| {
+        let (line, environment) = (read(&path.join("cmdline")), read(&path.join("environ")));
+        let is_there = environment.contains(&*far.to_string_lossy()) && line.contains(" serve ");
+        (is_there || line.contains(&*config.to_string_lossy())).then_some(line)
+    };
+    pids.filter_map(of).collect()
+}
+
+#[test]
+fn where_sshd_forbids_forwarding_it_goes_through_ssh_itself() {
+    // ssh listened, closed each connection again, and nothing worked: "Connection reset by peer".
+    let home = Home::new();
+    let forbids = "AllowTcpForwarding no\n";
+    let Some(machine) = machine_with(&home, &own_folder(), forbids) else { return };
+    if !succeeds(Command::new("sh").args(["-c", "command -v nc"])) {
+        println!("skipped: there is no nc");
+        return;
+    }
+    plant(&home);
+    home.write("wide/wide.bin", bytes(3, 40 << 20));
+    let ssh = |args: &[&str]| {
+        home.swath(args).env("SWATH_SSH", &machine.ssh).env("PATH", "/usr/bin:/bin").run()
+    };
+    for tree in ["tree", "wide"] {
+        let there = format!("behind:{}/", home.path(tree).display());
+        let here = format!("{tree}-copy");
+        ssh(&["cp", &there, &here])
+            .code_is(0)
+            .says(&[
+                "cannot be reached from here, and sshd there forbids forwarding",
+                "through one ssh connection, which is the slower way",
+                "by ssh: ",
+            ])
+            .never_says(&["127.0.0.1:"]);
+        assert_same(&home.path(tree), &home.path(&here));
+        let back = format!("behind:{}/", home.path(format!("{tree}-back")).display());
+        ssh(&["cp", &format!("{tree}/"), &back]).code_is(0).says(&["forbids forwarding"]);
+        assert_same(&home.path(tree), &home.path(format!("{tree}-back")));
+    }
+    // However many connections are wanted.
+    let there = format!("behind:{}/", home.path("wide").display());
+    ssh(&["cp", "--lanes", "16", &there, "many"]).code_is(0);
+    assert_same(&home.path("wide"), &home.path("many"));
+    let listed = ssh(&["ls", &there]).code_is(0).out();
+    assert_eq!(listed, "wide.bin\n");
+    // Nothing of it stays, on either side.
+    let began = Instant::now();
+    while !running(&home).is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", running(&home));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let left = fs::read_dir(home.home().parent().unwrap()).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("ssh")), "{left:?}");
+}
+
+#[test]
+fn with_no_way_at_all_it_says_what_is_to_be_done() {
+    let home = Home::new();
+    // A swath from before the third way: it does not know the option.
+    let old = home.home().join("old");
+    fs::create_dir(&old).unwrap();
+    let script = "#!/bin/sh\ncase $* in *--through*) echo no such option >&2; exit 2;; esac\n";
+    fs::write(old.join("swath"), format!("{script}exec {}/swath \"$@\"\n", own_folder())).unwrap();
+    fs::set_permissions(old.join("swath"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = old.display().to_string();
+    let Some(machine) = machine_with(&home, &path, "AllowTcpForwarding no\n") else { return };
+    plant(&home);
+    let there = format!("behind:{}/", home.path("tree").display());
+    let ran = home.swath(["cp", "--ssh", &machine.ssh, &there, "copy"]);
+    ran.env("PATH", "/usr/bin:/bin").run().code_is(7).says(&[
+        "sshd there forbids forwarding",
+        "no such option",
+        "Open the port, or allow forwarding there (AllowTcpForwarding)",
+    ]);
 }
 
 #[test]

@@ -291,7 +291,7 @@ fn a_copy_that_was_killed_has_them_too() {
 }
 
 #[test]
-fn links_and_single_files_have_none_to_take_over() {
+fn links_have_none_to_take_over_and_single_files_have() {
     let home = Home::new();
     home.write("tree/file", "x\n");
     symlink("file", home.path("tree/link")).unwrap();
@@ -301,7 +301,9 @@ fn links_and_single_files_have_none_to_take_over() {
     home.run([&ALL[..], &["tree/", "copy"]].concat()).code_is(0);
     assert_same(&home.path("tree"), &home.path("copy"));
     let file = ["tree/file", &server.url, "--bearer-file", "token"];
-    home.run([&ALL[..], &file].concat()).code_is(2).says(&["--preserve xattr is for folders"]);
+    let has_one = set(&home.path("tree/file"), "user.run", b"7");
+    home.run([&ALL[..], &file].concat()).code_is(0);
+    assert_eq!(all(&home.path("store/file")).len(), usize::from(has_one));
 }
 
 #[test]

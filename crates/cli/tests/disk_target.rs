@@ -322,6 +322,31 @@ fn a_disk_that_fills_up_on_the_way_keeps_what_came_and_goes_on_later() {
 }
 
 #[test]
+fn whoever_sends_hears_too_what_a_disk_that_filled_up_keeps() {
+    // Who fetched was told that the same command goes on from there, who sent was not.
+    let home = Home::new();
+    let Some(_disk) = Small::mount(&home.path("small"), 48 * MIB) else { return };
+    let server = home.serve(&["small", "--write", "--plain"]);
+    home.write("token", server.token());
+    home.write("tree/wide.bin", Content::random(5, 32 * MIB).read(0, 32 * MIB));
+    let to = server.at("new/");
+    let args = ["cp", "tree/", &to, "--bearer-file", "token"];
+    let sending = home.swath(args.iter().chain(&["--limit-rate", "8M"])).start();
+    home.wait_for_bytes("small/new.swath.part/wide.bin", 6 * MIB);
+    let fill = vec![1; (20 * MIB) as usize];
+    fs::write(home.path("small/other"), fill).unwrap();
+    let ran = sending.wait();
+    ran.code_is(5).says(&["No space left", "are kept: the same command goes on from there"]);
+    ran.never_says(&["asked again"]);
+    fs::remove_file(home.path("small/other")).unwrap();
+    let ran = home.run(args.iter().chain(&["--json"]));
+    let end: serde_json::Value =
+        serde_json::from_str(ran.code_is(0).out().lines().last().unwrap()).unwrap();
+    assert!(end["resumed_bytes"].as_u64().unwrap() > 4 * MIB, "{ran}");
+    assert_eq!(home.read("small/new/wide.bin"), home.read("tree/wide.bin"));
+}
+
+#[test]
 fn a_full_device_as_output_is_an_error() {
     let home = Home::new();
     let server = serve(&Content::random(9, 4 * MIB));

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use support::Home;
-use support::serve::Served;
+use support::serve::{Served, succeeds};
 
 fn served() -> (Home, Served) {
     let home = Home::new();
@@ -187,4 +187,46 @@ fn several_folders_lie_under_their_names_and_answers_are_noted() {
     assert!(log.lines().next().unwrap().contains("\"target\":\"/one/a.txt\""), "{log}");
     let twice = home.run(["serve", "one", "one", "--anonymous"]);
     twice.code_is(2).says(&["two of the folders are called 'one'"]);
+}
+
+/// Asks for a file a hundred times on each of eight connections that take nothing.
+const TAKES_NOTHING: &str = r"
+import socket, ssl, sys, time
+host, port, token = sys.argv[1], int(sys.argv[2]), sys.argv[3].encode()
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+context.set_alpn_protocols(['h2'])
+def frame(kind, flags, stream, payload):
+    return len(payload).to_bytes(3, 'big') + bytes([kind, flags]) + stream.to_bytes(4, 'big') + payload
+def field(name, value):
+    return bytes([0, len(name)]) + name + bytes([len(value)]) + value
+head = b''.join(field(*pair) for pair in [
+    (b':method', b'GET'), (b':scheme', b'https'), (b':path', b'/big.bin'), (b':authority', b'x'),
+    (b'authorization', b'Bearer ' + token)])
+kept = []
+for number in range(8):
+    connection = context.wrap_socket(socket.create_connection((host, port)))
+    assert connection.selected_alpn_protocol() == 'h2'
+    window = frame(4, 0, 0, b'\0\4\0\0\0\1')
+    connection.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + window)
+    for stream in range(100):
+        connection.sendall(frame(1, 5, 2 * stream + 1, head))
+    kept.append(connection)
+time.sleep(2)
+";
+
+#[test]
+fn who_takes_nothing_of_many_answers_takes_little_memory() {
+    // Each answer had most of a megabyte made ahead: sixteen connections took 1.3 GB.
+    let home = Home::new();
+    home.write("tree/big.bin", vec![7; 20 << 20]);
+    let server = home.serve(&["tree"]);
+    let address = server.address();
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    let args = ["-c", TAKES_NOTHING, host.as_str(), port.as_str(), server.token()];
+    let Some(_) = succeeds(&home.work(), "python3", &args) else { return };
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak_kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak_kib < 150_000, "{peak_kib} KiB");
 }

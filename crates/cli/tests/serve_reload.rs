@@ -109,7 +109,7 @@ fn a_sender_whose_token_ends_goes_on_with_a_new_one() {
     server.says("warning: none of them opens writing");
     // What has begun is brought to its end, and nothing new begins.
     send("one", &[]).wait().code_is(7).says(&["401", "this token is not known here"]);
-    send("two", &[]).wait().code_is(7).says(&["403", "this token opens reading alone"]);
+    send("two", &[]).wait().code_is(5).says(&["403", "this token opens reading alone"]);
     sending.signal(libc::SIGINT);
     sending.wait().code_is(130);
     home.write("tokens", "two write\n");
@@ -167,16 +167,74 @@ fn a_new_certificate_is_shown_to_whoever_comes_and_open_transfers_go_on() {
 }
 
 #[test]
-fn with_nothing_to_read_again_it_ends_as_ever() {
+fn a_service_with_nothing_to_read_again_stays() {
+    // It ended, and systemd took that for a good end: after `systemctl reload` there was no server.
     let home = Home::new();
     home.write("tree/file", "x");
-    let server = home.serve(&["tree", "--plain", "--anonymous"]);
+    let args = ["--plain", "--anonymous"];
+    let mut swath = home.swath(["serve", "--listen", "127.0.0.1:0", "tree"].iter().chain(&args));
+    let leave_terminal = || {
+        // SAFETY: a plain system call.
+        match unsafe { libc::setsid() } < 0 {
+            true => Err(std::io::Error::last_os_error()),
+            false => Ok(()),
+        }
+    };
+    // SAFETY: nothing but a system call between the fork and the program.
+    unsafe { swath.command().pre_exec(leave_terminal) };
+    let server = Served::of(swath, &args);
+    for _ in 0..2 {
+        server.signal(libc::SIGHUP);
+        server
+            .says("SIGHUP: there is nothing to read again, neither --token-file nor --tls-cert\n");
+    }
+    home.run(["ls", &server.url]).code_is(0);
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.wait(), Some(0));
+}
+
+#[test]
+fn the_unit_for_systemd_shows_no_token_and_outlives_a_reload() {
+    // It had no file of tokens: the one that was made at each start went to the journal.
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/swath-serve.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
+    let of = |name: &str| {
+        let mut values = unit.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        values.next().unwrap_or_else(|| panic!("{name} is missing"))
+    };
+    let (credential, path) = of("LoadCredential").split_once(':').unwrap();
+    assert_eq!(of("AssertPathExists"), path, "what is missing is said by name");
+    let home = Home::new();
+    home.write("tree/file", "x");
+    let line = of("ExecStart").replace("$FOLDERS", "tree").replace("%d/", "credentials/");
+    let args: Vec<&str> = line.split(' ').skip(2).collect();
+    let credential = format!("credentials/{credential}");
+    assert!(args.ends_with(&["--token-file", &credential]), "{line}");
+    home.run(["serve"].iter().chain(&args)).code_is(6).says(&["cannot take tokens from"]);
+    home.write(&credential, "secret-of-the-file\n");
+    let server = home.serve(&args);
+    assert!(!server.words.contains("token"), "{}", server.words);
+    assert!(!server.words.contains("secret-of-the-file"), "{}", server.words);
+    server.signal(libc::SIGHUP);
+    server.says("read again: ");
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.wait(), Some(0));
+}
+
+#[test]
+fn in_a_terminal_with_nothing_to_read_again_it_ends_as_ever() {
+    let home = Home::new();
+    home.write("tree/file", "x");
+    let (server, _terminal) = in_terminal(&home, false, &["--plain", "--anonymous"]);
     server.signal(libc::SIGHUP);
     assert_eq!(server.wait(), None, "the signal ended it");
+    let (server, terminal) = in_terminal(&home, false, &["--plain", "--anonymous"]);
+    drop(terminal);
+    assert_eq!(server.wait(), None, "its terminal did");
 }
 
 /// Start the server in a terminal of its own; while the other end of that is kept it is there.
-fn in_terminal(home: &Home, is_ignoring: bool) -> (Served, File) {
+fn in_terminal(home: &Home, is_ignoring: bool, args: &[&str]) -> (Served, File) {
     let open = |path: &str| {
         let mut options = File::options();
         options.read(true).write(true).custom_flags(libc::O_NOCTTY).open(path).unwrap()
@@ -190,8 +248,7 @@ fn in_terminal(home: &Home, is_ignoring: bool) -> (Served, File) {
     };
     assert_eq!(made, 0);
     let theirs = open(&format!("/dev/pts/{number}"));
-    let args = ["--plain", "--token-file", "tokens"];
-    let mut swath = home.swath(["serve", "--listen", "127.0.0.1:0", "tree"].iter().chain(&args));
+    let mut swath = home.swath(["serve", "--listen", "127.0.0.1:0", "tree"].iter().chain(args));
     let terminal = theirs.as_raw_fd();
     let enter = move || {
         // SAFETY: plain system calls.
@@ -207,7 +264,7 @@ fn in_terminal(home: &Home, is_ignoring: bool) -> (Served, File) {
     };
     // SAFETY: nothing but system calls between the fork and the program.
     unsafe { swath.command().pre_exec(enter) };
-    (Served::of(swath, &args), ours)
+    (Served::of(swath, args), ours)
 }
 
 #[test]
@@ -215,13 +272,14 @@ fn it_ends_with_its_terminal_and_not_because_of_a_signal() {
     let home = Home::new();
     home.write("tree/file", "x");
     home.write("tokens", "one\n");
-    let (server, terminal) = in_terminal(&home, false);
+    let args = ["--plain", "--token-file", "tokens"];
+    let (server, terminal) = in_terminal(&home, false, &args);
     server.signal(libc::SIGHUP);
     server.says("read again: tokens, 1 token\n");
     drop(terminal);
     assert_eq!(server.wait(), Some(0));
     // As by nohup: it is to stay.
-    let (server, terminal) = in_terminal(&home, true);
+    let (server, terminal) = in_terminal(&home, true, &args);
     drop(terminal);
     server.says("read again: tokens, 1 token\n");
     server.signal(libc::SIGTERM);

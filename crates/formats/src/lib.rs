@@ -16,6 +16,7 @@ pub mod list;
 pub mod metalink;
 pub mod mirror_url;
 pub mod netrc;
+pub mod percent;
 pub mod range_header;
 mod text;
 

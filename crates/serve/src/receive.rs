@@ -54,12 +54,15 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// A sentence in which the path stands as its sender named it.
-    pub fn in_words(&self, text: &str) -> String {
-        let folder = self.folder.place();
+    /// Our own names for it, and what its sender calls each.
+    pub fn names(&self) -> Vec<(String, String)> {
         let shown = format!("/{}", self.shown);
-        text.replace(&*self.path.to_string_lossy(), &shown)
-            .replace(&*folder.to_string_lossy(), &shown)
+        let below = format!("{}/", shown.trim_end_matches('/'));
+        let own =
+            [self.path.to_string_lossy().into_owned(), self.folder.place().display().to_string()];
+        own.into_iter()
+            .flat_map(|own| [(format!("{own}/"), below.clone()), (own, shown.clone())])
+            .collect()
     }
 }
 

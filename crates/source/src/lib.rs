@@ -37,5 +37,7 @@ pub use net::{
     Accepted, Bearer, BearerSearch, Come, Dialled, Net, NetError, NetOptions, Proxies, ProxyError,
     Secret, check_header, discover_bearer,
 };
-pub use sealed::{SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, sealed_bytes, to_sealed};
+pub use sealed::{
+    SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, plain_bytes, sealed_bytes, to_sealed,
+};
 pub use source::{Expected, Source, Trust, display_name};

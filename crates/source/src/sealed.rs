@@ -28,6 +28,11 @@ pub fn sealed_bytes(plain_bytes: u64) -> u64 {
     plain_bytes.saturating_add(plain_bytes.div_ceil(GROUP_BYTES).saturating_mul(SEAL_BYTES))
 }
 
+/// The length of the plain file for a sealed one of `sealed_bytes`.
+pub fn plain_bytes(sealed_bytes: u64) -> u64 {
+    sealed_bytes.saturating_sub(sealed_bytes.div_ceil(UNIT_BYTES) * SEAL_BYTES)
+}
+
 /// Where byte `plain` of the plain file lies in the sealed one.
 pub fn to_sealed(plain: u64) -> u64 {
     plain + plain / GROUP_BYTES * SEAL_BYTES
@@ -103,7 +108,7 @@ mod tests {
             (GROUP_BYTES + 1, UNIT_BYTES + 33),
             (2 * GROUP_BYTES, 2 * UNIT_BYTES),
         ] {
-            assert_eq!(sealed_bytes(plain), sealed);
+            assert_eq!((sealed_bytes(plain), plain_bytes(sealed)), (sealed, plain));
         }
         assert_eq!(to_sealed(GROUP_BYTES), UNIT_BYTES);
         assert_eq!(to_sealed(GROUP_BYTES - 1), GROUP_BYTES - 1);

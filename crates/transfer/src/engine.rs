@@ -213,6 +213,12 @@ impl Engine {
         tree::is_tree(self, folder).await
     }
 
+    /// Whether a folder belongs to a swath server that offers the file of this name in it as a tree
+    /// of its own. Nothing is fetched but the answer's beginning.
+    pub async fn is_file(&self, folder: &Mirror, name: &str) -> bool {
+        tree::is_file(self, folder, name).await
+    }
+
     /// The whole index of a tree, as a swath server walks it now.
     ///
     /// # Errors

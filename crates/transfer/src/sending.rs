@@ -168,6 +168,16 @@ pub struct Failed {
     pub exit: u8,
     /// A sentence.
     pub error: String,
+    /// Bytes that are kept for the next run.
+    #[serde(default)]
+    pub kept_bytes: u64,
+}
+
+impl Failed {
+    /// Before anything was kept.
+    pub fn at_once(exit: u8, error: String) -> Failed {
+        Failed { exit, error, kept_bytes: 0 }
+    }
 }
 
 impl Line {

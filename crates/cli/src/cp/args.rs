@@ -2,18 +2,29 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use swath_transfer::{Filter, IoMode, Pin, Preserve};
 
 use crate::args::{Net, Plan, Ssh, io_mode, pin};
 use crate::units;
 
+/// Places are text: an address or a name on another machine is.
+fn place() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().try_map(|place| {
+        place.into_string().map_err(|place| {
+            let shown = place.to_string_lossy().into_owned();
+            format!("'{shown}' is no text: copy the folder that it lies in, with --include")
+        })
+    })
+}
+
 /// `swath cp`
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES, override_usage = "swath cp [OPTIONS] SRC... DST")]
 pub struct Cp {
     /// Where from, and last where to: addresses, host:path, or folders (and files to send) here. With '/' at its end a source means what lies in the folder, and several such addresses are replicas of one tree; without, it is copied under its own name, and several are copied one after another
-    #[arg(value_name = "PLACE", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
+    #[arg(value_name = "PLACE", required = true, value_parser = place(), value_hint = ValueHint::AnyPath)]
     pub places: Vec<String>,
     /// The way there by ssh
     #[command(flatten)]

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
+use swath_formats::percent;
 
 use crate::exit::Exit;
 use crate::progress::units;
-use crate::{address, say};
+use crate::say;
 
 /// Tells what would be done. Clones tell to the same place, and count together.
 #[derive(Clone, Debug)]
@@ -61,7 +62,7 @@ impl Plan {
             sum.removed += u64::from(bytes.is_none());
             sum.bytes = sum.bytes.saturating_add(bytes.unwrap_or(0));
         }
-        let exact = std::str::from_utf8(path).is_err().then(|| address::encoded(path));
+        let exact = std::str::from_utf8(path).is_err().then(|| percent::encode(path));
         let text = String::from_utf8_lossy(path);
         let further_of = further_of.map(String::from_utf8_lossy);
         let line = match (self.is_json, bytes) {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use swath_formats::percent;
 use url::Url;
 
 use super::ssh::Remote;
@@ -105,6 +106,7 @@ impl Job {
                 single.is_some()
             }
             Job::SendBySsh { file, .. } => file.is_some(),
+            Job::SendFile { .. } => true,
             _ => false,
         }
     }
@@ -141,8 +143,11 @@ impl Job {
 /// Read the places: sources, and last where they go. The error is a sentence.
 pub fn jobs(places: &[String]) -> Result<Vec<Job>, String> {
     let Some((destination, sources)) = places.split_last() else {
-        return Err("say where from and where to".to_owned());
+        return Err(NO_PLACES.to_owned());
     };
+    if sources.is_empty() {
+        return Err(NO_PLACES.to_owned());
+    }
     if let [source] = sources {
         return Ok(vec![one(source, destination, true)?]);
     }
@@ -210,13 +215,8 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
     let name = if means_content(source) { None } else { Some(own_name(source)?) };
     if destination.contains("://") {
         let mut to = crate::net::parse_url(destination)?;
-        if let Ok(mut segments) = to.path_segments_mut() {
-            segments.pop_if_empty();
-            if let Some(name) = &name {
-                segments.push(name);
-            }
-            segments.push("");
-        }
+        go_below(&mut to, name.as_deref().unwrap_or_default());
+        go_below(&mut to, "");
         return Ok(Job::Send { from, to, single: None });
     }
     if let Some(mut to) = Remote::parse(destination) {
@@ -248,12 +248,27 @@ fn file(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> 
     }
     let mut to = crate::net::parse_url(destination)?;
     if !is_alone || to.path().ends_with('/') {
-        let name = own_name(source)?;
-        if let Ok(mut segments) = to.path_segments_mut() {
-            segments.pop_if_empty().push(&name);
-        }
+        go_below(&mut to, &own_name(source)?);
     }
     Ok(Job::SendFile { from, to })
+}
+
+/// Go from the address of a folder to that of a name in it, whatever characters that has; without a
+/// name the address ends in `/`.
+fn go_below(to: &mut Url, name: &str) {
+    let path = format!("{}/{}", to.path().trim_end_matches('/'), percent::encode(name.as_bytes()));
+    to.set_path(&path);
+}
+
+/// An address as a folder, which a swath server may have, and the name of a file in it.
+pub fn in_folder(to: &Url) -> Option<(Url, String)> {
+    // Whoever was given an address with a signature can do nothing but what it says.
+    let last = to.path_segments()?.next_back().filter(|_| to.query().is_none())?;
+    let name = String::from_utf8(percent::decode(last)).ok()?;
+    let is_name = !matches!(&*name, "" | "." | "..") && !name.contains(['/', '\0']);
+    let mut folder = to.clone();
+    folder.path_segments_mut().ok()?.pop().push("");
+    is_name.then_some((folder, name))
 }
 
 /// Where a single file goes here: into a folder, or it has that name.
@@ -299,13 +314,10 @@ fn own_name(source: &str) -> Result<String, String> {
     if let Some(remote) = Remote::parse(source) {
         return last_name(&remote.path);
     }
-    // A link to a file is called as it is itself; of "." and ".." only the system knows the names.
+    // A link is called as it is itself; of "." and ".." only the system knows the names.
     let path = Path::new(source);
-    if path.is_file() {
-        return last_name(source);
-    }
     let whole = path.canonicalize().map_err(|error| format!("{source}: {error}"))?;
-    last_name(&whole.to_string_lossy())
+    last_name(source).or_else(|_| last_name(&whole.to_string_lossy()))
 }
 
 fn last_name(path: &str) -> Result<String, String> {
@@ -328,6 +340,7 @@ fn settled(path: &Path) -> PathBuf {
     }
 }
 
+const NO_PLACES: &str = "say where from and where to: swath cp SRC... DST";
 const NOT_HERE: &str = "both places are on other machines, and one of the two places must be here: run swath cp on one of those machines, or copy to a folder here first and from there";
 
 #[cfg(test)]

@@ -2,18 +2,22 @@
 
 pub mod args;
 
+mod again;
+mod away;
 mod dry;
 mod here;
 mod job;
 mod put;
 mod send;
 pub mod ssh;
+mod through;
+mod told;
 
 use std::path::{Path, PathBuf};
 
-use swath_transfer::observe::{Event, Observer};
+use swath_transfer::observe::Observer;
 use swath_transfer::report::Recorder;
-use swath_transfer::sending::{Received, Wishes as Sending};
+use swath_transfer::sending::Received;
 use swath_transfer::{Change, Engine, Filter, GetError, Mirror, Request, Stop, TreeRequest, Trust};
 use url::Url;
 
@@ -22,14 +26,15 @@ use crate::exit::{self, Exit, fail};
 use crate::progress::{Fanout, Mode, Progress, units};
 use crate::{report, say, signals};
 use args::{Compare, Cp};
+use away::{Away, Outgoing};
 use dry::Plan;
 use here::{Here, Renamed};
 use job::{Job, jobs};
-use send::Sent;
 use ssh::{Purpose, Session};
+use told::{told, told_rate};
 
 pub use dry::another_name;
-pub use here::offered;
+pub use here::{offered, renamed};
 
 /// What lies on the disk that counts: where it goes to if that is here, else what is sent.
 pub fn near(places: &[String]) -> PathBuf {
@@ -41,7 +46,12 @@ pub fn near(places: &[String]) -> PathBuf {
 pub async fn run(cp: Cp) -> Exit {
     let jobs = match jobs(&cp.places) {
         Ok(jobs) => jobs,
-        Err(message) => return fail(Exit::Usage, &message),
+        Err(message) => {
+            let sources = cp.places.iter().rev().skip(1);
+            let is_missing = |place: &String| job::is_here(place) && !Path::new(place).exists();
+            let exit = if sources.clone().any(is_missing) { Exit::Input } else { Exit::Usage };
+            return fail(exit, &message);
+        }
     };
     let filter = match cp.filter() {
         Ok(filter) => filter,
@@ -80,18 +90,13 @@ fn check(cp: &Cp, jobs: &[Job]) -> Result<(), String> {
     if jobs.len() > 1 && (cp.report.is_some() || cp.keep_index.is_some()) {
         return Err("--report and --keep-index are for one copy at a time".to_owned());
     }
-    if jobs.iter().any(|job| matches!(job, Job::SendFile { .. }))
-        && let Some(options) = for_folders(cp)
-    {
-        return Err(format!("a single file is sent: {options}"));
-    }
     if jobs.iter().any(Job::is_single) {
         for_trees(cp)?;
     }
     jobs.iter().try_for_each(|job| job.check(cp.delete))
 }
 
-/// What is wrong with the options if it is a single file that is copied.
+/// What is wrong with the options if it is a single file that a server has.
 fn for_folders(cp: &Cp) -> Option<&'static str> {
     if cp.preserve().xattrs {
         return Some("--preserve xattr is for folders");
@@ -99,6 +104,17 @@ fn for_folders(cp: &Cp) -> Option<&'static str> {
     let is_plain = cp.include.is_empty() && cp.exclude.is_empty() && cp.keep_index.is_none();
     (!is_plain || cp.dry_run || cp.delete)
         .then_some("--include, --exclude, --dry-run, --delete and --keep-index are for folders")
+}
+
+/// What is wrong with the options if a server takes a single file by `PUT` alone.
+fn for_put(cp: &Cp) -> Option<&'static str> {
+    if cp.preserve().xattrs {
+        return Some(
+            "the server takes files without extended attributes: leave out --preserve xattr",
+        );
+    }
+    let dry = "the server takes files, and does not tell what it has: leave out --dry-run";
+    cp.dry_run.then_some(dry)
 }
 
 /// What makes no sense with a single file, however it is copied; the error is a sentence.
@@ -147,9 +163,17 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         observers.push(Box::new(recorder.clone()));
     }
     let mut observer = Fanout(observers);
+    let away = Away { cp, plan: &plan, engine: &engine, session: session.as_ref() };
+    let mut single_there = None;
     let job = match job {
-        Job::Named { from, to, is_alone } => match named(cp, &engine, from, &to, stop).await {
+        Job::Named { from, to, is_alone } => match named(cp, &engine, from, &to, is_alone, stop)
+            .await
+        {
             Ok(Thing::Folder(job)) => job,
+            Ok(Thing::Single(job, there)) => {
+                single_there = Some(there);
+                job
+            }
             Ok(Thing::File(from, name)) => {
                 let path = file_path(&to, &name, is_alone);
                 let exit = file(cp, &engine, from, &path, &mut observer, &kept, stop).await;
@@ -174,7 +198,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             let names = here::names(&url, &from.display().to_string());
             let mut renamed = Renamed { observer: &mut observer, names: &names };
             let copied = tokio::select! {
-                copied = fetch((cp, &plan), filter, &engine, vec![url.clone()], (to, single), &mut renamed, stop) => copied,
+                copied = fetch((cp, &plan, None), filter, &engine, vec![url.clone()], (to, single, None), &mut renamed, stop) => copied,
                 () = here.serve() => return Exit::Internal,
             };
             progress.clear();
@@ -183,8 +207,17 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         Job::Fetch { from, to, single } => {
             let shown = place(&to, single.as_deref());
             let mut renamed = Renamed { observer: &mut observer, names };
-            let copied =
-                fetch((cp, &plan), filter, &engine, from, (to, single), &mut renamed, stop).await;
+            let lanes_max = session.as_ref().and_then(|it| it.lanes_max);
+            let copied = fetch(
+                (cp, &plan, lanes_max),
+                filter,
+                &engine,
+                from,
+                (to, single, single_there),
+                &mut renamed,
+                stop,
+            )
+            .await;
             progress.clear();
             if let Ok(tree) = &copied {
                 told_rate(cp, session.as_ref(), tree);
@@ -192,57 +225,28 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             fetched(cp, &plan, copied, &shown, &kept, &|text| here::renamed(names, text))
         }
         Job::SendFile { from, to } => {
-            put::send(&engine, from, to, &mut observer, progress, stop).await
+            let sent = match job::in_folder(&to) {
+                None => Err(String::new()),
+                Some((folder, name)) => {
+                    let shown = swath_source::display_name(&to);
+                    let (from, single) = (from.clone(), Some(name));
+                    let file = Outgoing { from, to: folder, single, shown };
+                    away.send(file, filter, &mut observer, progress, stop).await
+                }
+            };
+            match (sent, for_put(cp)) {
+                (Ok(exit), _) => exit,
+                // It is no swath server, and may take files all the same.
+                (Err(_), None) => put::send(&engine, from, to, &mut observer, progress, stop).await,
+                (Err(_), Some(options)) => fail(Exit::Usage, options),
+            }
         }
         Job::Send { from, to, single } => {
             let name = single.as_deref().unwrap_or_default();
             let shown = there.unwrap_or_else(|| swath_source::display_name(&to) + name);
-            let wishes = sending(cp, single);
-            let net = engine.net();
-            let (from, shown_to, limit_bytes_per_s) = (&*from, &*shown, cp.limit_rate);
-            let plan = &plan;
-            let reads = cp.io.into();
-            let what = send::Load { from, shown_to, filter, reads, limit_bytes_per_s, plan };
-            let mut renamed = Renamed { observer: &mut observer, names };
-            let sent = send::send(net, what, &to, &wishes, &mut renamed, stop).await;
-            if let Sent::All(received) = &sent
-                && !cp.dry_run
-            {
-                let mut summary = received.transfer.clone();
-                summary.path = shown.clone();
-                observer.observe(&Event::Finished(summary));
-            }
-            progress.clear();
-            let goes_on = "what is there is kept: the same command goes on from there";
-            match sent {
-                Sent::All(received) => {
-                    told_rate(cp, session.as_ref(), &received);
-                    told(cp, plan, &received, &shown)
-                }
-                Sent::Failed(failed) => {
-                    say::err(&format!("swath: {}", exit::about(&shown, &failed.error)));
-                    Exit::of_code(failed.exit)
-                }
-                Sent::Broken(exit, error) => {
-                    let error = here::renamed(names, &error);
-                    say::err(&format!("swath: {error}"));
-                    if let Some(hint) = exit::hint_of_token(&error) {
-                        say::err(hint);
-                    }
-                    if let Some(hint) = exit::hint_of_https(&shown, &error) {
-                        say::err(&hint);
-                    }
-                    if exit == Exit::Incomplete {
-                        say::err(&format!("  {goes_on}"));
-                    }
-                    exit
-                }
-                Sent::Stopped { has_something } => {
-                    let goes_on = if has_something { goes_on } else { "nothing was sent" };
-                    say::err(&format!("swath: stopped; {goes_on}"));
-                    Exit::Interrupted
-                }
-            }
+            let load = Outgoing { from, to, single, shown };
+            let sent = away.send(load, filter, &mut observer, progress, stop).await;
+            sent.unwrap_or_else(|error| fail(Exit::Sources, &error))
         }
     };
     drop(session);
@@ -271,7 +275,7 @@ fn fetched(
         Ok(tree) => told(cp, plan, &tree, shown),
         Err(error) => {
             complain(shown, &error, kept.bytes(), words);
-            exit::of(&error, kept.bytes())
+            exit::of(&error, kept.come_bytes())
         }
     }
 }
@@ -280,6 +284,8 @@ fn fetched(
 enum Thing {
     /// A folder, and how it is copied.
     Folder(Job),
+    /// A file that a swath server has, how it is copied, and what it is called there.
+    Single(Job, String),
     /// A file, and its name.
     File(Url, PathBuf),
 }
@@ -289,6 +295,7 @@ async fn named(
     engine: &Engine,
     from: Url,
     to: &Path,
+    is_alone: bool,
     stop: &Stop,
 ) -> Result<Thing, (Exit, String)> {
     let shown = swath_source::display_name(&from);
@@ -299,19 +306,38 @@ async fn named(
     let asked = Mirror { url: folder.clone(), priority: 1, trust: Trust::Named };
     let is_folder = tokio::select! {
         biased;
-        () = stop.wait() => {
-            return Err((Exit::Interrupted, "stopped before anything was copied".to_owned()));
-        }
+        () = stop.wait() => return Err(stopped()),
         is_folder = engine.is_tree(&asked) => is_folder,
     };
     if is_folder {
         let (from, to) = (vec![folder], to.join(name));
         return Ok(Thing::Folder(Job::Fetch { from, to, single: None }));
     }
+    if let Some((above, there)) = job::in_folder(&from) {
+        let asked = Mirror { url: above.clone(), priority: 1, trust: Trust::Named };
+        let is_file = tokio::select! {
+            biased;
+            () = stop.wait() => return Err(stopped()),
+            is_file = engine.is_file(&asked, &there) => is_file,
+        };
+        let path = file_path(to, &name, is_alone);
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        let folder = folder.unwrap_or(Path::new(".")).to_owned();
+        let here = path.file_name().and_then(|name| name.to_str());
+        if let Some(here) = here.filter(|_| is_file) {
+            for_trees(cp).map_err(|message| (Exit::Usage, message))?;
+            let job = Job::Fetch { from: vec![above], to: folder, single: Some(here.to_owned()) };
+            return Ok(Thing::Single(job, there));
+        }
+    }
     if let Some(options) = for_folders(cp) {
         return Err((Exit::Usage, format!("{shown} is no folder of a swath server: {options}")));
     }
     Ok(Thing::File(from, name))
+}
+
+fn stopped() -> (Exit, String) {
+    (Exit::Interrupted, "stopped before anything was copied".to_owned())
 }
 
 /// Where a single file goes: into a folder, or it has that name.
@@ -341,7 +367,7 @@ async fn file(
         Ok(_) => Exit::Done,
         Err(error) => {
             complain(&path.display().to_string(), &error, kept.bytes(), &str::to_owned);
-            exit::of(&error, kept.bytes())
+            exit::of(&error, kept.come_bytes())
         }
     }
 }
@@ -368,7 +394,7 @@ async fn by_ssh(
     let way = ssh::Way::of(&cp.ssh).map_err(|message| (Exit::Usage, message))?;
     let session = tokio::select! {
         biased;
-        () = stop.wait() => return Err((Exit::Interrupted, "stopped before anything was copied".to_owned())),
+        () = stop.wait() => return Err(stopped()),
         session = ssh::start(&way, &remote, purpose, progress) => session,
     };
     let session = session.map_err(|message| (Exit::Sources, message))?;
@@ -389,11 +415,11 @@ async fn by_ssh(
 }
 
 async fn fetch(
-    (cp, plan): (&Cp, &Plan),
+    (cp, plan, lanes_max): (&Cp, &Plan, Option<u32>),
     filter: Filter,
     engine: &Engine,
     from: Vec<Url>,
-    (to, single): (PathBuf, Option<String>),
+    (to, single, single_there): (PathBuf, Option<String>, Option<String>),
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Result<Received, GetError> {
@@ -402,13 +428,14 @@ async fn fetch(
         replicas: from.into_iter().map(mirror).collect(),
         destination: to,
         single,
+        single_there,
         filter,
         preserve: cp.preserve(),
         resume: cp.resume || !cp.no_resume,
         compare: comparison(cp),
         delete: cp.delete,
         keep_index: cp.keep_index.clone(),
-        plan: cp.plan.config(),
+        plan: cp.plan.config_within(lanes_max),
         stall_s: cp.net.timeout.as_secs_f64(),
         locked_s: 0.0,
     };
@@ -427,133 +454,11 @@ async fn fetch(
     engine.copy(request, observer, stop).await.map(|tree| Received::of(&tree))
 }
 
-/// What a receiver has to know of the command line.
-fn sending(cp: &Cp, single: Option<String>) -> Sending {
-    Sending {
-        preserve: cp.preserve(),
-        compare: comparison(cp),
-        resume: cp.resume || !cp.no_resume,
-        delete: cp.delete,
-        dry: cp.dry_run,
-        include: cp.include.clone(),
-        exclude: cp.exclude.clone(),
-        single,
-    }
-}
-
-/// Whether only a part of a tree is wanted.
-fn selects(cp: &Cp) -> bool {
-    !cp.include.is_empty() || !cp.exclude.is_empty()
-}
-
 fn comparison(cp: &Cp) -> swath_transfer::Compare {
     match cp.comparison() {
         Compare::SizeMtime => swath_transfer::Compare::SizeAndTime,
         Compare::Checksum => swath_transfer::Compare::Content,
         Compare::None => swath_transfer::Compare::Nothing,
-    }
-}
-
-/// Say how fast it was where all went through ssh.
-fn told_rate(cp: &Cp, session: Option<&Session>, tree: &Received) {
-    let went_by_ssh = session.is_some_and(|session| session.through.is_some());
-    if went_by_ssh && tree.transfer.fetched_bytes > 0 && !cp.quiet && !cp.json && !cp.dry_run {
-        let rate = units::rate(tree.transfer.rate_bytes_per_s);
-        say::err(&format!("by ssh: {rate}"));
-    }
-}
-
-/// Say what the tree holds, and what of it is not there.
-fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
-    let matches = tree.counts.iter().any(|&count| count > 0) || !selects(cp);
-    if cp.dry_run {
-        plan.end(matches);
-        return Exit::Done;
-    }
-    if !cp.quiet && !cp.json {
-        say::err(&counts(tree, matches));
-    }
-    let lines = tree
-        .changed
-        .iter()
-        .map(|path| (path, "it changed while it was copied, twice"))
-        .chain(tree.absent.iter().map(|(path, why)| (path, why.as_str())));
-    for (path, why) in lines.take(NAMED_MAX) {
-        let path: String = path.chars().filter(|c| !c.is_control()).collect();
-        say::err(&format!("not copied: {path}: {why}"));
-    }
-    let all = tree.changed.len() + tree.absent.len();
-    if all > NAMED_MAX {
-        say::err(&format!("not copied: {} more", all - NAMED_MAX));
-    }
-    let has_xattrs = !cp.preserve().xattrs || told_xattrs(tree, destination);
-    if tree.is_whole {
-        return if has_xattrs { Exit::Done } else { Exit::Some };
-    }
-    if cp.delete {
-        // What was in the way of something that is there had to go.
-        let what = if tree.removed == 0 { "nothing" } else { "nothing else" };
-        say::err(&format!("{what} was removed: --delete waits until all of the tree is there"));
-    }
-    let entries = if all == 1 { "1 entry is".to_owned() } else { format!("{all} entries are") };
-    fail(Exit::Some, &format!("{destination}: {entries} not there; all else is"))
-}
-
-/// Say what has lost its extended attributes; whether nothing has.
-fn told_xattrs(tree: &Received, destination: &str) -> bool {
-    let Some(losses) = &tree.xattrs else {
-        say::err(&format!(
-            "swath: {destination}: its server knows no extended attributes: none were copied"
-        ));
-        return false;
-    };
-    for (path, why) in &losses.first {
-        let path: String = path.chars().filter(|c| !c.is_control()).collect();
-        say::err(&format!("without its extended attributes: {path}: {why}"));
-    }
-    let named = losses.first.len() as u64;
-    if losses.count > named {
-        let more = units::count(losses.count - named);
-        say::err(&format!("without its extended attributes: {more} more"));
-    }
-    if losses.count > 0 {
-        let entries = match losses.count {
-            1 => "1 entry lacks".to_owned(),
-            many => format!("{} entries lack", units::count(many)),
-        };
-        say::err(&format!("swath: {destination}: {entries} extended attributes of the original"));
-    }
-    losses.count == 0
-}
-
-/// What the tree holds, in one line.
-fn counts(tree: &Received, matches: bool) -> String {
-    let names =
-        [("file", "files"), ("folder", "folders"), ("link", "links"), ("hard link", "hard links")];
-    let parts: Vec<String> = tree
-        .counts
-        .iter()
-        .zip(names)
-        .filter(|(count, _)| **count > 0)
-        .map(|(&count, (one, many))| {
-            format!("{} {}", units::count(count), if count == 1 { one } else { many })
-        })
-        .collect();
-    let stayed = match tree.kept_files {
-        0 => String::new(),
-        // The first of the counts is that of the files.
-        1 if tree.counts[0] == 1 => " (it was there already)".to_owned(),
-        1 => " (1 of the files was there already)".to_owned(),
-        kept => format!(" ({} of the files were there already)", units::count(kept)),
-    };
-    let removed = match tree.removed {
-        0 => String::new(),
-        removed => format!(", {} removed", units::count(removed)),
-    };
-    match parts.is_empty() {
-        true if !matches => format!("nothing matches{removed}"),
-        true => format!("nothing is in it{removed}"),
-        false => parts.join(", ") + &stayed + &removed,
     }
 }
 
@@ -573,11 +478,13 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn
             say::err(&hint);
         }
     }
+    tell_kept(kept_bytes);
+}
+
+/// Say what the same command goes on from, if there is anything.
+fn tell_kept(kept_bytes: u64) {
     if kept_bytes > 0 {
         let kept = units::bytes(kept_bytes);
         say::err(&format!("  {kept} are kept: the same command goes on from there"));
     }
 }
-
-/// Most entries that are named one by one.
-const NAMED_MAX: usize = 50;

@@ -61,7 +61,8 @@ fn words(shown: &str, error: &PutError) -> String {
     format!("{shown}: {error}{hint}; nothing of the file is there{https}")
 }
 
-fn status(error: &LaneError) -> Option<u16> {
+/// The status of a refusal.
+pub fn status(error: &LaneError) -> Option<u16> {
     match error {
         LaneError::Status { code, .. } | LaneError::Denied { code, .. } => Some(*code),
         _ => None,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use swath_model::Limiter;
 use swath_serve::{Access, Filter, Offer, Reads, SiteOptions};
@@ -10,9 +11,12 @@ use swath_transfer::Stop;
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::sending::{Failed, Line, LineReader, Received, Wishes};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
+use super::again::{Again, Break};
 use super::dry::Plan;
+use super::put::status;
 use crate::exit::Exit;
 
 /// What became of it.
@@ -23,6 +27,8 @@ pub enum Sent {
     Failed(Failed),
     /// The way there ended.
     Broken(Exit, String),
+    /// It is a single file, and the server does not take trees, or not from us.
+    Foreign(String),
     /// We were told to stop.
     Stopped {
         /// Whether the receiver had anything by then.
@@ -44,6 +50,8 @@ pub struct Load<'a> {
     pub limit_bytes_per_s: Option<u64>,
     /// What would be done, if nothing is to be done, is told to this.
     pub plan: &'a Plan,
+    /// A receiver that went away may come again.
+    pub asks_again: bool,
 }
 
 /// Send it into the folder at `to`.
@@ -78,107 +86,200 @@ pub async fn send(
         Ok(offer) => offer,
         Err(error) => return Sent::Broken(Exit::Input, crate::exit::chain(&error)),
     };
-    let asked = query_of(to, &format!("swath=receive&{}", wishes.query()));
-    let shown = load.shown_to;
-    let words = |error: &LaneError| format!("{shown}: {error}");
-    let begun = tokio::select! {
-        biased;
-        () = stop.wait() => return Sent::Stopped { has_something: false },
-        begun = Download::begin_by_post(net, &asked, Trust::Named, "application/x-ndjson") => begun,
-    };
-    let mut told = match begun {
-        Ok(told) => told,
-        Err(error) => return Sent::Broken(Exit::Sources, words(&error)),
-    };
-    // Each ends with what the server said if it let us in no more.
-    let mut lanes: JoinSet<Option<LaneError>> = JoinSet::new();
-    let mut lines = LineReader::default();
-    let mut id = String::new();
-    // Whether there is anything for a later run to go on from.
-    let mut has_something = false;
-    let broken = |has_something: bool, text: String| {
-        let exit = if has_something { Exit::Incomplete } else { Exit::Sources };
-        Sent::Broken(exit, text)
-    };
+    let patience = load.asks_again.then(|| net.timeout());
+    let mut again = Again::new(observer, load.shown_to, patience);
+    let sending = Sending { net, load: &load, to, offer, was_asked: Arc::default() };
+    let mut wishes = wishes.clone();
     loop {
-        let part = tokio::select! {
-            biased;
-            () = stop.wait() => return Sent::Stopped { has_something },
-            Some(ended) = lanes.join_next() => match ended {
-                // The receiver would ask for connections until it gives up.
-                Ok(Some(refused)) if lanes.is_empty() => {
-                    return broken(has_something, words(&refused));
-                }
-                _ => continue,
-            },
-            part = told.next() => part,
+        let broken = match sending.once(&wishes, &mut again, stop).await {
+            Ok(sent) => return sent,
+            Err(broken) => broken,
         };
-        match part {
-            Ok(part) if part.is_empty() => {
-                let text = format!("{shown}: the receiver ended without a word");
-                return broken(has_something, text);
-            }
-            Ok(part) => lines.take_in(&part),
-            Err(error) => return broken(has_something, words(&error)),
+        if !again.waits(&broken, stop).await {
+            return sending.ended(&again, Exit::Sources, broken.words);
         }
-        while let Some(line) = lines.next_line() {
-            // It has nothing to say, and is there.
-            if line.is_empty() {
-                continue;
+        // What lies there now is ours, whatever is to become of what earlier runs left.
+        wishes.resume |= again.is_ours();
+    }
+}
+
+/// Sent to one receiver after the other.
+struct Sending<'a> {
+    net: &'a Net,
+    load: &'a Load<'a>,
+    to: &'a Url,
+    offer: Offer,
+    /// There was a connection on which we answer.
+    was_asked: Arc<AtomicBool>,
+}
+
+impl Sending<'_> {
+    /// To the receiver that is there now.
+    async fn once(
+        &self,
+        wishes: &Wishes,
+        again: &mut Again<'_>,
+        stop: &Stop,
+    ) -> Result<Sent, Break> {
+        let Sending { net, load, to, .. } = self;
+        let shown = load.shown_to;
+        let words = |error: &LaneError| format!("{shown}: {error}");
+        let stopped = |again: &Again<'_>| Sent::Stopped { has_something: again.has_something() };
+        let asked = query_of(to, &format!("swath=receive&{}", wishes.query()));
+        let asking = Download::begin_by_post(net, &asked, Trust::Named, LINES);
+        let begun = tokio::select! {
+            biased;
+            () = stop.wait() => return Ok(stopped(again)),
+            begun = within(again.until(), net, asking) => begun,
+        };
+        let may_be_foreign = wishes.single.is_some() && !again.has_begun();
+        let mut told = match begun {
+            Ok(told) if may_be_foreign && told.field("content-type") != Some(LINES) => {
+                return Ok(Sent::Foreign(format!("{shown}: it takes no trees")));
             }
-            match Line::parse(&line) {
-                Ok(Line::Receiving(name)) => id = name,
-                Ok(Line::Dial(count)) => {
-                    let free = DIALS_MAX.saturating_sub(lanes.len());
-                    for _ in 0..free.min(count as usize) {
-                        let (net, offer) = (net.clone(), offer.clone());
-                        let lane = query_of(to, &format!("swath=lane&of={id}"));
-                        lanes.spawn(async move {
-                            match Turned::dial(&net, &lane, Trust::Named, PROTOCOL).await {
-                                Ok(turned) => {
-                                    let peer = turned.peer();
-                                    offer.serve(turned, peer).await;
-                                    None
-                                }
-                                Err(error @ LaneError::Denied { .. }) => Some(error),
-                                // The receiver asks again while it has need.
-                                Err(error) => {
-                                    tracing::debug!(%error, "a lane could not be dialled");
-                                    None
-                                }
-                            }
-                        });
+            // Whoever is not known is not known for files either.
+            Err(error) if may_be_foreign && status(&error).is_some_and(|code| code != 401) => {
+                return Ok(Sent::Foreign(words(&error)));
+            }
+            Ok(told) => told,
+            Err(error) => {
+                if again.has_begun()
+                    && let Some(broken) = Break::of(&error, shown)
+                {
+                    return Err(broken);
+                }
+                let is_refused = status(&error).is_some_and(is_of_the_place);
+                let exit = if is_refused { Exit::Target } else { Exit::Sources };
+                return Ok(self.ended(again, exit, words(&error)));
+            }
+        };
+        again.begins();
+        // Each ends with what the server said if it let us in no more.
+        let mut lanes: JoinSet<Option<LaneError>> = JoinSet::new();
+        let mut lines = LineReader::default();
+        let mut id = String::new();
+        loop {
+            let part = tokio::select! {
+                biased;
+                () = stop.wait() => return Ok(stopped(again)),
+                Some(over) = lanes.join_next() => match over {
+                    // The receiver would ask for connections until it gives up.
+                    Ok(Some(refused)) if lanes.is_empty() => {
+                        return Ok(self.ended(again, Exit::Sources, words(&refused)));
                     }
+                    _ => continue,
+                },
+                part = told.next() => part,
+            };
+            match part {
+                Ok(part) if part.is_empty() => {
+                    return Err(Break::new(format!("{shown}: the receiver ended without a word")));
                 }
-                Ok(Line::Event(mut event)) => {
-                    // The receiver knows neither by the name that they have here.
-                    if let Event::Started { path, sources } = &mut *event {
-                        *path = shown.to_owned();
-                        *sources = vec![load.from.display().to_string()];
-                    }
-                    has_something |= match &*event {
-                        Event::Opened { resumed_bytes, .. } => *resumed_bytes > 0,
-                        Event::Progress(now) => now.done_bytes > 0,
-                        _ => false,
-                    };
-                    observer.observe(&event);
-                }
-                Ok(Line::Change(bytes, path, further_of)) => {
-                    let further_of = further_of.as_ref().map(|path| path.as_bytes());
-                    load.plan.tell(bytes, path.as_bytes(), further_of);
-                }
-                Ok(Line::Received(received)) => return Sent::All(received),
-                Ok(Line::Failed(failed)) => return Sent::Failed(failed),
+                Ok(part) => lines.take_in(&part),
                 Err(error) => {
-                    let text = format!("{shown}: it says what nobody understands: {error}");
-                    return broken(has_something, text);
+                    let broken = Break::of(&error, shown);
+                    return Err(broken.unwrap_or_else(|| Break::new(words(&error))));
                 }
             }
-        }
-        if lines.is_too_long() {
-            return broken(has_something, format!("{shown}: it says too much at once"));
+            again.hears();
+            while let Some(line) = lines.next_line() {
+                // It has nothing to say, and is there.
+                if line.is_empty() {
+                    continue;
+                }
+                match Line::parse(&line) {
+                    Ok(Line::Receiving(name)) => id = name,
+                    Ok(Line::Dial(count)) => {
+                        let free = DIALS_MAX.saturating_sub(lanes.len());
+                        for _ in 0..free.min(count as usize) {
+                            lanes.spawn(self.lane(&id));
+                        }
+                    }
+                    Ok(Line::Event(mut event)) => {
+                        // The receiver knows neither by the name that they have here.
+                        if let Event::Started { path, sources } = &mut *event {
+                            *path = shown.to_owned();
+                            *sources = vec![load.from.display().to_string()];
+                        }
+                        again.tell(*event);
+                    }
+                    Ok(Line::Change(bytes, path, further_of)) => {
+                        let further_of = further_of.as_ref().map(|path| path.as_bytes());
+                        load.plan.tell(bytes, path.as_bytes(), further_of);
+                    }
+                    Ok(Line::Received(mut received)) => {
+                        again.sum(&mut received);
+                        return Ok(Sent::All(received));
+                    }
+                    Ok(Line::Failed(failed)) => {
+                        return match Break::of_failure(&failed, shown) {
+                            Some(broken) if again.is_waiting() => Err(broken),
+                            _ => Ok(Sent::Failed(failed)),
+                        };
+                    }
+                    Err(error) => {
+                        let text = format!("{shown}: it says what nobody understands: {error}");
+                        return Ok(self.ended(again, Exit::Sources, text));
+                    }
+                }
+            }
+            if lines.is_too_long() {
+                let text = format!("{shown}: it says too much at once");
+                return Ok(self.ended(again, Exit::Sources, text));
+            }
         }
     }
+
+    /// Answer on a connection that the receiver wants; ends with what the server said if it lets us
+    /// in no more.
+    fn lane(&self, id: &str) -> impl Future<Output = Option<LaneError>> + Send + use<> {
+        let (net, offer, was_asked) =
+            (self.net.clone(), self.offer.clone(), Arc::clone(&self.was_asked));
+        let lane = query_of(self.to, &format!("swath=lane&of={id}"));
+        async move {
+            match Turned::dial(&net, &lane, Trust::Named, PROTOCOL).await {
+                Ok(turned) => {
+                    let peer = turned.peer();
+                    was_asked.store(true, Ordering::Relaxed);
+                    offer.serve(turned, peer).await;
+                    None
+                }
+                Err(error @ LaneError::Denied { .. }) => Some(error),
+                // The receiver asks again while it has need.
+                Err(error) => {
+                    tracing::debug!(%error, "a lane could not be dialled");
+                    None
+                }
+            }
+        }
+    }
+
+    /// It ends before its end: with this code if nothing is there, and nothing was sent.
+    fn ended(&self, again: &Again<'_>, exit: Exit, text: String) -> Sent {
+        let was_asked = self.was_asked.load(Ordering::Relaxed);
+        let has_some = again.has_something() || was_asked;
+        Sent::Broken(if has_some { Exit::Incomplete } else { exit }, text)
+    }
+}
+
+/// What is asked is answered until then, if there is such a time.
+async fn within(
+    until: Option<Instant>,
+    net: &Net,
+    asking: impl Future<Output = Result<Download, LaneError>>,
+) -> Result<Download, LaneError> {
+    match until {
+        None => asking.await,
+        Some(until) => {
+            let answered = timeout_at(until, asking).await;
+            answered.unwrap_or(Err(LaneError::Timeout { after: net.timeout() }))
+        }
+    }
+}
+
+/// Whether a refusal is about where the tree is to lie, and not about the server.
+fn is_of_the_place(status: u16) -> bool {
+    matches!(status, 403 | 404 | 405 | 409 | 413 | 507)
 }
 
 fn query_of(url: &Url, query: &str) -> Url {
@@ -187,6 +288,8 @@ fn query_of(url: &Url, query: &str) -> Url {
     url
 }
 
+/// What a receiver says.
+const LINES: &str = "application/x-ndjson";
 /// As `docs/protocol.md` has it.
 const PROTOCOL: &str = "swath-lane";
 /// Connections at once.

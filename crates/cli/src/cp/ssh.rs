@@ -2,7 +2,8 @@
 //!
 //! It tells its port, a token and its certificate's fingerprint through ssh; the data then goes
 //! directly, over TLS, with as many connections as pay. Where the port cannot be reached it goes
-//! through ssh. The server ends with the ssh connection.
+//! through ssh: by its forwarding, or where sshd forbids that as `through.rs` does it. The server
+//! ends with the ssh connection.
 
 use std::net::Ipv4Addr;
 use std::process::Stdio;
@@ -18,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use url::Url;
 
 use super::job::Own;
+use super::through::{self, Through};
 use crate::args::Ssh;
 use crate::progress::Progress;
 
@@ -60,10 +62,20 @@ pub struct Session {
     pub is_file: bool,
     /// The data goes through ssh: what our port is to be called where people read of it.
     pub through: Option<Vec<(String, String)>>,
+    /// More connections for data than this would wait for each other.
+    pub lanes_max: Option<u32>,
     _server: Child,
     /// The server ends when this is closed.
     _hold: Option<ChildStdin>,
-    _tunnel: Option<Child>,
+    _lead: Option<Lead>,
+}
+
+/// What leads through ssh, as long as it is kept.
+enum Lead {
+    /// ssh's own forwarding.
+    Forwarded { _ssh: Child },
+    /// A program for each connection.
+    Through { _through: Through },
 }
 
 /// How the other side is reached.
@@ -149,27 +161,53 @@ pub async fn start(
     let bearer = Bearer { token: Secret::new(&hello.token), explicit: true };
     let name = host_name(way, &remote.host).await;
     let direct = timeout(DIRECT_WITHIN, TcpStream::connect((name.as_str(), hello.port))).await;
-    let (host, port, tunnel) = match direct {
+    let (host, port, lead) = match direct {
         Ok(Ok(_)) => (name, hello.port, None),
         _ => {
-            let (tunnel, port) = tunnel(way, &remote.host, hello.port).await?;
+            let (lead, port) = by_ssh_alone(way, &remote.host, &program, hello.port).await?;
+            let forbids = match lead {
+                Lead::Forwarded { .. } => "",
+                Lead::Through { .. } => ", and sshd there forbids forwarding",
+            };
             progress.note(
                 &format!(
-                    "{}: port {} cannot be reached from here; everything goes through one ssh connection, which is the slower way (how fast it was is said at the end)",
+                    "{}: port {} cannot be reached from here{forbids}; everything goes through one ssh connection, which is the slower way (how fast it was is said at the end)",
                     remote.host, hello.port
                 ),
                 true,
             );
-            (Ipv4Addr::LOCALHOST.to_string(), port, Some(tunnel))
+            (Ipv4Addr::LOCALHOST.to_string(), port, Some(lead))
         }
     };
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let url = Url::parse(&format!("https://{host}:{port}{}", hello.path))
         .map_err(|error| bad(&error.to_string()))?;
     let is_file = hello.is_file;
-    let through = tunnel.is_some().then(|| names(&url, remote));
-    let (_server, _hold, _tunnel) = (server, hold, tunnel);
-    Ok(Session { url, bearer, fingerprint, is_file, through, _server, _hold, _tunnel })
+    let through = lead.is_some().then(|| names(&url, remote));
+    let lanes_max = matches!(lead, Some(Lead::Through { .. })).then_some(through::LANES_MAX);
+    let (_server, _hold, _lead) = (server, hold, lead);
+    Ok(Session { url, bearer, fingerprint, is_file, through, lanes_max, _server, _hold, _lead })
+}
+
+/// A port of ours that leads to `port` there, where swath is called `program`.
+async fn by_ssh_alone(
+    way: &Way,
+    host: &str,
+    program: &str,
+    port: u16,
+) -> Result<(Lead, u16), String> {
+    let (ssh, own) = tunnel(way, host, port).await?;
+    if through::carries(own).await {
+        return Ok((Lead::Forwarded { _ssh: ssh }, own));
+    }
+    drop(ssh);
+    let through = Through::open(way, host, program, port).await.map_err(|what| {
+        format!(
+            "{host}: no way to its port {port}: it cannot be reached from here, sshd there forbids forwarding, and through ssh itself it does not work either: {what}. Open the port, or allow forwarding there (AllowTcpForwarding)"
+        )
+    })?;
+    let own = through.port;
+    Ok((Lead::Through { _through: through }, own))
 }
 
 /// What stands for a port of ours that leads through ssh: what it leads to, longer names first.
@@ -272,12 +310,17 @@ async fn bootstrap(way: &Way, host: &str, progress: &Progress) -> Result<String,
 
 /// The machine behind a name that only ssh may know.
 async fn host_name(way: &Way, host: &str) -> String {
+    let name = configured(way, host, "hostname").await;
+    name.unwrap_or_else(|| host.rsplit('@').next().unwrap_or(host).to_owned())
+}
+
+/// What ssh's configuration says of this host.
+pub(super) async fn configured(way: &Way, host: &str, what: &str) -> Option<String> {
     let mut ask = Command::new(&way.ssh[0]);
     ask.args(&way.ssh[1..]).args(["-G", "--", host]).stdin(Stdio::null()).stderr(Stdio::null());
-    let known = ask.output().await.map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
-    let known = known.unwrap_or_default();
-    let name = known.lines().find_map(|line| line.strip_prefix("hostname "));
-    name.map_or_else(|| host.rsplit('@').next().unwrap_or(host).to_owned(), str::to_owned)
+    let known = String::from_utf8_lossy(&ask.output().await.ok()?.stdout).into_owned();
+    let mut values = known.lines().filter_map(|line| line.split_once(' '));
+    values.find(|(name, _)| *name == what).map(|(_, value)| value.to_owned())
 }
 
 /// A port of ours that leads to the other side's loopback interface.
@@ -320,7 +363,7 @@ fn command(way: &Way, host: &str, line: &[&str]) -> Command {
     command
 }
 
-fn cannot_run(way: &Way, error: &std::io::Error) -> String {
+pub(super) fn cannot_run(way: &Way, error: &std::io::Error) -> String {
     format!("cannot run {}: {error}", way.ssh[0])
 }
 
@@ -341,7 +384,7 @@ const DIRECT_WITHIN: Duration = Duration::from_secs(3);
 /// ssh ends soon after the command that it has run.
 const END_WITHIN: Duration = Duration::from_secs(5);
 /// While ssh builds its tunnel.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Cursor};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use swath_formats::metalink;
+use swath_formats::{metalink, percent};
 use swath_model::path::SafePath;
 use swath_source::{Class, Document, LaneError, fetch_small};
 use swath_transfer::{Destination, Engine, Mirror, PlanConfig, Request, Trust};
@@ -374,38 +374,19 @@ fn destination(get: &Get, name: Option<&SafePath>) -> Destination {
 /// The last part of a URL's path as a file name.
 pub fn name_of(url: &Url) -> Option<SafePath> {
     let last = url.path_segments()?.next_back()?;
-    let decoded = percent_decode(last);
+    let decoded = percent::decode_text(last);
     SafePath::new(&decoded).ok().filter(|name| !name.as_str().contains('/'))
 }
 
 /// Why a URL gives a file no name, and what to do.
 fn why_no_name(url: &Url) -> String {
     let last = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
-    let why = match SafePath::new(&percent_decode(last)) {
+    let why = match SafePath::new(&percent::decode_text(last)) {
         _ if last.is_empty() => "does not name a file".to_owned(),
         Ok(_) => "ends in a name with '/' in it, which is refused".to_owned(),
         Err(error) => format!("ends in a name that is refused: {error}"),
     };
     format!("{} {why}; say where to write with -o FILE", shown(url))
-}
-
-fn percent_decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let hex = |byte: u8| (byte as char).to_digit(16);
-        match (first, tail) {
-            (b'%', [high, low, after @ ..]) if hex(*high).is_some() && hex(*low).is_some() => {
-                bytes.push((hex(*high).unwrap_or(0) * 16 + hex(*low).unwrap_or(0)) as u8);
-                rest = after;
-            }
-            _ => {
-                bytes.push(first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// `1 file`, `2 files`.

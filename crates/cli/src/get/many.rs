@@ -146,7 +146,7 @@ impl Job {
             }
             Err(error) => {
                 self.failed(&name, &exit::words_of_all(&error), kept.is_told());
-                exit::of(&error, kept.bytes())
+                exit::of(&error, kept.come_bytes())
             }
         }
     }

@@ -65,7 +65,7 @@ pub async fn run(
             Err(error) => {
                 progress.clear();
                 complain(&name, &error, kept.bytes());
-                exit::of(&error, kept.bytes().max(kept.written_bytes()))
+                exit::of(&error, kept.come_bytes())
             }
         };
         let silent = get.quiet || get.json;
@@ -198,7 +198,7 @@ pub struct Kept(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     bytes: AtomicU64,
-    written_bytes: AtomicU64,
+    come_bytes: AtomicU64,
     told: AtomicBool,
 }
 
@@ -208,9 +208,9 @@ impl Kept {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that came for standard output, of which a reader has a part.
-    fn written_bytes(&self) -> u64 {
-        self.0.written_bytes.load(Ordering::Relaxed)
+    /// Bytes that came or were there, whether a later run can make use of them or not.
+    pub fn come_bytes(&self) -> u64 {
+        self.0.come_bytes.load(Ordering::Relaxed).max(self.bytes())
     }
 
     /// Whether its failure was an event that all observers heard.
@@ -221,12 +221,16 @@ impl Kept {
 
 impl Observer for Kept {
     fn observe(&mut self, event: &Event) {
-        if let Event::Failed { kept_bytes, summary, .. } = event {
-            self.0.bytes.store(*kept_bytes, Ordering::Relaxed);
-            if summary.path == "-" {
-                self.0.written_bytes.store(summary.fetched_bytes, Ordering::Relaxed);
+        let come_bytes = match event {
+            Event::Opened { resumed_bytes, kept_bytes, .. } => resumed_bytes + kept_bytes,
+            Event::Progress(now) => now.done_bytes,
+            Event::Failed { kept_bytes, summary, .. } => {
+                self.0.bytes.store(*kept_bytes, Ordering::Relaxed);
+                self.0.told.store(true, Ordering::Relaxed);
+                summary.fetched_bytes
             }
-            self.0.told.store(true, Ordering::Relaxed);
-        }
+            _ => 0,
+        };
+        self.0.come_bytes.fetch_max(come_bytes, Ordering::Relaxed);
     }
 }

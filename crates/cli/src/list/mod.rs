@@ -8,12 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use serde::Deserialize;
-use swath_formats::http_date;
+use swath_formats::{http_date, percent};
 use swath_model::index::{Index, Item, Kind};
 use swath_transfer::GetError;
 use url::Url;
 
-use crate::address;
 use crate::cp::another_name;
 use crate::exit::{self, Exit, fail};
 use crate::progress::units;
@@ -146,10 +145,10 @@ async fn list(place: &Place, is_recursive: bool) -> Result<Vec<Line>, (Exit, Str
 /// The line of a file, as the folder lists it in which it lies; `None` if there is no such file.
 async fn file(place: &Place) -> Option<Line> {
     let url = place.file.as_ref()?;
-    let name = address::decoded(url.path_segments()?.next_back()?);
+    let name = percent::decode(url.path_segments()?.next_back()?);
     let lines = one_folder(place, &url.join(".").ok()?).await.ok()?;
     let exact = |line: &Line| match &line.address {
-        Some(address) => address::decoded(address),
+        Some(address) => percent::decode(address),
         None => line.name.clone().into_bytes(),
     };
     lines.into_iter().find(|line| line.kind != "folder" && exact(line) == name)
@@ -201,7 +200,7 @@ fn line_of(index: &Index, item: &Item<'_>) -> Line {
     let is_text = std::str::from_utf8(item.path).is_ok();
     Line {
         name: text(item.path),
-        address: (!is_text).then(|| address::encoded(item.path)),
+        address: (!is_text).then(|| percent::encode(item.path)),
         kind: kind.to_owned(),
         size,
         target,

@@ -107,6 +107,9 @@ impl Observer for Plain {
                 let phase_is_new =
                     self.phase.is_some_and(|phase| phase != snapshot.phase) && snapshot.at_s >= 1.0;
                 self.phase = Some(snapshot.phase);
+                // Some may have come later.
+                let late = snapshot.sources.iter().skip(self.names.len());
+                self.names.extend(late.map(|source| source.name.clone()));
                 if self.pace.is_due(snapshot.at_s, snapshot.done_bytes, snapshot.size_bytes)
                     || phase_is_new
                 {

@@ -19,6 +19,9 @@ pub struct Serve {
     /// With --ephemeral: a single file is offered under this name, or taken and may replace one
     #[arg(long, value_name = "NAME", requires = "ephemeral", hide = true)]
     pub file_name: Option<String>,
+    /// Serve nothing: carry one connection to this port of this machine, by standard input and output
+    #[arg(long, value_name = "PORT", hide = true, exclusive = true)]
+    pub through: Option<u16>,
     /// Folders: one is at /, several are at /NAME/
     #[arg(value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
     pub folders: Vec<PathBuf>,

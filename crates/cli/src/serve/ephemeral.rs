@@ -3,10 +3,10 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use swath_formats::percent;
 use swath_serve::{Filter, Only, Server};
 
 use super::args::Serve;
-use crate::address;
 use crate::cp::ssh::Hello;
 
 /// What is served for one copy.
@@ -52,7 +52,7 @@ pub fn prepare(args: &mut Serve) -> Result<Option<Served>, String> {
         let name = above.file_name();
         let name = name.ok_or_else(|| format!("{} names no folder", folder.display()))?;
         let name = name.to_str().ok_or_else(|| format!("{} is no text", folder.display()))?;
-        path.insert_str(0, &format!("/{}", address::encoded(name.as_bytes())));
+        path.insert_str(0, &format!("/{}", percent::encode(name.as_bytes())));
         above = match above.parent() {
             Some(above) if above != Path::new("") => above,
             _ => Path::new("."),

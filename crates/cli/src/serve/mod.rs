@@ -5,6 +5,7 @@ mod ephemeral;
 mod log;
 mod receive;
 mod reload;
+pub mod through;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

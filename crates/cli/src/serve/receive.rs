@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use swath_serve::{Dialled, Lines, Order, Receive};
 use swath_source::Accepted;
-use swath_transfer::observe::Event;
+use swath_transfer::observe::{Event, Observer as _};
 use swath_transfer::sending::{Failed, Line, Received, Wishes};
 use swath_transfer::{Change, Engine, GetError, Mirror, PlanConfig, Stop, TreeRequest, Trust};
 use tokio::sync::watch;
 
+use crate::cp::renamed;
 use crate::exit;
+use crate::get::Kept;
 
 /// Fetches from those who send.
 pub struct Receiver {
@@ -57,7 +59,7 @@ async fn receive(engine: Engine, order: Order) {
     let (url, mut dialled) = match engine.net().dialled(&id) {
         Ok(dialled) => dialled,
         Err(error) => {
-            tell(&Line::Failed(Failed { exit: 1, error: error.to_string() }));
+            tell(&Line::Failed(Failed::at_once(1, error.to_string())));
             return;
         }
     };
@@ -67,13 +69,14 @@ async fn receive(engine: Engine, order: Order) {
     let filter = match wishes.filter() {
         Ok(filter) => filter,
         Err(error) => {
-            tell(&Line::Failed(Failed { exit: 2, error: error.to_string() }));
+            tell(&Line::Failed(Failed::at_once(2, error.to_string())));
             return;
         }
     };
     let request = TreeRequest {
         filter,
         single: wishes.single.clone(),
+        single_there: None,
         keep_index: None,
         replicas: vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named }],
         destination: destination.path.clone(),
@@ -85,16 +88,24 @@ async fn receive(engine: Engine, order: Order) {
         stall_s: STALL_S,
         locked_s: LOCKED_S,
     };
-    let (on_the_way, from) = (lines.clone(), url.to_string());
-    let destination = std::sync::Arc::new(destination);
-    let place = std::sync::Arc::clone(&destination);
+    let on_the_way = lines.clone();
     // Our own names for the two ends tell a sender nothing.
-    let plain = move |line: &str| {
-        let line = place.in_words(line).replace(&from, "the sender");
-        line.replace("the server of the sender", "the sender")
+    let sender = || "the sender".to_owned();
+    let mut names = destination.names();
+    names.extend([(url.to_string(), sender()), ("the server of the sender".to_owned(), sender())]);
+    let in_json = |text: &str| {
+        let quoted = serde_json::to_string(text).unwrap_or_default();
+        quoted.trim_start_matches('"').strip_suffix('"').unwrap_or_default().to_owned()
     };
-    let of_events = plain.clone();
+    let escaped: Vec<_> = names.iter().map(|(own, shown)| (in_json(own), in_json(shown))).collect();
+    let of_events = {
+        let escaped = escaped.clone();
+        move |line: &str| renamed(&escaped, line)
+    };
+    let kept = Kept::default();
+    let mut keeps = kept.clone();
     let mut observer = move |event: &Event| {
+        keeps.observe(event);
         if let Event::Swath(swath) = event {
             received_bytes.fetch_add(swath.end.saturating_sub(swath.start), Ordering::Relaxed);
         }
@@ -153,7 +164,7 @@ async fn receive(engine: Engine, order: Order) {
     };
     match result {
         Ok(received) => {
-            let _ = lines.send(plain(&Line::Received(Box::new(received)).to_json()));
+            let _ = lines.send(renamed(&escaped, &Line::Received(Box::new(received)).to_json()));
         }
         Err(error) => {
             let exit = exit::of(&error, 1) as u8;
@@ -161,7 +172,8 @@ async fn receive(engine: Engine, order: Order) {
                 GetError::Exhausted { .. } | GetError::Stalled { .. } => error.with_reasons(),
                 _ => exit::words(&error),
             };
-            tell(&Line::Failed(Failed { exit, error: plain(&words) }));
+            let (error, kept_bytes) = (renamed(&names, &words), kept.bytes());
+            tell(&Line::Failed(Failed { exit, error, kept_bytes }));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! SIGHUP: what the server was given in files is read again.
 //!
 //! A terminal that closes sends the same signal. So a server that was begun in one ends when it is
-//! gone, and one that has nothing to read again ends as every program does; all others are
+//! gone, and there one that has nothing to read again ends as every program does; all others are
 //! services (or run under `nohup`), and go on.
 
 use std::fs::File;
@@ -18,7 +18,7 @@ use crate::say;
 
 /// SIGHUP, as it comes.
 pub struct Hangups {
-    /// None where there is nothing to read again.
+    /// None where the signal means what it means to every program.
     signals: Option<Signal>,
     ends_with_terminal: bool,
 }
@@ -28,7 +28,10 @@ impl Hangups {
     pub fn of(args: &Serve) -> io::Result<Hangups> {
         let has_files = args.token_file.is_some() || args.tls_cert.is_some();
         let ends_with_terminal = has_terminal() && !is_ignored();
-        let signals = has_files.then(|| signal(SignalKind::hangup())).transpose()?;
+        // A service manager takes SIGHUP for a good end and a reload for what sends it: a service
+        // must not be gone after one.
+        let is_heard = has_files || (!ends_with_terminal && !args.ephemeral);
+        let signals = is_heard.then(|| signal(SignalKind::hangup())).transpose()?;
         Ok(Hangups { signals, ends_with_terminal })
     }
 
@@ -46,6 +49,9 @@ impl Hangups {
 
 /// Each of the two is taken or stays, whatever becomes of the other.
 fn read_again(args: &Serve, access: &Access, renewal: &Renewal) {
+    if args.token_file.is_none() && args.tls_cert.is_none() {
+        say::err("SIGHUP: there is nothing to read again, neither --token-file nor --tls-cert");
+    }
     if let Some(path) = &args.token_file {
         match read_tokens(path) {
             Ok(tokens) => {

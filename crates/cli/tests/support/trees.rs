@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -73,6 +73,12 @@ pub fn seen(tree: &Path) -> String {
         .collect();
     lines.sort();
     lines.join("\n")
+}
+
+/// Mode and time of a folder itself, which is no part of what is [`seen`] of a tree.
+pub fn top(tree: &Path) -> (u32, i64, i64) {
+    let found = fs::metadata(tree).unwrap();
+    (found.mode() & 0o7777, found.mtime(), found.mtime_nsec())
 }
 
 /// Both trees are the same, to the byte and to the nanosecond.

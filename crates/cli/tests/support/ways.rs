@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::serve::Served;
-use super::{Home, Ran};
+use super::{Home, Ran, Running};
 
 /// From `tree` into `copy`, in one direction.
 pub struct Way {
@@ -46,13 +46,23 @@ impl Way {
     /// `swath sync` with these options.
     pub fn sync(&self, home: &Home, options: &[&str]) -> Ran {
         println!("{}: {options:?}", self.name);
-        let token = home.home().join("token").display().to_string();
-        let mut all = vec!["sync", self.from.as_str(), self.to.as_str()];
-        all.extend(options);
+        home.run(self.command(home, options))
+    }
+
+    /// The same, begun.
+    pub fn start(&self, home: &Home, options: &[&str]) -> Running {
+        println!("{}: {options:?}, begun", self.name);
+        home.swath(self.command(home, options)).start()
+    }
+
+    fn command(&self, home: &Home, options: &[&str]) -> Vec<String> {
+        let mut all = vec!["sync".to_owned(), self.from.clone(), self.to.clone()];
+        all.extend(options.iter().map(|&option| option.to_owned()));
         if self.sends() {
-            all.extend(["--bearer-file", token.as_str()]);
+            let token = home.home().join("token").display().to_string();
+            all.extend(["--bearer-file".to_owned(), token]);
         }
-        home.run(all)
+        all
     }
 
     /// The bytes that came from the other side.

@@ -15,6 +15,7 @@ mod entry;
 mod error;
 mod growing;
 mod lack;
+mod top;
 mod wire;
 mod xattrs;
 
@@ -26,6 +27,7 @@ pub use entry::{Absence, Entry, Extent, Kind, Mtime};
 pub use error::IndexError;
 pub use growing::{Counts, Digests, Index, Reader};
 pub use lack::Lack;
+pub use top::{NoTop, Top};
 pub use wire::{
     EXTENTS_MAX, FORMAT_VERSION, MAGIC, NAME_BYTES_MAX, PATH_BYTES_MAX, RECORD_BYTES_MAX,
 };

@@ -3,7 +3,9 @@
 mod parts;
 mod reader;
 mod walks;
+mod whole;
 
-pub(crate) use parts::{Form, Parts, WHOLE_PARTS};
+pub(crate) use parts::{Form, Parts};
 pub(crate) use reader::{SEAL_BYTES, Sealed};
 pub(crate) use walks::{Walk, WalkId, Walks};
+pub(crate) use whole::WholeParts;

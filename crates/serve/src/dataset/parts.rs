@@ -15,11 +15,11 @@ use std::sync::Arc;
 use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_store::sleeps;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::reader::{Reader, SEAL_BYTES, Sealed};
+use super::reader::{Reader, SEAL_BYTES, Sealed, set_length};
 use super::walks::Walk;
+use super::whole::{WHOLE_PARTS, Whole, WholeParts};
 use crate::http::{Made, Make};
 
 /// A range of the virtual file, or of the sealed one.
@@ -35,12 +35,11 @@ pub(crate) struct Parts {
     spare: Vec<Source>,
     /// So many parts are read at a time.
     depth: usize,
-    /// Of this one, until the next is asked for.
-    sending: Option<OwnedSemaphorePermit>,
+    /// For what is being sent, if that is a whole part.
+    sending: Option<Whole>,
     /// The part that was begun with last is a whole one.
     had_whole: bool,
-    /// For whole parts.
-    whole: Arc<Semaphore>,
+    whole: Arc<WholeParts>,
 }
 
 /// Which file it is a range of.
@@ -59,7 +58,7 @@ enum Source {
 
 struct Reading {
     task: JoinHandle<Part>,
-    permit: Option<OwnedSemaphorePermit>,
+    whole: Option<Whole>,
 }
 
 struct Part {
@@ -70,31 +69,29 @@ struct Part {
 }
 
 impl Parts {
-    /// `range` of this walk's file; `whole` permits whole parts.
-    pub fn new(walk: Arc<Walk>, form: Form, range: Range, whole: Arc<Semaphore>) -> Parts {
+    /// `range` of this walk's file; `whole` has memory for whole parts.
+    pub fn new(walk: Arc<Walk>, form: Form, range: Range, whole: Arc<WholeParts>) -> Parts {
         let (length, depth) = (range.len(), walk.parts_at_once());
         let (reading, spare) = (VecDeque::new(), Vec::new());
         let (sending, had_whole) = (None, false);
         Parts { walk, rest: range, length, form, reading, spare, depth, sending, had_whole, whole }
     }
 
-    /// Have as many parts read as is good.
-    fn read_ahead(&mut self) {
+    /// Have as many parts read as is good. A group is read ahead of nothing: as many clients as are
+    /// too many for whole parts need no more than one each.
+    fn read_ahead(&mut self, is_needed: bool) {
         while !self.rest.is_empty() && self.reading.len() < self.depth {
             // The fewer there are left, the fewer one alone may have, and then not always the same one.
-            let left = self.whole.available_permits();
+            let left = self.whole.left();
             if self.reading.len() > left / 2 {
                 return;
             }
             let is_others_turn = left < WHOLE_PARTS / 2 && std::mem::take(&mut self.had_whole);
-            let permit = match is_others_turn {
-                true => None,
-                false => Arc::clone(&self.whole).try_acquire_owned().ok(),
-            };
-            if permit.is_none() && !self.reading.is_empty() {
+            let whole = if is_others_turn { None } else { self.whole.take() };
+            if whole.is_none() && !(is_needed && self.reading.is_empty()) {
                 return;
             }
-            self.had_whole = permit.is_some();
+            self.had_whole = whole.is_some();
             let groups = if self.had_whole { PART_GROUPS } else { 1 };
             let unit = match self.form {
                 Form::Sealed { .. } => GROUP_BYTES + SEAL_BYTES,
@@ -104,8 +101,9 @@ impl Parts {
             let part = Range::new(self.rest.start, end.min(self.rest.end));
             self.rest.start = part.end;
             let source = self.spare.pop().unwrap_or_else(|| Source::new(&self.walk, self.form));
-            let task = spawn_blocking(move || source.part(part));
-            self.reading.push_back(Reading { task, permit });
+            let memory = whole.as_ref().map(Whole::memory).unwrap_or_default();
+            let task = spawn_blocking(move || source.part(part, memory));
+            self.reading.push_back(Reading { task, whole });
         }
     }
 
@@ -127,19 +125,25 @@ impl Make for Parts {
     fn next(&mut self) -> Made<'_> {
         Box::pin(async {
             self.sending = None;
-            self.read_ahead();
+            self.read_ahead(true);
             // It stays in its place until it is there: nothing of it is lost if we are not.
             let Some(first) = self.reading.front_mut() else { return Ok(Vec::new()) };
             let part = (&mut first.task).await.map_err(io::Error::other)?;
-            self.sending = self.reading.pop_front().and_then(|read| read.permit);
+            self.sending = self.reading.pop_front().and_then(|read| read.whole);
             if part.bytes.is_empty() {
                 return Err(io::Error::other("a file is not as it was"));
             }
             self.spare.push(part.source);
             self.learn(part.slept);
-            self.read_ahead();
+            self.read_ahead(false);
             Ok(part.bytes)
         })
+    }
+
+    fn take_back(&mut self, sent: Vec<u8>) {
+        if let Some(whole) = self.sending.take() {
+            whole.give_back(sent);
+        }
     }
 }
 
@@ -153,17 +157,17 @@ impl Source {
         }
     }
 
-    fn part(mut self, range: Range) -> Part {
+    /// Read a part into some memory, whatever was in it before.
+    fn part(mut self, range: Range, memory: Vec<u8>) -> Part {
         let before = sleeps();
-        let mut bytes = Vec::new();
+        let mut bytes = memory;
         let was_direct = match &mut self {
             Source::Sealed(sealed) => {
-                bytes.reserve_exact(range.len() as usize);
                 sealed.read(range, &mut bytes);
                 sealed.rest()
             }
             Source::Data(reader) => {
-                bytes.resize(range.len() as usize, 0);
+                set_length(&mut bytes, range.len() as usize);
                 if !reader.read(range.start, &mut bytes) {
                     // Without a seal only the end of the connection can say so.
                     bytes.clear();
@@ -176,9 +180,6 @@ impl Source {
     }
 }
 
-/// Whole parts that all clients together may have in memory: 24 MiB. With the two groups that each
-/// of 200 clients has besides, and the pieces that are being read, that is about 140 MB.
-pub(crate) const WHOLE_PARTS: usize = 24;
 /// Groups that are read and sealed in one go.
 const PART_GROUPS: u64 = 4;
 /// Parts of one answer that are read at the same time.

@@ -5,6 +5,7 @@
 //! that holds void bytes is inverted, which says so. All of this blocks; it runs on threads that may.
 
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
@@ -52,6 +53,8 @@ struct Wanted {
     number: u64,
     path: Vec<u8>,
     size_bytes: u64,
+    /// Without its holes.
+    data_bytes: u64,
     mtime: Mtime,
     parts: Vec<Part>,
     /// So much of it lies behind the last part and will be asked for next.
@@ -120,7 +123,8 @@ impl Reader {
             let longer = item.parts(with_next).find(|part| part.start == last.start);
             let follows_bytes = longer.map_or(0, |longer| longer.bytes - last.bytes);
             let (number, path, mtime) = (item.number, item.path.to_vec(), item.entry.mtime);
-            all.push(Wanted { number, path, size_bytes, mtime, parts, follows_bytes });
+            let data_bytes = item.range().len();
+            all.push(Wanted { number, path, size_bytes, data_bytes, mtime, parts, follows_bytes });
         }
         all
     }
@@ -133,6 +137,11 @@ impl Reader {
                 let file = self.files.file(&wanted.path)?;
                 let was = Version::of(&file)?;
                 let files = &mut self.files;
+                let read_bytes: u64 = wanted.parts.iter().map(|part| part.bytes).sum();
+                let is_in_parts = read_bytes < wanted.data_bytes;
+                if is_in_parts && !self.walk.is_same(wanted.number, was.number(&file)?) {
+                    return Err(changed());
+                }
                 let direct = self.walk.past_cache().open(&file, || files.file(&wanted.path));
                 Open { number: wanted.number, file, was, ahead_to: 0, direct }
             }
@@ -190,6 +199,14 @@ impl Open {
 }
 
 impl Version {
+    /// It, and which file has it, as a number.
+    fn number(&self, file: &File) -> io::Result<u64> {
+        let mut hasher = DefaultHasher::new();
+        let found = file.metadata()?;
+        (found.dev(), found.ino(), self.ctime).hash(&mut hasher);
+        Ok(hasher.finish())
+    }
+
     fn of(file: &File) -> io::Result<Version> {
         let now = file.metadata()?;
         if !now.is_file() {
@@ -222,8 +239,14 @@ pub(crate) struct Sealed {
     reader: Reader,
     /// Length of the virtual file.
     size_bytes: u64,
-    /// A group of which nothing but the seal is wanted.
+    /// A group of which not all is wanted, with its seal.
     bytes: Vec<u8>,
+}
+
+/// Make it so long, and no larger than that needs.
+pub(super) fn set_length(bytes: &mut Vec<u8>, length: usize) {
+    bytes.reserve_exact(length.saturating_sub(bytes.len()));
+    bytes.resize(length, 0);
 }
 
 /// Bytes of a seal.
@@ -246,14 +269,12 @@ impl Sealed {
 
     /// The seal of the group of this number, which must be one of the file's.
     pub fn seal(&mut self, group: u64) -> [u8; SEAL_BYTES as usize] {
-        let start = group * GROUP_BYTES;
-        let length = self.size_bytes.saturating_sub(start).min(GROUP_BYTES) as usize;
         let mut bytes = std::mem::take(&mut self.bytes);
-        bytes.resize(length, 0);
-        let is_sound = self.reader.read(start, &mut bytes);
-        let value = group_value(group, &bytes);
+        bytes.resize(self.sealed_bytes(group), 0);
+        self.seal_into(group, &mut bytes);
+        let seal = bytes.last_chunk().copied().unwrap_or_default();
         self.bytes = bytes;
-        if is_sound { value } else { value.map(|byte| !byte) }
+        seal
     }
 
     /// Groups up to this one are asked for without a pause; [`Sealed::rest`] comes after them.
@@ -266,30 +287,44 @@ impl Sealed {
         self.reader.rest()
     }
 
-    /// Append `range` of the sealed file to `out`.
+    /// Make `out`, whatever was in it before, that part of `range` which the sealed file has.
     pub fn read(&mut self, range: Range, out: &mut Vec<u8>) {
         let unit = GROUP_BYTES + SEAL_BYTES;
+        let end = range.end.min(Sealed::length(self.size_bytes));
+        // What was there before need not be made zeros: all of it is written to.
+        set_length(out, end.saturating_sub(range.start) as usize);
+        self.begin(end.div_ceil(unit));
+        let mut rest = &mut out[..];
         let mut at = range.start;
-        self.begin(range.end.div_ceil(unit));
-        while at < range.end {
+        while !rest.is_empty() {
             let number = at / unit;
-            let start = number * GROUP_BYTES;
-            let bytes = self.size_bytes.saturating_sub(start).min(GROUP_BYTES) as usize;
-            let end = range.end.min(number * unit + bytes as u64 + SEAL_BYTES);
-            if end <= at {
-                return;
-            }
-            let (from, to) = ((at - number * unit) as usize, (end - number * unit) as usize);
-            let begin = out.len();
-            out.resize(begin + bytes, 0);
+            let (sealed, from) = (self.sealed_bytes(number), (at % unit) as usize);
+            let part = rest.split_off_mut(..rest.len().min(sealed - from)).unwrap_or_default();
+            at += part.len() as u64;
             // The seal is of the whole group, whatever part of it was asked for.
-            let is_sound = self.reader.read(start, &mut out[begin..]);
-            let value = group_value(number, &out[begin..]);
-            let seal = if is_sound { value } else { value.map(|byte| !byte) };
-            out.extend_from_slice(&seal);
-            out.truncate(begin + to);
-            out.drain(begin..begin + from);
-            at = end;
+            if part.len() == sealed {
+                self.seal_into(number, part);
+            } else {
+                let mut whole = std::mem::take(&mut self.bytes);
+                whole.resize(sealed, 0);
+                self.seal_into(number, &mut whole);
+                part.copy_from_slice(&whole[from..from + part.len()]);
+                self.bytes = whole;
+            }
         }
+    }
+
+    /// How long a group is with its seal.
+    fn sealed_bytes(&self, group: u64) -> usize {
+        let start = group * GROUP_BYTES;
+        (self.size_bytes.saturating_sub(start).min(GROUP_BYTES) + SEAL_BYTES) as usize
+    }
+
+    /// Fill `out` with a group and its seal, which it has room for exactly.
+    fn seal_into(&mut self, group: u64, out: &mut [u8]) {
+        let (bytes, seal) = out.split_at_mut(out.len() - SEAL_BYTES as usize);
+        let is_sound = self.reader.read(group * GROUP_BYTES, bytes);
+        let value = group_value(group, bytes);
+        seal.copy_from_slice(&if is_sound { value } else { value.map(|byte| !byte) });
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Walk {
     unwanted: AtomicBool,
     /// Files that are not as the index says, by their numbers.
     changed: Mutex<BTreeMap<u64, Lack>>,
+    /// What files that are read in several goes were at the first of them, by their numbers.
+    versions: Mutex<HashMap<u64, u64>>,
     used: Mutex<Instant>,
     /// So many parts the last answer read at the same time.
     parts_at_once: AtomicUsize,
@@ -59,6 +61,8 @@ pub(crate) struct Walks {
     past_cache: PastCache,
     /// Most memory for the indexes of walks that nobody uses just now, in bytes.
     idle_bytes_max: usize,
+    /// With more than this in memory no further walk begins.
+    in_use_bytes_max: usize,
 }
 
 impl WalkId {
@@ -86,16 +90,25 @@ impl std::str::FromStr for WalkId {
 
 impl Walks {
     pub fn new(idle_bytes_max: usize, past_cache: PastCache) -> Walks {
-        Walks { known: Mutex::new(HashMap::new()), past_cache, idle_bytes_max }
+        let known = Mutex::new(HashMap::new());
+        Walks { known, past_cache, idle_bytes_max, in_use_bytes_max: IN_USE_BYTES_MAX }
     }
 
     /// Begin to walk a folder, on a thread of its own.
+    ///
+    /// # Errors
+    /// `OutOfMemory` where the indexes of other walks take much already; what the system says.
     pub fn begin(
         &self,
         id: WalkId,
         root: Root,
         options: WalkOptions,
     ) -> std::io::Result<Arc<Walk>> {
+        self.make_room();
+        let in_use: usize = lock(&self.known).values().map(|walk| walk.read().memory_bytes()).sum();
+        if in_use > self.in_use_bytes_max {
+            return Err(std::io::ErrorKind::OutOfMemory.into());
+        }
         let walk = Arc::new(Walk {
             id,
             root,
@@ -107,6 +120,7 @@ impl Walks {
             news: Notify::new(),
             unwanted: AtomicBool::new(false),
             changed: Mutex::default(),
+            versions: Mutex::default(),
             used: Mutex::new(Instant::now()),
             parts_at_once: AtomicUsize::new(1),
         });
@@ -114,7 +128,6 @@ impl Walks {
         std::thread::Builder::new()
             .name("swath-walk".to_owned())
             .spawn(move || worker.run(&options))?;
-        self.make_room();
         lock(&self.known).insert(id, Arc::clone(&walk));
         Ok(walk)
     }
@@ -231,6 +244,12 @@ impl Walk {
         self.parts_at_once.store(parts, Ordering::Relaxed);
     }
 
+    /// Whether the file of this number is what it was when this was asked first: whoever reads it in
+    /// several goes gets all of it or nothing, whatever its size and time say.
+    pub fn is_same(&self, number: u64, version: u64) -> bool {
+        *lock(&self.versions).entry(number).or_insert(version) == version
+    }
+
     /// The file of this number is not as the index says.
     pub fn note_changed(&self, number: u64, lack: Lack) {
         lock(&self.changed).entry(number).or_insert(lack);
@@ -293,6 +312,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The indexes of some ten million files: who asks for more and more of them and reads none is
+/// turned away, and so is everybody else until some of them go.
+const IN_USE_BYTES_MAX: usize = 1 << 30;
 /// An index that goes on is not sent before there is this much of it.
 const WIRE_MIN_BYTES: usize = 32;
 /// Those who wait for an index hear of so much more of it …
@@ -301,3 +323,35 @@ const TELL_BYTES: u64 = 16 << 10;
 const TELL_EVERY: Duration = Duration::from_millis(5);
 /// A walk that nobody has used for so long is forgotten.
 const UNUSED_MAX: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use swath_store::Reads;
+
+    use super::*;
+
+    #[test]
+    fn walks_that_take_too_much_keep_others_away_until_they_go() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..1000 {
+            std::fs::write(folder.path().join(number.to_string()), "").unwrap();
+        }
+        let walks = Walks { in_use_bytes_max: 1000, ..Walks::new(0, PastCache::new(Reads::Auto)) };
+        let begin = |number: u8| {
+            let root = Root::open(folder.path()).unwrap();
+            walks.begin(WalkId::new([number; 16]), root, WalkOptions::default())
+        };
+        let first = begin(1).unwrap();
+        while first.progress() == Progress::Growing {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let refused = begin(2).err().map(|error| error.kind());
+        assert_eq!(refused, Some(std::io::ErrorKind::OutOfMemory));
+        drop(first);
+        let began = Instant::now();
+        while begin(3).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(10), "its thread keeps it");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

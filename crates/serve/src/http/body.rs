@@ -39,8 +39,18 @@ impl Make for Once {
 
 /// A part of a file.
 pub(super) struct FileBytes {
-    pub file: Arc<File>,
-    pub range: Range,
+    file: Arc<File>,
+    range: Range,
+    /// Read at a time.
+    part_bytes: u64,
+    /// Memory for the next bytes.
+    spare: Vec<u8>,
+}
+
+impl FileBytes {
+    pub fn new(file: Arc<File>, range: Range) -> FileBytes {
+        FileBytes { file, range, part_bytes: FILE_PART_BYTES, spare: Vec::new() }
+    }
 }
 
 impl Make for FileBytes {
@@ -51,18 +61,23 @@ impl Make for FileBytes {
     fn next(&mut self) -> Made<'_> {
         Box::pin(async {
             let (file, start) = (Arc::clone(&self.file), self.range.start);
-            let bytes = self.range.len().min(FILE_PART_BYTES);
+            let bytes = self.range.len().min(self.part_bytes);
             self.range.start += bytes;
             if bytes == 0 {
                 return Ok(Vec::new());
             }
+            let mut part = std::mem::take(&mut self.spare);
             let read = tokio::task::spawn_blocking(move || {
-                let mut part = vec![0; bytes as usize];
+                part.resize(bytes as usize, 0);
                 file.read_exact_at(&mut part, start)?;
                 Ok(part)
             });
             read.await.map_err(io::Error::other)?
         })
+    }
+
+    fn take_back(&mut self, sent: Vec<u8>) {
+        self.spare = sent;
     }
 }
 
@@ -92,12 +107,22 @@ impl Make for Row {
                     None => return Ok(Vec::new()),
                     Some(Piece::Text(text)) if text.is_empty() => {}
                     Some(Piece::Text(text)) => return Ok(text),
-                    Some(Piece::Part { file, range }) => self.now = Some(FileBytes { file, range }),
+                    Some(Piece::Part { file, range }) => {
+                        let bytes = FileBytes::new(file, range);
+                        self.now = Some(FileBytes { part_bytes: ROW_PART_BYTES, ..bytes });
+                    }
                 }
             }
         })
     }
+
+    fn take_back(&mut self, sent: Vec<u8>) {
+        if let Some(now) = &mut self.now {
+            now.take_back(sent);
+        }
+    }
 }
 
-/// Read from a file at a time.
+/// Read from a file at a time; less where one connection may have many answers under way.
 const FILE_PART_BYTES: u64 = 256 << 10;
+const ROW_PART_BYTES: u64 = 64 << 10;

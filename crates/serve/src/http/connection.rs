@@ -249,7 +249,7 @@ async fn write_pieces(stream: &mut Stream, pace: &mut Pace, pieces: Vec<Piece>) 
                     range.len()
                 }
                 None => {
-                    let file = Box::new(FileBytes { file, range });
+                    let file = Box::new(FileBytes::new(file, range));
                     write_made(stream, pace, Vec::new(), file, false).await?
                 }
             },
@@ -298,6 +298,7 @@ async fn write_made(
             put(stream, pace, rest).await?;
         }
         sent += bytes.len() as u64;
+        made.take_back(bytes);
     }
     if is_chunked {
         head.extend_from_slice(b"0\r\n\r\n");

@@ -21,7 +21,6 @@ pub(crate) use head::{Head, Method, Version};
 pub(crate) use records::Records;
 pub(crate) use response::{Content, Made, Make, Piece, Response, TakesOver};
 pub(crate) use stream::Stream;
-pub(crate) use target::encode;
 pub(crate) use two::serve_two;
 
 #[cfg(feature = "fuzzing")]

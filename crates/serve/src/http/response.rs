@@ -55,6 +55,9 @@ pub(crate) trait Make: Send {
     /// The next bytes, none at the end. An error ends the connection: nobody takes what came for
     /// the whole.
     fn next(&mut self) -> Made<'_>;
+
+    /// What [`Make::next`] made last was sent: its memory may be used again.
+    fn take_back(&mut self, _sent: Vec<u8>) {}
 }
 
 impl Content {

@@ -71,20 +71,6 @@ impl Target {
     }
 }
 
-/// Write a path as it stands in an address.
-pub(crate) fn encode(path: &[u8]) -> String {
-    let mut out = String::with_capacity(path.len());
-    for &byte in path {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                out.push(byte.into());
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
-}
-
 fn decode(text: &str, plus_is_space: bool) -> Result<Vec<u8>, TargetError> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -110,8 +96,10 @@ fn text(bytes: Vec<u8>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+    use swath_formats::percent::encode;
+
+    use super::*;
 
     #[test]
     fn paths_are_decoded_once_and_stay_below() {

@@ -15,14 +15,14 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::sync::{Mutex, mpsc};
-use tokio::time::{Instant, timeout};
+use tokio::sync::{Mutex, Notify, mpsc};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{Answer, TAKE_WITHIN, now_s};
 use super::head::{Head, Method};
 use super::pace::Pace;
 use super::received::PART_WITHIN;
-use super::response::{Made, Make, Response};
+use super::response::{Content, Made, Make, Response};
 use super::stream::Stream;
 
 /// Serve one connection to its end.
@@ -63,15 +63,18 @@ async fn answer<A: Answer>(
 ) -> http::Response<Outgoing> {
     let began = Instant::now();
     let (parts, incoming) = request.into_parts();
-    let head = match Head::of_two(&parts) {
-        Ok(head) => head,
-        Err(error) => return plain(Response::text(error.status(), error.to_string())),
-    };
     let pace_in = Pace::new(answers.receive_limit().cloned());
     let length = http_body::Body::size_hint(&incoming).exact();
     let mut body = Arriving { incoming, length, pace: pace_in };
+    let head = match Head::of_two(&parts) {
+        Ok(head) => head,
+        Err(error) => {
+            body.leave();
+            return plain(Response::text(error.status(), error.to_string()));
+        }
+    };
     let mut response = answers.answer(&head, peer, &mut body).await;
-    drop(body);
+    body.leave();
     if response.takes_over.is_some() {
         response = Response::text(400, "a connection can be turned by HTTP/1.1 alone");
     }
@@ -85,25 +88,59 @@ async fn answer<A: Answer>(
         answers.note(&head, peer, status, 0, began.elapsed());
         return answer;
     }
-    let (out, parts) = mpsc::channel(PARTS_AHEAD);
-    let mut made = response.body.into_made();
+    let body = match response.body {
+        // It goes out with its head: a client that reads of a refusal while it still sends stops at
+        // once, which some (curl) do in a way that is an error, and what it has by then is what it
+        // takes the answer for.
+        Content::Bytes(bytes) if bytes.len() <= WITH_HEAD_BYTES_MAX => {
+            let bytes = Bytes::from(bytes);
+            spend(pace.as_deref(), bytes.len()).await;
+            answers.note(&head, peer, status, bytes.len() as u64, began.elapsed());
+            return answer.map(|_| Outgoing { now: Some(bytes), parts: None, length });
+        }
+        body => body,
+    };
+    let (out, parts) = mpsc::channel(1);
+    let mut made = body.into_made();
+    let wants = Arc::new(Notify::new());
+    let wanted = Arc::clone(&wants);
     tokio::spawn(async move {
-        let bytes = send(&mut *made, &out, pace.as_deref()).await;
+        let bytes = send(&mut *made, &out, &wanted, pace.as_deref()).await;
         answers.note(&head, peer, status, bytes, began.elapsed());
     });
-    answer.map(|_| Outgoing { parts: Some(parts), length })
+    answer.map(|_| Outgoing { now: None, parts: Some((parts, wants)), length })
 }
 
-/// Make all parts; answers how many bytes were taken.
+/// Wait until so many bytes may be sent.
+async fn spend(pace: Option<&Mutex<Pace>>, mut bytes: usize) {
+    let Some(pace) = pace else { return };
+    let mut pace = pace.lock().await;
+    while bytes > 0 {
+        let now = pace.allowed(bytes as u64).await;
+        pace.spend(now);
+        bytes -= now as usize;
+    }
+}
+
+/// Make all parts, each when it is `wanted`: one connection may have many answers under way of which
+/// the other side takes nothing. Answers how many bytes were taken.
 async fn send(
     made: &mut dyn Make,
     out: &mpsc::Sender<io::Result<Bytes>>,
+    wanted: &Notify,
     pace: Option<&Mutex<Pace>>,
 ) -> u64 {
     // A client that takes nothing for a long time is left.
     let give = async |part| matches!(timeout(TAKE_WITHIN, out.send(part)).await, Ok(Ok(())));
     let mut sent = 0;
     loop {
+        let is_wanted = tokio::select! {
+            wanted = timeout(TAKE_WITHIN, wanted.notified()) => wanted.is_ok(),
+            () = out.closed() => false,
+        };
+        if !is_wanted {
+            return sent;
+        }
         let mut part = match made.next().await {
             Ok(part) if part.is_empty() => return sent,
             Ok(part) => Bytes::from(part),
@@ -133,7 +170,7 @@ fn plain(response: Response) -> http::Response<Outgoing> {
 
 /// Status and fields, without a body.
 fn empty(response: &Response) -> http::Response<Outgoing> {
-    let mut answer = http::Response::new(Outgoing { parts: None, length: Some(0) });
+    let mut answer = http::Response::new(Outgoing { now: None, parts: None, length: Some(0) });
     *answer.status_mut() = http::StatusCode::from_u16(response.status)
         .unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
     let date = ("date", swath_formats::http_date::write(now_s()));
@@ -178,6 +215,31 @@ impl Arriving {
             return Ok(data.to_vec());
         }
     }
+
+    /// Nobody wants the rest. To let go of it at once would reset the stream, and to many clients a
+    /// reset that comes with an answer takes the answer away. So what is under way is thrown away
+    /// while the answer goes out, and who sends without end has time to read it.
+    fn leave(mut self) {
+        if http_body::Body::is_end_stream(&self.incoming) {
+            return;
+        }
+        tokio::spawn(async move {
+            let ends_early = timeout(LEAVE_WITHIN, async {
+                let mut left = LEAVE_BYTES_MAX;
+                while left > 0 {
+                    match self.part().await {
+                        Ok(part) if !part.is_empty() => left = left.saturating_sub(part.len()),
+                        _ => return true,
+                    }
+                }
+                false
+            });
+            if matches!(ends_early.await, Ok(false)) {
+                // The window is used up now, and the client is stopped by that.
+                sleep(FAREWELL).await;
+            }
+        });
+    }
 }
 
 impl Make for Arriving {
@@ -190,9 +252,11 @@ impl Make for Arriving {
     }
 }
 
-/// A body that is made by a task of its own.
+/// A body that is there already, or that is made by a task of its own.
 struct Outgoing {
-    parts: Option<mpsc::Receiver<io::Result<Bytes>>>,
+    now: Option<Bytes>,
+    /// The parts, and how the next one is asked for.
+    parts: Option<(mpsc::Receiver<io::Result<Bytes>>, Arc<Notify>)>,
     length: Option<u64>,
 }
 
@@ -204,9 +268,18 @@ impl http_body::Body for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Some(bytes) = self.now.take() {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
         match &mut self.parts {
             None => Poll::Ready(None),
-            Some(parts) => parts.poll_recv(cx).map(|part| part.map(|part| part.map(Frame::data))),
+            Some((parts, wants)) => {
+                let part = parts.poll_recv(cx);
+                if part.is_pending() {
+                    wants.notify_one();
+                }
+                part.map(|part| part.map(|part| part.map(Frame::data)))
+            }
         }
     }
 
@@ -215,20 +288,26 @@ impl http_body::Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.parts.is_none()
+        self.now.is_none() && self.parts.is_none()
     }
 }
 
 /// Requests under way on one connection.
-const STREAMS_MAX: u32 = 100;
+const STREAMS_MAX: u32 = 32;
 /// As for HTTP/1.1.
 const HEADERS_BYTES_MAX: u32 = super::head::HEAD_LIMIT_BYTES as u32;
 /// A client that asks and takes back faster than it is answered is sent away.
 const RESETS_MAX: usize = 32;
+/// Of a body that nobody wants so much is thrown away …
+const LEAVE_BYTES_MAX: usize = 1 << 20;
+/// … within this time …
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+/// … and who sends more than that has so long to read why it was refused.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Waiting to be taken, for each request.
 const SEND_BYTES_MAX: usize = 256 << 10;
-/// Parts made ahead of what is being sent.
-const PARTS_AHEAD: usize = 1;
+/// An answer of so many bytes is not worth a task.
+const WITH_HEAD_BYTES_MAX: usize = 4 << 10;
 /// Whether the other side is still there is asked so often …
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// … and answered within this time.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use swath_formats::range_header::{self, Ranges};
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::{Range, counted};
-use swath_store::tree::{Filter, FilterError, WalkOptions};
+use swath_store::tree::{Filter, FilterError, Single, WalkOptions};
 
 use super::file::{not_found, refusal};
 use super::place::Place;
@@ -59,18 +59,43 @@ async fn index(site: &Site, head: &Head) -> Response {
         None => return not_found(),
     };
     let usual = site.walk_options();
+    let file = head.target.parameter("file").map(|file| {
+        let name = head.target.parameter("as").unwrap_or(file);
+        Single { path: file.as_bytes().to_vec(), name: name.as_bytes().to_vec() }
+    });
+    let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/');
+    if file.as_ref().is_some_and(|file| !is_name(&file.path) || !is_name(&file.name)) {
+        return Response::text(400, "'file=' and 'as=' take names of files");
+    }
+    let wanted = file.clone().filter(|_| site.only.is_none());
     let options = match (&site.only, filter_of(head)) {
         // What we do not want to give away others cannot ask for.
         (Some(Only::Part(own)), _) => WalkOptions { filter: (**own).clone(), ..usual },
         (Some(Only::File(single)), _) => WalkOptions { single: Some(single.clone()), ..usual },
+        (None, Ok(_)) if file.is_some() => WalkOptions { single: file, ..usual },
         (None, Ok(filter)) => WalkOptions { filter, ..usual },
         (None, Err(error)) => return Response::text(400, error.to_string()),
     };
     let is_filtered = options.single.is_some() || !options.filter.is_all();
     let xattrs = head.target.parameter("xattr") == Some("yes");
-    let opened = tokio::task::spawn_blocking(move || root.below(&path)).await;
-    let root = match opened {
-        Ok(Ok(root)) => root,
+    // The folder that a single file lies in is no part of what is offered.
+    let is_folder = options.single.is_none();
+    let open = move || {
+        let file = wanted.as_ref().map_or(&b""[..], |file| &file.path);
+        if root.leads_into_unfinished(&[&path, file].join(&b'/'), false) {
+            return Ok(None);
+        }
+        let root = root.below(&path)?;
+        let is_there = match wanted {
+            Some(file) => root.has_file(&file.path)?,
+            None => true,
+        };
+        let top = is_folder.then(|| root.top().ok()).flatten();
+        Ok(is_there.then_some((root, top)))
+    };
+    let (root, top) = match tokio::task::spawn_blocking(open).await {
+        Ok(Ok(Some(opened))) => opened,
+        Ok(Ok(None)) => return not_found(),
         Ok(Err(error)) => return refusal(&error),
         Err(_) => return Response::text(500, "the folder could not be opened"),
     };
@@ -84,11 +109,17 @@ async fn index(site: &Site, head: &Head) -> Response {
                 .with("content-type", "application/vnd.swath.index")
                 .with("cache-control", "no-store")
                 .with("swath-walk", id.to_string());
+            let answer = match top {
+                Some(top) => answer.with("swath-top", top.to_string()),
+                None => answer,
+            };
             let answer = if is_filtered { answer.with("swath-filtered", "yes") } else { answer };
             let answer = if xattrs { answer.with("swath-xattr", "yes") } else { answer };
             answer.containing(Content::Made(Box::new(IndexBytes { walk, at: 0 })))
         }
-        Err(_) => Response::text(503, "too much is under way here just now"),
+        Err(_) => {
+            Response::text(503, "too much is under way here just now").with("retry-after", "5")
+        }
     }
 }
 

@@ -99,6 +99,11 @@ impl Digests {
         Ok(Some(digest))
     }
 
+    /// Whether [`Digests::find`] tells any at little effort.
+    pub fn tells(&self, meta: &Metadata) -> bool {
+        meta.len() <= LITTLE_BYTES || self.known(meta, &Algorithm::ALL).is_some()
+    }
+
     fn known(&self, meta: &Metadata, wanted: &[Algorithm]) -> Option<Digest> {
         let known = lock(&self.known);
         let of_file = known.get(&FileId::of(meta))?;

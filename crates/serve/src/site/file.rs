@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use swath_formats::conditions::{Conditions, Current, Decision};
+use swath_formats::percent::encode;
 use swath_formats::range_header::{self, Ranges};
 use swath_formats::{Etag, digest_header};
 use swath_model::digest::{Algorithm, Digest};
@@ -14,7 +15,7 @@ use swath_store::tree::Root;
 
 use super::digests::{Digests, Effort};
 use super::{Site, listing, metalink};
-use crate::http::{Content, Head, Method, Piece, Response, encode};
+use crate::http::{Content, Head, Method, Piece, Response};
 
 /// What a request for a file or a folder asks for, apart from where it is.
 pub(super) struct Request {
@@ -110,10 +111,12 @@ impl Request {
         let etag = etag(meta);
         let modified_s = modified_s(meta);
         let describe = |response: Response| {
-            let response = response
-                .with("accept-ranges", "bytes")
-                .with("etag", etag.as_str())
-                .with("link", metalink::link(&self.address));
+            let response = response.with("accept-ranges", "bytes").with("etag", etag.as_str());
+            // A Metalink that proves nothing is not worth the round trips.
+            let response = match self.digests.tells(meta) {
+                true => response.with("link", metalink::link(&self.address)),
+                false => response,
+            };
             match modified_s {
                 Some(at) => response.with("last-modified", swath_formats::http_date::write(at)),
                 None => response,

@@ -3,12 +3,13 @@
 use std::io;
 
 use swath_formats::http_date;
+use swath_formats::percent::encode;
 use swath_model::counted;
 use swath_model::index::Kind;
 use swath_store::tree::{Listed, Root};
 
 use super::{Site, file};
-use crate::http::{Content, Head, Made, Make, Response, encode};
+use crate::http::{Content, Head, Made, Make, Response};
 
 /// How somebody wants to see a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,13 @@ use std::fs::File;
 
 use swath_formats::metalink::{self, Metalink, Mirror};
 use swath_formats::mirror_url;
+use swath_formats::percent::encode;
 use swath_model::digest::Algorithm;
 use swath_model::path::SafePath;
 
 use super::digests::{Digests, Effort};
 use super::file::{not_found, refusal};
-use crate::http::{Content, Response, encode};
+use crate::http::{Content, Response};
 
 /// Value of the `Link` field of the file at `address`.
 pub(super) fn link(address: &[u8]) -> String {

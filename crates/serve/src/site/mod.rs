@@ -19,9 +19,9 @@ use std::time::{Duration, SystemTime};
 use swath_model::Limiter;
 use swath_store::tree::{Filter, Root, Single, WalkOptions};
 use swath_store::{PastCache, Reads};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
-use crate::dataset::{WHOLE_PARTS, Walks};
+use crate::dataset::{Walks, WholeParts};
 use crate::http::{Answer, Head, Make, Method, Response};
 use crate::receive::{Orders, Receive};
 
@@ -102,7 +102,7 @@ pub(crate) struct Site {
     scheme: &'static str,
     walks: Walks,
     /// For the whole parts that datasets' answers have in memory.
-    whole_parts: Arc<Semaphore>,
+    whole_parts: Arc<WholeParts>,
     receive: Option<Arc<dyn Receive>>,
     orders: Arc<Orders>,
     send_limit: Option<Arc<Limiter>>,
@@ -161,7 +161,7 @@ impl Site {
             name: options.name,
             scheme,
             walks: Walks::new(options.idle_index_bytes, PastCache::new(options.reads)),
-            whole_parts: Arc::new(Semaphore::new(WHOLE_PARTS)),
+            whole_parts: Arc::new(WholeParts::new()),
             receive: options.receive,
             orders: Arc::default(),
             send_limit: options.send_limit,
@@ -235,7 +235,12 @@ impl Site {
 
     async fn file_or_folder(&self, head: &Head, root: Root, path: Vec<u8>) -> Response {
         let request = file::Request::of(head, self);
-        let answered = tokio::task::spawn_blocking(move || request.answer(&root, &path));
+        let follow_links = self.follow_links;
+        let answer = move || match root.leads_into_unfinished(&path, follow_links) {
+            true => file::not_found(),
+            false => request.answer(&root, &path),
+        };
+        let answered = tokio::task::spawn_blocking(answer);
         answered.await.unwrap_or_else(|_| Response::text(500, "the answer could not be made"))
     }
 }

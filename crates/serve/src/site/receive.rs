@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use swath_store::tree::{Root, leads_into_a_copy};
+use swath_store::tree::{Root, leads_into_a_copy, may_be_received};
 
 use super::Site;
 use super::access::Rights;
@@ -27,6 +27,11 @@ pub(super) async fn begin(site: &Site, head: &Head, rights: Rights) -> Response 
     };
     if leads_into_a_copy(&path) {
         return Response::text(409, "there an unfinished copy keeps what it has");
+    }
+    if let Some(name) = head.target.parameter("single")
+        && (name.contains('/') || !may_be_received(name.as_bytes()))
+    {
+        return Response::text(403, "no file may have this name here");
     }
     let is_dry = head.target.parameter("dry") == Some("yes");
     let placed = tokio::task::spawn_blocking(move || destination(&root, &path, is_dry)).await;

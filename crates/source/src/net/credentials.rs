@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
+use swath_formats::percent::decode_text;
 use url::{Host, Url};
 
 use super::options::NetOptions;
@@ -140,7 +141,7 @@ pub(super) fn from_url(url: &Url) -> Option<Secret> {
     if url.username().is_empty() && url.password().is_none() {
         return None;
     }
-    Some(basic(&unescaped(url.username()), &unescaped(url.password().unwrap_or(""))))
+    Some(basic(&decode_text(url.username()), &decode_text(url.password().unwrap_or(""))))
 }
 
 fn bearer(options: &NetOptions, origin: &Origin) -> Option<Secret> {
@@ -168,25 +169,6 @@ fn basic(user: &str, password: &str) -> Secret {
 }
 
 /// Percent escapes undone.
-fn unescaped(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let escape = || u8::from_str_radix(std::str::from_utf8(tail.get(..2)?).ok()?, 16).ok();
-        match (byte == b'%').then(escape).flatten() {
-            Some(decoded) => {
-                bytes.push(decoded);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,11 +206,5 @@ mod tests {
             None,
             "the user's own header goes instead"
         );
-    }
-
-    #[test]
-    fn escapes_are_undone_wherever_they_are_proper() {
-        assert_eq!(unescaped("a%20b%zz%4"), "a b%zz%4");
-        assert_eq!(unescaped("%C3%A4"), "ä");
     }
 }

@@ -19,12 +19,12 @@ pub struct Conflict {
     pub there: &'static str,
     /// What is to have that name.
     pub here: &'static str,
-    /// It is, or holds, what the copy's filter leaves out.
+    /// It is, or holds, what the copy's filter leaves out or another copy keeps until it is complete.
     pub is_sheltered: bool,
 }
 
 /// Find them, in the order of the index, which is complete. Of what may be replaced only those are
-/// told that hold what this filter leaves out. Blocks.
+/// told that hold what takes no part by this filter, or what another copy keeps there. Blocks.
 ///
 /// # Errors
 /// What the system says, and of which path; `Interrupted` if `stop` says so first.
@@ -56,13 +56,10 @@ pub(super) fn conflicts(
         let wants_folder = item.entry.kind == Kind::Folder;
         let (there, here) = match (found, &item.entry.kind) {
             (None, _) | (_, Kind::Absent(_)) => continue,
-            (Some(FileType::Directory), Kind::Symlink(_)) => ("a folder", "a link"),
-            (Some(FileType::Directory), _) if !wants_folder => ("a folder", "a file"),
-            (Some(FileType::Directory), _) => continue,
-            (Some(FileType::Symlink), _) if wants_folder => ("a link", "a folder"),
-            (Some(FileType::RegularFile), _) if wants_folder => ("a file", "a folder"),
-            (Some(_), _) if wants_folder => ("no folder", "a folder"),
-            (Some(_), _) => continue,
+            (Some(FileType::Directory), Kind::Folder) => continue,
+            // They take the place of each other.
+            (Some(FileType::RegularFile | FileType::Symlink), _) if !wants_folder => continue,
+            (Some(there), kind) => (name_of(there), kind_name(kind)),
         };
         if wants_folder {
             closed = Some(item.path.to_vec());
@@ -70,7 +67,7 @@ pub(super) fn conflicts(
         all.push(Conflict { path: item.path.to_vec(), there, here, is_sheltered: false });
     }
     if let Some(filter) = replaces {
-        if !all.is_empty() && !filter.is_all() {
+        if !all.is_empty() {
             shelter(&mut all, root, filter).map_err(|error| (Vec::new(), error))?;
         }
         all.retain(|conflict| conflict.is_sheltered);
@@ -78,7 +75,26 @@ pub(super) fn conflicts(
     Ok(all)
 }
 
-/// Mark those that are, or hold, what the filter leaves out.
+fn name_of(there: FileType) -> &'static str {
+    match there {
+        FileType::Directory => "a folder",
+        FileType::Symlink => "a link",
+        FileType::RegularFile => "a file",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        _ => "a device",
+    }
+}
+
+fn kind_name(here: &Kind) -> &'static str {
+    match here {
+        Kind::Folder => "a folder",
+        Kind::Symlink(_) => "a link",
+        _ => "a file",
+    }
+}
+
+/// Mark those that are, or hold, what is left out.
 fn shelter(all: &mut [Conflict], root: &Root, filter: &Filter) -> io::Result<()> {
     let options =
         WalkOptions { hard_links: false, filter: filter.clone(), ..WalkOptions::default() };

@@ -38,7 +38,8 @@ pub enum Change {
 /// Tell how a folder differs from the tree of `index`, which is complete, in the order of an index.
 /// Which files are the same `same` says, and `links` whether further names of a file are to be such;
 /// a folder that is not there is empty. What the tree lists as absent is no difference, and neither
-/// is what `filter` leaves out, with the folders that hold such. Blocks.
+/// is what `filter` leaves out or a copy that is not complete keeps, with the folders that hold such.
+/// Blocks.
 ///
 /// # Errors
 /// What the system says when the folder is listed.
@@ -70,8 +71,7 @@ pub fn differences(
             None => true,
         };
         while let Some(known) = other.take_if(before) {
-            let is_free = !is_own(&known.path) && !sheltered.has(known.number);
-            if is_free && !is_below(&known.path, &unknown) {
+            if !sheltered.has(known.number) && !is_below(&known.path, &unknown) {
                 take(Change::Surplus, &known.path);
             }
             other = theirs.next().map(Known::of);
@@ -275,11 +275,6 @@ impl Sheltered {
 /// Whether a path is that of something below a folder.
 fn is_below(path: &[u8], folder: &[u8]) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with(b"/"))
-}
-
-/// What an earlier copy left that did not come to its end.
-fn is_own(path: &[u8]) -> bool {
-    super::stage::is_own_name(path)
 }
 
 struct Known {

@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, fallocate, fchmod, fsync, linkat, openat, renameat,
-    unlinkat,
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, fallocate, fchmod, fstatvfs, fsync, linkat, openat,
+    renameat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -38,14 +38,7 @@ impl Root {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
             None => (&b""[..], path),
         };
-        let as_path = std::path::Path::new(
-            <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name),
-        );
-        if matches!(name, b"" | b"." | b"..")
-            || crate::names::is_reserved(as_path)
-            || name.starts_with(OWN_NAME.as_bytes())
-            || leads_into_a_copy(path)
-        {
+        if !may_be_received(path) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         if name.len() > NAME_BYTES_MAX {
@@ -67,6 +60,18 @@ impl Root {
     }
 }
 
+/// Whether a file that somebody sends may lie at this path below a root: it names one, and none of
+/// those that swath keeps for itself.
+pub fn may_be_received(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let as_path =
+        std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name));
+    !(matches!(name, b"" | b"." | b"..")
+        || crate::names::is_reserved(as_path)
+        || name.starts_with(OWN_NAME.as_bytes())
+        || leads_into_a_copy(path))
+}
+
 /// Whether a path below a root leads to, or into, a stage or what a copy keeps beside it: there a copy
 /// writes and nobody else.
 pub fn leads_into_a_copy(path: &[u8]) -> bool {
@@ -76,7 +81,7 @@ pub fn leads_into_a_copy(path: &[u8]) -> bool {
 /// Whether a name is that of a stage, or of what a copy keeps beside it.
 fn is_of_a_copy(name: &[u8]) -> bool {
     let ends = [".swath.part", ".swath.index", ".swath.index.new", ".swath.mark", ".swath.moving"];
-    super::stage::is_own_name(name)
+    super::unfinished::is_own_name(name)
         || ends.iter().any(|end| {
             let from = name.len().saturating_sub(end.len());
             name[from..].eq_ignore_ascii_case(end.as_bytes())
@@ -91,6 +96,15 @@ impl Incoming {
     pub fn reserve(&self, bytes: u64) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
+        }
+        // Whoever is promised what there is not takes all that there is until the promise is broken:
+        // others would find the disk full meanwhile.
+        if let Ok(found) = fstatvfs(&self.file) {
+            let is_root = rustix::process::geteuid().is_root();
+            let blocks = if is_root { found.f_bfree } else { found.f_bavail };
+            if bytes > blocks.saturating_mul(found.f_frsize) {
+                return Err(Errno::NOSPC.into());
+            }
         }
         match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, bytes) {
             Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),

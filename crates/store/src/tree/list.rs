@@ -5,9 +5,9 @@ use std::os::fd::AsFd;
 
 use swath_model::index::{Kind, Mtime};
 
-use super::names::Names;
 use super::root::{Links, Root};
 use super::stat;
+use super::unfinished::names_of_others;
 use super::walk::WalkOptions;
 
 /// One entry of a folder.
@@ -31,14 +31,15 @@ impl Root {
         Listed { name: name.to_vec(), kind: found.kind, mode: found.mode, mtime: found.mtime }
     }
 
-    /// What lies in a folder below it (the empty path is the root), by the bytes of the names.
+    /// What lies in a folder below it (the empty path is the root), by the bytes of the names, but for
+    /// what copies that are not complete keep there.
     ///
     /// # Errors
     /// What the system says; `FilesystemLoop` for a link on the way that may not be followed.
     pub fn list(&self, path: &[u8], follow_links: bool) -> io::Result<Vec<Listed>> {
         let links = if follow_links { Links::Follow } else { Links::Refuse };
         let folder = self.folder(path, links)?;
-        let names = Names::read(folder.as_fd())?;
+        let names = names_of_others(folder.as_fd())?;
         let options = WalkOptions { follow_links, ..WalkOptions::default() };
         let look = |at| {
             let name = names.name(at);

@@ -50,6 +50,20 @@ impl Names {
         self.spots.len()
     }
 
+    /// Whether this name is among them.
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.spots.binary_search_by(|&spot| name_at(&self.bytes, spot).cmp(name)).is_ok()
+    }
+
+    /// Keep those of these places alone.
+    pub fn retain(&mut self, is_kept: impl Fn(usize) -> bool) {
+        let mut at = 0;
+        self.spots.retain(|_| {
+            at += 1;
+            is_kept(at - 1)
+        });
+    }
+
     /// The name of this place in the order; empty if there is none.
     pub fn name(&self, at: usize) -> &[u8] {
         self.spots.get(at).map_or(&[], |&spot| name_at(&self.bytes, spot))

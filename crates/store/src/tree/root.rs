@@ -15,7 +15,7 @@ use rustix::fs::{
     mkdirat, openat, openat2, statx, utimensat,
 };
 use rustix::io::Errno;
-use swath_model::index::Mtime;
+use swath_model::index::{Mtime, Top};
 
 /// An open folder, and all that lies below it. Clones are the same folder.
 #[derive(Clone, Debug)]
@@ -79,9 +79,26 @@ impl Root {
         format!("/proc/self/fd/{}", self.folder.as_raw_fd()).into()
     }
 
+    /// What the folder itself is like.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn top(&self) -> io::Result<Top> {
+        let mask = StatxFlags::MODE | StatxFlags::MTIME;
+        Ok(super::stat::top(&statx(&self.folder, c"", AtFlags::EMPTY_PATH, mask)?))
+    }
+
     /// Whether there is anything of this name in it.
     pub fn is_there(&self, name: &[u8]) -> bool {
         statx(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).is_ok()
+    }
+
+    /// Whether there is a file of this name in it, and no link to one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn has_file(&self, name: &[u8]) -> io::Result<bool> {
+        Ok(kind_of(self.folder.as_fd(), name)? == Some(FileType::RegularFile))
     }
 
     /// Open a file below it for reading, by its path with `/` between components. No link is

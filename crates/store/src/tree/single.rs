@@ -1,8 +1,6 @@
 //! A single file as a tree of one entry, under whatever name.
 
-use std::io;
-
-use swath_model::index::{Entry, Kind, Xattrs};
+use swath_model::index::{Absence, Entry, Kind, Xattrs};
 
 use super::root::{Links, Root};
 use super::stat::{self, Found};
@@ -18,7 +16,7 @@ pub struct Single {
     pub name: Vec<u8>,
 }
 
-/// A tree of one file. What is no file any more is none of it.
+/// A tree of one file. What is no file any more has vanished.
 pub(super) fn walk<E>(
     root: &Root,
     options: &WalkOptions,
@@ -34,10 +32,10 @@ pub(super) fn walk<E>(
         false => Xattrs::None,
     };
     let Found { kind, mode, mtime, .. } = found;
-    if !matches!(kind, Kind::File { .. }) {
-        let gone = io::Error::from(io::ErrorKind::NotFound);
-        return Err(WalkError::Root(gone));
-    }
+    let kind = match kind {
+        Kind::File { .. } | Kind::Absent(_) => kind,
+        _ => Kind::Absent(Absence::Vanished),
+    };
     let entry = Entry { leaves: 0, name: &single.name, kind, mode, mtime, xattrs };
     take(&entry).map_err(WalkError::Stopped)?;
     Ok(Unnameable::default())

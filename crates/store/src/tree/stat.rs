@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Statx, StatxFlags, readlinkat, seek, statx};
 use rustix::io::Errno;
-use swath_model::index::{Absence, EXTENTS_MAX, Extent, Kind, Mtime, Xattrs};
+use swath_model::index::{Absence, EXTENTS_MAX, Extent, Kind, Mtime, Top, Xattrs};
 
 use super::root::{Links, Root, open_below};
 use super::walk::WalkOptions;
@@ -107,15 +107,25 @@ fn follow(root: &Root, path: &[u8], name: &[u8]) -> Option<Found> {
     Some(describe(&found, kind, true))
 }
 
+/// A folder as what it is to be the top of.
+pub(super) fn top(found: &Statx) -> Top {
+    Top { mode: mode(found), mtime: mtime(found) }
+}
+
+fn mode(found: &Statx) -> u32 {
+    u32::from(found.stx_mode) & 0o7777
+}
+
+fn mtime(found: &Statx) -> Mtime {
+    Mtime { seconds: found.stx_mtime.tv_sec, nanoseconds: found.stx_mtime.tv_nsec.min(999_999_999) }
+}
+
 fn describe(found: &Statx, kind: Kind, through_link: bool) -> Found {
     Found {
         has_names: matches!(kind, Kind::File { .. }) && found.stx_nlink > 1,
         kind,
-        mode: u32::from(found.stx_mode) & 0o7777,
-        mtime: Mtime {
-            seconds: found.stx_mtime.tv_sec,
-            nanoseconds: found.stx_mtime.tv_nsec.min(999_999_999),
-        },
+        mode: mode(found),
+        mtime: mtime(found),
         id: id(found),
         through_link,
         xattrs: None,

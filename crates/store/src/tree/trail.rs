@@ -37,14 +37,17 @@ pub struct Files {
     links: Links,
     /// There is but one, and this is where it is.
     single: Option<Vec<u8>>,
-    /// Only where a path is too long for one call.
+    /// The folder of the last one.
+    folder: Vec<u8>,
+    /// For several files of a folder, and where a path is too long for one call.
     trail: Option<Trail>,
 }
 
 impl Files {
     /// Files below this root, by ways on which no link is.
     pub fn new(root: &Root) -> Files {
-        Files { root: root.clone(), links: Links::Refuse, single: None, trail: None }
+        let (folder, links) = (Vec::new(), Links::Refuse);
+        Files { root: root.clone(), links, single: None, folder, trail: None }
     }
 
     /// That one file, whatever the tree calls it.
@@ -68,12 +71,20 @@ impl Files {
         if self.links == Links::Follow {
             return self.root.file_through_links(path);
         }
-        if path.len() <= STEP_BYTES {
+        let (above, name) = split(path);
+        let is_short = path.len() <= STEP_BYTES;
+        if is_short && above != self.folder {
+            self.folder = above.to_vec();
             return self.root.file(path);
         }
         let trail = self.trail.get_or_insert_with(|| Trail::new(&self.root, Enter::Look));
-        let (above, name) = split(path);
-        file_in(trail.folder(above)?, name)
+        match trail.folder(above).and_then(|folder| file_in(folder, name)) {
+            // Meanwhile another folder may have its name.
+            Err(error) if is_short && error.kind() == io::ErrorKind::NotFound => {
+                self.root.file(path)
+            }
+            other => other,
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,6 +20,7 @@ use super::root::{Links, Root, open_below};
 use super::single::{self, Single};
 use super::stat::{self, FileId, Found};
 use super::trail::{FOLDER, up};
+use super::unfinished::{is_unfinished, may_be_unfinished};
 use super::work::{Queue, Ticket};
 use super::xattrs;
 
@@ -80,7 +81,7 @@ pub struct Unnameable {
 }
 
 /// Hand every entry below `root` to `take`, in the order of an index. What cannot be read is an
-/// entry too, of [`Kind::Absent`].
+/// entry too, of [`Kind::Absent`]; what copies that are not complete keep there is none.
 ///
 /// # Errors
 /// [`WalkError`].
@@ -92,8 +93,7 @@ pub fn walk<E>(
     walk_telling(root, options, take, |_| {})
 }
 
-/// As [`walk`]; tells the paths of what the filter leaves out, but for what lies below such a
-/// folder.
+/// As [`walk`]; tells the paths of what is left out, but for what lies below such a folder.
 pub(super) fn walk_telling<E>(
     root: &Root,
     options: &WalkOptions,
@@ -107,10 +107,6 @@ pub(super) fn walk_telling<E>(
     while let Some(next) = walk.next() {
         let names = Arc::clone(&next.names);
         let name = names.name(next.at);
-        if walk.path.is_empty() && super::stage::is_own_name(name) {
-            // A copy into this folder is not complete yet.
-            continue;
-        }
         if next.verdict == Verdict::Out {
             left_out(&walk.path_of(walk.path.len(), name));
             continue;
@@ -325,8 +321,11 @@ impl Walk {
         Some(Next { names, at, found, verdict, listed })
     }
 
-    /// What the filter says of an entry of an open folder.
-    fn judge(&self, place: usize, at: usize, found: &Found) -> Verdict {
+    /// Whether an entry of an open folder takes part.
+    fn judge(&mut self, place: usize, at: usize, found: &Found) -> Verdict {
+        if may_be_unfinished(self.open[place].names.name(at)) && self.is_unfinished(place, at) {
+            return Verdict::Out;
+        }
         let filter = &self.shared.options.filter;
         if filter.is_all() {
             return Verdict::In;
@@ -334,6 +333,13 @@ impl Walk {
         let frame = &self.open[place];
         let path = self.path_of(frame.path_bytes, frame.names.name(at));
         filter.judge(&path, found.kind == Kind::Folder, frame.is_within)
+    }
+
+    /// Whether an entry of an open folder is what a copy keeps that is not complete.
+    fn is_unfinished(&mut self, place: usize, at: usize) -> bool {
+        let Some(folder) = self.folder(place) else { return false };
+        let names = &self.open[place].names;
+        is_unfinished(folder.as_fd(), names, names.name(at))
     }
 
     /// The path of a name in an open folder whose own path has so many bytes.
@@ -469,7 +475,7 @@ impl Walk {
                 true => shared.root.folder(&path, Links::Follow),
                 false => {
                     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-                    open_below(std::os::fd::AsFd::as_fd(&*folder), name, flags, Links::Refuse)
+                    open_below(folder.as_fd(), name, flags, Links::Refuse)
                 }
             };
             Brought::Listed(opened.and_then(|opened| shared.list(opened, &path)))
@@ -526,7 +532,7 @@ impl Walk {
 
 impl Shared {
     fn list(&self, folder: OwnedFd, path: &[u8]) -> Result<Listed, Errno> {
-        let names = Names::read(std::os::fd::AsFd::as_fd(&folder))?;
+        let names = Names::read(folder.as_fd())?;
         let first = self.look(&folder, path, &names, 0);
         let xattrs = if self.options.xattrs { xattrs::read(&folder) } else { Xattrs::None };
         Ok(Listed { folder: Arc::new(folder), xattrs, names: Arc::new(names), first })

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use swath_model::{SourceId, Time};
 use swath_plan::SourceStatus;
+use swath_source::plain_bytes;
 
 use super::state::Run;
 use crate::observe::{
@@ -88,6 +89,14 @@ impl Figures {
 }
 
 impl Run<'_> {
+    /// So many bytes as users are told of them: without the seals, which are not theirs.
+    pub(super) fn told(&self, bytes: u64) -> u64 {
+        match self.tree {
+            Some(_) => plain_bytes(bytes),
+            None => bytes,
+        }
+    }
+
     /// Take the state of everything, about five times a second, and show it.
     pub(super) fn take_figures(&mut self, now: Time) {
         let mut body = vec![0u64; self.sources.len()];
@@ -117,7 +126,7 @@ impl Run<'_> {
                     name: entry.source.display_name().to_owned(),
                     state: entry.state,
                     rate_bytes_per_s: own,
-                    bytes: entry.figures.bytes,
+                    bytes: self.told(entry.figures.bytes),
                     share: if total > 0 { entry.figures.bytes as f64 / total as f64 } else { 0.0 },
                     rtt_ms: entry.figures.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
                     lanes: lanes[at],
@@ -129,10 +138,10 @@ impl Run<'_> {
         let snapshot = Snapshot {
             at_s: now.as_secs_f64(),
             phase: self.phase,
-            size_bytes: self.size_bytes,
-            done_bytes: self.have.total_bytes(),
-            resumed_bytes: self.resumed_bytes,
-            verified_bytes: self.verified_bytes.max(hashed_bytes),
+            size_bytes: self.size_bytes.map(|bytes| self.told(bytes)),
+            done_bytes: self.told(self.have.total_bytes()),
+            resumed_bytes: self.told(self.resumed_bytes),
+            verified_bytes: self.told(self.verified_bytes.max(hashed_bytes)),
             rate_bytes_per_s: rate,
             eta: self.eta(rate),
             sources,
@@ -239,7 +248,7 @@ impl Run<'_> {
                         SourceState::Probing => entry.failures > 0,
                         _ => false,
                     }),
-                    bytes: figures.bytes,
+                    bytes: self.told(figures.bytes),
                     share: if fetched_bytes > 0 {
                         figures.bytes as f64 / fetched_bytes as f64
                     } else {
@@ -260,13 +269,13 @@ impl Run<'_> {
             (capacity > 0.0).then(|| (fetched_bytes as f64 / fetch_s / capacity).min(1.0));
         Summary {
             path: self.name.clone(),
-            size_bytes: self.size_bytes.unwrap_or_else(|| self.have.total_bytes()),
-            fetched_bytes,
-            resumed_bytes: self.resumed_bytes,
-            kept_bytes: self.kept_bytes,
+            size_bytes: self.told(self.size_bytes.unwrap_or_else(|| self.have.total_bytes())),
+            fetched_bytes: self.told(fetched_bytes),
+            resumed_bytes: self.told(self.resumed_bytes),
+            kept_bytes: self.told(self.kept_bytes),
             kept_files: 0,
             elapsed_s,
-            rate_bytes_per_s: fetched_bytes as f64 / elapsed_s,
+            rate_bytes_per_s: self.told(fetched_bytes) as f64 / elapsed_s,
             wasted_bytes,
             efficiency,
             verified_by: self.verified_by(),

@@ -71,6 +71,8 @@ impl Run<'_> {
             return false;
         }
         self.sources[at].accepted = Some(true);
+        let name = self.sources[at].source.display_name().to_owned();
+        self.note(format!("{name} has the same tree, and takes part"), false);
         if let Some(tree) = &mut self.tree {
             let source = tree.source(at);
             source.changed = Some(changed);

@@ -14,6 +14,7 @@ mod figures;
 mod in_order;
 mod jobs;
 mod joins;
+mod lacking;
 mod left;
 mod meet;
 mod ordered;

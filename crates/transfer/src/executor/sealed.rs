@@ -3,16 +3,13 @@
 //! The executor counts in bytes of the sealed file, as planner and lanes do; the stage and the index
 //! count in bytes of the plain one.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
 use swath_model::index::{Index, Lack};
 use swath_model::{Buffer, Range, RangeSet, SwathId};
 use swath_plan::Event as PlanEvent;
-use swath_source::{
-    LaneError, Seal, SealedLength, UNIT_BYTES, fetch_small, sealed_bytes, to_sealed,
-};
+use swath_source::{LaneError, Seal, SealedLength, UNIT_BYTES, sealed_bytes, to_sealed};
 use swath_store::tree::{Keeper, Stage, StageError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use url::Url;
@@ -25,7 +22,7 @@ use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, Summary};
 use crate::request::Request;
-use crate::tree::{Growth, Joined, Taking, read, units_around};
+use crate::tree::{Growth, Joined, Taking, units_around};
 
 /// What one pass has to do with.
 pub(crate) struct Pass {
@@ -66,7 +63,7 @@ pub(crate) enum PassEnd {
 
 /// The tree in a [`Run`].
 pub(super) struct Tree {
-    pass: Pass,
+    pub(super) pass: Pass,
     /// What the planner was told of, in bytes of the sealed file.
     told_bytes: u64,
     /// All of the index is there.
@@ -75,7 +72,7 @@ pub(super) struct Tree {
     written: Vec<Range>,
     /// Of each source: where it tells which files changed, and how often it sent what its seal
     /// does not fit.
-    sources: Vec<TreeSource>,
+    pub(super) sources: Vec<TreeSource>,
     /// A source does not know the walk any more.
     is_forgotten: bool,
     /// No more replicas are being looked at.
@@ -93,7 +90,7 @@ pub(super) struct TreeSource {
     /// Of the sealed file: what it could not read as its index said …
     pub(super) void: RangeSet,
     /// … and of that, what was laid down all the same, for nobody has anything better.
-    void_laid: RangeSet,
+    pub(super) void_laid: RangeSet,
 }
 
 /// What became of a block.
@@ -194,6 +191,10 @@ pub(crate) async fn run_pass(
             if let Err(error) = run.keep_tree().await {
                 return run.failed(error);
             }
+            // Of what was another version of it nothing goes into a later one.
+            if let Err(error) = run.forget(&changed).await {
+                return run.failed(error);
+            }
             PassEnd::Whole { changed, summary: run.summary() }
         }
         Err(Ended::Again) => match run.keep_tree().await {
@@ -245,10 +246,10 @@ impl Run<'_> {
         self.planner.handle(PlanEvent::Layout { size_bytes: 0, missing: RangeSet::new() }, now);
         let none = PlanEvent::Grown { size_bytes: 0, missing: RangeSet::new(), more: true };
         self.planner.handle(none, now);
-        let (resumed_bytes, kept_bytes) = (self.resumed_bytes, self.kept_bytes);
+        let (resumed_bytes, kept_bytes) =
+            (self.told(self.resumed_bytes), self.told(self.kept_bytes));
         let verification = self.verification.clone();
-        let ended = growth.ended.is_some();
-        let size_bytes = ended.then(|| sealed_bytes(size_bytes));
+        let size_bytes = growth.ended.is_some().then_some(size_bytes);
         let opened = Event::Opened { size_bytes, resumed_bytes, kept_bytes, verification };
         self.observer.observe(&opened);
     }
@@ -458,43 +459,6 @@ impl Run<'_> {
         }
         Ok(self.have.total_bytes())
     }
-
-    /// Which files are not as the index says, by what the sources tell whose groups said so and were
-    /// laid down.
-    async fn changed_files(&mut self) -> Result<Vec<(u64, Lack)>, GetError> {
-        let Some(tree) = &self.tree else { return Ok(Vec::new()) };
-        let mut changed = BTreeMap::new();
-        let lacking = tree.sources.iter().enumerate().filter(|(_, it)| !it.void_laid.is_empty());
-        for (at, source) in lacking {
-            let Some(url) = &source.changed else { continue };
-            let trust = self.sources[at].source.trust();
-            let list =
-                fetch_small(&self.engine.net, url, trust, "text/plain", LIST_BYTES_MAX).await;
-            let list = list.map_err(|error| GetError::Index {
-                whose: self.sources[at].source.display_name().to_owned(),
-                reason: format!("which files changed cannot be learnt: {error}"),
-            })?;
-            let text = String::from_utf8_lossy(&list.bytes).into_owned();
-            let index = read(&tree.pass.index);
-            for (number, lack) in text.lines().filter_map(lacking_file) {
-                // What this source lacks another one may have brought.
-                let mut cursor = index.cursor_from(number);
-                let plain = cursor.next().map(|item| item.range());
-                let here = plain.map(|plain| units_around(plain, index.size_bytes()));
-                if here.is_some_and(|here| source.void_laid.bytes_within(here) > 0) {
-                    changed.entry(number).or_insert(lack);
-                }
-            }
-        }
-        Ok(changed.into_iter().collect())
-    }
-}
-
-/// A line of what a source tells of files that are not as its index says.
-fn lacking_file(line: &str) -> Option<(u64, Lack)> {
-    let mut words = line.split_ascii_whitespace();
-    let number = words.next()?.parse().ok()?;
-    Some((number, Lack::of_word(words.next().unwrap_or_default())))
 }
 
 /// Check groups against their seals and write those of `new` (ranges of the sealed file) that are
@@ -586,5 +550,3 @@ fn joined(ranges: Vec<Range>) -> Vec<Range> {
 
 /// A source that sends so many groups that do not fit their seals is not asked any more.
 const STRIKES_MAX: u32 = 3;
-/// Numbers of some million files.
-const LIST_BYTES_MAX: usize = 64 << 20;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use swath_model::index::{Index, Reader};
+use swath_model::index::{Index, Reader, Top};
 use swath_source::{Download, LaneError, Net, Trust, display_name};
 use swath_store::tree::Filter;
 use tokio::sync::watch;
@@ -24,6 +24,8 @@ pub(crate) struct Wanted {
     pub filter: Filter,
     /// With extended attributes.
     pub xattrs: bool,
+    /// Nothing but the file of this name there, which the index is to give another name.
+    pub file: Option<(String, String)>,
 }
 
 /// How far an index has come.
@@ -39,6 +41,8 @@ pub(crate) struct Growth {
 pub(crate) struct Taking {
     pub index: Arc<RwLock<Index>>,
     pub growth: watch::Receiver<Growth>,
+    /// What the folder itself is like, where that is told.
+    pub top: Option<Top>,
     /// Where the sealed file of this walk is.
     pub sealed: Url,
     /// Where the seals of its groups are to be had without them.
@@ -142,7 +146,9 @@ pub(crate) async fn ask(
     let include = wanted.filter.include().iter().map(named("include"));
     let all = include.chain(wanted.filter.exclude().iter().map(named("exclude")));
     let xattrs = wanted.xattrs.then(|| ("xattr", "yes".to_owned()));
-    url.query_pairs_mut().extend_pairs(all.chain(xattrs));
+    let file = wanted.file.iter().flat_map(|(there, here)| [("file", there), ("as", here)]);
+    let file = file.map(|(name, value)| (name, value.clone()));
+    url.query_pairs_mut().extend_pairs(all.chain(xattrs).chain(file));
     Download::begin(net, &url, mirror.trust, MEDIA_TYPE).await
 }
 
@@ -167,12 +173,15 @@ pub(crate) fn begin(
     let Some(walk) = walk.filter(|_| is_index) else {
         return Err("it is no folder of a swath server".to_owned());
     };
-    if !wanted.filter.is_all() && download.field("swath-filtered").is_none() {
+    let is_part = wanted.file.is_some() || !wanted.filter.is_all();
+    if is_part && download.field("swath-filtered").is_none() {
         return Err("this server cannot leave anything out".to_owned());
     }
     if wanted.xattrs && download.field("swath-xattr").is_none() {
         return Err("this server cannot tell extended attributes".to_owned());
     }
+    // What is not understood is as good as nothing.
+    let top = download.field("swath-top").and_then(|top| top.parse().ok());
     let sealed = with_query(&mirror.url, &format!("swath=sealed&walk={walk}"));
     let seals = with_query(&mirror.url, &format!("swath=seals&walk={walk}"));
     let changed = with_query(&mirror.url, &format!("swath=changed&walk={walk}"));
@@ -183,6 +192,7 @@ pub(crate) fn begin(
     Ok(Taking {
         index,
         growth,
+        top,
         sealed,
         seals,
         changed,

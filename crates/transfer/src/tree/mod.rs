@@ -45,6 +45,8 @@ pub struct TreeRequest {
     /// The tree is a single file of this name. So it does not meddle with what other copies into
     /// that folder have left, nor do they with it.
     pub single: Option<String>,
+    /// What that file is called there, if all of a folder is offered.
+    pub single_there: Option<String>,
     /// What takes part: what it leaves out is neither asked for nor removed.
     pub filter: Filter,
     /// What is taken over besides bytes.
@@ -67,7 +69,8 @@ pub struct TreeRequest {
 
 impl TreeRequest {
     fn wanted(&self) -> Wanted {
-        Wanted { filter: self.filter.clone(), xattrs: self.preserve.xattrs }
+        let file = self.single_there.clone().zip(self.single.clone());
+        Wanted { filter: self.filter.clone(), xattrs: self.preserve.xattrs, file }
     }
 }
 
@@ -188,12 +191,19 @@ pub(crate) async fn copy(
     let mut kept_before = 0;
     let (mut fetched_before_bytes, mut before_s) = (0, 0.0);
     let mut first = true;
+    // What the pass before this one came to, and what of it is kept.
+    let mut before: Option<(u64, Summary)> = None;
     loop {
         let begun = tokio::select! {
             biased;
-            () = stop.wait() => return Err(GetError::Stopped),
-            begun = begin(engine, &request, resume, observer, stop) => begun?,
+            () = stop.wait() => Err(GetError::Stopped),
+            begun = begin(engine, &request, resume, observer, stop) => begun,
         };
+        if let (Err(error), Some((kept_bytes, summary))) = (&begun, before.take()) {
+            let (at_s, error) = (summary.elapsed_s, error.with_reasons());
+            observer.observe(&Event::Failed { at_s, error, kept_bytes, summary });
+        }
+        let begun = begun?;
         let (mut pass, request_of_pass) = begun;
         pass.fetched_before_bytes = fetched_before_bytes;
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
@@ -221,6 +231,7 @@ pub(crate) async fn copy(
                 is_second_look = true;
                 fetched_before_bytes = summary.fetched_bytes;
                 before_s = summary.elapsed_s;
+                before = Some((stage.durable_bytes(), summary));
                 observer.observe(&once_more(&index::read(&index), &changed, before_s));
                 drop(stage);
             }
@@ -338,6 +349,26 @@ pub(crate) async fn is_tree(engine: &Engine, folder: &Mirror) -> bool {
     asked.is_ok_and(|download| index::is_index(&download))
 }
 
+/// Whether the server of this folder offers the file of this name in it as a tree.
+pub(crate) async fn is_file(engine: &Engine, folder: &Mirror, name: &str) -> bool {
+    let file = Some((name.to_owned(), name.to_owned()));
+    let wanted = Wanted { file, ..Wanted::default() };
+    let asked = index::ask(&engine.net, folder, &wanted).await;
+    asked.is_ok_and(|download| {
+        index::is_index(&download) && download.field("swath-filtered").is_some()
+    })
+}
+
+/// Whoever wants a single file wants nothing else to be written into that folder.
+fn is_single(index: &Index, name: &str) -> bool {
+    let mut cursor = index.cursor_from(0);
+    let first = cursor.next().is_some_and(|item| {
+        let is_file = matches!(item.entry.kind, Kind::File { .. } | Kind::Absent(_));
+        is_file && item.path == name.as_bytes()
+    });
+    first && cursor.next().is_none()
+}
+
 /// The whole index of a folder.
 pub(crate) async fn index(
     engine: &Engine,
@@ -380,8 +411,14 @@ async fn begin(
         };
         engine.disk.work(look).await.map_err(GetError::Thread)?
     };
-    if waits {
+    if waits || request.single.is_some() {
         taking.wait().await?;
+    }
+    if let Some(name) = &request.single
+        && !is_single(&read(&taking.index), name)
+    {
+        let reason = format!("it is not of the one file {name}");
+        return Err(GetError::Index { whose: taking.name.clone(), reason });
     }
     let same = match waits {
         true => same(engine, request, &taking, observer).await?,
@@ -413,7 +450,14 @@ async fn begin(
         if request.delete {
             stage.replace(request.filter.clone());
         }
+        if let Some(top) = taking.top {
+            stage.tell_top(top);
+        }
         let stage = Arc::new(stage);
+        if stage.has_completed_earlier() {
+            let text = "an earlier copy into this folder ended while it gave its files their names: all that it had copied got them now, whatever this one is about".to_owned();
+            observer.observe(&Event::Note { at_s: 0.0, text, warning: false });
+        }
         if waits {
             let checked = Arc::clone(&stage);
             let check = move || {

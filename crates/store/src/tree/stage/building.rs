@@ -49,15 +49,15 @@ impl Files {
         trail: &mut Trail,
     ) -> io::Result<()> {
         if wanted.is_whole() {
-            let file = create(stage, wanted, true, trail)?;
+            let (file, has_mode) = create_whole(stage, wanted, trail)?;
             put(stage, &file, wanted, start, bytes)?;
-            return complete(file.plain(), wanted, stage.preserve);
+            return complete(file.plain(), wanted, stage.preserve, has_mode);
         }
         let file = self.open(stage, wanted, trail)?;
         put(stage, &file, wanted, start, bytes)?;
         let written: u64 = wanted.parts.iter().map(|part| part.bytes).sum();
         if self.written(wanted.number, written) {
-            complete(file.plain(), wanted, stage.preserve)?;
+            complete(file.plain(), wanted, stage.preserve, false)?;
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Files {
             }
         }
         // Two threads may come here at once; both open the same file.
-        let file = Arc::new(create(stage, wanted, false, trail)?);
+        let file = Arc::new(create(stage, wanted, trail)?);
         let mut table = lock(&self.all);
         let clock = table.clock;
         let resumed_bytes = stage.resumed.bytes_within(wanted.range);
@@ -131,20 +131,41 @@ impl Table {
     }
 }
 
-/// Open a file of the stage, making it and its folders if need be.
-fn create(stage: &Stage, wanted: &Wanted, is_whole: bool, trail: &mut Trail) -> io::Result<Data> {
+/// Open a file of the stage of which a part comes, making it and its folders if need be.
+fn create(stage: &Stage, wanted: &Wanted, trail: &mut Trail) -> io::Result<Data> {
     let (folder, name) = split(&wanted.path);
     let folder = trail.folder(folder)?;
-    let file = make_file(folder, name, is_whole)?;
-    if !is_whole || wanted.is_sparse {
+    let file = make_file(folder, name, false)?;
+    file.set_len(wanted.size_bytes)?;
+    Ok(Data::new(file, folder, name, wanted, &stage.directly))
+}
+
+/// Make a file of which all comes at once; whether it has its mode already, which saves a call for
+/// each of many small files.
+fn create_whole(stage: &Stage, wanted: &Wanted, trail: &mut Trail) -> io::Result<(Data, bool)> {
+    let (folder, name) = split(&wanted.path);
+    let folder = trail.folder(folder)?;
+    let mode = mode_here(wanted.mode, stage.preserve, FileType::RegularFile);
+    // A default list of rights would have its word in it, and some servers want to be allowed each
+    // write.
+    let is_plain = mode & umask() == 0 && mode & 0o600 == 0o600 && !stage.has_default_rights;
+    let flags = FILE | OFlags::CREATE | OFlags::EXCL;
+    let new = is_plain.then(|| rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(mode)));
+    let (file, has_mode) = match new {
+        Some(Ok(file)) => (File::from(file), true),
+        // An earlier run has left something.
+        None | Some(Err(Errno::EXIST)) => (make_file(folder, name, true)?, false),
+        Some(Err(error)) => return Err(error.into()),
+    };
+    if wanted.is_sparse {
         file.set_len(wanted.size_bytes)?;
     }
-    Ok(Data::new(file, folder, name, wanted, &stage.directly))
+    Ok((Data::new(file, folder, name, wanted, &stage.directly), has_mode))
 }
 
 /// Make a file, or open the one that an earlier run left.
 pub(super) fn make_file(folder: impl AsFd, name: &[u8], truncate: bool) -> io::Result<File> {
-    let mut flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut flags = FILE | OFlags::CREATE;
     if truncate {
         flags |= OFlags::TRUNC;
     }
@@ -168,8 +189,10 @@ fn put(stage: &Stage, file: &Data, wanted: &Wanted, start: u64, bytes: &[u8]) ->
     Ok(())
 }
 
-fn complete(file: &File, wanted: &Wanted, preserve: Preserve) -> io::Result<()> {
-    set_mode(file, wanted.mode, preserve, FileType::RegularFile)?;
+fn complete(file: &File, wanted: &Wanted, preserve: Preserve, has_mode: bool) -> io::Result<()> {
+    if !has_mode {
+        set_mode(file, wanted.mode, preserve, FileType::RegularFile)?;
+    }
     set_times(file, wanted.mtime, preserve)
 }
 
@@ -180,10 +203,22 @@ pub(super) fn set_mode(
     preserve: Preserve,
     kind: FileType,
 ) -> io::Result<()> {
-    // Set-user-ID and the like are never taken over: who owns the copy is somebody else.
-    let mode = if preserve.mode { taken_over(mode, kind) } else { usual_mode(kind) };
-    Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
+    Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode_here(mode, preserve, kind)))?)
 }
+
+pub(super) fn mode_here(mode: u32, preserve: Preserve, kind: FileType) -> u32 {
+    // Set-user-ID and the like are never taken over: who owns the copy is somebody else.
+    if preserve.mode { taken_over(mode, kind) } else { usual_mode(kind) }
+}
+
+/// Whether what is made in a folder gets rights from there (or nobody knows).
+pub(super) fn has_default_rights(folder: impl AsFd) -> bool {
+    let found = rustix::fs::fgetxattr(folder, c"system.posix_acl_default", &mut [0_u8; 0]);
+    !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP))
+}
+
+/// How files are opened for being written.
+const FILE: OFlags = OFlags::WRONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Which bits of a mode are. In a folder that everybody may write to, the sticky bit keeps each one's
 /// files from the others.

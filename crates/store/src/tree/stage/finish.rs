@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, renameat, renameat_with, statx, unlinkat};
 use rustix::io::Errno;
-use swath_model::index::{Index, Item, Kind, Mtime, Xattrs};
+use swath_model::index::{Index, Item, Kind, Mtime, Top, Xattrs};
 
-use super::building::{set_mode, set_times, split};
+use super::building::{mode_here, set_mode, set_times, split, usual_mode};
 use super::{OWN_NAME, Stage, StageError, refuse_own_names};
 use crate::names::folder_of;
 use crate::tree::root::{self, Root};
@@ -148,12 +148,21 @@ impl Stage {
     /// One rename gives all their names; `false` if somebody has made the destination meanwhile.
     fn become_destination(&self) -> Result<bool, StageError> {
         let (from, to) = (&self.place.names.part, &self.place.destination);
-        // Nobody else was to look into it before; its own attributes are not those of an entry.
+        // Nobody else was to look into it before.
         let set_mode = |mode| {
             rustix::fs::fchmod(self.root.fd(), rustix::fs::Mode::from_raw_mode(mode))
                 .map_err(|error| self.failed("set the mode of", b"", error.into()))
         };
-        set_mode(super::building::usual_mode(FileType::Directory))?;
+        let mode = match self.top {
+            Some(top) => mode_here(top.mode, self.preserve, FileType::Directory) | OWNERS,
+            None => usual_mode(FileType::Directory),
+        };
+        set_mode(mode)?;
+        // It is no entry, and what a source tells beside its index is no reason to fail.
+        let set_times = |top: Top| set_times(self.root.fd(), top.mtime, self.preserve);
+        if let Some(Err(error)) = self.top.map(set_times) {
+            tracing::debug!(%error, "the folder itself cannot have its time");
+        }
         let flags = rustix::fs::RenameFlags::NOREPLACE;
         let renamed = match renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, flags) {
             Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(from, to),
@@ -399,3 +408,7 @@ fn rename(from: Option<BorrowedFd<'_>>, to: BorrowedFd<'_>, name: &[u8]) -> io::
     };
     Ok(renamed?)
 }
+
+/// A folder in which its owner may not do all this could neither be copied into again, for which a
+/// stage is made in it, nor be looked through when what had come is removed or vouched for.
+const OWNERS: u32 = 0o700;

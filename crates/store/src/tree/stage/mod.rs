@@ -13,6 +13,7 @@ mod compare;
 mod data;
 mod finish;
 mod further;
+mod mark;
 mod place;
 mod skeleton;
 mod way;
@@ -23,13 +24,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
-use swath_model::index::{Index, Item, Kind, Mtime, Part};
+use swath_model::index::{Index, Item, Kind, Mtime, Part, Top};
 use swath_model::{Range, RangeSet};
 
 use super::conflict::{Conflict, conflicts};
 use super::filter::Filter;
 use super::root::Root;
 use super::trail::{Enter, Trail};
+use super::unfinished::{OWN_NAME, is_own_name};
 use super::xattrs::XattrLoss;
 use crate::journal::{JournalFile, Record, State};
 use crate::steps::SystemSteps;
@@ -42,6 +44,7 @@ pub(super) use compare::Kept;
 pub use compare::Same;
 pub use finish::Finished;
 use finish::InTheWay;
+pub(super) use mark::is_mark;
 pub use way::check_way;
 
 /// What of a file's attributes is taken over besides its bytes.
@@ -82,6 +85,17 @@ pub enum StageError {
         .0.display()
     )]
     Foreign(PathBuf),
+    /// What lies there of an unfinished copy was left elsewhere, and came with other files.
+    #[error(
+        "{} tells of an unfinished copy, but not of one into this place: it came here with a tree that was copied or restored, or an earlier version of swath has left it; nothing is taken from it, and to go on {} {} to be removed",
+        mark.display(), listed(all), if all.len() == 1 { "has" } else { "have" }
+    )]
+    Elsewhere {
+        /// What says so.
+        mark: PathBuf,
+        /// All that came with it; at least one.
+        all: Vec<PathBuf>,
+    },
     /// Another process receives into the same place.
     #[error("another process is writing {}", .0.display())]
     Locked(PathBuf),
@@ -157,10 +171,15 @@ pub struct Stage {
     journal: Mutex<Option<(JournalFile, State)>>,
     /// When the destination's own entries changed last, before there was a stage.
     top_mtime: Option<Mtime>,
+    /// What the tree's own folder is like: so will be a destination that is not there yet.
+    top: Option<Top>,
     /// What is in the way goes, unless it holds what this leaves out.
     replaces: Option<Filter>,
     /// Of which entries extended attributes could not be taken over.
     xattr_losses: Mutex<Vec<(u64, XattrLoss)>>,
+    has_completed_earlier: bool,
+    /// What is made in it gets rights from the folder that it lies in.
+    has_default_rights: bool,
     halt: Halt,
 }
 
@@ -248,7 +267,10 @@ impl Stage {
             stage.index = Arc::new(RwLock::new(moving.index));
             stage.finish_moving(&moving.without, InTheWay::Stays)?;
             drop(stage);
-            return Stage::open_until(destination, single, index, preserve, resume, same, halt);
+            let mut stage =
+                Stage::open_until(destination, single, index, preserve, resume, same, halt)?;
+            stage.has_completed_earlier = true;
+            return Ok(stage);
         }
         let mut left = if resume { place.recover(&read(&index)) } else { Carried::default() };
         if !left.durable.is_empty() {
@@ -297,6 +319,7 @@ impl Stage {
         halt: Halt,
     ) -> Stage {
         Stage {
+            has_default_rights: building::has_default_rights(root.fd()),
             place,
             root,
             index,
@@ -308,8 +331,10 @@ impl Stage {
             directly: Directly::new(true),
             journal: Mutex::new(None),
             top_mtime: None,
+            top: None,
             replaces: None,
             xattr_losses: Mutex::default(),
+            has_completed_earlier: false,
             halt,
         }
     }
@@ -323,6 +348,17 @@ impl Stage {
     /// this filter leaves out.
     pub fn replace(&mut self, filter: Filter) {
         self.replaces = Some(filter);
+    }
+
+    /// What the tree's own folder is like at its source. A destination that was there before stays
+    /// as it is.
+    pub fn tell_top(&mut self, top: Top) {
+        self.top = Some(top);
+    }
+
+    /// An earlier copy had ended while it gave names: all that it had came to its names first.
+    pub fn has_completed_earlier(&self) -> bool {
+        self.has_completed_earlier
     }
 
     /// What the journal vouches for, in bytes of the virtual file: a later run goes on from there.
@@ -430,6 +466,22 @@ impl Stage {
             .map_err(|error| self.journal_failed(error.into_io()))
     }
 
+    /// What came of these files (numbers in the index) is of no use: the journal vouches for none of
+    /// it any more.
+    ///
+    /// # Errors
+    /// [`StageError::Io`].
+    pub fn forget(&self, files: &[u64]) -> Result<(), StageError> {
+        let mut journal = lock(&self.journal);
+        let Some((file, state)) = &mut *journal else { return Ok(()) };
+        let index = self.index();
+        let range = |&number: &u64| index.cursor_from(number).next().map(|item| item.range());
+        let ranges = files.iter().filter_map(range).filter(|range| !range.is_empty());
+        let records: Vec<Record> = ranges.map(|range| Record::Bad { range }).collect();
+        file.append(&SystemSteps::new(), &self.place.names, state, &records)
+            .map_err(|error| self.journal_failed(error.into_io()))
+    }
+
     fn begin_journal(&self, journal: &mut Option<(JournalFile, State)>) -> Result<(), StageError> {
         let begun = self.place.begin_journal(&self.index(), &self.resumed);
         *journal = Some(begun.map_err(|source| self.journal_failed(source))?);
@@ -483,26 +535,18 @@ impl Drop for Stage {
     }
 }
 
-/// A tree may hold what an unfinished copy left in it; it would lie where ours lies.
+/// A tree may hold what an unfinished copy left in it; it would lie where ours lies, or that of a copy
+/// into one of its folders.
 fn refuse_own_names(index: &Index, place: &Place) -> Result<(), StageError> {
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
-        if !item.path.contains(&b'/') && is_own_name(item.path) {
+        if is_own_name(item.entry.name) {
             let name = String::from_utf8_lossy(item.path).into_owned();
             return Err(StageError::OwnName { path: place.destination.join(name) });
         }
     }
     Ok(())
 }
-
-/// Whether a name at the top of a folder is that of what a copy into that folder leaves there until
-/// it is complete.
-pub(super) fn is_own_name(name: &[u8]) -> bool {
-    name.starts_with(OWN_NAME)
-}
-
-/// How the names of what a copy needs within its destination begin.
-const OWN_NAME: &[u8] = b".swath-stage.swath";
 
 /// Of ranges of a virtual file what can be taken over: a group is fetched whole or not at all, and
 /// of a file whose bytes come twice nobody could say when it is complete.
@@ -519,6 +563,15 @@ fn whole_groups(ranges: &RangeSet, index: &Index) -> RangeSet {
         }
     }
     whole
+}
+
+/// Paths in a row, for people.
+fn listed(paths: &[PathBuf]) -> String {
+    let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    match paths.split_last() {
+        Some((last, [_, ..])) => format!("{} and {last}", paths[..paths.len() - 1].join(", ")),
+        _ => paths.concat(),
+    }
 }
 
 fn read(index: &RwLock<Index>) -> RwLockReadGuard<'_, Index> {

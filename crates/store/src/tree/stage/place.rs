@@ -12,6 +12,7 @@ use swath_model::index::{Index, Mtime, Reader};
 
 use super::StageError;
 use super::carry::{self, Carried};
+use super::mark::{self, Marked};
 use crate::Identity;
 use crate::journal::{AppendError, JournalFile, Record, Recovery, State, recover};
 use crate::names::{Names, folder_of};
@@ -31,7 +32,8 @@ pub(super) struct Place {
     index_new: PathBuf,
     /// Says that names are being given, and which files get none.
     moving: PathBuf,
-    /// Says that the stage is ours, also where nothing has been journaled yet.
+    /// Says that the stage is ours, and which folder that is, also where nothing has been journaled
+    /// yet.
     mark: PathBuf,
 }
 
@@ -109,24 +111,23 @@ impl Place {
         use std::os::unix::fs::MetadataExt;
         let device = |found: std::fs::Metadata| found.dev();
         let stage = self.names.part.symlink_metadata().ok().filter(std::fs::Metadata::is_dir);
-        self.is_ours()
-            && self.is_left()
+        let is_ours = |root| self.marked(&root) == Marked::This;
+        self.is_left()
             && stage.is_some()
+            && Root::open(&self.names.part).is_ok_and(is_ours)
             && stage.map(device) == self.destination.metadata().ok().map(device)
     }
 
-    /// Whether a copy has made this stage.
-    fn is_ours(&self) -> bool {
-        let mut text = Vec::new();
-        let read = self.read(&self.mark).map(|mark| mark.take(64).read_to_end(&mut text));
-        read.is_some_and(|read| read.is_ok()) && text == MARK
+    /// What the mark says of this stage.
+    fn marked(&self, stage: &Root) -> Marked {
+        self.read(&self.mark).map_or(Marked::No, |file| mark::read(&file, stage.fd()))
     }
 
-    /// The first of the names that a copy needs that is taken already.
-    fn taken(&self) -> Option<&Path> {
+    /// The names that a copy needs beside that of the stage and that are taken already.
+    fn taken(&self) -> impl Iterator<Item = &Path> {
         let Names { journal, journal_new, .. } = &self.names;
         let all = [journal, journal_new, &self.index, &self.index_new, &self.moving, &self.mark];
-        all.into_iter().map(PathBuf::as_path).find(|path| path.symlink_metadata().is_ok())
+        all.into_iter().map(PathBuf::as_path).filter(|path| path.symlink_metadata().is_ok())
     }
 
     /// When something was last made in, or removed from, a destination that is there.
@@ -205,7 +206,7 @@ impl Place {
             return Err(failed("use")(source));
         }
         let owned = self.own(Root::open(&self.names.part).map_err(failed("open"))?);
-        if is_made && matches!(owned, Err(StageError::Foreign(_))) {
+        if is_made && matches!(owned, Err(StageError::Foreign(_) | StageError::Elsewhere { .. })) {
             let _ = std::fs::remove_dir(&self.names.part);
         }
         owned
@@ -223,22 +224,31 @@ impl Place {
             }
             Err(error) => return Err(failed("lock")(error.into())),
         }
-        if !self.is_ours() {
-            let names = root.names().map_err(failed("list"))?;
-            if names.len() > 0 {
-                return Err(StageError::Foreign(self.names.part.clone()));
+        let marked = self.marked(&root);
+        if marked != Marked::This {
+            let is_empty = root.names().map_err(failed("list"))?.len() == 0;
+            match marked {
+                Marked::Elsewhere => {
+                    let stage = (!is_empty).then_some(self.names.part.as_path());
+                    let all = stage.into_iter().chain(self.taken()).map(Path::to_owned).collect();
+                    return Err(StageError::Elsewhere { mark: self.mark.clone(), all });
+                }
+                _ if !is_empty => return Err(StageError::Foreign(self.names.part.clone())),
+                // Somebody has removed the stage: what is told of it holds no more.
+                Marked::Another => self.forget(),
+                Marked::No | Marked::This => {}
             }
             // What a copy writes there comes after its mark, and goes before it.
-            if let Some(taken) = self.taken() {
+            if let Some(taken) = self.taken().next() {
                 return Err(StageError::Foreign(taken.to_owned()));
             }
-            self.make_mark().map_err(failed("mark"))?;
+            self.make_mark(&root).map_err(failed("mark"))?;
         }
         // A run that ended right after the stage had become the destination left its words.
         if let Some(beside) = Place::at(&self.destination, &self.destination, false)
             && beside.names.part != self.names.part
             && beside.names.part.symlink_metadata().is_err()
-            && beside.is_ours()
+            && Root::open(&self.destination).is_ok_and(|it| beside.marked(&it) == Marked::This)
         {
             beside.forget();
         }
@@ -246,11 +256,10 @@ impl Place {
     }
 
     /// Durable when this returns: before there is anything in the stage.
-    fn make_mark(&self) -> io::Result<()> {
+    fn make_mark(&self, stage: &Root) -> io::Result<()> {
         let mut options = File::options();
-        let mut mark = options.write(true).create_new(true).mode(0o600).open(&self.mark)?;
-        mark.write_all(MARK)?;
-        mark.sync_all()?;
+        let mark = options.write(true).create_new(true).mode(0o600).open(&self.mark)?;
+        mark::write(&mark, stage.fd())?;
         File::open(&self.names.folder)?.sync_all()
     }
 
@@ -403,9 +412,6 @@ fn dataset_name(index: &Index) -> Option<String> {
 
 /// Of all common file systems, less what is added to the journal's name.
 const NAME_BYTES_MAX: usize = 255 - ".index.new".len();
-
-/// What a mark holds.
-const MARK: &[u8] = b"the folder beside this file was made by swath cp\n";
 
 #[cfg(test)]
 mod tests {

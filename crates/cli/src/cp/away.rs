@@ -1,0 +1,138 @@
+//! What is ours to a server that takes trees, and how it went.
+
+use std::path::PathBuf;
+
+use swath_transfer::observe::{Event, Observer};
+use swath_transfer::sending::Wishes;
+use swath_transfer::{Engine, Filter, Stop};
+use url::Url;
+
+use super::args::Cp;
+use super::dry::Plan;
+use super::here::{self, Renamed};
+use super::send::{self, Sent};
+use super::ssh::Session;
+use super::{comparison, told};
+use crate::exit::{self, Exit};
+use crate::progress::Progress;
+use crate::say;
+
+/// How things are sent.
+pub struct Away<'a> {
+    /// As the user wishes.
+    pub cp: &'a Cp,
+    /// What would be done goes there.
+    pub plan: &'a Plan,
+    /// Opens connections.
+    pub engine: &'a Engine,
+    /// Where ssh led.
+    pub session: Option<&'a Session>,
+}
+
+/// What is sent.
+pub struct Outgoing {
+    /// What lies in this folder, or a single file.
+    pub from: PathBuf,
+    /// Into this folder.
+    pub to: Url,
+    /// What a single file is called there.
+    pub single: Option<String>,
+    /// What the user calls where it goes.
+    pub shown: String,
+}
+
+impl Away<'_> {
+    /// Send it, and say how it went; an error if it is a single file and the server does not take
+    /// trees, or not from us.
+    pub async fn send(
+        &self,
+        what: Outgoing,
+        filter: Filter,
+        observer: &mut dyn Observer,
+        progress: &Progress,
+        stop: &Stop,
+    ) -> Result<Exit, String> {
+        let cp = self.cp;
+        let through = self.session.and_then(|session| session.through.as_deref());
+        let names = through.unwrap_or_default();
+        let Outgoing { from, to, single, shown } = what;
+        let is_single = single.is_some();
+        let wishes = wishes(cp, single);
+        let load = send::Load {
+            from: &from,
+            shown_to: &shown,
+            filter,
+            reads: cp.io.into(),
+            limit_bytes_per_s: cp.limit_rate,
+            plan: self.plan,
+            // By ssh the server ends with the connection, and is no more. A plan is told once.
+            asks_again: self.session.is_none() && !cp.dry_run,
+        };
+        let mut renamed = Renamed { observer, names };
+        let sent = send::send(self.engine.net(), load, &to, &wishes, &mut renamed, stop).await;
+        if let Sent::All(received) = &sent
+            && !cp.dry_run
+        {
+            let mut summary = received.transfer.clone();
+            summary.path = shown.clone();
+            renamed.observer.observe(&Event::Finished(summary));
+        }
+        progress.clear();
+        let goes_on = "what is there is kept: the same command goes on from there";
+        Ok(match sent {
+            Sent::Foreign(error) => return Err(error),
+            Sent::All(received) => {
+                told::told_rate(cp, self.session, &received);
+                told::told(cp, self.plan, &received, &shown)
+            }
+            Sent::Failed(failed) => {
+                // A single file is never copied with --delete.
+                let (error, hint) = match failed.error.split_once(", and --delete would") {
+                    Some((error, _)) if is_single => (error, true),
+                    _ => (failed.error.as_str(), false),
+                };
+                say::err(&format!("swath: {}", exit::about(&shown, error)));
+                if hint && error.contains("a folder there") {
+                    say::err(&format!("  into that folder: {shown}/"));
+                }
+                super::tell_kept(failed.kept_bytes);
+                Exit::of_code(failed.exit)
+            }
+            Sent::Broken(exit, error) => {
+                let error = here::renamed(names, &error);
+                say::err(&format!("swath: {error}"));
+                for hint in [exit::hint_of_token, exit::hint_of_trust] {
+                    if let Some(hint) = hint(&error) {
+                        say::err(hint);
+                    }
+                }
+                if let Some(hint) = exit::hint_of_https(&shown, &error) {
+                    say::err(&hint);
+                }
+                if exit == Exit::Incomplete {
+                    say::err(&format!("  {goes_on}"));
+                }
+                exit
+            }
+            Sent::Stopped { has_something } => {
+                let goes_on = if has_something { goes_on } else { "nothing was sent" };
+                say::err(&format!("swath: stopped; {goes_on}"));
+                Exit::Interrupted
+            }
+        })
+    }
+}
+
+/// What a receiver has to know of the command line.
+fn wishes(cp: &Cp, single: Option<String>) -> Wishes {
+    Wishes {
+        preserve: cp.preserve(),
+        compare: comparison(cp),
+        resume: cp.resume || !cp.no_resume,
+        delete: cp.delete,
+        dry: cp.dry_run,
+        include: cp.include.clone(),
+        exclude: cp.exclude.clone(),
+        single,
+    }
+}

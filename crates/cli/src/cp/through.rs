@@ -1,0 +1,246 @@
+//! The way to a port of the other side where only ssh leads and its sshd forwards nothing: for each
+//! connection ssh runs `swath serve --through PORT` there, and its standard input and output carry
+//! the bytes.
+//!
+//! All of them share one ssh connection: the user's own where the configuration has such, else one
+//! that is made here and ends with this. So nobody is asked for a password again.
+
+use std::future::pending;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use super::ssh::{LOOK_AGAIN, Way, cannot_run, configured};
+use crate::serve::through::READY;
+
+/// The way stands as long as this is kept.
+pub struct Through {
+    /// The port of ours that leads there.
+    pub port: u16,
+    taking: JoinHandle<()>,
+    _shared: Option<Shared>,
+}
+
+impl Drop for Through {
+    fn drop(&mut self) {
+        self.taking.abort();
+    }
+}
+
+impl Through {
+    /// Lead to `port` there, where swath is called `program`; one connection is tried. The error
+    /// says what failed.
+    pub async fn open(way: &Way, host: &str, program: &str, port: u16) -> Result<Through, String> {
+        let has_own = configured(way, host, "controlpath").await.is_some_and(|it| it != "none");
+        let shared = if has_own { None } else { Some(Shared::open(way, host).await?) };
+        let line = format!("exec {program} serve --through {port}");
+        let starts = Arc::new(Starts {
+            way: way.clone(),
+            host: host.to_owned(),
+            options: shared.as_ref().map(Shared::options).unwrap_or_default(),
+            line,
+            ready: Mutex::new(None),
+            places: Semaphore::new(PUMPS_MAX),
+        });
+        *starts.ready.lock().await = Some(starts.pump().await?);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+        let listener = listener.map_err(|error| error.to_string())?;
+        let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+        let taking = tokio::spawn(take(listener, starts));
+        Ok(Through { port, taking, _shared: shared })
+    }
+}
+
+/// Take connections as they come.
+async fn take(listener: TcpListener, starts: Arc<Starts>) {
+    let mut pumps = JoinSet::new();
+    loop {
+        tokio::select! {
+            taken = listener.accept() => match taken {
+                Ok(_) if pumps.len() >= WAITING_MAX => {}
+                Ok((ours, _)) => {
+                    pumps.spawn(carry(ours, Arc::clone(&starts)));
+                }
+                Err(_) => sleep(LOOK_AGAIN).await,
+            },
+            Some(_) = pumps.join_next() => {}
+        }
+    }
+}
+
+/// Carry one connection to its end.
+async fn carry(ours: TcpStream, starts: Arc<Starts>) {
+    // Who finds no place waits for one, as at a server that serves no more at a time.
+    let Ok(_place) = starts.places.acquire().await else { return };
+    let pump = {
+        // One starts at a time: an sshd lets in but a few that it does not know yet.
+        let mut ready = starts.ready.lock().await;
+        match ready.take() {
+            Some(pump) => Ok(pump),
+            None => starts.pump().await,
+        }
+    };
+    let Ok(Pump { mut to, mut from, _ssh }) = pump else { return };
+    let _ = ours.set_nodelay(true);
+    let (read, mut write) = ours.into_split();
+    let mut read = BufReader::with_capacity(PART_BYTES, read);
+    let there = async {
+        let _ = tokio::io::copy_buf(&mut read, &mut to).await;
+        drop(to);
+        pending::<()>().await;
+    };
+    let back = async {
+        let _ = tokio::io::copy_buf(&mut from, &mut write).await;
+        let _ = write.shutdown().await;
+    };
+    tokio::select! {
+        () = there => {}
+        () = back => {}
+    }
+}
+
+/// How pumps are started.
+struct Starts {
+    way: Way,
+    host: String,
+    options: Vec<String>,
+    line: String,
+    /// The one that was tried first waits for the first connection. Held while another starts.
+    ready: Mutex<Option<Pump>>,
+    places: Semaphore,
+}
+
+/// One that has its connection there.
+struct Pump {
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    _ssh: Child,
+}
+
+impl Starts {
+    async fn pump(&self) -> Result<Pump, String> {
+        let mut ssh = Command::new(&self.way.ssh[0]);
+        ssh.args(&self.way.ssh[1..]).args(&self.options).args(["-T", "--", &self.host, &self.line]);
+        ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut ssh = ssh.spawn().map_err(|error| cannot_run(&self.way, &error))?;
+        let (to, from) = (ssh.stdin.take(), ssh.stdout.take());
+        let (to, from) = to.zip(from).ok_or("ssh has no input and output")?;
+        let mut said = BufReader::with_capacity(PART_BYTES, from).take(READY.len() as u64 + 2);
+        let mut first = String::new();
+        // However long that takes: a user may have to type a password.
+        let _ = said.read_line(&mut first).await;
+        if first.trim_end() != READY {
+            return Err(format!("'{}' did not work there", self.line));
+        }
+        Ok(Pump { to, from: said.into_inner(), _ssh: ssh })
+    }
+}
+
+/// An ssh connection that others share.
+struct Shared {
+    ssh: Child,
+    folder: PathBuf,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = self.ssh.start_kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Shared {
+    async fn open(way: &Way, host: &str) -> Result<Shared, String> {
+        let folder = own_folder().map_err(|error| format!("no place for a socket: {error}"))?;
+        let mut ssh = Command::new(&way.ssh[0]);
+        ssh.args(&way.ssh[1..]).args(["-T", "-o", "ControlMaster=yes", "-o"]);
+        ssh.arg(control_path(&folder)).args(["-o", "ControlPersist=no", "--", host]);
+        // It ends with us, however we end.
+        ssh.arg("exec cat >/dev/null");
+        ssh.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
+        let ssh = ssh.spawn().map_err(|error| cannot_run(way, &error));
+        let mut shared = match ssh {
+            Ok(ssh) => Shared { ssh, folder },
+            Err(error) => {
+                let _ = std::fs::remove_dir_all(&folder);
+                return Err(error);
+            }
+        };
+        while !shared.folder.join(SOCKET).exists() {
+            if let Ok(Some(status)) = shared.ssh.try_wait() {
+                return Err(format!("ssh ended with {status}"));
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+        Ok(shared)
+    }
+
+    /// What an ssh is given that takes part.
+    fn options(&self) -> Vec<String> {
+        let own = ["-o", "ControlMaster=no", "-o"].map(str::to_owned);
+        own.into_iter().chain([control_path(&self.folder)]).collect()
+    }
+}
+
+/// `%` begins something else for ssh, and a space another word.
+fn control_path(folder: &Path) -> String {
+    let path = folder.join(SOCKET).display().to_string();
+    format!("ControlPath=\"{}\"", path.replace('%', "%%"))
+}
+
+/// A folder that nobody else may look into, with a short name: that of a socket may not be long.
+fn own_folder() -> std::io::Result<PathBuf> {
+    let wanted = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let fits = |path: &PathBuf| path.is_dir() && path.as_os_str().len() <= FOLDER_LENGTH_MAX;
+    let above = wanted.filter(fits).unwrap_or_else(|| PathBuf::from("/tmp"));
+    let own = std::process::id();
+    let mut number = 0;
+    loop {
+        let folder = above.join(format!("swath-ssh-{own}-{number}"));
+        match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && number < 1000 => {
+                number += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether bytes go to a server of ours through this port of ours, and come back. ssh takes
+/// connections before it knows whether sshd forwards them, and closes them if it does not.
+pub async fn carries(port: u16) -> bool {
+    let asked = async {
+        let mut tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        // A server that encrypts says to this that it does.
+        tcp.write_all(b"GET /health HTTP/1.0\r\n\r\n").await?;
+        tcp.read(&mut [0]).await
+    };
+    matches!(timeout(CARRIES_WITHIN, asked).await, Ok(Ok(1)))
+}
+
+/// Connections at a time: an sshd lets ten programs run on one ssh connection (`MaxSessions`), and
+/// one of them is the server where that connection is the user's own.
+const PUMPS_MAX: usize = 9;
+/// So many of these for data; the others are for control.
+pub const LANES_MAX: u32 = 6;
+/// Connections that are taken, with those that wait for a place.
+const WAITING_MAX: usize = 64;
+/// Carried at a time.
+const PART_BYTES: usize = 256 << 10;
+/// The socket's name within its folder.
+const SOCKET: &str = "s";
+/// The system takes 107 bytes for a socket's whole name, and ssh makes it under a longer one first.
+const FOLDER_LENGTH_MAX: usize = 50;
+/// The answer takes a round trip or two.
+const CARRIES_WITHIN: Duration = Duration::from_secs(20);

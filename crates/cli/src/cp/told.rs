@@ -1,0 +1,121 @@
+//! How a copy went, in words.
+
+use swath_transfer::sending::Received;
+
+use super::args::Cp;
+use super::dry::Plan;
+use super::ssh::Session;
+use crate::exit::{Exit, fail};
+use crate::progress::units;
+use crate::say;
+
+/// Say how fast it was where all went through ssh.
+pub fn told_rate(cp: &Cp, session: Option<&Session>, tree: &Received) {
+    let went_by_ssh = session.is_some_and(|session| session.through.is_some());
+    if went_by_ssh && tree.transfer.fetched_bytes > 0 && !cp.quiet && !cp.json && !cp.dry_run {
+        let rate = units::rate(tree.transfer.rate_bytes_per_s);
+        say::err(&format!("by ssh: {rate}"));
+    }
+}
+
+/// Say what the tree holds, and what of it is not there.
+pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
+    let matches = tree.counts.iter().any(|&count| count > 0) || !selects(cp);
+    if cp.dry_run {
+        plan.end(matches);
+        return Exit::Done;
+    }
+    if !cp.quiet && !cp.json {
+        say::err(&counts(tree, matches));
+    }
+    let lines = tree
+        .changed
+        .iter()
+        .map(|path| (path, "it changed while it was copied, twice"))
+        .chain(tree.absent.iter().map(|(path, why)| (path, why.as_str())));
+    for (path, why) in lines.take(NAMED_MAX) {
+        let path: String = path.chars().filter(|c| !c.is_control()).collect();
+        say::err(&format!("not copied: {path}: {why}"));
+    }
+    let all = tree.changed.len() + tree.absent.len();
+    if all > NAMED_MAX {
+        say::err(&format!("not copied: {} more", all - NAMED_MAX));
+    }
+    let has_xattrs = !cp.preserve().xattrs || told_xattrs(tree, destination);
+    if tree.is_whole {
+        return if has_xattrs { Exit::Done } else { Exit::Some };
+    }
+    if cp.delete {
+        // What was in the way of something that is there had to go.
+        let what = if tree.removed == 0 { "nothing" } else { "nothing else" };
+        say::err(&format!("{what} was removed: --delete waits until all of the tree is there"));
+    }
+    let entries = if all == 1 { "1 entry is".to_owned() } else { format!("{all} entries are") };
+    fail(Exit::Some, &format!("{destination}: {entries} not there; all else is"))
+}
+
+/// Say what has lost its extended attributes; whether nothing has.
+fn told_xattrs(tree: &Received, destination: &str) -> bool {
+    let Some(losses) = &tree.xattrs else {
+        say::err(&format!(
+            "swath: {destination}: its server knows no extended attributes: none were copied"
+        ));
+        return false;
+    };
+    for (path, why) in &losses.first {
+        let path: String = path.chars().filter(|c| !c.is_control()).collect();
+        say::err(&format!("without its extended attributes: {path}: {why}"));
+    }
+    let named = losses.first.len() as u64;
+    if losses.count > named {
+        let more = units::count(losses.count - named);
+        say::err(&format!("without its extended attributes: {more} more"));
+    }
+    if losses.count > 0 {
+        let entries = match losses.count {
+            1 => "1 entry lacks".to_owned(),
+            many => format!("{} entries lack", units::count(many)),
+        };
+        say::err(&format!("swath: {destination}: {entries} extended attributes of the original"));
+    }
+    losses.count == 0
+}
+
+/// What the tree holds, in one line.
+fn counts(tree: &Received, matches: bool) -> String {
+    let names =
+        [("file", "files"), ("folder", "folders"), ("link", "links"), ("hard link", "hard links")];
+    let parts: Vec<String> = tree
+        .counts
+        .iter()
+        .zip(names)
+        .filter(|(count, _)| **count > 0)
+        .map(|(&count, (one, many))| {
+            format!("{} {}", units::count(count), if count == 1 { one } else { many })
+        })
+        .collect();
+    let stayed = match tree.kept_files {
+        0 => String::new(),
+        // The first of the counts is that of the files.
+        1 if tree.counts[0] == 1 => " (it was there already)".to_owned(),
+        1 => " (1 of the files was there already)".to_owned(),
+        kept => format!(" ({} of the files were there already)", units::count(kept)),
+    };
+    let removed = match tree.removed {
+        0 => String::new(),
+        removed => format!(", {} removed", units::count(removed)),
+    };
+    match parts.is_empty() {
+        true if !matches => format!("nothing matches{removed}"),
+        true => format!("nothing is in it{removed}"),
+        false => parts.join(", ") + &stayed + &removed,
+    }
+}
+
+/// Whether only a part of a tree is wanted.
+fn selects(cp: &Cp) -> bool {
+    !cp.include.is_empty() || !cp.exclude.is_empty()
+}
+
+/// Most entries that are named one by one.
+const NAMED_MAX: usize = 50;
