@@ -46,6 +46,8 @@ struct Version {
     size_bytes: u64,
     mtime: Mtime,
     ctime: (i64, i64),
+    /// Which file it is.
+    id: (u64, u64),
 }
 
 /// A piece of one file that is to be read.
@@ -139,7 +141,7 @@ impl Reader {
                 let files = &mut self.files;
                 let read_bytes: u64 = wanted.parts.iter().map(|part| part.bytes).sum();
                 let is_in_parts = read_bytes < wanted.data_bytes;
-                if is_in_parts && !self.walk.is_same(wanted.number, was.number(&file)?) {
+                if is_in_parts && !self.walk.is_same(wanted.number, was.number()) {
                     return Err(changed());
                 }
                 let direct = self.walk.past_cache().open(&file, || files.file(&wanted.path));
@@ -199,12 +201,11 @@ impl Open {
 }
 
 impl Version {
-    /// It, and which file has it, as a number.
-    fn number(&self, file: &File) -> io::Result<u64> {
+    /// It, without size and time, which are held against the index, as a number.
+    fn number(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        let found = file.metadata()?;
-        (found.dev(), found.ino(), self.ctime).hash(&mut hasher);
-        Ok(hasher.finish())
+        (self.id, self.ctime).hash(&mut hasher);
+        hasher.finish()
     }
 
     fn of(file: &File) -> io::Result<Version> {
@@ -217,6 +218,7 @@ impl Version {
             size_bytes: now.len(),
             mtime: Mtime { seconds: now.mtime(), nanoseconds },
             ctime: (now.ctime(), now.ctime_nsec()),
+            id: (now.dev(), now.ino()),
         })
     }
 }
