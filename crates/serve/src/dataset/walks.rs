@@ -15,6 +15,8 @@ use swath_store::PastCache;
 use swath_store::tree::{Files, Root, Single, WalkError, WalkOptions, walk};
 use tokio::sync::Notify;
 
+use super::parts::PARTS_AT_ONCE;
+
 /// The name of a walk; nobody guesses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WalkId(u128);
@@ -122,7 +124,7 @@ impl Walks {
             changed: Mutex::default(),
             versions: Mutex::default(),
             used: Mutex::new(Instant::now()),
-            parts_at_once: AtomicUsize::new(1),
+            parts_at_once: AtomicUsize::new(PARTS_AT_ONCE),
         });
         let worker = Arc::clone(&walk);
         std::thread::Builder::new()

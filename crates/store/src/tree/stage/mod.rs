@@ -15,6 +15,7 @@ mod finish;
 mod further;
 mod mark;
 mod place;
+mod settle;
 mod skeleton;
 mod way;
 mod xattrs;
@@ -39,11 +40,11 @@ use building::Files;
 use carry::Carried;
 use data::Directly;
 use place::Place;
+use settle::InTheWay;
 
 pub(super) use compare::Kept;
 pub use compare::Same;
 pub use finish::Finished;
-use finish::InTheWay;
 pub(super) use mark::is_mark;
 pub use way::check_way;
 
@@ -540,10 +541,15 @@ impl Drop for Stage {
 fn refuse_own_names(index: &Index, place: &Place) -> Result<(), StageError> {
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
-        if is_own_name(item.entry.name) {
-            let name = String::from_utf8_lossy(item.path).into_owned();
-            return Err(StageError::OwnName { path: place.destination.join(name) });
-        }
+        refuse_own_name(&item, place)?;
+    }
+    Ok(())
+}
+
+fn refuse_own_name(item: &Item<'_>, place: &Place) -> Result<(), StageError> {
+    if is_own_name(item.entry.name) {
+        let name = String::from_utf8_lossy(item.path).into_owned();
+        return Err(StageError::OwnName { path: place.destination.join(name) });
     }
     Ok(())
 }
