@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use swath_formats::percent;
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::sending::Wishes;
 use swath_transfer::{Engine, Filter, Stop};
@@ -74,7 +75,7 @@ impl Away<'_> {
             && !cp.dry_run
         {
             let mut summary = received.transfer.clone();
-            summary.path = shown.clone();
+            summary.path = title(&shown);
             renamed.observer.observe(&Event::Finished(summary));
         }
         progress.clear();
@@ -135,4 +136,9 @@ fn wishes(cp: &Cp, single: Option<String>) -> Wishes {
         exclude: cp.exclude.clone(),
         single,
     }
+}
+
+/// What is sent, for whoever looks on: of an address the name as it is, not as addresses write it.
+pub fn title(shown: &str) -> String {
+    if shown.contains("://") { percent::decode_text(shown) } else { shown.to_owned() }
 }

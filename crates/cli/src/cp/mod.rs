@@ -130,6 +130,9 @@ fn for_trees(cp: &Cp) -> Result<(), String> {
 
 /// Copy one thing, and say how it went.
 async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &Stop) -> Exit {
+    if let Err(message) = job.check_source() {
+        return fail(Exit::Input, &message);
+    }
     let filter = filter.clone();
     // As its user has named it.
     let there = match &job {
@@ -299,8 +302,8 @@ async fn named(
     stop: &Stop,
 ) -> Result<Thing, (Exit, String)> {
     let shown = swath_source::display_name(&from);
-    let name = crate::get::name_of(&from).map(|name| name.as_path().to_owned());
-    let name = name.ok_or_else(|| (Exit::Usage, format!("{shown} has no name")))?;
+    let name = job::name_there(&from).map_err(|message| (Exit::Usage, message))?;
+    let name = PathBuf::from(name);
     let mut folder = from.clone();
     folder.set_path(&format!("{}/", from.path()));
     let asked = Mirror { url: folder.clone(), priority: 1, trust: Trust::Named };

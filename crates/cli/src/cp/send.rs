@@ -198,7 +198,7 @@ impl Sending<'_> {
                     Ok(Line::Event(mut event)) => {
                         // The receiver knows neither by the name that they have here.
                         if let Event::Started { path, sources } = &mut *event {
-                            *path = shown.to_owned();
+                            *path = super::away::title(shown);
                             *sources = vec![load.from.display().to_string()];
                         }
                         again.tell(*event);

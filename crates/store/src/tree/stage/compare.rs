@@ -221,23 +221,28 @@ impl<'a> Linked<'a> {
     }
 }
 
-/// Take out of `durable` what no file of the stage holds any more: somebody may have removed or cut
-/// files there since the journal vouched for them.
-pub(super) fn still_there(index: &Index, stage: &Root, durable: &mut RangeSet) {
+/// Take out of `durable` what no file of the stage holds any more: somebody may have removed, cut or
+/// written to files there since the journal vouched for them. Those that were complete had their
+/// times, if they were to have them; of the others nobody can say when they were written to last.
+pub(super) fn still_there(index: &Index, stage: &Root, has_times: bool, durable: &mut RangeSet) {
     let mut trail = Trail::new(stage, Enter::Look);
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
         let Kind::File { size_bytes, .. } = item.entry.kind else { continue };
-        if durable.bytes_within(item.range()) == 0 {
+        let durable_bytes = durable.bytes_within(item.range());
+        if durable_bytes == 0 {
             continue;
         }
+        let is_complete = durable_bytes == item.range().len();
         let (above, name) = split(item.path);
         let is_there = trail.to(above).ok().flatten().is_some_and(|folder| {
-            let mask = StatxFlags::TYPE | StatxFlags::SIZE;
+            let mask = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME;
             let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, mask);
             found.is_ok_and(|found| {
                 let kind = FileType::from_raw_mode(found.stx_mode.into());
-                kind == FileType::RegularFile && found.stx_size == size_bytes
+                let off_seconds = found.stx_mtime.tv_sec.abs_diff(item.entry.mtime.seconds);
+                let is_written_to = has_times && is_complete && off_seconds > COARSE_SECONDS;
+                kind == FileType::RegularFile && found.stx_size == size_bytes && !is_written_to
             })
         });
         if !is_there {
@@ -245,3 +250,6 @@ pub(super) fn still_there(index: &Index, stage: &Root, durable: &mut RangeSet) {
         }
     }
 }
+
+/// No file system in use keeps times less exactly.
+const COARSE_SECONDS: u64 = 2;
