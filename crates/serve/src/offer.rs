@@ -28,6 +28,16 @@ impl Offer {
         Ok(Offer { site: Arc::new(site), _end: Arc::new(end) })
     }
 
+    /// Remember the first index that is asked for and comes to its end.
+    pub fn keep_first(&self) {
+        self.site.keep_first_walk();
+    }
+
+    /// The name of its walk, as soon as it has come to its end.
+    pub fn first(&self) -> Option<String> {
+        self.site.first_walk()
+    }
+
     /// Answer on a connection to its end.
     pub async fn serve(
         &self,

@@ -8,7 +8,7 @@ use swath_model::index::{Absence, Counts};
 use swath_store::tree::{Filter, FilterError, Preserve, XattrLoss};
 
 use crate::observe::{Event, Summary};
-use crate::tree::{Compare, TreeSummary};
+use crate::tree::{Compare, Spared, TreeSummary};
 
 /// What a sender wishes; told as parameters of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub struct Wishes {
     pub resume: bool,
     /// Remove from the destination what is not in the tree.
     pub delete: bool,
+    /// Do so also if there is no file in the tree.
+    pub allow_empty: bool,
+    /// The walk with which the copy began, if another receiver has begun it: what it has listed stays.
+    pub first_walk: Option<String>,
     /// Change nothing, only tell what would be changed.
     pub dry: bool,
     /// Patterns of what takes part, as [`Filter::new`] takes them …
@@ -59,6 +63,8 @@ impl Wishes {
             },
             resume: first("resume") != Some("no"),
             delete: first("delete") == Some("yes"),
+            allow_empty: first("empty") == Some("yes"),
+            first_walk: first("first").map(str::to_owned),
             dry: first("dry") == Some("yes"),
             include: all("include"),
             exclude: all("exclude"),
@@ -84,15 +90,19 @@ impl Wishes {
             Compare::Content => "&compare=checksum",
             Compare::Nothing => "&compare=no",
         });
-        for (is_so, text) in
-            [(!self.resume, "&resume=no"), (self.delete, "&delete=yes"), (self.dry, "&dry=yes")]
-        {
+        for (is_so, text) in [
+            (!self.resume, "&resume=no"),
+            (self.delete, "&delete=yes"),
+            (self.allow_empty, "&empty=yes"),
+            (self.dry, "&dry=yes"),
+        ] {
             query.push_str(if is_so { text } else { "" });
         }
         let named = |name: &'static str| move |value: &String| (name, value.clone());
         let include = self.include.iter().map(named("include"));
         let patterns = include.chain(self.exclude.iter().map(named("exclude")));
         let patterns = patterns.chain(self.single.iter().map(named("single")));
+        let patterns = patterns.chain(self.first_walk.iter().map(named("first")));
         let mut query = url::form_urlencoded::Serializer::for_suffix(query, 0);
         query.extend_pairs(patterns).finish()
     }
@@ -138,6 +148,9 @@ pub struct Received {
     pub counts: [u64; 4],
     /// What was removed from the destination.
     pub removed: u64,
+    /// What was not, although it is not in the tree.
+    #[serde(default)]
+    pub spared: Option<Spared>,
     /// Of the files those that were there already.
     pub kept_files: u64,
     /// Paths of files that changed twice while they were read.
@@ -202,7 +215,7 @@ impl Line {
 
 impl Received {
     /// Nothing was done.
-    pub fn planned(counts: Counts) -> Received {
+    pub fn planned((counts, spared): (Counts, Option<Spared>)) -> Received {
         let transfer = Summary {
             path: String::new(),
             size_bytes: counts.file_bytes,
@@ -224,6 +237,7 @@ impl Received {
             transfer,
             counts: [counts.files, counts.folders, counts.links, counts.hard_links],
             removed: 0,
+            spared,
             kept_files: 0,
             changed: Vec::new(),
             absent: Vec::new(),
@@ -239,6 +253,7 @@ impl Received {
             transfer: tree.transfer.clone(),
             counts: [tree.files, tree.counts.folders, tree.counts.links, tree.counts.hard_links],
             removed: tree.removed,
+            spared: tree.spared,
             kept_files: tree.kept_files,
             changed: tree.changed.iter().map(|path| text(path)).collect(),
             absent: tree
@@ -341,6 +356,8 @@ mod tests {
                     [number as usize % 3],
                 resume: bit(3),
                 delete: bit(4),
+                allow_empty: bit(1),
+                first_walk: bit(2).then(|| "0f".repeat(16)),
                 dry: bit(5),
                 include: patterns[..number as usize % 5].to_vec(),
                 exclude: patterns[number as usize % 4..].to_vec(),

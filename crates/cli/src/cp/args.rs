@@ -59,6 +59,9 @@ pub struct Cp {
     /// Remove from the destination what is not in the tree, once all of the tree is there
     #[arg(long, visible_alias = "delete-after")]
     pub delete: bool,
+    /// With --delete: remove all also if there is no file in the tree
+    #[arg(long, requires = "delete")]
+    pub allow_empty: bool,
     /// What is taken over besides bytes (comma separated)
     #[arg(long, value_name = "WHAT", default_value = "mode,times", value_delimiter = ',')]
     pub preserve: Vec<Kept>,
@@ -159,4 +162,5 @@ Exit codes:
   2 wrong command line          6 an input cannot be read
   3 incomplete, goes on later   7 no source could be used
                               130 interrupted, goes on later
-  8 some files are not there, or not with the extended attributes that were wanted";
+  8 some files are not there, or not with the extended attributes that were wanted,
+    or not removed by --delete: the source had them at first, or holds no file";

@@ -131,6 +131,8 @@ fn wishes(cp: &Cp, single: Option<String>) -> Wishes {
         compare: comparison(cp),
         resume: cp.resume || !cp.no_resume,
         delete: cp.delete,
+        allow_empty: cp.allow_empty,
+        first_walk: None,
         dry: cp.dry_run,
         include: cp.include.clone(),
         exclude: cp.exclude.clone(),

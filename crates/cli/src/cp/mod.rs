@@ -437,6 +437,8 @@ async fn fetch(
         resume: cp.resume || !cp.no_resume,
         compare: comparison(cp),
         delete: cp.delete,
+        allow_empty: cp.allow_empty,
+        first_walk: None,
         keep_index: cp.keep_index.clone(),
         plan: cp.plan.config_within(lanes_max),
         stall_s: cp.net.timeout.as_secs_f64(),
@@ -451,8 +453,7 @@ async fn fetch(
             Change::Surplus | Change::InTheWay if shown => plan.tell(None, path, None),
             Change::Surplus | Change::InTheWay => {}
         };
-        let counts = engine.differences(&request, tell).await?;
-        return Ok(Received::planned(counts));
+        return engine.differences(&request, tell).await.map(Received::planned);
     }
     engine.copy(request, observer, stop).await.map(|tree| Received::of(&tree))
 }

@@ -86,6 +86,9 @@ pub async fn send(
         Ok(offer) => offer,
         Err(error) => return Sent::Broken(Exit::Input, crate::exit::chain(&error)),
     };
+    if wishes.delete {
+        offer.keep_first();
+    }
     let patience = load.asks_again.then(|| net.timeout());
     let mut again = Again::new(observer, load.shown_to, patience);
     let sending = Sending { net, load: &load, to, offer, was_asked: Arc::default() };
@@ -100,6 +103,7 @@ pub async fn send(
         }
         // What lies there now is ours, whatever is to become of what earlier runs left.
         wishes.resume |= again.is_ours();
+        wishes.first_walk = sending.offer.first();
     }
 }
 

@@ -1,6 +1,7 @@
 //! How a copy went, in words.
 
 use swath_transfer::sending::Received;
+use swath_transfer::{Spare, Spared};
 
 use super::args::Cp;
 use super::dry::Plan;
@@ -23,7 +24,7 @@ pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
     let matches = tree.counts.iter().any(|&count| count > 0) || !selects(cp);
     if cp.dry_run {
         plan.end(matches);
-        return Exit::Done;
+        return tree.spared.map_or(Exit::Done, |spared| told_spared(cp, spared, destination));
     }
     if !cp.quiet && !cp.json {
         say::err(&counts(tree, matches));
@@ -43,7 +44,8 @@ pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
     }
     let has_xattrs = !cp.preserve().xattrs || told_xattrs(tree, destination);
     if tree.is_whole {
-        return if has_xattrs { Exit::Done } else { Exit::Some };
+        let exit = if has_xattrs { Exit::Done } else { Exit::Some };
+        return tree.spared.map_or(exit, |spared| told_spared(cp, spared, destination));
     }
     if cp.delete {
         // What was in the way of something that is there had to go.
@@ -52,6 +54,30 @@ pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
     }
     let entries = if all == 1 { "1 entry is".to_owned() } else { format!("{all} entries are") };
     fail(Exit::Some, &format!("{destination}: {entries} not there; all else is"))
+}
+
+/// Say what `--delete` does not remove, and what to do about it.
+fn told_spared(cp: &Cp, Spared { entries, why }: Spared, destination: &str) -> Exit {
+    let (entries, stay) = match entries {
+        1 => ("1 entry".to_owned(), "stays"),
+        many => (format!("{} entries", units::count(many)), "stay"),
+    };
+    let message = match why {
+        Spare::Dropped => format!(
+            "{destination}: {entries} {stay}: the source has listed less than when this copy began; if that is right, the same command again removes what it lacks then"
+        ),
+        Spare::Empty => {
+            let lacks = if selects(cp) {
+                "nothing in the source matches"
+            } else {
+                "there is no file in the source"
+            };
+            format!(
+                "{destination}: nothing is removed: {lacks}, and --delete would remove {entries}; if that is right, add --allow-empty"
+            )
+        }
+    };
+    fail(Exit::Some, &message)
 }
 
 /// Say what has lost its extended attributes; whether nothing has.

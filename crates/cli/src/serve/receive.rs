@@ -82,6 +82,8 @@ async fn receive(engine: Engine, order: Order) {
         destination: destination.path.clone(),
         preserve: wishes.preserve,
         delete: wishes.delete,
+        allow_empty: wishes.allow_empty,
+        first_walk: wishes.first_walk.clone(),
         compare: wishes.compare,
         resume: wishes.resume,
         plan: PlanConfig::default(),

@@ -146,6 +146,16 @@ pub struct LogLine<'a> {
 }
 
 impl Site {
+    /// As [`crate::Offer::keep_first`].
+    pub fn keep_first_walk(&self) {
+        self.walks.keep_first();
+    }
+
+    /// As [`crate::Offer::first`].
+    pub fn first_walk(&self) -> Option<String> {
+        self.walks.first().map(|walk| walk.to_string())
+    }
+
     pub fn open(
         options: SiteOptions,
         log: Option<Box<dyn Log>>,

@@ -7,6 +7,7 @@
 
 mod content;
 mod index;
+mod removal;
 mod replicas;
 mod verify;
 
@@ -18,7 +19,7 @@ use swath_model::index::{Absence, Counts, Index, Kind, Lack};
 use swath_plan::Config;
 use swath_source::{SealedLength, UNIT_BYTES};
 use swath_store::tree::{
-    Change, Filter, Halt, Keeper, Preserve, Same, Stage, StageError, Surplus, XattrLoss, check_way,
+    Change, Filter, Halt, Keeper, Preserve, Same, Stage, StageError, XattrLoss, check_way,
 };
 use tokio::time::Instant;
 
@@ -31,6 +32,7 @@ use crate::request::{Destination, Mirror, Request};
 use content::Seals;
 use index::Wanted;
 pub(crate) use index::{Growth, Taking, read};
+pub use removal::{Spare, Spared};
 pub(crate) use replicas::{Joined, units_around};
 pub use verify::Against;
 pub(crate) use verify::verify;
@@ -57,6 +59,11 @@ pub struct TreeRequest {
     pub compare: Compare,
     /// Remove from the destination what is not in the tree, once all of the tree is there.
     pub delete: bool,
+    /// Do so also if there is no file in the tree.
+    pub allow_empty: bool,
+    /// The walk with which the copy began, where another receiver has begun it: what that one has
+    /// listed is not removed.
+    pub first_walk: Option<String>,
     /// Keep the index with the values of all blocks in this file.
     pub keep_index: Option<PathBuf>,
     /// How it is planned.
@@ -70,7 +77,8 @@ pub struct TreeRequest {
 impl TreeRequest {
     fn wanted(&self) -> Wanted {
         let file = self.single_there.clone().zip(self.single.clone());
-        Wanted { filter: self.filter.clone(), xattrs: self.preserve.xattrs, file }
+        let (filter, xattrs) = (self.filter.clone(), self.preserve.xattrs);
+        Wanted { filter, xattrs, file, walk: None }
     }
 }
 
@@ -98,6 +106,8 @@ pub struct TreeSummary {
     pub kept_files: u64,
     /// What was removed from the destination.
     pub removed: u64,
+    /// What was not, although it is not in the tree.
+    pub spared: Option<Spared>,
     /// Files that changed while they were copied, twice: they are not there, and neither are further
     /// names of theirs. Paths below the folder, not always text.
     pub changed: Vec<Vec<u8>>,
@@ -190,14 +200,16 @@ pub(crate) async fn copy(
     let mut forgotten = 0;
     let mut kept_before = 0;
     let (mut fetched_before_bytes, mut before_s) = (0, 0.0);
-    let mut first = true;
+    let mut is_first = true;
+    // The first index that was complete.
+    let mut planned = None;
     // What the pass before this one came to, and what of it is kept.
     let mut before: Option<(u64, Summary)> = None;
     loop {
         let begun = tokio::select! {
             biased;
             () = stop.wait() => Err(GetError::Stopped),
-            begun = begin(engine, &request, resume, observer, stop) => begun,
+            begun = begin(engine, &request, resume, &mut planned, observer, stop) => begun,
         };
         if let (Err(error), Some((kept_bytes, summary))) = (&begun, before.take()) {
             let (at_s, error) = (summary.elapsed_s, error.with_reasons());
@@ -208,8 +220,11 @@ pub(crate) async fn copy(
         pass.fetched_before_bytes = fetched_before_bytes;
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
         let (keeper, seals) = (pass.keeper.clone(), Seals::of(&pass.taking));
-        let end = executor::run_pass(engine, request_of_pass, pass, observer, stop, first).await;
-        first = false;
+        let end = executor::run_pass(engine, request_of_pass, pass, observer, stop, is_first).await;
+        is_first = false;
+        if planned.is_none() && read(&index).digests().is_some() {
+            planned = Some(Arc::clone(&index));
+        }
         // From now on the stage is ours, whatever the user wanted of what earlier runs left.
         resume = true;
         match end {
@@ -244,6 +259,7 @@ pub(crate) async fn copy(
                     let index = index::read(&index);
                     TreeSummary {
                         removed: finished.replaced,
+                        spared: None,
                         counts: index.counts(),
                         files: finished.files,
                         kept_files: stage.kept_files(),
@@ -264,7 +280,10 @@ pub(crate) async fn copy(
                 outcome.tell_kept(request.compare, stage.kept_entries());
                 outcome.name_lacking(&index::read(&index), &changed, &finished.lacking);
                 if request.delete && outcome.is_whole() {
-                    outcome.removed += remove_surplus(engine, &request, &index, stop).await?;
+                    let removed = removal::remove(engine, &request, planned.as_ref(), &index, stop);
+                    let (removed, spared) = removed.await?;
+                    outcome.removed += removed;
+                    outcome.spared = spared;
                 }
                 if let Some(keeper) = keeper {
                     verify::keep(engine, keeper, &seals, &index, &request.destination).await?;
@@ -280,20 +299,27 @@ pub(crate) async fn copy(
 pub(crate) async fn differences(
     engine: &Engine,
     request: &TreeRequest,
-    take: impl FnMut(Change, &[u8]) + Send + 'static,
-) -> Result<Counts, GetError> {
+    mut take: impl FnMut(Change, &[u8]) + Send + 'static,
+) -> Result<(Counts, Option<Spared>), GetError> {
     let mut taking = index::take_first(engine, &request.replicas, &request.wanted()).await?;
     taking.wait().await?;
     let (index, folder) = (Arc::clone(&taking.index), request.destination.clone());
     let same = same(engine, request, &taking, &mut |_: &Event| {}).await?;
     let (filter, links) = (request.filter.clone(), request.preserve.links);
     let replaces = request.delete.then(|| request.filter.clone());
+    let request = request.clone();
     let compared = move || {
         let index = index::read(&index);
         check_way(&index, &folder, replaces.as_ref())?;
-        swath_store::tree::differences(&index, &folder, &filter, &same, links, take)
-            .map(|()| index.counts())
-            .map_err(GetError::Thread)
+        let (refuses, mut entries) = (removal::refuses(&request, &index.counts()), 0);
+        let tell = |change, path: &[u8]| match change {
+            Change::Surplus if refuses => entries += 1,
+            change => take(change, path),
+        };
+        swath_store::tree::differences(&index, &folder, &filter, &same, links, tell)
+            .map_err(GetError::Thread)?;
+        let spared = (entries > 0).then_some(Spared { entries, why: Spare::Empty });
+        Ok((index.counts(), spared))
     };
     engine.disk.work(compared).await.map_err(GetError::Thread)?
 }
@@ -313,34 +339,6 @@ fn once_more(index: &Index, changed: &[(u64, Lack)], at_s: f64) -> Event {
         names.join(", ")
     );
     Event::Note { at_s, text, warning: true }
-}
-
-async fn remove_surplus(
-    engine: &Engine,
-    request: &TreeRequest,
-    index: &Arc<RwLock<Index>>,
-    stop: &Stop,
-) -> Result<u64, GetError> {
-    let (index, folder) = (Arc::clone(index), request.destination.clone());
-    let filter = request.filter.clone();
-    let halt = stop.clone();
-    let remove = move || {
-        let mut surplus = Surplus::default();
-        let take = |change, path: &[u8]| {
-            if change == Change::Surplus {
-                surplus.push(path);
-            }
-        };
-        // What of the rest is the same is of no interest.
-        let index = index::read(&index);
-        swath_store::tree::differences(&index, &folder, &filter, &Same::Nothing, false, take)?;
-        swath_store::tree::remove(&folder, surplus, &|| halt.is_set())
-    };
-    let removed = engine.disk.work(remove).await.map_err(GetError::Thread)?;
-    removed.map_err(|error| match error.kind() {
-        std::io::ErrorKind::Interrupted if stop.is_set() => GetError::Stopped,
-        _ => GetError::Remove(error),
-    })
 }
 
 /// Whether this is a folder of a swath server.
@@ -385,6 +383,7 @@ async fn begin(
     engine: &Engine,
     request: &TreeRequest,
     resume: bool,
+    planned: &mut Option<removal::Shared>,
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Result<(Pass, Request), GetError> {
@@ -399,6 +398,9 @@ async fn begin(
             _ => 1,
         };
         engine.net.prepare(&replica.url, replica.trust, wanted);
+    }
+    if planned.is_none() {
+        *planned = removal::first(engine, request).await?;
     }
     let mut taking = index::take_first(engine, &request.replicas, &request.wanted()).await?;
     let first = taking.replica;
@@ -419,6 +421,9 @@ async fn begin(
     {
         let reason = format!("it is not of the one file {name}");
         return Err(GetError::Index { whose: taking.name.clone(), reason });
+    }
+    if waits {
+        removal::check(engine, request, planned.as_ref(), &taking.index).await?;
     }
     let same = match waits {
         true => same(engine, request, &taking, observer).await?,
