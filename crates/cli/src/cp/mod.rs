@@ -4,7 +4,10 @@ pub mod args;
 
 mod again;
 mod away;
+mod bootstrap;
 mod dry;
+mod far;
+mod hear;
 mod here;
 mod job;
 mod put;
@@ -394,7 +397,7 @@ async fn by_ssh(
         }
         _ => return Ok((job, None)),
     };
-    let way = ssh::Way::of(&cp.ssh).map_err(|message| (Exit::Usage, message))?;
+    let way = ssh::Way::of(&cp.ssh, cp.net.timeout).map_err(|message| (Exit::Usage, message))?;
     let session = tokio::select! {
         biased;
         () = stop.wait() => return Err(stopped()),
