@@ -15,6 +15,7 @@ use super::send::{self, Sent};
 use super::ssh::Session;
 use super::{comparison, told};
 use crate::exit::{self, Exit};
+use crate::get::Kept;
 use crate::progress::Progress;
 use crate::say;
 
@@ -24,6 +25,8 @@ pub struct Away<'a> {
     pub cp: &'a Cp,
     /// What would be done goes there.
     pub plan: &'a Plan,
+    /// What observers have heard of a failure.
+    pub kept: &'a Kept,
     /// Opens connections.
     pub engine: &'a Engine,
     /// Where ssh led.
@@ -87,6 +90,7 @@ impl Away<'_> {
                 told::told(cp, self.plan, &received, &shown)
             }
             Sent::Failed(failed) => {
+                told::failed(cp, self.kept, &shown, &failed.error, failed.kept_bytes);
                 // A single file is never copied with --delete.
                 let (error, hint) = match failed.error.split_once(", and --delete would") {
                     Some((error, _)) if is_single => (error, true),
@@ -101,6 +105,7 @@ impl Away<'_> {
             }
             Sent::Broken(exit, error) => {
                 let error = here::renamed(names, &error);
+                told::failed(cp, self.kept, &shown, &error, 0);
                 say::err(&format!("swath: {error}"));
                 for hint in [exit::hint_of_token, exit::hint_of_trust] {
                     if let Some(hint) = hint(&error) {
@@ -117,6 +122,7 @@ impl Away<'_> {
             }
             Sent::Stopped { has_something } => {
                 let goes_on = if has_something { goes_on } else { "nothing was sent" };
+                told::failed(cp, self.kept, &shown, "stopped", 0);
                 say::err(&format!("swath: stopped; {goes_on}"));
                 Exit::Interrupted
             }

@@ -112,6 +112,18 @@ impl Job {
         }
     }
 
+    /// Where it goes, for people.
+    pub fn destination(&self) -> String {
+        match self {
+            Job::Fetch { to, .. }
+            | Job::Named { to, .. }
+            | Job::FetchBySsh { to, .. }
+            | Job::Here { to, .. } => to.display().to_string(),
+            Job::Send { to, .. } | Job::SendFile { to, .. } => swath_source::display_name(to),
+            Job::SendBySsh { to, .. } => format!("{}:{}", to.host, to.path),
+        }
+    }
+
     /// Look whether what is ours can be read as what it is; the error is a sentence.
     pub fn check_source(&self) -> Result<(), String> {
         let (Job::Here { from, .. }

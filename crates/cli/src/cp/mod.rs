@@ -26,6 +26,7 @@ use url::Url;
 
 use crate::engine::{self, Wishes};
 use crate::exit::{self, Exit, fail};
+use crate::get::Kept;
 use crate::progress::{Fanout, Mode, Progress, units};
 use crate::{report, say, signals};
 use args::{Compare, Cp};
@@ -133,6 +134,12 @@ fn for_trees(cp: &Cp) -> Result<(), String> {
 
 /// Copy one thing, and say how it went.
 async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &Stop) -> Exit {
+    let kept = Kept::default();
+    let whole = job.destination();
+    let fail = |exit, message: &str| {
+        told::failed(cp, &kept, &whole, message, 0);
+        fail(exit, message)
+    };
     if let Err(message) = job.check_source() {
         return fail(Exit::Input, &message);
     }
@@ -163,13 +170,12 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     };
     let recorder = Recorder::new();
     let plan = Plan::new(cp.json, cp.quiet);
-    let kept = crate::get::Kept::default();
     let mut observers: Vec<Box<dyn Observer>> = vec![progress.observer(), Box::new(kept.clone())];
     if cp.report.is_some() {
         observers.push(Box::new(recorder.clone()));
     }
     let mut observer = Fanout(observers);
-    let away = Away { cp, plan: &plan, engine: &engine, session: session.as_ref() };
+    let away = Away { cp, plan: &plan, kept: &kept, engine: &engine, session: session.as_ref() };
     let mut single_there = None;
     let job = match job {
         Job::Named { from, to, is_alone } => match named(cp, &engine, from, &to, is_alone, stop)
@@ -243,7 +249,10 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             match (sent, for_put(cp)) {
                 (Ok(exit), _) => exit,
                 // It is no swath server, and may take files all the same.
-                (Err(_), None) => put::send(&engine, from, to, &mut observer, progress, stop).await,
+                (Err(_), None) => {
+                    let sent = put::send(&engine, from, to, &mut observer, progress, stop).await;
+                    sent.map_or_else(|(exit, message)| fail(exit, &message), |()| Exit::Done)
+                }
                 (Err(_), Some(options)) => fail(Exit::Usage, options),
             }
         }
@@ -274,12 +283,13 @@ fn fetched(
     plan: &Plan,
     copied: Result<Received, GetError>,
     shown: &str,
-    kept: &crate::get::Kept,
+    kept: &Kept,
     words: &dyn Fn(&str) -> String,
 ) -> Exit {
     match copied {
         Ok(tree) => told(cp, plan, &tree, shown),
         Err(error) => {
+            told::failed(cp, kept, shown, &words(&exit::words_of_all(&error)), kept.bytes());
             complain(shown, &error, kept.bytes(), words);
             exit::of(&error, kept.come_bytes())
         }
@@ -359,7 +369,7 @@ async fn file(
     from: Url,
     path: &Path,
     observer: &mut dyn Observer,
-    kept: &crate::get::Kept,
+    kept: &Kept,
     stop: &Stop,
 ) -> Exit {
     let mut request = Request::to_file(path);
@@ -372,7 +382,9 @@ async fn file(
     match engine.get_observed(request, observer, stop).await {
         Ok(_) => Exit::Done,
         Err(error) => {
-            complain(&path.display().to_string(), &error, kept.bytes(), &str::to_owned);
+            let shown = path.display().to_string();
+            told::failed(cp, kept, &shown, &exit::words_of_all(&error), kept.bytes());
+            complain(&shown, &error, kept.bytes(), &str::to_owned);
             exit::of(&error, kept.come_bytes())
         }
     }

@@ -1,5 +1,6 @@
 //! How a copy went, in words.
 
+use serde::Serialize;
 use swath_transfer::sending::Received;
 use swath_transfer::{Spare, Spared};
 
@@ -7,6 +8,7 @@ use super::args::Cp;
 use super::dry::Plan;
 use super::ssh::Session;
 use crate::exit::{Exit, fail};
+use crate::get::Kept;
 use crate::progress::units;
 use crate::say;
 
@@ -19,12 +21,39 @@ pub fn told_rate(cp: &Cp, session: Option<&Session>, tree: &Received) {
     }
 }
 
+/// A line of JSON for what no event of the transfer tells.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line<'a> {
+    /// An entry that is not there.
+    NotCopied { path: &'a str, reason: &'a str },
+    /// An entry that lacks extended attributes.
+    WithoutXattrs { path: &'a str, reason: &'a str },
+    /// It ended before, or without, a transfer.
+    Failed { path: &'a str, error: &'a str, kept_bytes: u64 },
+}
+
+fn tell(line: &Line<'_>) {
+    let line = serde_json::to_string(line).unwrap_or_default() + "\n";
+    let _ = say::out(line.as_bytes(), Exit::Done);
+}
+
+/// Tell programs that a copy failed, unless an event has.
+pub fn failed(cp: &Cp, kept: &Kept, path: &str, error: &str, kept_bytes: u64) {
+    if cp.json && !kept.is_told() {
+        tell(&Line::Failed { path, error, kept_bytes });
+    }
+}
+
 /// Say what the tree holds, and what of it is not there.
 pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
     let matches = tree.counts.iter().any(|&count| count > 0) || !selects(cp);
     if cp.dry_run {
-        plan.end(matches);
-        return tree.spared.map_or(Exit::Done, |spared| told_spared(cp, spared, destination));
+        let end = plan.end(matches);
+        return match tree.spared {
+            Some(spared) if end == Exit::Done => told_spared(cp, spared, destination),
+            _ => end,
+        };
     }
     if !cp.quiet && !cp.json {
         say::err(&counts(tree, matches));
@@ -34,6 +63,9 @@ pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
         .iter()
         .map(|path| (path, "it changed while it was copied, twice"))
         .chain(tree.absent.iter().map(|(path, why)| (path, why.as_str())));
+    if cp.json {
+        lines.clone().for_each(|(path, reason)| tell(&Line::NotCopied { path, reason }));
+    }
     for (path, why) in lines.take(NAMED_MAX) {
         let path: String = path.chars().filter(|c| !c.is_control()).collect();
         say::err(&format!("not copied: {path}: {why}"));
@@ -42,7 +74,7 @@ pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
     if all > NAMED_MAX {
         say::err(&format!("not copied: {} more", all - NAMED_MAX));
     }
-    let has_xattrs = !cp.preserve().xattrs || told_xattrs(tree, destination);
+    let has_xattrs = !cp.preserve().xattrs || told_xattrs(cp, tree, destination);
     if tree.is_whole {
         let exit = if has_xattrs { Exit::Done } else { Exit::Some };
         return tree.spared.map_or(exit, |spared| told_spared(cp, spared, destination));
@@ -81,13 +113,16 @@ fn told_spared(cp: &Cp, Spared { entries, why }: Spared, destination: &str) -> E
 }
 
 /// Say what has lost its extended attributes; whether nothing has.
-fn told_xattrs(tree: &Received, destination: &str) -> bool {
+fn told_xattrs(cp: &Cp, tree: &Received, destination: &str) -> bool {
     let Some(losses) = &tree.xattrs else {
         say::err(&format!(
             "swath: {destination}: its server knows no extended attributes: none were copied"
         ));
         return false;
     };
+    if cp.json {
+        losses.first.iter().for_each(|(path, reason)| tell(&Line::WithoutXattrs { path, reason }));
+    }
     for (path, why) in &losses.first {
         let path: String = path.chars().filter(|c| !c.is_control()).collect();
         say::err(&format!("without its extended attributes: {path}: {why}"));

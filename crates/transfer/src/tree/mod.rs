@@ -288,6 +288,8 @@ pub(crate) async fn copy(
                 if let Some(keeper) = keeper {
                     verify::keep(engine, keeper, &seals, &index, &request.destination).await?;
                 }
+                // What is not there is not proved either.
+                outcome.transfer.proved &= outcome.is_whole();
                 observer.observe(&Event::Finished(outcome.transfer.clone()));
                 return Ok(outcome);
             }

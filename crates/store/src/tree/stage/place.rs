@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Access, AtFlags, FlockOperation, accessat, flock};
 use swath_model::RangeSet;
 use swath_model::index::{Index, Mtime, Reader};
 
@@ -154,6 +154,16 @@ impl Place {
     pub fn is_left(&self) -> bool {
         let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_file());
         is_file(&self.names.journal) || is_file(&self.moving)
+    }
+
+    /// Whether this user may make the stage, as far as permissions tell.
+    pub fn check_rights(&self) -> io::Result<()> {
+        // What is missing on the way is made where it goes on.
+        let folder = folder_of(&self.names.part);
+        let there = folder.ancestors().find(|above| above.symlink_metadata().is_ok());
+        let there = there.unwrap_or(Path::new("."));
+        let rights = Access::WRITE_OK | Access::EXEC_OK;
+        Ok(accessat(rustix::fs::CWD, there, rights, AtFlags::EACCESS)?)
     }
 
     /// From here on all that is in the stage only has to be moved to its names: the journal counts
