@@ -56,6 +56,8 @@ pub(crate) enum PassEnd {
     Forgotten {
         /// What the journal vouches for now, in bytes.
         kept_bytes: u64,
+        /// The figures.
+        summary: Summary,
     },
     /// For good; what came is kept.
     Failed(GetError),
@@ -198,7 +200,7 @@ pub(crate) async fn run_pass(
             PassEnd::Whole { changed, summary: run.summary() }
         }
         Err(Ended::Again) => match run.keep_tree().await {
-            Ok(kept_bytes) => PassEnd::Forgotten { kept_bytes },
+            Ok(kept_bytes) => PassEnd::Forgotten { kept_bytes, summary: run.summary() },
             Err(error) => run.failed(error),
         },
         Err(Ended::Restart) => run.failed(GetError::Forgotten),

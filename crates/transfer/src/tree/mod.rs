@@ -7,6 +7,7 @@
 
 mod content;
 mod index;
+mod passes;
 mod removal;
 mod replicas;
 mod verify;
@@ -32,6 +33,7 @@ use crate::request::{Destination, Mirror, Request};
 use content::Seals;
 use index::Wanted;
 pub(crate) use index::{Growth, Taking, read};
+use passes::Passes;
 pub use removal::{Spare, Spared};
 pub(crate) use replicas::{Joined, units_around};
 pub use verify::Against;
@@ -199,25 +201,23 @@ pub(crate) async fn copy(
     let mut is_second_look = false;
     let mut forgotten = 0;
     let mut kept_before = 0;
-    let (mut fetched_before_bytes, mut before_s) = (0, 0.0);
+    let mut passes = Passes::default();
     let mut is_first = true;
     // The first index that was complete.
     let mut planned = None;
-    // What the pass before this one came to, and what of it is kept.
-    let mut before: Option<(u64, Summary)> = None;
     loop {
         let begun = tokio::select! {
             biased;
             () = stop.wait() => Err(GetError::Stopped),
             begun = begin(engine, &request, resume, &mut planned, observer, stop) => begun,
         };
-        if let (Err(error), Some((kept_bytes, summary))) = (&begun, before.take()) {
-            let (at_s, error) = (summary.elapsed_s, error.with_reasons());
+        if let (Err(error), Some(summary)) = (&begun, passes.summary().cloned()) {
+            let (at_s, error, kept_bytes) = (summary.elapsed_s, error.with_reasons(), kept_before);
             observer.observe(&Event::Failed { at_s, error, kept_bytes, summary });
         }
         let begun = begun?;
         let (mut pass, request_of_pass) = begun;
-        pass.fetched_before_bytes = fetched_before_bytes;
+        pass.fetched_before_bytes = passes.fetched_bytes();
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
         let (keeper, seals) = (pass.keeper.clone(), Seals::of(&pass.taking));
         let end = executor::run_pass(engine, request_of_pass, pass, observer, stop, is_first).await;
@@ -233,7 +233,8 @@ pub(crate) async fn copy(
                 let _ = engine.disk.work(move || stage.give_up()).await;
                 return Err(error);
             }
-            PassEnd::Forgotten { kept_bytes } => {
+            PassEnd::Forgotten { kept_bytes, summary } => {
+                passes.add(summary, 0);
                 forgotten = if kept_bytes > kept_before { 0 } else { forgotten + 1 };
                 kept_before = kept_bytes;
                 if forgotten >= FORGOTTEN_MAX {
@@ -244,10 +245,11 @@ pub(crate) async fn copy(
                 if !is_second_look && changed.iter().any(|(_, lack)| lack.may_pass()) =>
             {
                 is_second_look = true;
-                fetched_before_bytes = summary.fetched_bytes;
-                before_s = summary.elapsed_s;
-                before = Some((stage.durable_bytes(), summary));
-                observer.observe(&once_more(&index::read(&index), &changed, before_s));
+                let index = index::read(&index);
+                passes.add(summary, bytes_of(&index, &changed));
+                kept_before = stage.durable_bytes();
+                observer.observe(&once_more(&index, &changed, passes.elapsed_s()));
+                drop(index);
                 drop(stage);
             }
             PassEnd::Whole { changed, summary } => {
@@ -267,16 +269,9 @@ pub(crate) async fn copy(
                         absent: absent(&index),
                         xattr_losses: finished.xattr_losses.len() as u64,
                         without_xattrs: first_losses(&index, &finished.xattr_losses),
-                        transfer: summary,
+                        transfer: passes.with(summary),
                     }
                 };
-                let transfer = &mut outcome.transfer;
-                transfer.fetched_bytes += fetched_before_bytes;
-                transfer.elapsed_s += before_s;
-                if fetched_before_bytes > 0 {
-                    transfer.rate_bytes_per_s =
-                        transfer.fetched_bytes as f64 / transfer.elapsed_s.max(1e-6);
-                }
                 outcome.tell_kept(request.compare, stage.kept_entries());
                 outcome.name_lacking(&index::read(&index), &changed, &finished.lacking);
                 if request.delete && outcome.is_whole() {
@@ -324,6 +319,12 @@ pub(crate) async fn differences(
         Ok((index.counts(), spared))
     };
     engine.disk.work(compared).await.map_err(GetError::Thread)?
+}
+
+/// Bytes of these files.
+fn bytes_of(index: &Index, files: &[(u64, Lack)]) -> u64 {
+    let bytes = |&(number, _): &(u64, Lack)| index.cursor_from(number).next().map(|it| it.range());
+    files.iter().filter_map(bytes).map(|range| range.len()).sum()
 }
 
 /// What changed while it was copied, and is fetched once more.
