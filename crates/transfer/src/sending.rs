@@ -11,7 +11,7 @@ use crate::observe::{Event, Summary};
 use crate::tree::{Compare, Spared, TreeSummary};
 
 /// What a sender wishes; told as parameters of its request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Wishes {
     /// What is taken over besides bytes.
     pub preserve: Preserve,
@@ -27,6 +27,9 @@ pub struct Wishes {
     pub first_walk: Option<String>,
     /// Change nothing, only tell what would be changed.
     pub dry: bool,
+    /// The longest silence, in seconds; as the receiver likes it if there is none. What nobody would
+    /// wait for is not believed.
+    pub patience_s: Option<f64>,
     /// Patterns of what takes part, as [`Filter::new`] takes them …
     pub include: Vec<String>,
     /// … and of what does not.
@@ -66,6 +69,7 @@ impl Wishes {
             allow_empty: first("empty") == Some("yes"),
             first_walk: first("first").map(str::to_owned),
             dry: first("dry") == Some("yes"),
+            patience_s: first("timeout").and_then(patience_of),
             include: all("include"),
             exclude: all("exclude"),
             single: first("single").map(str::to_owned),
@@ -98,6 +102,9 @@ impl Wishes {
         ] {
             query.push_str(if is_so { text } else { "" });
         }
+        if let Some(patience_s) = self.patience_s {
+            query.push_str(&format!("&timeout={patience_s}"));
+        }
         let named = |name: &'static str| move |value: &String| (name, value.clone());
         let include = self.include.iter().map(named("include"));
         let patterns = include.chain(self.exclude.iter().map(named("exclude")));
@@ -114,6 +121,12 @@ impl Wishes {
     pub fn filter(&self) -> Result<Filter, FilterError> {
         Filter::new(&self.include, &self.exclude)
     }
+}
+
+/// The longest silence that a receiver is asked to bear, within bounds.
+fn patience_of(text: &str) -> Option<f64> {
+    let patience_s: f64 = text.parse().ok()?;
+    (patience_s > 0.0).then(|| patience_s.clamp(PATIENCE_MIN_S, PATIENCE_MAX_S))
 }
 
 /// One line of a receiver.
@@ -184,12 +197,28 @@ pub struct Failed {
     /// Bytes that are kept for the next run.
     #[serde(default)]
     pub kept_bytes: u64,
+    /// For now only: another question may find it otherwise.
+    #[serde(default)]
+    pub passes: Passes,
+}
+
+/// Whether what a receiver ended for may have passed when it is asked again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Passes {
+    /// Nobody knows of a reason why it should.
+    #[default]
+    No,
+    /// Nothing came from the sender for a while.
+    Silence,
+    /// Somebody else is writing there: the receiver before this one, perhaps.
+    Held,
 }
 
 impl Failed {
     /// Before anything was kept.
     pub fn at_once(exit: u8, error: String) -> Failed {
-        Failed { exit, error, kept_bytes: 0 }
+        Failed { exit, error, kept_bytes: 0, passes: Passes::No }
     }
 }
 
@@ -335,6 +364,10 @@ impl LineReader {
     }
 }
 
+/// Shorter silences than this are in the nature of networks …
+const PATIENCE_MIN_S: f64 = 1.0;
+/// … and for no longer than this a receiver is kept busy by somebody who may be gone for good.
+const PATIENCE_MAX_S: f64 = 3600.0;
 /// A line is a summary at most.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
@@ -359,6 +392,7 @@ mod tests {
                 allow_empty: bit(1),
                 first_walk: bit(2).then(|| "0f".repeat(16)),
                 dry: bit(5),
+                patience_s: bit(6).then_some(2.5),
                 include: patterns[..number as usize % 5].to_vec(),
                 exclude: patterns[number as usize % 4..].to_vec(),
                 single: (number % 3 > 0).then(|| patterns[number as usize % 3].clone()),
@@ -366,6 +400,15 @@ mod tests {
             let url = url::Url::parse(&format!("http://h/?swath=receive&{}", wishes.query()));
             let pairs: Vec<(String, String)> = url.unwrap().query_pairs().into_owned().collect();
             assert_eq!(Wishes::of(&pairs), wishes, "{}", wishes.query());
+        }
+    }
+
+    #[test]
+    fn patience_has_bounds() {
+        let of = |text: &str| Wishes::of(&[("timeout".to_owned(), text.to_owned())]).patience_s;
+        assert_eq!((of("90"), of("0.1"), of("1e9")), (Some(90.0), Some(1.0), Some(3600.0)));
+        for text in ["", "0", "-1", "NaN", "ever"] {
+            assert_eq!(of(text), None, "{text}");
         }
     }
 

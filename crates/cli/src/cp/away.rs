@@ -140,6 +140,7 @@ fn wishes(cp: &Cp, single: Option<String>) -> Wishes {
         allow_empty: cp.allow_empty,
         first_walk: None,
         dry: cp.dry_run,
+        patience_s: Some(cp.net.timeout.as_secs_f64()),
         include: cp.include.clone(),
         exclude: cp.exclude.clone(),
         single,

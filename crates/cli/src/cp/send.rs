@@ -216,9 +216,9 @@ impl Sending<'_> {
                         return Ok(Sent::All(received));
                     }
                     Ok(Line::Failed(failed)) => {
-                        return match Break::of_failure(&failed, shown) {
-                            Some(broken) if again.is_waiting() => Err(broken),
-                            _ => Ok(Sent::Failed(failed)),
+                        return match again.is_break(&failed) {
+                            true => Err(Break::new(format!("{shown}: {}", failed.error))),
+                            false => Ok(Sent::Failed(failed)),
                         };
                     }
                     Err(error) => {
