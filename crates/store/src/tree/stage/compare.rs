@@ -11,6 +11,7 @@ use swath_model::{Range, RangeSet};
 use super::building::split;
 use crate::tree::bits::Bits;
 use crate::tree::check::same_bytes;
+use crate::tree::content::has_holes;
 use crate::tree::root::{Root, file_in};
 use crate::tree::stat::{FileId, id};
 use crate::tree::trail::{Enter, Files, Trail};
@@ -71,7 +72,13 @@ impl Kept {
                 Kind::HardLink(of) => names.is_further(*of, open, name),
                 Kind::File { size_bytes, .. } => Found::look(open, name).is_some_and(|found| {
                     found.size_bytes == *size_bytes
-                        && same.has(&item, found.mtime)
+                        && match same {
+                            // There is no block by which it could have been compared.
+                            Same::Bytes(_) if item.start == item.end => {
+                                *size_bytes == 0 || names.is_one_hole(item.path, *size_bytes)
+                            }
+                            same => same.has(&item, found.mtime),
+                        }
                         && names.is_first(&item, &found)
                 }),
                 Kind::Folder | Kind::Absent(_) => false,
@@ -102,10 +109,6 @@ impl Same {
         match self {
             Same::Nothing => false,
             Same::SizeAndTime => mtime == item.entry.mtime,
-            // Of a file that is one hole nothing was compared.
-            Same::Bytes(_) if item.start == item.end => {
-                matches!(item.entry.kind, Kind::File { size_bytes: 0, .. })
-            }
             Same::Bytes(bytes) => bytes.covers(item.range()),
         }
     }
@@ -191,6 +194,11 @@ impl<'a> Linked<'a> {
             first.kept = Some(found.id);
         }
         true
+    }
+
+    /// Whether there is nothing but zeros in a file of the destination.
+    fn is_one_hole(&mut self, path: &[u8], size_bytes: u64) -> bool {
+        self.files.file(path).is_ok_and(|file| has_holes(&file, &[], size_bytes))
     }
 
     /// Whether `name` in a folder is what a further name of the file of this number is to be.
