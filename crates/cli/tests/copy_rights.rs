@@ -347,6 +347,19 @@ fn nothing_is_removed_before_all_is_there() {
         ]);
         ran.never_says(&[" removed\n"]);
         assert_eq!(home.read(&format!("{copy}/surplus/deep")), b"x");
+        // A plan says so too, as far as the walk could see.
+        home.write("tree/closed/below", "x");
+        home.hand_over();
+        chmod(&home, "tree/closed", 0);
+        let planned = home.run(args.iter().copied().chain(["--dry-run"]));
+        planned.code_is(8).says(&[
+            "not copied: closed: it may not be read there",
+            "nothing would be removed: --delete waits until all of the tree is there",
+            "1 entry would not be there; all else would be",
+        ]);
+        assert!(!planned.out().contains("remove"), "{planned}");
+        chmod(&home, "tree/closed", 0o700);
+        fs::remove_dir_all(home.path("tree/closed")).unwrap();
         chmod(&home, "tree/secret", 0o600);
         let planned = home.run(args.iter().copied().chain(["--dry-run"]));
         let lines = planned.code_is(0).out();

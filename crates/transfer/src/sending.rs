@@ -4,11 +4,11 @@
 //! Nothing here talks; both sides have it from here, so that they mean the same.
 
 use serde::{Deserialize, Serialize};
-use swath_model::index::{Absence, Counts};
+use swath_model::index::Absence;
 use swath_store::tree::{Filter, FilterError, Preserve, XattrLoss};
 
 use crate::observe::{Event, Summary};
-use crate::tree::{Compare, Spared, TreeSummary};
+use crate::tree::{Compare, Planned, Spared, TreeSummary};
 
 /// What a sender wishes; told as parameters of its request.
 #[derive(Clone, Debug, PartialEq)]
@@ -244,7 +244,8 @@ impl Line {
 
 impl Received {
     /// Nothing was done.
-    pub fn planned((counts, spared): (Counts, Option<Spared>)) -> Received {
+    pub fn planned(planned: &Planned) -> Received {
+        let counts = planned.counts;
         let transfer = Summary {
             path: String::new(),
             size_bytes: counts.file_bytes,
@@ -266,11 +267,11 @@ impl Received {
             transfer,
             counts: [counts.files, counts.folders, counts.links, counts.hard_links],
             removed: 0,
-            spared,
+            spared: planned.spared,
             kept_files: 0,
             changed: Vec::new(),
-            absent: Vec::new(),
-            is_whole: true,
+            absent: reasons(&planned.absent),
+            is_whole: planned.is_whole(),
             xattrs: Some(XattrLosses::default()),
         }
     }
@@ -285,11 +286,7 @@ impl Received {
             spared: tree.spared,
             kept_files: tree.kept_files,
             changed: tree.changed.iter().map(|path| text(path)).collect(),
-            absent: tree
-                .absent
-                .iter()
-                .map(|(path, absence)| (text(path), why(*absence).to_owned()))
-                .collect(),
+            absent: reasons(&tree.absent),
             is_whole: tree.is_whole(),
             xattrs: Some(XattrLosses {
                 count: tree.xattr_losses,
@@ -301,6 +298,13 @@ impl Received {
             }),
         }
     }
+}
+
+fn reasons(absent: &[(Vec<u8>, Absence)]) -> Vec<(String, String)> {
+    let reason = |(path, absence): &(Vec<u8>, Absence)| {
+        (String::from_utf8_lossy(path).into_owned(), why(*absence).to_owned())
+    };
+    absent.iter().map(reason).collect()
 }
 
 fn lost(loss: XattrLoss) -> &'static str {

@@ -468,7 +468,8 @@ async fn fetch(
             Change::Surplus | Change::InTheWay if shown => plan.tell(None, path, None),
             Change::Surplus | Change::InTheWay => {}
         };
-        return engine.differences(&request, tell).await.map(Received::planned);
+        let planned = engine.differences(&request, tell).await?;
+        return Ok(Received::planned(&planned));
     }
     engine.copy(request, observer, stop).await.map(|tree| Received::of(&tree))
 }

@@ -49,15 +49,29 @@ pub fn failed(cp: &Cp, kept: &Kept, path: &str, error: &str, kept_bytes: u64) {
 pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
     let matches = tree.counts.iter().any(|&count| count > 0) || !selects(cp);
     if cp.dry_run {
+        told_lacking(cp, tree);
         let end = plan.end(matches);
         return match tree.spared {
-            Some(spared) if end == Exit::Done => told_spared(cp, spared, destination),
-            _ => end,
+            _ if end != Exit::Done => end,
+            Some(spared) => told_spared(cp, spared, destination),
+            None if tree.is_whole => end,
+            None => told_partial(cp, tree, destination),
         };
     }
     if !cp.quiet && !cp.json {
         say::err(&counts(tree, matches));
     }
+    told_lacking(cp, tree);
+    let has_xattrs = !cp.preserve().xattrs || told_xattrs(cp, tree, destination);
+    if tree.is_whole {
+        let exit = if has_xattrs { Exit::Done } else { Exit::Some };
+        return tree.spared.map_or(exit, |spared| told_spared(cp, spared, destination));
+    }
+    told_partial(cp, tree, destination)
+}
+
+/// Name what is not there.
+fn told_lacking(cp: &Cp, tree: &Received) {
     let lines = tree
         .changed
         .iter()
@@ -74,18 +88,27 @@ pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
     if all > NAMED_MAX {
         say::err(&format!("not copied: {} more", all - NAMED_MAX));
     }
-    let has_xattrs = !cp.preserve().xattrs || told_xattrs(cp, tree, destination);
-    if tree.is_whole {
-        let exit = if has_xattrs { Exit::Done } else { Exit::Some };
-        return tree.spared.map_or(exit, |spared| told_spared(cp, spared, destination));
-    }
+}
+
+/// Say that not all is there, or would be.
+fn told_partial(cp: &Cp, tree: &Received, destination: &str) -> Exit {
     if cp.delete {
         // What was in the way of something that is there had to go.
-        let what = if tree.removed == 0 { "nothing" } else { "nothing else" };
-        say::err(&format!("{what} was removed: --delete waits until all of the tree is there"));
+        let what = match (cp.dry_run, tree.removed) {
+            (true, _) => "nothing would be removed",
+            (false, 0) => "nothing was removed",
+            (false, _) => "nothing else was removed",
+        };
+        say::err(&format!("{what}: --delete waits until all of the tree is there"));
     }
-    let entries = if all == 1 { "1 entry is".to_owned() } else { format!("{all} entries are") };
-    fail(Exit::Some, &format!("{destination}: {entries} not there; all else is"))
+    let is = if cp.dry_run { "would be" } else { "is" };
+    let entries = match tree.changed.len() + tree.absent.len() {
+        1 if cp.dry_run => "1 entry would not be".to_owned(),
+        1 => "1 entry is not".to_owned(),
+        many if cp.dry_run => format!("{many} entries would not be"),
+        many => format!("{many} entries are not"),
+    };
+    fail(Exit::Some, &format!("{destination}: {entries} there; all else {is}"))
 }
 
 /// Say what `--delete` does not remove, and what to do about it.

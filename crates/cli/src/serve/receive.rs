@@ -140,7 +140,7 @@ async fn receive(engine: Engine, order: Order) {
             };
             self::tell(&planned, &line);
         };
-        engine.differences(&request, take).await.map(Received::planned)
+        engine.differences(&request, take).await.map(|planned| Received::planned(&planned))
     };
     tokio::pin!(copying);
     let mut gone = false;

@@ -124,8 +124,7 @@ pub struct TreeSummary {
 impl TreeSummary {
     /// Whether all of the tree is there.
     pub fn is_whole(&self) -> bool {
-        let special = |(_, absence): &&(Vec<u8>, Absence)| *absence != Absence::Special;
-        self.changed.is_empty() && self.absent.iter().find(special).is_none()
+        self.changed.is_empty() && is_whole(&self.absent)
     }
 
     /// What was left alone was not proved by the seals of what came: say by what it was judged.
@@ -292,12 +291,35 @@ pub(crate) async fn copy(
     }
 }
 
+/// What a copy would come to, as far as a walk can tell.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// What the tree has.
+    pub counts: Counts,
+    /// What would not be removed though it is not in the tree.
+    pub spared: Option<Spared>,
+    /// What the source cannot offer, and why.
+    pub absent: Vec<(Vec<u8>, Absence)>,
+}
+
+impl Planned {
+    /// Whether all of the tree would be there.
+    pub fn is_whole(&self) -> bool {
+        is_whole(&self.absent)
+    }
+}
+
+/// Whether nothing is missing; what is no file, folder or link is no part of a tree.
+fn is_whole(absent: &[(Vec<u8>, Absence)]) -> bool {
+    absent.iter().all(|&(_, absence)| absence == Absence::Special)
+}
+
 /// How a destination differs from the tree that it is to hold.
 pub(crate) async fn differences(
     engine: &Engine,
     request: &TreeRequest,
     mut take: impl FnMut(Change, &[u8]) + Send + 'static,
-) -> Result<(Counts, Option<Spared>), GetError> {
+) -> Result<Planned, GetError> {
     let mut taking = index::take_first(engine, &request.replicas, &request.wanted()).await?;
     taking.wait().await?;
     let (index, folder) = (Arc::clone(&taking.index), request.destination.clone());
@@ -309,14 +331,18 @@ pub(crate) async fn differences(
         let index = index::read(&index);
         check_way(&index, &folder, replaces.as_ref())?;
         let (refuses, mut entries) = (removal::refuses(&request, &index.counts()), 0);
+        let absent = absent(&index);
+        let is_whole = is_whole(&absent);
         let tell = |change, path: &[u8]| match change {
+            // Nothing is removed before all is there.
+            Change::Surplus if !is_whole => {}
             Change::Surplus if refuses => entries += 1,
             change => take(change, path),
         };
         swath_store::tree::differences(&index, &folder, &filter, &same, links, tell)
             .map_err(GetError::Thread)?;
         let spared = (entries > 0).then_some(Spared { entries, why: Spare::Empty });
-        Ok((index.counts(), spared))
+        Ok(Planned { counts: index.counts(), spared, absent })
     };
     engine.disk.work(compared).await.map_err(GetError::Thread)?
 }
