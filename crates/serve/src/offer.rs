@@ -7,14 +7,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use crate::http::{Records, Stream, serve};
-use crate::site::{Site, SiteError, SiteOptions};
+use crate::site::{Life, Site, SiteError, SiteOptions};
 
 /// Folders that are offered to whoever is on the other side of connections of ours.
 #[derive(Clone)]
 pub struct Offer {
     site: Arc<Site>,
     /// Kept, so that nobody takes its end for ours.
-    _end: Arc<watch::Sender<bool>>,
+    _end: Arc<watch::Sender<Life>>,
 }
 
 impl Offer {
@@ -23,7 +23,7 @@ impl Offer {
     /// # Errors
     /// [`SiteError`].
     pub fn open(options: SiteOptions) -> Result<Offer, SiteError> {
-        let (end, ending) = watch::channel(false);
+        let (end, ending) = watch::channel(Life::Open);
         let site = Site::open(options, None, "http", crate::tls::random, ending)?;
         Ok(Offer { site: Arc::new(site), _end: Arc::new(end) })
     }

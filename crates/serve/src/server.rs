@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::http::{Records, Stream, serve, serve_two};
-use crate::site::{Log, Misled, Site, SiteError, SiteOptions};
+use crate::site::{Life, Log, Misled, Site, SiteError, SiteOptions};
 use crate::tls::{Identity, Tls, TlsError};
 
 /// How to serve.
@@ -28,6 +28,15 @@ pub struct ServerOptions {
     pub tls: Tls,
     /// More connections than this wait until others end.
     pub max_connections: usize,
+}
+
+/// How a server is told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Trees that are under way come to their end first.
+    Orderly,
+    /// Nobody wants any more of them.
+    Abandoned,
 }
 
 /// Why a server cannot begin.
@@ -60,7 +69,7 @@ pub struct Server {
     acceptor: watch::Sender<Option<TlsAcceptor>>,
     identity: Option<Identity>,
     permits: Arc<Semaphore>,
-    end: watch::Sender<bool>,
+    end: watch::Sender<Life>,
 }
 
 /// Changes the certificate of a server that runs.
@@ -97,7 +106,7 @@ impl Server {
         options: ServerOptions,
         log: Option<Box<dyn Log>>,
     ) -> Result<Server, ServeError> {
-        let (end, ending) = watch::channel(false);
+        let (end, ending) = watch::channel(Life::Open);
         let scheme = if options.tls == Tls::Plain { "http" } else { "https" };
         let site = Site::open(options.site, log, scheme, crate::tls::random, ending)?;
         let identity = options.tls.identity()?;
@@ -129,11 +138,11 @@ impl Server {
         Renewal { acceptor: self.acceptor.clone() }
     }
 
-    /// Answer until `stop` resolves; then what is under way may end within `grace`. Where it does
-    /// not end at once, `waits` is told of how many connections there are.
+    /// Answer until `stop` resolves; then what is under way may end within `grace`: answers, and
+    /// trees with all the requests that they still take. Where it does not end at once, `waits` is told of how many connections there are.
     pub async fn run(
         self,
-        stop: impl Future<Output = ()>,
+        stop: impl Future<Output = Stop>,
         grace: Duration,
         waits: impl FnOnce(u64),
     ) {
@@ -148,10 +157,16 @@ impl Server {
                 self.end.subscribe(),
             ));
         }
-        stop.await;
-        let _ = self.end.send(true);
-        // Each answers when all its connections have ended; dropped, they end at once.
-        let all = async { while accepting.join_next().await.is_some() {} };
+        let stop = stop.await;
+        let all = async {
+            if stop == Stop::Orderly {
+                let _ = self.end.send(Life::Finishing);
+                self.site.finished().await;
+            }
+            let _ = self.end.send(Life::Ending);
+            // Each answers when all its connections have ended; dropped, they end at once.
+            while accepting.join_next().await.is_some() {}
+        };
         let mut all = std::pin::pin!(timeout(grace, all));
         if timeout(AT_ONCE, &mut all).await.is_err() {
             waits(self.site.metrics.connections_now.load(Ordering::Relaxed));
@@ -165,13 +180,13 @@ async fn accept(
     site: Arc<Site>,
     acceptor: watch::Receiver<Option<TlsAcceptor>>,
     permits: Arc<Semaphore>,
-    mut ending: watch::Receiver<bool>,
+    mut ending: watch::Receiver<Life>,
 ) {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             accepted = next(&listener, &permits) => accepted,
-            _ = ending.wait_for(|&is_ending| is_ending) => break,
+            _ = ending.wait_for(|&life| life == Life::Ending) => break,
             Some(_) = connections.join_next() => continue,
         };
         let Some((tcp, peer, permit)) = accepted else {

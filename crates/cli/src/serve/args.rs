@@ -143,9 +143,10 @@ Examples:
 
 Signals:
   HUP         reads tokens, certificate and key again; open transfers go on
-  INT, TERM   what is under way has ten seconds to end
+  INT, TERM   what is under way has ten seconds to end; a second one ends it at once
 
 Exit codes:
-  0 ended by a signal        4 certificate and key cannot be used
-  1 internal error           5 cannot listen, or the log cannot be written
-  2 wrong command line       6 a folder or the file of tokens cannot be read";
+  0 ended by a signal        5 cannot listen, or the log cannot be written
+  1 internal error           6 a folder or the file of tokens cannot be read
+  2 wrong command line       130 ended by a second signal
+  4 certificate and key cannot be used";

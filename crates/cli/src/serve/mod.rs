@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use swath_model::{Limiter, counted};
 use swath_serve::{
-    Access, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Tls, Token,
+    Access, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Stop, Tls, Token,
     new_token, read_tokens,
 };
 use swath_transfer::{Engine, EngineOptions, NetOptions};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Mutex, oneshot};
 
 use crate::exit::{Exit, chain, fail, warn};
 use crate::say;
@@ -29,7 +30,7 @@ pub async fn run(mut args: Serve) -> Exit {
         Ok(for_one) => for_one,
         Err(message) => return fail(Exit::Input, &message),
     };
-    let (mut interrupt, mut terminate) =
+    let (interrupt, terminate) =
         match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
             (Ok(interrupt), Ok(terminate)) => (interrupt, terminate),
             _ => return fail(Exit::Internal, "cannot be told of signals"),
@@ -112,25 +113,46 @@ pub async fn run(mut args: Serve) -> Exit {
         warn("without encryption the token can be read by everybody on the way");
     }
     let renewal = server.renewal();
-    let stop = async {
+    let signals = Mutex::new((interrupt, terminate));
+    let signalled = async || {
+        let mut signals = signals.lock().await;
+        let (interrupt, terminate) = &mut *signals;
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-            () = hangups.obey(&args, &access, &renewal) => {}
-            () = ephemeral::abandoned(), if args.ephemeral => {}
         }
+    };
+    let (ends, is_ending) = oneshot::channel();
+    let stop = async {
+        let stop = tokio::select! {
+            () = signalled() => Stop::Orderly,
+            () = hangups.obey(&args, &access, &renewal) => Stop::Orderly,
+            () = ephemeral::abandoned(), if args.ephemeral => Stop::Abandoned,
+        };
+        let _ = ends.send(());
+        stop
     };
     let waits = |connections: u64| {
         let connections = counted(connections, "connection");
         let grace_s = GRACE.as_secs();
         crate::say::err(&format!("ending: waiting for {connections}, {grace_s} s at most"));
     };
-    server.run(stop, GRACE, waits).await;
-    if let Some(receive) = receive {
-        // Nobody sends any more.
-        let _ = tokio::time::timeout(ORDER_WITHIN, receive.idle()).await;
+    let ended = async {
+        server.run(stop, GRACE, waits).await;
+        if let Some(receive) = receive {
+            // Nobody sends any more.
+            let _ = tokio::time::timeout(ORDER_WITHIN, receive.idle()).await;
+        }
+    };
+    let asked_again = async {
+        // Whoever asks twice does not want to wait.
+        let _ = is_ending.await;
+        signalled().await;
+    };
+    tokio::select! {
+        () = ended => Exit::Done,
+        () = asked_again => fail(Exit::Interrupted, "ended by a second signal: what was under way is cut off"),
     }
-    Exit::Done
 }
 
 /// The exit code of a server that cannot begin.

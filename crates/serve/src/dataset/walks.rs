@@ -179,6 +179,14 @@ impl Walks {
         Some(walk)
     }
 
+    /// Whether somebody is sent something of a walk just now, or was asking within that time.
+    pub fn are_used(&self, within: Duration) -> bool {
+        let known = lock(&self.known);
+        known
+            .values()
+            .any(|walk| Arc::strong_count(walk) > 1 || lock(&walk.used).elapsed() < within)
+    }
+
     /// Forget what nobody has used for long, and the longest unused of what is too much.
     fn make_room(&self) {
         let mut known = lock(&self.known);

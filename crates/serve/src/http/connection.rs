@@ -40,11 +40,15 @@ pub(crate) trait Answer: Send + Sync + 'static {
     /// The limit of all bodies of requests together.
     fn receive_limit(&self) -> Option<&Arc<Limiter>>;
 
-    /// The server is about to end: nothing new is begun.
-    fn is_ending(&self) -> bool;
+    /// The connection that this came on may be needed until what is under way has ended.
+    fn may_go_on(&self, head: &Head) -> bool;
+
+    /// The server is about to end: nothing new is begun. Connections that may go on do so for a
+    /// while.
+    fn is_ending(&self, may_go_on: bool) -> bool;
 
     /// Resolves when it is.
-    fn ending(&self) -> impl Future<Output = ()> + Send;
+    fn ending(&self, may_go_on: bool) -> impl Future<Output = ()> + Send;
 }
 
 /// How a connection goes on.
@@ -59,8 +63,10 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
     let mut input = Vec::new();
     let mut pace = Pace::new(answers.send_limit().cloned());
     let mut pace_in = Pace::new(answers.receive_limit().cloned());
+    // What comes first is not known: it may be for something that is under way.
+    let mut may_go_on = true;
     loop {
-        let head = match next_head(&mut stream, &mut input, &*answers).await {
+        let head = match next_head(&mut stream, &mut input, &*answers, may_go_on).await {
             Ok(Some(head)) => head,
             Ok(None) => break,
             Err(refusal) => {
@@ -70,6 +76,7 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
                 break;
             }
         };
+        may_go_on = answers.may_go_on(&head);
         let began = Instant::now();
         let mut body = Received::new(&mut stream, &mut input, &mut pace_in, &head);
         let mut response = answers.answer(&head, peer, &mut body).await;
@@ -101,7 +108,7 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
             return;
         }
         let (status, is_head) = (response.status, head.method == Method::Head);
-        let mut keeps = head.keeps_alive && !answers.is_ending();
+        let mut keeps = head.keeps_alive && !answers.is_ending(may_go_on);
         if is_touched {
             keeps &= is_whole;
         } else {
@@ -137,6 +144,7 @@ async fn next_head<A: Answer>(
     stream: &mut Stream,
     input: &mut Vec<u8>,
     answers: &A,
+    may_go_on: bool,
 ) -> Result<Option<Head>, Response> {
     let mut deadline = Instant::now() + IDLE;
     loop {
@@ -152,7 +160,7 @@ async fn next_head<A: Answer>(
         input.reserve(READ_BYTES.min(HEAD_LIMIT_BYTES));
         let read = tokio::select! {
             read = timeout_at(deadline, stream.read_buf(input)) => read,
-            () = answers.ending(), if was_empty => return Ok(None),
+            () = answers.ending(may_go_on), if was_empty => return Ok(None),
         };
         match read {
             Err(_) if was_empty => return Ok(None),

@@ -49,7 +49,7 @@ pub(crate) async fn serve_two<A: Answer>(stream: Stream, peer: SocketAddr, answe
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = answers.ending() => {}
+        () = answers.ending(true) => {}
     }
     connection.as_mut().graceful_shutdown();
     let _ = connection.await;
