@@ -135,6 +135,11 @@ impl Cp {
         Filter::new(&self.include, &self.exclude).map_err(|error| error.to_string())
     }
 
+    /// Whether nothing is to be taken over, and something is.
+    pub fn preserves_none_and_more(&self) -> bool {
+        self.preserve.contains(&Kept::None) && self.preserve.iter().any(|it| *it != Kept::None)
+    }
+
     /// What is taken over besides bytes.
     pub fn preserve(&self) -> Preserve {
         Preserve {
@@ -151,7 +156,7 @@ Examples:
   swath cp https://one.example/run7/ https://two.example/run7/ /scratch/run7/
   swath cp https://one.example/run7 https://two.example/run8 /scratch/    two trees
   swath cp data/ host:/scratch/data/            by ssh; nothing need run there
-  swath cp run7.h5 https://one.example:8470/incoming/    a single file, by PUT
+  swath cp run7.h5 https://one.example:8470/incoming/    a single file
   swath cp data/ /mnt/backup/data/              here
   swath cp host:/scratch/run7 .
   swath cp data/ host:/scratch/data/ --include '*.h5' --exclude /tmp/

@@ -94,6 +94,9 @@ fn check(cp: &Cp, jobs: &[Job]) -> Result<(), String> {
     if jobs.len() > 1 && (cp.report.is_some() || cp.keep_index.is_some()) {
         return Err("--report and --keep-index are for one copy at a time".to_owned());
     }
+    if cp.preserves_none_and_more() {
+        return Err("--preserve none goes with nothing else".to_owned());
+    }
     if jobs.iter().any(Job::is_single) {
         for_trees(cp)?;
     }

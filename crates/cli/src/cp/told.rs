@@ -59,7 +59,7 @@ pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
         };
     }
     if !cp.quiet && !cp.json {
-        say::err(&counts(tree, matches));
+        say::err(&counts(cp, tree, matches));
     }
     told_lacking(cp, tree);
     let has_xattrs = !cp.preserve().xattrs || told_xattrs(cp, tree, destination);
@@ -166,9 +166,12 @@ fn told_xattrs(cp: &Cp, tree: &Received, destination: &str) -> bool {
 }
 
 /// What the tree holds, in one line.
-fn counts(tree: &Received, matches: bool) -> String {
-    let names =
-        [("file", "files"), ("folder", "folders"), ("link", "links"), ("hard link", "hard links")];
+fn counts(cp: &Cp, tree: &Received, matches: bool) -> String {
+    let further = match cp.preserve().links {
+        true => ("hard link", "hard links"),
+        false => ("hard link as a file of its own", "hard links as files of their own"),
+    };
+    let names = [("file", "files"), ("folder", "folders"), ("link", "links"), further];
     let parts: Vec<String> = tree
         .counts
         .iter()

@@ -7,7 +7,6 @@
 use std::fs::File;
 use std::future::pending;
 use std::io;
-use std::ptr;
 
 use swath_serve::{Access, Renewal, Tls, read_tokens};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -15,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::args::Serve;
 use crate::exit::{chain, warn};
 use crate::say;
+use crate::signals::is_hangup_ignored;
 
 /// SIGHUP, as it comes.
 pub struct Hangups {
@@ -27,7 +27,7 @@ impl Hangups {
     /// From now on it is heard, if it means anything here.
     pub fn of(args: &Serve) -> io::Result<Hangups> {
         let has_files = args.token_file.is_some() || args.tls_cert.is_some();
-        let ends_with_terminal = has_terminal() && !is_ignored();
+        let ends_with_terminal = has_terminal() && !is_hangup_ignored();
         // A service manager takes SIGHUP for a good end and a reload for what sends it: a service
         // must not be gone after one.
         let is_heard = has_files || (!ends_with_terminal && !args.ephemeral);
@@ -92,14 +92,4 @@ fn read_again(args: &Serve, access: &Access, renewal: &Renewal) {
 /// Whether a terminal is there whose end would be ours.
 fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
-}
-
-/// Whether whoever started us does not want us to end with the terminal, as `nohup` does not.
-fn is_ignored() -> bool {
-    // SAFETY: all zeros is a value of this plain structure, and the call only fills it.
-    unsafe {
-        let mut known: libc::sigaction = std::mem::zeroed();
-        let asked = libc::sigaction(libc::SIGHUP, ptr::null(), &raw mut known);
-        asked == 0 && known.sa_sigaction == libc::SIG_IGN
-    }
 }
