@@ -7,6 +7,7 @@ mod file;
 mod listing;
 mod metalink;
 mod metrics;
+mod own;
 mod place;
 mod put;
 mod receive;
@@ -29,6 +30,7 @@ use crate::receive::{Orders, Receive};
 pub use access::{Access, Network, NetworkError};
 use digests::Digests;
 use metrics::Metrics;
+use own::Own;
 use place::{Folders, Place};
 
 /// What to serve and how.
@@ -225,10 +227,9 @@ impl Site {
         if *self.life.borrow() == Life::Finishing && !belongs_to_a_tree(head) {
             return Response::text(503, "this server is about to end").with("retry-after", "5");
         }
-        if head.target.path == b"health"
-            && head.method == Method::Get
-            && !self.folders.has(b"health")
-        {
+        let own = Own::of(head);
+        let is_read = matches!(head.method, Method::Get | Method::Head);
+        if own == Some(Own::Health) && is_read {
             return Response::text(200, "well");
         }
         let rights = match self.access.check(head, peer, SystemTime::now()) {
@@ -238,6 +239,10 @@ impl Site {
         match head.method {
             Method::Post if head.target.parameter("swath") == Some("receive") => {
                 return receive::begin(self, head, rights).await;
+            }
+            Method::Put if own.is_some() => {
+                let text = "here the server answers itself: a file of this name is at '?file'";
+                return Response::text(403, text);
             }
             Method::Put => return put::put(self, head, rights, body).await,
             Method::Get | Method::Head => {}
@@ -251,7 +256,7 @@ impl Site {
         if self.only.is_some() && !head.target.path.is_empty() {
             return file::not_found();
         }
-        if head.target.path == b"metrics" && !self.folders.has(b"metrics") {
+        if own == Some(Own::Metrics) {
             return self.metrics.page();
         }
         if let Some(what) = head.target.parameter("swath") {

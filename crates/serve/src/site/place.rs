@@ -56,15 +56,6 @@ impl Folders {
     pub fn listed(&self) -> impl Iterator<Item = Listed> {
         self.all.iter().map(|(name, root)| root.listed(name))
     }
-
-    /// Whether something of the user's own has this name at the top.
-    pub fn has(&self, name: &[u8]) -> bool {
-        match self.place(name) {
-            Some(Place::Below { path: b"", .. }) => true,
-            Some(Place::Below { root, path }) => root.file(path).is_ok(),
-            _ => false,
-        }
-    }
 }
 
 /// The last component of a folder's path, whatever way it was written.
