@@ -158,6 +158,10 @@ fn a_source_without_a_file_empties_nothing_unless_told_to() {
         assert_eq!(ran.out(), "");
         way.sync(&home, &["--delete"]).code_is(8).says(&[refused, "--allow-empty"]);
         assert_eq!(home.names_in("copy/sub"), ["file"]);
+        let ran = way.sync(&home, &["--delete", "--json"]);
+        let told = "\"entries\":1,\"reason\":\"empty\"}";
+        let out = ran.code_is(8).out();
+        assert!(out.contains("{\"event\":\"not_removed\"") && out.contains(told), "{ran}");
         let ran = way.sync(&home, &["--delete", "--include", "*.none"]);
         // What is left out is not removed anyway.
         ran.code_is(0).says(&["nothing matches"]);

@@ -29,6 +29,8 @@ enum Line<'a> {
     NotCopied { path: &'a str, reason: &'a str },
     /// An entry that lacks extended attributes.
     WithoutXattrs { path: &'a str, reason: &'a str },
+    /// What `--delete` did not remove.
+    NotRemoved { path: &'a str, entries: u64, reason: Spare },
     /// It ended before, or without, a transfer.
     Failed { path: &'a str, error: &'a str, kept_bytes: u64 },
 }
@@ -113,6 +115,9 @@ fn told_partial(cp: &Cp, tree: &Received, destination: &str) -> Exit {
 
 /// Say what `--delete` does not remove, and what to do about it.
 fn told_spared(cp: &Cp, Spared { entries, why }: Spared, destination: &str) -> Exit {
+    if cp.json {
+        tell(&Line::NotRemoved { path: destination, entries, reason: why });
+    }
     let (entries, stay) = match entries {
         1 => ("1 entry".to_owned(), "stays"),
         many => (format!("{} entries", units::count(many)), "stay"),

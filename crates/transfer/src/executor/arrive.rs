@@ -79,7 +79,11 @@ impl Run<'_> {
             Some(error) => self.charge(source, lane, error),
             None => Loss::Clean,
         };
-        if let Some(entry) = self.lanes.remove(&lane)
+        let ended = self.lanes.remove(&lane);
+        if loss == Loss::Broken || loss == Loss::Clean && !unfinished.is_empty() {
+            self.note_break(source, error.as_ref());
+        }
+        if let Some(entry) = ended
             && let Some(source) = self.sources.get_mut(source)
         {
             let meter = entry.lane.meter();
@@ -125,7 +129,10 @@ impl Run<'_> {
 
     /// What an error means for the planner; the source's state and reason follow.
     fn charge(&mut self, source: usize, lane: LaneId, error: &LaneError) -> Loss {
-        self.note_forgotten(error);
+        if self.is_of_forgotten(source, error) {
+            // It is no worse for that: another pass begins.
+            return Loss::Broken;
+        }
         // Some servers say 403 to a connection beyond those they allow.
         let one_too_many = error.class() == Class::Auth && self.others_deliver(source, lane);
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };

@@ -10,6 +10,7 @@ mod agree;
 mod arrive;
 mod audit;
 mod blame;
+mod broken;
 mod figures;
 mod in_order;
 mod jobs;
@@ -215,6 +216,7 @@ impl Run<'_> {
             self.commit();
         }
         self.relieve(now);
+        self.tell_break();
         let stall_s = self.request.stall_s;
         let waits_for_sources =
             matches!(self.phase, Phase::Probing | Phase::Fetching | Phase::Disputing);

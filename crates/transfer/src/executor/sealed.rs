@@ -411,11 +411,15 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a source has forgotten what it walked.
-    pub(super) fn note_forgotten(&mut self, error: &LaneError) {
-        if let (Some(tree), LaneError::Status { code: 410, .. }) = (&mut self.tree, error) {
-            tree.is_forgotten = true;
+    /// Whether this says that a source has forgotten what it walked.
+    pub(super) fn is_of_forgotten(&mut self, source: usize, error: &LaneError) -> bool {
+        let (Some(tree), LaneError::Status { code: 410, .. }) = (&mut self.tree, error) else {
+            return false;
+        };
+        if !std::mem::replace(&mut tree.is_forgotten, true) {
+            self.tell_forgotten(source);
         }
+        true
     }
 
     pub(super) fn is_forgotten(&self) -> bool {

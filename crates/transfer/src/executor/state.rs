@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::agree::Agreement;
 use super::audit::{Audit, Hypothesis};
+use super::broken::Broken;
 use super::figures::Figures;
 use super::in_order::InOrder;
 use super::jobs::Jobs;
@@ -146,6 +147,8 @@ pub(super) struct Run<'a> {
     pub last_snapshot: Time,
     pub last_commit: Time,
     pub last_arrival: Time,
+    /// The way broke, and nothing went on since.
+    pub(super) broken: Option<Broken>,
     pub cpu_began_s: f64,
     pub disk_began: swath_store::DiskStats,
     pub hash_began: std::time::Duration,
@@ -262,6 +265,7 @@ impl<'a> Run<'a> {
             last_snapshot: Time::ZERO,
             last_commit: Time::ZERO,
             last_arrival: Time::ZERO,
+            broken: None,
             cpu_began_s: super::figures::process_cpu_s(),
             disk_began: engine.disk.stats(),
             hash_began: engine.hash.busy(),
