@@ -142,7 +142,7 @@ Examples:
   swath serve /data --tls-cert fullchain.pem --tls-key privkey.pem --token-file tokens
 
 Signals:
-  HUP         reads tokens, certificate and key again; open transfers go on
+  HUP         reads tokens, certificate and key again, and opens the log again; open transfers go on
   INT, TERM   what is under way has ten seconds to end; a second one ends it at once
 
 Exit codes:

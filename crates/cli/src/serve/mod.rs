@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use swath_model::{Limiter, counted};
 use swath_serve::{
-    Access, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Stop, Tls, Token,
-    new_token, read_tokens,
+    Access, Log, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Stop, Tls,
+    Token, new_token, read_tokens,
 };
 use swath_transfer::{Engine, EngineOptions, NetOptions};
 use tokio::signal::unix::{SignalKind, signal};
@@ -74,7 +74,8 @@ pub async fn run(mut args: Serve) -> Exit {
         Err((exit, message)) => return fail(exit, &message),
     };
     let host = hostname();
-    let log = match args.log.as_deref().map(|path| log::open(path, args.log_format)).transpose() {
+    let log = args.log.as_deref().map(|path| log::Lines::open(path, args.log_format));
+    let log = match log.transpose() {
         Ok(log) => log,
         Err(error) => return fail(Exit::Target, &error),
     };
@@ -97,7 +98,8 @@ pub async fn run(mut args: Serve) -> Exit {
         max_connections: args.max_connections as usize,
     };
     raise_descriptors();
-    let server = match Server::bind(options, log).await {
+    let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
+    let server = match Server::bind(options, noting).await {
         Ok(server) => server,
         Err(error) => return fail(exit_of(&error), &chain(&error)),
     };
@@ -126,7 +128,7 @@ pub async fn run(mut args: Serve) -> Exit {
     let stop = async {
         let stop = tokio::select! {
             () = signalled() => Stop::Orderly,
-            () = hangups.obey(&args, &access, &renewal) => Stop::Orderly,
+            () = hangups.obey(&args, &access, &renewal, log.as_ref()) => Stop::Orderly,
             () = ephemeral::abandoned(), if args.ephemeral => Stop::Abandoned,
         };
         let _ = ends.send(());
