@@ -313,3 +313,38 @@ fn folders_may_have_the_names_of_what_the_server_says() {
     home.run(["cp", &server.at("health"), "here"]).code_is(0);
     assert_eq!(home.read("here/health/a.txt"), b"alpha\n");
 }
+
+/// `curl -L …/folder?format=json` got a page for people.
+#[test]
+fn what_was_asked_of_a_folder_is_asked_at_its_address_too() {
+    let home = Home::new();
+    home.write("tree/a b/file", "x");
+    let server = home.serve(&["tree", "--plain", "--anonymous"]);
+    for (asked, there) in [
+        ("/a%20b", "/a%20b/"),
+        ("/a%20b?format=json&sort=%73ize", "/a%20b/?format=json&sort=%73ize"),
+        ("http://h/a%20b?", "/a%20b/?"),
+    ] {
+        let answer = ask(&server, &format!("GET {asked} HTTP/1.1"));
+        assert!(answer.starts_with("HTTP/1.1 301 "), "{asked}: {answer}");
+        assert!(answer.contains(&format!("\r\nlocation: {there}\r\n")), "{asked}: {answer}");
+    }
+}
+
+/// Only what was named first counted: `application/json;q=0` was answered with JSON.
+#[test]
+fn a_folder_comes_in_the_form_that_is_liked_best() {
+    let home = Home::new();
+    home.write("tree/file", "x");
+    let server = home.serve(&["tree", "--plain", "--anonymous"]);
+    for (accept, kind) in [
+        ("*/*", "text/html"),
+        ("APPLICATION/JSON", "application/json"),
+        ("text/html;q=0.5, application/json", "application/json"),
+        ("application/json;q=0, */*", "text/html"),
+        ("text/html;q=0.5\r\nAccept: application/json", "application/json"),
+    ] {
+        let answer = ask(&server, &format!("GET / HTTP/1.1\r\nAccept: {accept}"));
+        assert!(answer.contains(&format!("\r\ncontent-type: {kind}")), "{accept}: {answer}");
+    }
+}

@@ -148,6 +148,8 @@ fn a_new_certificate_is_shown_to_whoever_comes_and_open_transfers_go_on() {
     put("old.pem", "old.key");
     let files = ["--tls-cert", "cert.pem", "--tls-key", "key.pem", "--anonymous"];
     let server = home.serve(&[&["tree"][..], &files].concat());
+    // It was printed of those alone that swath had made.
+    assert!(server.words.contains(&format!("\nfingerprint  {old}\n")), "{}", server.words);
     let ls = |print: &str| home.run(["ls", &server.url, "--fingerprint", print]);
     let args = ["cp", &server.url, "copy/", "--limit-rate", "4M", "--lanes", "1"];
     let copy = home.swath(args.iter().chain(&["--fingerprint", &old])).start();

@@ -214,7 +214,7 @@ fn words(args: &Serve, server: &Server, host: &str, token: Option<&str>) -> Stri
     for url in &urls {
         text.push_str(&format!("  {url}\n"));
     }
-    if let Some(identity) = server.identity().filter(|_| args.tls_cert.is_none()) {
+    if let Some(identity) = server.identity() {
         let fingerprint = identity.fingerprint();
         text.push_str(&format!("fingerprint  sha-256:{}\n", fingerprint.to_hex()));
     }

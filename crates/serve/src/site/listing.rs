@@ -2,8 +2,8 @@
 
 use std::io;
 
-use swath_formats::http_date;
 use swath_formats::percent::encode;
+use swath_formats::{accept, http_date};
 use swath_model::counted;
 use swath_model::index::Kind;
 use swath_store::tree::{Listed, Root};
@@ -34,14 +34,9 @@ impl Wish {
             Some("time") => Column::Time,
             _ => Column::Name,
         };
-        let accepts_json = head.fields("accept").any(|value| {
-            let mut kinds =
-                value.split(',').map(|kind| kind.split(';').next().unwrap_or("").trim());
-            kinds.next() == Some("application/json")
-        });
         let is_json = match head.target.parameter("format") {
             Some(format) => format == "json",
-            None => accepts_json,
+            None => accept::prefers(head.fields("accept"), "application/json", "text/html"),
         };
         Wish { is_json, by, is_descending: head.target.parameter("order") == Some("desc") }
     }
