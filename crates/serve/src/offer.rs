@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use crate::http::{Records, Stream, serve};
+use crate::http::{Records, Seat, Stream, serve};
 use crate::site::{Life, Site, SiteError, SiteOptions};
 
 /// Folders that are offered to whoever is on the other side of connections of ours.
@@ -44,6 +44,7 @@ impl Offer {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         peer: SocketAddr,
     ) {
-        serve(Stream::Other(Box::new(Records::new(stream))), peer, Arc::clone(&self.site)).await;
+        let stream = Stream::Other(Box::new(Records::new(stream)));
+        serve(stream, peer, Arc::clone(&self.site), &Seat::default()).await;
     }
 }

@@ -58,7 +58,7 @@ pub struct Serve {
     /// How the server calls itself on its pages
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
     pub name: Option<String>,
-    /// More connections than this wait until others end
+    /// More connections than this wait until others end, or are silent
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,
     /// Send no more than this a second, to all together, and take no more: 50M, 2MiB

@@ -19,6 +19,7 @@ use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method, Version};
 use super::pace::Pace;
 use super::received::Received;
 use super::response::{Content, Make, Piece, Response};
+use super::seats::Seat;
 use super::stream::{Stream, send_file};
 
 /// Answers requests.
@@ -59,15 +60,24 @@ enum After {
 }
 
 /// Serve one connection to its end.
-pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc<A>) {
+pub(crate) async fn serve<A: Answer>(
+    mut stream: Stream,
+    peer: SocketAddr,
+    answers: Arc<A>,
+    seat: &Seat,
+) {
     let mut input = Vec::new();
     let mut pace = Pace::new(answers.send_limit().cloned());
     let mut pace_in = Pace::new(answers.receive_limit().cloned());
     // What comes first is not known: it may be for something that is under way.
     let mut may_go_on = true;
+    let mut begins_within = HEAD_WITHIN;
     loop {
-        let head = match next_head(&mut stream, &mut input, &*answers, may_go_on).await {
+        let next = next_head(&mut stream, &mut input, &*answers, may_go_on, begins_within, seat);
+        let head = match next.await {
             Ok(Some(head)) => head,
+            // Whoever comes next has waited long enough.
+            Ok(None) if seat.is_wanted() => return,
             Ok(None) => break,
             Err(refusal) => {
                 let _ =
@@ -76,7 +86,7 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
                 break;
             }
         };
-        may_go_on = answers.may_go_on(&head);
+        (may_go_on, begins_within) = (answers.may_go_on(&head), IDLE);
         let began = Instant::now();
         let mut body = Received::new(&mut stream, &mut input, &mut pace_in, &head);
         let mut response = answers.answer(&head, peer, &mut body).await;
@@ -145,8 +155,11 @@ async fn next_head<A: Answer>(
     input: &mut Vec<u8>,
     answers: &A,
     may_go_on: bool,
+    begins_within: Duration,
+    seat: &Seat,
 ) -> Result<Option<Head>, Response> {
-    let mut deadline = Instant::now() + IDLE;
+    let mut deadline = Instant::now() + begins_within;
+    let mut silence = None;
     loop {
         match Head::parse(input) {
             Ok(Some((head, bytes))) => {
@@ -158,9 +171,11 @@ async fn next_head<A: Answer>(
         }
         let was_empty = input.is_empty();
         input.reserve(READ_BYTES.min(HEAD_LIMIT_BYTES));
+        silence.get_or_insert_with(|| seat.silence());
         let read = tokio::select! {
             read = timeout_at(deadline, stream.read_buf(input)) => read,
             () = answers.ending(may_go_on), if was_empty => return Ok(None),
+            () = seat.wanted() => return Ok(None),
         };
         match read {
             Err(_) if was_empty => return Ok(None),
@@ -337,9 +352,10 @@ pub(super) fn now_s() -> u64 {
 }
 
 /// A kept connection may be idle for so long.
-const IDLE: Duration = Duration::from_secs(75);
-/// From its first byte on, a request's head has so long to arrive.
-const HEAD_WITHIN: Duration = Duration::from_secs(15);
+pub(super) const IDLE: Duration = Duration::from_secs(75);
+/// From its first byte on, a request's head has so long to arrive; and so long a new connection may
+/// be silent.
+pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(15);
 /// The other side takes something of an answer within this time.
 pub(super) const TAKE_WITHIN: Duration = Duration::from_secs(120);
 /// What comes this soon after the head goes out with it.
