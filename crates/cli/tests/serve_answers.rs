@@ -348,3 +348,30 @@ fn a_folder_comes_in_the_form_that_is_liked_best() {
         assert!(answer.contains(&format!("\r\ncontent-type: {kind}")), "{accept}: {answer}");
     }
 }
+
+#[test]
+fn folders_are_served_under_the_names_that_they_are_given() {
+    // Two of the same name could not be served together.
+    let home = Home::new();
+    home.write("x/data/a.txt", "alpha\n");
+    home.write("y/data/b.txt", "beta\n");
+    home.write("odd=name/c.txt", "gamma\n");
+    let twice = home.run(["serve", "x/data", "y/data", "--anonymous"]);
+    twice.code_is(2).says(&["two of the folders are called 'data'", "NAME=DIR"]);
+    home.run(["serve", "x=x/data", "x=y/data"]).code_is(2).says(&["are called 'x'"]);
+    home.run(["serve", "x=x/none"]).code_is(6).says(&["cannot serve x/none"]);
+    home.run(["serve", "x/none=x/data"]).code_is(6).says(&["cannot serve x/none=x/data"]);
+    let folders = ["x/data", "cal ib=y/data", "odd=name"];
+    let server = home.serve(&[&folders[..], &["--plain", "--anonymous"]].concat());
+    let get = |path: &str| ask(&server, &format!("GET {path} HTTP/1.1"));
+    assert_eq!(body(&get("/data/a.txt")), "alpha\n");
+    assert_eq!(body(&get("/cal%20ib/b.txt")), "beta\n");
+    assert_eq!(body(&get("/odd=name/c.txt")), "gamma\n");
+    assert!(get("/").contains("<a href=\"./cal%20ib/\">cal ib/</a>"));
+    home.run(["cp", &server.at("cal%20ib/"), "copy/"]).code_is(0);
+    assert_eq!(home.read("copy/b.txt"), b"beta\n");
+    // One alone too.
+    let server = home.serve(&["one=x/data", "--plain", "--anonymous"]);
+    assert_eq!(body(&ask(&server, "GET /one/a.txt HTTP/1.1")), "alpha\n");
+    assert!(ask(&server, "GET /a.txt HTTP/1.1").starts_with("HTTP/1.1 404 "));
+}

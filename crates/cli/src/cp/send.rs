@@ -71,7 +71,7 @@ pub async fn send(
         }
     };
     let options = SiteOptions {
-        folders: vec![folder],
+        folders: vec![folder.into()],
         access: Access::default(),
         follow_links: false,
         only: Some(only),

@@ -82,7 +82,7 @@ pub async fn run(mut args: Serve) -> Exit {
     let access = Access::new(tokens, args.allow.clone());
     let options = ServerOptions {
         site: SiteOptions {
-            folders: args.folders.clone(),
+            folders: args.served(),
             access: access.clone(),
             follow_links: args.follow_symlinks,
             only: for_one.as_ref().and_then(|served| served.only.clone()),
@@ -101,7 +101,7 @@ pub async fn run(mut args: Serve) -> Exit {
     let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
     let server = match Server::bind(options, noting).await {
         Ok(server) => server,
-        Err(error) => return fail(exit_of(&error), &chain(&error)),
+        Err(error) => return fail(exit_of(&error), &words_of(&error)),
     };
     let told = match &for_one {
         Some(served) => ephemeral::hello(&server, served, made_token.as_deref()),
@@ -166,6 +166,15 @@ fn exit_of(error: &ServeError) -> Exit {
         ServeError::Listen { .. } => Exit::Target,
         _ => Exit::Internal,
     }
+}
+
+/// What is told of it.
+fn words_of(error: &ServeError) -> String {
+    let hint = match error {
+        ServeError::Site(SiteError::Twice { .. }) => "\n  NAME=DIR serves one under another name",
+        _ => "",
+    };
+    chain(error) + hint
 }
 
 /// What takes trees, and the limit of all that comes.

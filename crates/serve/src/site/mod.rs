@@ -31,13 +31,15 @@ pub use access::{Access, Network, NetworkError};
 use digests::Digests;
 use metrics::Metrics;
 use own::Own;
+pub use place::Folder;
 use place::{Folders, Place};
 
 /// What to serve and how.
 #[derive(Clone)]
 pub struct SiteOptions {
-    /// The folders: one is the root itself, several lie in it under their names.
-    pub folders: Vec<PathBuf>,
+    /// The folders: one is the root itself, several lie in it under their names, and so do those that
+    /// were given one.
+    pub folders: Vec<Folder>,
     /// Who may have them.
     pub access: Access,
     /// Links that lead to something below their folder are followed.
