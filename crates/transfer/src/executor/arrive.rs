@@ -23,6 +23,12 @@ impl Run<'_> {
     pub(super) async fn lane_event(&mut self, event: LaneEvent) -> Result<(), Ended> {
         let lane = event.lane;
         let Some(source) = self.lanes.get(&lane).map(|entry| entry.source) else { return Ok(()) };
+        if let LaneEventKind::Chunk { .. } = event.kind {
+            if let Some(entry) = self.lanes.get_mut(&lane) {
+                entry.brought = true;
+            }
+            self.bore_fruit(source);
+        }
         match event.kind {
             LaneEventKind::Up { rtt, pipelines, .. } => {
                 // A connection is no arrival: a server may accept them for ever and say nothing.
@@ -80,6 +86,9 @@ impl Run<'_> {
             None => Loss::Clean,
         };
         let ended = self.lanes.remove(&lane);
+        if let Some(ended) = &ended {
+            self.ended_barren(source, ended, error.as_ref());
+        }
         if loss == Loss::Broken || loss == Loss::Clean && !unfinished.is_empty() {
             self.note_break(source, error.as_ref());
         }

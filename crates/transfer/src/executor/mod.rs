@@ -9,6 +9,7 @@ mod act;
 mod agree;
 mod arrive;
 mod audit;
+mod barren;
 mod blame;
 mod broken;
 mod figures;
@@ -295,10 +296,13 @@ impl Run<'_> {
                 continue;
             }
             lane.seen_bytes = total_bytes;
+            lane.heard_at = now;
             moved.insert(id);
-            self.last_arrival = now;
             if let Some(source) = self.sources.get_mut(lane.source) {
                 source.figures.heard(now);
+                if !source.barren.is_it() {
+                    self.last_arrival = now;
+                }
             }
             self.planner.handle(PlanEvent::Arrived { lane: id, total_bytes }, now);
             let meter = lane.lane.meter();
@@ -338,7 +342,9 @@ impl Run<'_> {
         self.sources
             .iter()
             .map(|source| {
-                let why = source.reason.clone().unwrap_or_else(|| match source.state {
+                let why = source.barren.words().map(str::to_owned);
+                let why = why.or_else(|| source.reason.clone());
+                let why = why.unwrap_or_else(|| match source.state {
                     SourceState::Silent => "it went silent".to_owned(),
                     _ => "no answer".to_owned(),
                 });
