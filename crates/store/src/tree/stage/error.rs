@@ -75,7 +75,7 @@ pub enum StageError {
         /// Where it would go.
         path: PathBuf,
     },
-    /// [`Halt`] said so; what is there is kept.
+    /// [`Halt`](super::Halt) said so; what is there is kept.
     #[error("stopped")]
     Stopped,
     /// The system refuses something.
