@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Fetches a dataset from a swath server.
 
-A complete client of docs/protocol.md without libraries, written to be read: one connection, one
-group after the other, every seal checked (by blake3_tree.py beside it, so this is slow).
+A complete client of docs/protocol.md without libraries, to be read (blake3_tree.py makes it slow).
 """
 import argparse, hashlib, http.client, os, ssl, sys, urllib.parse
 
@@ -22,22 +21,20 @@ class Cursor:
             byte = self.take(1)[0]
             value |= (byte & 127) << shift
             shift += 7
-            if byte < 128:
-                return value
+            if byte < 128: return value
 
 def entries(data):
-    """Kind, path, mode, seconds, start, extents, size or target and extended attributes of each entry."""
-    c, folders, sets, start, seconds = Cursor(data), [], [], 0, 0
+    """Kind, path, mode, nanoseconds, start, extents, size or target and extended attributes of each entry."""
+    c, folders, sets, start, seconds, when = Cursor(data), [], [], 0, 0, 0
     modes = {1: 0o644, 2: 0o755, 3: 0o777, 4: 0, 5: 0}
     assert c.take(9) == b"swathidx\1", "not an index"
     while head := c.take(1)[0]:
         kind, leaves, name = head & 7, c.number(), c.take(c.number())
         del folders[len(folders) - leaves:]
-        if head & 8:
-            modes[kind] = c.number()
+        modes[kind] = c.number() if head & 8 else modes[kind]
         if kind < 4:
             seconds += (lambda z: z >> 1 ^ -(z & 1))(c.number())
-            c.number()
+            when = seconds * 10**9 + c.number()
         extents, rest = [], None
         if kind == 1:
             rest = c.number()
@@ -56,7 +53,7 @@ def entries(data):
         if chosen > len(sets):
             sets.append([(c.take(c.number()), c.take(c.number())) for _ in range(c.number())])
         xattrs = sets[chosen - 1] if chosen else []
-        yield kind, b"/".join([*folders, name]), modes[kind], seconds, start, extents, rest, xattrs
+        yield kind, b"/".join([*folders, name]), modes[kind], when, start, extents, rest, xattrs
         start += length if kind == 1 else 0
         folders += [name] if kind == 2 else []
     before = c.at - 1
@@ -81,15 +78,14 @@ def main(url, target, token, fingerprint, insecure):
     url, target = urllib.parse.urlsplit(url), os.fsencode(target)
     server = connection(url, fingerprint, insecure)
     def get(query, **headers):
-        if token:
-            headers["Authorization"] = "Bearer " + token
+        headers |= {"Authorization": "Bearer " + token} if token else {}
         server.request("GET", f"{url.path}?swath={query}", headers=headers)
         answer = server.getresponse()
         assert answer.status in (200, 206), (answer.status, answer.read())
         return answer.headers, answer.read()
     headers, index = get("index&xattr=yes")
     group, data, table = None, b"", list(entries(index))
-    for number, (kind, path, mode, seconds, start, extents, rest, xattrs) in enumerate(table):
+    for number, (kind, path, mode, when, start, extents, rest, xattrs) in enumerate(table):
         path = os.path.join(target, path)
         if kind == 2:
             os.makedirs(path, exist_ok=True)
@@ -117,14 +113,18 @@ def main(url, target, token, fingerprint, insecure):
                         file.write(part)
                         start, length = start + len(part), length - len(part)
                 file.truncate(rest)
+                os.chmod(path, mode)
         try:
             for name, value in xattrs:
                 os.setxattr(path, b"user." + name, value)
         except OSError as error:
             print("without its extended attributes:", path, error, file=sys.stderr)
-        if kind == 1:
-            os.chmod(path, mode)
-            os.utime(path, (seconds, seconds))
+        if kind in (1, 3):
+            os.utime(path, ns=(when, when), follow_symlinks=False)
+    for kind, path, mode, when, *_ in reversed(table):  # folders, once nothing comes into them
+        if kind == 2:
+            os.chmod(os.path.join(target, path), mode)
+            os.utime(os.path.join(target, path), ns=(when, when))
 
 if __name__ == "__main__":
     words = argparse.ArgumentParser(description=__doc__)

@@ -2,13 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use swath_formats::{Etag, http_date, keep_alive, metalink, mirror_url};
+use swath_formats::{Etag, accept, http_date, keep_alive, metalink, mirror_url};
 use swath_model::index::Top;
 
 fuzz_target!(|input: (&str, u64)| {
     let (value, now_s) = input;
     let _ = http_date::retry_after_s(value, now_s);
     let _ = keep_alive::parse(value);
+    let _ = accept::prefers([value].into_iter(), "application/json", "text/html");
     let _ = (metalink::is_media_type(value), metalink::is_file_name(value));
     if let Some(etag) = Etag::parse(value) {
         assert!(etag.matches_weakly(&etag));

@@ -255,7 +255,7 @@ pub struct Verify {
     /// With --index: other modes and times are wrong too, and all files of a wrong block are named
     #[arg(long, requires = "index")]
     pub strict: bool,
-    /// Print nothing
+    /// Print nothing but what is wrong
     #[arg(short, long)]
     pub quiet: bool,
     /// The network

@@ -77,6 +77,7 @@ pub fn of(error: &GetError, come_bytes: u64) -> Exit {
         GetError::Open(_) | GetError::Tree(_) | GetError::Remove(_) | GetError::Keep(_) => {
             Exit::Target
         }
+        GetError::Turned { .. } => Exit::Incomplete,
         GetError::Index { .. } | GetError::Forgotten if come_bytes > 0 => Exit::Incomplete,
         GetError::Index { .. } | GetError::Forgotten => Exit::Sources,
         GetError::Finish(FinishError::Incomplete { .. }) => Exit::Internal,

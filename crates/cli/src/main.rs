@@ -54,7 +54,8 @@ fn main() -> ExitCode {
             serve::through::run(serve.through.unwrap_or_default())
         }
         Command::Serve(serve) => {
-            let near = serve.folders.first().cloned().unwrap_or_default();
+            let near = serve.served().into_iter().next().map(|folder| folder.path);
+            let near = near.unwrap_or_default();
             pinned(&serve.pin.clone(), &near, || with_runtime(|| serve::run(*serve)))
         }
         Command::Probe(probe) => with_runtime(|| probe::run(probe)),

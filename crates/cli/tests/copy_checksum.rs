@@ -69,6 +69,27 @@ fn files_of_the_same_time_and_other_content_are_copied() {
 }
 
 #[test]
+fn a_file_that_is_one_hole_is_compared_too() {
+    // No block is of it, so each run made it anew.
+    let home = Home::new();
+    fs::create_dir(home.path("tree")).unwrap();
+    fs::File::create(home.path("tree/hole")).unwrap().set_len(10_000_001).unwrap();
+    let run = |more: &[&str]| {
+        let ran = home.run(["cp", "tree/", "copy", "--checksum"].iter().chain(more));
+        ran.code_is(0);
+        String::from_utf8_lossy(&ran.stdout).into_owned() + &ran.stderr
+    };
+    run(&[]);
+    assert!(run(&["-n"]).contains("nothing to do"));
+    let told = run(&[]);
+    assert!(!told.contains("made"), "{told}");
+    spoil(&home.path("copy/hole"), 5_000_000);
+    assert!(run(&["-n"]).contains("  hole"));
+    run(&[]);
+    assert!(fs::read(home.path("copy/hole")).unwrap().iter().all(|&byte| byte == 0));
+}
+
+#[test]
 fn a_receiver_compares_what_it_has() {
     let home = Home::new();
     plant(&home);

@@ -76,6 +76,48 @@ fn names_go_as_they_are_whatever_is_in_them() {
     }
     assert_eq!(home.read("store/ab"), b"as it was");
     assert_eq!(home.names_in("store").len(), 2 + names.len());
+    // And back, one by one: an address can have any character.
+    let coded = |name: &str| name.bytes().map(|it| format!("%{it:02x}")).collect::<String>();
+    let longest = "n".repeat(255);
+    home.write(&format!("store/{longest}"), &longest);
+    for name in names.into_iter().chain(["back\\slash", &longest]) {
+        home.write(&format!("store/{name}"), name);
+        let url = server.at(&coded(name));
+        for to in ["back/", "back/called so"] {
+            home.run(["cp", &url, to, "--bearer-file", "token"]).code_is(0);
+        }
+        assert_eq!(home.read(&format!("back/{name}")), name.as_bytes());
+        assert_eq!(home.read("back/called so"), name.as_bytes());
+    }
+    home.write("a b", "");
+    let told = home.run(["cp", "a b", &server.at(""), "--bearer-file", "token"]);
+    told.code_is(0).says(&["a b: 0 B"]).never_says(&["%20"]);
+}
+
+#[test]
+fn what_has_no_bytes_of_its_own_to_copy_is_told_by_its_kind() {
+    // Files of /proc came as empty ones, "verified by the seal of every block".
+    let home = Home::new();
+    let server = taking(&home, &["--plain"]);
+    fs::create_dir(home.path("to")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(home.path("pipe")).status();
+    assert!(made.unwrap().success());
+    for (from, words) in [
+        ("/proc/version", "do not say how long they are"),
+        ("/proc/self/", "do not say how long they are"),
+        ("/dev/zero", "is a pipe, a socket or a device"),
+        ("pipe", "is a pipe, a socket or a device"),
+    ] {
+        for to in ["to/", &server.at("")] {
+            home.run(["cp", from, to, "--bearer-file", "token"]).code_is(6).says(&[words]);
+        }
+    }
+    assert_eq!(home.names_in("to"), [""; 0]);
+    assert_eq!(home.names_in("store"), ["folder"]);
+    // A name that swath keeps for itself is refused for that reason.
+    home.write("mine", "");
+    let told = home.run(["cp", "mine", &server.at("x.swath"), "--bearer-file", "token"]);
+    told.code_is(5).says(&["no file may have this name here"]).never_says(&["credentials"]);
 }
 
 #[test]

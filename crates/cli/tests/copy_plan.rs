@@ -96,3 +96,35 @@ fn what_was_left_alone_is_not_said_to_be_verified() {
         ]);
     }
 }
+
+#[test]
+fn a_plan_that_cannot_be_carried_out_or_told_is_none() {
+    // It ended with 0 where the copy itself was refused, and where half of it could not be written.
+    for (way, home) in Way::all() {
+        plan(&home);
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        for more in [&["--dry-run"][..], &["--dry-run", "--json"]] {
+            let mut swath = home.swath(way.command(&home, more));
+            swath.command().stdout(full.try_clone().unwrap());
+            let ran = swath.run();
+            ran.code_is(5);
+            let words = ran.stderr.matches("cannot write to standard output").count();
+            assert_eq!(words, 1, "{ran}");
+        }
+        std::os::unix::fs::symlink("nowhere", home.path("copy")).unwrap();
+        for more in [&["--dry-run"][..], &[]] {
+            let ran = way.sync(&home, more);
+            ran.code_is(5);
+            if !way.sends() {
+                ran.says(&["a link that leads to nothing"]);
+            }
+        }
+    }
+    let Some(home) = Home::of_nobody() else { return };
+    plan(&home);
+    home.hand_over();
+    for to in ["/usr", "/usr/none/below"] {
+        let ran = home.run(["cp", "-n", "tree/", to]);
+        ran.code_is(5).says(&["Permission denied"]);
+    }
+}

@@ -136,3 +136,33 @@ fn a_place_that_cannot_be_is_said_at_once() {
     assert_eq!(fs::read_dir(home.path("store")).unwrap().count(), 1);
     assert_eq!(home.names(), ["dead", "own.swath.part", "store", "token", "tree"]);
 }
+
+#[test]
+fn programs_hear_of_every_end() {
+    // Whoever failed before a byte was asked for told nothing on standard output.
+    let home = Home::new();
+    home.write("tree/file", "");
+    home.write("wrong", "wrong");
+    let server = home.serve(&["tree", "--write", "--plain"]);
+    home.write("token", server.token());
+    let (none, refused) = (server.at("none/"), server.at("new/"));
+    for (from, to, token, code) in [
+        ("http://127.0.0.1:1/", "copy", "token", 7),
+        ("http://127.0.0.1:1/file", "copy", "token", 7),
+        (&*none, "copy", "token", 7),
+        ("tree/", &*refused, "wrong", 7),
+        ("tree/file", &*refused, "wrong", 7),
+        ("/dev/zero", "copy", "token", 6),
+        ("tree/", "/dev/null", "token", 5),
+    ] {
+        let options = ["--json", "--timeout", "2", "--bearer-file", token];
+        let ran = home.run(["cp", from, to].into_iter().chain(options));
+        ran.code_is(code);
+        let out = ran.out();
+        let failed = out.lines().filter(|line| line.contains("\"failed\""));
+        assert_eq!(failed.count(), 1, "{ran}");
+        let last: serde_json::Value =
+            serde_json::from_str(ran.out().lines().last().unwrap()).unwrap();
+        assert!(last["error"].as_str().is_some_and(|error| !error.is_empty()), "{ran}");
+    }
+}

@@ -63,6 +63,17 @@ fn what_may_not_be_read_is_told_as_that() {
         let walks = text.lines().find(|line| line.contains("walks") && !line.starts_with('#'));
         assert!(walks.is_none_or(|walks| walks.ends_with(" 1")), "one look is enough: {text}");
     }
+    // Programs hear of each: of an incomplete copy they were told that all of it was proved.
+    let ran = home.run(["cp", &server.url, "copy too", "--json"]);
+    let events: Vec<serde_json::Value> =
+        ran.code_is(8).out().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| -> Vec<&serde_json::Value> {
+        events.iter().filter(|event| event["event"] == kind).collect()
+    };
+    assert_eq!(of("finished")[0]["proved"], false, "{ran}");
+    let paths: Vec<&serde_json::Value> = of("not_copied").iter().map(|it| &it["path"]).collect();
+    assert_eq!(paths, ["secret", "secret too"]);
+    assert_eq!(of("not_copied")[0]["reason"], "it may not be read there");
     chmod(&home, "tree/secret", 0o644);
     home.run(["cp", &server.url, "copy"]).code_is(0);
     assert_same(&home.path("tree"), &home.path("copy"));
@@ -336,6 +347,19 @@ fn nothing_is_removed_before_all_is_there() {
         ]);
         ran.never_says(&[" removed\n"]);
         assert_eq!(home.read(&format!("{copy}/surplus/deep")), b"x");
+        // A plan says so too, as far as the walk could see.
+        home.write("tree/closed/below", "x");
+        home.hand_over();
+        chmod(&home, "tree/closed", 0);
+        let planned = home.run(args.iter().copied().chain(["--dry-run"]));
+        planned.code_is(8).says(&[
+            "not copied: closed: it may not be read there",
+            "nothing would be removed: --delete waits until all of the tree is there",
+            "1 entry would not be there; all else would be",
+        ]);
+        assert!(!planned.out().contains("remove"), "{planned}");
+        chmod(&home, "tree/closed", 0o700);
+        fs::remove_dir_all(home.path("tree/closed")).unwrap();
         chmod(&home, "tree/secret", 0o600);
         let planned = home.run(args.iter().copied().chain(["--dry-run"]));
         let lines = planned.code_is(0).out();

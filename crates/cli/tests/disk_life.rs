@@ -255,6 +255,8 @@ fn ctrl_c_and_sigterm_end_within_a_second_and_say_how_to_go_on() {
         (libc::SIGTERM, Proof::Blake3),
         (libc::SIGINT, Proof::Pieces),
         (libc::SIGTERM, Proof::Nothing),
+        // The terminal is closed, or the connection to it.
+        (libc::SIGHUP, Proof::Sha256),
     ] {
         let (home, content, ran, took) = interrupted(signal, proof);
         println!("signal {signal}, {proof:?}: ended after {took:?}");

@@ -88,4 +88,9 @@ fn further_names_of_a_file_are_shown_as_what_they_are() {
         assert!(first[of_both] == other[of_both] && !first[of_both].is_null(), "{json}");
     }
     assert_eq!((&first["same_as"], &other["same_as"]), (&().into(), &"a/first".into()));
+    // To the last digit.
+    use std::os::unix::fs::MetadataExt as _;
+    let found = home.path("tree/a/first").metadata().unwrap();
+    let mtime = format!("\"mtime\":{}.{:09}", found.mtime(), found.mtime_nsec());
+    assert!(json.matches(&mtime).count() >= 2, "{mtime}: {json}");
 }

@@ -246,3 +246,132 @@ fn what_everybody_may_write_is_refused_with_the_reason() {
         home.serve(&["tree", "--anonymous", "--plain", "--allow", "192.0.2.0/24,127.0.0.1"]);
     assert!(ask(&server, "GET /a.txt HTTP/1.1").starts_with("HTTP/1.1 200 "));
 }
+
+/// Whoever could send files could have the server say that it is unwell, and tell its monitor what he
+/// liked; a tree that merely had such a file did so too.
+#[test]
+fn what_the_server_says_of_itself_no_file_says() {
+    let home = Home::new();
+    home.write("tree/health", "ill\n");
+    home.write("tree/metrics", "swath_answers_total 99\n");
+    home.write("tree/sub/health", "below\n");
+    let server = home.serve(&["tree", "--plain", "--write"]);
+    let auth = format!("Authorization: Bearer {}", server.token());
+    let ask = |request: &str| ask(&server, request);
+    let with = |request: &str| ask(&format!("{request} HTTP/1.1\r\n{auth}"));
+    for request in ["GET /health", "GET /health?at=1", "GET //health", "GET /x/../health"] {
+        assert_eq!(body(&ask(&format!("{request} HTTP/1.1"))), "well\n", "{request}");
+    }
+    assert!(ask("HEAD /health HTTP/1.1").starts_with("HTTP/1.1 200 "));
+    assert!(ask("GET /metrics HTTP/1.1").starts_with("HTTP/1.1 401 "));
+    assert!(with("GET /metrics").contains("\nswath_answers_total{class="));
+    for own in ["health", "metrics"] {
+        let put = format!("PUT /{own} HTTP/1.1\r\n{auth}\r\nContent-Length: 0");
+        let answer = ask(&put);
+        assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("'?file'"), "{answer}");
+    }
+    // What is the user's own stays his own: in lists, in trees, and at an address.
+    assert!(ask("GET /health?file HTTP/1.1").starts_with("HTTP/1.1 401 "));
+    assert_eq!(body(&with("GET /health?file")), "ill\n");
+    assert_eq!(body(&with("GET /sub/health")), "below\n");
+    assert!(with("GET /").contains("<a href=\"./health?file\">health</a>"));
+    assert!(with("GET /sub/").contains("<a href=\"./health\">health</a>"));
+    assert!(with("GET /?format=json").contains("\"address\":\"metrics?file\""));
+    let digest = format!("HEAD /health?file HTTP/1.1\r\n{auth}\r\nWant-Repr-Digest: sha-256=1");
+    assert!(ask(&digest).contains("repr-digest: sha-256="));
+    assert!(with("HEAD /health?file").contains("link: </health?file&metalink>; "));
+    let metalink = with("GET /health?file&metalink");
+    assert!(metalink.contains("/health?file</url>"), "{metalink}");
+    home.write("token", server.token());
+    home.run(["cp", &server.url, "copy/", "--bearer-file", "token"]).code_is(0);
+    assert_eq!(home.read("copy/health"), b"ill\n");
+    // A single file too, both ways.
+    home.write("health", "new\n");
+    let run = |args: &[&str]| home.run([args, &["--bearer-file", "token"]].concat());
+    run(&["cp", "health", &server.url]).code_is(0);
+    assert_eq!(home.read("tree/health"), b"new\n");
+    run(&["cp", &server.at("health"), "one"]).code_is(0);
+    assert_eq!(home.read("one"), b"new\n");
+    run(&["get", &server.at("health?file"), "-o", "two"]).code_is(0);
+    assert_eq!(home.read("two"), b"new\n");
+}
+
+#[test]
+fn folders_may_have_the_names_of_what_the_server_says() {
+    let home = Home::new();
+    home.write("health/a.txt", "alpha\n");
+    home.write("metrics/b.txt", "beta\n");
+    let server = home.serve(&["health", "metrics", "--plain", "--anonymous"]);
+    let get = |path: &str| ask(&server, &format!("GET {path} HTTP/1.1"));
+    assert_eq!(body(&get("/health")), "well\n");
+    assert_eq!(body(&get("/health/a.txt")), "alpha\n");
+    assert!(get("/health/").contains("<a href=\"./a.txt\">"));
+    assert!(get("/metrics").contains("\nswath_answers_total{class="));
+    assert!(get("/").contains("<a href=\"./metrics/\">metrics/</a>"));
+    home.run(["cp", &server.at("health/"), "copy/"]).code_is(0);
+    assert_eq!(home.read("copy/a.txt"), b"alpha\n");
+    home.run(["cp", &server.at("health"), "here"]).code_is(0);
+    assert_eq!(home.read("here/health/a.txt"), b"alpha\n");
+}
+
+/// `curl -L …/folder?format=json` got a page for people.
+#[test]
+fn what_was_asked_of_a_folder_is_asked_at_its_address_too() {
+    let home = Home::new();
+    home.write("tree/a b/file", "x");
+    let server = home.serve(&["tree", "--plain", "--anonymous"]);
+    for (asked, there) in [
+        ("/a%20b", "/a%20b/"),
+        ("/a%20b?format=json&sort=%73ize", "/a%20b/?format=json&sort=%73ize"),
+        ("http://h/a%20b?", "/a%20b/?"),
+    ] {
+        let answer = ask(&server, &format!("GET {asked} HTTP/1.1"));
+        assert!(answer.starts_with("HTTP/1.1 301 "), "{asked}: {answer}");
+        assert!(answer.contains(&format!("\r\nlocation: {there}\r\n")), "{asked}: {answer}");
+    }
+}
+
+/// Only what was named first counted: `application/json;q=0` was answered with JSON.
+#[test]
+fn a_folder_comes_in_the_form_that_is_liked_best() {
+    let home = Home::new();
+    home.write("tree/file", "x");
+    let server = home.serve(&["tree", "--plain", "--anonymous"]);
+    for (accept, kind) in [
+        ("*/*", "text/html"),
+        ("APPLICATION/JSON", "application/json"),
+        ("text/html;q=0.5, application/json", "application/json"),
+        ("application/json;q=0, */*", "text/html"),
+        ("text/html;q=0.5\r\nAccept: application/json", "application/json"),
+    ] {
+        let answer = ask(&server, &format!("GET / HTTP/1.1\r\nAccept: {accept}"));
+        assert!(answer.contains(&format!("\r\ncontent-type: {kind}")), "{accept}: {answer}");
+    }
+}
+
+#[test]
+fn folders_are_served_under_the_names_that_they_are_given() {
+    // Two of the same name could not be served together.
+    let home = Home::new();
+    home.write("x/data/a.txt", "alpha\n");
+    home.write("y/data/b.txt", "beta\n");
+    home.write("odd=name/c.txt", "gamma\n");
+    let twice = home.run(["serve", "x/data", "y/data", "--anonymous"]);
+    twice.code_is(2).says(&["two of the folders are called 'data'", "NAME=DIR"]);
+    home.run(["serve", "x=x/data", "x=y/data"]).code_is(2).says(&["are called 'x'"]);
+    home.run(["serve", "x=x/none"]).code_is(6).says(&["cannot serve x/none"]);
+    home.run(["serve", "x/none=x/data"]).code_is(6).says(&["cannot serve x/none=x/data"]);
+    let folders = ["x/data", "cal ib=y/data", "odd=name"];
+    let server = home.serve(&[&folders[..], &["--plain", "--anonymous"]].concat());
+    let get = |path: &str| ask(&server, &format!("GET {path} HTTP/1.1"));
+    assert_eq!(body(&get("/data/a.txt")), "alpha\n");
+    assert_eq!(body(&get("/cal%20ib/b.txt")), "beta\n");
+    assert_eq!(body(&get("/odd=name/c.txt")), "gamma\n");
+    assert!(get("/").contains("<a href=\"./cal%20ib/\">cal ib/</a>"));
+    home.run(["cp", &server.at("cal%20ib/"), "copy/"]).code_is(0);
+    assert_eq!(home.read("copy/b.txt"), b"beta\n");
+    // One alone too.
+    let server = home.serve(&["one=x/data", "--plain", "--anonymous"]);
+    assert_eq!(body(&ask(&server, "GET /one/a.txt HTTP/1.1")), "alpha\n");
+    assert!(ask(&server, "GET /a.txt HTTP/1.1").starts_with("HTTP/1.1 404 "));
+}

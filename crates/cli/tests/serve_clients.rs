@@ -218,6 +218,10 @@ fn a_stranger_s_client_fetches_a_dataset() {
     assert!(text.lines().filter(is_code).count() <= 129);
     let differences = other(&home.work(), "diff", &["-r", "--no-dereference", "tree/deep", "copy"]);
     assert_eq!(differences, Some((0, String::new())));
+    // With all times and modes: for a copy nothing is left to do.
+    home.run(["cp", "-n", &url, "copy"]).code_is(0).says(&["nothing to do"]);
+    let modified = |path: &str| home.path(path).metadata().unwrap().modified().unwrap();
+    assert_eq!(modified("copy/a folder"), modified("tree/deep/a folder"));
     assert_eq!(std::fs::read_link(home.path("copy/link")).unwrap().to_str(), Some("../empty"));
     if !has_attributes {
         println!("skipped: extended attributes, which this file system does not take");

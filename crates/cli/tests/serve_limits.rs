@@ -138,6 +138,77 @@ fn a_head_that_never_ends_is_given_up() {
     assert!(text(&answer[..bytes]).starts_with("HTTP/1.1 408 "), "{}", text(&answer[..bytes]));
 }
 
+/// A connection on which a test waits longer than the server should, and shorter than for ever.
+fn connected(server: &Served) -> TcpStream {
+    let tcp = TcpStream::connect(server.address()).unwrap();
+    tcp.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
+    tcp
+}
+
+/// Says nothing after the handshake, by HTTP/2 and by HTTP/1.1, until the server has enough of it.
+const SAYS_NOTHING: &str = r"
+import socket, ssl, sys
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+context.set_alpn_protocols([sys.argv[2]])
+connection = context.wrap_socket(socket.create_connection(('127.0.0.1', int(sys.argv[1]))))
+assert connection.selected_alpn_protocol() == sys.argv[2]
+connection.settimeout(40)
+try:
+    while connection.recv(4096):
+        pass
+except ConnectionError:
+    pass
+";
+
+#[test]
+fn who_says_nothing_is_left() {
+    // What has a request's head come in time began with its first byte: without one it was 75 s, and
+    // by HTTP/2 as long as the client was there.
+    let (home, server) = served();
+    let mut silent = connected(&server);
+    let encrypted = home.serve(&["tree", "--anonymous"]);
+    let port = encrypted.address().port().to_string();
+    let (work, port) = (home.work(), port.as_str());
+    std::thread::scope(|scope| {
+        for version in ["h2", "http/1.1"] {
+            let work = work.clone();
+            scope.spawn(move || succeeds(&work, "python3", &["-c", SAYS_NOTHING, port, version]));
+        }
+        assert_eq!(silent.read(&mut [0]).unwrap(), 0, "it was closed");
+    });
+}
+
+#[test]
+fn silent_connections_make_room_and_busy_ones_do_not() {
+    // As many as there may be, and nobody else was let in for as long as they liked.
+    let home = Home::new();
+    home.write("tree/a.txt", "alpha\n");
+    home.write("tree/big", vec![7; 8 << 20]);
+    let limits = ["--max-connections", "3", "--limit-rate", "2M"];
+    for how in [&["--plain"][..], &[]] {
+        let server = home.serve(&[&["tree", "--anonymous"], &limits[..], how].concat());
+        let (work, big) = (home.work(), server.at("big"));
+        let args = ["-sSk", "-m", "40", "-o", "got", "-w", "%{http_code}", &big];
+        std::thread::scope(|scope| {
+            let busy = scope.spawn(|| succeeds(&work, "curl", &args));
+            while !home.exists("got") && !busy.is_finished() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let mut silent: Vec<TcpStream> = (0..6).map(|_| connected(&server)).collect();
+            let a = server.at("a.txt");
+            let args = ["-sSk", "-m", "30", &a];
+            if let Some(answer) = succeeds(&work, "curl", &args) {
+                assert_eq!(answer, "alpha\n");
+                assert_eq!(silent[0].read(&mut [0]).unwrap(), 0, "it made room");
+                assert_eq!(busy.join().unwrap().as_deref(), Some("200"));
+                assert_eq!(home.read("got").len(), 8 << 20);
+            }
+        });
+        std::fs::remove_file(home.path("got")).unwrap();
+    }
+}
+
 #[test]
 fn what_is_under_way_ends_before_the_server_does() {
     let home = Home::new();

@@ -148,6 +148,8 @@ fn a_new_certificate_is_shown_to_whoever_comes_and_open_transfers_go_on() {
     put("old.pem", "old.key");
     let files = ["--tls-cert", "cert.pem", "--tls-key", "key.pem", "--anonymous"];
     let server = home.serve(&[&["tree"][..], &files].concat());
+    // It was printed of those alone that swath had made.
+    assert!(server.words.contains(&format!("\nfingerprint  {old}\n")), "{}", server.words);
     let ls = |print: &str| home.run(["ls", &server.url, "--fingerprint", print]);
     let args = ["cp", &server.url, "copy/", "--limit-rate", "4M", "--lanes", "1"];
     let copy = home.swath(args.iter().chain(&["--fingerprint", &old])).start();
@@ -164,6 +166,60 @@ fn a_new_certificate_is_shown_to_whoever_comes_and_open_transfers_go_on() {
     ls(&old).code_is(7);
     copy.wait().code_is(0);
     assert_same(&home.path("tree"), &home.path("copy"));
+}
+
+#[test]
+fn a_log_that_was_renamed_is_begun_anew() {
+    // Nothing but a restart did so: what was noted went on into the file of yesterday.
+    let home = Home::new();
+    home.write("tree/file", "x");
+    home.write("tokens", "one\n");
+    home.write("one", "one");
+    let args = ["tree", "--plain", "--token-file", "tokens", "--log", "log"];
+    let server = home.serve(&args);
+    let ask = |name: &str| {
+        let request = format!("GET /{name} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        server.raw(request.as_bytes());
+    };
+    ask("first");
+    std::fs::rename(home.path("log"), home.path("log.1")).unwrap();
+    ask("second");
+    server.signal(libc::SIGHUP);
+    server.says("opened again: log\n");
+    server.says("read again: tokens");
+    ask("third");
+    let has = |name: &str| String::from_utf8(home.read(name)).unwrap();
+    assert!(has("log.1").contains("/first") && has("log.1").contains("/second"));
+    assert!(has("log").contains("/third") && !has("log").contains("/second"));
+    // Where it cannot be, it goes on.
+    std::fs::rename(home.path("log"), home.path("log.2")).unwrap();
+    std::fs::create_dir(home.path("log")).unwrap();
+    server.signal(libc::SIGHUP);
+    server.says("warning: the log goes on where it was: cannot write to log: Is a directory");
+    ask("fourth");
+    assert!(has("log.2").contains("/fourth"));
+}
+
+#[test]
+fn what_is_missing_in_the_log_is_told_once() {
+    // Nobody heard of it.
+    let home = Home::new();
+    home.write("tree/file", "x");
+    home.write("tokens", "one\n");
+    std::os::unix::fs::symlink("/dev/full", home.path("log")).unwrap();
+    let server = home.serve(&["tree", "--plain", "--token-file", "tokens", "--log", "log"]);
+    let ask = || {
+        let answer = server.raw(b"GET /file HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        assert!(answer.starts_with(b"HTTP/1.1 401 "));
+    };
+    (0..3).for_each(|_| ask());
+    server.says("warning: the log log cannot be written, answers go unnoted: No space left on ");
+    std::fs::remove_file(home.path("log")).unwrap();
+    server.signal(libc::SIGHUP);
+    // Nothing else was said of it in between.
+    server.says("device (os error 28)\nopened again: log\n");
+    ask();
+    server.says("read again: tokens, 1 token\nthe log log is written again: 3 answers not noted\n");
 }
 
 #[test]
@@ -185,8 +241,7 @@ fn a_service_with_nothing_to_read_again_stays() {
     let server = Served::of(swath, &args);
     for _ in 0..2 {
         server.signal(libc::SIGHUP);
-        server
-            .says("SIGHUP: there is nothing to read again, neither --token-file nor --tls-cert\n");
+        server.says("SIGHUP: there is nothing to read again, neither --token-file nor --tls-cert ");
     }
     home.run(["ls", &server.url]).code_is(0);
     server.signal(libc::SIGTERM);

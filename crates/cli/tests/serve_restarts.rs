@@ -218,4 +218,37 @@ fn a_source_that_goes_away_after_bytes_came_is_not_nothing() {
     assert!(!home.exists("copy"));
 }
 
+#[test]
+fn a_receiver_waits_as_long_as_its_sender_wants_to() {
+    // It waited for 60 s whatever --timeout the sender had: where that was more the copy ended though
+    // the network was back long since, and where it was less the place was held for nobody.
+    let home = home();
+    let server = home.serve(&PLAIN);
+    let asleep = send(&home, &server, &["--limit-rate", "20M", "--timeout", "2s"]);
+    home.wait_for_bytes("store/new.swath.part/wide.bin", 8 << 20);
+    asleep.signal(libc::SIGSTOP);
+    send(&home, &server, &[]).wait().code_is(0).never_says(&["another process"]);
+    asleep.signal(libc::SIGCONT);
+    asleep.wait().code_is(0);
+    assert_same(&home.path("tree"), &home.path("store/new"));
+}
+
+#[test]
+fn a_sender_that_was_asleep_goes_on() {
+    // The time of its question was over when it woke up: "no answer within 60 s", and 3, though the
+    // server had been well all the time.
+    let home = home();
+    let server = home.serve(&PLAIN);
+    let sending = send(&home, &server, &["--limit-rate", "20M", "--timeout", "2s"]);
+    for already_bytes in [8 << 20, 32 << 20] {
+        home.wait_for_bytes("store/new.swath.part/wide.bin", already_bytes);
+        sending.signal(libc::SIGSTOP);
+        std::thread::sleep(Duration::from_secs(6));
+        sending.signal(libc::SIGCONT);
+    }
+    let ran = sending.wait();
+    ran.code_is(0).says(&["it is asked again, for up to", "it is there again after"]);
+    assert_same(&home.path("tree"), &home.path("store/new"));
+}
+
 const WIDE_BYTES: usize = 80 << 20;

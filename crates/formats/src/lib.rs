@@ -5,6 +5,7 @@
 //! with its position, and bounds its memory. Files, sockets and the clock are left to others:
 //! input arrives as bytes or as a buffered reader, time as a number.
 
+pub mod accept;
 pub mod conditions;
 pub mod content_range;
 pub mod digest_header;

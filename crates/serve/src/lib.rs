@@ -13,8 +13,8 @@ mod tokens;
 
 pub use offer::Offer;
 pub use receive::{Destination, Dialled, Lines, Order, Receive};
-pub use server::{Renewal, ServeError, Server, ServerOptions};
-pub use site::{Access, Log, LogLine, Network, NetworkError, Only, SiteError, SiteOptions};
+pub use server::{Renewal, ServeError, Server, ServerOptions, Stop};
+pub use site::{Access, Folder, Log, LogLine, Network, NetworkError, Only, SiteError, SiteOptions};
 pub use swath_store::Reads;
 pub use swath_store::tree::{Filter, Single};
 pub use tls::{Identity, Tls, TlsError};

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use crate::http::{Records, Stream, serve};
-use crate::site::{Site, SiteError, SiteOptions};
+use crate::http::{Records, Seat, Stream, serve};
+use crate::site::{Life, Site, SiteError, SiteOptions};
 
 /// Folders that are offered to whoever is on the other side of connections of ours.
 #[derive(Clone)]
 pub struct Offer {
     site: Arc<Site>,
     /// Kept, so that nobody takes its end for ours.
-    _end: Arc<watch::Sender<bool>>,
+    _end: Arc<watch::Sender<Life>>,
 }
 
 impl Offer {
@@ -23,9 +23,19 @@ impl Offer {
     /// # Errors
     /// [`SiteError`].
     pub fn open(options: SiteOptions) -> Result<Offer, SiteError> {
-        let (end, ending) = watch::channel(false);
+        let (end, ending) = watch::channel(Life::Open);
         let site = Site::open(options, None, "http", crate::tls::random, ending)?;
         Ok(Offer { site: Arc::new(site), _end: Arc::new(end) })
+    }
+
+    /// Remember the first index that is asked for and comes to its end.
+    pub fn keep_first(&self) {
+        self.site.keep_first_walk();
+    }
+
+    /// The name of its walk, as soon as it has come to its end.
+    pub fn first(&self) -> Option<String> {
+        self.site.first_walk()
     }
 
     /// Answer on a connection to its end.
@@ -34,6 +44,7 @@ impl Offer {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         peer: SocketAddr,
     ) {
-        serve(Stream::Other(Box::new(Records::new(stream))), peer, Arc::clone(&self.site)).await;
+        let stream = Stream::Other(Box::new(Records::new(stream)));
+        serve(stream, peer, Arc::clone(&self.site), &Seat::default()).await;
     }
 }

@@ -118,6 +118,11 @@ impl Orders {
             .containing(Content::Made(Box::new(body)))
     }
 
+    /// Whether there are none.
+    pub fn are_done(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     /// A connection for the order of this name; `None` if there is none.
     pub fn lane(&self, id: &str) -> Option<TakesOver> {
         let lane = self.lock().get(id)?.clone();

@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::http::{Records, Stream, serve, serve_two};
-use crate::site::{Log, Misled, Site, SiteError, SiteOptions};
+use crate::http::{Records, Seat, Seats, Stream, serve, serve_two};
+use crate::site::{Life, Log, Misled, Site, SiteError, SiteOptions};
 use crate::tls::{Identity, Tls, TlsError};
 
 /// How to serve.
@@ -26,8 +26,17 @@ pub struct ServerOptions {
     pub listen: Vec<SocketAddr>,
     /// Encrypted how.
     pub tls: Tls,
-    /// More connections than this wait until others end.
+    /// More connections than this wait until others end; those that are silent make room.
     pub max_connections: usize,
+}
+
+/// How a server is told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Trees that are under way come to their end first.
+    Orderly,
+    /// Nobody wants any more of them.
+    Abandoned,
 }
 
 /// Why a server cannot begin.
@@ -59,8 +68,8 @@ pub struct Server {
     listeners: Vec<TcpListener>,
     acceptor: watch::Sender<Option<TlsAcceptor>>,
     identity: Option<Identity>,
-    permits: Arc<Semaphore>,
-    end: watch::Sender<bool>,
+    seats: Arc<Seats>,
+    end: watch::Sender<Life>,
 }
 
 /// Changes the certificate of a server that runs.
@@ -97,7 +106,7 @@ impl Server {
         options: ServerOptions,
         log: Option<Box<dyn Log>>,
     ) -> Result<Server, ServeError> {
-        let (end, ending) = watch::channel(false);
+        let (end, ending) = watch::channel(Life::Open);
         let scheme = if options.tls == Tls::Plain { "http" } else { "https" };
         let site = Site::open(options.site, log, scheme, crate::tls::random, ending)?;
         let identity = options.tls.identity()?;
@@ -110,8 +119,8 @@ impl Server {
         if listeners.is_empty() {
             return Err(ServeError::Nowhere);
         }
-        let permits = Arc::new(Semaphore::new(options.max_connections.clamp(1, PERMITS_MAX)));
-        Ok(Server { site: Arc::new(site), listeners, acceptor, identity, permits, end })
+        let seats = Arc::new(Seats::new(options.max_connections));
+        Ok(Server { site: Arc::new(site), listeners, acceptor, identity, seats, end })
     }
 
     /// Where it listens.
@@ -129,11 +138,11 @@ impl Server {
         Renewal { acceptor: self.acceptor.clone() }
     }
 
-    /// Answer until `stop` resolves; then what is under way may end within `grace`. Where it does
-    /// not end at once, `waits` is told of how many connections there are.
+    /// Answer until `stop` resolves; then what is under way may end within `grace`: answers, and
+    /// trees with all the requests that they still take. Where it does not end at once, `waits` is told of how many connections there are.
     pub async fn run(
         self,
-        stop: impl Future<Output = ()>,
+        stop: impl Future<Output = Stop>,
         grace: Duration,
         waits: impl FnOnce(u64),
     ) {
@@ -144,14 +153,20 @@ impl Server {
                 listener,
                 site,
                 acceptor,
-                Arc::clone(&self.permits),
+                Arc::clone(&self.seats),
                 self.end.subscribe(),
             ));
         }
-        stop.await;
-        let _ = self.end.send(true);
-        // Each answers when all its connections have ended; dropped, they end at once.
-        let all = async { while accepting.join_next().await.is_some() {} };
+        let stop = stop.await;
+        let all = async {
+            if stop == Stop::Orderly {
+                let _ = self.end.send(Life::Finishing);
+                self.site.finished().await;
+            }
+            let _ = self.end.send(Life::Ending);
+            // Each answers when all its connections have ended; dropped, they end at once.
+            while accepting.join_next().await.is_some() {}
+        };
         let mut all = std::pin::pin!(timeout(grace, all));
         if timeout(AT_ONCE, &mut all).await.is_err() {
             waits(self.site.metrics.connections_now.load(Ordering::Relaxed));
@@ -164,48 +179,43 @@ async fn accept(
     listener: TcpListener,
     site: Arc<Site>,
     acceptor: watch::Receiver<Option<TlsAcceptor>>,
-    permits: Arc<Semaphore>,
-    mut ending: watch::Receiver<bool>,
+    seats: Arc<Seats>,
+    mut ending: watch::Receiver<Life>,
 ) {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
-            accepted = next(&listener, &permits) => accepted,
-            _ = ending.wait_for(|&is_ending| is_ending) => break,
+            accepted = listener.accept() => accepted,
+            _ = ending.wait_for(|&life| life == Life::Ending) => break,
             Some(_) = connections.join_next() => continue,
         };
-        let Some((tcp, peer, permit)) = accepted else {
+        let Ok((tcp, peer)) = accepted else {
             // Out of descriptors, most likely: those that are open have to end first.
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
+        };
+        let seat = tokio::select! {
+            seat = seats.take() => seat,
+            _ = ending.wait_for(|&life| life == Life::Ending) => break,
         };
         let (site, acceptor) = (Arc::clone(&site), acceptor.borrow().clone());
         connections.spawn(async move {
             let metrics = &site.metrics;
             metrics.connections.fetch_add(1, Ordering::Relaxed);
             metrics.connections_now.fetch_add(1, Ordering::Relaxed);
-            if let Some(stream) = open(tcp, acceptor, &site, peer).await {
+            if let Some(stream) = open(tcp, acceptor, &site, peer, &seat).await {
                 if stream.speaks_two() {
-                    serve_two(stream, peer, Arc::clone(&site)).await;
+                    serve_two(stream, peer, Arc::clone(&site), &seat).await;
                 } else {
-                    serve(stream, peer, Arc::clone(&site)).await;
+                    serve(stream, peer, Arc::clone(&site), &seat).await;
                 }
             }
             site.metrics.connections_now.fetch_sub(1, Ordering::Relaxed);
-            drop(permit);
+            drop(seat);
         });
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
-}
-
-async fn next(
-    listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-) -> Option<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
-    let (tcp, peer) = listener.accept().await.ok()?;
-    Some((tcp, peer, permit))
 }
 
 async fn open(
@@ -213,21 +223,33 @@ async fn open(
     acceptor: Option<TlsAcceptor>,
     site: &Arc<Site>,
     peer: SocketAddr,
+    seat: &Seat,
 ) -> Option<Stream> {
     let _ = tcp.set_nodelay(true);
     match acceptor {
         None => Some(Stream::Plain(tcp)),
         Some(acceptor) => {
+            let silence = seat.silence();
             let mut first = [0];
-            timeout(HANDSHAKE_WITHIN, tcp.peek(&mut first)).await.ok()?.ok()?;
+            unless_wanted(seat, tcp.peek(&mut first)).await?;
             // A method begins so, and no record of TLS does.
             if first[0].is_ascii_uppercase() {
-                serve(Stream::Plain(tcp), peer, Arc::new(Misled(Arc::clone(site)))).await;
+                drop(silence);
+                let misled = Arc::new(Misled(Arc::clone(site)));
+                serve(Stream::Plain(tcp), peer, misled, seat).await;
                 return None;
             }
-            let tls = timeout(HANDSHAKE_WITHIN, acceptor.accept(tcp)).await.ok()?.ok()?;
+            let tls = unless_wanted(seat, acceptor.accept(tcp)).await?;
             Some(Stream::Tls(Box::new(Records::new(tls))))
         }
+    }
+}
+
+/// What comes of a part of the handshake, if it comes in time and nobody else needs the place.
+async fn unless_wanted<T>(seat: &Seat, part: impl Future<Output = io::Result<T>>) -> Option<T> {
+    tokio::select! {
+        part = timeout(HANDSHAKE_WITHIN, part) => part.ok()?.ok(),
+        () = seat.wanted() => None,
     }
 }
 
@@ -237,5 +259,3 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(15);
 const AT_ONCE: Duration = Duration::from_millis(300);
 /// After a failure to accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// What a semaphore takes, and more than any system has descriptors for.
-const PERMITS_MAX: usize = 1 << 20;

@@ -58,8 +58,9 @@ pub enum LaneError {
     },
     /// The server wants other credentials (401), or lets nobody like us in (403).
     #[error(
-        "{} answered {code} {reason}; {presented}",
-        .redirected_to.as_ref().map_or("the server".to_owned(), |to| format!("the redirect's target {to}"))
+        "{} answered {code} {reason}{}",
+        .redirected_to.as_ref().map_or("the server".to_owned(), |to| format!("the redirect's target {to}")),
+        about_credentials(*code, reason, *presented)
     )]
     Denied {
         /// The status code.
@@ -221,6 +222,13 @@ pub enum Class {
     Lying,
     /// Cannot be had from this source by us.
     Unsupported,
+}
+
+/// What the credentials have to do with it: nothing, if they were taken and the server has said why
+/// all the same it does not do it.
+fn about_credentials(code: u16, reason: &str, presented: Presented) -> String {
+    let has_cause = code == 403 && reason.contains(": ");
+    if has_cause && presented == Presented::Sent { String::new() } else { format!("; {presented}") }
 }
 
 /// Where an answer ended before its time.

@@ -66,6 +66,6 @@ pub use open::{OpenError, Resumed, TargetSpec};
 pub use past_cache::{Direct, PastCache, Reads, Through, cached_bytes};
 pub use place::{Left, kept_bytes, look};
 pub use stats::DiskStats;
-pub use sys::{prefer_huge_pages, read_ahead, sleeps};
+pub use sys::{prefer_huge_pages, read_ahead, sleeps, tells_no_sizes};
 pub use target::{ReadError, Target, WriteError};
 pub use topology::{BadCpus, Cpus, Pin, Topology};

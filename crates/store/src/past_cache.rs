@@ -118,19 +118,24 @@ impl PastCache {
         PastCache { shared: Arc::new(Shared { reads, pool, cache_bytes, recent }) }
     }
 
-    /// The open file `plain`, which `again` opens once more; `None` if it is to be read through the
-    /// cache alone.
-    pub fn open(&self, plain: &File, again: impl FnOnce() -> io::Result<File>) -> Option<Direct> {
-        let found = plain.metadata().ok()?;
-        let id = Id { device: found.dev(), inode: found.ino(), size_bytes: found.len() };
+    /// The open file `plain` of so many bytes, which `again` opens once more; `None` if it is to be
+    /// read through the cache alone.
+    pub fn open(
+        &self,
+        plain: &File,
+        size_bytes: u64,
+        again: impl FnOnce() -> io::Result<File>,
+    ) -> Option<Direct> {
         let from_bytes = match self.shared.reads {
             Reads::Buffered => return None,
             Reads::Auto => AUTO_FROM_BYTES,
             Reads::Direct => DIRECT_FROM_BYTES,
         };
-        if id.size_bytes < from_bytes || !sys::can_be_direct(plain) {
+        if size_bytes < from_bytes || !sys::can_be_direct(plain) {
             return None;
         }
+        let found = plain.metadata().ok()?;
+        let id = Id { device: found.dev(), inode: found.ino(), size_bytes };
         let file = again().ok()?;
         if !sys::is_same(plain, &file) {
             return None;
@@ -323,7 +328,8 @@ mod tests {
 
     fn open(reads: Reads, path: &std::path::Path) -> (File, Option<Direct>) {
         let plain = File::open(path).unwrap();
-        let direct = PastCache::new(reads).open(&plain, || File::open(path));
+        let size_bytes = plain.metadata().unwrap().len();
+        let direct = PastCache::new(reads).open(&plain, size_bytes, || File::open(path));
         (plain, direct)
     }
 

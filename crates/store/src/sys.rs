@@ -163,6 +163,14 @@ pub(crate) fn file_system_kind(file: &File) -> i64 {
     done.map_or(0, |_| unsafe { answer.assume_init() }.f_type)
 }
 
+/// Whether what lies at `path` is on a file system whose files do not say how long they are, such as
+/// `/proc`: read by its size each is empty. `false` if nobody can say.
+pub fn tells_no_sizes(path: &std::path::Path) -> bool {
+    // From <linux/magic.h>: proc, sysfs, cgroup, cgroup2, debugfs, tracefs.
+    const KINDS: [i64; 6] = [0x9fa0, 0x6265_6572, 0x27_e0eb, 0x6367_7270, 0x6462_6720, 0x7472_6163];
+    rustix::fs::statfs(path).is_ok_and(|found| KINDS.iter().any(|&kind| found.f_type == kind as _))
+}
+
 /// Let the kernel begin to read `bytes` bytes of a file from `offset` on. A hint: nothing is waited
 /// for, and nothing can go wrong.
 pub fn read_ahead(file: &File, offset: u64, bytes: u64) {

@@ -338,7 +338,7 @@ fn copies_of_files_with_several_names_need_room_too() {
 #[test]
 fn what_somebody_took_out_of_the_stage_is_fetched_again() {
     // The journal alone vouched for it: files were missing then, and the copy was said to be whole.
-    let remove: [fn(&Path); 4] = [
+    let remove: [fn(&Path); 5] = [
         |stage| fs::remove_dir_all(stage).unwrap(),
         |stage| fs::remove_dir_all(stage.join("one")).unwrap(),
         |stage| {
@@ -349,9 +349,17 @@ fn what_somebody_took_out_of_the_stage_is_fetched_again() {
             fs::remove_file(stage.join("one/3")).unwrap();
             fs::write(stage.join("one/3"), "another one").unwrap();
         },
+        // Something else in a file that was complete.
+        |stage| {
+            let file = fs::File::options().write(true).open(stage.join("one/6")).unwrap();
+            file.write_all_at(b"something else", 1000).unwrap();
+        },
     ];
     for (number, remove) in remove.into_iter().enumerate() {
         let bench = Bench::new();
+        let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let six = fs::File::open(bench.tree().join("one/6")).unwrap();
+        six.set_modified(long_ago).unwrap();
         let index = index_of(&bench.tree());
         let all = groups(&index);
         let stage = bench.open(index_of(&bench.tree())).unwrap();

@@ -4,6 +4,7 @@
 mod trees;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, RwLock};
 
 use swath_store::tree::{Filter, Preserve, Same, Stage, StageError};
@@ -154,4 +155,37 @@ fn a_kept_file_that_goes_before_the_end_is_told() {
     assert_eq!(finished.lacking.len(), 1);
     drop(stage);
     bench.complete(bench.open(index_of(&bench.tree())).unwrap(), &index);
+}
+
+#[test]
+fn folders_of_large_trees_get_their_attributes_wherever_the_work_is_cut() {
+    // A few threads share the entries; a folder that reaches into several parts is done last.
+    let bench = Bench::new();
+    let mut rng = fastrand::Rng::with_seed(11);
+    let mut folders = vec![bench.tree()];
+    for number in 0..16_000 {
+        let folder = &folders[rng.usize(folders.len() / 2..folders.len())];
+        match rng.usize(..4) {
+            0 => {
+                let inner = folder.join(format!("d{number}"));
+                fs::create_dir(&inner).unwrap();
+                folders.push(inner);
+            }
+            _ => drop(fs::File::create(folder.join(format!("f{number}"))).unwrap()),
+        }
+    }
+    for (number, folder) in folders.iter().enumerate().skip(1).rev() {
+        let time =
+            std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000 + number as u64);
+        fs::File::open(folder).unwrap().set_modified(time).unwrap();
+        let mode = *rng.choice(&[0o700, 0o755, 0o775, 0o500]).unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let index = index_of(&bench.tree());
+    assert!(index.entries() > 16_000);
+    let stage = bench.open(index_of(&bench.tree())).unwrap();
+    bench.complete(stage, &index);
+    // Or not everybody could remove it.
+    let mut open = std::process::Command::new("chmod");
+    assert!(open.args(["-R", "u+w"]).arg(bench.dir.path()).status().unwrap().success());
 }

@@ -18,7 +18,7 @@ use crate::memory;
 use crate::observe::{Event, Observer, Summary};
 use crate::put::{self, PutError, PutRequest};
 use crate::request::{Mirror, Request};
-use crate::tree::{self, Against, TreeRequest, TreeSummary};
+use crate::tree::{self, Against, Planned, TreeRequest, TreeSummary};
 use crate::verify::{Allowance, HashThreads};
 
 /// How an [`Engine`] is set up.
@@ -190,7 +190,7 @@ impl Engine {
         &self,
         request: &TreeRequest,
         take: impl FnMut(Change, &[u8]) + Send + 'static,
-    ) -> Result<Counts, GetError> {
+    ) -> Result<Planned, GetError> {
         tree::differences(self, request, take).await
     }
 

@@ -93,6 +93,15 @@ pub enum GetError {
     /// What is not in a tree could not be removed from its destination; the tree is there.
     #[error("all is there, but what is not in the tree could not be removed: {0}")]
     Remove(#[source] io::Error),
+    /// What is at the destination was in the tree when the copy began, and is of another kind there
+    /// now: it would have to be removed.
+    #[error(
+        "{path} has become something else at the source while it was copied, and nothing is removed for that: the same command again takes the source as it is then"
+    )]
+    Turned {
+        /// Its path in the tree.
+        path: String,
+    },
     /// The index of a tree and the values of its blocks cannot be kept.
     #[error("the index cannot be kept: {0}")]
     Keep(#[source] io::Error),

@@ -4,14 +4,14 @@
 //! Nothing here talks; both sides have it from here, so that they mean the same.
 
 use serde::{Deserialize, Serialize};
-use swath_model::index::{Absence, Counts};
+use swath_model::index::Absence;
 use swath_store::tree::{Filter, FilterError, Preserve, XattrLoss};
 
 use crate::observe::{Event, Summary};
-use crate::tree::{Compare, TreeSummary};
+use crate::tree::{Compare, Planned, Spared, TreeSummary};
 
 /// What a sender wishes; told as parameters of its request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Wishes {
     /// What is taken over besides bytes.
     pub preserve: Preserve,
@@ -21,8 +21,15 @@ pub struct Wishes {
     pub resume: bool,
     /// Remove from the destination what is not in the tree.
     pub delete: bool,
+    /// Do so also if there is no file in the tree.
+    pub allow_empty: bool,
+    /// The walk with which the copy began, if another receiver has begun it: what it has listed stays.
+    pub first_walk: Option<String>,
     /// Change nothing, only tell what would be changed.
     pub dry: bool,
+    /// The longest silence, in seconds; as the receiver likes it if there is none. What nobody would
+    /// wait for is not believed.
+    pub patience_s: Option<f64>,
     /// Patterns of what takes part, as [`Filter::new`] takes them …
     pub include: Vec<String>,
     /// … and of what does not.
@@ -59,7 +66,10 @@ impl Wishes {
             },
             resume: first("resume") != Some("no"),
             delete: first("delete") == Some("yes"),
+            allow_empty: first("empty") == Some("yes"),
+            first_walk: first("first").map(str::to_owned),
             dry: first("dry") == Some("yes"),
+            patience_s: first("timeout").and_then(patience_of),
             include: all("include"),
             exclude: all("exclude"),
             single: first("single").map(str::to_owned),
@@ -84,15 +94,22 @@ impl Wishes {
             Compare::Content => "&compare=checksum",
             Compare::Nothing => "&compare=no",
         });
-        for (is_so, text) in
-            [(!self.resume, "&resume=no"), (self.delete, "&delete=yes"), (self.dry, "&dry=yes")]
-        {
+        for (is_so, text) in [
+            (!self.resume, "&resume=no"),
+            (self.delete, "&delete=yes"),
+            (self.allow_empty, "&empty=yes"),
+            (self.dry, "&dry=yes"),
+        ] {
             query.push_str(if is_so { text } else { "" });
+        }
+        if let Some(patience_s) = self.patience_s {
+            query.push_str(&format!("&timeout={patience_s}"));
         }
         let named = |name: &'static str| move |value: &String| (name, value.clone());
         let include = self.include.iter().map(named("include"));
         let patterns = include.chain(self.exclude.iter().map(named("exclude")));
         let patterns = patterns.chain(self.single.iter().map(named("single")));
+        let patterns = patterns.chain(self.first_walk.iter().map(named("first")));
         let mut query = url::form_urlencoded::Serializer::for_suffix(query, 0);
         query.extend_pairs(patterns).finish()
     }
@@ -104,6 +121,12 @@ impl Wishes {
     pub fn filter(&self) -> Result<Filter, FilterError> {
         Filter::new(&self.include, &self.exclude)
     }
+}
+
+/// The longest silence that a receiver is asked to bear, within bounds.
+fn patience_of(text: &str) -> Option<f64> {
+    let patience_s: f64 = text.parse().ok()?;
+    (patience_s > 0.0).then(|| patience_s.clamp(PATIENCE_MIN_S, PATIENCE_MAX_S))
 }
 
 /// One line of a receiver.
@@ -138,6 +161,9 @@ pub struct Received {
     pub counts: [u64; 4],
     /// What was removed from the destination.
     pub removed: u64,
+    /// What was not, although it is not in the tree.
+    #[serde(default)]
+    pub spared: Option<Spared>,
     /// Of the files those that were there already.
     pub kept_files: u64,
     /// Paths of files that changed twice while they were read.
@@ -171,12 +197,28 @@ pub struct Failed {
     /// Bytes that are kept for the next run.
     #[serde(default)]
     pub kept_bytes: u64,
+    /// For now only: another question may find it otherwise.
+    #[serde(default)]
+    pub passes: Passes,
+}
+
+/// Whether what a receiver ended for may have passed when it is asked again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Passes {
+    /// Nobody knows of a reason why it should.
+    #[default]
+    No,
+    /// Nothing came from the sender for a while.
+    Silence,
+    /// Somebody else is writing there: the receiver before this one, perhaps.
+    Held,
 }
 
 impl Failed {
     /// Before anything was kept.
     pub fn at_once(exit: u8, error: String) -> Failed {
-        Failed { exit, error, kept_bytes: 0 }
+        Failed { exit, error, kept_bytes: 0, passes: Passes::No }
     }
 }
 
@@ -202,7 +244,8 @@ impl Line {
 
 impl Received {
     /// Nothing was done.
-    pub fn planned(counts: Counts) -> Received {
+    pub fn planned(planned: &Planned) -> Received {
+        let counts = planned.counts;
         let transfer = Summary {
             path: String::new(),
             size_bytes: counts.file_bytes,
@@ -224,10 +267,11 @@ impl Received {
             transfer,
             counts: [counts.files, counts.folders, counts.links, counts.hard_links],
             removed: 0,
+            spared: planned.spared,
             kept_files: 0,
             changed: Vec::new(),
-            absent: Vec::new(),
-            is_whole: true,
+            absent: reasons(&planned.absent),
+            is_whole: planned.is_whole(),
             xattrs: Some(XattrLosses::default()),
         }
     }
@@ -239,13 +283,10 @@ impl Received {
             transfer: tree.transfer.clone(),
             counts: [tree.files, tree.counts.folders, tree.counts.links, tree.counts.hard_links],
             removed: tree.removed,
+            spared: tree.spared,
             kept_files: tree.kept_files,
             changed: tree.changed.iter().map(|path| text(path)).collect(),
-            absent: tree
-                .absent
-                .iter()
-                .map(|(path, absence)| (text(path), why(*absence).to_owned()))
-                .collect(),
+            absent: reasons(&tree.absent),
             is_whole: tree.is_whole(),
             xattrs: Some(XattrLosses {
                 count: tree.xattr_losses,
@@ -257,6 +298,13 @@ impl Received {
             }),
         }
     }
+}
+
+fn reasons(absent: &[(Vec<u8>, Absence)]) -> Vec<(String, String)> {
+    let reason = |(path, absence): &(Vec<u8>, Absence)| {
+        (String::from_utf8_lossy(path).into_owned(), why(*absence).to_owned())
+    };
+    absent.iter().map(reason).collect()
 }
 
 fn lost(loss: XattrLoss) -> &'static str {
@@ -320,6 +368,10 @@ impl LineReader {
     }
 }
 
+/// Shorter silences than this are in the nature of networks …
+const PATIENCE_MIN_S: f64 = 1.0;
+/// … and for no longer than this a receiver is kept busy by somebody who may be gone for good.
+const PATIENCE_MAX_S: f64 = 3600.0;
 /// A line is a summary at most.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
@@ -341,7 +393,10 @@ mod tests {
                     [number as usize % 3],
                 resume: bit(3),
                 delete: bit(4),
+                allow_empty: bit(1),
+                first_walk: bit(2).then(|| "0f".repeat(16)),
                 dry: bit(5),
+                patience_s: bit(6).then_some(2.5),
                 include: patterns[..number as usize % 5].to_vec(),
                 exclude: patterns[number as usize % 4..].to_vec(),
                 single: (number % 3 > 0).then(|| patterns[number as usize % 3].clone()),
@@ -349,6 +404,15 @@ mod tests {
             let url = url::Url::parse(&format!("http://h/?swath=receive&{}", wishes.query()));
             let pairs: Vec<(String, String)> = url.unwrap().query_pairs().into_owned().collect();
             assert_eq!(Wishes::of(&pairs), wishes, "{}", wishes.query());
+        }
+    }
+
+    #[test]
+    fn patience_has_bounds() {
+        let of = |text: &str| Wishes::of(&[("timeout".to_owned(), text.to_owned())]).patience_s;
+        assert_eq!((of("90"), of("0.1"), of("1e9")), (Some(90.0), Some(1.0), Some(3600.0)));
+        for text in ["", "0", "-1", "NaN", "ever"] {
+            assert_eq!(of(text), None, "{text}");
         }
     }
 

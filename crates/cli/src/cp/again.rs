@@ -6,7 +6,7 @@ use std::time::Duration;
 use swath_source::{Class, LaneError};
 use swath_transfer::Stop;
 use swath_transfer::observe::{Event, Observer};
-use swath_transfer::sending::{Failed, Received};
+use swath_transfer::sending::{Failed, Passes, Received};
 use tokio::time::{Instant, sleep};
 
 use crate::progress::units;
@@ -75,6 +75,18 @@ impl<'a> Again<'a> {
         self.broke_at.is_some()
     }
 
+    /// Whether a receiver's last word is no more than that the way broke.
+    pub fn is_break(&self, failed: &Failed) -> bool {
+        match failed.passes {
+            _ if self.patience.is_none() => false,
+            Passes::No => false,
+            // A receiver to whom nothing came at all will not hear more the next time.
+            Passes::Silence => self.fruitless == 0,
+            // The one before it has not ended yet.
+            Passes::Held => self.is_waiting(),
+        }
+    }
+
     /// Whether there is anything for a later run to go on from.
     pub fn has_something(&self) -> bool {
         self.has_something
@@ -83,7 +95,8 @@ impl<'a> Again<'a> {
     /// Until when an answer is waited for; as long as usual for the first one.
     pub fn until(&self) -> Option<Instant> {
         let patience = self.patience.filter(|_| self.has_begun())?;
-        Some((self.alive_at + patience).max(Instant::now() + LAST_ANSWER))
+        let least = if self.unanswered > 1 { LAST_ANSWER } else { FIRST_ANSWER.min(patience) };
+        Some((self.alive_at + patience).max(Instant::now() + least))
     }
 
     /// A receiver has begun.
@@ -154,7 +167,12 @@ impl<'a> Again<'a> {
     /// use, or for too long.
     pub async fn waits(&mut self, why: &Break, stop: &Stop) -> bool {
         let Some(patience) = self.patience.filter(|_| self.has_begun()) else { return false };
-        let left = patience.saturating_sub(self.alive_at.elapsed());
+        let mut left = patience.saturating_sub(self.alive_at.elapsed());
+        // Whoever was asleep, or stopped, hears of a break when its time is over: one question is
+        // asked all the same.
+        if self.broke_at.is_none() {
+            left = left.max(FIRST_ANSWER.min(patience));
+        }
         if left.is_zero() || self.fruitless > FRUITLESS_MAX {
             return false;
         }
@@ -221,12 +239,6 @@ impl Break {
         };
         Some(Break { words: format!("{shown}: {error}"), pause })
     }
-
-    /// The same of a receiver's last word: the one before it has not ended yet.
-    pub fn of_failure(failed: &Failed, shown: &str) -> Option<Break> {
-        let is_held = failed.error.contains("another process is writing");
-        is_held.then(|| Break::new(format!("{shown}: {}", failed.error)))
-    }
 }
 
 /// Move an event to a later time.
@@ -250,7 +262,9 @@ fn later(event: &mut Event, by_s: f64) {
 const PAUSE: Duration = Duration::from_millis(250);
 /// … and the next pauses are longer, up to two seconds.
 const DOUBLED_MAX: u32 = 3;
-/// The last question is answered within this time, or not at all.
+/// The first question after a break has so long for its answer at least …
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
+/// … and the last one is answered within this time, or not at all.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
 /// A receiver that ends again and again before anything new is there is not waited for.
 const FRUITLESS_MAX: u32 = 10;

@@ -59,6 +59,9 @@ pub struct Cp {
     /// Remove from the destination what is not in the tree, once all of the tree is there
     #[arg(long, visible_alias = "delete-after")]
     pub delete: bool,
+    /// With --delete: remove all also if there is no file in the tree
+    #[arg(long, requires = "delete")]
+    pub allow_empty: bool,
     /// What is taken over besides bytes (comma separated)
     #[arg(long, value_name = "WHAT", default_value = "mode,times", value_delimiter = ',')]
     pub preserve: Vec<Kept>,
@@ -132,6 +135,11 @@ impl Cp {
         Filter::new(&self.include, &self.exclude).map_err(|error| error.to_string())
     }
 
+    /// Whether nothing is to be taken over, and something is.
+    pub fn preserves_none_and_more(&self) -> bool {
+        self.preserve.contains(&Kept::None) && self.preserve.iter().any(|it| *it != Kept::None)
+    }
+
     /// What is taken over besides bytes.
     pub fn preserve(&self) -> Preserve {
         Preserve {
@@ -148,7 +156,7 @@ Examples:
   swath cp https://one.example/run7/ https://two.example/run7/ /scratch/run7/
   swath cp https://one.example/run7 https://two.example/run8 /scratch/    two trees
   swath cp data/ host:/scratch/data/            by ssh; nothing need run there
-  swath cp run7.h5 https://one.example:8470/incoming/    a single file, by PUT
+  swath cp run7.h5 https://one.example:8470/incoming/    a single file
   swath cp data/ /mnt/backup/data/              here
   swath cp host:/scratch/run7 .
   swath cp data/ host:/scratch/data/ --include '*.h5' --exclude /tmp/
@@ -159,4 +167,5 @@ Exit codes:
   2 wrong command line          6 an input cannot be read
   3 incomplete, goes on later   7 no source could be used
                               130 interrupted, goes on later
-  8 some files are not there, or not with the extended attributes that were wanted";
+  8 some files are not there, or not with the extended attributes that were wanted,
+    or not removed by --delete: the source had them at first, or holds no file";

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use swath_formats::percent;
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::sending::Wishes;
 use swath_transfer::{Engine, Filter, Stop};
@@ -14,6 +15,7 @@ use super::send::{self, Sent};
 use super::ssh::Session;
 use super::{comparison, told};
 use crate::exit::{self, Exit};
+use crate::get::Kept;
 use crate::progress::Progress;
 use crate::say;
 
@@ -23,6 +25,8 @@ pub struct Away<'a> {
     pub cp: &'a Cp,
     /// What would be done goes there.
     pub plan: &'a Plan,
+    /// What observers have heard of a failure.
+    pub kept: &'a Kept,
     /// Opens connections.
     pub engine: &'a Engine,
     /// Where ssh led.
@@ -74,7 +78,7 @@ impl Away<'_> {
             && !cp.dry_run
         {
             let mut summary = received.transfer.clone();
-            summary.path = shown.clone();
+            summary.path = title(&shown);
             renamed.observer.observe(&Event::Finished(summary));
         }
         progress.clear();
@@ -86,6 +90,7 @@ impl Away<'_> {
                 told::told(cp, self.plan, &received, &shown)
             }
             Sent::Failed(failed) => {
+                told::failed(cp, self.kept, &shown, &failed.error, failed.kept_bytes);
                 // A single file is never copied with --delete.
                 let (error, hint) = match failed.error.split_once(", and --delete would") {
                     Some((error, _)) if is_single => (error, true),
@@ -100,6 +105,7 @@ impl Away<'_> {
             }
             Sent::Broken(exit, error) => {
                 let error = here::renamed(names, &error);
+                told::failed(cp, self.kept, &shown, &error, 0);
                 say::err(&format!("swath: {error}"));
                 for hint in [exit::hint_of_token, exit::hint_of_trust] {
                     if let Some(hint) = hint(&error) {
@@ -116,6 +122,7 @@ impl Away<'_> {
             }
             Sent::Stopped { has_something } => {
                 let goes_on = if has_something { goes_on } else { "nothing was sent" };
+                told::failed(cp, self.kept, &shown, "stopped", 0);
                 say::err(&format!("swath: stopped; {goes_on}"));
                 Exit::Interrupted
             }
@@ -130,9 +137,17 @@ fn wishes(cp: &Cp, single: Option<String>) -> Wishes {
         compare: comparison(cp),
         resume: cp.resume || !cp.no_resume,
         delete: cp.delete,
+        allow_empty: cp.allow_empty,
+        first_walk: None,
         dry: cp.dry_run,
+        patience_s: Some(cp.net.timeout.as_secs_f64()),
         include: cp.include.clone(),
         exclude: cp.exclude.clone(),
         single,
     }
+}
+
+/// What is sent, for whoever looks on: of an address the name as it is, not as addresses write it.
+pub fn title(shown: &str) -> String {
+    if shown.contains("://") { percent::decode_text(shown) } else { shown.to_owned() }
 }

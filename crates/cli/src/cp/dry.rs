@@ -15,6 +15,8 @@ pub struct Plan {
     is_json: bool,
     is_quiet: bool,
     sum: Arc<Mutex<Sum>>,
+    /// How it ends: some of it could not be written.
+    end: Arc<Mutex<Exit>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +52,7 @@ enum Line<'a> {
 impl Plan {
     /// Nothing is planned so far.
     pub fn new(is_json: bool, is_quiet: bool) -> Plan {
-        Plan { is_json, is_quiet, sum: Arc::default() }
+        Plan { is_json, is_quiet, sum: Arc::default(), end: Arc::new(Mutex::new(Exit::Done)) }
     }
 
     /// So many bytes would be copied to this path (which is a further name of that file), or without
@@ -77,20 +79,27 @@ impl Plan {
             }
             (false, None) => format!("remove  {:>9}  {}\n", "", shown(&text)),
         };
-        let _ = say::out(line.as_bytes(), Exit::Done);
+        self.out(&line);
+    }
+
+    /// Once something could not be written nothing more is: half a plan is none.
+    fn out(&self, line: &str) {
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        if *end == Exit::Done {
+            *end = say::out(line.as_bytes(), Exit::Done);
+        }
     }
 
     /// All has been told. `matches` says whether anything takes part.
-    pub fn end(&self, matches: bool) {
+    pub fn end(&self, matches: bool) -> Exit {
         let sum = *self.sum.lock().unwrap_or_else(PoisonError::into_inner);
         let Sum { copied, bytes, removed } = sum;
         if self.is_json {
-            let line = json(&Line::Planned { copied, bytes, removed });
-            let _ = say::out(line.as_bytes(), Exit::Done);
-            return;
+            self.out(&json(&Line::Planned { copied, bytes, removed }));
         }
-        if self.is_quiet {
-            return;
+        let end = *self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_json || self.is_quiet {
+            return end;
         }
         let mut parts = Vec::new();
         if copied > 0 {
@@ -106,6 +115,7 @@ impl Plan {
             (true, false) => say::err("nothing matches"),
             (false, _) => say::err(&parts.join("; ")),
         }
+        end
     }
 }
 

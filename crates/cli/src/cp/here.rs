@@ -49,7 +49,7 @@ impl Here {
         let offered = offered(from, single, filter);
         let (folder, only) = offered.map_err(|error| format!("{}: {error}", from.display()))?;
         let options = SiteOptions {
-            folders: vec![folder],
+            folders: vec![folder.into()],
             access: Access::default(),
             follow_links: false,
             only: Some(only),

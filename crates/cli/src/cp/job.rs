@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use swath_formats::percent;
+use swath_store::tells_no_sizes;
 use url::Url;
 
 use super::ssh::Remote;
@@ -109,6 +110,40 @@ impl Job {
             Job::SendFile { .. } => true,
             _ => false,
         }
+    }
+
+    /// Where it goes, for people.
+    pub fn destination(&self) -> String {
+        match self {
+            Job::Fetch { to, .. }
+            | Job::Named { to, .. }
+            | Job::FetchBySsh { to, .. }
+            | Job::Here { to, .. } => to.display().to_string(),
+            Job::Send { to, .. } | Job::SendFile { to, .. } => swath_source::display_name(to),
+            Job::SendBySsh { to, .. } => format!("{}:{}", to.host, to.path),
+        }
+    }
+
+    /// Look whether what is ours can be read as what it is; the error is a sentence.
+    pub fn check_source(&self) -> Result<(), String> {
+        let (Job::Here { from, .. }
+        | Job::Send { from, .. }
+        | Job::SendFile { from, .. }
+        | Job::SendBySsh { from, .. }) = self
+        else {
+            return Ok(());
+        };
+        let Ok(found) = from.metadata() else { return Ok(()) };
+        let shown = from.display();
+        if !found.is_file() && !found.is_dir() {
+            return Err(format!("{shown} is a pipe, a socket or a device: these are not copied"));
+        }
+        if tells_no_sizes(from) {
+            return Err(format!(
+                "{shown}: files there do not say how long they are, so they cannot be copied: 'cat' reads them"
+            ));
+        }
+        Ok(())
     }
 
     /// Look whether a copy between two places of ours makes sense; the error is a sentence.
@@ -304,12 +339,7 @@ pub fn is_here(place: &str) -> bool {
 /// The name under which a folder is copied.
 fn own_name(source: &str) -> Result<String, String> {
     if source.contains("://") {
-        let url = crate::net::parse_url(source)?;
-        let name = crate::get::name_of(&url).map(|name| name.as_str().to_owned());
-        return name.ok_or_else(|| {
-            let shown = swath_source::display_name(&url);
-            format!("{shown} has no name: put '/' behind it to copy what lies in it")
-        });
+        return name_there(&crate::net::parse_url(source)?);
     }
     if let Some(remote) = Remote::parse(source) {
         return last_name(&remote.path);
@@ -318,6 +348,26 @@ fn own_name(source: &str) -> Result<String, String> {
     let path = Path::new(source);
     let whole = path.canonicalize().map_err(|error| format!("{source}: {error}"))?;
     last_name(source).or_else(|_| last_name(&whole.to_string_lossy()))
+}
+
+/// What an address calls a thing, with whatever characters its user has written; the error is a
+/// sentence.
+pub fn name_there(url: &Url) -> Result<String, String> {
+    let shown = swath_source::display_name(url);
+    let last = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
+    let name = String::from_utf8(percent::decode(last));
+    let name = name.map_err(|_| {
+        format!("{shown}: its name is no text: copy the folder in which it lies ('/' at the end)")
+    })?;
+    match &*name {
+        "" | "." | ".." => {
+            Err(format!("{shown} has no name: put '/' behind it to copy what lies in it"))
+        }
+        name if name.contains(['/', '\0']) => {
+            Err(format!("{shown}: no file can have that name here"))
+        }
+        _ => Ok(name),
+    }
 }
 
 fn last_name(path: &str) -> Result<String, String> {

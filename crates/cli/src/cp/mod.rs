@@ -4,7 +4,10 @@ pub mod args;
 
 mod again;
 mod away;
+mod bootstrap;
 mod dry;
+mod far;
+mod hear;
 mod here;
 mod job;
 mod put;
@@ -23,6 +26,7 @@ use url::Url;
 
 use crate::engine::{self, Wishes};
 use crate::exit::{self, Exit, fail};
+use crate::get::Kept;
 use crate::progress::{Fanout, Mode, Progress, units};
 use crate::{report, say, signals};
 use args::{Compare, Cp};
@@ -90,6 +94,9 @@ fn check(cp: &Cp, jobs: &[Job]) -> Result<(), String> {
     if jobs.len() > 1 && (cp.report.is_some() || cp.keep_index.is_some()) {
         return Err("--report and --keep-index are for one copy at a time".to_owned());
     }
+    if cp.preserves_none_and_more() {
+        return Err("--preserve none goes with nothing else".to_owned());
+    }
     if jobs.iter().any(Job::is_single) {
         for_trees(cp)?;
     }
@@ -130,6 +137,15 @@ fn for_trees(cp: &Cp) -> Result<(), String> {
 
 /// Copy one thing, and say how it went.
 async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &Stop) -> Exit {
+    let kept = Kept::default();
+    let whole = job.destination();
+    let fail = |exit, message: &str| {
+        told::failed(cp, &kept, &whole, message, 0);
+        fail(exit, message)
+    };
+    if let Err(message) = job.check_source() {
+        return fail(Exit::Input, &message);
+    }
     let filter = filter.clone();
     // As its user has named it.
     let there = match &job {
@@ -157,13 +173,12 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     };
     let recorder = Recorder::new();
     let plan = Plan::new(cp.json, cp.quiet);
-    let kept = crate::get::Kept::default();
     let mut observers: Vec<Box<dyn Observer>> = vec![progress.observer(), Box::new(kept.clone())];
     if cp.report.is_some() {
         observers.push(Box::new(recorder.clone()));
     }
     let mut observer = Fanout(observers);
-    let away = Away { cp, plan: &plan, engine: &engine, session: session.as_ref() };
+    let away = Away { cp, plan: &plan, kept: &kept, engine: &engine, session: session.as_ref() };
     let mut single_there = None;
     let job = match job {
         Job::Named { from, to, is_alone } => match named(cp, &engine, from, &to, is_alone, stop)
@@ -237,7 +252,10 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             match (sent, for_put(cp)) {
                 (Ok(exit), _) => exit,
                 // It is no swath server, and may take files all the same.
-                (Err(_), None) => put::send(&engine, from, to, &mut observer, progress, stop).await,
+                (Err(_), None) => {
+                    let sent = put::send(&engine, from, to, &mut observer, progress, stop).await;
+                    sent.map_or_else(|(exit, message)| fail(exit, &message), |()| Exit::Done)
+                }
                 (Err(_), Some(options)) => fail(Exit::Usage, options),
             }
         }
@@ -268,12 +286,13 @@ fn fetched(
     plan: &Plan,
     copied: Result<Received, GetError>,
     shown: &str,
-    kept: &crate::get::Kept,
+    kept: &Kept,
     words: &dyn Fn(&str) -> String,
 ) -> Exit {
     match copied {
         Ok(tree) => told(cp, plan, &tree, shown),
         Err(error) => {
+            told::failed(cp, kept, shown, &words(&exit::words_of_all(&error)), kept.bytes());
             complain(shown, &error, kept.bytes(), words);
             exit::of(&error, kept.come_bytes())
         }
@@ -299,8 +318,8 @@ async fn named(
     stop: &Stop,
 ) -> Result<Thing, (Exit, String)> {
     let shown = swath_source::display_name(&from);
-    let name = crate::get::name_of(&from).map(|name| name.as_path().to_owned());
-    let name = name.ok_or_else(|| (Exit::Usage, format!("{shown} has no name")))?;
+    let name = job::name_there(&from).map_err(|message| (Exit::Usage, message))?;
+    let name = PathBuf::from(name);
     let mut folder = from.clone();
     folder.set_path(&format!("{}/", from.path()));
     let asked = Mirror { url: folder.clone(), priority: 1, trust: Trust::Named };
@@ -353,7 +372,7 @@ async fn file(
     from: Url,
     path: &Path,
     observer: &mut dyn Observer,
-    kept: &crate::get::Kept,
+    kept: &Kept,
     stop: &Stop,
 ) -> Exit {
     let mut request = Request::to_file(path);
@@ -366,7 +385,9 @@ async fn file(
     match engine.get_observed(request, observer, stop).await {
         Ok(_) => Exit::Done,
         Err(error) => {
-            complain(&path.display().to_string(), &error, kept.bytes(), &str::to_owned);
+            let shown = path.display().to_string();
+            told::failed(cp, kept, &shown, &exit::words_of_all(&error), kept.bytes());
+            complain(&shown, &error, kept.bytes(), &str::to_owned);
             exit::of(&error, kept.come_bytes())
         }
     }
@@ -391,7 +412,7 @@ async fn by_ssh(
         }
         _ => return Ok((job, None)),
     };
-    let way = ssh::Way::of(&cp.ssh).map_err(|message| (Exit::Usage, message))?;
+    let way = ssh::Way::of(&cp.ssh, cp.net.timeout).map_err(|message| (Exit::Usage, message))?;
     let session = tokio::select! {
         biased;
         () = stop.wait() => return Err(stopped()),
@@ -434,6 +455,8 @@ async fn fetch(
         resume: cp.resume || !cp.no_resume,
         compare: comparison(cp),
         delete: cp.delete,
+        allow_empty: cp.allow_empty,
+        first_walk: None,
         keep_index: cp.keep_index.clone(),
         plan: cp.plan.config_within(lanes_max),
         stall_s: cp.net.timeout.as_secs_f64(),
@@ -448,8 +471,8 @@ async fn fetch(
             Change::Surplus | Change::InTheWay if shown => plan.tell(None, path, None),
             Change::Surplus | Change::InTheWay => {}
         };
-        let counts = engine.differences(&request, tell).await?;
-        return Ok(Received::planned(counts));
+        let planned = engine.differences(&request, tell).await?;
+        return Ok(Received::planned(&planned));
     }
     engine.copy(request, observer, stop).await.map(|tree| Received::of(&tree))
 }

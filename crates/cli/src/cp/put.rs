@@ -7,10 +7,10 @@ use swath_transfer::observe::Observer;
 use swath_transfer::{Engine, LaneError, PutError, PutRequest, Stop};
 use url::Url;
 
-use crate::exit::{Exit, chain, fail};
+use crate::exit::{Exit, chain};
 use crate::progress::Progress;
 
-/// Send it, and say how it went.
+/// Send it; the error has a sentence for its user.
 pub async fn send(
     engine: &Engine,
     from: PathBuf,
@@ -18,14 +18,14 @@ pub async fn send(
     observer: &mut dyn Observer,
     progress: &Progress,
     stop: &Stop,
-) -> Exit {
+) -> Result<(), (Exit, String)> {
     let shown = display_name(&to);
     let request = PutRequest { file: from, to };
     match engine.put(&request, observer, stop).await {
-        Ok(_) => Exit::Done,
+        Ok(_) => Ok(()),
         Err(error) => {
             progress.clear();
-            fail(exit_of(&error), &words(&shown, &error))
+            Err((exit_of(&error), words(&shown, &error)))
         }
     }
 }

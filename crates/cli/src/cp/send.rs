@@ -71,7 +71,7 @@ pub async fn send(
         }
     };
     let options = SiteOptions {
-        folders: vec![folder],
+        folders: vec![folder.into()],
         access: Access::default(),
         follow_links: false,
         only: Some(only),
@@ -86,6 +86,9 @@ pub async fn send(
         Ok(offer) => offer,
         Err(error) => return Sent::Broken(Exit::Input, crate::exit::chain(&error)),
     };
+    if wishes.delete {
+        offer.keep_first();
+    }
     let patience = load.asks_again.then(|| net.timeout());
     let mut again = Again::new(observer, load.shown_to, patience);
     let sending = Sending { net, load: &load, to, offer, was_asked: Arc::default() };
@@ -100,6 +103,7 @@ pub async fn send(
         }
         // What lies there now is ours, whatever is to become of what earlier runs left.
         wishes.resume |= again.is_ours();
+        wishes.first_walk = sending.offer.first();
     }
 }
 
@@ -198,7 +202,7 @@ impl Sending<'_> {
                     Ok(Line::Event(mut event)) => {
                         // The receiver knows neither by the name that they have here.
                         if let Event::Started { path, sources } = &mut *event {
-                            *path = shown.to_owned();
+                            *path = super::away::title(shown);
                             *sources = vec![load.from.display().to_string()];
                         }
                         again.tell(*event);
@@ -212,9 +216,9 @@ impl Sending<'_> {
                         return Ok(Sent::All(received));
                     }
                     Ok(Line::Failed(failed)) => {
-                        return match Break::of_failure(&failed, shown) {
-                            Some(broken) if again.is_waiting() => Err(broken),
-                            _ => Ok(Sent::Failed(failed)),
+                        return match again.is_break(&failed) {
+                            true => Err(Break::new(format!("{shown}: {}", failed.error))),
+                            false => Ok(Sent::Failed(failed)),
                         };
                     }
                     Err(error) => {

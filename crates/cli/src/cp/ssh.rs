@@ -12,12 +12,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use swath_model::digest::Digest;
 use swath_source::{Bearer, Secret};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, ChildStdin};
 use tokio::time::{sleep, timeout};
 use url::Url;
 
+use super::bootstrap::bootstrap;
+use super::far::Far;
 use super::job::Own;
 use super::through::{self, Through};
 use crate::args::Ssh;
@@ -85,15 +86,17 @@ pub struct Way {
     pub ssh: Vec<String>,
     /// Put this very program there if there is none.
     pub bootstrap: bool,
+    /// How long the other side may be silent, once ssh is in.
+    pub patience: Duration,
 }
 
 impl Way {
     /// As it was asked for; the error is a sentence.
-    pub fn of(args: &Ssh) -> Result<Way, String> {
+    pub fn of(args: &Ssh, patience: Duration) -> Result<Way, String> {
         let ssh: Vec<String> = args.command.split_whitespace().map(str::to_owned).collect();
         match ssh.is_empty() {
             true => Err("--ssh: no command".to_owned()),
-            false => Ok(Way { ssh, bootstrap: args.bootstrap }),
+            false => Ok(Way { ssh, bootstrap: args.bootstrap, patience }),
         }
     }
 }
@@ -131,8 +134,9 @@ pub async fn start(
     purpose: Purpose<'_>,
     progress: &Progress,
 ) -> Result<Session, String> {
+    let far = Far::of(way, &remote.host).await;
     let program = match way.bootstrap {
-        true => bootstrap(way, &remote.host, progress).await?,
+        true => bootstrap(&far, progress).await?,
         false => "swath".to_owned(),
     };
     let path = if remote.path.is_empty() { "." } else { &remote.path };
@@ -143,28 +147,29 @@ pub async fn start(
     let file_name = file_name.map(|name| format!(" --file-name={}", quoted(name)));
     let purpose = format!("{write}{}", file_name.unwrap_or_default());
     let line = format!("exec {program} serve --ephemeral{purpose} -- {}", quoted(path));
-    let mut server = command(way, &remote.host, &[&line]);
-    server.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-    let mut server = server.spawn().map_err(|error| cannot_run(way, &error))?;
-    let hold = server.stdin.take();
-    let said = server.stdout.take().ok_or("ssh has no output")?;
-    // However long that takes: a user may have to type a password.
-    let mut said = BufReader::new(said).take(HELLO_BYTES_MAX);
-    let mut first = String::new();
-    let read = said.read_line(&mut first).await;
-    let hello = read.ok().and_then(|_| serde_json::from_str::<Hello>(first.trim()).ok());
-    let Some(hello) = hello else {
-        return Err(explain(way, remote, &mut server).await);
+    let mut server = far.run(&line).await?;
+    let hello = match server.output.listen(hello_in).await {
+        Ok(hello) => hello,
+        // The shell's word for a command that is not there.
+        Err(unheard) if !way.bootstrap && server.is_missing(unheard).await => {
+            return Err(format!(
+                "{host}: swath is not there. Put it there once: scp {} {host}:bin/ \
+                 (a folder of its PATH), or let this command do it: --bootstrap",
+                own_path(),
+                host = remote.host
+            ));
+        }
+        Err(unheard) => return Err(far.why(&mut server, unheard, "swath serve").await),
     };
     let bad = |what: &str| format!("{}: what its server says makes no sense: {what}", remote.host);
     let fingerprint: Digest = hello.fingerprint.parse().map_err(|_| bad("the fingerprint"))?;
     let bearer = Bearer { token: Secret::new(&hello.token), explicit: true };
-    let name = host_name(way, &remote.host).await;
+    let name = far.name.clone();
     let direct = timeout(DIRECT_WITHIN, TcpStream::connect((name.as_str(), hello.port))).await;
     let (host, port, lead) = match direct {
         Ok(Ok(_)) => (name, hello.port, None),
         _ => {
-            let (lead, port) = by_ssh_alone(way, &remote.host, &program, hello.port).await?;
+            let (lead, port) = by_ssh_alone(&far, &program, hello.port).await?;
             let forbids = match lead {
                 Lead::Forwarded { .. } => "",
                 Lead::Through { .. } => ", and sshd there forbids forwarding",
@@ -185,23 +190,20 @@ pub async fn start(
     let is_file = hello.is_file;
     let through = lead.is_some().then(|| names(&url, remote));
     let lanes_max = matches!(lead, Some(Lead::Through { .. })).then_some(through::LANES_MAX);
-    let (_server, _hold, _lead) = (server, hold, lead);
+    let (_server, _hold, _lead) = (server.ssh, server.input, lead);
     Ok(Session { url, bearer, fingerprint, is_file, through, lanes_max, _server, _hold, _lead })
 }
 
 /// A port of ours that leads to `port` there, where swath is called `program`.
-async fn by_ssh_alone(
-    way: &Way,
-    host: &str,
-    program: &str,
-    port: u16,
-) -> Result<(Lead, u16), String> {
-    let (ssh, own) = tunnel(way, host, port).await?;
+async fn by_ssh_alone(far: &Far, program: &str, port: u16) -> Result<(Lead, u16), String> {
+    let (ssh, own) = tunnel(far, port).await?;
     if through::carries(own).await {
         return Ok((Lead::Forwarded { _ssh: ssh }, own));
     }
     drop(ssh);
-    let through = Through::open(way, host, program, port).await.map_err(|what| {
+    let host = &far.host;
+    let through = Through::open(far, program, port).await.map_err(|what| {
+        let what = what.lines().next().unwrap_or_default();
         format!(
             "{host}: no way to its port {port}: it cannot be reached from here, sshd there forbids forwarding, and through ssh itself it does not work either: {what}. Open the port, or allow forwarding there (AllowTcpForwarding)"
         )
@@ -245,26 +247,6 @@ pub fn new_name<'a>(to: &'a Remote, file: &Own) -> Option<&'a str> {
     (file.is_alone && !means_folder).then(|| to.path.rsplit('/').next().unwrap_or(&to.path))
 }
 
-/// Why there is no server, and what to do.
-async fn explain(way: &Way, remote: &Remote, server: &mut Child) -> String {
-    let status = timeout(END_WITHIN, server.wait()).await;
-    let code = status.ok().and_then(Result::ok).and_then(|status| status.code());
-    let host = &remote.host;
-    match code {
-        // The shell's word for a command that is not there.
-        Some(127) if !way.bootstrap => format!(
-            "{host}: swath is not there. Put it there once: scp {} {host}:bin/ \
-             (a folder of its PATH), or let this command do it: --bootstrap",
-            own_path()
-        ),
-        Some(255) => format!("{host}: ssh could not connect (what it said is above)"),
-        Some(code) => {
-            format!("{host}: swath serve ended there with {code} (what it said is above)")
-        }
-        None => format!("{host}: swath serve does not start there"),
-    }
-}
-
 /// This very program, as a shell takes it; it need not be in the PATH, nor be called `swath`.
 fn own_path() -> String {
     let own =
@@ -272,69 +254,28 @@ fn own_path() -> String {
     own.map_or_else(|| "\"$(command -v swath)\"".to_owned(), |path| quoted(&path))
 }
 
-/// Put this very program into the other side's cache; answers how it is called there.
-async fn bootstrap(way: &Way, host: &str, progress: &Progress) -> Result<String, String> {
-    let here = std::env::consts::ARCH;
-    let name = format!(".cache/swath/swath-{}-{here}", env!("CARGO_PKG_VERSION"));
-    let program = format!("\"$HOME\"/{name}");
-    let look = format!("uname -sm; cd \"$HOME\" && test -x {name} && echo there");
-    let found = output(way, host, &look).await?;
-    let mut lines = found.lines();
-    let kind = lines.next().unwrap_or_default();
-    if kind != format!("Linux {here}") {
-        return Err(format!(
-            "{host} is a machine of another kind ({kind}): swath must be put there by hand"
-        ));
-    }
-    if lines.next() == Some("there") {
-        return Ok(program);
-    }
-    let own = std::env::current_exe().and_then(std::fs::read);
-    let own = own.map_err(|error| format!("cannot read this program: {error}"))?;
-    let put = format!(
-        "cd \"$HOME\" && mkdir -p .cache/swath && cat > {name}.new && chmod 755 {name}.new && mv {name}.new {name}"
-    );
-    let mut copy = command(way, host, &[&put]);
-    copy.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
-    let mut copy = copy.spawn().map_err(|error| cannot_run(way, &error))?;
-    let mut input = copy.stdin.take().ok_or("ssh has no input")?;
-    let written = input.write_all(&own).await;
-    drop(input);
-    let status = copy.wait().await.map_err(|error| cannot_run(way, &error))?;
-    if written.is_err() || !status.success() {
-        return Err(format!("{host}: this program could not be put there"));
-    }
-    progress.note(&format!("{host}: this program was put there, as ~/{name}"), false);
-    Ok(program)
-}
-
-/// The machine behind a name that only ssh may know.
-async fn host_name(way: &Way, host: &str) -> String {
-    let name = configured(way, host, "hostname").await;
-    name.unwrap_or_else(|| host.rsplit('@').next().unwrap_or(host).to_owned())
-}
-
-/// What ssh's configuration says of this host.
-pub(super) async fn configured(way: &Way, host: &str, what: &str) -> Option<String> {
-    let mut ask = Command::new(&way.ssh[0]);
-    ask.args(&way.ssh[1..]).args(["-G", "--", host]).stdin(Stdio::null()).stderr(Stdio::null());
-    let known = String::from_utf8_lossy(&ask.output().await.ok()?.stdout).into_owned();
-    let mut values = known.lines().filter_map(|line| line.split_once(' '));
-    values.find(|(name, _)| *name == what).map(|(_, value)| value.to_owned())
+/// What a server of ours has said, if this line holds it; a shell may have left a prompt before it.
+fn hello_in(line: &str) -> Option<Hello> {
+    let mut begins = line.match_indices(HELLO_BEGIN);
+    begins.find_map(|(at, _)| {
+        let mut values = serde_json::Deserializer::from_str(&line[at..]).into_iter::<Hello>();
+        values.next()?.ok()
+    })
 }
 
 /// A port of ours that leads to the other side's loopback interface.
-async fn tunnel(way: &Way, host: &str, port: u16) -> Result<(Child, u16), String> {
+async fn tunnel(far: &Far, port: u16) -> Result<(Child, u16), String> {
+    let host = &far.host;
     let failed =
         |what: String| format!("{host}: no way to its port {port}, not through ssh either: {what}");
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
     let free = free.and_then(|listener| listener.local_addr());
     let own = free.map_err(|error| failed(error.to_string()))?.port();
-    let mut ssh = Command::new(&way.ssh[0]);
-    ssh.args(&way.ssh[1..]).args(["-N", "-T", "-o", "ExitOnForwardFailure=yes", "-L"]);
+    let mut ssh = far.ssh();
+    ssh.args(["-N", "-o", "ExitOnForwardFailure=yes", "-L"]);
     ssh.arg(format!("127.0.0.1:{own}:localhost:{port}")).args(["--", host]);
-    ssh.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
-    let mut ssh = ssh.spawn().map_err(|error| cannot_run(way, &error))?;
+    ssh.stdin(Stdio::null());
+    let mut ssh = far.start(ssh)?;
     loop {
         if TcpStream::connect((Ipv4Addr::LOCALHOST, own)).await.is_ok() {
             return Ok((ssh, own));
@@ -344,27 +285,6 @@ async fn tunnel(way: &Way, host: &str, port: u16) -> Result<(Child, u16), String
         }
         sleep(LOOK_AGAIN).await;
     }
-}
-
-async fn output(way: &Way, host: &str, line: &str) -> Result<String, String> {
-    let mut ask = command(way, host, &[line]);
-    let answer = ask.stdin(Stdio::null()).output().await;
-    let answer = answer.map_err(|error| cannot_run(way, &error))?;
-    if answer.status.code() == Some(255) {
-        return Err(format!("{host}: ssh could not connect (what it said is above)"));
-    }
-    Ok(String::from_utf8_lossy(&answer.stdout).into_owned())
-}
-
-/// ssh with the user's own configuration; what it says goes to standard error.
-fn command(way: &Way, host: &str, line: &[&str]) -> Command {
-    let mut command = Command::new(&way.ssh[0]);
-    command.args(&way.ssh[1..]).args(["-T", "--", host]).args(line).stderr(Stdio::inherit());
-    command
-}
-
-pub(super) fn cannot_run(way: &Way, error: &std::io::Error) -> String {
-    format!("cannot run {}: {error}", way.ssh[0])
 }
 
 /// As a shell takes it for one word; a leading `~/` stays the home folder.
@@ -377,12 +297,10 @@ fn quoted(path: &str) -> String {
     }
 }
 
-/// A line longer than this is no greeting.
-const HELLO_BYTES_MAX: u64 = 64 << 10;
+/// What a server says begins so, since that is the first of its fields.
+const HELLO_BEGIN: &str = "{\"swath\":";
 /// A port that lets nobody in mostly says nothing at all.
 const DIRECT_WITHIN: Duration = Duration::from_secs(3);
-/// ssh ends soon after the command that it has run.
-const END_WITHIN: Duration = Duration::from_secs(5);
 /// While ssh builds its tunnel.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -399,6 +317,17 @@ mod tests {
         assert_eq!(Remote::parse("host:a:b"), remote("host", "a:b"));
         for other in ["data/", "./a:b", "/a:b", "https://host/a", ":a", "-oX:b", "a/b:c"] {
             assert_eq!(Remote::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_says_is_found_behind_a_prompt() {
+        let said = r#"{"swath":"1","port":1,"path":"/","token":"t","fingerprint":"f"}"#;
+        for line in [format!("{said}\n"), format!("me@far {{\"swath\": $ {said} $ ")] {
+            assert_eq!(hello_in(&line).unwrap().port, 1, "{line}");
+        }
+        for line in ["", "{\"swath\":", "{\"swath\":1}", "Welcome", &said[1..]] {
+            assert!(hello_in(line).is_none(), "{line}");
         }
     }
 

@@ -13,14 +13,16 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use super::ssh::{LOOK_AGAIN, Way, cannot_run, configured};
+use super::far::Far;
+use super::hear::ends;
+use super::ssh::LOOK_AGAIN;
 use crate::serve::through::READY;
 
 /// The way stands as long as this is kept.
@@ -40,15 +42,11 @@ impl Drop for Through {
 impl Through {
     /// Lead to `port` there, where swath is called `program`; one connection is tried. The error
     /// says what failed.
-    pub async fn open(way: &Way, host: &str, program: &str, port: u16) -> Result<Through, String> {
-        let has_own = configured(way, host, "controlpath").await.is_some_and(|it| it != "none");
-        let shared = if has_own { None } else { Some(Shared::open(way, host).await?) };
-        let line = format!("exec {program} serve --through {port}");
+    pub async fn open(far: &Far, program: &str, port: u16) -> Result<Through, String> {
+        let shared = if far.shares { None } else { Some(Shared::open(far).await?) };
         let starts = Arc::new(Starts {
-            way: way.clone(),
-            host: host.to_owned(),
-            options: shared.as_ref().map(Shared::options).unwrap_or_default(),
-            line,
+            far: shared.as_ref().map_or_else(|| far.clone(), |shared| far.by(shared.options())),
+            line: format!("exec {program} serve --through {port}"),
             ready: Mutex::new(None),
             places: Semaphore::new(PUMPS_MAX),
         });
@@ -111,9 +109,7 @@ async fn carry(ours: TcpStream, starts: Arc<Starts>) {
 
 /// How pumps are started.
 struct Starts {
-    way: Way,
-    host: String,
-    options: Vec<String>,
+    far: Far,
     line: String,
     /// The one that was tried first waits for the first connection. Held while another starts.
     ready: Mutex<Option<Pump>>,
@@ -129,20 +125,12 @@ struct Pump {
 
 impl Starts {
     async fn pump(&self) -> Result<Pump, String> {
-        let mut ssh = Command::new(&self.way.ssh[0]);
-        ssh.args(&self.way.ssh[1..]).args(&self.options).args(["-T", "--", &self.host, &self.line]);
-        ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        let mut ssh = ssh.spawn().map_err(|error| cannot_run(&self.way, &error))?;
-        let (to, from) = (ssh.stdin.take(), ssh.stdout.take());
-        let (to, from) = to.zip(from).ok_or("ssh has no input and output")?;
-        let mut said = BufReader::with_capacity(PART_BYTES, from).take(READY.len() as u64 + 2);
-        let mut first = String::new();
-        // However long that takes: a user may have to type a password.
-        let _ = said.read_line(&mut first).await;
-        if first.trim_end() != READY {
-            return Err(format!("'{}' did not work there", self.line));
+        let mut run = self.far.run(&self.line).await?;
+        if let Err(unheard) = run.output.listen(|line| ends(line, READY)).await {
+            return Err(self.far.why(&mut run, unheard, "swath serve --through").await);
         }
-        Ok(Pump { to, from: said.into_inner(), _ssh: ssh })
+        let to = run.input.ok_or("ssh has no input")?;
+        Ok(Pump { to, from: run.output.into_inner(), _ssh: run.ssh })
     }
 }
 
@@ -160,15 +148,14 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    async fn open(way: &Way, host: &str) -> Result<Shared, String> {
+    async fn open(far: &Far) -> Result<Shared, String> {
         let folder = own_folder().map_err(|error| format!("no place for a socket: {error}"))?;
-        let mut ssh = Command::new(&way.ssh[0]);
-        ssh.args(&way.ssh[1..]).args(["-T", "-o", "ControlMaster=yes", "-o"]);
-        ssh.arg(control_path(&folder)).args(["-o", "ControlPersist=no", "--", host]);
+        let mut ssh = far.ssh();
+        ssh.args(["-o", "ControlMaster=yes", "-o"]);
+        ssh.arg(control_path(&folder)).args(["-o", "ControlPersist=no", "--", &far.host]);
         // It ends with us, however we end.
-        ssh.arg("exec cat >/dev/null");
-        ssh.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
-        let ssh = ssh.spawn().map_err(|error| cannot_run(way, &error));
+        ssh.arg("exec cat >/dev/null").stdin(Stdio::piped());
+        let ssh = far.start(ssh);
         let mut shared = match ssh {
             Ok(ssh) => Shared { ssh, folder },
             Err(error) => {
@@ -186,9 +173,8 @@ impl Shared {
     }
 
     /// What an ssh is given that takes part.
-    fn options(&self) -> Vec<String> {
-        let own = ["-o", "ControlMaster=no", "-o"].map(str::to_owned);
-        own.into_iter().chain([control_path(&self.folder)]).collect()
+    fn options(&self) -> [String; 2] {
+        ["ControlMaster=no".to_owned(), control_path(&self.folder)]
     }
 }
 

@@ -1,11 +1,14 @@
 //! How a copy went, in words.
 
+use serde::Serialize;
 use swath_transfer::sending::Received;
+use swath_transfer::{Spare, Spared};
 
 use super::args::Cp;
 use super::dry::Plan;
 use super::ssh::Session;
 use crate::exit::{Exit, fail};
+use crate::get::Kept;
 use crate::progress::units;
 use crate::say;
 
@@ -18,21 +21,67 @@ pub fn told_rate(cp: &Cp, session: Option<&Session>, tree: &Received) {
     }
 }
 
+/// A line of JSON for what no event of the transfer tells.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line<'a> {
+    /// An entry that is not there.
+    NotCopied { path: &'a str, reason: &'a str },
+    /// An entry that lacks extended attributes.
+    WithoutXattrs { path: &'a str, reason: &'a str },
+    /// What `--delete` did not remove.
+    NotRemoved { path: &'a str, entries: u64, reason: Spare },
+    /// It ended before, or without, a transfer.
+    Failed { path: &'a str, error: &'a str, kept_bytes: u64 },
+}
+
+fn tell(line: &Line<'_>) {
+    let line = serde_json::to_string(line).unwrap_or_default() + "\n";
+    let _ = say::out(line.as_bytes(), Exit::Done);
+}
+
+/// Tell programs that a copy failed, unless an event has.
+pub fn failed(cp: &Cp, kept: &Kept, path: &str, error: &str, kept_bytes: u64) {
+    if cp.json && !kept.is_told() {
+        tell(&Line::Failed { path, error, kept_bytes });
+    }
+}
+
 /// Say what the tree holds, and what of it is not there.
 pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
     let matches = tree.counts.iter().any(|&count| count > 0) || !selects(cp);
     if cp.dry_run {
-        plan.end(matches);
-        return Exit::Done;
+        told_lacking(cp, tree);
+        let end = plan.end(matches);
+        return match tree.spared {
+            _ if end != Exit::Done => end,
+            Some(spared) => told_spared(cp, spared, destination),
+            None if tree.is_whole => end,
+            None => told_partial(cp, tree, destination),
+        };
     }
     if !cp.quiet && !cp.json {
-        say::err(&counts(tree, matches));
+        say::err(&counts(cp, tree, matches));
     }
+    told_lacking(cp, tree);
+    let has_xattrs = !cp.preserve().xattrs || told_xattrs(cp, tree, destination);
+    if tree.is_whole {
+        let exit = if has_xattrs { Exit::Done } else { Exit::Some };
+        return tree.spared.map_or(exit, |spared| told_spared(cp, spared, destination));
+    }
+    told_partial(cp, tree, destination)
+}
+
+/// Name what is not there.
+fn told_lacking(cp: &Cp, tree: &Received) {
     let lines = tree
         .changed
         .iter()
         .map(|path| (path, "it changed while it was copied, twice"))
         .chain(tree.absent.iter().map(|(path, why)| (path, why.as_str())));
+    if cp.json {
+        lines.clone().for_each(|(path, reason)| tell(&Line::NotCopied { path, reason }));
+    }
     for (path, why) in lines.take(NAMED_MAX) {
         let path: String = path.chars().filter(|c| !c.is_control()).collect();
         say::err(&format!("not copied: {path}: {why}"));
@@ -41,27 +90,67 @@ pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
     if all > NAMED_MAX {
         say::err(&format!("not copied: {} more", all - NAMED_MAX));
     }
-    let has_xattrs = !cp.preserve().xattrs || told_xattrs(tree, destination);
-    if tree.is_whole {
-        return if has_xattrs { Exit::Done } else { Exit::Some };
-    }
+}
+
+/// Say that not all is there, or would be.
+fn told_partial(cp: &Cp, tree: &Received, destination: &str) -> Exit {
     if cp.delete {
         // What was in the way of something that is there had to go.
-        let what = if tree.removed == 0 { "nothing" } else { "nothing else" };
-        say::err(&format!("{what} was removed: --delete waits until all of the tree is there"));
+        let what = match (cp.dry_run, tree.removed) {
+            (true, _) => "nothing would be removed",
+            (false, 0) => "nothing was removed",
+            (false, _) => "nothing else was removed",
+        };
+        say::err(&format!("{what}: --delete waits until all of the tree is there"));
     }
-    let entries = if all == 1 { "1 entry is".to_owned() } else { format!("{all} entries are") };
-    fail(Exit::Some, &format!("{destination}: {entries} not there; all else is"))
+    let is = if cp.dry_run { "would be" } else { "is" };
+    let entries = match tree.changed.len() + tree.absent.len() {
+        1 if cp.dry_run => "1 entry would not be".to_owned(),
+        1 => "1 entry is not".to_owned(),
+        many if cp.dry_run => format!("{many} entries would not be"),
+        many => format!("{many} entries are not"),
+    };
+    fail(Exit::Some, &format!("{destination}: {entries} there; all else {is}"))
+}
+
+/// Say what `--delete` does not remove, and what to do about it.
+fn told_spared(cp: &Cp, Spared { entries, why }: Spared, destination: &str) -> Exit {
+    if cp.json {
+        tell(&Line::NotRemoved { path: destination, entries, reason: why });
+    }
+    let (entries, stay) = match entries {
+        1 => ("1 entry".to_owned(), "stays"),
+        many => (format!("{} entries", units::count(many)), "stay"),
+    };
+    let message = match why {
+        Spare::Dropped => format!(
+            "{destination}: {entries} {stay}: the source has listed less than when this copy began; if that is right, the same command again removes what it lacks then"
+        ),
+        Spare::Empty => {
+            let lacks = if selects(cp) {
+                "nothing in the source matches"
+            } else {
+                "there is no file in the source"
+            };
+            format!(
+                "{destination}: nothing is removed: {lacks}, and --delete would remove {entries}; if that is right, add --allow-empty"
+            )
+        }
+    };
+    fail(Exit::Some, &message)
 }
 
 /// Say what has lost its extended attributes; whether nothing has.
-fn told_xattrs(tree: &Received, destination: &str) -> bool {
+fn told_xattrs(cp: &Cp, tree: &Received, destination: &str) -> bool {
     let Some(losses) = &tree.xattrs else {
         say::err(&format!(
             "swath: {destination}: its server knows no extended attributes: none were copied"
         ));
         return false;
     };
+    if cp.json {
+        losses.first.iter().for_each(|(path, reason)| tell(&Line::WithoutXattrs { path, reason }));
+    }
     for (path, why) in &losses.first {
         let path: String = path.chars().filter(|c| !c.is_control()).collect();
         say::err(&format!("without its extended attributes: {path}: {why}"));
@@ -82,9 +171,12 @@ fn told_xattrs(tree: &Received, destination: &str) -> bool {
 }
 
 /// What the tree holds, in one line.
-fn counts(tree: &Received, matches: bool) -> String {
-    let names =
-        [("file", "files"), ("folder", "folders"), ("link", "links"), ("hard link", "hard links")];
+fn counts(cp: &Cp, tree: &Received, matches: bool) -> String {
+    let further = match cp.preserve().links {
+        true => ("hard link", "hard links"),
+        false => ("hard link as a file of its own", "hard links as files of their own"),
+    };
+    let names = [("file", "files"), ("folder", "folders"), ("link", "links"), further];
     let parts: Vec<String> = tree
         .counts
         .iter()

@@ -15,7 +15,6 @@ use crate::signals;
 use swath_transfer::Stop;
 
 use inputs::Inputs;
-pub use inputs::name_of;
 pub use one::Kept;
 
 /// Run the command.

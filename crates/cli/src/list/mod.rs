@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use swath_formats::{http_date, percent};
-use swath_model::index::{Index, Item, Kind};
+use swath_model::index::{Index, Item, Kind, Mtime};
 use swath_transfer::GetError;
 use url::Url;
 
@@ -36,10 +37,11 @@ struct Line {
     /// It is another name of the file with this path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     same_as: Option<String>,
-    #[serde(default)]
-    mode: String,
-    #[serde(default)]
-    mtime: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
+    /// Seconds, with all digits that it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mtime: Option<Box<RawValue>>,
 }
 
 /// Run `swath ls`.
@@ -196,7 +198,8 @@ fn line_of(index: &Index, item: &Item<'_>) -> Line {
         Kind::Symlink(target) => ("link", None, Some(text(target))),
         Kind::Absent(_) => ("other", None, None),
     };
-    let mtime = entry.mtime;
+    // Of what could not be looked at nobody knows them.
+    let is_known = !matches!(entry.kind, Kind::Absent(_));
     let is_text = std::str::from_utf8(item.path).is_ok();
     Line {
         name: text(item.path),
@@ -205,20 +208,29 @@ fn line_of(index: &Index, item: &Item<'_>) -> Line {
         size,
         target,
         same_as,
-        mode: format!("{:04o}", entry.mode),
-        mtime: mtime.seconds as f64 + f64::from(mtime.nanoseconds) * 1e-9,
+        mode: is_known.then(|| format!("{:04o}", entry.mode)),
+        mtime: is_known.then(|| number(entry.mtime)).flatten(),
     }
+}
+
+/// Seconds as JSON has them; a floating-point number would have too few digits.
+fn number(mtime: Mtime) -> Option<Box<RawValue>> {
+    let (seconds, nanoseconds) = (mtime.seconds, mtime.nanoseconds);
+    let text = match (seconds < 0, nanoseconds) {
+        (true, 1..) => format!("-{}.{:09}", -(seconds + 1), 1_000_000_000 - nanoseconds),
+        _ => format!("{seconds}.{nanoseconds:09}"),
+    };
+    RawValue::from_string(text).ok()
 }
 
 /// A line for people; with mode, size and time if they are wanted, sizes in so many columns.
 fn row(line: &Line, width: Option<usize>) -> String {
     let name = shown_name(line);
     let Some(width) = width else { return name };
-    // What could not be looked at has neither.
-    let is_unknown = line.kind == "other" && line.mtime == 0.0;
-    let time = http_date::write_plain(line.mtime.floor() as i64).filter(|_| !is_unknown);
+    let seconds = line.mtime.as_ref().and_then(|it| it.get().parse::<f64>().ok());
+    let time = seconds.and_then(|seconds| http_date::write_plain(seconds.floor() as i64));
     let time = time.unwrap_or_else(|| "-".to_owned());
-    let mode = if is_unknown { "-" } else { &line.mode };
+    let mode = line.mode.as_deref().unwrap_or("-");
     let target = line.target.as_ref().map_or(String::new(), |target| {
         let target: String = target.chars().filter(|c| !c.is_control()).collect();
         format!(" -> {target}")

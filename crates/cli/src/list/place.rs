@@ -26,7 +26,7 @@ impl Place {
     pub async fn reach(net: &Net, ssh: &Ssh, place: &str) -> Result<Place, (Exit, String)> {
         let session = match Remote::parse(place) {
             Some(remote) => {
-                let way = Way::of(ssh).map_err(|message| (Exit::Usage, message))?;
+                let way = Way::of(ssh, net.timeout).map_err(|message| (Exit::Usage, message))?;
                 let (progress, purpose) =
                     (Progress::new(Mode::choose(false, false)), Purpose::Read { file_name: None });
                 let session = ssh::start(&way, &remote, purpose, &progress).await;

@@ -5,8 +5,8 @@ use std::io::Write;
 use serde::Serialize;
 use swath_transfer::observe::{Event, Observer};
 
-/// Writes each event as one line of JSON; stops at the first error of the writer (the reader went
-/// away), silently, since the transfer goes on.
+/// Writes each event as one line of JSON; stops at the first error of the writer, since the transfer
+/// goes on: silently if the reader went away.
 pub struct Json {
     out: Option<Box<dyn Write + Send>>,
 }
@@ -26,8 +26,14 @@ impl Json {
                 out.write_all(&bytes)?;
                 out.flush()
             });
-        if written.is_err() {
+        if let Err(error) = written {
             self.out = None;
+            if error.kind() != std::io::ErrorKind::BrokenPipe {
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "no more events are told: cannot write them: {error}"
+                );
+            }
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The command line of `swath serve`.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 
 use clap::{Args, ValueEnum, ValueHint};
-use swath_serve::{Network, Reads};
+use swath_serve::{Folder, Network, Reads};
 use swath_transfer::{IoMode, Pin};
 
 use crate::args::pin;
@@ -22,7 +24,7 @@ pub struct Serve {
     /// Serve nothing: carry one connection to this port of this machine, by standard input and output
     #[arg(long, value_name = "PORT", hide = true, exclusive = true)]
     pub through: Option<u16>,
-    /// Folders: one is at /, several are at /NAME/
+    /// Folders: one is at /, several are at /NAME/; NAME=DIR (where nothing of just that name is there) gives one another name
     #[arg(value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
     pub folders: Vec<PathBuf>,
     /// Listen here (repeatable); port 0 takes a free one
@@ -58,7 +60,7 @@ pub struct Serve {
     /// How the server calls itself on its pages
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
     pub name: Option<String>,
-    /// More connections than this wait until others end
+    /// More connections than this wait until others end, or are silent
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,
     /// Send no more than this a second, to all together, and take no more: 50M, 2MiB
@@ -76,6 +78,31 @@ pub struct Serve {
     /// In which form
     #[arg(long, value_name = "FORM", default_value = "common", requires = "log")]
     pub log_format: LogFormat,
+}
+
+impl Serve {
+    /// The folders, and what they are to be called.
+    pub fn served(&self) -> Vec<Folder> {
+        self.folders.iter().map(|path| named(path, self.ephemeral)).collect()
+    }
+}
+
+/// A folder as it stands on the command line.
+fn named(path: &Path, is_path: bool) -> Folder {
+    let plain = || Folder::from(path.to_owned());
+    // A folder may have such a name itself.
+    if is_path || path.symlink_metadata().is_ok() {
+        return plain();
+    }
+    let text = path.as_os_str().as_bytes();
+    let Some(at) = text.iter().position(|&byte| byte == b'=') else { return plain() };
+    let (name, rest) = (OsStr::from_bytes(&text[..at]), OsStr::from_bytes(&text[at + 1..]));
+    let mut parts = Path::new(name).components();
+    let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(only)), None) if only == name);
+    if !is_name || rest.is_empty() {
+        return plain();
+    }
+    Folder { path: rest.into(), name: Some(name.to_owned()) }
 }
 
 /// With what answers are encrypted unless there is a certificate, or --plain.
@@ -139,13 +166,15 @@ const EXAMPLES: &str = "\
 Examples:
   swath serve /data                         everybody with the printed token may read it
   swath serve /data /scratch --anonymous --plain --listen 127.0.0.1:8000
+  swath serve raw=/disk1/data cal=/disk2/data   two folders, at /raw/ and /cal/
   swath serve /data --tls-cert fullchain.pem --tls-key privkey.pem --token-file tokens
 
 Signals:
-  HUP         reads tokens, certificate and key again; open transfers go on
-  INT, TERM   what is under way has ten seconds to end
+  HUP         reads tokens, certificate and key again, and opens the log again; open transfers go on
+  INT, TERM   what is under way has ten seconds to end; a second one ends it at once
 
 Exit codes:
-  0 ended by a signal        4 certificate and key cannot be used
-  1 internal error           5 cannot listen, or the log cannot be written
-  2 wrong command line       6 a folder or the file of tokens cannot be read";
+  0 ended by a signal        5 cannot listen, or the log cannot be written
+  1 internal error           6 a folder or the file of tokens cannot be read
+  2 wrong command line       130 ended by a second signal
+  4 certificate and key cannot be used";

@@ -1,30 +1,88 @@
 //! Notes of answers, for those who read such files with other programs.
+//!
+//! What cannot be noted is not: the serving goes on. That some are missing is told when it begins and
+//! when it is over.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
+use swath_model::counted;
 use swath_serve::{Log, LogLine};
 
 use super::args::LogFormat;
+use crate::exit::warn;
+use crate::say;
 
-/// Open the place where answers are noted.
-pub fn open(path: &Path, format: LogFormat) -> Result<Box<dyn Log>, String> {
-    let out: Box<dyn Write + Send> = if path == Path::new("-") {
-        Box::new(io::stdout())
-    } else {
-        let file = OpenOptions::new().append(true).create(true).open(path);
-        Box::new(file.map_err(|error| format!("cannot write to {}: {error}", path.display()))?)
-    };
-    Ok(Box::new(Lines { out: Mutex::new(out), format }))
+/// Where answers are noted. Clones are the same place.
+#[derive(Clone)]
+pub struct Lines {
+    place: Arc<Mutex<Place>>,
+    path: PathBuf,
+    format: LogFormat,
 }
 
-struct Lines {
-    out: Mutex<Box<dyn Write + Send>>,
-    format: LogFormat,
+struct Place {
+    out: Box<dyn Write + Send>,
+    /// So many were not noted since that was told.
+    missing: u64,
+}
+
+impl Lines {
+    /// Open the place; the error is a sentence.
+    pub fn open(path: &Path, format: LogFormat) -> Result<Lines, String> {
+        let place = Place { out: writer(path)?, missing: 0 };
+        Ok(Lines { place: Arc::new(Mutex::new(place)), path: path.to_owned(), format })
+    }
+
+    /// From now on write to what has the name now: who keeps old logs has renamed the one there was.
+    pub fn open_again(&self) {
+        let path = self.path.display();
+        match writer(&self.path) {
+            Ok(out) => {
+                self.place.lock().unwrap_or_else(PoisonError::into_inner).out = out;
+                say::err(&format!("opened again: {path}"));
+            }
+            Err(error) => warn(&format!("the log goes on where it was: {error}")),
+        }
+    }
+}
+
+/// Whether it is a file, which can be renamed.
+pub fn is_file(path: &Path) -> bool {
+    path != Path::new("-")
+}
+
+fn writer(path: &Path) -> Result<Box<dyn Write + Send>, String> {
+    if !is_file(path) {
+        return Ok(Box::new(io::stdout()));
+    }
+    let file = OpenOptions::new().append(true).create(true).open(path);
+    let file = file.map_err(|error| format!("cannot write to {}: {error}", path.display()))?;
+    Ok(Box::new(file))
+}
+
+impl Place {
+    fn write(&mut self, line: &str, path: &Path) {
+        let path = path.display();
+        match self.out.write_all(line.as_bytes()).and_then(|()| self.out.flush()) {
+            Ok(()) if self.missing > 0 => {
+                let missing = counted(std::mem::take(&mut self.missing), "answer");
+                say::err(&format!("the log {path} is written again: {missing} not noted"));
+            }
+            Ok(()) => {}
+            // A full disk must not end the serving.
+            Err(error) => {
+                if self.missing == 0 {
+                    warn(&format!("the log {path} cannot be written, answers go unnoted: {error}"));
+                }
+                self.missing += 1;
+            }
+        }
+    }
 }
 
 impl Log for Lines {
@@ -46,9 +104,8 @@ impl Log for Lines {
             })
             .to_string(),
         };
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        // A full disk must not end the serving.
-        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        place.write(&(text + "\n"), &self.path);
     }
 }
 

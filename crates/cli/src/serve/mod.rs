@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use swath_model::{Limiter, counted};
 use swath_serve::{
-    Access, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Tls, Token,
-    new_token, read_tokens,
+    Access, Log, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Stop, Tls,
+    Token, new_token, read_tokens,
 };
 use swath_transfer::{Engine, EngineOptions, NetOptions};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Mutex, oneshot};
 
 use crate::exit::{Exit, chain, fail, warn};
 use crate::say;
@@ -29,7 +30,7 @@ pub async fn run(mut args: Serve) -> Exit {
         Ok(for_one) => for_one,
         Err(message) => return fail(Exit::Input, &message),
     };
-    let (mut interrupt, mut terminate) =
+    let (interrupt, terminate) =
         match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
             (Ok(interrupt), Ok(terminate)) => (interrupt, terminate),
             _ => return fail(Exit::Internal, "cannot be told of signals"),
@@ -73,14 +74,15 @@ pub async fn run(mut args: Serve) -> Exit {
         Err((exit, message)) => return fail(exit, &message),
     };
     let host = hostname();
-    let log = match args.log.as_deref().map(|path| log::open(path, args.log_format)).transpose() {
+    let log = args.log.as_deref().map(|path| log::Lines::open(path, args.log_format));
+    let log = match log.transpose() {
         Ok(log) => log,
         Err(error) => return fail(Exit::Target, &error),
     };
     let access = Access::new(tokens, args.allow.clone());
     let options = ServerOptions {
         site: SiteOptions {
-            folders: args.folders.clone(),
+            folders: args.served(),
             access: access.clone(),
             follow_links: args.follow_symlinks,
             only: for_one.as_ref().and_then(|served| served.only.clone()),
@@ -96,9 +98,10 @@ pub async fn run(mut args: Serve) -> Exit {
         max_connections: args.max_connections as usize,
     };
     raise_descriptors();
-    let server = match Server::bind(options, log).await {
+    let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
+    let server = match Server::bind(options, noting).await {
         Ok(server) => server,
-        Err(error) => return fail(exit_of(&error), &chain(&error)),
+        Err(error) => return fail(exit_of(&error), &words_of(&error)),
     };
     let told = match &for_one {
         Some(served) => ephemeral::hello(&server, served, made_token.as_deref()),
@@ -112,25 +115,46 @@ pub async fn run(mut args: Serve) -> Exit {
         warn("without encryption the token can be read by everybody on the way");
     }
     let renewal = server.renewal();
-    let stop = async {
+    let signals = Mutex::new((interrupt, terminate));
+    let signalled = async || {
+        let mut signals = signals.lock().await;
+        let (interrupt, terminate) = &mut *signals;
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-            () = hangups.obey(&args, &access, &renewal) => {}
-            () = ephemeral::abandoned(), if args.ephemeral => {}
         }
+    };
+    let (ends, is_ending) = oneshot::channel();
+    let stop = async {
+        let stop = tokio::select! {
+            () = signalled() => Stop::Orderly,
+            () = hangups.obey(&args, &access, &renewal, log.as_ref()) => Stop::Orderly,
+            () = ephemeral::abandoned(), if args.ephemeral => Stop::Abandoned,
+        };
+        let _ = ends.send(());
+        stop
     };
     let waits = |connections: u64| {
         let connections = counted(connections, "connection");
         let grace_s = GRACE.as_secs();
         crate::say::err(&format!("ending: waiting for {connections}, {grace_s} s at most"));
     };
-    server.run(stop, GRACE, waits).await;
-    if let Some(receive) = receive {
-        // Nobody sends any more.
-        let _ = tokio::time::timeout(ORDER_WITHIN, receive.idle()).await;
+    let ended = async {
+        server.run(stop, GRACE, waits).await;
+        if let Some(receive) = receive {
+            // Nobody sends any more.
+            let _ = tokio::time::timeout(ORDER_WITHIN, receive.idle()).await;
+        }
+    };
+    let asked_again = async {
+        // Whoever asks twice does not want to wait.
+        let _ = is_ending.await;
+        signalled().await;
+    };
+    tokio::select! {
+        () = ended => Exit::Done,
+        () = asked_again => fail(Exit::Interrupted, "ended by a second signal: what was under way is cut off"),
     }
-    Exit::Done
 }
 
 /// The exit code of a server that cannot begin.
@@ -142,6 +166,15 @@ fn exit_of(error: &ServeError) -> Exit {
         ServeError::Listen { .. } => Exit::Target,
         _ => Exit::Internal,
     }
+}
+
+/// What is told of it.
+fn words_of(error: &ServeError) -> String {
+    let hint = match error {
+        ServeError::Site(SiteError::Twice { .. }) => "\n  NAME=DIR serves one under another name",
+        _ => "",
+    };
+    chain(error) + hint
 }
 
 /// What takes trees, and the limit of all that comes.
@@ -190,7 +223,7 @@ fn words(args: &Serve, server: &Server, host: &str, token: Option<&str>) -> Stri
     for url in &urls {
         text.push_str(&format!("  {url}\n"));
     }
-    if let Some(identity) = server.identity().filter(|_| args.tls_cert.is_none()) {
+    if let Some(identity) = server.identity() {
         let fingerprint = identity.fingerprint();
         text.push_str(&format!("fingerprint  sha-256:{}\n", fingerprint.to_hex()));
     }

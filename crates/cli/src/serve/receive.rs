@@ -10,8 +10,10 @@ use std::time::Duration;
 use swath_serve::{Dialled, Lines, Order, Receive};
 use swath_source::Accepted;
 use swath_transfer::observe::{Event, Observer as _};
-use swath_transfer::sending::{Failed, Line, Received, Wishes};
-use swath_transfer::{Change, Engine, GetError, Mirror, PlanConfig, Stop, TreeRequest, Trust};
+use swath_transfer::sending::{Failed, Line, Passes, Received, Wishes};
+use swath_transfer::{
+    Change, Engine, GetError, Mirror, PlanConfig, StageError, Stop, TreeRequest, Trust,
+};
 use tokio::sync::watch;
 
 use crate::cp::renamed;
@@ -82,10 +84,12 @@ async fn receive(engine: Engine, order: Order) {
         destination: destination.path.clone(),
         preserve: wishes.preserve,
         delete: wishes.delete,
+        allow_empty: wishes.allow_empty,
+        first_walk: wishes.first_walk.clone(),
         compare: wishes.compare,
         resume: wishes.resume,
         plan: PlanConfig::default(),
-        stall_s: STALL_S,
+        stall_s: wishes.patience_s.unwrap_or(STALL_S),
         locked_s: LOCKED_S,
     };
     let on_the_way = lines.clone();
@@ -136,7 +140,7 @@ async fn receive(engine: Engine, order: Order) {
             };
             self::tell(&planned, &line);
         };
-        engine.differences(&request, take).await.map(Received::planned)
+        engine.differences(&request, take).await.map(|planned| Received::planned(&planned))
     };
     tokio::pin!(copying);
     let mut gone = false;
@@ -172,8 +176,13 @@ async fn receive(engine: Engine, order: Order) {
                 GetError::Exhausted { .. } | GetError::Stalled { .. } => error.with_reasons(),
                 _ => exit::words(&error),
             };
+            let passes = match &error {
+                GetError::Stalled { .. } => Passes::Silence,
+                GetError::Tree(StageError::Locked(_)) => Passes::Held,
+                _ => Passes::No,
+            };
             let (error, kept_bytes) = (renamed(&names, &words), kept.bytes());
-            tell(&Line::Failed(Failed { exit, error, kept_bytes }));
+            tell(&Line::Failed(Failed { exit, error, kept_bytes, passes }));
         }
     }
 }
@@ -185,7 +194,7 @@ fn tell(lines: &Lines, line: &Line) {
 
 /// An empty line goes to the sender as often as this.
 const PULSE: Duration = Duration::from_secs(5);
-/// A sender that brings nothing for so long has gone.
+/// A sender that brings nothing for so long has gone, unless it says that it may be longer.
 const STALL_S: f64 = 60.0;
 /// A sender that died and is back finds what it began before still being put in order.
 const LOCKED_S: f64 = 30.0;

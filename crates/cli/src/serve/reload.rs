@@ -1,4 +1,4 @@
-//! SIGHUP: what the server was given in files is read again.
+//! SIGHUP: what the server was given in files is read again, and its log is opened again.
 //!
 //! A terminal that closes sends the same signal. So a server that was begun in one ends when it is
 //! gone, and there one that has nothing to read again ends as every program does; all others are
@@ -7,14 +7,15 @@
 use std::fs::File;
 use std::future::pending;
 use std::io;
-use std::ptr;
 
 use swath_serve::{Access, Renewal, Tls, read_tokens};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::args::Serve;
+use super::log::{Lines, is_file};
 use crate::exit::{chain, warn};
 use crate::say;
+use crate::signals::is_hangup_ignored;
 
 /// SIGHUP, as it comes.
 pub struct Hangups {
@@ -26,8 +27,8 @@ pub struct Hangups {
 impl Hangups {
     /// From now on it is heard, if it means anything here.
     pub fn of(args: &Serve) -> io::Result<Hangups> {
-        let has_files = args.token_file.is_some() || args.tls_cert.is_some();
-        let ends_with_terminal = has_terminal() && !is_ignored();
+        let has_files = has_files(args);
+        let ends_with_terminal = has_terminal() && !is_hangup_ignored();
         // A service manager takes SIGHUP for a good end and a reload for what sends it: a service
         // must not be gone after one.
         let is_heard = has_files || (!ends_with_terminal && !args.ephemeral);
@@ -36,21 +37,42 @@ impl Hangups {
     }
 
     /// Read again what changes; resolves when the terminal is gone.
-    pub async fn obey(mut self, args: &Serve, access: &Access, renewal: &Renewal) {
+    pub async fn obey(
+        mut self,
+        args: &Serve,
+        access: &Access,
+        renewal: &Renewal,
+        log: Option<&Lines>,
+    ) {
         let Some(signals) = &mut self.signals else { return pending().await };
         while signals.recv().await.is_some() {
             if self.ends_with_terminal && !has_terminal() {
                 return;
+            }
+            if let Some(log) = log.filter(|_| has_log(args)) {
+                log.open_again();
             }
             read_again(args, access, renewal);
         }
     }
 }
 
+/// Whether the signal means anything.
+fn has_files(args: &Serve) -> bool {
+    args.token_file.is_some() || args.tls_cert.is_some() || has_log(args)
+}
+
+/// Whether there is a log that can be opened again.
+fn has_log(args: &Serve) -> bool {
+    args.log.as_deref().is_some_and(is_file)
+}
+
 /// Each of the two is taken or stays, whatever becomes of the other.
 fn read_again(args: &Serve, access: &Access, renewal: &Renewal) {
-    if args.token_file.is_none() && args.tls_cert.is_none() {
-        say::err("SIGHUP: there is nothing to read again, neither --token-file nor --tls-cert");
+    if !has_files(args) {
+        say::err(
+            "SIGHUP: there is nothing to read again, neither --token-file nor --tls-cert nor --log",
+        );
     }
     if let Some(path) = &args.token_file {
         match read_tokens(path) {
@@ -92,14 +114,4 @@ fn read_again(args: &Serve, access: &Access, renewal: &Renewal) {
 /// Whether a terminal is there whose end would be ours.
 fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
-}
-
-/// Whether whoever started us does not want us to end with the terminal, as `nohup` does not.
-fn is_ignored() -> bool {
-    // SAFETY: all zeros is a value of this plain structure, and the call only fills it.
-    unsafe {
-        let mut known: libc::sigaction = std::mem::zeroed();
-        let asked = libc::sigaction(libc::SIGHUP, ptr::null(), &raw mut known);
-        asked == 0 && known.sa_sigaction == libc::SIG_IGN
-    }
 }

@@ -55,7 +55,8 @@ impl Way {
         home.swath(self.command(home, options)).start()
     }
 
-    fn command(&self, home: &Home, options: &[&str]) -> Vec<String> {
+    /// Its words.
+    pub fn command(&self, home: &Home, options: &[&str]) -> Vec<String> {
         let mut all = vec!["sync".to_owned(), self.from.clone(), self.to.clone()];
         all.extend(options.iter().map(|&option| option.to_owned()));
         if self.sends() {

@@ -1,9 +1,10 @@
 //! Ranges of a dataset on their way to a client: read and sealed part by part, ahead of what is
 //! being sent.
 //!
-//! One part ahead is enough while files lie in memory. Where readers had to sleep for a disk,
-//! several parts are read at the same time: a small file is a request or more, and disks, far ones
-//! above all, answer many requests in the time of one. They are sent in their order.
+//! While files lie in memory two parts are read at the same time, or small files would take one core
+//! longer than all else takes the others. Where readers had to sleep for a disk, several are: a small
+//! file is a request or more, and disks, far ones above all, answer many requests in the time of one.
+//! They are sent in their order.
 //!
 //! What all clients together have in memory is bounded: there are so many whole parts and no more.
 //! Who gets none does with parts of a group, and one of them at a time.
@@ -111,7 +112,7 @@ impl Parts {
     fn learn(&mut self, slept: bool) {
         self.depth = match slept {
             true => (2 * self.depth).min(DEPTH_MAX),
-            false => (self.depth - 1).max(1),
+            false => (self.depth - 1).max(PARTS_AT_ONCE),
         };
         self.walk.note_parts_at_once(self.depth);
     }
@@ -182,7 +183,9 @@ impl Source {
 
 /// Groups that are read and sealed in one go.
 const PART_GROUPS: u64 = 4;
-/// Parts of one answer that are read at the same time.
+/// Parts of one answer that are read at the same time: at first …
+pub(super) const PARTS_AT_ONCE: usize = 2;
+/// … and at most.
 const DEPTH_MAX: usize = 8;
 /// Whoever slept once may have waited for the walk.
 const SLEEPS_MIN: u64 = 3;

@@ -144,7 +144,8 @@ impl Reader {
                 if is_in_parts && !self.walk.is_same(wanted.number, was.number()) {
                     return Err(changed());
                 }
-                let direct = self.walk.past_cache().open(&file, || files.file(&wanted.path));
+                let again = || files.file(&wanted.path);
+                let direct = self.walk.past_cache().open(&file, was.size_bytes, again);
                 Open { number: wanted.number, file, was, ahead_to: 0, direct }
             }
         };

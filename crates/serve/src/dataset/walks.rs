@@ -15,6 +15,8 @@ use swath_store::PastCache;
 use swath_store::tree::{Files, Root, Single, WalkError, WalkOptions, walk};
 use tokio::sync::Notify;
 
+use super::parts::PARTS_AT_ONCE;
+
 /// The name of a walk; nobody guesses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WalkId(u128);
@@ -63,6 +65,20 @@ pub(crate) struct Walks {
     idle_bytes_max: usize,
     /// With more than this in memory no further walk begins.
     in_use_bytes_max: usize,
+    /// Which one is kept, if one is to be.
+    first: Mutex<First>,
+}
+
+/// The first walk that came to its end, or may yet do so.
+#[derive(Default)]
+enum First {
+    /// Nobody wants to know.
+    #[default]
+    Any,
+    /// None so far.
+    Wanted,
+    /// This one; for as long as it is held here it is known.
+    Is(Arc<Walk>),
 }
 
 impl WalkId {
@@ -91,7 +107,21 @@ impl std::str::FromStr for WalkId {
 impl Walks {
     pub fn new(idle_bytes_max: usize, past_cache: PastCache) -> Walks {
         let known = Mutex::new(HashMap::new());
-        Walks { known, past_cache, idle_bytes_max, in_use_bytes_max: IN_USE_BYTES_MAX }
+        let (in_use_bytes_max, first) = (IN_USE_BYTES_MAX, Mutex::default());
+        Walks { known, past_cache, idle_bytes_max, in_use_bytes_max, first }
+    }
+
+    /// From now on the first walk that comes to its end is kept.
+    pub fn keep_first(&self) {
+        *lock(&self.first) = First::Wanted;
+    }
+
+    /// The first walk that came to its end since it was to be kept.
+    pub fn first(&self) -> Option<WalkId> {
+        match &*lock(&self.first) {
+            First::Is(walk) if walk.progress() == Progress::Complete => Some(walk.id),
+            _ => None,
+        }
     }
 
     /// Begin to walk a folder, on a thread of its own.
@@ -122,13 +152,23 @@ impl Walks {
             changed: Mutex::default(),
             versions: Mutex::default(),
             used: Mutex::new(Instant::now()),
-            parts_at_once: AtomicUsize::new(1),
+            parts_at_once: AtomicUsize::new(PARTS_AT_ONCE),
         });
         let worker = Arc::clone(&walk);
         std::thread::Builder::new()
             .name("swath-walk".to_owned())
             .spawn(move || worker.run(&options))?;
         lock(&self.known).insert(id, Arc::clone(&walk));
+        let mut first = lock(&self.first);
+        let is_open = match &*first {
+            First::Any => false,
+            First::Wanted => true,
+            First::Is(walk) => matches!(walk.progress(), Progress::Failed(_)),
+        };
+        if is_open {
+            *first = First::Is(Arc::clone(&walk));
+        }
+        drop(first);
         Ok(walk)
     }
 
@@ -137,6 +177,14 @@ impl Walks {
         let walk = lock(&self.known).get(&id).cloned()?;
         *lock(&walk.used) = Instant::now();
         Some(walk)
+    }
+
+    /// Whether somebody is sent something of a walk just now, or was asking within that time.
+    pub fn are_used(&self, within: Duration) -> bool {
+        let known = lock(&self.known);
+        known
+            .values()
+            .any(|walk| Arc::strong_count(walk) > 1 || lock(&walk.used).elapsed() < within)
     }
 
     /// Forget what nobody has used for long, and the longest unused of what is too much.

@@ -19,6 +19,7 @@ use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method, Version};
 use super::pace::Pace;
 use super::received::Received;
 use super::response::{Content, Make, Piece, Response};
+use super::seats::Seat;
 use super::stream::{Stream, send_file};
 
 /// Answers requests.
@@ -40,11 +41,15 @@ pub(crate) trait Answer: Send + Sync + 'static {
     /// The limit of all bodies of requests together.
     fn receive_limit(&self) -> Option<&Arc<Limiter>>;
 
-    /// The server is about to end: nothing new is begun.
-    fn is_ending(&self) -> bool;
+    /// The connection that this came on may be needed until what is under way has ended.
+    fn may_go_on(&self, head: &Head) -> bool;
+
+    /// The server is about to end: nothing new is begun. Connections that may go on do so for a
+    /// while.
+    fn is_ending(&self, may_go_on: bool) -> bool;
 
     /// Resolves when it is.
-    fn ending(&self) -> impl Future<Output = ()> + Send;
+    fn ending(&self, may_go_on: bool) -> impl Future<Output = ()> + Send;
 }
 
 /// How a connection goes on.
@@ -55,13 +60,24 @@ enum After {
 }
 
 /// Serve one connection to its end.
-pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc<A>) {
+pub(crate) async fn serve<A: Answer>(
+    mut stream: Stream,
+    peer: SocketAddr,
+    answers: Arc<A>,
+    seat: &Seat,
+) {
     let mut input = Vec::new();
     let mut pace = Pace::new(answers.send_limit().cloned());
     let mut pace_in = Pace::new(answers.receive_limit().cloned());
+    // What comes first is not known: it may be for something that is under way.
+    let mut may_go_on = true;
+    let mut begins_within = HEAD_WITHIN;
     loop {
-        let head = match next_head(&mut stream, &mut input, &*answers).await {
+        let next = next_head(&mut stream, &mut input, &*answers, may_go_on, begins_within, seat);
+        let head = match next.await {
             Ok(Some(head)) => head,
+            // Whoever comes next has waited long enough.
+            Ok(None) if seat.is_wanted() => return,
             Ok(None) => break,
             Err(refusal) => {
                 let _ =
@@ -70,6 +86,7 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
                 break;
             }
         };
+        (may_go_on, begins_within) = (answers.may_go_on(&head), IDLE);
         let began = Instant::now();
         let mut body = Received::new(&mut stream, &mut input, &mut pace_in, &head);
         let mut response = answers.answer(&head, peer, &mut body).await;
@@ -101,7 +118,7 @@ pub(crate) async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answe
             return;
         }
         let (status, is_head) = (response.status, head.method == Method::Head);
-        let mut keeps = head.keeps_alive && !answers.is_ending();
+        let mut keeps = head.keeps_alive && !answers.is_ending(may_go_on);
         if is_touched {
             keeps &= is_whole;
         } else {
@@ -137,8 +154,12 @@ async fn next_head<A: Answer>(
     stream: &mut Stream,
     input: &mut Vec<u8>,
     answers: &A,
+    may_go_on: bool,
+    begins_within: Duration,
+    seat: &Seat,
 ) -> Result<Option<Head>, Response> {
-    let mut deadline = Instant::now() + IDLE;
+    let mut deadline = Instant::now() + begins_within;
+    let mut silence = None;
     loop {
         match Head::parse(input) {
             Ok(Some((head, bytes))) => {
@@ -150,9 +171,11 @@ async fn next_head<A: Answer>(
         }
         let was_empty = input.is_empty();
         input.reserve(READ_BYTES.min(HEAD_LIMIT_BYTES));
+        silence.get_or_insert_with(|| seat.silence());
         let read = tokio::select! {
             read = timeout_at(deadline, stream.read_buf(input)) => read,
-            () = answers.ending(), if was_empty => return Ok(None),
+            () = answers.ending(may_go_on), if was_empty => return Ok(None),
+            () = seat.wanted() => return Ok(None),
         };
         match read {
             Err(_) if was_empty => return Ok(None),
@@ -329,9 +352,10 @@ pub(super) fn now_s() -> u64 {
 }
 
 /// A kept connection may be idle for so long.
-const IDLE: Duration = Duration::from_secs(75);
-/// From its first byte on, a request's head has so long to arrive.
-const HEAD_WITHIN: Duration = Duration::from_secs(15);
+pub(super) const IDLE: Duration = Duration::from_secs(75);
+/// From its first byte on, a request's head has so long to arrive; and so long a new connection may
+/// be silent.
+pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(15);
 /// The other side takes something of an answer within this time.
 pub(super) const TAKE_WITHIN: Duration = Duration::from_secs(120);
 /// What comes this soon after the head goes out with it.

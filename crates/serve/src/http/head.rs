@@ -202,6 +202,12 @@ impl Head {
         })
     }
 
+    /// The query of the target with its `?`, as it was written; empty if there is none.
+    pub fn query(&self) -> String {
+        let target = self.raw_target.split('#').next().unwrap_or_default();
+        target.find('?').map_or_else(String::new, |at| target[at..].to_owned())
+    }
+
     /// The only field of this (lower-case) name; the first of several.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())

@@ -2,7 +2,7 @@
 //!
 //! `head` and `target` understand requests, from bytes; `response` is what is answered, and `body`
 //! its parts in memory; `connection` carries both over a `stream` by HTTP/1.1, `two` by
-//! HTTP/2; `records` keeps what is encrypted in step with young connections.
+//! HTTP/2; `seats` has places for connections; `records` keeps what is encrypted in step with young connections.
 
 mod body;
 mod chunks;
@@ -12,6 +12,7 @@ mod pace;
 mod received;
 mod records;
 mod response;
+mod seats;
 mod stream;
 mod target;
 mod two;
@@ -20,6 +21,7 @@ pub(crate) use connection::{Answer, serve};
 pub(crate) use head::{Head, Method, Version};
 pub(crate) use records::Records;
 pub(crate) use response::{Content, Made, Make, Piece, Response, TakesOver};
+pub(crate) use seats::{Seat, Seats};
 pub(crate) use stream::Stream;
 pub(crate) use two::serve_two;
 

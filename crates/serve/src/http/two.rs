@@ -15,26 +15,36 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::sync::{Mutex, Notify, mpsc};
+use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::{Answer, TAKE_WITHIN, now_s};
+use super::connection::{Answer, HEAD_WITHIN, IDLE, TAKE_WITHIN, now_s};
 use super::head::{Head, Method};
 use super::pace::Pace;
 use super::received::PART_WITHIN;
 use super::response::{Content, Made, Make, Response};
+use super::seats::Seat;
 use super::stream::Stream;
 
 /// Serve one connection to its end.
-pub(crate) async fn serve_two<A: Answer>(stream: Stream, peer: SocketAddr, answers: Arc<A>) {
+pub(crate) async fn serve_two<A: Answer>(
+    stream: Stream,
+    peer: SocketAddr,
+    answers: Arc<A>,
+    seat: &Seat,
+) {
     let of_request = Arc::clone(&answers);
     // All answers of a connection share its part.
     let limit = answers.send_limit().cloned();
     let pace = limit.map(|limit| Arc::new(Mutex::new(Pace::new(Some(limit)))));
+    let (under_way, mut changes) = watch::channel(0);
+    let under_way = Arc::new(under_way);
+    let of_service = Arc::clone(&under_way);
     let service = service_fn(move |request: http::Request<Incoming>| {
+        let under_way = UnderWay::new(&of_service);
         let answers = Arc::clone(&of_request);
         let pace = pace.clone();
-        async move { Ok::<_, Infallible>(answer(request, peer, answers, pace).await) }
+        async move { Ok::<_, Infallible>(answer(request, peer, answers, pace, under_way).await) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -47,12 +57,42 @@ pub(crate) async fn serve_two<A: Answer>(stream: Stream, peer: SocketAddr, answe
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PONG_WITHIN);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = answers.ending() => {}
+    let mut begins_within = HEAD_WITHIN;
+    loop {
+        let is_silent = *changes.borrow_and_update() == 0;
+        let _silence = is_silent.then(|| seat.silence());
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = answers.ending(true) => break,
+            () = seat.wanted(), if is_silent => break,
+            () = sleep(begins_within), if is_silent => break,
+            _ = changes.changed() => begins_within = IDLE,
+        }
     }
     connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
+    let is_silent = *under_way.borrow() == 0;
+    if is_silent {
+        // Who has not said a word yet would be waited for without end.
+        let _ = timeout(FAREWELL, connection).await;
+    } else {
+        let _ = connection.await;
+    }
+}
+
+/// A request, until its answer has been sent.
+struct UnderWay(Arc<watch::Sender<usize>>);
+
+impl UnderWay {
+    fn new(count: &Arc<watch::Sender<usize>>) -> UnderWay {
+        count.send_modify(|count| *count += 1);
+        UnderWay(Arc::clone(count))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 async fn answer<A: Answer>(
@@ -60,6 +100,7 @@ async fn answer<A: Answer>(
     peer: SocketAddr,
     answers: Arc<A>,
     pace: Option<Arc<Mutex<Pace>>>,
+    under_way: UnderWay,
 ) -> http::Response<Outgoing> {
     let began = Instant::now();
     let (parts, incoming) = request.into_parts();
@@ -107,6 +148,7 @@ async fn answer<A: Answer>(
     tokio::spawn(async move {
         let bytes = send(&mut *made, &out, &wanted, pace.as_deref()).await;
         answers.note(&head, peer, status, bytes, began.elapsed());
+        drop(under_way);
     });
     answer.map(|_| Outgoing { now: None, parts: Some((parts, wants)), length })
 }
@@ -302,7 +344,8 @@ const RESETS_MAX: usize = 32;
 const LEAVE_BYTES_MAX: usize = 1 << 20;
 /// … within this time …
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
-/// … and who sends more than that has so long to read why it was refused.
+/// … and who sends more than that has so long to read why it was refused, as whoever is silent to
+/// read that this is the end.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Waiting to be taken, for each request.
 const SEND_BYTES_MAX: usize = 256 << 10;

@@ -19,15 +19,10 @@ use crate::http::{Content, Head, Made, Make, Method, Response};
 /// Answer a request for a folder as a dataset.
 pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
     match what {
+        "index" if head.target.parameter("walk").is_some() => index_again(site, head),
         "index" => index(site, head).await,
         "sealed" | "data" | "changed" | "seals" => {
-            let id = head.target.parameter("walk").and_then(|id| id.parse::<WalkId>().ok());
-            let Some(id) = id else {
-                return Response::text(
-                    400,
-                    "which walk? ('walk=' and what the index was sent with)",
-                );
-            };
+            let Some(id) = walk_of(head) else { return which_walk() };
             match site.walks.find(id) {
                 Some(walk) if what == "changed" => {
                     // A line for each, and no other: none is an empty body.
@@ -38,13 +33,37 @@ pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
                 }
                 Some(walk) if what == "seals" => seals(head, walk).await,
                 Some(walk) => bytes(site, head, walk, what == "sealed").await,
-                None => {
-                    Response::text(410, "this walk is not known any more: ask for the index again")
-                }
+                None => forgotten(),
             }
         }
         _ => Response::text(400, "'swath=' takes index, sealed, data, seals or changed"),
     }
+}
+
+fn walk_of(head: &Head) -> Option<WalkId> {
+    head.target.parameter("walk").and_then(|id| id.parse().ok())
+}
+
+fn which_walk() -> Response {
+    Response::text(400, "which walk? ('walk=' and what the index was sent with)")
+}
+
+fn forgotten() -> Response {
+    Response::text(410, "this walk is not known any more: ask for the index again")
+}
+
+/// The index of a walk that is known.
+fn index_again(site: &Site, head: &Head) -> Response {
+    let Some(id) = walk_of(head) else { return which_walk() };
+    let Some(walk) = site.walks.find(id) else { return forgotten() };
+    index_of(id).containing(Content::Made(Box::new(IndexBytes { walk, at: 0, is_own: false })))
+}
+
+fn index_of(id: WalkId) -> Response {
+    Response::empty(200)
+        .with("content-type", "application/vnd.swath.index")
+        .with("cache-control", "no-store")
+        .with("swath-walk", id.to_string())
 }
 
 async fn index(site: &Site, head: &Head) -> Response {
@@ -105,17 +124,14 @@ async fn index(site: &Site, head: &Head) -> Response {
     match site.walks.begin(id, root, WalkOptions { xattrs, ..options }) {
         Ok(walk) => {
             site.metrics.walks.fetch_add(1, Ordering::Relaxed);
-            let answer = Response::empty(200)
-                .with("content-type", "application/vnd.swath.index")
-                .with("cache-control", "no-store")
-                .with("swath-walk", id.to_string());
+            let answer = index_of(id);
             let answer = match top {
                 Some(top) => answer.with("swath-top", top.to_string()),
                 None => answer,
             };
             let answer = if is_filtered { answer.with("swath-filtered", "yes") } else { answer };
             let answer = if xattrs { answer.with("swath-xattr", "yes") } else { answer };
-            answer.containing(Content::Made(Box::new(IndexBytes { walk, at: 0 })))
+            answer.containing(Content::Made(Box::new(IndexBytes { walk, at: 0, is_own: true })))
         }
         Err(_) => {
             Response::text(503, "too much is under way here just now").with("retry-after", "5")
@@ -136,6 +152,8 @@ fn filter_of(head: &Head) -> Result<Filter, FilterError> {
 struct IndexBytes {
     walk: Arc<Walk>,
     at: u64,
+    /// The walk is made for this answer.
+    is_own: bool,
 }
 
 impl Make for IndexBytes {
@@ -155,7 +173,9 @@ impl Make for IndexBytes {
 
 impl Drop for IndexBytes {
     fn drop(&mut self) {
-        self.walk.give_up();
+        if self.is_own {
+            self.walk.give_up();
+        }
     }
 }
 

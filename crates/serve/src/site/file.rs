@@ -27,6 +27,8 @@ pub(super) struct Request {
     if_range: Option<String>,
     /// Where in the address space of the server.
     address: Vec<u8>,
+    /// The query with its `?`, as it was written; empty if there is none.
+    query: String,
     wants_folder: bool,
     wants_metalink: bool,
     /// `https://host:port`, as the client knows it.
@@ -54,6 +56,7 @@ impl Request {
             if_unmodified_since: field("if-unmodified-since"),
             if_range: field("if-range"),
             address: head.target.path.clone(),
+            query: head.query(),
             wants_folder: head.target.is_folder,
             wants_metalink: head.target.parameter("metalink").is_some(),
             base: format!("{}://{}", site.scheme, head.field("host").unwrap_or_default()),
@@ -84,7 +87,7 @@ impl Request {
         };
         if meta.is_dir() {
             if !self.wants_folder {
-                let there = format!("/{}/", encode(&self.address));
+                let there = format!("/{}/{}", encode(&self.address), self.query);
                 return Response::text(301, "a folder's address ends in '/'")
                     .with("location", there);
             }

@@ -2,12 +2,13 @@
 
 use std::io;
 
-use swath_formats::http_date;
 use swath_formats::percent::encode;
+use swath_formats::{accept, http_date};
 use swath_model::counted;
 use swath_model::index::Kind;
 use swath_store::tree::{Listed, Root};
 
+use super::own::address_of_file;
 use super::{Site, file};
 use crate::http::{Content, Head, Made, Make, Response};
 
@@ -33,14 +34,9 @@ impl Wish {
             Some("time") => Column::Time,
             _ => Column::Name,
         };
-        let accepts_json = head.fields("accept").any(|value| {
-            let mut kinds =
-                value.split(',').map(|kind| kind.split(';').next().unwrap_or("").trim());
-            kinds.next() == Some("application/json")
-        });
         let is_json = match head.target.parameter("format") {
             Some(format) => format == "json",
-            None => accepts_json,
+            None => accept::prefers(head.fields("accept"), "application/json", "text/html"),
         };
         Wish { is_json, by, is_descending: head.target.parameter("order") == Some("desc") }
     }
@@ -77,6 +73,7 @@ fn page(mut entries: Vec<Listed>, address: &[u8], wish: &Wish, site: &str) -> Re
         },
         end: if wish.is_json { "]\n" } else { "</tbody></table></main></html>\n" },
         is_json: wish.is_json,
+        is_top: address.is_empty(),
         entries: entries.into_iter(),
         state: State::Start,
     };
@@ -115,6 +112,7 @@ struct Rows {
     start: String,
     end: &'static str,
     is_json: bool,
+    is_top: bool,
     entries: std::vec::IntoIter<Listed>,
     state: State,
 }
@@ -154,17 +152,23 @@ impl Make for Rows {
 }
 
 impl Rows {
+    /// The address of an entry, as it stands behind that of its folder.
+    fn address(&self, entry: &Listed) -> String {
+        let is_file = matches!(entry.kind, Kind::File { .. } | Kind::HardLink(_));
+        if self.is_top && is_file { address_of_file(&entry.name) } else { encode(&entry.name) }
+    }
+
     fn row(&self, entry: &Listed, is_first: bool, out: &mut String) {
         if self.is_json {
             out.push_str(if is_first { "\n" } else { ",\n" });
-            json_row(entry, out);
+            json_row(entry, &self.address(entry), out);
         } else {
-            html_row(entry, out);
+            html_row(entry, &self.address(entry), out);
         }
     }
 }
 
-fn json_row(entry: &Listed, out: &mut String) {
+fn json_row(entry: &Listed, address: &str, out: &mut String) {
     let name = String::from_utf8_lossy(&entry.name);
     let kind = match &entry.kind {
         Kind::File { .. } | Kind::HardLink(_) => "file",
@@ -173,9 +177,9 @@ fn json_row(entry: &Listed, out: &mut String) {
         Kind::Absent(_) => "other",
     };
     out.push_str(&format!("{{\"name\":{},\"kind\":\"{kind}\"", json(&name)));
-    if name.as_bytes() != entry.name {
-        // The name is no text: this leads there.
-        out.push_str(&format!(",\"address\":{}", json(&encode(&entry.name))));
+    if name.as_bytes() != entry.name || address.contains('?') {
+        // The name does not lead there: it is no text, or the server answers there itself.
+        out.push_str(&format!(",\"address\":{}", json(address)));
     }
     if let Some(bytes) = size_bytes(entry) {
         out.push_str(&format!(",\"size\":{bytes}"));
@@ -204,10 +208,9 @@ fn json(text: &str) -> String {
     out
 }
 
-fn html_row(entry: &Listed, out: &mut String) {
+fn html_row(entry: &Listed, address: &str, out: &mut String) {
     let shown = html(&String::from_utf8_lossy(&entry.name));
     // "./" keeps a name with a colon from being taken for a scheme.
-    let address = encode(&entry.name);
     // What would answer 404 is not led to: programs follow all that is.
     let (class, name) = match &entry.kind {
         Kind::Folder => ("folder", format!("<a href=\"./{address}/\">{shown}/</a>")),

@@ -5,18 +5,19 @@ use std::fs::File;
 
 use swath_formats::metalink::{self, Metalink, Mirror};
 use swath_formats::mirror_url;
-use swath_formats::percent::encode;
 use swath_model::digest::Algorithm;
 use swath_model::path::SafePath;
 
 use super::digests::{Digests, Effort};
 use super::file::{not_found, refusal};
+use super::own::address_of_file;
 use crate::http::{Content, Response};
 
 /// Value of the `Link` field of the file at `address`.
 pub(super) fn link(address: &[u8]) -> String {
-    let (there, kind) = (encode(address), metalink::MEDIA_TYPE);
-    format!("</{there}?metalink>; rel=describedby; type=\"{kind}\"")
+    let (there, kind) = (address_of_file(address), metalink::MEDIA_TYPE);
+    let mark = if there.contains('?') { '&' } else { '?' };
+    format!("</{there}{mark}metalink>; rel=describedby; type=\"{kind}\"")
 }
 
 /// The Metalink of `file`, which is at `address` of the server that calls itself `base`
@@ -29,7 +30,7 @@ pub(super) fn describe(file: &File, address: &[u8], base: &str, digests: &Digest
     };
     let name = address.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let name = std::str::from_utf8(name).ok().and_then(|name| SafePath::new(name).ok());
-    let url = mirror_url(&format!("{base}/{}", encode(address)), None);
+    let url = mirror_url(&format!("{base}/{}", address_of_file(address)), None);
     let (Some(name), Ok(url)) = (name, url) else {
         return Response::text(400, "a Metalink cannot name this file or this server");
     };

@@ -7,14 +7,16 @@ mod file;
 mod listing;
 mod metalink;
 mod metrics;
+mod own;
 mod place;
 mod put;
 mod receive;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use swath_model::Limiter;
 use swath_store::tree::{Filter, Root, Single, WalkOptions};
@@ -28,13 +30,16 @@ use crate::receive::{Orders, Receive};
 pub use access::{Access, Network, NetworkError};
 use digests::Digests;
 use metrics::Metrics;
+use own::Own;
+pub use place::Folder;
 use place::{Folders, Place};
 
 /// What to serve and how.
 #[derive(Clone)]
 pub struct SiteOptions {
-    /// The folders: one is the root itself, several lie in it under their names.
-    pub folders: Vec<PathBuf>,
+    /// The folders: one is the root itself, several lie in it under their names, and so do those that
+    /// were given one.
+    pub folders: Vec<Folder>,
     /// Who may have them.
     pub access: Access,
     /// Links that lead to something below their folder are followed.
@@ -113,7 +118,19 @@ pub(crate) struct Site {
     random: fn(&mut [u8]),
     pub(crate) metrics: Metrics,
     log: Option<Box<dyn Log>>,
-    ending: watch::Receiver<bool>,
+    life: watch::Receiver<Life>,
+}
+
+/// How far a server is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Life {
+    /// Everything is answered.
+    Open,
+    /// Trees that are under way are brought to their end: what belongs to them is answered, on new
+    /// connections too, and nothing else.
+    Finishing,
+    /// Answers that are under way are sent; no request comes behind them.
+    Ending,
 }
 
 /// Where answers are noted down.
@@ -146,12 +163,22 @@ pub struct LogLine<'a> {
 }
 
 impl Site {
+    /// As [`crate::Offer::keep_first`].
+    pub fn keep_first_walk(&self) {
+        self.walks.keep_first();
+    }
+
+    /// As [`crate::Offer::first`].
+    pub fn first_walk(&self) -> Option<String> {
+        self.walks.first().map(|walk| walk.to_string())
+    }
+
     pub fn open(
         options: SiteOptions,
         log: Option<Box<dyn Log>>,
         scheme: &'static str,
         random: fn(&mut [u8]),
-        ending: watch::Receiver<bool>,
+        life: watch::Receiver<Life>,
     ) -> Result<Site, SiteError> {
         Ok(Site {
             folders: Folders::open(&options.folders)?,
@@ -171,7 +198,7 @@ impl Site {
             random,
             metrics: Metrics::default(),
             log,
-            ending,
+            life,
         })
     }
 
@@ -179,11 +206,32 @@ impl Site {
         WalkOptions { follow_links: self.follow_links, ..WalkOptions::default() }
     }
 
+    /// Resolves when no tree is under way any more.
+    pub async fn finished(&self) {
+        let mut seen = None;
+        loop {
+            // Between two requests for a tree there is a moment in which nobody asks for it, but
+            // seldom one in which nobody who could is connected.
+            let are_here = self.metrics.connections_now.load(Ordering::Relaxed) > 0;
+            let within = if are_here { ASKS_WITHIN } else { COMES_WITHIN };
+            if self.walks.are_used(Duration::ZERO) || !self.orders.are_done() {
+                seen = Some(Instant::now());
+            }
+            let was_just_seen = seen.is_some_and(|at| at.elapsed() < within);
+            if !was_just_seen && !self.walks.are_used(within) {
+                return;
+            }
+            tokio::time::sleep(FINISHED_EVERY).await;
+        }
+    }
+
     async fn decide(&self, head: &Head, peer: SocketAddr, body: &mut dyn Make) -> Response {
-        if head.target.path == b"health"
-            && head.method == Method::Get
-            && !self.folders.has(b"health")
-        {
+        if *self.life.borrow() == Life::Finishing && !belongs_to_a_tree(head) {
+            return Response::text(503, "this server is about to end").with("retry-after", "5");
+        }
+        let own = Own::of(head);
+        let is_read = matches!(head.method, Method::Get | Method::Head);
+        if own == Some(Own::Health) && is_read {
             return Response::text(200, "well");
         }
         let rights = match self.access.check(head, peer, SystemTime::now()) {
@@ -193,6 +241,10 @@ impl Site {
         match head.method {
             Method::Post if head.target.parameter("swath") == Some("receive") => {
                 return receive::begin(self, head, rights).await;
+            }
+            Method::Put if own.is_some() => {
+                let text = "here the server answers itself: a file of this name is at '?file'";
+                return Response::text(403, text);
             }
             Method::Put => return put::put(self, head, rights, body).await,
             Method::Get | Method::Head => {}
@@ -206,7 +258,7 @@ impl Site {
         if self.only.is_some() && !head.target.path.is_empty() {
             return file::not_found();
         }
-        if head.target.path == b"metrics" && !self.folders.has(b"metrics") {
+        if own == Some(Own::Metrics) {
             return self.metrics.page();
         }
         if let Some(what) = head.target.parameter("swath") {
@@ -275,15 +327,31 @@ impl Answer for Site {
         self.receive_limit.as_ref()
     }
 
-    fn is_ending(&self) -> bool {
-        *self.ending.borrow()
+    fn may_go_on(&self, head: &Head) -> bool {
+        belongs_to_a_tree(head) || head.target.parameter("swath") == Some("index")
     }
 
-    async fn ending(&self) {
-        let mut ending = self.ending.clone();
-        // Without a sender nobody is left to wait for.
-        let _ = ending.wait_for(|&is_ending| is_ending).await;
+    fn is_ending(&self, may_go_on: bool) -> bool {
+        *self.life.borrow() >= last(may_go_on)
     }
+
+    async fn ending(&self, may_go_on: bool) {
+        let mut life = self.life.clone();
+        // Without a sender nobody is left to wait for.
+        let _ = life.wait_for(|&life| life >= last(may_go_on)).await;
+    }
+}
+
+/// Whether it is for a tree whose index was sent, or that somebody is sending.
+fn belongs_to_a_tree(head: &Head) -> bool {
+    let parameter = |name| head.target.parameter(name);
+    let what = parameter("swath");
+    what.is_some() && (parameter("walk").is_some() || what == Some("lane"))
+}
+
+/// When connections end, those with trees and others.
+fn last(may_go_on: bool) -> Life {
+    if may_go_on { Life::Ending } else { Life::Finishing }
 }
 
 /// Answers those who speak plain HTTP where TLS is spoken: by a word that they understand.
@@ -310,14 +378,25 @@ impl Answer for Misled {
         self.0.receive_limit()
     }
 
+    fn may_go_on(&self, _: &Head) -> bool {
+        false
+    }
+
     /// One answer is enough.
-    fn is_ending(&self) -> bool {
+    fn is_ending(&self, _: bool) -> bool {
         true
     }
 
-    async fn ending(&self) {
-        self.0.ending().await;
+    async fn ending(&self, _: bool) {
+        self.0.ending(false).await;
     }
 }
+
+/// Whoever copies a tree asks for more of it within this time …
+const ASKS_WITHIN: Duration = Duration::from_secs(2);
+/// … or connects again within this one.
+const COMES_WITHIN: Duration = Duration::from_millis(50);
+/// Whether trees are under way is looked at so often at the end.
+const FINISHED_EVERY: Duration = Duration::from_millis(20);
 
 const SERVER: &str = concat!("swath/", env!("CARGO_PKG_VERSION"));

@@ -1,5 +1,6 @@
 //! Which folder a path lies in.
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -7,9 +8,24 @@ use swath_store::tree::{Listed, Root};
 
 use super::SiteError;
 
+/// A folder that is to be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folder {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its address; otherwise a single one is the root itself, and of several each has its own name.
+    pub name: Option<OsString>,
+}
+
+impl From<PathBuf> for Folder {
+    fn from(path: PathBuf) -> Folder {
+        Folder { path, name: None }
+    }
+}
+
 /// The folders that are served.
 pub(super) struct Folders {
-    /// Name (empty if there is only one) and folder.
+    /// Name (empty if it is the root) and folder.
     all: Vec<(Vec<u8>, Root)>,
 }
 
@@ -22,12 +38,16 @@ pub(super) enum Place<'a> {
 }
 
 impl Folders {
-    pub fn open(paths: &[PathBuf]) -> Result<Folders, SiteError> {
+    pub fn open(folders: &[Folder]) -> Result<Folders, SiteError> {
         let mut all: Vec<(Vec<u8>, Root)> = Vec::new();
-        for path in paths {
+        for Folder { path, name } in folders {
             let failed = |source| SiteError::Folder { path: path.clone(), source };
             let root = Root::open(path).map_err(failed)?;
-            let name = if paths.len() == 1 { Vec::new() } else { name_of(path).map_err(failed)? };
+            let name = match name {
+                Some(name) => name.as_bytes().to_vec(),
+                None if folders.len() == 1 => Vec::new(),
+                None => name_of(path).map_err(failed)?,
+            };
             if all.iter().any(|(other, _)| *other == name) {
                 let name = String::from_utf8_lossy(&name).into_owned();
                 return Err(SiteError::Twice { name });
@@ -55,15 +75,6 @@ impl Folders {
     /// Several folders as entries of the page above them.
     pub fn listed(&self) -> impl Iterator<Item = Listed> {
         self.all.iter().map(|(name, root)| root.listed(name))
-    }
-
-    /// Whether something of the user's own has this name at the top.
-    pub fn has(&self, name: &[u8]) -> bool {
-        match self.place(name) {
-            Some(Place::Below { path: b"", .. }) => true,
-            Some(Place::Below { root, path }) => root.file(path).is_ok(),
-            _ => false,
-        }
     }
 }
 

@@ -181,7 +181,7 @@ impl Content {
 }
 
 /// Whether a file of this size has nothing but zeros outside of these extents.
-fn has_holes(file: &File, extents: &[Extent], size_bytes: u64) -> bool {
+pub(super) fn has_holes(file: &File, extents: &[Extent], size_bytes: u64) -> bool {
     let mut at = 0;
     let end = Extent { offset: size_bytes, bytes: 0 };
     extents.iter().chain([&end]).all(|extent| {

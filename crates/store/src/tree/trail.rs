@@ -112,8 +112,8 @@ impl Trail {
             let done = self.path.len();
             let rest = path.get(done..).unwrap_or_default();
             for component in rest.split(|&byte| byte == b'/').filter(|it| !it.is_empty()) {
-                let Some(folder) = self.step(component)? else { return Ok(None) };
-                self.chain.push(folder)?;
+                let Some((folder, id)) = self.step(component)? else { return Ok(None) };
+                self.chain.push(folder, id);
                 if !self.path.is_empty() {
                     self.path.push(b'/');
                 }
@@ -176,10 +176,14 @@ impl Trail {
         self.path.truncate(self.ends.last().copied().unwrap_or(0));
     }
 
-    fn step(&self, component: &[u8]) -> io::Result<Option<OwnedFd>> {
+    fn step(&self, component: &[u8]) -> io::Result<Option<(OwnedFd, FileId)>> {
         let here = self.here();
         let open = || match self.enter {
-            Enter::Look => Ok(open_below(here, component, PLACE, Links::Refuse)?),
+            Enter::Look => {
+                let folder = open_below(here, component, PLACE, Links::Refuse)?;
+                let id = stat::id(&look(&folder)?);
+                Ok((folder, id))
+            }
             Enter::Open | Enter::Make => open_for_changes(here, component),
         };
         match open() {
@@ -230,9 +234,9 @@ pub(super) fn remove_all(folder: BorrowedFd<'_>, stop: &dyn Fn() -> bool) -> io:
         match unlinkat(here, names.name(*at), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => *at += 1,
             Err(Errno::ISDIR | Errno::PERM) => {
-                let inside = open_for_changes(here, names.name(*at))?;
+                let (inside, id) = open_for_changes(here, names.name(*at))?;
                 left.push((Names::read(inside.as_fd())?, 0));
-                chain.push(inside)?;
+                chain.push(inside, id);
             }
             Err(error) => return Err(error.into()),
         }
@@ -241,7 +245,7 @@ pub(super) fn remove_all(folder: BorrowedFd<'_>, stop: &dyn Fn() -> bool) -> io:
 }
 
 /// Open a folder, and let its owner write into it if that is us.
-fn open_for_changes(above: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
+fn open_for_changes(above: BorrowedFd<'_>, name: &[u8]) -> io::Result<(OwnedFd, FileId)> {
     let folder = match open_below(above, name, FOLDER, Links::Refuse) {
         // Not even reading is allowed.
         Err(Errno::ACCESS) => {
@@ -258,7 +262,7 @@ fn open_for_changes(above: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
     if is_closed(&found) {
         fchmod(&folder, Mode::from_raw_mode(mode_of(&found) | OWNERS))?;
     }
-    Ok(folder)
+    Ok((folder, stat::id(&found)))
 }
 
 fn look(folder: &OwnedFd) -> rustix::io::Result<Statx> {
@@ -303,13 +307,11 @@ impl Chain {
         self.links.last().and_then(|link| link.folder.as_ref()).map(AsFd::as_fd)
     }
 
-    fn push(&mut self, folder: OwnedFd) -> io::Result<()> {
-        let id = stat::id(&look(&folder)?);
+    fn push(&mut self, folder: OwnedFd, id: FileId) {
         self.links.push(Link { id, folder: Some(folder) });
         if let Some(far) = self.links.len().checked_sub(1 + OPEN_MAX) {
             self.links[far].folder = None;
         }
-        Ok(())
     }
 
     /// Go up by one; answers the folder that was the innermost, if there is one.

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
 use rustix::io::Errno;
@@ -186,6 +187,8 @@ struct Walk {
     open: Vec<Frame>,
     /// Folders that are being listed ahead.
     ahead: usize,
+    /// The last one had to be waited for.
+    is_slow: bool,
     /// The number of the first name of each file that has several.
     names: HashMap<FileId, u64>,
     /// Of the next entry.
@@ -246,6 +249,7 @@ impl Walk {
             path: Vec::new(),
             open: Vec::new(),
             ahead: 0,
+            is_slow: false,
             names: HashMap::new(),
             number: 0,
             leaves: 0,
@@ -297,6 +301,7 @@ impl Walk {
             found.xattrs = Some(Box::new(folder.map_or(Xattrs::Unknown, read)));
         }
         if found.kind == Kind::Folder && verdict != Verdict::Out {
+            let began = Instant::now();
             let result = match ticket {
                 Some((_, ticket)) => {
                     self.ahead -= 1;
@@ -304,6 +309,7 @@ impl Walk {
                 }
                 None => self.list_work(self.open.len() - 1, at, &found).map(|work| work()),
             };
+            self.is_slow = began.elapsed() > SLOW;
             match result {
                 _ if self.is_elsewhere(&found) => found = Found::absent(Absence::Elsewhere),
                 _ if self.is_open(&found) => found = self.as_link(names.name(at)),
@@ -408,7 +414,7 @@ impl Walk {
             frame.later_to = frame.later_to.max(frame.at);
             let from = frame.later_to;
             let Some(work) = self.look_work(top, from) else { break };
-            let ticket = self.queue.add(work);
+            let ticket = self.queue.add(work, 1);
             let frame = &mut self.open[top];
             frame.later_to = (from + WINDOW_NAMES).min(frame.names.len());
             frame.later.push_back((from, ticket));
@@ -433,7 +439,9 @@ impl Walk {
                         continue;
                     }
                     let Some(work) = self.list_work(place, at, &found) else { break };
-                    let ticket = self.queue.add(work);
+                    // A folder whose entries are in memory is listed sooner than a thread is awake.
+                    let waiting_min = if self.is_slow { 1 } else { FOLDERS_AT_ONCE };
+                    let ticket = self.queue.add(work, waiting_min);
                     self.open[place].listing.push_back((at, ticket));
                     self.ahead += 1;
                 }
@@ -577,7 +585,11 @@ const WINDOW_NAMES: usize = 2048;
 const WINDOWS_AHEAD: usize = 4;
 /// So many folders are listed ahead, over all that are open …
 const FOLDERS_AHEAD: usize = 64;
-/// … of which so many of the innermost take part.
+/// … which takes no threads before so many wait for it, unless they come from far: …
+const FOLDERS_AT_ONCE: usize = 16;
+/// … that is, unless one took longer than this.
+const SLOW: Duration = Duration::from_micros(500);
+/// Of the folders that are open so many of the innermost have what lies in them listed ahead.
 const FRAMES_AHEAD: usize = 8;
 /// Extended attributes that lie ahead take no more memory than this.
 const XATTR_BYTES_AHEAD: usize = 16 << 20;

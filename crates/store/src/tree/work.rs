@@ -16,7 +16,8 @@ enum State<T> {
 }
 
 struct Slot<T> {
-    state: Mutex<State<T>>,
+    /// With whether somebody waits for the result.
+    state: Mutex<(State<T>, bool)>,
     done: Condvar,
 }
 
@@ -31,14 +32,22 @@ pub(super) struct Queue<T> {
 }
 
 struct Inner<T> {
-    waiting: Mutex<(VecDeque<Arc<Slot<T>>>, bool)>,
+    waiting: Mutex<Waiting<T>>,
     news: Condvar,
+}
+
+struct Waiting<T> {
+    slots: VecDeque<Arc<Slot<T>>>,
+    /// Threads that sleep: to wake nobody is a call to the kernel as well.
+    idle: usize,
+    is_over: bool,
 }
 
 impl<T: Send + 'static> Queue<T> {
     /// A queue that `threads` work on; fewer if the system refuses some. They end when it goes.
     pub fn new(threads: usize) -> Queue<T> {
-        let waiting = Mutex::new((VecDeque::new(), false));
+        let waiting = Waiting { slots: VecDeque::new(), idle: 0, is_over: false };
+        let waiting = Mutex::new(waiting);
         let inner = Arc::new(Inner { waiting, news: Condvar::new() });
         for number in 0..threads {
             let inner = Arc::clone(&inner);
@@ -50,12 +59,17 @@ impl<T: Send + 'static> Queue<T> {
         Queue { inner }
     }
 
-    /// Have something done.
-    pub fn add(&self, work: impl FnOnce() -> T + Send + 'static) -> Ticket<T> {
-        let state = Mutex::new(State::Queued(Box::new(work)));
+    /// Have something done; threads that sleep are woken once so much is waiting.
+    pub fn add(&self, work: impl FnOnce() -> T + Send + 'static, waiting_min: usize) -> Ticket<T> {
+        let state = Mutex::new((State::Queued(Box::new(work)), false));
         let slot = Arc::new(Slot { state, done: Condvar::new() });
-        lock(&self.inner.waiting).0.push_back(Arc::clone(&slot));
-        self.inner.news.notify_one();
+        let mut waiting = lock(&self.inner.waiting);
+        waiting.slots.push_back(Arc::clone(&slot));
+        let wakes = waiting.idle > 0 && waiting.slots.len() >= waiting_min;
+        drop(waiting);
+        if wakes {
+            self.inner.news.notify_one();
+        }
         Ticket { slot }
     }
 }
@@ -63,8 +77,8 @@ impl<T: Send + 'static> Queue<T> {
 impl<T> Drop for Queue<T> {
     fn drop(&mut self) {
         let mut waiting = lock(&self.inner.waiting);
-        waiting.0.clear();
-        waiting.1 = true;
+        waiting.slots.clear();
+        waiting.is_over = true;
         self.inner.news.notify_all();
     }
 }
@@ -75,13 +89,15 @@ impl<T> Inner<T> {
             let slot = {
                 let mut waiting = lock(&self.waiting);
                 loop {
-                    if waiting.1 {
+                    if waiting.is_over {
                         return;
                     }
-                    if let Some(slot) = waiting.0.pop_front() {
+                    if let Some(slot) = waiting.slots.pop_front() {
                         break slot;
                     }
+                    waiting.idle += 1;
                     waiting = self.news.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                    waiting.idle -= 1;
                 }
             };
             slot.run();
@@ -94,17 +110,22 @@ impl<T> Slot<T> {
     fn run(&self) {
         let work = {
             let mut state = lock(&self.state);
-            match std::mem::replace(&mut *state, State::Running) {
+            match std::mem::replace(&mut state.0, State::Running) {
                 State::Queued(work) => work,
                 other => {
-                    *state = other;
+                    state.0 = other;
                     return;
                 }
             }
         };
         let result = work();
-        *lock(&self.state) = State::Done(result);
-        self.done.notify_all();
+        let mut state = lock(&self.state);
+        state.0 = State::Done(result);
+        let is_wanted = state.1;
+        drop(state);
+        if is_wanted {
+            self.done.notify_all();
+        }
     }
 }
 
@@ -114,10 +135,10 @@ impl<T> Ticket<T> {
         self.slot.run();
         let mut state = lock(&self.slot.state);
         loop {
-            match std::mem::replace(&mut *state, State::Taken) {
+            match std::mem::replace(&mut state.0, State::Taken) {
                 State::Done(result) => return Some(result),
                 State::Taken => return None,
-                other => *state = other,
+                other => *state = (other, true),
             }
             state = self.slot.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

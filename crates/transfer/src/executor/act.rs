@@ -20,7 +20,7 @@ impl Run<'_> {
                 let handle =
                     open_lane(&entry.source, lane, &self.engine.pool, self.lane_sender.clone());
                 let first = entry.state == SourceState::Waiting;
-                self.lanes.insert(lane, LaneEntry::new(handle, source.index()));
+                self.lanes.insert(lane, LaneEntry::new(handle, source.index(), now));
                 if first {
                     self.set_state(source.index(), SourceState::Probing, None);
                 }

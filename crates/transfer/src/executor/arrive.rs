@@ -23,6 +23,12 @@ impl Run<'_> {
     pub(super) async fn lane_event(&mut self, event: LaneEvent) -> Result<(), Ended> {
         let lane = event.lane;
         let Some(source) = self.lanes.get(&lane).map(|entry| entry.source) else { return Ok(()) };
+        if let LaneEventKind::Chunk { .. } = event.kind {
+            if let Some(entry) = self.lanes.get_mut(&lane) {
+                entry.brought = true;
+            }
+            self.bore_fruit(source);
+        }
         match event.kind {
             LaneEventKind::Up { rtt, pipelines, .. } => {
                 // A connection is no arrival: a server may accept them for ever and say nothing.
@@ -79,7 +85,14 @@ impl Run<'_> {
             Some(error) => self.charge(source, lane, error),
             None => Loss::Clean,
         };
-        if let Some(entry) = self.lanes.remove(&lane)
+        let ended = self.lanes.remove(&lane);
+        if let Some(ended) = &ended {
+            self.ended_barren(source, ended, error.as_ref());
+        }
+        if loss == Loss::Broken || loss == Loss::Clean && !unfinished.is_empty() {
+            self.note_break(source, error.as_ref());
+        }
+        if let Some(entry) = ended
             && let Some(source) = self.sources.get_mut(source)
         {
             let meter = entry.lane.meter();
@@ -125,7 +138,10 @@ impl Run<'_> {
 
     /// What an error means for the planner; the source's state and reason follow.
     fn charge(&mut self, source: usize, lane: LaneId, error: &LaneError) -> Loss {
-        self.note_forgotten(error);
+        if self.is_of_forgotten(source, error) {
+            // It is no worse for that: another pass begins.
+            return Loss::Broken;
+        }
         // Some servers say 403 to a connection beyond those they allow.
         let one_too_many = error.class() == Class::Auth && self.others_deliver(source, lane);
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };

@@ -9,7 +9,9 @@ mod act;
 mod agree;
 mod arrive;
 mod audit;
+mod barren;
 mod blame;
+mod broken;
 mod figures;
 mod in_order;
 mod jobs;
@@ -215,6 +217,7 @@ impl Run<'_> {
             self.commit();
         }
         self.relieve(now);
+        self.tell_break();
         let stall_s = self.request.stall_s;
         let waits_for_sources =
             matches!(self.phase, Phase::Probing | Phase::Fetching | Phase::Disputing);
@@ -293,10 +296,13 @@ impl Run<'_> {
                 continue;
             }
             lane.seen_bytes = total_bytes;
+            lane.heard_at = now;
             moved.insert(id);
-            self.last_arrival = now;
             if let Some(source) = self.sources.get_mut(lane.source) {
                 source.figures.heard(now);
+                if !source.barren.is_it() {
+                    self.last_arrival = now;
+                }
             }
             self.planner.handle(PlanEvent::Arrived { lane: id, total_bytes }, now);
             let meter = lane.lane.meter();
@@ -336,7 +342,9 @@ impl Run<'_> {
         self.sources
             .iter()
             .map(|source| {
-                let why = source.reason.clone().unwrap_or_else(|| match source.state {
+                let why = source.barren.words().map(str::to_owned);
+                let why = why.or_else(|| source.reason.clone());
+                let why = why.unwrap_or_else(|| match source.state {
                     SourceState::Silent => "it went silent".to_owned(),
                     _ => "no answer".to_owned(),
                 });

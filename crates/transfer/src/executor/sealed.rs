@@ -56,6 +56,8 @@ pub(crate) enum PassEnd {
     Forgotten {
         /// What the journal vouches for now, in bytes.
         kept_bytes: u64,
+        /// The figures.
+        summary: Summary,
     },
     /// For good; what came is kept.
     Failed(GetError),
@@ -198,7 +200,7 @@ pub(crate) async fn run_pass(
             PassEnd::Whole { changed, summary: run.summary() }
         }
         Err(Ended::Again) => match run.keep_tree().await {
-            Ok(kept_bytes) => PassEnd::Forgotten { kept_bytes },
+            Ok(kept_bytes) => PassEnd::Forgotten { kept_bytes, summary: run.summary() },
             Err(error) => run.failed(error),
         },
         Err(Ended::Restart) => run.failed(GetError::Forgotten),
@@ -409,11 +411,15 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a source has forgotten what it walked.
-    pub(super) fn note_forgotten(&mut self, error: &LaneError) {
-        if let (Some(tree), LaneError::Status { code: 410, .. }) = (&mut self.tree, error) {
-            tree.is_forgotten = true;
+    /// Whether this says that a source has forgotten what it walked.
+    pub(super) fn is_of_forgotten(&mut self, source: usize, error: &LaneError) -> bool {
+        let (Some(tree), LaneError::Status { code: 410, .. }) = (&mut self.tree, error) else {
+            return false;
+        };
+        if !std::mem::replace(&mut tree.is_forgotten, true) {
+            self.tell_forgotten(source);
         }
+        true
     }
 
     pub(super) fn is_forgotten(&self) -> bool {

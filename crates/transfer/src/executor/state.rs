@@ -14,6 +14,8 @@ use tokio::time::Instant;
 
 use super::agree::Agreement;
 use super::audit::{Audit, Hypothesis};
+use super::barren::Barren;
+use super::broken::Broken;
 use super::figures::Figures;
 use super::in_order::InOrder;
 use super::jobs::Jobs;
@@ -43,6 +45,7 @@ pub(super) struct SourceEntry {
     pub failures: u32,
     /// Connections in a row that broke after a few bytes.
     pub short_lanes: u32,
+    pub barren: Barren,
     pub figures: Figures,
 }
 
@@ -56,11 +59,26 @@ pub(super) struct LaneEntry {
     pub seen_holds: u64,
     /// We held it up ourselves at the last look, or since the one before.
     pub held_up: bool,
+    pub opened_at: Time,
+    /// When the last of its bytes were seen.
+    pub heard_at: Time,
+    /// Something of use came of it.
+    pub brought: bool,
 }
 
 impl LaneEntry {
-    pub fn new(lane: Lane, source: usize) -> Self {
-        Self { lane, source, up: false, seen_bytes: 0, seen_holds: 0, held_up: false }
+    pub fn new(lane: Lane, source: usize, now: Time) -> Self {
+        Self {
+            lane,
+            source,
+            up: false,
+            seen_bytes: 0,
+            seen_holds: 0,
+            held_up: false,
+            opened_at: now,
+            heard_at: now,
+            brought: false,
+        }
     }
 
     /// Look whether we hold it up; a hold in progress has an odd count.
@@ -146,6 +164,8 @@ pub(super) struct Run<'a> {
     pub last_snapshot: Time,
     pub last_commit: Time,
     pub last_arrival: Time,
+    /// The way broke, and nothing went on since.
+    pub(super) broken: Option<Broken>,
     pub cpu_began_s: f64,
     pub disk_began: swath_store::DiskStats,
     pub hash_began: std::time::Duration,
@@ -262,6 +282,7 @@ impl<'a> Run<'a> {
             last_snapshot: Time::ZERO,
             last_commit: Time::ZERO,
             last_arrival: Time::ZERO,
+            broken: None,
             cpu_began_s: super::figures::process_cpu_s(),
             disk_began: engine.disk.stats(),
             hash_began: engine.hash.busy(),
@@ -315,6 +336,7 @@ impl<'a> Run<'a> {
             lied: false,
             failures: 0,
             short_lanes: 0,
+            barren: Barren::default(),
             figures: Figures::default(),
         });
         self.planner.handle(PlanEvent::SourceAdded { source: id, max_lanes: None }, self.now());

@@ -26,6 +26,8 @@ pub(crate) struct Wanted {
     pub xattrs: bool,
     /// Nothing but the file of this name there, which the index is to give another name.
     pub file: Option<(String, String)>,
+    /// Nothing new, but what this walk has seen.
+    pub walk: Option<String>,
 }
 
 /// How far an index has come.
@@ -148,7 +150,8 @@ pub(crate) async fn ask(
     let xattrs = wanted.xattrs.then(|| ("xattr", "yes".to_owned()));
     let file = wanted.file.iter().flat_map(|(there, here)| [("file", there), ("as", here)]);
     let file = file.map(|(name, value)| (name, value.clone()));
-    url.query_pairs_mut().extend_pairs(all.chain(xattrs).chain(file));
+    let walk = wanted.walk.iter().map(named("walk"));
+    url.query_pairs_mut().extend_pairs(all.chain(xattrs).chain(file).chain(walk));
     Download::begin(net, &url, mirror.trust, MEDIA_TYPE).await
 }
 

@@ -7,6 +7,8 @@
 
 mod content;
 mod index;
+mod passes;
+mod removal;
 mod replicas;
 mod verify;
 
@@ -18,7 +20,7 @@ use swath_model::index::{Absence, Counts, Index, Kind, Lack};
 use swath_plan::Config;
 use swath_source::{SealedLength, UNIT_BYTES};
 use swath_store::tree::{
-    Change, Filter, Halt, Keeper, Preserve, Same, Stage, StageError, Surplus, XattrLoss, check_way,
+    Change, Filter, Halt, Keeper, Preserve, Same, Stage, StageError, XattrLoss, check_way,
 };
 use tokio::time::Instant;
 
@@ -31,6 +33,8 @@ use crate::request::{Destination, Mirror, Request};
 use content::Seals;
 use index::Wanted;
 pub(crate) use index::{Growth, Taking, read};
+use passes::Passes;
+pub use removal::{Spare, Spared};
 pub(crate) use replicas::{Joined, units_around};
 pub use verify::Against;
 pub(crate) use verify::verify;
@@ -57,6 +61,11 @@ pub struct TreeRequest {
     pub compare: Compare,
     /// Remove from the destination what is not in the tree, once all of the tree is there.
     pub delete: bool,
+    /// Do so also if there is no file in the tree.
+    pub allow_empty: bool,
+    /// The walk with which the copy began, where another receiver has begun it: what that one has
+    /// listed is not removed.
+    pub first_walk: Option<String>,
     /// Keep the index with the values of all blocks in this file.
     pub keep_index: Option<PathBuf>,
     /// How it is planned.
@@ -70,7 +79,8 @@ pub struct TreeRequest {
 impl TreeRequest {
     fn wanted(&self) -> Wanted {
         let file = self.single_there.clone().zip(self.single.clone());
-        Wanted { filter: self.filter.clone(), xattrs: self.preserve.xattrs, file }
+        let (filter, xattrs) = (self.filter.clone(), self.preserve.xattrs);
+        Wanted { filter, xattrs, file, walk: None }
     }
 }
 
@@ -98,6 +108,8 @@ pub struct TreeSummary {
     pub kept_files: u64,
     /// What was removed from the destination.
     pub removed: u64,
+    /// What was not, although it is not in the tree.
+    pub spared: Option<Spared>,
     /// Files that changed while they were copied, twice: they are not there, and neither are further
     /// names of theirs. Paths below the folder, not always text.
     pub changed: Vec<Vec<u8>>,
@@ -112,8 +124,7 @@ pub struct TreeSummary {
 impl TreeSummary {
     /// Whether all of the tree is there.
     pub fn is_whole(&self) -> bool {
-        let special = |(_, absence): &&(Vec<u8>, Absence)| *absence != Absence::Special;
-        self.changed.is_empty() && self.absent.iter().find(special).is_none()
+        self.changed.is_empty() && is_whole(&self.absent)
     }
 
     /// What was left alone was not proved by the seals of what came: say by what it was judged.
@@ -189,27 +200,30 @@ pub(crate) async fn copy(
     let mut is_second_look = false;
     let mut forgotten = 0;
     let mut kept_before = 0;
-    let (mut fetched_before_bytes, mut before_s) = (0, 0.0);
-    let mut first = true;
-    // What the pass before this one came to, and what of it is kept.
-    let mut before: Option<(u64, Summary)> = None;
+    let mut passes = Passes::default();
+    let mut is_first = true;
+    // The first index that was complete.
+    let mut planned = None;
     loop {
         let begun = tokio::select! {
             biased;
             () = stop.wait() => Err(GetError::Stopped),
-            begun = begin(engine, &request, resume, observer, stop) => begun,
+            begun = begin(engine, &request, resume, &mut planned, observer, stop) => begun,
         };
-        if let (Err(error), Some((kept_bytes, summary))) = (&begun, before.take()) {
-            let (at_s, error) = (summary.elapsed_s, error.with_reasons());
+        if let (Err(error), Some(summary)) = (&begun, passes.summary().cloned()) {
+            let (at_s, error, kept_bytes) = (summary.elapsed_s, error.with_reasons(), kept_before);
             observer.observe(&Event::Failed { at_s, error, kept_bytes, summary });
         }
         let begun = begun?;
         let (mut pass, request_of_pass) = begun;
-        pass.fetched_before_bytes = fetched_before_bytes;
+        pass.fetched_before_bytes = passes.fetched_bytes();
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
         let (keeper, seals) = (pass.keeper.clone(), Seals::of(&pass.taking));
-        let end = executor::run_pass(engine, request_of_pass, pass, observer, stop, first).await;
-        first = false;
+        let end = executor::run_pass(engine, request_of_pass, pass, observer, stop, is_first).await;
+        is_first = false;
+        if planned.is_none() && read(&index).digests().is_some() {
+            planned = Some(Arc::clone(&index));
+        }
         // From now on the stage is ours, whatever the user wanted of what earlier runs left.
         resume = true;
         match end {
@@ -218,7 +232,8 @@ pub(crate) async fn copy(
                 let _ = engine.disk.work(move || stage.give_up()).await;
                 return Err(error);
             }
-            PassEnd::Forgotten { kept_bytes } => {
+            PassEnd::Forgotten { kept_bytes, summary } => {
+                passes.add(summary, 0);
                 forgotten = if kept_bytes > kept_before { 0 } else { forgotten + 1 };
                 kept_before = kept_bytes;
                 if forgotten >= FORGOTTEN_MAX {
@@ -229,10 +244,11 @@ pub(crate) async fn copy(
                 if !is_second_look && changed.iter().any(|(_, lack)| lack.may_pass()) =>
             {
                 is_second_look = true;
-                fetched_before_bytes = summary.fetched_bytes;
-                before_s = summary.elapsed_s;
-                before = Some((stage.durable_bytes(), summary));
-                observer.observe(&once_more(&index::read(&index), &changed, before_s));
+                let index = index::read(&index);
+                passes.add(summary, bytes_of(&index, &changed));
+                kept_before = stage.durable_bytes();
+                observer.observe(&once_more(&index, &changed, passes.elapsed_s()));
+                drop(index);
                 drop(stage);
             }
             PassEnd::Whole { changed, summary } => {
@@ -244,6 +260,7 @@ pub(crate) async fn copy(
                     let index = index::read(&index);
                     TreeSummary {
                         removed: finished.replaced,
+                        spared: None,
                         counts: index.counts(),
                         files: finished.files,
                         kept_files: stage.kept_files(),
@@ -251,24 +268,22 @@ pub(crate) async fn copy(
                         absent: absent(&index),
                         xattr_losses: finished.xattr_losses.len() as u64,
                         without_xattrs: first_losses(&index, &finished.xattr_losses),
-                        transfer: summary,
+                        transfer: passes.with(summary),
                     }
                 };
-                let transfer = &mut outcome.transfer;
-                transfer.fetched_bytes += fetched_before_bytes;
-                transfer.elapsed_s += before_s;
-                if fetched_before_bytes > 0 {
-                    transfer.rate_bytes_per_s =
-                        transfer.fetched_bytes as f64 / transfer.elapsed_s.max(1e-6);
-                }
                 outcome.tell_kept(request.compare, stage.kept_entries());
                 outcome.name_lacking(&index::read(&index), &changed, &finished.lacking);
                 if request.delete && outcome.is_whole() {
-                    outcome.removed += remove_surplus(engine, &request, &index, stop).await?;
+                    let removed = removal::remove(engine, &request, planned.as_ref(), &index, stop);
+                    let (removed, spared) = removed.await?;
+                    outcome.removed += removed;
+                    outcome.spared = spared;
                 }
                 if let Some(keeper) = keeper {
                     verify::keep(engine, keeper, &seals, &index, &request.destination).await?;
                 }
+                // What is not there is not proved either.
+                outcome.transfer.proved &= outcome.is_whole();
                 observer.observe(&Event::Finished(outcome.transfer.clone()));
                 return Ok(outcome);
             }
@@ -276,26 +291,66 @@ pub(crate) async fn copy(
     }
 }
 
+/// What a copy would come to, as far as a walk can tell.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// What the tree has.
+    pub counts: Counts,
+    /// What would not be removed though it is not in the tree.
+    pub spared: Option<Spared>,
+    /// What the source cannot offer, and why.
+    pub absent: Vec<(Vec<u8>, Absence)>,
+}
+
+impl Planned {
+    /// Whether all of the tree would be there.
+    pub fn is_whole(&self) -> bool {
+        is_whole(&self.absent)
+    }
+}
+
+/// Whether nothing is missing; what is no file, folder or link is no part of a tree.
+fn is_whole(absent: &[(Vec<u8>, Absence)]) -> bool {
+    absent.iter().all(|&(_, absence)| absence == Absence::Special)
+}
+
 /// How a destination differs from the tree that it is to hold.
 pub(crate) async fn differences(
     engine: &Engine,
     request: &TreeRequest,
-    take: impl FnMut(Change, &[u8]) + Send + 'static,
-) -> Result<Counts, GetError> {
+    mut take: impl FnMut(Change, &[u8]) + Send + 'static,
+) -> Result<Planned, GetError> {
     let mut taking = index::take_first(engine, &request.replicas, &request.wanted()).await?;
     taking.wait().await?;
     let (index, folder) = (Arc::clone(&taking.index), request.destination.clone());
     let same = same(engine, request, &taking, &mut |_: &Event| {}).await?;
     let (filter, links) = (request.filter.clone(), request.preserve.links);
     let replaces = request.delete.then(|| request.filter.clone());
+    let request = request.clone();
     let compared = move || {
         let index = index::read(&index);
         check_way(&index, &folder, replaces.as_ref())?;
-        swath_store::tree::differences(&index, &folder, &filter, &same, links, take)
-            .map(|()| index.counts())
-            .map_err(GetError::Thread)
+        let (refuses, mut entries) = (removal::refuses(&request, &index.counts()), 0);
+        let absent = absent(&index);
+        let is_whole = is_whole(&absent);
+        let tell = |change, path: &[u8]| match change {
+            // Nothing is removed before all is there.
+            Change::Surplus if !is_whole => {}
+            Change::Surplus if refuses => entries += 1,
+            change => take(change, path),
+        };
+        swath_store::tree::differences(&index, &folder, &filter, &same, links, tell)
+            .map_err(GetError::Thread)?;
+        let spared = (entries > 0).then_some(Spared { entries, why: Spare::Empty });
+        Ok(Planned { counts: index.counts(), spared, absent })
     };
     engine.disk.work(compared).await.map_err(GetError::Thread)?
+}
+
+/// Bytes of these files.
+fn bytes_of(index: &Index, files: &[(u64, Lack)]) -> u64 {
+    let bytes = |&(number, _): &(u64, Lack)| index.cursor_from(number).next().map(|it| it.range());
+    files.iter().filter_map(bytes).map(|range| range.len()).sum()
 }
 
 /// What changed while it was copied, and is fetched once more.
@@ -313,34 +368,6 @@ fn once_more(index: &Index, changed: &[(u64, Lack)], at_s: f64) -> Event {
         names.join(", ")
     );
     Event::Note { at_s, text, warning: true }
-}
-
-async fn remove_surplus(
-    engine: &Engine,
-    request: &TreeRequest,
-    index: &Arc<RwLock<Index>>,
-    stop: &Stop,
-) -> Result<u64, GetError> {
-    let (index, folder) = (Arc::clone(index), request.destination.clone());
-    let filter = request.filter.clone();
-    let halt = stop.clone();
-    let remove = move || {
-        let mut surplus = Surplus::default();
-        let take = |change, path: &[u8]| {
-            if change == Change::Surplus {
-                surplus.push(path);
-            }
-        };
-        // What of the rest is the same is of no interest.
-        let index = index::read(&index);
-        swath_store::tree::differences(&index, &folder, &filter, &Same::Nothing, false, take)?;
-        swath_store::tree::remove(&folder, surplus, &|| halt.is_set())
-    };
-    let removed = engine.disk.work(remove).await.map_err(GetError::Thread)?;
-    removed.map_err(|error| match error.kind() {
-        std::io::ErrorKind::Interrupted if stop.is_set() => GetError::Stopped,
-        _ => GetError::Remove(error),
-    })
 }
 
 /// Whether this is a folder of a swath server.
@@ -385,6 +412,7 @@ async fn begin(
     engine: &Engine,
     request: &TreeRequest,
     resume: bool,
+    planned: &mut Option<removal::Shared>,
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Result<(Pass, Request), GetError> {
@@ -399,6 +427,9 @@ async fn begin(
             _ => 1,
         };
         engine.net.prepare(&replica.url, replica.trust, wanted);
+    }
+    if planned.is_none() {
+        *planned = removal::first(engine, request).await?;
     }
     let mut taking = index::take_first(engine, &request.replicas, &request.wanted()).await?;
     let first = taking.replica;
@@ -419,6 +450,9 @@ async fn begin(
     {
         let reason = format!("it is not of the one file {name}");
         return Err(GetError::Index { whose: taking.name.clone(), reason });
+    }
+    if waits {
+        removal::check(engine, request, planned.as_ref(), &taking.index).await?;
     }
     let same = match waits {
         true => same(engine, request, &taking, observer).await?,

@@ -44,7 +44,8 @@ pub(crate) async fn verify(
         }
         Against::Now(mirror, filter) => {
             let replicas = std::slice::from_ref(mirror);
-            let wanted = index::Wanted { filter: Filter::clone(filter), xattrs: false, file: None };
+            let wanted =
+                index::Wanted { filter: Filter::clone(filter), ..index::Wanted::default() };
             let mut taking = index::take_first(engine, replicas, &wanted).await?;
             taking.wait().await?;
             (Arc::clone(&taking.index), Seals::of(&taking))

@@ -11,6 +11,7 @@ use swath_model::{Range, RangeSet};
 use super::building::split;
 use crate::tree::bits::Bits;
 use crate::tree::check::same_bytes;
+use crate::tree::content::has_holes;
 use crate::tree::root::{Root, file_in};
 use crate::tree::stat::{FileId, id};
 use crate::tree::trail::{Enter, Files, Trail};
@@ -71,7 +72,13 @@ impl Kept {
                 Kind::HardLink(of) => names.is_further(*of, open, name),
                 Kind::File { size_bytes, .. } => Found::look(open, name).is_some_and(|found| {
                     found.size_bytes == *size_bytes
-                        && same.has(&item, found.mtime)
+                        && match same {
+                            // There is no block by which it could have been compared.
+                            Same::Bytes(_) if item.start == item.end => {
+                                *size_bytes == 0 || names.is_one_hole(item.path, *size_bytes)
+                            }
+                            same => same.has(&item, found.mtime),
+                        }
                         && names.is_first(&item, &found)
                 }),
                 Kind::Folder | Kind::Absent(_) => false,
@@ -102,10 +109,6 @@ impl Same {
         match self {
             Same::Nothing => false,
             Same::SizeAndTime => mtime == item.entry.mtime,
-            // Of a file that is one hole nothing was compared.
-            Same::Bytes(_) if item.start == item.end => {
-                matches!(item.entry.kind, Kind::File { size_bytes: 0, .. })
-            }
             Same::Bytes(bytes) => bytes.covers(item.range()),
         }
     }
@@ -193,6 +196,11 @@ impl<'a> Linked<'a> {
         true
     }
 
+    /// Whether there is nothing but zeros in a file of the destination.
+    fn is_one_hole(&mut self, path: &[u8], size_bytes: u64) -> bool {
+        self.files.file(path).is_ok_and(|file| has_holes(&file, &[], size_bytes))
+    }
+
     /// Whether `name` in a folder is what a further name of the file of this number is to be.
     fn is_further(&mut self, of: u64, folder: BorrowedFd<'_>, name: &[u8]) -> bool {
         let Some(first) = self.firsts.get(&of) else { return false };
@@ -221,23 +229,28 @@ impl<'a> Linked<'a> {
     }
 }
 
-/// Take out of `durable` what no file of the stage holds any more: somebody may have removed or cut
-/// files there since the journal vouched for them.
-pub(super) fn still_there(index: &Index, stage: &Root, durable: &mut RangeSet) {
+/// Take out of `durable` what no file of the stage holds any more: somebody may have removed, cut or
+/// written to files there since the journal vouched for them. Those that were complete had their
+/// times, if they were to have them; of the others nobody can say when they were written to last.
+pub(super) fn still_there(index: &Index, stage: &Root, has_times: bool, durable: &mut RangeSet) {
     let mut trail = Trail::new(stage, Enter::Look);
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
         let Kind::File { size_bytes, .. } = item.entry.kind else { continue };
-        if durable.bytes_within(item.range()) == 0 {
+        let durable_bytes = durable.bytes_within(item.range());
+        if durable_bytes == 0 {
             continue;
         }
+        let is_complete = durable_bytes == item.range().len();
         let (above, name) = split(item.path);
         let is_there = trail.to(above).ok().flatten().is_some_and(|folder| {
-            let mask = StatxFlags::TYPE | StatxFlags::SIZE;
+            let mask = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME;
             let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, mask);
             found.is_ok_and(|found| {
                 let kind = FileType::from_raw_mode(found.stx_mode.into());
-                kind == FileType::RegularFile && found.stx_size == size_bytes
+                let off_seconds = found.stx_mtime.tv_sec.abs_diff(item.entry.mtime.seconds);
+                let is_written_to = has_times && is_complete && off_seconds > COARSE_SECONDS;
+                kind == FileType::RegularFile && found.stx_size == size_bytes && !is_written_to
             })
         });
         if !is_there {
@@ -245,3 +258,6 @@ pub(super) fn still_there(index: &Index, stage: &Root, durable: &mut RangeSet) {
         }
     }
 }
+
+/// No file system in use keeps times less exactly.
+const COARSE_SECONDS: u64 = 2;

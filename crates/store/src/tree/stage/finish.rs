@@ -1,14 +1,15 @@
-//! The end: what is left to make, attributes of folders, final names.
+//! The end: what is left to make, and final names.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
-use rustix::fs::{AtFlags, FileType, StatxFlags, renameat, renameat_with, statx, unlinkat};
+use rustix::fs::{AtFlags, FileType, renameat_with, unlinkat};
 use rustix::io::Errno;
-use swath_model::index::{Index, Item, Kind, Mtime, Top, Xattrs};
+use swath_model::index::{Kind, Top};
 
-use super::building::{mode_here, set_mode, set_times, split, usual_mode};
-use super::{OWN_NAME, Stage, StageError, refuse_own_names};
+use super::building::{mode_here, set_times, split, usual_mode};
+use super::settle::InTheWay;
+use super::{Stage, StageError};
 use crate::names::folder_of;
 use crate::tree::root::{self, Root};
 use crate::tree::trail::{Enter, Trail};
@@ -29,44 +30,6 @@ pub struct Finished {
     pub xattr_losses: Vec<(u64, XattrLoss)>,
 }
 
-/// What becomes of what is at the destination and of another kind than what gets its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InTheWay {
-    /// Nobody has said that it may go.
-    IsAnError,
-    /// It goes.
-    Goes,
-    /// An earlier run's names are being given: it stays, and so does what is not in the stage any
-    /// more, because that run has moved it. Whoever goes on compares all of it anew.
-    Stays,
-}
-
-impl Finished {
-    /// This one has not got its name: nothing was there to have it.
-    fn lack(&mut self, item: &Item<'_>) {
-        self.files -= u64::from(matches!(item.entry.kind, Kind::File { .. }));
-        self.lacking.push(item.number);
-    }
-}
-
-/// A folder whose attributes are set when all that lies in it is there.
-struct Open {
-    number: u64,
-    path_bytes: usize,
-    /// Something else may be in its place.
-    is_there: bool,
-    mode: u32,
-    mtime: Mtime,
-    xattrs: Xattrs<'static>,
-}
-
-/// The folders that are open, innermost last, and the path of that one.
-#[derive(Default)]
-struct Opened {
-    path: Vec<u8>,
-    folders: Vec<Open>,
-}
-
 impl Stage {
     /// Make what has no bytes, and give everything its final name, but for the files with these
     /// numbers (ascending), which are not right and go. The index must be complete.
@@ -74,7 +37,6 @@ impl Stage {
     /// # Errors
     /// [`StageError`]; what has its name by then keeps it, and the next run goes on.
     pub fn finish(&self, without: &[u64]) -> Result<Finished, StageError> {
-        refuse_own_names(&self.index(), &self.place)?;
         self.make_skeleton()?;
         let without = self.with_further_names(without);
         self.remove_files(&without)?;
@@ -83,7 +45,7 @@ impl Stage {
         // Names must not be there before their bytes are.
         self.sync()?;
         if self.place.is_new && !self.place.is_taken()? {
-            let (finished, _) = self.settle(None, &without, InTheWay::IsAnError)?;
+            let finished = self.settle_here(&without)?;
             if self.become_destination()? {
                 self.place.forget();
                 return Ok(finished);
@@ -114,7 +76,7 @@ impl Stage {
         let failed = |doing, source| self.failed(doing, b"", source);
         let destination = Root::open(&self.place.destination);
         let destination = destination.map_err(|source| failed("open", source))?;
-        let (finished, is_same_top) = self.settle(Some(&destination), without, rule)?;
+        let (finished, is_same_top) = self.settle_at(&destination, without, rule)?;
         self.place.forget_journal();
         self.root.empty(&|| false).map_err(|source| failed("empty the stage of", source))?;
         self.place.give_back(&self.root);
@@ -216,197 +178,6 @@ impl Stage {
         };
         remove().map_err(|source| self.failed("remove", path, source))
     }
-
-    /// Move everything to its destination, if that is another one, and give folders their
-    /// attributes once all in them is there. Answers, too, whether there is nothing new right below
-    /// the destination.
-    fn settle(
-        &self,
-        destination: Option<&Root>,
-        without: &[u64],
-        rule: InTheWay,
-    ) -> Result<(Finished, bool), StageError> {
-        let mut is_same_top = true;
-        let mut finished = Finished { lacking: without.to_vec(), ..Finished::default() };
-        let mut from = Trail::new(&self.root, Enter::Open);
-        // Where things are in the end.
-        let mut to = Trail::new(destination.unwrap_or(&self.root), Enter::Make);
-        let mut open = Opened::default();
-        let index: &Index = &self.index();
-        let mut cursor = index.cursor();
-        while let Some(item) = cursor.next() {
-            self.go_on()?;
-            for _ in 0..item.entry.leaves {
-                self.settle_folder(&mut open, &mut to)?;
-            }
-            let failed = |source| self.failed("give its name to", item.path, source);
-            let (above, name) = split(item.path);
-            match item.entry.kind {
-                Kind::Folder => {
-                    if above.is_empty() && is_same_top {
-                        let top = to.folder(b"").map_err(failed)?;
-                        let found = root::kind_of(top, name).map_err(failed)?;
-                        is_same_top = found == Some(FileType::Directory);
-                    }
-                    let mut is_there = true;
-                    if let Err(error) = to.folder(item.path) {
-                        match rule {
-                            InTheWay::Goes if is_no_folder(&error) => {
-                                let place = to.folder(above).map_err(failed)?;
-                                self.put_away(place, name, item.number).map_err(failed)?;
-                                finished.replaced += 1;
-                                to.folder(item.path).map_err(failed)?;
-                            }
-                            InTheWay::Stays if is_no_folder(&error) => is_there = false,
-                            _ => return Err(failed(error)),
-                        }
-                    }
-                    open.path.truncate(above.len());
-                    open.path.extend_from_slice(&item.path[above.len()..]);
-                    let (number, path_bytes) = (item.number, item.path.len());
-                    let (mode, mtime) = (item.entry.mode, item.entry.mtime);
-                    let xattrs = item.entry.xattrs.into_owned();
-                    open.folders.push(Open { number, path_bytes, is_there, mode, mtime, xattrs });
-                }
-                Kind::Absent(_) => {}
-                _ if open.folders.last().is_some_and(|folder| !folder.is_there) => {
-                    finished.lacking.push(item.number);
-                }
-                _ if without.binary_search(&item.number).is_ok() => {}
-                _ if self.kept.has(item.number) => {
-                    finished.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
-                    if destination.is_some() {
-                        let folder = to.folder(above).map_err(failed)?;
-                        match self.settle_kept(index, folder, name, &item) {
-                            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                                finished.lack(&item);
-                            }
-                            settled => settled.map_err(failed)?,
-                        }
-                    }
-                }
-                _ => {
-                    finished.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
-                    is_same_top &= !above.is_empty();
-                    if destination.is_some() {
-                        let to = to.folder(above).map_err(failed)?;
-                        let from = from.to(above).map_err(failed)?;
-                        match (rename(from, to, name), rule) {
-                            (Err(error), InTheWay::Goes) if is_folder(&error) => {
-                                self.put_away(to, name, item.number).map_err(failed)?;
-                                finished.replaced += 1;
-                                rename(from, to, name).map_err(failed)?;
-                            }
-                            (Err(error), InTheWay::Stays) if is_folder(&error) => {
-                                finished.lack(&item);
-                            }
-                            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {
-                                let is_moved = rule == InTheWay::Stays
-                                    && root::kind_of(to, name).map_err(failed)?.is_some();
-                                if !is_moved {
-                                    finished.lack(&item);
-                                }
-                            }
-                            (renamed, _) => renamed.map_err(failed)?,
-                        }
-                    }
-                }
-            }
-        }
-        while !open.folders.is_empty() {
-            self.settle_folder(&mut open, &mut to)?;
-        }
-        finished.lacking.sort_unstable();
-        finished.lacking.dedup();
-        finished.xattr_losses = self.xattr_losses();
-        Ok((finished, is_same_top))
-    }
-
-    /// What stays where it was has its bytes, and gets the rest.
-    fn settle_kept(
-        &self,
-        index: &Index,
-        at: BorrowedFd<'_>,
-        name: &[u8],
-        item: &Item<'_>,
-    ) -> io::Result<()> {
-        let mut first_cursor;
-        let first;
-        let entry = match item.entry.kind {
-            // What the file has.
-            Kind::HardLink(_) if self.preserve.links => return Ok(()),
-            Kind::HardLink(of) => {
-                first_cursor = index.cursor_from(of);
-                first = first_cursor.next();
-                let Some(first) = &first else { return Ok(()) };
-                &first.entry
-            }
-            _ => &item.entry,
-        };
-        let (mode, mtime) = (entry.mode, entry.mtime);
-        let is_link = matches!(entry.kind, Kind::Symlink(_));
-        if !is_link {
-            self.put_xattrs_at(item.number, at, name, &entry.xattrs);
-        }
-        if self.preserve.mode && !is_link {
-            root::set_mode(at, name, mode & 0o777)?;
-        }
-        if self.preserve.times && (self.kept.by_content || is_link) {
-            root::set_mtime(at, name, mtime)?;
-        }
-        Ok(())
-    }
-
-    /// What is of another kind than the entry of this number goes into the stage, with all that lies
-    /// in it, and from there with what else is left in it: until the name is free nothing is lost.
-    fn put_away(&self, folder: BorrowedFd<'_>, name: &[u8], number: u64) -> io::Result<()> {
-        let away = [OWN_NAME, format!(".away-{number}").as_bytes()].concat();
-        let put = || renameat(folder, name, self.root.fd(), away.as_slice());
-        match put() {
-            // A folder into which its owner may not write does not go into another one.
-            Err(Errno::ACCESS) => {
-                let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MODE)?;
-                root::set_mode(folder, name, u32::from(found.stx_mode) & 0o777 | 0o700)?;
-                Ok(put()?)
-            }
-            other => Ok(other?),
-        }
-    }
-
-    /// All that lies in the innermost folder is there.
-    fn settle_folder(&self, open: &mut Opened, to: &mut Trail) -> Result<(), StageError> {
-        let Some(of) = open.folders.pop() else { return Ok(()) };
-        open.path.truncate(of.path_bytes);
-        if !of.is_there {
-            return Ok(());
-        }
-        // Once it has its mode nothing may lead through it any more.
-        let settled = to.leave(&open.path).and_then(|folder| {
-            self.put_xattrs(of.number, &folder, &of.xattrs);
-            set_mode(&folder, of.mode, self.preserve, FileType::Directory)?;
-            set_times(&folder, of.mtime, self.preserve)
-        });
-        settled.map_err(|source| self.failed("set the attributes of", &open.path, source))
-    }
-}
-
-/// Whether a folder is there that should be none.
-fn is_folder(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::IsADirectory
-}
-
-/// Whether something is there that should be a folder: a file, or a link.
-fn is_no_folder(error: &io::Error) -> bool {
-    let refused = [Errno::NOTDIR, Errno::LOOP].map(|errno| Some(errno.raw_os_error()));
-    refused.contains(&error.raw_os_error())
-}
-
-fn rename(from: Option<BorrowedFd<'_>>, to: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
-    let renamed = match from {
-        Some(from) => renameat(from, name, to, name),
-        None => Err(Errno::NOENT),
-    };
-    Ok(renamed?)
 }
 
 /// A folder in which its owner may not do all this could neither be copied into again, for which a

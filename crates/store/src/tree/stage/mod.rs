@@ -11,18 +11,23 @@ mod building;
 mod carry;
 mod compare;
 mod data;
+mod error;
 mod finish;
 mod further;
 mod mark;
 mod place;
+mod settle;
 mod skeleton;
 mod way;
 mod xattrs;
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use rustix::io::Errno;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, Item, Kind, Mtime, Part, Top};
 use swath_model::{Range, RangeSet};
@@ -39,11 +44,12 @@ use building::Files;
 use carry::Carried;
 use data::Directly;
 use place::Place;
+use settle::InTheWay;
 
 pub(super) use compare::Kept;
 pub use compare::Same;
+pub use error::StageError;
 pub use finish::Finished;
-use finish::InTheWay;
 pub(super) use mark::is_mark;
 pub use way::check_way;
 
@@ -68,91 +74,6 @@ impl Default for Preserve {
 
 /// Says whether the user wants all to end.
 pub type Halt = Arc<dyn Fn() -> bool + Send + Sync>;
-
-/// Why a tree cannot be received.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StageError {
-    /// The destination is there and is no folder.
-    #[error("{} is no folder", .0.display())]
-    NoFolder(PathBuf),
-    /// The destination is a link that leads to nothing.
-    #[error("{} is a link that leads to nothing", .0.display())]
-    DeadLink(PathBuf),
-    /// The stage's name is taken by something that no copy has left.
-    #[error(
-        "{} is there, and swath has not made it: it needs that name until the copy is complete, and leaves what is there alone",
-        .0.display()
-    )]
-    Foreign(PathBuf),
-    /// What lies there of an unfinished copy was left elsewhere, and came with other files.
-    #[error(
-        "{} tells of an unfinished copy, but not of one into this place: it came here with a tree that was copied or restored, or an earlier version of swath has left it; nothing is taken from it, and to go on {} {} to be removed",
-        mark.display(), listed(all), if all.len() == 1 { "has" } else { "have" }
-    )]
-    Elsewhere {
-        /// What says so.
-        mark: PathBuf,
-        /// All that came with it; at least one.
-        all: Vec<PathBuf>,
-    },
-    /// Another process receives into the same place.
-    #[error("another process is writing {}", .0.display())]
-    Locked(PathBuf),
-    /// A path names nothing that could be a folder.
-    #[error("{} cannot be the name of a folder", .0.display())]
-    Name(PathBuf),
-    /// There is less room than is needed.
-    #[error(
-        "{} needs {needed_bytes} bytes and there is room for {free_bytes}",
-        path.display()
-    )]
-    NoRoom {
-        /// The destination.
-        path: PathBuf,
-        /// What is still to be written.
-        needed_bytes: u64,
-        /// What the file system has for this user.
-        free_bytes: u64,
-    },
-    /// The file system can hold fewer files than are needed.
-    #[error("{} needs {needed} files and folders and there is room for {free}", path.display())]
-    NoEntries {
-        /// The destination.
-        path: PathBuf,
-        /// Files, folders and links that are still to be made.
-        needed: u64,
-        /// What the file system has for this user.
-        free: u64,
-    },
-    /// Something at the destination is of another kind than what is to have its name.
-    #[error("{} things at {} are in the way", conflicts.len(), destination.display())]
-    InTheWay {
-        /// Where the tree goes.
-        destination: PathBuf,
-        /// What is there; at least one.
-        conflicts: Vec<Conflict>,
-    },
-    /// The tree has what an unfinished copy left.
-    #[error("{} is what an unfinished copy has left in that tree: finish that one first, or remove it there", path.display())]
-    OwnName {
-        /// Where it would go.
-        path: PathBuf,
-    },
-    /// [`Halt`] said so; what is there is kept.
-    #[error("stopped")]
-    Stopped,
-    /// The system refuses something.
-    #[error("cannot {doing} {}", path.display())]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// With what.
-        path: PathBuf,
-        /// What it says.
-        source: io::Error,
-    },
-}
 
 /// A tree that is being received.
 pub struct Stage {
@@ -274,7 +195,8 @@ impl Stage {
         }
         let mut left = if resume { place.recover(&read(&index)) } else { Carried::default() };
         if !left.durable.is_empty() {
-            compare::still_there(&read(&index), &stage.root, &mut left.durable);
+            let has_times = preserve.times;
+            compare::still_there(&read(&index), &stage.root, has_times, &mut left.durable);
         }
         let kept = match Root::open(&place.destination) {
             Ok(destination) if !place.is_new => {
@@ -443,7 +365,7 @@ impl Stage {
         for wanted in self.wanted(range) {
             self.files
                 .write(self, &wanted, start, bytes, &mut trail)
-                .map_err(|source| self.failed("write", &wanted.path, source))?;
+                .map_err(|source| self.not_written(&wanted.path, source))?;
         }
         Ok(())
     }
@@ -519,12 +441,21 @@ impl Stage {
         StageError::Io { doing, path: self.shown(path), source }
     }
 
+    /// Where somebody has put something else into the stage that is what has to go.
+    fn not_written(&self, path: &[u8], source: io::Error) -> StageError {
+        let kinds = [Errno::LOOP, Errno::NOTDIR, Errno::ISDIR].map(|it| it.raw_os_error());
+        if !source.raw_os_error().is_some_and(|error| kinds.contains(&error)) {
+            return self.failed("write", path, source);
+        }
+        let path = self.place.names.part.join(OsStr::from_bytes(path));
+        StageError::Io { doing: "write, as something else is in its place:", path, source }
+    }
+
     /// A path of the tree as that of its final place.
     fn shown(&self, path: &[u8]) -> PathBuf {
-        use std::os::unix::ffi::OsStrExt;
         match path {
             b"" => self.place.destination.clone(),
-            path => self.place.destination.join(std::ffi::OsStr::from_bytes(path)),
+            path => self.place.destination.join(OsStr::from_bytes(path)),
         }
     }
 }
@@ -540,10 +471,15 @@ impl Drop for Stage {
 fn refuse_own_names(index: &Index, place: &Place) -> Result<(), StageError> {
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
-        if is_own_name(item.entry.name) {
-            let name = String::from_utf8_lossy(item.path).into_owned();
-            return Err(StageError::OwnName { path: place.destination.join(name) });
-        }
+        refuse_own_name(&item, place)?;
+    }
+    Ok(())
+}
+
+fn refuse_own_name(item: &Item<'_>, place: &Place) -> Result<(), StageError> {
+    if is_own_name(item.entry.name) {
+        let name = String::from_utf8_lossy(item.path).into_owned();
+        return Err(StageError::OwnName { path: place.destination.join(name) });
     }
     Ok(())
 }
@@ -563,15 +499,6 @@ fn whole_groups(ranges: &RangeSet, index: &Index) -> RangeSet {
         }
     }
     whole
-}
-
-/// Paths in a row, for people.
-fn listed(paths: &[PathBuf]) -> String {
-    let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    match paths.split_last() {
-        Some((last, [_, ..])) => format!("{} and {last}", paths[..paths.len() - 1].join(", ")),
-        _ => paths.concat(),
-    }
 }
 
 fn read(index: &RwLock<Index>) -> RwLockReadGuard<'_, Index> {

@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Access, AtFlags, CWD, FlockOperation, accessat, flock, linkat};
 use swath_model::RangeSet;
 use swath_model::index::{Index, Mtime, Reader};
 
@@ -156,6 +156,16 @@ impl Place {
         is_file(&self.names.journal) || is_file(&self.moving)
     }
 
+    /// Whether this user may make the stage, as far as permissions tell.
+    pub fn check_rights(&self) -> io::Result<()> {
+        // What is missing on the way is made where it goes on.
+        let folder = folder_of(&self.names.part);
+        let there = folder.ancestors().find(|above| above.symlink_metadata().is_ok());
+        let there = there.unwrap_or(Path::new("."));
+        let rights = Access::WRITE_OK | Access::EXEC_OK;
+        Ok(accessat(CWD, there, rights, AtFlags::EACCESS)?)
+    }
+
     /// From here on all that is in the stage only has to be moved to its names: the journal counts
     /// no more, for what it vouches for leaves the stage. Durable when this returns.
     pub fn begin_moving(&self, index: &Index, without: &[u64]) -> io::Result<()> {
@@ -257,9 +267,21 @@ impl Place {
 
     /// Durable when this returns: before there is anything in the stage.
     fn make_mark(&self, stage: &Root) -> io::Result<()> {
+        // Whoever is killed meanwhile leaves none, or all of it: half a mark would be somebody's file.
         let mut options = File::options();
-        let mark = options.write(true).create_new(true).mode(0o600).open(&self.mark)?;
-        mark::write(&mark, stage.fd())?;
+        options.write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
+        let nameless = || -> io::Result<()> {
+            let mark = options.open(folder_of(&self.mark))?;
+            mark::write(&mark, stage.fd())?;
+            let here = format!("/proc/self/fd/{}", mark.as_raw_fd());
+            Ok(linkat(CWD, here, CWD, &self.mark, AtFlags::SYMLINK_FOLLOW)?)
+        };
+        // Not every file system has such files, and not every machine /proc.
+        if nameless().is_err() {
+            let mut options = File::options();
+            let mark = options.write(true).create_new(true).mode(0o600).open(&self.mark)?;
+            mark::write(&mark, stage.fd())?;
+        }
         File::open(&self.names.folder)?.sync_all()
     }
 

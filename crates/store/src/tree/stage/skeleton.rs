@@ -1,4 +1,5 @@
-//! What has no bytes: folders, links, empty files.
+//! What has no bytes: links, empty files. Folders come with what lies in them, and those in which
+//! nothing lies when all get their attributes.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -8,21 +9,23 @@ use rustix::io::Errno;
 use swath_model::index::{Item, Kind};
 
 use super::building::{make_file, set_mode, set_times, split, times};
-use super::{Stage, StageError};
+use super::{Stage, StageError, refuse_own_name};
 use crate::tree::trail::{Enter, Trail};
 
 impl Stage {
-    /// Make what has no bytes. The index must be complete.
+    /// Make what has no bytes. The index must be complete, and may have nothing that an unfinished
+    /// copy left.
     pub(super) fn make_skeleton(&self) -> Result<(), StageError> {
         let mut trail = Trail::new(&self.root, Enter::Make);
         let index = self.index();
         let mut cursor = index.cursor();
         while let Some(item) = cursor.next() {
             self.go_on()?;
+            refuse_own_name(&item, &self.place)?;
             let is_bare = match item.entry.kind {
                 Kind::File { .. } => item.start == item.end,
-                Kind::Folder | Kind::Symlink(_) => true,
-                Kind::HardLink(_) | Kind::Absent(_) => false,
+                Kind::Symlink(_) => true,
+                Kind::Folder | Kind::HardLink(_) | Kind::Absent(_) => false,
             };
             if is_bare && !self.kept.has(item.number) {
                 self.make(&item, &mut trail)
@@ -35,7 +38,6 @@ impl Stage {
     fn make(&self, item: &Item<'_>, trail: &mut Trail) -> io::Result<()> {
         let (folder, name) = split(item.path);
         match &item.entry.kind {
-            Kind::Folder => trail.folder(item.path).map(drop),
             Kind::Symlink(target) => self.make_link(trail.folder(folder)?, name, target, item),
             Kind::File { size_bytes, .. } => {
                 let file = make_file(trail.folder(folder)?, name, true)?;
@@ -44,7 +46,7 @@ impl Stage {
                 set_mode(&file, item.entry.mode, self.preserve, FileType::RegularFile)?;
                 set_times(&file, item.entry.mtime, self.preserve)
             }
-            Kind::HardLink(_) | Kind::Absent(_) => Ok(()),
+            Kind::Folder | Kind::HardLink(_) | Kind::Absent(_) => Ok(()),
         }
     }
 

@@ -5,16 +5,17 @@ use std::path::Path;
 
 use swath_model::index::Index;
 
+use super::place::Place;
 use super::{Conflict, Stage, StageError, conflicts};
 use crate::tree::filter::Filter;
 use crate::tree::root::Root;
 
-/// Look whether a tree can be received at `destination`: nothing of another kind is in the way, or it
-/// may be replaced, which is all that does not hold what this filter leaves out. The index must be
-/// complete. Blocks.
+/// Look whether a tree can be received at `destination`: it is a folder or nothing that may be written
+/// to or made, and nothing of another kind is in the way, or it may be replaced, which is all that does
+/// not hold what this filter leaves out. The index must be complete. Blocks.
 ///
 /// # Errors
-/// [`StageError::InTheWay`].
+/// [`StageError`].
 pub fn check_way(
     index: &Index,
     destination: &Path,
@@ -22,6 +23,8 @@ pub fn check_way(
 ) -> Result<(), StageError> {
     let failed =
         |doing| move |source| StageError::Io { doing, path: destination.to_owned(), source };
+    let place = Place::of(destination, None)?;
+    place.check_rights().map_err(failed("write into"))?;
     match Root::open(destination) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {

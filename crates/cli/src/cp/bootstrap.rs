@@ -1,0 +1,93 @@
+//! Putting this very program on the other side of ssh.
+
+use std::time::Instant;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::timeout;
+
+use super::far::Far;
+use super::hear::{BEGUN, ends};
+use crate::progress::Progress;
+
+/// Put it into the other side's cache, if it is not there; answers how it is called there. The
+/// error is a sentence.
+pub async fn bootstrap(far: &Far, progress: &Progress) -> Result<String, String> {
+    let (here, host) = (std::env::consts::ARCH, &far.host);
+    let name = format!(".cache/swath/swath-{}-{here}", env!("CARGO_PKG_VERSION"));
+    let program = format!("\"$HOME\"/{name}");
+    let look = format!(
+        "is=; cd \"$HOME\"; test -x {name} && is=there; echo {FOUND} $is on $(uname -s) $(uname -m)"
+    );
+    let mut run = far.run(&by_sh(&look)).await?;
+    // A shell that refuses the line may show it.
+    let found = |line: &str| Some(line.split_once(FOUND)?.1.trim().to_owned());
+    let found = |line: &str| found(line).filter(|found| !found.contains('$'));
+    let found = match run.output.listen(found).await {
+        Ok(found) => found,
+        Err(unheard) => return Err(far.why(&mut run, unheard, "the look for swath").await),
+    };
+    drop(run);
+    let (is_there, kind) = match found.strip_prefix("there on ") {
+        Some(kind) => (true, kind),
+        None => (false, found.strip_prefix("on ").unwrap_or(&found)),
+    };
+    if kind != format!("Linux {here}") {
+        return Err(format!(
+            "{host} is a machine of another kind ({kind}): swath must be put there by hand"
+        ));
+    }
+    if is_there {
+        return Ok(program);
+    }
+    put(far, &name).await?;
+    progress.note(&format!("{host}: this program was put there, as ~/{name}"), false);
+    Ok(program)
+}
+
+/// Put this program there as `name`.
+async fn put(far: &Far, name: &str) -> Result<(), String> {
+    let own = std::env::current_exe().and_then(std::fs::read);
+    let own = own.map_err(|error| format!("cannot read this program: {error}"))?;
+    // Half of it, because the connection broke or this was killed, must not get the name.
+    let put = format!(
+        "new={name}.$$; cd \"$HOME\" && mkdir -p .cache/swath && cat > $new && \
+         test $(wc -c < $new) -eq {} && chmod 755 $new && mv -f $new {name} && echo {DONE} || \
+         {{ rm -f $new; exit 1; }}",
+        own.len()
+    );
+    let mut run = far.run(&by_sh(&put)).await?;
+    // Before ssh is in it takes nothing, which is not to count as silence.
+    if let Err(unheard) = run.output.listen(|line| ends(line, BEGUN)).await {
+        return Err(far.why(&mut run, unheard, "the copy of this program").await);
+    }
+    let began = Instant::now();
+    if let Some(mut input) = run.input.take() {
+        for part in own.chunks(PART_BYTES) {
+            // Where that fails the answer says why, or that there is none.
+            if !timeout(far.patience, input.write_all(part)).await.is_ok_and(|it| it.is_ok()) {
+                break;
+            }
+        }
+    }
+    // What is on its way still needs no longer than all that went before.
+    run.output.give(far.patience + began.elapsed());
+    match run.output.listen(|line| ends(line, DONE)).await {
+        Ok(()) => Ok(()),
+        Err(unheard) => {
+            let why = far.why(&mut run, unheard, "the copy of this program").await;
+            Err(format!("this program could not be put there: {why}"))
+        }
+    }
+}
+
+/// Whatever shell the account has.
+fn by_sh(script: &str) -> String {
+    format!("exec sh -c '{script}'")
+}
+
+/// Before what was found there.
+const FOUND: &str = "swath-is";
+/// When all of it is there.
+const DONE: &str = "swath-is-put";
+/// Written at a time.
+const PART_BYTES: usize = 64 << 10;

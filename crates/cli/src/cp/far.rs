@@ -1,0 +1,194 @@
+//! A machine that ssh leads to, and commands that run there.
+//!
+//! The user's own ssh is run, with the user's own configuration. Where it is OpenSSH (it then knows
+//! `-G`), it is told two things more: how long it may try to connect, and to print a line here once
+//! it is in, so that a command that says nothing is told from a password that is being typed.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::BufReader;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use super::hear::{BEGUN, Ear, HEARD_BYTES_MAX, LOGGED_IN, Unheard};
+use super::ssh::Way;
+use swath_transfer::report::units;
+
+/// How a machine is reached.
+#[derive(Clone, Debug)]
+pub struct Far {
+    /// The command and what it is given before the host.
+    ssh: Vec<String>,
+    /// As ssh takes it.
+    pub host: String,
+    /// Where its ports are; perhaps only ssh knows it by the other name.
+    pub name: String,
+    /// The user has ssh connections shared.
+    pub shares: bool,
+    /// How long it may be silent.
+    pub patience: Duration,
+    /// For each ssh that may have to connect.
+    connects: Vec<String>,
+    /// For each that runs a command there.
+    tells: Vec<String>,
+}
+
+/// A command that runs there; it ends when this is dropped.
+pub struct Run {
+    /// The ssh that runs it.
+    pub ssh: Child,
+    /// Its input there.
+    pub input: Option<ChildStdin>,
+    /// What it prints.
+    pub output: Ear<BufReader<ChildStdout>>,
+}
+
+impl Far {
+    /// Ask ssh what it knows of this host.
+    pub async fn of(way: &Way, host: &str) -> Far {
+        let known = known(&way.ssh, host).await;
+        let value = |name: &str| {
+            let mut values = known.lines().filter_map(|line| line.split_once(' '));
+            values.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
+        };
+        let alone = host.rsplit('@').next().unwrap_or(host);
+        let mut far = Far {
+            ssh: way.ssh.clone(),
+            host: host.to_owned(),
+            name: value("hostname").unwrap_or_else(|| alone.to_owned()),
+            shares: value("controlpath").is_some_and(|path| path != "none"),
+            patience: way.patience,
+            connects: Vec::new(),
+            tells: Vec::new(),
+        };
+        if value("connecttimeout").as_deref() == Some("none") {
+            let limit_s = way.patience.as_secs_f64().ceil() as u64;
+            far.connects = options([format!("ConnectTimeout={}", limit_s.max(1))]);
+        }
+        if let Some(permits) = value("permitlocalcommand") {
+            // A command that the user has for this runs all the same.
+            let own = value("localcommand").filter(|own| permits == "yes" && own != "none");
+            let own = own.map(|own| format!("; {own}")).unwrap_or_default();
+            let tell = format!("LocalCommand=echo {LOGGED_IN}{own}");
+            far.tells = options(["PermitLocalCommand=yes".to_owned(), tell]);
+        }
+        far
+    }
+
+    /// By a connection that is there already, and that these options lead to.
+    pub fn by(&self, shared: [String; 2]) -> Far {
+        let mut far = self.clone();
+        far.shares = true;
+        far.connects.extend(options(shared));
+        far
+    }
+
+    /// ssh, to which the rest has yet to be said; what it says itself goes to standard error.
+    pub fn ssh(&self) -> Command {
+        let mut ssh = Command::new(&self.ssh[0]);
+        ssh.args(&self.ssh[1..]).args(&self.connects).arg("-T");
+        ssh.stdout(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
+        ssh
+    }
+
+    /// Run a line of a shell there.
+    pub async fn run(&self, line: &str) -> Result<Run, String> {
+        // Who comes by a connection of others does not log in.
+        let is_in = self.shares && self.is_there().await;
+        let mut ssh = self.ssh();
+        ssh.args(&self.tells).args(["--", &self.host]).arg(format!("echo {BEGUN}; {line}"));
+        ssh.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut ssh = self.start(ssh)?;
+        let (input, output) = (ssh.stdin.take(), ssh.stdout.take());
+        let output = BufReader::with_capacity(PART_BYTES, output.ok_or("ssh has no output")?);
+        Ok(Run { ssh, input, output: Ear::new(output, self.patience, is_in) })
+    }
+
+    /// Start it.
+    pub fn start(&self, mut ssh: Command) -> Result<Child, String> {
+        ssh.spawn().map_err(|error| format!("cannot run {}: {error}", self.ssh[0]))
+    }
+
+    /// Whether a connection stands that others may share.
+    async fn is_there(&self) -> bool {
+        let mut ask = self.ssh();
+        ask.args(["-O", "check", "--", &self.host]).stdin(Stdio::null()).stderr(Stdio::null());
+        timeout(END_WITHIN, ask.status()).await.is_ok_and(|it| it.is_ok_and(|it| it.success()))
+    }
+
+    /// Why `what` has not answered as it should, and what to do.
+    pub async fn why(&self, run: &mut Run, unheard: Unheard, what: &str) -> String {
+        let Far { host, .. } = self;
+        let (noise, has_begun) = (run.output.noise(), run.output.has_begun());
+        let printed = noise.map(|noise| format!("; it printed: {noise}")).unwrap_or_default();
+        let patience = format!("{} s (--timeout)", self.patience.as_secs_f64());
+        let has_to = format!("'{} {host} echo ok' has to print 'ok'", self.ssh.join(" "));
+        match unheard {
+            Unheard::TooMuch => format!(
+                "{host}: its shell printed {} and more, and nothing of swath's{printed}\n  \
+                 what it prints where there is no terminal has to go (.bashrc, .profile): {has_to} and little else",
+                units::bytes(HEARD_BYTES_MAX as u64)
+            ),
+            Unheard::TooLate if has_begun => {
+                format!(
+                    "{host}: {what} was begun there, and has not answered for {patience}{printed}"
+                )
+            }
+            Unheard::TooLate => format!(
+                "{host}: ssh has logged in, but what it is to run there has not begun within {patience}{printed}\n  \
+                 perhaps another command is forced there (authorized_keys, ForceCommand), or a profile waits: {has_to}"
+            ),
+            Unheard::Ended => match run.code().await {
+                Some(255) if run.output.is_in() => {
+                    format!("{host}: the ssh connection broke (what ssh said is above)")
+                }
+                Some(255) => format!("{host}: ssh could not connect (what it said is above)"),
+                Some(code) if has_begun => {
+                    format!(
+                        "{host}: {what} ended there with {code} (what it said is above){printed}"
+                    )
+                }
+                Some(code) => format!(
+                    "{host}: its shell runs no commands, and ended with {code}{printed}\n  \
+                         it needs an account whose shell is none such as nologin, and to which no other command is forced: {has_to}"
+                ),
+                None => format!("{host}: {what} does not start there{printed}"),
+            },
+        }
+    }
+}
+
+impl Run {
+    /// Whether it has ended with the shell's word for a command that is not there.
+    pub async fn is_missing(&mut self, unheard: Unheard) -> bool {
+        let has_ended = unheard == Unheard::Ended && self.output.has_begun();
+        has_ended && self.code().await == Some(127)
+    }
+
+    /// Its exit code, if it has ended with one.
+    async fn code(&mut self) -> Option<i32> {
+        let status = timeout(END_WITHIN, self.ssh.wait()).await;
+        status.ok()?.ok()?.code()
+    }
+}
+
+/// What ssh's configuration says of this host; nothing if it is no OpenSSH.
+async fn known(ssh: &[String], host: &str) -> String {
+    let mut ask = Command::new(&ssh[0]);
+    ask.args(&ssh[1..]).args(["-G", "--", host]).stdin(Stdio::null()).stderr(Stdio::null());
+    let answer = timeout(ASKS_WITHIN, ask.kill_on_drop(true).output()).await;
+    let answer = answer.ok().and_then(Result::ok);
+    answer.map(|it| String::from_utf8_lossy(&it.stdout).into_owned()).unwrap_or_default()
+}
+
+fn options(values: impl IntoIterator<Item = String>) -> Vec<String> {
+    values.into_iter().flat_map(|value| ["-o".to_owned(), value]).collect()
+}
+
+/// Read at a time.
+const PART_BYTES: usize = 256 << 10;
+/// ssh only reads its configuration, and what that has it run.
+const ASKS_WITHIN: Duration = Duration::from_secs(20);
+/// ssh ends soon after the command that it has run.
+const END_WITHIN: Duration = Duration::from_secs(5);

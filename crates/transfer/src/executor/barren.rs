@@ -1,0 +1,79 @@
+//! Sources whose connections end before anything of use has come.
+//!
+//! What comes of a block is of use only with all of it: a server, or something on the way, that cuts
+//! each answer short, or falls silent in the middle of it, brings bytes for ever and nothing else. A
+//! connection may break, and all of them at once where a network does; after a few in a row, each of
+//! them opened after the one before had ended, what such a source sends is no sign of progress any
+//! more, until it brings something.
+
+use std::time::Duration;
+
+use swath_model::Time;
+use swath_source::LaneError;
+
+use super::state::{LaneEntry, Run};
+
+/// How often in a row a source was of no use.
+#[derive(Debug, Default)]
+pub(super) struct Barren {
+    /// Connections.
+    count: u32,
+    /// When the last of them ended.
+    last_at: Time,
+    /// And how.
+    words: Option<String>,
+}
+
+impl Barren {
+    /// What this source sends is no progress as long as nothing of use comes of it.
+    pub fn is_it(&self) -> bool {
+        self.count >= BORNE
+    }
+
+    /// Why it is not, for people.
+    pub fn words(&self) -> Option<&str> {
+        self.words.as_deref().filter(|_| self.is_it())
+    }
+}
+
+impl Run<'_> {
+    /// A lane of this source has brought something of use.
+    pub(super) fn bore_fruit(&mut self, source: usize) {
+        if let Some(entry) = self.sources.get_mut(source) {
+            entry.barren = Barren::default();
+        }
+    }
+
+    /// A lane of this source has ended, with this error if it was not we who closed it.
+    pub(super) fn ended_barren(
+        &mut self,
+        source: usize,
+        lane: &LaneEntry,
+        error: Option<&LaneError>,
+    ) {
+        let now = self.now();
+        // Whom we leave because others are faster may well have been in the middle of something.
+        let broke = error.is_some() || now.since(lane.heard_at) >= SILENT;
+        let came = lane.lane.meter().body_bytes() > 0;
+        let Some(entry) = self.sources.get_mut(source) else { return };
+        let follows = lane.opened_at >= entry.barren.last_at;
+        if !broke || !came || lane.brought || !follows {
+            return;
+        }
+        entry.barren.count += 1;
+        entry.barren.last_at = now;
+        let what = if self.tree.is_some() { "a block is complete" } else { "anything new comes" };
+        let how = error.map_or_else(|| "it falls silent".to_owned(), ToString::to_string);
+        let words = format!("each answer ends before {what}: {how}");
+        entry.barren.words = Some(words.clone());
+        if entry.barren.count == BORNE {
+            let name = entry.source.display_name().to_owned();
+            self.note(format!("{name}: {words}; nothing of them is of use"), true);
+        }
+    }
+}
+
+/// So many may be bad luck, as blocks that do not fit their seals may.
+const BORNE: u32 = 3;
+/// A connection that has brought nothing for so long when we close it is closed for that.
+const SILENT: Duration = Duration::from_secs(1);
