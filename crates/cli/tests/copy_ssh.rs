@@ -230,7 +230,6 @@ fn where_only_ssh_leads_it_goes_through_ssh_and_says_so() {
         "by ssh: ",
         "B/s",
         "behind:",
-        "limited by the ssh connection to behind",
     ]);
     // The port of ours that ssh has opened means nothing to anybody.
     ran.never_says(&["127.0.0.1:"]);

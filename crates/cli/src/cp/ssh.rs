@@ -321,6 +321,19 @@ mod tests {
     }
 
     #[test]
+    fn no_port_of_ours_is_named_where_ssh_leads() {
+        let url = Url::parse("https://127.0.0.1:40123/").unwrap();
+        let names = names(&url, &Remote { host: "far".to_owned(), path: "/data".to_owned() });
+        let told = |text: &str| super::super::here::renamed(&names, text);
+        let shown = swath_source::display_name(&url);
+        let limit = told(&format!("the link or the server of {shown}"));
+        assert_eq!(limit, "the ssh connection to far");
+        assert_eq!(told(&format!("{shown}: gone")), "far:/data (by ssh): gone");
+        assert_eq!(told("127.0.0.1:40123 is silent"), "the ssh connection to far is silent");
+        assert_eq!(told("far away"), "far away");
+    }
+
+    #[test]
     fn what_a_server_says_is_found_behind_a_prompt() {
         let said = r#"{"swath":"1","port":1,"path":"/","token":"t","fingerprint":"f"}"#;
         for line in [format!("{said}\n"), format!("me@far {{\"swath\": $ {said} $ ")] {
