@@ -74,6 +74,7 @@ pub fn warn(message: &str) {
 pub fn of(error: &GetError, come_bytes: u64) -> Exit {
     match error {
         GetError::NoSources => Exit::Usage,
+        GetError::Tree(StageError::OtherTree { .. }) => Exit::Incomplete,
         GetError::Open(_) | GetError::Tree(_) | GetError::Remove(_) | GetError::Keep(_) => {
             Exit::Target
         }
@@ -110,6 +111,9 @@ pub fn words(error: &GetError) -> String {
             path.display(),
             units::bytes(*needed_bytes),
             units::bytes(*free_bytes)
+        ),
+        GetError::Tree(error @ StageError::OtherTree { .. }) => format!(
+            "{error}; it is kept, and the same command goes on once the source has them again (to begin anew without it: --no-resume)"
         ),
         GetError::Tree(StageError::InTheWay { destination, conflicts }) => {
             in_the_way(&destination.display().to_string(), conflicts)

@@ -71,7 +71,7 @@ pub(super) struct Tree {
     /// All of the index is there.
     is_complete: bool,
     /// Written and not journaled, in bytes of the plain file.
-    written: Vec<Range>,
+    pub(super) written: Vec<Range>,
     /// Of each source: where it tells which files changed, and how often it sent what its seal
     /// does not fit.
     pub(super) sources: Vec<TreeSource>,
@@ -189,6 +189,7 @@ pub(crate) async fn run_pass(
         Ok(changed) => {
             run.phase = Phase::Finishing;
             run.close_lanes();
+            run.vouch_for_laid(&changed);
             // For another pass; and should the last steps be cut short, for another run.
             if let Err(error) = run.keep_tree().await {
                 return run.failed(error);

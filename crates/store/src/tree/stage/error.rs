@@ -75,6 +75,13 @@ pub enum StageError {
         /// Where it would go.
         path: PathBuf,
     },
+    /// What lies there of an unfinished copy is of another tree: a source whose disk is not there
+    /// must not cost all that had come of it.
+    #[error("{} is an unfinished copy of another tree: none of its files is in this one", stage.display())]
+    OtherTree {
+        /// Where it lies.
+        stage: PathBuf,
+    },
     /// [`Halt`](super::Halt) said so; what is there is kept.
     #[error("stopped")]
     Stopped,

@@ -83,6 +83,8 @@ pub struct Stage {
     preserve: Preserve,
     /// What an earlier run left, by its journal, in the virtual file of this index.
     resumed: RangeSet,
+    /// The same with what lies in groups that have to come once more for other files.
+    had: RangeSet,
     /// What the destination has already, and stays.
     kept: Kept,
     /// What need not be fetched, in whole groups.
@@ -194,6 +196,9 @@ impl Stage {
             return Ok(stage);
         }
         let mut left = if resume { place.recover(&read(&index)) } else { Carried::default() };
+        if left.is_other {
+            return Err(StageError::OtherTree { stage: place.names.part.clone() });
+        }
         if !left.durable.is_empty() {
             let has_times = preserve.times;
             compare::still_there(&read(&index), &stage.root, has_times, &mut left.durable);
@@ -219,6 +224,8 @@ impl Stage {
         stage.go_on()?;
         if resumed.is_empty() {
             place.clear(&stage.root, &*halt)?;
+        } else {
+            stage.had = left.durable;
         }
         (stage.resumed, stage.kept, stage.present) = (resumed, kept, present);
         if !stage.resumed.is_empty() {
@@ -247,6 +254,7 @@ impl Stage {
             index,
             preserve,
             resumed: RangeSet::new(),
+            had: RangeSet::new(),
             kept: Kept::default(),
             present: RangeSet::new(),
             files: Files::default(),
@@ -355,7 +363,8 @@ impl Stage {
     }
 
     /// Write bytes of the virtual file from `start` on. Each byte is written once; a file that has
-    /// all its bytes gets its attributes and is closed.
+    /// all its bytes gets its attributes and is closed. One that was had as a whole stays as it is:
+    /// its bytes and these may be of two versions.
     ///
     /// # Errors
     /// [`StageError::Io`].
@@ -363,6 +372,9 @@ impl Stage {
         let range = Range::of_len(start, bytes.len() as u64);
         let mut trail = Trail::new(&self.root, Enter::Make);
         for wanted in self.wanted(range) {
+            if self.had.covers(wanted.range) {
+                continue;
+            }
             self.files
                 .write(self, &wanted, start, bytes, &mut trail)
                 .map_err(|source| self.not_written(&wanted.path, source))?;
@@ -405,7 +417,7 @@ impl Stage {
     }
 
     fn begin_journal(&self, journal: &mut Option<(JournalFile, State)>) -> Result<(), StageError> {
-        let begun = self.place.begin_journal(&self.index(), &self.resumed);
+        let begun = self.place.begin_journal(&self.index(), &self.had);
         *journal = Some(begun.map_err(|source| self.journal_failed(source))?);
         Ok(())
     }

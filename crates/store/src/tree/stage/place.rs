@@ -290,7 +290,7 @@ impl Place {
     pub fn recover(&self, index: &Index) -> Carried {
         let Some((durable, old)) = self.left() else { return Carried::default() };
         if old.digests() == index.digests() {
-            return Carried { durable, gone: Vec::new() };
+            return Carried { durable, ..Carried::default() };
         }
         carry::over(&old, &durable, index)
     }
