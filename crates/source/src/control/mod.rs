@@ -64,6 +64,24 @@ pub async fn fetch_small(
     })
 }
 
+/// Fetch a small part of a document, from where a lane would fetch more of it.
+///
+/// # Errors
+/// Any [`LaneError`]; an answer other than 206 among them.
+pub async fn fetch_part(
+    net: &Net,
+    url: &Url,
+    trust: Trust,
+    range: Range,
+) -> Result<Vec<u8>, LaneError> {
+    let limit_bytes = usize::try_from(range.len()).unwrap_or(usize::MAX);
+    let (method, range) = (Method::Get, Some(range));
+    let request = Request { method, range, accept: "*/*", extra: "", limit_bytes };
+    let answered = ask(net, url, trust, &request).await?;
+    answered.expect_status(&[206])?;
+    Ok(answered.body)
+}
+
 /// What the server says about the file in answer to HEAD.
 ///
 /// # Errors
