@@ -105,10 +105,18 @@ impl Remote {
     /// Read `host:path`; `None` if it is something else: an address, or a path (which may have a
     /// colon behind a slash).
     pub fn parse(text: &str) -> Option<Remote> {
-        let (host, path) = text.split_once(':')?;
+        // An address of IPv6 has colons itself, so it stands in brackets; ssh takes it without.
+        let (user, rest) = match text.split_once('@') {
+            Some((user, rest)) if rest.starts_with('[') => (format!("{user}@"), rest),
+            _ => (String::new(), text),
+        };
+        let bracketed = rest.strip_prefix('[').and_then(|rest| rest.split_once("]:"));
+        let (host, path) = match bracketed {
+            Some((host, path)) => (format!("{user}{host}"), path),
+            None => text.split_once(':').map(|(host, path)| (host.to_owned(), path))?,
+        };
         let is_host = !host.is_empty() && !host.contains('/') && !host.starts_with('-');
-        (is_host && !path.starts_with("//"))
-            .then(|| Remote { host: host.to_owned(), path: path.to_owned() })
+        (is_host && !path.starts_with("//")).then(|| Remote { host, path: path.to_owned() })
     }
 }
 
@@ -287,13 +295,18 @@ async fn tunnel(far: &Far, port: u16) -> Result<(Child, u16), String> {
     }
 }
 
-/// As a shell takes it for one word; a leading `~/` stays the home folder.
+/// As a shell takes it for one word; a leading `~` or `~name` stays somebody's home folder.
 fn quoted(path: &str) -> String {
     let whole = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
-    match path.strip_prefix("~/") {
-        Some(rest) => format!("~/{}", whole(rest)),
-        None if path == "~" => "~".to_owned(),
-        None => whole(path),
+    let (first, rest) = match path.split_once('/') {
+        Some((first, rest)) => (first, Some(rest)),
+        None => (path, None),
+    };
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    match (first.strip_prefix('~'), rest) {
+        (Some(name), None) if name.chars().all(is_name) => first.to_owned(),
+        (Some(name), Some(rest)) if name.chars().all(is_name) => format!("{first}/{}", whole(rest)),
+        _ => whole(path),
     }
 }
 
@@ -315,6 +328,8 @@ mod tests {
         assert_eq!(Remote::parse("host:/data/"), remote("host", "/data/"));
         assert_eq!(Remote::parse("me@host:"), remote("me@host", ""));
         assert_eq!(Remote::parse("host:a:b"), remote("host", "a:b"));
+        assert_eq!(Remote::parse("[::1]:/data/"), remote("::1", "/data/"));
+        assert_eq!(Remote::parse("me@[fe80::1%eth0]:a:b"), remote("me@fe80::1%eth0", "a:b"));
         for other in ["data/", "./a:b", "/a:b", "https://host/a", ":a", "-oX:b", "a/b:c"] {
             assert_eq!(Remote::parse(other), None, "{other}");
         }
@@ -348,6 +363,8 @@ mod tests {
     fn a_shell_reads_one_word() {
         assert_eq!(quoted("/a b/$(x)/it's"), "'/a b/$(x)/it'\\''s'");
         assert_eq!(quoted("~/a b"), "~/'a b'");
+        assert_eq!(quoted("~someone/a b"), "~someone/'a b'");
+        assert_eq!((quoted("~"), quoted("~a b/c")), ("~".to_owned(), "'~a b/c'".to_owned()));
         assert_eq!(quoted("~"), "~");
     }
 }
