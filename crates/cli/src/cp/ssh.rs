@@ -17,7 +17,7 @@ use tokio::process::{Child, ChildStdin};
 use tokio::time::{sleep, timeout};
 use url::Url;
 
-use super::bootstrap::bootstrap;
+use super::bootstrap::{bootstrap, bootstrapped};
 use super::far::Far;
 use super::job::Own;
 use super::through::{self, Through};
@@ -143,7 +143,7 @@ pub async fn start(
     progress: &Progress,
 ) -> Result<Session, String> {
     let far = Far::of(way, &remote.host).await;
-    let program = match way.bootstrap {
+    let mut program = match way.bootstrap {
         true => bootstrap(&far, progress).await?,
         false => "swath".to_owned(),
     };
@@ -154,9 +154,20 @@ pub async fn start(
     };
     let file_name = file_name.map(|name| format!(" --file-name={}", quoted(name)));
     let purpose = format!("{write}{}", file_name.unwrap_or_default());
-    let line = format!("exec {program} serve --ephemeral{purpose} -- {}", quoted(path));
-    let mut server = far.run(&line).await?;
-    let hello = match server.output.listen(hello_in).await {
+    let line =
+        |program: &str| format!("exec {program} serve --ephemeral{purpose} -- {}", quoted(path));
+    let mut server = far.run(&line(&program)).await?;
+    let mut said = server.output.listen(hello_in).await;
+    if let Err(unheard) = said
+        && !way.bootstrap
+        && server.is_missing(unheard).await
+    {
+        // An earlier copy may have put it there.
+        program = bootstrapped();
+        server = far.run(&line(&program)).await?;
+        said = server.output.listen(hello_in).await;
+    }
+    let hello = match said {
         Ok(hello) => hello,
         // The shell's word for a command that is not there.
         Err(unheard) if !way.bootstrap && server.is_missing(unheard).await => {
