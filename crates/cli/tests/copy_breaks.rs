@@ -107,3 +107,15 @@ fn a_source_without_its_disk_does_not_cost_what_has_come() {
     send("bare/", &["--no-resume"]).wait().code_is(0);
     assert_eq!(home.names_in("store/new"), ["sub"]);
 }
+
+#[test]
+fn a_served_folder_that_was_removed_is_called_that() {
+    // "the answer ended after 9 bytes, before its end", for ever.
+    let home = Home::new();
+    home.write("tree/file", "bytes\n");
+    let server = home.serve(&SERVE);
+    home.run(["cp", &server.url, "copy"]).code_is(0);
+    fs::remove_dir_all(home.path("tree")).unwrap();
+    let why = "404 Not Found: the folder has been removed since it was served";
+    home.run(["cp", &server.url, "other"]).code_is(7).says(&[why]);
+}
