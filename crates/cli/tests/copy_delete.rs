@@ -182,3 +182,51 @@ fn a_source_without_a_file_empties_nothing_unless_told_to() {
     }
     Home::new().run(["cp", "a/", "b/", "--allow-empty"]).code_is(2).says(&["--delete"]);
 }
+
+#[test]
+fn what_may_not_be_removed_is_named_and_the_rest_goes() {
+    // The first that would not go ended it with "Permission denied" and no name, and everything
+    // before it stayed; a dry run promised all of it.
+    for (way, home) in Way::all_of_nobody() {
+        for name in ["aa", "mine/old", "theirs/deep/one", "theirs/two", "zz"] {
+            home.write(&format!("copy/{name}"), "surplus\n");
+        }
+        home.write("tree/mine/new", "new\n");
+        fs::create_dir(home.path("tree/theirs")).unwrap();
+        home.hand_over();
+        chmod(&home, "tree/mine", 0o555);
+        chmod(&home, "copy/mine", 0o555);
+        let theirs = home.path("copy/theirs");
+        if !support::trees::gives_away(&theirs) {
+            println!("skipped: nobody else is there to own anything");
+            continue;
+        }
+        let named = [
+            "not removed: theirs/deep/one: Permission denied",
+            "not removed: theirs/two: Permission denied",
+            "3 entries that are not in the tree",
+        ];
+        let dry = way.sync(&home, &["--delete", "--dry-run"]);
+        dry.code_is(8).says(&named);
+        let ran = way.sync(&home, &["--delete"]);
+        ran.code_is(8).says(&named).says(&["stay: ", "3 removed"]);
+        assert_eq!(home.names_in("copy"), ["mine", "theirs"], "{ran}");
+        assert_eq!(home.names_in("copy/mine"), ["new"]);
+        assert_eq!(home.names_in("copy/theirs"), ["deep", "two"]);
+        let out = way.sync(&home, &["--delete", "--json"]).code_is(8).out();
+        let last: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+        assert_eq!(
+            (&last["event"], &last["entries"]),
+            (&"not_removed".into(), &3.into()),
+            "{last}"
+        );
+        assert_eq!(last["first"][1]["path"], "theirs/two", "{last}");
+        chmod(&home, "tree/mine", 0o755);
+        chmod(&home, "copy/mine", 0o755);
+    }
+}
+
+fn chmod(home: &Home, path: &str, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(home.path(path), fs::Permissions::from_mode(mode)).unwrap();
+}

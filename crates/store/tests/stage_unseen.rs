@@ -136,7 +136,7 @@ fn it_is_not_surplus_and_neither_are_the_folders_that_hold_it() {
     };
     differences(&empty, &mixed, &Filter::default(), &Same::SizeAndTime, false, take).unwrap();
     assert_eq!(told, own);
-    assert_eq!(remove(&mixed, surplus, &|| false).unwrap(), own.len() as u64);
+    assert_eq!(remove(&mixed, surplus, &|| false).unwrap().gone, own.len() as u64);
     for place in ["new.swath.part/large", "sub/x.swath.part/large", "sub/.swath-stage.swath.mark"] {
         assert!(mixed.join(place).exists(), "{place}");
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
 
@@ -13,6 +13,7 @@ use swath_model::index::{Index, Item, Kind, Mtime, Xattrs};
 use super::building::{set_mode, set_times, split};
 use super::finish::Finished;
 use super::{OWN_NAME, Stage, StageError};
+use crate::tree::rights;
 use crate::tree::root::{self, Root};
 use crate::tree::trail::{Enter, Trail};
 
@@ -277,8 +278,9 @@ impl<'a> Settling<'a> {
         // Once it has its mode nothing may lead through it any more.
         let settled = self.to.leave(path).and_then(|folder| {
             stage.put_xattrs(of.number, &folder, &of.xattrs);
-            set_mode(&folder, of.mode, stage.preserve, FileType::Directory)?;
-            set_times(&folder, of.mtime, stage.preserve)
+            let set = set_mode(&folder, of.mode, stage.preserve, FileType::Directory)
+                .and_then(|()| set_times(&folder, of.mtime, stage.preserve));
+            but_for_others(set, folder.as_fd(), b".")
         });
         settled.map_err(|source| stage.failed("set the attributes of", path, source))
     }
@@ -310,12 +312,26 @@ fn keep_at(
         stage.put_xattrs_at(item.number, at, name, &entry.xattrs);
     }
     if stage.preserve.mode && !is_link {
-        root::set_mode(at, name, mode & 0o777)?;
+        but_for_others(root::set_mode(at, name, mode & 0o777), at, name)?;
     }
     if stage.preserve.times && (stage.kept.by_content || is_link) {
-        root::set_mtime(at, name, mtime)?;
+        but_for_others(root::set_mtime(at, name, mtime), at, name)?;
     }
     Ok(())
+}
+
+/// What was there and is somebody else's keeps the attributes that only they may set.
+fn but_for_others(set: io::Result<()>, folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    let is_others = || {
+        let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::UID);
+        found.is_ok_and(|found| !rights::is_own(found.stx_uid))
+    };
+    match set {
+        Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) && is_others() => {
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 /// Whether a folder is there that should be none.
