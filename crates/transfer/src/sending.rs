@@ -197,9 +197,9 @@ pub struct Failed {
     pub exit: u8,
     /// A sentence.
     pub error: String,
-    /// Bytes that are kept for the next run.
-    #[serde(default)]
-    pub kept_bytes: u64,
+    /// Bytes that are kept for the next run, if the receiver knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_bytes: Option<u64>,
     /// For now only: another question may find it otherwise.
     #[serde(default)]
     pub passes: Passes,
@@ -219,9 +219,9 @@ pub enum Passes {
 }
 
 impl Failed {
-    /// Before anything was kept.
+    /// Before anybody looked at what is kept.
     pub fn at_once(exit: u8, error: String) -> Failed {
-        Failed { exit, error, kept_bytes: 0, passes: Passes::No }
+        Failed { exit, error, kept_bytes: None, passes: Passes::No }
     }
 }
 

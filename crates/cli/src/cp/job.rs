@@ -247,6 +247,7 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
     if from.is_file() {
         return file(source, destination, is_alone);
     }
+    from.canonicalize().map_err(|error| format!("{source}: {error}"))?;
     let name = if means_content(source) { None } else { Some(own_name(source)?) };
     if destination.contains("://") {
         let mut to = crate::net::parse_url(destination)?;
@@ -330,6 +331,11 @@ fn means_content(source: &str) -> bool {
         Some(remote) => remote.path.is_empty() || remote.path.ends_with('/'),
         None => source.ends_with('/'),
     }
+}
+
+/// A place as its user may see it again: without what is secret.
+pub fn shown(place: &str) -> String {
+    if is_here(place) { place.to_owned() } else { crate::net::shown_text(place) }
 }
 
 pub fn is_here(place: &str) -> bool {

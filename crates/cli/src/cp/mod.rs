@@ -48,24 +48,29 @@ pub fn near(places: &[String]) -> PathBuf {
 
 /// Run the command.
 pub async fn run(cp: Cp) -> Exit {
+    let refuse = |exit, message: &str| {
+        let to = cp.places.last().map(|to| job::shown(to)).unwrap_or_default();
+        told::failed(&cp, &Kept::default(), &to, message, None);
+        fail(exit, message)
+    };
     let jobs = match jobs(&cp.places) {
         Ok(jobs) => jobs,
         Err(message) => {
             let sources = cp.places.iter().rev().skip(1);
             let is_missing = |place: &String| job::is_here(place) && !Path::new(place).exists();
             let exit = if sources.clone().any(is_missing) { Exit::Input } else { Exit::Usage };
-            return fail(exit, &message);
+            return refuse(exit, &message);
         }
     };
     let filter = match cp.filter() {
         Ok(filter) => filter,
-        Err(message) => return fail(Exit::Usage, &message),
+        Err(message) => return refuse(Exit::Usage, &message),
     };
     if let Err(message) = check(&cp, &jobs) {
-        return fail(Exit::Usage, &message);
+        return refuse(Exit::Usage, &message);
     }
     if let Err((exit, message)) = report::check(cp.report.as_deref()) {
-        return fail(exit, &message);
+        return refuse(exit, &message);
     }
     let progress = Progress::new(Mode::choose(cp.json, cp.quiet));
     crate::get::log_to(&progress);
@@ -140,7 +145,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     let kept = Kept::default();
     let whole = job.destination();
     let fail = |exit, message: &str| {
-        told::failed(cp, &kept, &whole, message, 0);
+        told::failed(cp, &kept, &whole, message, None);
         fail(exit, message)
     };
     if let Err(message) = job.check_source() {
@@ -292,7 +297,8 @@ fn fetched(
     match copied {
         Ok(tree) => told(cp, plan, &tree, shown),
         Err(error) => {
-            told::failed(cp, kept, shown, &words(&exit::words_of_all(&error)), kept.bytes());
+            let text = words(&exit::words_of_all(&error));
+            told::failed(cp, kept, shown, &text, kept.known_bytes());
             complain(shown, &error, kept.bytes(), words);
             exit::of(&error, kept.come_bytes())
         }
@@ -386,7 +392,7 @@ async fn file(
         Ok(_) => Exit::Done,
         Err(error) => {
             let shown = path.display().to_string();
-            told::failed(cp, kept, &shown, &exit::words_of_all(&error), kept.bytes());
+            told::failed(cp, kept, &shown, &exit::words_of_all(&error), kept.known_bytes());
             complain(&shown, &error, kept.bytes(), &str::to_owned);
             exit::of(&error, kept.come_bytes())
         }

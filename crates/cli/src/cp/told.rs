@@ -35,7 +35,12 @@ enum Line<'a> {
     #[serde(rename = "not_removed")]
     Unremoved { path: &'a str, entries: u64, reason: &'a str, first: Vec<Entry<'a>> },
     /// It ended before, or without, a transfer.
-    Failed { path: &'a str, error: &'a str, kept_bytes: u64 },
+    Failed {
+        path: &'a str,
+        error: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kept_bytes: Option<u64>,
+    },
 }
 
 /// An entry, and what is the matter with it.
@@ -50,8 +55,9 @@ fn tell(line: &Line<'_>) {
     let _ = say::out(line.as_bytes(), Exit::Done);
 }
 
-/// Tell programs that a copy failed, unless an event has.
-pub fn failed(cp: &Cp, kept: &Kept, path: &str, error: &str, kept_bytes: u64) {
+/// Tell programs that a copy failed, unless an event has; and what is kept of it, if anybody here
+/// knows.
+pub fn failed(cp: &Cp, kept: &Kept, path: &str, error: &str, kept_bytes: Option<u64>) {
     if cp.json && !kept.is_told() {
         tell(&Line::Failed { path, error, kept_bytes });
     }

@@ -98,14 +98,8 @@ pub(crate) async fn run(
                 (0, Destination::File(path), _) => swath_store::kept_bytes(path),
                 (kept_bytes, ..) => kept_bytes,
             };
-            let summary = run.summary();
-            let at_s = run.at_s();
-            run.observer.observe(&Event::Failed {
-                at_s,
-                error: error.with_reasons(),
-                kept_bytes,
-                summary,
-            });
+            let failed = Event::failed(&error, kept_bytes, run.summary());
+            run.observer.observe(&failed);
             Err(error)
         }
     }

@@ -217,9 +217,7 @@ impl Run<'_> {
         let summary = self.summary();
         // What has come is of use to a later run only where the journal vouches for it.
         let durable = self.tree.as_ref().map(|tree| tree.pass.stage.durable_bytes());
-        let (at_s, kept_bytes) = (self.at_s(), durable.unwrap_or(0));
-        let words = error.with_reasons();
-        self.observer.observe(&Event::Failed { at_s, error: words, kept_bytes, summary });
+        self.observer.observe(&Event::failed(&error, durable.unwrap_or(0), summary));
         PassEnd::Failed(error)
     }
 

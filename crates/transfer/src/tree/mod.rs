@@ -214,8 +214,7 @@ pub(crate) async fn copy(
             begun = begin(engine, &request, resume, &mut planned, observer, stop) => begun,
         };
         if let (Err(error), Some(summary)) = (&begun, passes.summary().cloned()) {
-            let (at_s, error, kept_bytes) = (summary.elapsed_s, error.with_reasons(), kept_before);
-            observer.observe(&Event::Failed { at_s, error, kept_bytes, summary });
+            observer.observe(&Event::failed(error, kept_before, summary));
         }
         let begun = begun?;
         let (mut pass, request_of_pass) = begun;
