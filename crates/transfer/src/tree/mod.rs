@@ -32,7 +32,7 @@ use crate::request::{Destination, Mirror, Request};
 use content::Seals;
 use index::Wanted;
 pub(crate) use index::{Growth, Taking, read};
-use passes::Passes;
+use passes::{Passes, no_more, once_more};
 pub use planned::Planned;
 pub(crate) use planned::differences;
 pub use removal::{Spare, Spared, Unremoved};
@@ -306,23 +306,6 @@ fn bytes_of(index: &Index, files: &[(u64, Lack)]) -> u64 {
     files.iter().filter_map(bytes).map(|range| range.len()).sum()
 }
 
-/// What changed while it was copied, and is fetched once more.
-fn once_more(index: &Index, changed: &[(u64, Lack)], at_s: f64) -> Event {
-    let first = changed.iter().take(CHANGED_NAMED_MAX).filter_map(|&(number, _)| {
-        let path = index.cursor_from(number).next()?.path.to_vec();
-        Some(String::from_utf8_lossy(&path).into_owned())
-    });
-    let mut names: Vec<String> = first.collect();
-    if changed.len() > names.len() {
-        names.push(format!("{} more", units::count((changed.len() - names.len()) as u64)));
-    }
-    let text = format!(
-        "changed or gone at the source while it was copied, and looked at once more: {}",
-        names.join(", ")
-    );
-    Event::Note { at_s, text, warning: true }
-}
-
 /// Whether this is a folder of a swath server.
 pub(crate) async fn is_tree(engine: &Engine, folder: &Mirror) -> bool {
     let asked = index::ask(&engine.net, folder, &Wanted::default()).await;
@@ -441,6 +424,10 @@ async fn begin(
             stage.tell_top(top);
         }
         let stage = Arc::new(stage);
+        // Between two runs what takes part may be another choice.
+        if let (true, (1.., _)) = (planned.is_some(), stage.gone()) {
+            observer.observe(&no_more(stage.gone()));
+        }
         if stage.has_completed_earlier() {
             let text = "an earlier copy into this folder ended while it gave its files their names: all that it had copied got them now, whatever this one is about".to_owned();
             observer.observe(&Event::Note { at_s: 0.0, text, warning: false });
@@ -543,7 +530,5 @@ const FORGOTTEN_MAX: u32 = 3;
 const WORTH_CONNECTING_AHEAD: Duration = Duration::from_millis(10);
 /// Where a file system takes none, a million files would all have lost them.
 const LOSSES_NAMED_MAX: usize = 50;
-/// So many files that changed are named.
-const CHANGED_NAMED_MAX: usize = 5;
 /// How often it is looked whether another writer has ended.
 const LOCKED_LOOK: Duration = Duration::from_millis(100);

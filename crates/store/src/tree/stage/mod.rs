@@ -101,6 +101,8 @@ pub struct Stage {
     /// Of which entries extended attributes could not be taken over.
     xattr_losses: Mutex<Vec<(u64, XattrLoss)>>,
     has_completed_earlier: bool,
+    /// How much an earlier index had that this one has not, and the first of it.
+    gone: (usize, Vec<Vec<u8>>),
     /// What is made in it gets rights from the folder that it lies in.
     has_default_rights: bool,
     halt: Halt,
@@ -236,6 +238,9 @@ impl Stage {
             // What was taken over is written down anew: it may be of another index than before.
             stage.begin_journal(&mut lock(&stage.journal))?;
         }
+        let count = left.gone.len();
+        left.gone.truncate(GONE_TOLD);
+        stage.gone = (count, left.gone);
         Ok(stage)
     }
 
@@ -265,6 +270,7 @@ impl Stage {
             replaces: None,
             xattr_losses: Mutex::default(),
             has_completed_earlier: false,
+            gone: Default::default(),
             halt,
         }
     }
@@ -289,6 +295,12 @@ impl Stage {
     /// An earlier copy had ended while it gave names: all that it had came to its names first.
     pub fn has_completed_earlier(&self) -> bool {
         self.has_completed_earlier
+    }
+
+    /// What had been in the index before and is not in this one, or as another kind of thing: how many
+    /// entries, and the paths of the first ones.
+    pub fn gone(&self) -> (usize, &[Vec<u8>]) {
+        (self.gone.0, &self.gone.1)
     }
 
     /// What the journal vouches for, in bytes of the virtual file: a later run goes on from there.
@@ -520,3 +532,6 @@ fn read(index: &RwLock<Index>) -> RwLockReadGuard<'_, Index> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// So many paths of what is not in the tree any more are kept.
+const GONE_TOLD: usize = 10;
