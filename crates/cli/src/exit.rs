@@ -118,8 +118,26 @@ pub fn words(error: &GetError) -> String {
         GetError::Tree(StageError::InTheWay { destination, conflicts }) => {
             in_the_way(&destination.display().to_string(), conflicts)
         }
+        GetError::Tree(StageError::Closed { destination, folders }) => {
+            closed(&destination.display().to_string(), folders)
+        }
         _ => chain(error),
     }
+}
+
+/// Folders at the destination that may not be written into, and what to do about them.
+fn closed(destination: &str, folders: &[Vec<u8>]) -> String {
+    let text = |path: &Vec<u8>| -> String {
+        String::from_utf8_lossy(path).chars().filter(|c| !c.is_control()).collect()
+    };
+    let mut named: Vec<String> = folders.iter().take(CONFLICTS_NAMED).map(text).collect();
+    if folders.len() > CONFLICTS_NAMED {
+        named.push(format!("and {} more", folders.len() - CONFLICTS_NAMED));
+    }
+    let (first, named) = (text(&folders[0]), named.join(", "));
+    format!(
+        "{destination} has folders that get something new, and you may not write into them: {named}; nothing is changed there: have them opened to you, or leave them out, as with --exclude '/{first}'"
+    )
 }
 
 /// What of another kind is at the destination, and what to do about it.

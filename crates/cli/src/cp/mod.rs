@@ -18,6 +18,7 @@ mod told;
 
 use std::path::{Path, PathBuf};
 
+use swath_source::Download;
 use swath_transfer::observe::Observer;
 use swath_transfer::report::Recorder;
 use swath_transfer::sending::Received;
@@ -261,7 +262,11 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
                     let sent = put::send(&engine, from, to, &mut observer, progress, stop).await;
                     sent.map_or_else(|(exit, message)| fail(exit, &message), |()| Exit::Done)
                 }
-                (Err(_), Some(options)) => fail(Exit::Usage, options),
+                (Err(error), Some(options)) => match put::is_refused(&error).filter(|_| cp.dry_run)
+                {
+                    Some(words) => fail(Exit::Target, &words),
+                    None => fail(Exit::Usage, options),
+                },
             }
         }
         Job::Send { from, to, single } => {
@@ -356,6 +361,18 @@ async fn named(
         }
     }
     if let Some(options) = for_folders(cp) {
+        let asked = Download::begin(engine.net(), &from, Trust::Named, "*/*");
+        let answered = tokio::select! {
+            biased;
+            () = stop.wait() => return Err(stopped()),
+            answered = asked => answered,
+        };
+        if let Err(error) = answered {
+            let path = file_path(to, &name, is_alone);
+            let path = path.display();
+            let message = format!("{path}: no source could be used\n  {shown}: {error}");
+            return Err((Exit::Sources, message));
+        }
         return Err((Exit::Usage, format!("{shown} is no folder of a swath server: {options}")));
     }
     Ok(Thing::File(from, name))

@@ -5,6 +5,7 @@
 pub mod net;
 pub mod random;
 pub mod serve;
+pub mod small;
 pub mod ssh;
 pub mod trees;
 pub mod ways;

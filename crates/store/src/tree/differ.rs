@@ -10,7 +10,7 @@ use swath_model::index::{Entry, Index, IndexError, Item, Kind};
 use super::bits::Bits;
 use super::filter::Filter;
 use super::root::Root;
-use super::stage::{Kept, Same};
+use super::stage::Kept;
 use super::walk::{WalkError, WalkOptions, walk_telling};
 
 /// One difference.
@@ -32,8 +32,8 @@ pub enum Change {
 }
 
 /// Tell how a folder differs from the tree of `index`, which is complete, in the order of an index.
-/// Which files are the same `same` says, and `links` whether further names of a file are to be such;
-/// a folder that is not there is empty. What the tree lists as absent is no difference, and neither
+/// What stays as it is `kept` says, and `links` whether further names of a file are to be such; a
+/// folder that is not there is empty. What the tree lists as absent is no difference, and neither
 /// is what `filter` leaves out or a copy that is not complete keeps, with the folders that hold such.
 /// Blocks.
 ///
@@ -43,15 +43,11 @@ pub fn differences(
     index: &Index,
     folder: &Path,
     filter: &Filter,
-    same: &Same,
+    kept: &Kept,
     links: bool,
     mut take: impl FnMut(Change, &[u8]),
 ) -> io::Result<()> {
     let (there, sheltered) = listed(folder, filter)?;
-    let kept = match Root::open(folder) {
-        Ok(root) => Kept::find(index, &root, same, links),
-        Err(_) => Kept::default(),
-    };
     let (mut ours, mut theirs) = (index.cursor(), there.cursor());
     let mut other = theirs.next().map(Known::of);
     // What lies below something that could not be read is not known to be surplus.

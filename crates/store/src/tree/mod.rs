@@ -34,7 +34,9 @@ pub use list::Listed;
 pub use lookup::{Listing, Lookup, turned};
 pub use root::Root;
 pub use single::Single;
-pub use stage::{Finished, Halt, Preserve, Same, Stage, StageError, check_way};
+pub use stage::{
+    Finished, Halt, Kept, Preserve, Same, Stage, StageError, check_rights, check_room, check_way,
+};
 pub use surplus::{Removed, Stays, Surplus, removable, remove};
 pub use trail::Files;
 pub use walk::{Unnameable, WalkError, WalkOptions, walk};

@@ -21,5 +21,7 @@ pub(super) fn is_own(owner: u32) -> bool {
     owner == rustix::process::geteuid().as_raw()
 }
 
+/// To open what lies in a folder, and the folder itself.
+pub(super) const PASS: Access = Access::READ_OK.union(Access::EXEC_OK);
 /// To give names in a folder, or to take them.
 pub(super) const CHANGE: Access = Access::READ_OK.union(Access::WRITE_OK).union(Access::EXEC_OK);

@@ -428,8 +428,14 @@ async fn begin(
         if let (true, (1.., _)) = (planned.is_some(), stage.gone()) {
             observer.observe(&no_more(stage.gone()));
         }
-        if stage.has_completed_earlier() {
-            let text = "an earlier copy into this folder ended while it gave its files their names: all that it had copied got them now, whatever this one is about".to_owned();
+        if let Some(closed) = stage.completed_earlier() {
+            let but_for = match closed {
+                0 => String::new(),
+                some => format!(", but for {} where you may not write", units::count(some)),
+            };
+            let text = format!(
+                "an earlier copy into this folder ended while it gave its files their names: all that it had copied got them now{but_for}, whatever this one is about"
+            );
             observer.observe(&Event::Note { at_s: 0.0, text, warning: false });
         }
         if waits {

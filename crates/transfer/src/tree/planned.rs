@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use swath_model::index::{Absence, Counts};
-use swath_store::tree::{Change, Stays, Surplus, check_way};
+use swath_source::sealed_bytes;
+use swath_store::tree::{Change, Kept, Stays, Surplus, check_rights, check_room, check_way};
 
 use super::removal::{self, Spare, Spared, Unremoved};
 use super::{TreeRequest, absent, index, is_whole, same};
@@ -47,6 +48,10 @@ pub(crate) async fn differences(
     let compared = move || {
         let index = index::read(&index);
         check_way(&index, &folder, replaces.as_ref())?;
+        let kept = Kept::at(&index, &folder, &same, links);
+        check_rights(&index, &folder, &kept)?;
+        let single = request.single.as_deref();
+        check_room(&index, &folder, single, &kept, links, sealed_bytes)?;
         let (refuses, mut entries) = (removal::refuses(&request, &index.counts()), 0);
         let absent = absent(&index);
         let is_whole = is_whole(&absent);
@@ -61,7 +66,7 @@ pub(crate) async fn differences(
             }
             change => take(change, path),
         };
-        swath_store::tree::differences(&index, &folder, &filter, &same, links, tell)
+        swath_store::tree::differences(&index, &folder, &filter, &kept, links, tell)
             .map_err(GetError::Thread)?;
         let spared = (entries > 0).then_some(Spared { entries, why: Spare::Empty });
         let stays = match request.delete {

@@ -69,6 +69,14 @@ pub enum StageError {
         /// What is there; at least one.
         conflicts: Vec<Conflict>,
     },
+    /// Some folders at the destination get something new, and this user may not write into them.
+    #[error("{} folders at {} are closed", folders.len(), destination.display())]
+    Closed {
+        /// Where the tree goes.
+        destination: PathBuf,
+        /// Their paths below it; at least one.
+        folders: Vec<Vec<u8>>,
+    },
     /// The tree has what an unfinished copy left.
     #[error("{} is what an unfinished copy has left in that tree: finish that one first, or remove it there", path.display())]
     OwnName {

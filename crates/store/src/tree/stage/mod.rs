@@ -16,6 +16,7 @@ mod finish;
 mod further;
 mod mark;
 mod place;
+mod room;
 mod settle;
 mod skeleton;
 mod way;
@@ -46,12 +47,12 @@ use data::Directly;
 use place::Place;
 use settle::InTheWay;
 
-pub(super) use compare::Kept;
-pub use compare::Same;
+pub use compare::{Kept, Same};
 pub use error::StageError;
 pub use finish::Finished;
 pub(super) use mark::is_mark;
-pub use way::check_way;
+pub use room::check_room;
+pub use way::{check_rights, check_way};
 
 /// What of a file's attributes is taken over besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,9 +101,10 @@ pub struct Stage {
     replaces: Option<Filter>,
     /// Of which entries extended attributes could not be taken over.
     xattr_losses: Mutex<Vec<(u64, XattrLoss)>>,
-    has_completed_earlier: bool,
     /// How much an earlier index had that this one has not, and the first of it.
     gone: (usize, Vec<Vec<u8>>),
+    /// An earlier copy came to its end first; so much of it could not have its names.
+    completed_earlier: Option<u64>,
     /// What is made in it gets rights from the folder that it lies in.
     has_default_rights: bool,
     halt: Halt,
@@ -188,13 +190,16 @@ impl Stage {
         let place = &stage.place;
         refuse_own_names(&read(&index), place)?;
         if resume && let Some(moving) = place.moving() {
+            // What is refused in the end had better stay where it is.
+            let kept = Kept::at(&read(&index), &place.destination, same, preserve.links);
+            check_rights(&read(&index), &place.destination, &kept)?;
             // What an earlier run was about: then nearly everything is as if it had come to its end.
             stage.index = Arc::new(RwLock::new(moving.index));
-            stage.finish_moving(&moving.without, InTheWay::Stays)?;
+            let finished = stage.finish_moving(&moving.without, InTheWay::Stays)?;
             drop(stage);
             let mut stage =
                 Stage::open_until(destination, single, index, preserve, resume, same, halt)?;
-            stage.has_completed_earlier = true;
+            stage.completed_earlier = Some(finished.closed);
             return Ok(stage);
         }
         let mut left = if resume { place.recover(&read(&index)) } else { Carried::default() };
@@ -211,6 +216,9 @@ impl Stage {
             }
             _ => Kept::default(),
         };
+        if !place.is_new {
+            check_rights(&read(&index), &place.destination, &kept)?;
+        }
         let mut known = left.durable.clone();
         for range in kept.ranges.iter() {
             known.insert(range);
@@ -269,8 +277,8 @@ impl Stage {
             top: None,
             replaces: None,
             xattr_losses: Mutex::default(),
-            has_completed_earlier: false,
             gone: Default::default(),
+            completed_earlier: None,
             halt,
         }
     }
@@ -292,9 +300,10 @@ impl Stage {
         self.top = Some(top);
     }
 
-    /// An earlier copy had ended while it gave names: all that it had came to its names first.
-    pub fn has_completed_earlier(&self) -> bool {
-        self.has_completed_earlier
+    /// An earlier copy had ended while it gave names: all that it had came to its names first, but for
+    /// so much that could not.
+    pub fn completed_earlier(&self) -> Option<u64> {
+        self.completed_earlier
     }
 
     /// What had been in the index before and is not in this one, or as another kind of thing: how many
@@ -347,31 +356,6 @@ impl Stage {
     /// Whether there is a folder at this destination already.
     pub fn is_there(destination: &Path) -> bool {
         Place::of(destination, None).is_ok_and(|place| !place.is_new)
-    }
-
-    /// Whether `bytes` more can be fetched and written, with all that is made beside them. The index
-    /// must be complete.
-    ///
-    /// # Errors
-    /// [`StageError::NoRoom`], [`StageError::NoEntries`].
-    pub fn check_room(&self, bytes: u64) -> Result<(), StageError> {
-        let Some(room) = self.place.room(&self.root) else { return Ok(()) };
-        let path = self.place.destination.clone();
-        let needed_bytes = bytes.saturating_add(self.copied_bytes());
-        if room.free_bytes < needed_bytes {
-            return Err(StageError::NoRoom { path, needed_bytes, free_bytes: room.free_bytes });
-        }
-        let counts = self.index().counts();
-        // Of what an earlier run left some is there already; so much is certainly needed.
-        let is_first = self.resumed.is_empty() && self.place.is_new;
-        let further = if self.preserve.links { 0 } else { counts.hard_links };
-        let needed = counts.files + counts.folders + counts.links + further;
-        match room.free_entries {
-            Some(free) if is_first && free < needed => {
-                Err(StageError::NoEntries { path, needed, free })
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Write bytes of the virtual file from `start` on. Each byte is written once; a file that has

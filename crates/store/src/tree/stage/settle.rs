@@ -200,6 +200,10 @@ impl<'a> Settling<'a> {
                     self.to.folder(item.path)?;
                 }
                 InTheWay::Stays if is_no_folder(&error) => is_there = false,
+                InTheWay::Stays if is_closed(&error, above) => {
+                    self.finished.closed += 1;
+                    is_there = false;
+                }
                 _ => return Err(error),
             }
         }
@@ -224,6 +228,10 @@ impl<'a> Settling<'a> {
                 Ok(true)
             }
             (Err(error), InTheWay::Stays) if is_folder(&error) => Ok(false),
+            (Err(error), InTheWay::Stays) if is_closed(&error, above) => {
+                self.finished.closed += 1;
+                Ok(false)
+            }
             (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {
                 Ok(self.rule == InTheWay::Stays && root::kind_of(to, name)?.is_some())
             }
@@ -332,6 +340,13 @@ fn but_for_others(set: io::Result<()>, folder: BorrowedFd<'_>, name: &[u8]) -> i
         }
         other => other,
     }
+}
+
+/// Whether we may not give a name in that folder. Into the destination itself this user may write, or
+/// else had better keep what has come.
+fn is_closed(error: &io::Error, above: &[u8]) -> bool {
+    let refused = [Errno::ACCESS, Errno::PERM, Errno::ROFS].map(|it| Some(it.raw_os_error()));
+    !above.is_empty() && refused.contains(&error.raw_os_error())
 }
 
 /// Whether a folder is there that should be none.
