@@ -42,7 +42,6 @@ fn a_command_that_is_refused_at_once_has_failed_too() {
     for (args, code, path) in [
         (&["none/", "copy/"][..], 6, "copy/"),
         (&["none", "copy/"], 6, "copy/"),
-        (&["tree", "tree/none", "copy/"], 6, "copy/"),
         (&["none/", server], 6, "http://127.0.0.1:1/to/"),
         (&["none", server], 6, "http://127.0.0.1:1/to/"),
         (&["none/", "box:to/"], 6, "box:to/"),

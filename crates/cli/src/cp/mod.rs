@@ -57,9 +57,11 @@ pub async fn run(cp: Cp) -> Exit {
     let jobs = match jobs(&cp.places) {
         Ok(jobs) => jobs,
         Err(message) => {
-            let sources = cp.places.iter().rev().skip(1);
             let is_missing = |place: &String| job::is_here(place) && !Path::new(place).exists();
-            let exit = if sources.clone().any(is_missing) { Exit::Input } else { Exit::Usage };
+            let exit = match &cp.places[..] {
+                [source, _] if is_missing(source) => Exit::Input,
+                _ => Exit::Usage,
+            };
             return refuse(exit, &message);
         }
     };
@@ -206,7 +208,10 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         other => other,
     };
     let exit = match job {
-        Job::FetchBySsh { .. } | Job::SendBySsh { .. } | Job::Named { .. } => Exit::Internal,
+        Job::FetchBySsh { .. }
+        | Job::SendBySsh { .. }
+        | Job::Named { .. }
+        | Job::Missing { .. } => Exit::Internal,
         Job::Here { from, to, single } => {
             let shown = place(&to, single.as_deref());
             let opened =
