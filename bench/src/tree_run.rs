@@ -13,6 +13,7 @@ use crate::check::empty;
 use crate::machine::find_program;
 use crate::measure::{Ending, measure};
 use crate::results::Run;
+use crate::serving::Identity;
 use crate::tool::as_typed;
 use crate::tree_data::difference;
 
@@ -27,18 +28,24 @@ pub enum TreeTool {
     SwathOneFile,
     /// rsync from its daemon, without encryption.
     Rsync,
+    /// The same through socat, over TLS.
+    RsyncTls,
     /// tar through netcat, without encryption.
     Tar,
+    /// tar through socat, over TLS.
+    TarTls,
 }
 
 impl TreeTool {
     /// Every tool, in the order of the table.
-    pub const ALL: [TreeTool; 5] = [
+    pub const ALL: [TreeTool; 7] = [
         TreeTool::Swath,
         TreeTool::SwathPlain,
         TreeTool::SwathOneFile,
         TreeTool::Rsync,
+        TreeTool::RsyncTls,
         TreeTool::Tar,
+        TreeTool::TarTls,
     ];
 
     /// Name on the command line, in tables and pictures.
@@ -48,7 +55,9 @@ impl TreeTool {
             TreeTool::SwathPlain => "swath-plain",
             TreeTool::SwathOneFile => "swath-one-file",
             TreeTool::Rsync => "rsync",
+            TreeTool::RsyncTls => "rsync-tls",
             TreeTool::Tar => "tar",
+            TreeTool::TarTls => "tar-tls",
         }
     }
 
@@ -56,9 +65,15 @@ impl TreeTool {
     pub fn program(self, swath: &Path) -> Option<PathBuf> {
         match self {
             TreeTool::Rsync => find_program("rsync"),
+            TreeTool::RsyncTls => find_program("socat").and(find_program("rsync")),
             TreeTool::Tar => find_program("nc").and(find_program("tar")),
+            TreeTool::TarTls => find_program("socat").and(find_program("tar")),
             _ => Some(swath.to_owned()).filter(|path| path.is_file()),
         }
+    }
+
+    fn is_swath(self) -> bool {
+        matches!(self, TreeTool::Swath | TreeTool::SwathPlain | TreeTool::SwathOneFile)
     }
 
     /// Whether it can take from several servers at once.
@@ -78,6 +93,8 @@ pub struct Places {
     pub one_file: PathBuf,
     /// The folder into which clients write.
     pub target: PathBuf,
+    /// What socat shows as a server.
+    pub identity: Identity,
 }
 
 /// Between which places.
@@ -192,14 +209,20 @@ impl Serving {
                 command.arg(if is_one { &places.one_file } else { &places.tree });
             }
             TreeTool::Rsync => {
-                let configuration = places.target.with_extension("rsyncd");
-                let text = format!(
-                    "use chroot = no\nuid = 0\ngid = 0\n[tree]\npath = {}\n",
-                    places.tree.display()
-                );
-                std::fs::write(&configuration, text).map_err(failed)?;
                 command.args(["--daemon", "--no-detach", "--port", PORT, "--config"]);
-                command.arg(configuration);
+                command.arg(rsync_configuration(places).map_err(failed)?);
+            }
+            TreeTool::RsyncTls => {
+                let configuration = rsync_configuration(places).map_err(failed)?;
+                command = Command::new("socat");
+                command.args(["-b", SOCAT_BYTES, &socat_listens(address, places)]);
+                command.arg(format!("EXEC:rsync --daemon --config {}", configuration.display()));
+            }
+            TreeTool::TarTls => {
+                command = Command::new("sh");
+                let script = "exec tar c -C \"$1\" . | socat -u -b \"$2\" - \"$3\"";
+                command.args(["-c", script, "sh"]).arg(&places.tree);
+                command.args([SOCAT_BYTES, &socat_listens(address, places)]);
             }
             TreeTool::Tar => {
                 command = Command::new("sh");
@@ -211,7 +234,7 @@ impl Serving {
         namespace.confine(&mut command);
         let mut child = command.spawn().map_err(failed)?;
         let mut told = format!("{address}:{PORT}");
-        if matches!(tool, TreeTool::Rsync | TreeTool::Tar) {
+        if !tool.is_swath() {
             wait_for(namespace, PORT).map_err(failed)?;
         } else if let Some(stdout) = child.stdout.take() {
             let mut lines = BufReader::new(stdout).lines();
@@ -221,6 +244,22 @@ impl Serving {
         }
         Ok(Serving { child, address: told })
     }
+}
+
+/// Writes what makes rsync a daemon for the tree.
+fn rsync_configuration(places: &Places) -> std::io::Result<PathBuf> {
+    let configuration = places.target.with_extension("rsyncd");
+    let tree = places.tree.display();
+    let text = format!("use chroot = no\nuid = 0\ngid = 0\n[tree]\npath = {tree}\n");
+    std::fs::write(&configuration, text)?;
+    Ok(configuration)
+}
+
+/// How socat listens for one client that speaks TLS.
+fn socat_listens(address: &str, places: &Places) -> String {
+    let Identity { certificate, key } = &places.identity;
+    let (certificate, key) = (certificate.display(), key.display());
+    format!("OPENSSL-LISTEN:{PORT},bind={address},reuseaddr,cert={certificate},key={key},verify=0")
 }
 
 /// Wait until somebody listens at this port, without connecting (that would be the one client that
@@ -258,6 +297,19 @@ fn client_command(tool: TreeTool, program: &Path, serving: &[Serving], places: &
         TreeTool::Rsync => {
             command.args(["-a", "--whole-file", &format!("rsync://{first}/tree/")]).arg(output);
         }
+        TreeTool::RsyncTls => {
+            command = Command::new("sh");
+            let script = "RSYNC_CONNECT_PROG=\"$1\" exec rsync -a --whole-file \"$2\" \"$3\"";
+            let through = format!("socat -b {SOCAT_BYTES} - OPENSSL:{first},verify=0");
+            let url = format!("rsync://{first}/tree/");
+            command.args(["-c", script, "sh", &through, &url]).arg(output);
+        }
+        TreeTool::TarTls => {
+            command = Command::new("sh");
+            let script = "mkdir \"$1\" && socat -u -b \"$2\" \"$3\" - | tar x -C \"$1\"";
+            let from = format!("OPENSSL:{first},verify=0");
+            command.args(["-c", script, "sh"]).arg(output).args([SOCAT_BYTES, &from]);
+        }
         TreeTool::Tar => {
             command = Command::new("sh");
             let (host, port) = first.split_once(':').unwrap_or_default();
@@ -272,5 +324,7 @@ fn client_command(tool: TreeTool, program: &Path, serving: &[Serving], places: &
 pub const ONE_FILE: &str = "one.dat";
 const OUTPUT: &str = "output";
 const PORT: &str = "8470";
+/// socat's own 8 KiB would make it slower.
+const SOCAT_BYTES: &str = "262144";
 /// A tool that is this slow has said what it has to say.
 const LIMIT: Duration = Duration::from_secs(240);

@@ -10,6 +10,7 @@ use clap::Parser;
 use swath_bench::data::make_file;
 use swath_bench::machine::{Machine, beside_us, versions};
 use swath_bench::results::{ScenarioResult, Study, ToolResult};
+use swath_bench::serving::Identity;
 use swath_bench::study_files::{self, say, typed_command};
 use swath_bench::table::scenario_table;
 use swath_bench::tree_data::{Shape, make_tree};
@@ -103,7 +104,14 @@ fn scenarios(full: bool) -> Vec<Scenario> {
             title: "50,000 files, 554 MB, loopback, memory to memory".to_owned(),
             shape: tree,
             between: Between::Loopback,
-            tools: vec![TreeTool::Swath, TreeTool::SwathPlain, TreeTool::Rsync, TreeTool::Tar],
+            tools: vec![
+                TreeTool::Swath,
+                TreeTool::RsyncTls,
+                TreeTool::TarTls,
+                TreeTool::SwathPlain,
+                TreeTool::Rsync,
+                TreeTool::Tar,
+            ],
         },
         Scenario {
             name: "replicas".to_owned(),
@@ -186,7 +194,11 @@ fn measure_scenario(
         .prefix("swath-bench-")
         .tempdir_in(&options.scratch)
         .map_err(|e| format!("cannot write to {}: {e}", options.scratch.display()))?;
+    let own = scratch.path().join("own");
+    std::fs::create_dir(&own).map_err(|e| format!("{}: {e}", own.display()))?;
+    let identity = Identity::make(&own).map_err(|e| format!("a certificate: {e}"))?;
     let places = Places {
+        identity,
         swath: swath.to_owned(),
         tree: scratch.path().join("tree"),
         one_file: scratch.path().join("one"),

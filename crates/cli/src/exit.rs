@@ -74,6 +74,7 @@ pub fn warn(message: &str) {
 pub fn of(error: &GetError, come_bytes: u64) -> Exit {
     match error {
         GetError::NoSources => Exit::Usage,
+        GetError::Tree(StageError::OtherTree { .. }) => Exit::Incomplete,
         GetError::Open(_) | GetError::Tree(_) | GetError::Remove(_) | GetError::Keep(_) => {
             Exit::Target
         }
@@ -111,11 +112,32 @@ pub fn words(error: &GetError) -> String {
             units::bytes(*needed_bytes),
             units::bytes(*free_bytes)
         ),
+        GetError::Tree(error @ StageError::OtherTree { .. }) => format!(
+            "{error}; it is kept, and the same command goes on once the source has them again (to begin anew without it: --no-resume)"
+        ),
         GetError::Tree(StageError::InTheWay { destination, conflicts }) => {
             in_the_way(&destination.display().to_string(), conflicts)
         }
+        GetError::Tree(StageError::Closed { destination, folders }) => {
+            closed(&destination.display().to_string(), folders)
+        }
         _ => chain(error),
     }
+}
+
+/// Folders at the destination that may not be written into, and what to do about them.
+fn closed(destination: &str, folders: &[Vec<u8>]) -> String {
+    let text = |path: &Vec<u8>| -> String {
+        String::from_utf8_lossy(path).chars().filter(|c| !c.is_control()).collect()
+    };
+    let mut named: Vec<String> = folders.iter().take(CONFLICTS_NAMED).map(text).collect();
+    if folders.len() > CONFLICTS_NAMED {
+        named.push(format!("and {} more", folders.len() - CONFLICTS_NAMED));
+    }
+    let (first, named) = (text(&folders[0]), named.join(", "));
+    format!(
+        "{destination} has folders that get something new, and you may not write into them: {named}; nothing is changed there: have them opened to you, or leave them out, as with --exclude '/{first}'"
+    )
 }
 
 /// What of another kind is at the destination, and what to do about it.

@@ -52,3 +52,70 @@ fn programs_hear_of_no_source_that_is_lost() {
     assert!(!ran.out().contains("\"state\":\"bad\""), "{ran}");
     assert!(ran.out().contains("it is there again after"), "{ran}");
 }
+
+#[test]
+fn a_source_without_its_disk_does_not_cost_what_has_come() {
+    // The server came back with an empty folder where its disk had been: all that had come was thrown
+    // away, "0 files" were copied, and the copy ended with 0. So did the same command an hour later.
+    let home = Home::new();
+    fs::create_dir_all(home.path("bare/sub")).unwrap();
+    home.write("other/new.bin", bytes(3, 1 << 20));
+    home.write("tree/sub/wide.bin", bytes(9, 60 << 20));
+    home.write("tokens", "secret write\n");
+    home.write("token", "secret");
+    fn serve(folder: &str) -> [&str; 3] {
+        [folder, "--plain", "--anonymous"]
+    }
+    let server = home.serve(&serve("tree"));
+    let address = server.address().to_string();
+    let url = server.url.clone();
+    let copy = ["cp", &url, "copy"];
+    let copying = home.swath(copy.iter().chain(&["--limit-rate", "20M"])).start();
+    home.wait_for_bytes("copy.swath.part/sub/wide.bin", 40 << 20);
+    drop(server);
+    let mut server = home.serve_at(&address, &serve("bare"));
+    let refusal = "an unfinished copy of another tree: none of its files is in this one";
+    let refused = ["copy.swath.part is", refusal, "--no-resume"];
+    copying.wait().code_is(3).says(&refused);
+    for folder in ["bare", "other"] {
+        drop(server);
+        server = home.serve_at(&address, &serve(folder));
+        home.run(copy).code_is(3).says(&refused);
+        assert!(!home.exists("copy"));
+    }
+    drop(server);
+    let _server = home.serve_at(&address, &serve("tree"));
+    let ran = home.run(["cp", &url, "copy", "--json"]);
+    let out = ran.code_is(0).out();
+    let end: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert!(end["resumed_bytes"].as_u64().unwrap() > 8 << 20, "{end}");
+    assert_same(&home.path("tree"), &home.path("copy"));
+    // Whoever sends hears the same, and can say that it is right.
+    fs::create_dir(home.path("store")).unwrap();
+    let receiver = home.serve(&["store", "--write", "--plain", "--token-file", "tokens"]);
+    let to = receiver.at("new/");
+    let send = |from: &str, more: &[&str]| {
+        let args = ["cp", from, &to, "--bearer-file", "token"];
+        home.swath(args.iter().chain(more)).start()
+    };
+    let sending = send("tree/", &["--limit-rate", "20M"]);
+    home.wait_for_bytes("store/new.swath.part/sub/wide.bin", 40 << 20);
+    sending.signal(libc::SIGINT);
+    sending.wait().code_is(130);
+    send("bare/", &[]).wait().code_is(3).says(&[refusal, "--no-resume"]);
+    assert!(!home.exists("store/new"));
+    send("bare/", &["--no-resume"]).wait().code_is(0);
+    assert_eq!(home.names_in("store/new"), ["sub"]);
+}
+
+#[test]
+fn a_served_folder_that_was_removed_is_called_that() {
+    // "the answer ended after 9 bytes, before its end", for ever.
+    let home = Home::new();
+    home.write("tree/file", "bytes\n");
+    let server = home.serve(&SERVE);
+    home.run(["cp", &server.url, "copy"]).code_is(0);
+    fs::remove_dir_all(home.path("tree")).unwrap();
+    let why = "404 Not Found: the folder has been removed since it was served";
+    home.run(["cp", &server.url, "other"]).code_is(7).says(&[why]);
+}

@@ -3,13 +3,14 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
 
 use support::Home;
-use support::trees::{assert_same, plant};
+use support::trees::{assert_same, bytes, plant};
+use support::ways::Way;
 
 fn copy_without_times(home: &Home, to: &str) {
     let status = Command::new("cp").args(["-r", "tree", to]).current_dir(home.work()).status();
@@ -87,6 +88,36 @@ fn a_file_that_is_one_hole_is_compared_too() {
     assert!(run(&["-n"]).contains("  hole"));
     run(&[]);
     assert!(fs::read(home.path("copy/hole")).unwrap().iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn a_large_file_stays_whatever_becomes_of_its_neighbours() {
+    // It was fetched as a whole for the block that it shares with a file of five bytes.
+    for (way, home) in Way::all() {
+        home.write("tree/a", "small");
+        home.write("tree/b", bytes(1, 6_000_000));
+        home.write("tree/c", bytes(2, 700_000));
+        home.write("tree/d", bytes(3, 5_000_000));
+        way.sync(&home, &[]).code_is(0);
+        spoil(&home.path("copy/a"), 0);
+        fs::remove_file(home.path("copy/c")).unwrap();
+        let inodes = || ["b", "d"].map(|name| inode(&home.path("copy").join(name)));
+        let before = inodes();
+        assert_eq!(way.plan(&home, &["--checksum"]), ["copy a", "copy c"]);
+        let fetched = way.fetched_bytes(&home, &["--checksum"]);
+        assert!(fetched < 1_800_000, "{fetched}");
+        assert_eq!(inodes(), before);
+        assert_same(&home.path("tree"), &home.path("copy"));
+        // Where its own end is another one it does not stay.
+        spoil(&home.path("copy/b"), 5_999_990);
+        assert_eq!(way.plan(&home, &["--checksum"]), ["copy b"]);
+        way.sync(&home, &["--checksum"]).code_is(0);
+        assert_same(&home.path("tree"), &home.path("copy"));
+    }
+}
+
+fn inode(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().ino()
 }
 
 #[test]

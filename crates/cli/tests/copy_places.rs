@@ -117,3 +117,25 @@ fn a_copy_into_itself_is_refused() {
     home.run(["cp", "tree/sub/", "tree/"]).code_is(0);
     assert_eq!(home.read("tree/file"), b"x\n");
 }
+
+#[test]
+fn one_of_several_that_is_not_there_holds_up_no_other() {
+    // From here nothing was copied then; from other machines the rest was.
+    let home = Home::new();
+    home.write("one/file", "1\n");
+    home.write("two", "2\n");
+    let several = ["cp", "one", "none", "two", "copy/", "--json"];
+    let ran = home.run(several);
+    ran.code_is(6).says(&["none: No such file or directory"]);
+    let out = ran.out();
+    let of = |event: &str| out.matches(&format!("{{\"event\":\"{event}\"")).count();
+    assert_eq!((of("finished"), of("failed")), (2, 1), "{ran}");
+    assert_eq!(home.names_in("copy"), ["one", "two"]);
+    // It is one of several still: into a folder, and not under its name.
+    home.run(["cp", "two", "none", "other"]).code_is(6);
+    assert_eq!(home.names_in("other"), ["two"]);
+    home.run(["cp", "-n", "two", "none", "another"]).code_is(6);
+    home.run(["cp", "two", "none", "two", "another"]).code_is(2).says(&["are called 'two'"]);
+    home.run(["cp", "none", "none", "another"]).code_is(6);
+    assert!(!home.exists("another"));
+}

@@ -7,6 +7,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 use support::Home;
+use support::small::Small;
+use support::trees::bytes;
 use support::ways::Way;
 
 fn plan(home: &Home) {
@@ -127,4 +129,72 @@ fn a_plan_that_cannot_be_carried_out_or_told_is_none() {
         let ran = home.run(["cp", "-n", "tree/", to]);
         ran.code_is(5).says(&["Permission denied"]);
     }
+}
+
+#[test]
+fn a_plan_for_which_there_is_no_room_ends_as_the_copy_does() {
+    // It ended with 0, and the copy itself before the first byte.
+    for (way, home) in Way::all() {
+        let Some(_small) = Small::mount(&home.path("copy"), 2 << 20) else { return };
+        home.write("tree/a", bytes(1, 900_000));
+        fs::hard_link(home.path("tree/a"), home.path("tree/b")).unwrap();
+        // So much fits.
+        way.sync(&home, &["--dry-run"]).code_is(0);
+        way.sync(&home, &[]).code_is(0);
+        home.write("tree/c", bytes(2, 700_000));
+        let words = |options: &[&str]| {
+            let ran = way.sync(&home, options);
+            ran.code_is(5).says(&[" more, but only "]);
+            assert_eq!(ran.out(), "");
+            ran.stderr
+                .split(" needs ")
+                .last()
+                .and_then(|it| it.split(',').next())
+                .map(str::to_owned)
+        };
+        // With the small files whose blocks it shares.
+        assert_eq!(words(&["--dry-run"]), words(&[]));
+        let ran = way.sync(&home, &["--dry-run", "--json"]);
+        let out = ran.code_is(5).out();
+        let failed: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(failed["event"], "failed", "{ran}");
+        way.sync(&home, &["--dry-run", "--exclude", "c"]).code_is(0).says(&["nothing to do"]);
+        // What is to be made of further names counts too, and what is left alone does not.
+        home.write("tree/c", bytes(2, 100_000));
+        way.sync(&home, &["--dry-run"]).code_is(0);
+        let ran = way.sync(&home, &["--dry-run", "--compare", "none"]);
+        ran.code_is(5).says(&["needs 1.90 MB more, but only "]);
+    }
+}
+
+#[test]
+fn a_single_file_that_would_be_refused_is_refused_in_a_plan_too() {
+    // Both ended with 2: as if the command line were wrong.
+    let home = Home::new();
+    home.write("file", "x\n");
+    home.write("tree/file", "x\n");
+    let server = home.serve(&["tree", "--plain"]);
+    home.write("token", server.token());
+    let (here, none) = (server.at(""), server.at("none"));
+    let of = |words: &[&str], more: &[&str]| {
+        let token = ["--bearer-file", "token"];
+        let ran = home.run(["cp"].iter().chain(words).chain(&token).chain(more));
+        (
+            ran.code(),
+            ran.stderr
+                .lines()
+                .skip_while(|it| !it.starts_with("swath: "))
+                .map(str::to_owned)
+                .collect(),
+        )
+    };
+    for (words, code) in [(["file", &*here], 5), ([&*none, "into/"], 7)] {
+        let real: (i32, Vec<String>) = of(&words, &[]);
+        let dry = of(&words, &["--dry-run"]);
+        assert!((real.0, dry.0) == (code, code) && !real.1.is_empty(), "{real:?}: {dry:?}");
+        // It may tell more of what the server said.
+        assert!(dry.1.iter().zip(&real.1).all(|(dry, real)| dry.starts_with(real)), "{dry:?}");
+    }
+    let (code, said) = of(&[&server.at("file"), "into/"], &["--dry-run", "--delete"]);
+    assert!(code == 2 && said[0].contains("are for folders"), "{said:?}");
 }

@@ -230,7 +230,6 @@ fn where_only_ssh_leads_it_goes_through_ssh_and_says_so() {
         "by ssh: ",
         "B/s",
         "behind:",
-        "limited by the ssh connection to behind",
     ]);
     // The port of ours that ssh has opened means nothing to anybody.
     ran.never_says(&["127.0.0.1:"]);
@@ -331,6 +330,8 @@ fn what_is_wrong_on_the_other_side_is_said() {
         .code_is(0)
         .says(&["box: this program was put there, as ~/.cache/"]);
     cp(&["--bootstrap"], &there).code_is(0).never_says(&["was put there"]);
+    // From then on it is there, also for those who do not ask for it to be put there.
+    cp(&[], &there).code_is(0).never_says(&["swath is not there"]);
     assert_same(&home.path("tree"), &home.path("copy"));
     let put = fs::read_dir(home.home().join("far/.cache/swath")).unwrap().count();
     assert_eq!(put, 1);

@@ -46,6 +46,37 @@ fn a_file_that_is_replaced_while_it_is_copied_is_of_one_version() {
     }
 }
 
+#[test]
+fn files_that_share_a_block_with_one_that_was_replaced_are_of_one_version_too() {
+    // The tail of a file came once more, with the block that it shares with the next one, and that
+    // one had been noticed: of two versions, and called verified.
+    for after in [0, 1, 3, 5] {
+        for (way, home) in Way::all() {
+            let name = |number: usize| format!("tree/f{number}");
+            let version = |path: &Path, byte| {
+                home.write(path.to_str().unwrap(), vec![byte; 400_000]);
+                let file = fs::File::options().write(true).open(home.path(path)).unwrap();
+                let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_577_836_800);
+                file.set_modified(time).unwrap();
+            };
+            (0..7).for_each(|number| version(Path::new(&name(number)), b'A'));
+            let running = way.start(&home, &["--limit-rate", "2M"]);
+            home.wait_for_bytes(&format!("copy.swath.part/f{after}"), 1);
+            for number in 0..7 {
+                version(Path::new("next"), b'B');
+                fs::rename(home.path("next"), home.path(name(number))).unwrap();
+            }
+            running.wait().code_is(0);
+            for number in 0..7 {
+                let copy = home.read(&format!("copy/f{number}"));
+                let first = copy[0];
+                let is_one = copy.len() == 400_000 && copy.iter().all(|&byte| byte == first);
+                assert!(is_one, "{} f{number} after {after}", way.name);
+            }
+        }
+    }
+}
+
 /// Stands before a server and says that nothing has changed there, whatever it says itself.
 fn denying(server: &Served) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

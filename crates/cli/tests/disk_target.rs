@@ -5,11 +5,12 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use support::Home;
+use support::small::Small;
 use swath_netlab::faulty::{Algorithm, Behaviour, Content, Server};
 
 const MIB: u64 = 1 << 20;
@@ -41,38 +42,6 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 fn is_root() -> bool {
     // SAFETY: no preconditions.
     unsafe { libc::geteuid() == 0 }
-}
-
-/// A small file system of its own, gone when dropped.
-struct Small(PathBuf);
-
-impl Small {
-    /// `None`, with a message, where mounting is not allowed.
-    fn mount(at: &Path, bytes: u64) -> Option<Small> {
-        fs::create_dir_all(at).unwrap();
-        let size = format!("size={bytes}");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
-            .arg(at)
-            .stderr(Stdio::null())
-            .status();
-        if is_root() && mounted.is_ok_and(|status| status.success()) {
-            return Some(Small(at.to_owned()));
-        }
-        eprintln!("skipped: only root can mount a small disk");
-        None
-    }
-
-    fn read_only(&self) {
-        let done = Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status().unwrap();
-        assert!(done.success());
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
 }
 
 #[test]

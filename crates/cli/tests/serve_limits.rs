@@ -201,6 +201,12 @@ fn silent_connections_make_room_and_busy_ones_do_not() {
             if let Some(answer) = succeeds(&work, "curl", &args) {
                 assert_eq!(answer, "alpha\n");
                 assert_eq!(silent[0].read(&mut [0]).unwrap(), 0, "it made room");
+                let metrics = server.at("metrics");
+                let metrics = succeeds(&work, "curl", &["-sSk", "-m", "30", &metrics]).unwrap();
+                let waited = "swath_connections_waited_total ";
+                let line = metrics.lines().find_map(|line| line.strip_prefix(waited));
+                // All but the first three, which found room.
+                assert!(line.unwrap().parse::<u32>().unwrap() >= 4, "{metrics}");
                 assert_eq!(busy.join().unwrap().as_deref(), Some("200"));
                 assert_eq!(home.read("got").len(), 8 << 20);
             }

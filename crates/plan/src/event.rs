@@ -70,6 +70,8 @@ pub enum Event {
         /// Which.
         lane: LaneId,
     },
+    /// We were asleep, and hear again: nobody is to blame for what did not come meanwhile.
+    Awoke,
     /// These bytes are in our hands and count (they were still missing).
     Delivered {
         /// The swath that they belong to.

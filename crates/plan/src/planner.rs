@@ -138,6 +138,7 @@ impl Planner {
                 }
                 self.speaks(lane);
             }
+            Event::Awoke => self.sources.iter_mut().for_each(|source| source.awoke(now)),
             Event::Delivered { swath, range } => self.delivered(swath, range),
             Event::SwathDone { swath } => self.swath_done(swath, now),
             Event::SwathFailed { swath, loss } => self.swath_failed(swath, loss, now),

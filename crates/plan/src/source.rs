@@ -125,6 +125,11 @@ impl Source {
         }
     }
 
+    /// We were asleep since it failed: its time to come back begins now.
+    pub fn awoke(&mut self, now: Time) {
+        self.failing_since = self.failing_since.map(|_| now);
+    }
+
     /// It fell silent for so long that its lanes were closed; wait before it is probed again.
     pub fn fell_silent(&mut self, now: Time, jitter: f64) {
         self.silences += 1;

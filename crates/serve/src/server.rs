@@ -194,8 +194,9 @@ async fn accept(
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
+        let waits = || _ = site.metrics.connections_waited.fetch_add(1, Ordering::Relaxed);
         let seat = tokio::select! {
-            seat = seats.take() => seat,
+            seat = seats.take(waits) => seat,
             _ = ending.wait_for(|&life| life == Life::Ending) => break,
         };
         let (site, acceptor) = (Arc::clone(&site), acceptor.borrow().clone());

@@ -11,8 +11,8 @@ use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use swath_model::digest::blake3_tree::group_value;
 use swath_model::index::Index;
 use swath_store::tree::{
-    Change, Content, Files, Filter, Root, Same, Surplus, WalkOptions, check_entries, differences,
-    remove, walk,
+    Change, Content, Files, Filter, Kept, Root, Same, Surplus, WalkOptions, check_entries,
+    differences, remove, walk,
 };
 
 /// Nested folders; a path of so many names is nearly as long as an index takes.
@@ -55,8 +55,9 @@ fn a_tree_of_thousands_of_nested_folders_is_walked_checked_compared_and_removed(
     let counts = index.counts();
     assert_eq!((counts.files, counts.folders), (DEPTH as u64, 2 * DEPTH as u64));
     check_entries(&index, &tree, |wrong, path| panic!("{wrong:?} {}", path.len())).unwrap();
-    let (filter, same) = (Filter::default(), Same::SizeAndTime);
-    differences(&index, &tree, &filter, &same, true, |_, path| panic!("{}", path.len())).unwrap();
+    let kept = Kept::at(&index, &tree, &Same::SizeAndTime, true);
+    let filter = Filter::default();
+    differences(&index, &tree, &filter, &kept, true, |_, path| panic!("{}", path.len())).unwrap();
     // All files are one block.
     let mut content = Content::open(&tree, Arc::clone(&shared)).unwrap();
     assert_eq!(content.candidates().total_bytes(), 1);
@@ -73,15 +74,15 @@ fn a_tree_of_thousands_of_nested_folders_is_walked_checked_compared_and_removed(
     let without = Filter::new(&[], &["a".to_owned()]).unwrap();
     let mut free = 0;
     let take = |_, path: &[u8]| free += u64::from(path.ends_with(b"e"));
-    differences(&Index::new(), &tree, &without, &same, true, take).unwrap();
+    differences(&Index::new(), &tree, &without, &kept, true, take).unwrap();
     assert_eq!(free, DEPTH as u64);
     let mut surplus = Surplus::default();
     let take = |change, path: &[u8]| {
         assert_eq!(change, Change::Surplus);
         surplus.push(path);
     };
-    differences(&Index::new(), &tree, &filter, &same, true, take).unwrap();
-    assert_eq!(remove(&tree, surplus, &|| false).unwrap(), 3 * DEPTH as u64);
+    differences(&Index::new(), &tree, &filter, &kept, true, take).unwrap();
+    assert_eq!(remove(&tree, surplus, &|| false).unwrap().gone, 3 * DEPTH as u64);
     assert_eq!(fs::read_dir(&tree).unwrap().count(), 0);
     // Whole paths for each entry would take more than a thousand million steps.
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());

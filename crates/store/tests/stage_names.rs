@@ -119,7 +119,7 @@ fn what_is_removed_while_names_are_given_is_fetched_again() {
     end_while_moving(&bench);
     fs::remove_dir_all(bench.copy().join("one")).unwrap();
     let stage = bench.open(index_of(&bench.tree())).unwrap();
-    assert!(stage.has_completed_earlier());
+    assert_eq!(stage.completed_earlier(), Some(0));
     bench.complete(stage, &index_of(&bench.tree()));
 }
 
@@ -149,7 +149,7 @@ fn a_kept_file_that_goes_before_the_end_is_told() {
     bench.complete(bench.open(index_of(&bench.tree())).unwrap(), &index);
     let kept = bench.copy().join("large");
     let stage = bench.open(index_of(&bench.tree())).unwrap();
-    assert!(stage.kept_files() > 0 && !stage.has_completed_earlier());
+    assert!(stage.kept_files() > 0 && stage.completed_earlier().is_none());
     fs::remove_file(&kept).unwrap();
     let finished = stage.finish(&[]).unwrap();
     assert_eq!(finished.lacking.len(), 1);

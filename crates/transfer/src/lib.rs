@@ -54,7 +54,7 @@ pub use swath_store::{
     BadCpus, CommitError, Cpus, DiskError, FinishError, IoMode, OpenError, Pin, ReadError,
     Topology, WriteError,
 };
-pub use tree::{Against, Compare, Planned, Spare, Spared, TreeRequest, TreeSummary};
+pub use tree::{Against, Compare, Planned, Spare, Spared, TreeRequest, TreeSummary, Unremoved};
 pub use url::Url;
 
 /// The example in the README is compiled with the tests.

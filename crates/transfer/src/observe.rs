@@ -7,6 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::GetError;
+
 /// Something that happened in a transfer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -66,15 +68,27 @@ pub enum Event {
     Finished(Summary),
     /// The transfer stopped before its end.
     Failed {
+        /// Final path of the file.
+        #[serde(default)]
+        path: String,
         /// Seconds since the transfer began.
         at_s: f64,
         /// What happened.
         error: String,
         /// Bytes kept for the next run.
         kept_bytes: u64,
-        /// The same figures as for a finished transfer.
+        /// The same figures as for a finished transfer; nothing of it counts as proved.
         summary: Summary,
     },
+}
+
+impl Event {
+    /// A transfer that comes to this has failed: what is not all there is not proved either.
+    pub(crate) fn failed(error: &GetError, kept_bytes: u64, mut summary: Summary) -> Event {
+        summary.proved = false;
+        let (path, at_s) = (summary.path.clone(), summary.elapsed_s);
+        Event::Failed { path, at_s, error: error.with_reasons(), kept_bytes, summary }
+    }
 }
 
 /// What a source is doing, as shown to a user.

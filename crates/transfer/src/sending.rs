@@ -8,7 +8,7 @@ use swath_model::index::Absence;
 use swath_store::tree::{Filter, FilterError, Preserve, XattrLoss};
 
 use crate::observe::{Event, Summary};
-use crate::tree::{Compare, Planned, Spared, TreeSummary};
+use crate::tree::{Compare, Planned, Spared, TreeSummary, Unremoved};
 
 /// What a sender wishes; told as parameters of its request.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,6 +164,9 @@ pub struct Received {
     /// What was not, although it is not in the tree.
     #[serde(default)]
     pub spared: Option<Spared>,
+    /// What could not be removed.
+    #[serde(default)]
+    pub unremoved: Unremoved,
     /// Of the files those that were there already.
     pub kept_files: u64,
     /// Paths of files that changed twice while they were read.
@@ -194,9 +197,9 @@ pub struct Failed {
     pub exit: u8,
     /// A sentence.
     pub error: String,
-    /// Bytes that are kept for the next run.
-    #[serde(default)]
-    pub kept_bytes: u64,
+    /// Bytes that are kept for the next run, if the receiver knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_bytes: Option<u64>,
     /// For now only: another question may find it otherwise.
     #[serde(default)]
     pub passes: Passes,
@@ -216,9 +219,9 @@ pub enum Passes {
 }
 
 impl Failed {
-    /// Before anything was kept.
+    /// Before anybody looked at what is kept.
     pub fn at_once(exit: u8, error: String) -> Failed {
-        Failed { exit, error, kept_bytes: 0, passes: Passes::No }
+        Failed { exit, error, kept_bytes: None, passes: Passes::No }
     }
 }
 
@@ -268,6 +271,7 @@ impl Received {
             counts: [counts.files, counts.folders, counts.links, counts.hard_links],
             removed: 0,
             spared: planned.spared,
+            unremoved: planned.unremoved.clone(),
             kept_files: 0,
             changed: Vec::new(),
             absent: reasons(&planned.absent),
@@ -284,6 +288,7 @@ impl Received {
             counts: [tree.files, tree.counts.folders, tree.counts.links, tree.counts.hard_links],
             removed: tree.removed,
             spared: tree.spared,
+            unremoved: tree.unremoved.clone(),
             kept_files: tree.kept_files,
             changed: tree.changed.iter().map(|path| text(path)).collect(),
             absent: reasons(&tree.absent),

@@ -100,12 +100,12 @@ impl Away<'_> {
                 if hint && error.contains("a folder there") {
                     say::err(&format!("  into that folder: {shown}/"));
                 }
-                super::tell_kept(failed.kept_bytes);
+                super::tell_kept(failed.kept_bytes.unwrap_or(0));
                 Exit::of_code(failed.exit)
             }
             Sent::Broken(exit, error) => {
                 let error = here::renamed(names, &error);
-                told::failed(cp, self.kept, &shown, &error, 0);
+                told::failed(cp, self.kept, &shown, &error, None);
                 say::err(&format!("swath: {error}"));
                 for hint in [exit::hint_of_token, exit::hint_of_trust] {
                     if let Some(hint) = hint(&error) {
@@ -122,7 +122,8 @@ impl Away<'_> {
             }
             Sent::Stopped { has_something } => {
                 let goes_on = if has_something { goes_on } else { "nothing was sent" };
-                told::failed(cp, self.kept, &shown, "stopped", 0);
+                // What a receiver makes of that it has nobody to tell.
+                told::failed(cp, self.kept, &shown, "stopped", None);
                 say::err(&format!("swath: stopped; {goes_on}"));
                 Exit::Interrupted
             }

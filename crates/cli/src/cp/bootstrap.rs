@@ -13,8 +13,7 @@ use crate::progress::Progress;
 /// error is a sentence.
 pub async fn bootstrap(far: &Far, progress: &Progress) -> Result<String, String> {
     let (here, host) = (std::env::consts::ARCH, &far.host);
-    let name = format!(".cache/swath/swath-{}-{here}", env!("CARGO_PKG_VERSION"));
-    let program = format!("\"$HOME\"/{name}");
+    let (name, program) = (name(), bootstrapped());
     let look = format!(
         "is=; cd \"$HOME\"; test -x {name} && is=there; echo {FOUND} $is on $(uname -s) $(uname -m)"
     );
@@ -42,6 +41,16 @@ pub async fn bootstrap(far: &Far, progress: &Progress) -> Result<String, String>
     put(far, &name).await?;
     progress.note(&format!("{host}: this program was put there, as ~/{name}"), false);
     Ok(program)
+}
+
+/// Where it is there, below the home folder.
+fn name() -> String {
+    format!(".cache/swath/swath-{}-{}", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH)
+}
+
+/// What a shell there calls it.
+pub fn bootstrapped() -> String {
+    format!("\"$HOME\"/{}", name())
 }
 
 /// Put this program there as `name`.

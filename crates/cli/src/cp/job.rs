@@ -72,6 +72,13 @@ pub enum Job {
         /// What a single file is called there.
         single: Option<String>,
     },
+    /// One of several, and it is not there: the others are copied all the same.
+    Missing {
+        /// What is the matter with it: a sentence.
+        words: String,
+        /// Where it was to go.
+        to: String,
+    },
 }
 
 /// Where a single file goes.
@@ -121,11 +128,15 @@ impl Job {
             | Job::Here { to, .. } => to.display().to_string(),
             Job::Send { to, .. } | Job::SendFile { to, .. } => swath_source::display_name(to),
             Job::SendBySsh { to, .. } => format!("{}:{}", to.host, to.path),
+            Job::Missing { to, .. } => shown(to),
         }
     }
 
     /// Look whether what is ours can be read as what it is; the error is a sentence.
     pub fn check_source(&self) -> Result<(), String> {
+        if let Job::Missing { words, .. } = self {
+            return Err(words.clone());
+        }
         let (Job::Here { from, .. }
         | Job::Send { from, .. }
         | Job::SendFile { from, .. }
@@ -189,7 +200,7 @@ pub fn jobs(places: &[String]) -> Result<Vec<Job>, String> {
     let contents = sources.iter().filter(|source| means_content(source)).count();
     if contents == 0 {
         let mut names: Vec<String> = Vec::new();
-        for source in sources {
+        for source in sources.iter().filter(|source| missing(source).is_none()) {
             let name = own_name(source)?;
             if names.contains(&name) {
                 let hint = match sources.iter().all(|source| source.contains("://")) {
@@ -246,6 +257,11 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
     let from = PathBuf::from(source);
     if from.is_file() {
         return file(source, destination, is_alone);
+    }
+    match missing(source) {
+        Some(words) if is_alone => return Err(words),
+        Some(words) => return Ok(Job::Missing { words, to: destination.to_owned() }),
+        None => {}
     }
     let name = if means_content(source) { None } else { Some(own_name(source)?) };
     if destination.contains("://") {
@@ -330,6 +346,17 @@ fn means_content(source: &str) -> bool {
         Some(remote) => remote.path.is_empty() || remote.path.ends_with('/'),
         None => source.ends_with('/'),
     }
+}
+
+/// A place as its user may see it again: without what is secret.
+pub fn shown(place: &str) -> String {
+    if is_here(place) { place.to_owned() } else { crate::net::shown_text(place) }
+}
+
+/// What the system says of a place of ours that is not there; a sentence.
+fn missing(source: &str) -> Option<String> {
+    let found = is_here(source).then(|| Path::new(source).canonicalize());
+    found?.err().map(|error| format!("{source}: {error}"))
 }
 
 pub fn is_here(place: &str) -> bool {

@@ -18,6 +18,7 @@ mod told;
 
 use std::path::{Path, PathBuf};
 
+use swath_source::Download;
 use swath_transfer::observe::Observer;
 use swath_transfer::report::Recorder;
 use swath_transfer::sending::Received;
@@ -48,24 +49,31 @@ pub fn near(places: &[String]) -> PathBuf {
 
 /// Run the command.
 pub async fn run(cp: Cp) -> Exit {
+    let refuse = |exit, message: &str| {
+        let to = cp.places.last().map(|to| job::shown(to)).unwrap_or_default();
+        told::failed(&cp, &Kept::default(), &to, message, None);
+        fail(exit, message)
+    };
     let jobs = match jobs(&cp.places) {
         Ok(jobs) => jobs,
         Err(message) => {
-            let sources = cp.places.iter().rev().skip(1);
             let is_missing = |place: &String| job::is_here(place) && !Path::new(place).exists();
-            let exit = if sources.clone().any(is_missing) { Exit::Input } else { Exit::Usage };
-            return fail(exit, &message);
+            let exit = match &cp.places[..] {
+                [source, _] if is_missing(source) => Exit::Input,
+                _ => Exit::Usage,
+            };
+            return refuse(exit, &message);
         }
     };
     let filter = match cp.filter() {
         Ok(filter) => filter,
-        Err(message) => return fail(Exit::Usage, &message),
+        Err(message) => return refuse(Exit::Usage, &message),
     };
     if let Err(message) = check(&cp, &jobs) {
-        return fail(Exit::Usage, &message);
+        return refuse(Exit::Usage, &message);
     }
     if let Err((exit, message)) = report::check(cp.report.as_deref()) {
-        return fail(exit, &message);
+        return refuse(exit, &message);
     }
     let progress = Progress::new(Mode::choose(cp.json, cp.quiet));
     crate::get::log_to(&progress);
@@ -140,7 +148,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     let kept = Kept::default();
     let whole = job.destination();
     let fail = |exit, message: &str| {
-        told::failed(cp, &kept, &whole, message, 0);
+        told::failed(cp, &kept, &whole, message, None);
         fail(exit, message)
     };
     if let Err(message) = job.check_source() {
@@ -200,7 +208,10 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         other => other,
     };
     let exit = match job {
-        Job::FetchBySsh { .. } | Job::SendBySsh { .. } | Job::Named { .. } => Exit::Internal,
+        Job::FetchBySsh { .. }
+        | Job::SendBySsh { .. }
+        | Job::Named { .. }
+        | Job::Missing { .. } => Exit::Internal,
         Job::Here { from, to, single } => {
             let shown = place(&to, single.as_deref());
             let opened =
@@ -256,7 +267,11 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
                     let sent = put::send(&engine, from, to, &mut observer, progress, stop).await;
                     sent.map_or_else(|(exit, message)| fail(exit, &message), |()| Exit::Done)
                 }
-                (Err(_), Some(options)) => fail(Exit::Usage, options),
+                (Err(error), Some(options)) => match put::is_refused(&error).filter(|_| cp.dry_run)
+                {
+                    Some(words) => fail(Exit::Target, &words),
+                    None => fail(Exit::Usage, options),
+                },
             }
         }
         Job::Send { from, to, single } => {
@@ -292,7 +307,8 @@ fn fetched(
     match copied {
         Ok(tree) => told(cp, plan, &tree, shown),
         Err(error) => {
-            told::failed(cp, kept, shown, &words(&exit::words_of_all(&error)), kept.bytes());
+            let text = words(&exit::words_of_all(&error));
+            told::failed(cp, kept, shown, &text, kept.known_bytes());
             complain(shown, &error, kept.bytes(), words);
             exit::of(&error, kept.come_bytes())
         }
@@ -350,6 +366,18 @@ async fn named(
         }
     }
     if let Some(options) = for_folders(cp) {
+        let asked = Download::begin(engine.net(), &from, Trust::Named, "*/*");
+        let answered = tokio::select! {
+            biased;
+            () = stop.wait() => return Err(stopped()),
+            answered = asked => answered,
+        };
+        if let Err(error) = answered {
+            let path = file_path(to, &name, is_alone);
+            let path = path.display();
+            let message = format!("{path}: no source could be used\n  {shown}: {error}");
+            return Err((Exit::Sources, message));
+        }
         return Err((Exit::Usage, format!("{shown} is no folder of a swath server: {options}")));
     }
     Ok(Thing::File(from, name))
@@ -386,7 +414,7 @@ async fn file(
         Ok(_) => Exit::Done,
         Err(error) => {
             let shown = path.display().to_string();
-            told::failed(cp, kept, &shown, &exit::words_of_all(&error), kept.bytes());
+            told::failed(cp, kept, &shown, &exit::words_of_all(&error), kept.known_bytes());
             complain(&shown, &error, kept.bytes(), &str::to_owned);
             exit::of(&error, kept.come_bytes())
         }

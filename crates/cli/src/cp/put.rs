@@ -58,7 +58,12 @@ fn words(shown: &str, error: &PutError) -> String {
     };
     let https = crate::exit::hint_of_https(shown, &error.to_string());
     let https = https.map(|hint| format!("\n{hint}")).unwrap_or_default();
-    format!("{shown}: {error}{hint}; nothing of the file is there{https}")
+    format!("{shown}: {error}{hint}; {NOTHING}{https}")
+}
+
+/// What a server that takes no trees, and has said so in these words, says of a file.
+pub fn is_refused(error: &str) -> Option<String> {
+    error.contains("started without --write").then(|| format!("{error}; {NOTHING}"))
 }
 
 /// The status of a refusal.
@@ -68,3 +73,5 @@ pub fn status(error: &LaneError) -> Option<u16> {
         _ => None,
     }
 }
+
+const NOTHING: &str = "nothing of the file is there";

@@ -17,7 +17,7 @@ use tokio::process::{Child, ChildStdin};
 use tokio::time::{sleep, timeout};
 use url::Url;
 
-use super::bootstrap::bootstrap;
+use super::bootstrap::{bootstrap, bootstrapped};
 use super::far::Far;
 use super::job::Own;
 use super::through::{self, Through};
@@ -105,10 +105,18 @@ impl Remote {
     /// Read `host:path`; `None` if it is something else: an address, or a path (which may have a
     /// colon behind a slash).
     pub fn parse(text: &str) -> Option<Remote> {
-        let (host, path) = text.split_once(':')?;
+        // An address of IPv6 has colons itself, so it stands in brackets; ssh takes it without.
+        let (user, rest) = match text.split_once('@') {
+            Some((user, rest)) if rest.starts_with('[') => (format!("{user}@"), rest),
+            _ => (String::new(), text),
+        };
+        let bracketed = rest.strip_prefix('[').and_then(|rest| rest.split_once("]:"));
+        let (host, path) = match bracketed {
+            Some((host, path)) => (format!("{user}{host}"), path),
+            None => text.split_once(':').map(|(host, path)| (host.to_owned(), path))?,
+        };
         let is_host = !host.is_empty() && !host.contains('/') && !host.starts_with('-');
-        (is_host && !path.starts_with("//"))
-            .then(|| Remote { host: host.to_owned(), path: path.to_owned() })
+        (is_host && !path.starts_with("//")).then(|| Remote { host, path: path.to_owned() })
     }
 }
 
@@ -135,7 +143,7 @@ pub async fn start(
     progress: &Progress,
 ) -> Result<Session, String> {
     let far = Far::of(way, &remote.host).await;
-    let program = match way.bootstrap {
+    let mut program = match way.bootstrap {
         true => bootstrap(&far, progress).await?,
         false => "swath".to_owned(),
     };
@@ -146,9 +154,20 @@ pub async fn start(
     };
     let file_name = file_name.map(|name| format!(" --file-name={}", quoted(name)));
     let purpose = format!("{write}{}", file_name.unwrap_or_default());
-    let line = format!("exec {program} serve --ephemeral{purpose} -- {}", quoted(path));
-    let mut server = far.run(&line).await?;
-    let hello = match server.output.listen(hello_in).await {
+    let line =
+        |program: &str| format!("exec {program} serve --ephemeral{purpose} -- {}", quoted(path));
+    let mut server = far.run(&line(&program)).await?;
+    let mut said = server.output.listen(hello_in).await;
+    if let Err(unheard) = said
+        && !way.bootstrap
+        && server.is_missing(unheard).await
+    {
+        // An earlier copy may have put it there.
+        program = bootstrapped();
+        server = far.run(&line(&program)).await?;
+        said = server.output.listen(hello_in).await;
+    }
+    let hello = match said {
         Ok(hello) => hello,
         // The shell's word for a command that is not there.
         Err(unheard) if !way.bootstrap && server.is_missing(unheard).await => {
@@ -287,13 +306,18 @@ async fn tunnel(far: &Far, port: u16) -> Result<(Child, u16), String> {
     }
 }
 
-/// As a shell takes it for one word; a leading `~/` stays the home folder.
+/// As a shell takes it for one word; a leading `~` or `~name` stays somebody's home folder.
 fn quoted(path: &str) -> String {
     let whole = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
-    match path.strip_prefix("~/") {
-        Some(rest) => format!("~/{}", whole(rest)),
-        None if path == "~" => "~".to_owned(),
-        None => whole(path),
+    let (first, rest) = match path.split_once('/') {
+        Some((first, rest)) => (first, Some(rest)),
+        None => (path, None),
+    };
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    match (first.strip_prefix('~'), rest) {
+        (Some(name), None) if name.chars().all(is_name) => first.to_owned(),
+        (Some(name), Some(rest)) if name.chars().all(is_name) => format!("{first}/{}", whole(rest)),
+        _ => whole(path),
     }
 }
 
@@ -315,9 +339,24 @@ mod tests {
         assert_eq!(Remote::parse("host:/data/"), remote("host", "/data/"));
         assert_eq!(Remote::parse("me@host:"), remote("me@host", ""));
         assert_eq!(Remote::parse("host:a:b"), remote("host", "a:b"));
+        assert_eq!(Remote::parse("[::1]:/data/"), remote("::1", "/data/"));
+        assert_eq!(Remote::parse("me@[fe80::1%eth0]:a:b"), remote("me@fe80::1%eth0", "a:b"));
         for other in ["data/", "./a:b", "/a:b", "https://host/a", ":a", "-oX:b", "a/b:c"] {
             assert_eq!(Remote::parse(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn no_port_of_ours_is_named_where_ssh_leads() {
+        let url = Url::parse("https://127.0.0.1:40123/").unwrap();
+        let names = names(&url, &Remote { host: "far".to_owned(), path: "/data".to_owned() });
+        let told = |text: &str| super::super::here::renamed(&names, text);
+        let shown = swath_source::display_name(&url);
+        let limit = told(&format!("the link or the server of {shown}"));
+        assert_eq!(limit, "the ssh connection to far");
+        assert_eq!(told(&format!("{shown}: gone")), "far:/data (by ssh): gone");
+        assert_eq!(told("127.0.0.1:40123 is silent"), "the ssh connection to far is silent");
+        assert_eq!(told("far away"), "far away");
     }
 
     #[test]
@@ -335,6 +374,8 @@ mod tests {
     fn a_shell_reads_one_word() {
         assert_eq!(quoted("/a b/$(x)/it's"), "'/a b/$(x)/it'\\''s'");
         assert_eq!(quoted("~/a b"), "~/'a b'");
+        assert_eq!(quoted("~someone/a b"), "~someone/'a b'");
+        assert_eq!((quoted("~"), quoted("~a b/c")), ("~".to_owned(), "'~a b/c'".to_owned()));
         assert_eq!(quoted("~"), "~");
     }
 }

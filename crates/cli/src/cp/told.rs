@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use swath_transfer::sending::Received;
-use swath_transfer::{Spare, Spared};
+use swath_transfer::{Spare, Spared, Unremoved};
 
 use super::args::Cp;
 use super::dry::Plan;
@@ -31,8 +31,23 @@ enum Line<'a> {
     WithoutXattrs { path: &'a str, reason: &'a str },
     /// What `--delete` did not remove.
     NotRemoved { path: &'a str, entries: u64, reason: Spare },
+    /// What `--delete` could not remove: all of it, and the first with the reasons.
+    #[serde(rename = "not_removed")]
+    Unremoved { path: &'a str, entries: u64, reason: &'a str, first: Vec<Entry<'a>> },
     /// It ended before, or without, a transfer.
-    Failed { path: &'a str, error: &'a str, kept_bytes: u64 },
+    Failed {
+        path: &'a str,
+        error: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kept_bytes: Option<u64>,
+    },
+}
+
+/// An entry, and what is the matter with it.
+#[derive(Serialize)]
+struct Entry<'a> {
+    path: &'a str,
+    reason: &'a str,
 }
 
 fn tell(line: &Line<'_>) {
@@ -40,8 +55,9 @@ fn tell(line: &Line<'_>) {
     let _ = say::out(line.as_bytes(), Exit::Done);
 }
 
-/// Tell programs that a copy failed, unless an event has.
-pub fn failed(cp: &Cp, kept: &Kept, path: &str, error: &str, kept_bytes: u64) {
+/// Tell programs that a copy failed, unless an event has; and what is kept of it, if anybody here
+/// knows.
+pub fn failed(cp: &Cp, kept: &Kept, path: &str, error: &str, kept_bytes: Option<u64>) {
     if cp.json && !kept.is_told() {
         tell(&Line::Failed { path, error, kept_bytes });
     }
@@ -56,6 +72,7 @@ pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
         return match tree.spared {
             _ if end != Exit::Done => end,
             Some(spared) => told_spared(cp, spared, destination),
+            None if tree.unremoved.count > 0 => told_unremoved(cp, &tree.unremoved, destination),
             None if tree.is_whole => end,
             None => told_partial(cp, tree, destination),
         };
@@ -67,6 +84,10 @@ pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
     let has_xattrs = !cp.preserve().xattrs || told_xattrs(cp, tree, destination);
     if tree.is_whole {
         let exit = if has_xattrs { Exit::Done } else { Exit::Some };
+        let exit = match tree.unremoved.count {
+            0 => exit,
+            _ => told_unremoved(cp, &tree.unremoved, destination),
+        };
         return tree.spared.map_or(exit, |spared| told_spared(cp, spared, destination));
     }
     told_partial(cp, tree, destination)
@@ -137,6 +158,32 @@ fn told_spared(cp: &Cp, Spared { entries, why }: Spared, destination: &str) -> E
             )
         }
     };
+    fail(Exit::Some, &message)
+}
+
+/// Name what could not be removed, or may not be.
+fn told_unremoved(cp: &Cp, unremoved: &Unremoved, destination: &str) -> Exit {
+    let Unremoved { count, first } = unremoved;
+    if cp.json {
+        let first = first.iter().map(|(path, reason)| Entry { path, reason }).collect();
+        tell(&Line::Unremoved { path: destination, entries: *count, reason: "refused", first });
+    }
+    for (path, why) in first.iter().take(NAMED_MAX) {
+        let path: String = path.chars().filter(|c| !c.is_control()).collect();
+        say::err(&format!("not removed: {path}: {why}"));
+    }
+    let (entries, it) = match count {
+        1 => ("1 entry that is not in the tree".to_owned(), "it"),
+        many => (format!("{} entries that are not in the tree", units::count(*many)), "them"),
+    };
+    let (stay, is) = match (cp.dry_run, count) {
+        (true, _) => ("would stay", "would be"),
+        (false, 1) => ("stays", "is"),
+        (false, _) => ("stay", "is"),
+    };
+    let message = format!(
+        "{destination}: {entries} {stay}: the system does not let {it} go; all of the tree {is} there"
+    );
     fail(Exit::Some, &message)
 }
 

@@ -208,6 +208,11 @@ impl Kept {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
+    /// The same, if anybody has told.
+    pub fn known_bytes(&self) -> Option<u64> {
+        self.is_told().then(|| self.bytes())
+    }
+
     /// Bytes that came or were there, whether a later run can make use of them or not.
     pub fn come_bytes(&self) -> u64 {
         self.0.come_bytes.load(Ordering::Relaxed).max(self.bytes())

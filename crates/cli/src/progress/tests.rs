@@ -474,6 +474,7 @@ fn tally() -> Tally {
     }
     tally.add(1_205, &Event::Progress(big));
     let stopped = Event::Failed {
+        path: "runs/run-01211.h5".to_owned(),
         at_s: 1.0,
         error: "404 Not Found".to_owned(),
         kept_bytes: 0,

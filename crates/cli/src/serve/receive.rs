@@ -181,7 +181,7 @@ async fn receive(engine: Engine, order: Order) {
                 GetError::Tree(StageError::Locked(_)) => Passes::Held,
                 _ => Passes::No,
             };
-            let (error, kept_bytes) = (renamed(&names, &words), kept.bytes());
+            let (error, kept_bytes) = (renamed(&names, &words), kept.known_bytes());
             tell(&Line::Failed(Failed { exit, error, kept_bytes, passes }));
         }
     }

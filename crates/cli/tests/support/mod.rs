@@ -5,6 +5,7 @@
 pub mod net;
 pub mod random;
 pub mod serve;
+pub mod small;
 pub mod ssh;
 pub mod trees;
 pub mod ways;
@@ -12,6 +13,7 @@ pub mod xattrs;
 
 use std::ffi::OsStr;
 use std::io::{Read, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
@@ -135,9 +137,16 @@ impl Home {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         if let Some(user) = self.user {
-            use std::os::unix::process::CommandExt as _;
             command.uid(user).gid(user);
         }
+        let heeds = || {
+            // SAFETY: a plain system call.
+            unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+            Ok(())
+        };
+        // Whoever runs the tests by nohup has it ignored in all that they start.
+        // SAFETY: nothing but a system call between the fork and the program.
+        unsafe { command.pre_exec(heeds) };
         Swath { command, input: None, limit: LIMIT }
     }
 

@@ -92,3 +92,11 @@ pub fn assert_same(one: &Path, other: &Path) {
         Command::new("diff").args(["-r", "--no-dereference"]).args([one, other]).output().unwrap();
     assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
 }
+
+/// Have a folder belong to root, with all that lies in it; whether that can be.
+pub fn gives_away(folder: &Path) -> bool {
+    let mut chown = std::process::Command::new("chown");
+    let is_root = chown.arg("-hR").arg("0:0").arg(folder).status().is_ok_and(|ran| ran.success());
+    // SAFETY: no preconditions.
+    is_root && unsafe { libc::geteuid() } == 0
+}

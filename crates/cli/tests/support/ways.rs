@@ -16,9 +16,19 @@ pub struct Way {
 impl Way {
     /// Every direction, each at home in a folder of its own.
     pub fn all() -> impl Iterator<Item = (Way, Home)> {
-        ["from a server", "to a server", "here"].into_iter().map(|name| {
-            let home = Home::new();
+        Way::each(|| Some(Home::new()))
+    }
+
+    /// Every direction, for somebody whom the system refuses things.
+    pub fn all_of_nobody() -> impl Iterator<Item = (Way, Home)> {
+        Way::each(Home::of_nobody)
+    }
+
+    fn each(at: fn() -> Option<Home>) -> impl Iterator<Item = (Way, Home)> {
+        ["from a server", "to a server", "here"].into_iter().filter_map(move |name| {
+            let home = at()?;
             fs::create_dir(home.path("tree")).unwrap();
+            home.hand_over();
             let here = |path: &str| home.path(path).display().to_string();
             let (server, from, to) = match name {
                 "from a server" => {
@@ -34,7 +44,7 @@ impl Way {
                 }
                 _ => (None, here("tree/"), here("copy")),
             };
-            (Way { name, server, from, to }, home)
+            Some((Way { name, server, from, to }, home))
         })
     }
 

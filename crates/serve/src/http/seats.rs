@@ -54,13 +54,17 @@ impl Seats {
         Seats { free: Arc::new(Semaphore::new(count)), silent: Arc::default() }
     }
 
-    /// Take one, as soon as there is one.
-    pub async fn take(&self) -> Seat {
+    /// Take one, as soon as there is one. `waits` is called once if there is none yet.
+    pub async fn take(&self, waits: impl FnOnce()) -> Seat {
+        let mut waits = Some(waits);
         loop {
             let permit = Arc::clone(&self.free).acquire_owned();
             let permit = match Arc::clone(&self.free).try_acquire_owned() {
                 Ok(permit) => Ok(Ok(permit)),
                 Err(_) => {
+                    if let Some(waits) = waits.take() {
+                        waits();
+                    }
                     self.silent.call_first();
                     timeout(CALL_EVERY, permit).await
                 }

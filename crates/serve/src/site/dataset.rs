@@ -105,6 +105,9 @@ async fn index(site: &Site, head: &Head) -> Response {
             return Ok(None);
         }
         let root = root.below(&path)?;
+        if root.is_removed() {
+            return Err(io::Error::other("the folder has been removed since it was served"));
+        }
         let is_there = match wanted {
             Some(file) => root.has_file(&file.path)?,
             None => true,
@@ -115,6 +118,9 @@ async fn index(site: &Site, head: &Head) -> Response {
     let (root, top) = match tokio::task::spawn_blocking(open).await {
         Ok(Ok(Some(opened))) => opened,
         Ok(Ok(None)) => return not_found(),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::Other => {
+            return Response::text(404, error.to_string());
+        }
         Ok(Err(error)) => return refusal(&error),
         Err(_) => return Response::text(500, "the folder could not be opened"),
     };

@@ -16,7 +16,7 @@ pub(crate) struct Metrics {
     answer_us: AtomicU64,
     pub connections: AtomicU64,
     pub connections_now: AtomicU64,
-    pub refused: AtomicU64,
+    pub connections_waited: AtomicU64,
     pub walks: AtomicU64,
 }
 
@@ -54,8 +54,8 @@ impl Metrics {
         family("swath_connections_total", "counter", help, &one(&self.connections));
         let help = "Connections that are open.";
         family("swath_connections", "gauge", help, &one(&self.connections_now));
-        let help = "Connections refused because there were too many.";
-        family("swath_connections_refused_total", "counter", help, &one(&self.refused));
+        let help = "Connections that had to wait until another one made room.";
+        family("swath_connections_waited_total", "counter", help, &one(&self.connections_waited));
         family("swath_walks_total", "counter", "Folders walked for an index.", &one(&self.walks));
         Response::empty(200)
             .with("content-type", "text/plain; version=0.0.4; charset=utf-8")

@@ -56,9 +56,9 @@ impl Download {
     ) -> Result<Download, LaneError> {
         let request = Request { method, range: None, accept, extra: "", limit_bytes: 0 };
         let limit = net.timeout();
-        let opened = timeout(limit, open(net, url, trust, &request)).await;
+        let opened = net.awake().within(limit, open(net, url, trust, &request)).await;
         let Opened { mut exchange, head, target, .. } =
-            opened.map_err(|_| LaneError::Timeout { after: limit })??;
+            opened.ok_or(LaneError::Timeout { after: limit })??;
         if head.status != 200 {
             let why = timeout(WHY_WITHIN, exchange.body(&head, EXPLANATION_BYTES_MAX)).await;
             let why = why.ok().and_then(Result::ok).unwrap_or_default().0;

@@ -5,13 +5,13 @@ use std::io;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::Instant;
 
 use crate::error::LaneError;
 use crate::http::answer::{INTERIM_LIMIT, SWITCHING_PROTOCOLS};
 use crate::http::body::Body;
 use crate::http::head::Head;
-use crate::net::Conn;
+use crate::net::{Conn, Net};
 
 /// A connection used for control requests.
 pub(super) struct Exchange {
@@ -19,6 +19,7 @@ pub(super) struct Exchange {
     input: Vec<u8>,
     /// Where the connection is read into.
     space: Vec<u8>,
+    net: Net,
     limit: Duration,
     sent_at: Instant,
     reusable: bool,
@@ -33,9 +34,10 @@ pub(super) struct Opening {
 
 impl Exchange {
     /// `limit` bounds each wait, and each head as a whole.
-    pub fn new(conn: Conn, limit: Duration) -> Exchange {
+    pub fn new(conn: Conn, net: &Net, limit: Duration) -> Exchange {
         let (input, space) = (Vec::new(), Vec::new());
-        Exchange { conn, input, space, limit, sent_at: Instant::now(), reusable: true }
+        let net = net.clone();
+        Exchange { conn, input, space, net, limit, sent_at: Instant::now(), reusable: true }
     }
 
     /// The connection, if another request could follow on it.
@@ -53,13 +55,13 @@ impl Exchange {
         self.sent_at = Instant::now();
         while !request.is_empty() {
             let writing = poll_fn(|cx| self.conn.poll_write(cx, request));
-            match timeout(self.limit, writing).await {
-                Ok(Ok(bytes)) if bytes > 0 => request = &request[bytes..],
-                Ok(Ok(_)) => {
+            match self.net.awake().within(self.limit, writing).await {
+                Some(Ok(bytes)) if bytes > 0 => request = &request[bytes..],
+                Some(Ok(_)) => {
                     return Err(LaneError::Reset { reason: "nothing can be sent".to_owned() });
                 }
-                Ok(Err(error)) => return Err(LaneError::reset(&error)),
-                Err(_) => return Err(LaneError::Timeout { after: self.limit }),
+                Some(Err(error)) => return Err(LaneError::reset(&error)),
+                None => return Err(LaneError::Timeout { after: self.limit }),
             }
         }
         Ok(())
@@ -78,14 +80,14 @@ impl Exchange {
                 Poll::Ready(read) => Poll::Ready(Moved::Heard(read)),
                 Poll::Pending => conn.poll_write(cx, part).map(Moved::Sent),
             });
-            match timeout(self.limit, moving).await {
-                Ok(Moved::Heard(Ok(bytes @ 1..))) => {
+            match self.net.awake().within(self.limit, moving).await {
+                Some(Moved::Heard(Ok(bytes @ 1..))) => {
                     self.input.extend_from_slice(&self.space[..bytes]);
                 }
-                Ok(Moved::Sent(Ok(bytes @ 1..))) => part = &part[bytes..],
+                Some(Moved::Sent(Ok(bytes @ 1..))) => part = &part[bytes..],
                 // It wants no more; what it has to say, if anything, is heard next.
-                Ok(Moved::Heard(_) | Moved::Sent(_)) => return Ok(false),
-                Err(_) => return Err(LaneError::Timeout { after: self.limit }),
+                Some(Moved::Heard(_) | Moved::Sent(_)) => return Ok(false),
+                None => return Err(LaneError::Timeout { after: self.limit }),
             }
         }
         Ok(true)
@@ -242,15 +244,15 @@ impl Exchange {
     /// Read something until `due`; `false` at the end of the connection. Nothing is lost if this is
     /// given up while it waits.
     async fn read(&mut self, due: Instant) -> Result<bool, LaneError> {
-        let Exchange { conn, space, .. } = self;
+        let Exchange { conn, space, net, limit, .. } = self;
         space.resize(READ_BYTES, 0);
-        let reading = timeout_at(due, poll_fn(|cx| conn.poll_read(cx, space))).await;
-        let bytes = match reading {
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err(error)) => {
+        let reading = poll_fn(|cx| conn.poll_read(cx, space));
+        let bytes = match net.awake().until(due, *limit, reading).await {
+            Some(Ok(bytes)) => bytes,
+            Some(Err(error)) => {
                 return Err(self.conn.gateway_error().unwrap_or_else(|| LaneError::reset(&error)));
             }
-            Err(_) => return Err(LaneError::Timeout { after: self.limit }),
+            None => return Err(LaneError::Timeout { after: self.limit }),
         };
         self.input.extend_from_slice(&self.space[..bytes]);
         if bytes == 0 {

@@ -11,7 +11,6 @@ mod upload;
 use std::time::Duration;
 
 use swath_model::Range;
-use tokio::time::timeout;
 use url::Url;
 
 pub use download::Download;
@@ -62,6 +61,24 @@ pub async fn fetch_small(
         content_type: answered.head.field("content-type").map(str::to_owned),
         final_url: without_credentials(&answered.target.url),
     })
+}
+
+/// Fetch a small part of a document, from where a lane would fetch more of it.
+///
+/// # Errors
+/// Any [`LaneError`]; an answer other than 206 among them.
+pub async fn fetch_part(
+    net: &Net,
+    url: &Url,
+    trust: Trust,
+    range: Range,
+) -> Result<Vec<u8>, LaneError> {
+    let limit_bytes = usize::try_from(range.len()).unwrap_or(usize::MAX);
+    let (method, range) = (Method::Get, Some(range));
+    let request = Request { method, range, accept: "*/*", extra: "", limit_bytes };
+    let answered = ask(net, url, trust, &request).await?;
+    answered.expect_status(&[206])?;
+    Ok(answered.body)
 }
 
 /// What the server says about the file in answer to HEAD.
@@ -169,9 +186,9 @@ async fn ask(
     request: &Request<'_>,
 ) -> Result<Answered, LaneError> {
     let limit = net.timeout();
-    let opened = timeout(limit, open(net, url, trust, request)).await;
+    let opened = net.awake().within(limit, open(net, url, trust, request)).await;
     let Opened { mut exchange, head, first_byte, target, redirects, facts } =
-        opened.map_err(|_| LaneError::Timeout { after: limit })??;
+        opened.ok_or(LaneError::Timeout { after: limit })??;
     let (body, complete) = match request.method {
         Method::Head => (Vec::new(), true),
         Method::Get | Method::Post => exchange.body(&head, request.limit_bytes).await?,
@@ -240,7 +257,7 @@ async fn open_once(
     let conn = net.connect(target, reuse, false).await.map_err(|error| (error, false))?;
     let reused = conn.reused;
     let facts = Connected { peer: conn.peer, rtt: conn.rtt, tls: conn.tls_words() };
-    let mut exchange = Exchange::new(conn, net.timeout());
+    let mut exchange = Exchange::new(conn, net, net.timeout());
     let talk = async {
         exchange.send(&request.bytes(target)).await?;
         exchange.opening().await

@@ -62,7 +62,7 @@ pub async fn probe(net: &Net, url: &Url, trust: Trust) -> Result<ProbeReport, La
     let pipelines = match answered.conn.take() {
         Some(conn) if facts.ranges && facts.size_bytes.is_some_and(|size| size >= 2) => {
             let target = Target::new(net, url, &answered.target.url, trust);
-            let mut exchange = Exchange::new(conn, PIPELINE_PATIENCE);
+            let mut exchange = Exchange::new(conn, net, PIPELINE_PATIENCE);
             let patience = PIPELINE_PATIENCE.min(net.timeout());
             let tried = timeout(patience, two_at_once(&mut exchange, &target)).await;
             Some(matches!(tried, Ok(Ok(true))))

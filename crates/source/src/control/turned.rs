@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::timeout;
 use url::Url;
 
 use super::exchange::Exchange;
@@ -42,9 +41,9 @@ impl Turned {
             limit_bytes: 0,
         };
         let limit = net.timeout();
-        let opened = timeout(limit, open(net, url, trust, &request)).await;
+        let opened = net.awake().within(limit, open(net, url, trust, &request)).await;
         let Opened { exchange, head, target, .. } =
-            opened.map_err(|_| LaneError::Timeout { after: limit })??;
+            opened.ok_or(LaneError::Timeout { after: limit })??;
         if head.status != 101 {
             return Err(target.explain(LaneError::Status {
                 code: head.status,

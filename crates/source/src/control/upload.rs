@@ -56,7 +56,7 @@ impl Upload {
         loop {
             let target = Target::new(net, url, &at, Trust::Named);
             let conn = net.connect(&target, false, false).await?;
-            let mut exchange = Exchange::new(conn, net.timeout());
+            let mut exchange = Exchange::new(conn, net, net.timeout());
             exchange.send(&request(&target, length_bytes, digest, expects)).await?;
             let answer = match expects {
                 true => exchange.leave(LEAVE_WITHIN.min(net.timeout())).await?,

@@ -380,7 +380,7 @@ impl OwnLane {
     }
 
     fn look_around(&mut self, talk: &mut Talk) -> Option<Next> {
-        let silence = talk.last_progress.elapsed();
+        let silence = self.source.net().awake().silence(talk.last_progress);
         // A buffer must not lie around half full while others wait for one. (Of a sealed file only
         // whole groups can be handed over, and there nothing waits for its turn.)
         let slow = silence >= TICK || self.out.held_for() >= 2 * TICK;

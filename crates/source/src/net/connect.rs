@@ -7,7 +7,6 @@ use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 use url::{Host, Url};
 
 use super::credentials::from_url;
@@ -54,9 +53,9 @@ impl Net {
                 None => self.connect_new(origin, target.trust, fallback, None).await,
             }
         };
-        match timeout(limit, connected).await {
-            Ok(result) => result,
-            Err(_) => Err(LaneError::Connect {
+        match self.awake().within(limit, connected).await {
+            Some(result) => result,
+            None => Err(LaneError::Connect {
                 host: origin.to_string(),
                 reason: format!("no answer within {} s", limit.as_secs_f64()),
             }),

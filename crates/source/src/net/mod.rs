@@ -3,6 +3,7 @@
 
 mod address;
 mod ahead;
+mod awake;
 mod clients;
 mod connect;
 mod credentials;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use swath_formats::digest_header;
 use swath_model::Limiter;
+use tokio::time::Instant;
 use url::Url;
 
 pub(crate) use address::Surroundings;
@@ -58,6 +60,7 @@ struct Shared {
     surroundings: Surroundings,
     dialling: dialled::Dialling,
     ahead: ahead::Ahead,
+    awake: awake::Awake,
 }
 
 impl Net {
@@ -87,6 +90,7 @@ impl Net {
                 surroundings: Surroundings::default(),
                 dialling: dialled::Dialling::default(),
                 ahead: ahead::Ahead::default(),
+                awake: awake::Awake::new(),
                 options,
             }),
         })
@@ -121,6 +125,16 @@ impl Net {
     /// The longest silence of a server that is waited for.
     pub fn timeout(&self) -> Duration {
         self.shared.options.timeout
+    }
+
+    /// Since when this process has been awake: what was not heard while it was stopped is no silence of
+    /// anybody. Whoever judges silence asks several times a second, for that is how it is known.
+    pub fn awake_since(&self) -> Instant {
+        self.shared.awake.since()
+    }
+
+    pub(crate) fn awake(&self) -> &awake::Awake {
+        &self.shared.awake
     }
 
     /// The limit of all lanes together, for whoever receives beside them.

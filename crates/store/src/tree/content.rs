@@ -1,6 +1,6 @@
 //! Whether a folder has the bytes that a dataset's blocks should have.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -110,6 +110,53 @@ impl Content {
         let value = is_read.then(|| group_value(group, &bytes));
         self.bytes = bytes;
         value
+    }
+
+    /// The numbers of the groups at the ends of large files that are the same in all groups that they
+    /// have for themselves, by these bytes of the virtual file, and of which these groups are not the
+    /// same: by what else lies there, as far as anybody knows.
+    pub fn doubtful_ends(&self, same: &RangeSet) -> BTreeSet<u64> {
+        let mut ends = BTreeSet::new();
+        let index = self.index();
+        let size_bytes = index.size_bytes();
+        let mut cursor = index.cursor();
+        while let Some(item) = cursor.next() {
+            let (first, end) = (item.start / GROUP_BYTES, item.end.div_ceil(GROUP_BYTES));
+            let own_start = item.start.next_multiple_of(GROUP_BYTES);
+            let own_end =
+                if item.end == size_bytes { item.end } else { item.end - item.end % GROUP_BYTES };
+            let has_own = matches!(item.entry.kind, Kind::File { .. }) && own_start < own_end;
+            if !has_own || !same.covers(Range::new(own_start, own_end)) {
+                continue;
+            }
+            for group in [first, end - 1] {
+                let start = group * GROUP_BYTES;
+                if !same.covers(Range::new(start, (start + GROUP_BYTES).min(size_bytes))) {
+                    ends.insert(group);
+                }
+            }
+        }
+        ends
+    }
+
+    /// Of the group of this number, which should have these bytes, the parts of files that are here
+    /// and have them.
+    pub fn same_in(&mut self, group: u64, bytes: &[u8]) -> Vec<Range> {
+        let Some(range) = self.range_of(group) else { return Vec::new() };
+        let mut same = Vec::new();
+        for wanted in self.wanted(range) {
+            let Some(file) = self.file(&wanted) else { continue };
+            for part in &wanted.parts {
+                let at = (part.start - range.start) as usize;
+                let mut here = vec![0; part.bytes as usize];
+                if file.read_exact_at(&mut here, part.offset).is_ok()
+                    && bytes.get(at..at + here.len()) == Some(&here)
+                {
+                    same.push(Range::of_len(part.start, part.bytes));
+                }
+            }
+        }
+        same
     }
 
     /// The paths of the files that have bytes in the group of this number.

@@ -3,18 +3,14 @@
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Timespec, Timestamps, unlinkat, utimensat};
-use rustix::io::Errno;
 use swath_model::index::{Entry, Index, IndexError, Item, Kind};
 
 use super::bits::Bits;
 use super::filter::Filter;
 use super::root::Root;
-use super::stage::{Kept, Same};
-use super::trail::{Enter, Trail, split};
+use super::stage::Kept;
 use super::walk::{WalkError, WalkOptions, walk_telling};
 
 /// One difference.
@@ -36,8 +32,8 @@ pub enum Change {
 }
 
 /// Tell how a folder differs from the tree of `index`, which is complete, in the order of an index.
-/// Which files are the same `same` says, and `links` whether further names of a file are to be such;
-/// a folder that is not there is empty. What the tree lists as absent is no difference, and neither
+/// What stays as it is `kept` says, and `links` whether further names of a file are to be such; a
+/// folder that is not there is empty. What the tree lists as absent is no difference, and neither
 /// is what `filter` leaves out or a copy that is not complete keeps, with the folders that hold such.
 /// Blocks.
 ///
@@ -47,15 +43,11 @@ pub fn differences(
     index: &Index,
     folder: &Path,
     filter: &Filter,
-    same: &Same,
+    kept: &Kept,
     links: bool,
     mut take: impl FnMut(Change, &[u8]),
 ) -> io::Result<()> {
     let (there, sheltered) = listed(folder, filter)?;
-    let kept = match Root::open(folder) {
-        Ok(root) => Kept::find(index, &root, same, links),
-        Err(_) => Kept::default(),
-    };
     let (mut ours, mut theirs) = (index.cursor(), there.cursor());
     let mut other = theirs.next().map(Known::of);
     // What lies below something that could not be read is not known to be surplus.
@@ -115,80 +107,6 @@ fn further(index: &Index, of: u64, links: bool) -> (u64, Option<Vec<u8>>) {
         _ => 0,
     };
     (bytes, Some(file.path.to_vec()))
-}
-
-/// Paths of what is surplus, in the order of an index. Of each only what the next one does not
-/// begin with is kept, so that a deep tree takes little memory.
-#[derive(Debug, Default)]
-pub struct Surplus {
-    last: Vec<u8>,
-    /// Of those before: how much of it the next one begins with, and where the rest begins.
-    before: Vec<(usize, usize)>,
-    rests: Vec<u8>,
-    count: usize,
-}
-
-impl Surplus {
-    /// Add one that comes behind all others.
-    pub fn push(&mut self, path: &[u8]) {
-        if self.count > 0 {
-            let shared = common(&self.last, path);
-            self.before.push((shared, self.rests.len()));
-            self.rests.extend_from_slice(&self.last[shared..]);
-            self.last.truncate(shared);
-        }
-        self.last.extend_from_slice(&path[self.last.len()..]);
-        self.count += 1;
-    }
-
-    /// Take the last one away.
-    fn pop(&mut self) {
-        let (shared, start) = self.before.pop().unwrap_or_default();
-        self.last.truncate(shared);
-        self.last.extend(self.rests.drain(start..));
-        self.count -= 1;
-    }
-}
-
-/// Remove from a folder what is surplus. Links are removed and not followed. Answers how many went.
-///
-/// # Errors
-/// What the system says, `Interrupted` if `stop` says so first; what went by then is gone.
-pub fn remove(folder: &Path, mut surplus: Surplus, stop: &dyn Fn() -> bool) -> io::Result<u64> {
-    let mut trail = Trail::new(&Root::open(folder)?, Enter::Look);
-    let mut removed = 0;
-    // What lies in a folder comes behind it.
-    while surplus.count > 0 {
-        if stop() {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-        let (above, name) = split(&surplus.last);
-        if let Some(above) = trail.to(above)? {
-            removed += u64::from(remove_one(above, name)?);
-        }
-        surplus.pop();
-    }
-    Ok(removed)
-}
-
-/// Whether there was anything of this name. The folder is as its tree has it; what goes is no
-/// change of that.
-fn remove_one(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
-    let found = rustix::fs::fstat(folder)?;
-    let gone = match unlinkat(folder, name, AtFlags::empty()) {
-        Err(Errno::ISDIR) => unlinkat(folder, name, AtFlags::REMOVEDIR),
-        other => other,
-    };
-    match gone {
-        Ok(()) => {}
-        Err(Errno::NOENT) => return Ok(false),
-        Err(error) => return Err(error.into()),
-    }
-    let time = Timespec { tv_sec: found.st_mtime as _, tv_nsec: found.st_mtime_nsec as _ };
-    let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-    let times = Timestamps { last_access: now, last_modification: time };
-    utimensat(folder, c".", &times, AtFlags::SYMLINK_NOFOLLOW)?;
-    Ok(true)
 }
 
 /// What of a folder's content takes part now, and the folders that hold something that does not.
@@ -273,7 +191,7 @@ impl Sheltered {
 }
 
 /// Whether a path is that of something below a folder.
-fn is_below(path: &[u8], folder: &[u8]) -> bool {
+pub(super) fn is_below(path: &[u8], folder: &[u8]) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
@@ -299,7 +217,7 @@ pub(super) fn order(a: &[u8], b: &[u8]) -> Ordering {
 }
 
 /// How many bytes two paths have in common at their beginnings.
-fn common(a: &[u8], b: &[u8]) -> usize {
+pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     let parts = a.chunks(STRIDE_BYTES).zip(b.chunks(STRIDE_BYTES));
     let start = STRIDE_BYTES * parts.take_while(|(a, b)| a == b && a.len() == STRIDE_BYTES).count();
     let rest = a[start..].iter().zip(&b[start..]);
@@ -314,21 +232,6 @@ mod tests {
     use swath_model::index::Mtime;
 
     use super::*;
-
-    #[test]
-    fn surplus_comes_back_from_its_end() {
-        let deep = vec![b'd'; 1000];
-        let mut deeper = deep.clone();
-        deeper.extend_from_slice(b"/x");
-        let paths: [&[u8]; 8] = [b"a", b"a/b", b"a/b/c", b"a/bc", b"b", &deep, &deeper, b"e"];
-        let mut surplus = Surplus::default();
-        paths.iter().for_each(|path| surplus.push(path));
-        for path in paths.iter().rev() {
-            assert_eq!(surplus.last, *path);
-            surplus.pop();
-        }
-        assert!(surplus.count == 0 && surplus.rests.is_empty() && surplus.before.is_empty());
-    }
 
     #[test]
     fn folders_around_what_is_left_out_are_known_in_little_memory() {

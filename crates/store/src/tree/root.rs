@@ -88,6 +88,12 @@ impl Root {
         Ok(super::stat::top(&statx(&self.folder, c"", AtFlags::EMPTY_PATH, mask)?))
     }
 
+    /// Whether it was removed after it had been opened: it has no name any more.
+    pub fn is_removed(&self) -> bool {
+        let found = statx(&self.folder, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK);
+        found.is_ok_and(|found| found.stx_nlink == 0)
+    }
+
     /// Whether there is anything of this name in it.
     pub fn is_there(&self, name: &[u8]) -> bool {
         statx(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).is_ok()

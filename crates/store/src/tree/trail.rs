@@ -278,8 +278,8 @@ fn is_closed(found: &Statx) -> bool {
 }
 
 /// Set the mode of what was opened as a mere place.
-pub(super) fn set_mode_through(place: &OwnedFd, mode: u32) -> io::Result<()> {
-    let path = format!("/proc/self/fd/{}", place.as_raw_fd());
+pub(super) fn set_mode_through(place: impl AsFd, mode: u32) -> io::Result<()> {
+    let path = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
     Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode))?)
 }
 

@@ -74,7 +74,7 @@ impl Run<'_> {
     }
 
     fn tell_broken(&mut self) {
-        let silent_s = self.now().secs_since(self.last_arrival);
+        let silent_s = self.silence_s();
         let wait = units::duration((self.request.stall_s - silent_s).max(0.0));
         let Some(broken) = &mut self.broken else { return };
         broken.is_told = true;

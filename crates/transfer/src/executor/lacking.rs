@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, Lack};
+use swath_model::{Range, RangeSet};
 use swath_source::{UNIT_BYTES, fetch_small};
 
 use super::state::Run;
@@ -20,6 +20,29 @@ impl Run<'_> {
         let files: Vec<u64> = changed.iter().map(|&(number, _)| number).collect();
         let forget = move || stage.forget(&files);
         Ok(self.engine.disk.work(forget).await.map_err(GetError::Thread)??)
+    }
+
+    /// In a group that its source disowned in part, all but the files that have changed is right: what
+    /// it sent with the others came as it was sent. Were they to come once more, they might be of
+    /// another version than what they have in other groups.
+    pub(super) fn vouch_for_laid(&mut self, changed: &[(u64, Lack)]) {
+        let Some(tree) = &mut self.tree else { return };
+        let index = read(&tree.pass.index);
+        let mut right = RangeSet::new();
+        for laid in tree.sources.iter().flat_map(|source| source.void_laid.iter()) {
+            let (first, end) = (laid.start / UNIT_BYTES, laid.end.div_ceil(UNIT_BYTES));
+            let end = (end * GROUP_BYTES).min(index.size_bytes());
+            right.insert(Range::new((first * GROUP_BYTES).min(end), end));
+        }
+        if right.is_empty() {
+            return;
+        }
+        for &(number, _) in changed {
+            if let Some(item) = index.cursor_from(number).next() {
+                right.remove(item.range());
+            }
+        }
+        tree.written.extend(right.iter());
     }
 
     /// Which files are not as the index says, by what the sources tell whose groups said so and were

@@ -98,14 +98,8 @@ pub(crate) async fn run(
                 (0, Destination::File(path), _) => swath_store::kept_bytes(path),
                 (kept_bytes, ..) => kept_bytes,
             };
-            let summary = run.summary();
-            let at_s = run.at_s();
-            run.observer.observe(&Event::Failed {
-                at_s,
-                error: error.with_reasons(),
-                kept_bytes,
-                summary,
-            });
+            let failed = Event::failed(&error, kept_bytes, run.summary());
+            run.observer.observe(&failed);
             Err(error)
         }
     }
@@ -217,6 +211,7 @@ impl Run<'_> {
             self.commit();
         }
         self.relieve(now);
+        self.look_awake(now);
         self.tell_break();
         let stall_s = self.request.stall_s;
         let waits_for_sources =
@@ -224,13 +219,28 @@ impl Run<'_> {
         if self.holds_sources_up() {
             self.last_arrival = now;
         } else if self.waits_for_joins() {
-            if now.secs_since(self.last_arrival) > stall_s {
+            if self.silence_s() > stall_s {
                 self.joins_ended();
             }
-        } else if waits_for_sources && now.secs_since(self.last_arrival) > stall_s {
+        } else if waits_for_sources && self.silence_s() > stall_s {
             return Err(GetError::Stalled { stall_s, reasons: self.reasons() }.into());
         }
         Ok(())
+    }
+
+    /// If we were asleep, what had failed before has its time once more.
+    fn look_awake(&mut self, now: Time) {
+        let since = self.engine.net.awake_since();
+        if since > self.awake_since {
+            self.awake_since = since;
+            self.planner.handle(PlanEvent::Awoke, now);
+        }
+    }
+
+    /// For how long nothing has come from any source while we were awake.
+    fn silence_s(&self) -> f64 {
+        let last_arrival = self.began + self.last_arrival.since(Time::ZERO);
+        last_arrival.max(self.awake_since).elapsed().as_secs_f64()
     }
 
     /// If what waits for its turn in an ordered stream holds all buffers, what comes first has none

@@ -71,7 +71,7 @@ pub(super) struct Tree {
     /// All of the index is there.
     is_complete: bool,
     /// Written and not journaled, in bytes of the plain file.
-    written: Vec<Range>,
+    pub(super) written: Vec<Range>,
     /// Of each source: where it tells which files changed, and how often it sent what its seal
     /// does not fit.
     pub(super) sources: Vec<TreeSource>,
@@ -189,6 +189,7 @@ pub(crate) async fn run_pass(
         Ok(changed) => {
             run.phase = Phase::Finishing;
             run.close_lanes();
+            run.vouch_for_laid(&changed);
             // For another pass; and should the last steps be cut short, for another run.
             if let Err(error) = run.keep_tree().await {
                 return run.failed(error);
@@ -216,9 +217,7 @@ impl Run<'_> {
         let summary = self.summary();
         // What has come is of use to a later run only where the journal vouches for it.
         let durable = self.tree.as_ref().map(|tree| tree.pass.stage.durable_bytes());
-        let (at_s, kept_bytes) = (self.at_s(), durable.unwrap_or(0));
-        let words = error.with_reasons();
-        self.observer.observe(&Event::Failed { at_s, error: words, kept_bytes, summary });
+        self.observer.observe(&Event::failed(&error, durable.unwrap_or(0), summary));
         PassEnd::Failed(error)
     }
 

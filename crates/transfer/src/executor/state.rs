@@ -164,6 +164,8 @@ pub(super) struct Run<'a> {
     pub last_snapshot: Time,
     pub last_commit: Time,
     pub last_arrival: Time,
+    /// Since when we have been awake: nothing before that was a silence of our sources.
+    pub awake_since: Instant,
     /// The way broke, and nothing went on since.
     pub(super) broken: Option<Broken>,
     pub cpu_began_s: f64,
@@ -282,6 +284,7 @@ impl<'a> Run<'a> {
             last_snapshot: Time::ZERO,
             last_commit: Time::ZERO,
             last_arrival: Time::ZERO,
+            awake_since: engine.net.awake_since(),
             broken: None,
             cpu_began_s: super::figures::process_cpu_s(),
             disk_began: engine.disk.stats(),

@@ -409,6 +409,7 @@ mod tests {
         events.iter().take(3).for_each(|event| observer.observe(event));
         let summary = summary(events).expect("a summary");
         observer.observe(&Event::Failed {
+            path: "a".to_owned(),
             at_s: 1.0,
             error: "404 <b>".to_owned(),
             kept_bytes: 0,

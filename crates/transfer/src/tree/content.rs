@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::{join, join_all};
-use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
 use swath_model::{Range, RangeSet};
-use swath_source::{Download, Net, SEAL_BYTES, Seal, Trust};
+use swath_source::{Download, Net, SEAL_BYTES, Seal, Trust, fetch_part, sealed_bytes, to_sealed};
 use swath_store::tree::{Content, KeptIndex, Stage};
 use url::Url;
 
@@ -122,7 +122,53 @@ pub(super) async fn same(
         Ok(())
     })
     .await?;
+    ends(engine, taking, content, &mut same).await?;
     Ok(same)
+}
+
+/// A large file shares its ends with others, which may have changed, or be new: where all the rest of
+/// it is the same these blocks are looked at byte by byte, so that nothing is fetched for a neighbour.
+async fn ends(
+    engine: &Engine,
+    taking: &Taking,
+    mut content: Content,
+    same: &mut RangeSet,
+) -> Result<(), GetError> {
+    let (known, size_bytes) = (same.clone(), super::index::read(&taking.index).size_bytes());
+    let look = move || (content.doubtful_ends(&known), content);
+    let (groups, back) = engine.disk.work(look).await.map_err(GetError::Thread)?;
+    content = back;
+    let groups: Vec<u64> = groups.into_iter().collect();
+    for groups in groups.chunks(ENDS_AT_ONCE) {
+        let ask = groups.iter().map(|&group| block(&engine.net, taking, group, size_bytes));
+        let blocks: Vec<Option<Vec<u8>>> = join_all(ask).await;
+        let groups = groups.to_vec();
+        let compare = move || {
+            let mut found = Vec::new();
+            for (group, bytes) in groups.into_iter().zip(blocks) {
+                found.extend(bytes.map(|bytes| content.same_in(group, &bytes)).unwrap_or_default());
+            }
+            (found, content)
+        };
+        let (found, back) = engine.disk.work(compare).await.map_err(GetError::Thread)?;
+        content = back;
+        for range in found {
+            same.insert(range);
+        }
+    }
+    Ok(())
+}
+
+/// A block of the source, if it can be had as its seal says: it is of use, but not needed.
+async fn block(net: &Net, taking: &Taking, group: u64, size_bytes: u64) -> Option<Vec<u8>> {
+    let start = group * GROUP_BYTES;
+    let end = (start + GROUP_BYTES).min(size_bytes);
+    let sealed = Range::new(to_sealed(start), sealed_bytes(end));
+    let mut bytes = fetch_part(net, &taking.sealed, taking.trust, sealed).await.ok()?;
+    let data_bytes = usize::try_from(end - start).ok()?;
+    let seal = bytes.get(data_bytes..)? == group_value(group, bytes.get(..data_bytes)?);
+    bytes.truncate(data_bytes);
+    seal.then_some(bytes)
 }
 
 /// Take groups for one request off the front.
@@ -190,5 +236,7 @@ async fn ask(net: &Net, url: &Url, trust: Trust, batch: &RangeSet) -> Result<Vec
 const BATCH_GROUPS: u64 = 4096;
 /// … in so many ranges, which have to find room in an address.
 const BATCH_RANGES: usize = 128;
+/// So many blocks are asked for at a time.
+const ENDS_AT_ONCE: usize = 8;
 /// More threads do not read faster.
 const THREADS_MAX: usize = 4;

@@ -120,7 +120,7 @@ pub(crate) async fn take_first(
             }
             None => match answered.pop_first() {
                 Some((at, download)) => {
-                    match begin(download, &replicas[at], at, wanted, engine.net.timeout()) {
+                    match begin(download, &replicas[at], at, wanted, &engine.net) {
                         Ok(taking) => return Ok(taking),
                         Err(reason) => {
                             failed.insert(at);
@@ -160,14 +160,13 @@ pub(crate) fn is_index(download: &Download) -> bool {
     download.field("content-type").is_some_and(|it| it.trim() == MEDIA_TYPE)
 }
 
-/// Take an index in, on a task of its own. `limit` is the longest silence that a server is allowed.
-/// The error is a reason.
+/// Take an index in, on a task of its own. The error is a reason.
 pub(crate) fn begin(
     download: Download,
     mirror: &Mirror,
     at: usize,
     wanted: &Wanted,
-    limit: Duration,
+    net: &Net,
 ) -> Result<Taking, String> {
     let is_index = is_index(&download);
     let walk = download.field("swath-walk").filter(|walk| {
@@ -190,7 +189,7 @@ pub(crate) fn begin(
     let changed = with_query(&mirror.url, &format!("swath=changed&walk={walk}"));
     let index = Arc::new(RwLock::new(Index::new()));
     let (sender, growth) = watch::channel(Growth::default());
-    let task = tokio::spawn(take(download, Arc::clone(&index), sender, limit));
+    let task = tokio::spawn(take(download, Arc::clone(&index), sender, net.clone()));
     let name = display_name(&mirror.url);
     Ok(Taking {
         index,
@@ -210,15 +209,16 @@ async fn take(
     mut download: Download,
     index: Arc<RwLock<Index>>,
     growth: watch::Sender<Growth>,
-    limit: Duration,
+    net: Net,
 ) {
     let mut reader = Some(Reader::new(INDEX_BYTES_MAX));
-    let mut pace = Pace::new(Instant::now(), limit);
+    let mut pace = Pace::new(Instant::now(), net.timeout());
     let ended = loop {
         let part = match download.next().await {
             Ok(part) => part,
             Err(error) => break Err(error.to_string()),
         };
+        pace.begin_at(net.awake_since());
         if !pace.is_kept(part.len() as u64, Instant::now()) {
             break Err("it comes so slowly that it would never end".to_owned());
         }
@@ -250,6 +250,13 @@ struct Pace {
 impl Pace {
     fn new(now: Instant, limit: Duration) -> Pace {
         Pace { began: now, bytes: 0, span: limit * SPAN_LIMITS }
+    }
+
+    /// What came before, while we were asleep perhaps, says nothing.
+    fn begin_at(&mut self, awake_since: Instant) {
+        if awake_since > self.began {
+            (self.began, self.bytes) = (awake_since, 0);
+        }
     }
 
     /// So many bytes came; whether it goes on.

@@ -8,6 +8,7 @@
 mod content;
 mod index;
 mod passes;
+mod planned;
 mod removal;
 mod replicas;
 mod verify;
@@ -19,9 +20,7 @@ use std::time::Duration;
 use swath_model::index::{Absence, Counts, Index, Kind, Lack};
 use swath_plan::Config;
 use swath_source::{SealedLength, UNIT_BYTES};
-use swath_store::tree::{
-    Change, Filter, Halt, Keeper, Preserve, Same, Stage, StageError, XattrLoss, check_way,
-};
+use swath_store::tree::{Filter, Halt, Keeper, Preserve, Same, Stage, StageError, XattrLoss};
 use tokio::time::Instant;
 
 use crate::engine::{Engine, Stop};
@@ -33,8 +32,10 @@ use crate::request::{Destination, Mirror, Request};
 use content::Seals;
 use index::Wanted;
 pub(crate) use index::{Growth, Taking, read};
-use passes::Passes;
-pub use removal::{Spare, Spared};
+use passes::{Passes, no_more, once_more};
+pub use planned::Planned;
+pub(crate) use planned::differences;
+pub use removal::{Spare, Spared, Unremoved};
 pub(crate) use replicas::{Joined, units_around};
 pub use verify::Against;
 pub(crate) use verify::verify;
@@ -110,6 +111,8 @@ pub struct TreeSummary {
     pub removed: u64,
     /// What was not, although it is not in the tree.
     pub spared: Option<Spared>,
+    /// What could not be.
+    pub unremoved: Unremoved,
     /// Files that changed while they were copied, twice: they are not there, and neither are further
     /// names of theirs. Paths below the folder, not always text.
     pub changed: Vec<Vec<u8>>,
@@ -211,8 +214,7 @@ pub(crate) async fn copy(
             begun = begin(engine, &request, resume, &mut planned, observer, stop) => begun,
         };
         if let (Err(error), Some(summary)) = (&begun, passes.summary().cloned()) {
-            let (at_s, error, kept_bytes) = (summary.elapsed_s, error.with_reasons(), kept_before);
-            observer.observe(&Event::Failed { at_s, error, kept_bytes, summary });
+            observer.observe(&Event::failed(error, kept_before, summary));
         }
         let begun = begun?;
         let (mut pass, request_of_pass) = begun;
@@ -261,6 +263,7 @@ pub(crate) async fn copy(
                     TreeSummary {
                         removed: finished.replaced,
                         spared: None,
+                        unremoved: Unremoved::default(),
                         counts: index.counts(),
                         files: finished.files,
                         kept_files: stage.kept_files(),
@@ -276,7 +279,8 @@ pub(crate) async fn copy(
                 if request.delete && outcome.is_whole() {
                     let removed = removal::remove(engine, &request, planned.as_ref(), &index, stop);
                     let (removed, spared) = removed.await?;
-                    outcome.removed += removed;
+                    outcome.removed += removed.gone;
+                    outcome.unremoved = Unremoved::of(removed.stays);
                     outcome.spared = spared;
                 }
                 if let Some(keeper) = keeper {
@@ -291,83 +295,15 @@ pub(crate) async fn copy(
     }
 }
 
-/// What a copy would come to, as far as a walk can tell.
-#[derive(Clone, Debug)]
-pub struct Planned {
-    /// What the tree has.
-    pub counts: Counts,
-    /// What would not be removed though it is not in the tree.
-    pub spared: Option<Spared>,
-    /// What the source cannot offer, and why.
-    pub absent: Vec<(Vec<u8>, Absence)>,
-}
-
-impl Planned {
-    /// Whether all of the tree would be there.
-    pub fn is_whole(&self) -> bool {
-        is_whole(&self.absent)
-    }
-}
-
 /// Whether nothing is missing; what is no file, folder or link is no part of a tree.
 fn is_whole(absent: &[(Vec<u8>, Absence)]) -> bool {
     absent.iter().all(|&(_, absence)| absence == Absence::Special)
-}
-
-/// How a destination differs from the tree that it is to hold.
-pub(crate) async fn differences(
-    engine: &Engine,
-    request: &TreeRequest,
-    mut take: impl FnMut(Change, &[u8]) + Send + 'static,
-) -> Result<Planned, GetError> {
-    let mut taking = index::take_first(engine, &request.replicas, &request.wanted()).await?;
-    taking.wait().await?;
-    let (index, folder) = (Arc::clone(&taking.index), request.destination.clone());
-    let same = same(engine, request, &taking, &mut |_: &Event| {}).await?;
-    let (filter, links) = (request.filter.clone(), request.preserve.links);
-    let replaces = request.delete.then(|| request.filter.clone());
-    let request = request.clone();
-    let compared = move || {
-        let index = index::read(&index);
-        check_way(&index, &folder, replaces.as_ref())?;
-        let (refuses, mut entries) = (removal::refuses(&request, &index.counts()), 0);
-        let absent = absent(&index);
-        let is_whole = is_whole(&absent);
-        let tell = |change, path: &[u8]| match change {
-            // Nothing is removed before all is there.
-            Change::Surplus if !is_whole => {}
-            Change::Surplus if refuses => entries += 1,
-            change => take(change, path),
-        };
-        swath_store::tree::differences(&index, &folder, &filter, &same, links, tell)
-            .map_err(GetError::Thread)?;
-        let spared = (entries > 0).then_some(Spared { entries, why: Spare::Empty });
-        Ok(Planned { counts: index.counts(), spared, absent })
-    };
-    engine.disk.work(compared).await.map_err(GetError::Thread)?
 }
 
 /// Bytes of these files.
 fn bytes_of(index: &Index, files: &[(u64, Lack)]) -> u64 {
     let bytes = |&(number, _): &(u64, Lack)| index.cursor_from(number).next().map(|it| it.range());
     files.iter().filter_map(bytes).map(|range| range.len()).sum()
-}
-
-/// What changed while it was copied, and is fetched once more.
-fn once_more(index: &Index, changed: &[(u64, Lack)], at_s: f64) -> Event {
-    let first = changed.iter().take(CHANGED_NAMED_MAX).filter_map(|&(number, _)| {
-        let path = index.cursor_from(number).next()?.path.to_vec();
-        Some(String::from_utf8_lossy(&path).into_owned())
-    });
-    let mut names: Vec<String> = first.collect();
-    if changed.len() > names.len() {
-        names.push(format!("{} more", units::count((changed.len() - names.len()) as u64)));
-    }
-    let text = format!(
-        "changed or gone at the source while it was copied, and looked at once more: {}",
-        names.join(", ")
-    );
-    Event::Note { at_s, text, warning: true }
 }
 
 /// Whether this is a folder of a swath server.
@@ -488,8 +424,18 @@ async fn begin(
             stage.tell_top(top);
         }
         let stage = Arc::new(stage);
-        if stage.has_completed_earlier() {
-            let text = "an earlier copy into this folder ended while it gave its files their names: all that it had copied got them now, whatever this one is about".to_owned();
+        // Between two runs what takes part may be another choice.
+        if let (true, (1.., _)) = (planned.is_some(), stage.gone()) {
+            observer.observe(&no_more(stage.gone()));
+        }
+        if let Some(closed) = stage.completed_earlier() {
+            let but_for = match closed {
+                0 => String::new(),
+                some => format!(", but for {} where you may not write", units::count(some)),
+            };
+            let text = format!(
+                "an earlier copy into this folder ended while it gave its files their names: all that it had copied got them now{but_for}, whatever this one is about"
+            );
             observer.observe(&Event::Note { at_s: 0.0, text, warning: false });
         }
         if waits {
@@ -590,7 +536,5 @@ const FORGOTTEN_MAX: u32 = 3;
 const WORTH_CONNECTING_AHEAD: Duration = Duration::from_millis(10);
 /// Where a file system takes none, a million files would all have lost them.
 const LOSSES_NAMED_MAX: usize = 50;
-/// So many files that changed are named.
-const CHANGED_NAMED_MAX: usize = 5;
 /// How often it is looked whether another writer has ended.
 const LOCKED_LOOK: Duration = Duration::from_millis(100);

@@ -3,7 +3,10 @@
 //! A tree is fetched once more where files changed meanwhile, or where its server forgot it: what each
 //! pass brought, wasted and took counts.
 
-use crate::observe::{SourceSummary, Summary};
+use swath_model::index::{Index, Lack};
+
+use crate::observe::{Event, SourceSummary, Summary};
+use crate::report::units;
 
 /// The passes so far.
 #[derive(Debug, Default)]
@@ -86,6 +89,38 @@ fn together(source: &mut SourceSummary, earlier: &SourceSummary) {
         (one, other) => one.or(other),
     };
 }
+
+/// What changed while it was copied, and is fetched once more.
+pub(super) fn once_more(index: &Index, changed: &[(u64, Lack)], at_s: f64) -> Event {
+    let path = |&(number, _): &(u64, Lack)| Some(index.cursor_from(number).next()?.path.to_vec());
+    let first: Vec<Vec<u8>> = changed.iter().take(NAMED_MAX).filter_map(path).collect();
+    let text = format!(
+        "changed or gone at the source while it was copied, and looked at once more: {}",
+        names(&first, changed.len())
+    );
+    Event::Note { at_s, text, warning: true }
+}
+
+/// What had come, and is not at the source any more by the next look.
+pub(super) fn no_more((count, first): (usize, &[Vec<u8>])) -> Event {
+    let text =
+        format!("not at the source any more, and so not in the copy: {}", names(first, count));
+    Event::Note { at_s: 0.0, text, warning: true }
+}
+
+/// The first of these paths, and how many more there are.
+fn names(paths: &[Vec<u8>], count: usize) -> String {
+    let first = paths.iter().take(NAMED_MAX);
+    let mut names: Vec<String> =
+        first.map(|path| String::from_utf8_lossy(path).into_owned()).collect();
+    if count > names.len() {
+        names.push(format!("{} more", units::count((count - names.len()) as u64)));
+    }
+    names.join(", ")
+}
+
+/// So many files are named.
+const NAMED_MAX: usize = 5;
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 
 use serde::{Deserialize, Serialize};
 use swath_model::index::{Counts, Index};
-use swath_store::tree::{Change, Listing, Lookup, Same, Surplus, turned};
+use swath_store::tree::{Change, Kept, Listing, Lookup, Removed, Stays, Surplus, turned};
 
 use super::index::{self, Wanted};
 use super::{TreeRequest, read};
@@ -29,6 +29,23 @@ pub enum Spare {
     Empty,
     /// It was in the tree when the copy began.
     Dropped,
+}
+
+/// What could not be removed although it is not in the tree, and nobody wants to keep.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unremoved {
+    /// How many entries.
+    pub count: u64,
+    /// The first of them, and what the system says; folders are not among them for what stays in them.
+    pub first: Vec<(String, String)>,
+}
+
+impl Unremoved {
+    pub(super) fn of(stays: Stays) -> Unremoved {
+        let text =
+            |(path, error): (Vec<u8>, String)| (String::from_utf8_lossy(&path).into_owned(), error);
+        Unremoved { count: stays.count, first: stays.first.into_iter().map(text).collect() }
+    }
 }
 
 /// An index that several hold.
@@ -76,15 +93,15 @@ pub(super) async fn check(
     }
 }
 
-/// Remove what neither the tree has nor had when the copy began; answers how much went, and what
-/// stays.
+/// Remove what neither the tree has nor had when the copy began; answers what went and what would not,
+/// and what is to stay.
 pub(super) async fn remove(
     engine: &Engine,
     request: &TreeRequest,
     first: Option<&Shared>,
     now: &Shared,
     stop: &Stop,
-) -> Result<(u64, Option<Spared>), GetError> {
+) -> Result<(Removed, Option<Spared>), GetError> {
     let first = first.filter(|first| !Arc::ptr_eq(first, now)).cloned();
     let (now, request, halt) = (Arc::clone(now), request.clone(), stop.clone());
     let remove = move || {
@@ -106,11 +123,11 @@ pub(super) async fn remove(
         };
         let (folder, filter) = (&request.destination, &request.filter);
         // What of the rest is the same is of no interest.
-        swath_store::tree::differences(&now, folder, filter, &Same::Nothing, false, take)?;
+        swath_store::tree::differences(&now, folder, filter, &Kept::default(), false, take)?;
         let spared = |entries, why| (entries > 0).then_some(Spared { entries, why });
         let dropped = spared(dropped, Spare::Dropped);
         if refuses(&request, &now.counts()) {
-            return Ok((0, dropped.or(spared(planned, Spare::Empty))));
+            return Ok((Removed::default(), dropped.or(spared(planned, Spare::Empty))));
         }
         let removed = swath_store::tree::remove(folder, surplus, &|| halt.is_set())?;
         Ok((removed, dropped))

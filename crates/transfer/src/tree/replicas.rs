@@ -69,7 +69,7 @@ async fn look(
     let taken = async {
         let download = index::ask(net, &mirror, wanted).await;
         let download = download.map_err(|error| error.to_string())?;
-        let mut taking = index::begin(download, &mirror, 0, wanted, net.timeout())?;
+        let mut taking = index::begin(download, &mirror, 0, wanted, net)?;
         taking.wait().await.map_err(|error| error.to_string())?;
         Ok::<_, String>(taking)
     };

@@ -16,6 +16,9 @@ pub(super) struct Carried {
     /// Paths where something of another nature belongs now, or nothing: what lies in a folder comes
     /// after the folder.
     pub gone: Vec<Vec<u8>>,
+    /// There was something, and nothing that is no folder has its path in the new one: it is another
+    /// tree.
+    pub is_other: bool,
 }
 
 /// Compare two versions. Both lists are in the same order, so one pass over both finds all.
@@ -23,6 +26,7 @@ pub(super) fn over(old: &Index, durable: &RangeSet, new: &Index) -> Carried {
     let mut carried = Carried::default();
     let (mut olds, mut news) = (old.cursor(), new.cursor());
     let mut before = olds.next().map(Known::of);
+    let mut has_common = false;
     while let Some(item) = news.next() {
         while let Some(known) =
             before.take_if(|known| order(&known.path, item.path) == Ordering::Less)
@@ -32,6 +36,7 @@ pub(super) fn over(old: &Index, durable: &RangeSet, new: &Index) -> Carried {
         }
         let Some(known) = before.take_if(|known| known.path == item.path) else { continue };
         before = olds.next().map(Known::of);
+        has_common |= known.kind != Kind::Folder;
         if nature(&known.kind) != nature(&item.entry.kind) {
             carried.gone.push(known.path);
         } else if known.is_same(&item) {
@@ -45,6 +50,7 @@ pub(super) fn over(old: &Index, durable: &RangeSet, new: &Index) -> Carried {
         carried.gone.push(known.path);
         before = olds.next().map(Known::of);
     }
+    carried.is_other = !has_common && !durable.is_empty();
     carried
 }
 
@@ -125,7 +131,7 @@ mod tests {
         assert_eq!(carried, [Range::new(130, 140)]);
         let same = over(&old, &all, &old);
         assert_eq!((same.durable.total_bytes(), same.gone.len()), (280, 0));
-        assert_eq!(over(&index(&[]), &all, &new), Carried::default());
+        assert_eq!(over(&index(&[]), &RangeSet::new(), &new), Carried::default());
     }
 
     #[test]
@@ -135,6 +141,22 @@ mod tests {
         let new = index(&[("a", 0, 1), ("y", 100, 1), ("../c", 70, 1)]);
         let gone = over(&old, &RangeSet::full(229), &new).gone;
         assert_eq!(gone, [&b"a"[..], b"b", b"b/x", b"d"]);
+    }
+
+    #[test]
+    fn a_tree_of_which_no_file_is_there_any_more_is_another_one() {
+        let old = index(&[("a", 100, 1), ("b", 0, 1), ("x", 50, 1)]);
+        let is_other = |new: &[(&str, u64, i64)], durable: &RangeSet| {
+            over(&old, durable, &index(new)).is_other
+        };
+        let all = RangeSet::full(150);
+        assert!(is_other(&[], &all));
+        // A folder of the name is what a disk leaves that is not there.
+        assert!(is_other(&[("b", 0, 1)], &all));
+        assert!(is_other(&[("c", 100, 1)], &all));
+        assert!(!is_other(&[("a", 7, 2)], &all), "of another time and size it is the same tree");
+        assert!(!is_other(&[("b", 0, 1), ("x", 50, 1)], &all));
+        assert!(!is_other(&[], &RangeSet::new()), "nothing is lost");
     }
 
     #[test]

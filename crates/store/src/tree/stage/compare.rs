@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, readlinkat, statx};
 use swath_model::index::{Index, Item, Kind, Mtime};
@@ -30,23 +31,29 @@ pub enum Same {
 
 /// Files, further names and links that are at the destination as the index says.
 #[derive(Debug, Default)]
-pub(in crate::tree) struct Kept {
+pub struct Kept {
     /// By the entries' numbers.
     bits: Bits,
     /// How many there are …
-    pub entries: u64,
+    pub(super) entries: u64,
     /// … and how many of them are files.
-    pub files: u64,
+    pub(super) files: u64,
     /// Their bytes in the virtual file, with what lies between them.
-    pub ranges: RangeSet,
+    pub(super) ranges: RangeSet,
     /// They may have another time.
-    pub by_content: bool,
+    pub(super) by_content: bool,
 }
 
 impl Kept {
-    /// Compare everything with what is below `destination`; `links` says whether further names of a
-    /// file are to be that and no files of their own.
-    pub fn find(index: &Index, destination: &Root, same: &Same, links: bool) -> Kept {
+    /// Compare everything with what is at `destination`, if that is a folder; `links` says whether
+    /// further names of a file are to be that and no files of their own. The index must be complete.
+    /// Blocks.
+    pub fn at(index: &Index, destination: &Path, same: &Same, links: bool) -> Kept {
+        let root = Root::open(destination);
+        root.map_or_else(|_| Kept::default(), |root| Kept::find(index, &root, same, links))
+    }
+
+    pub(super) fn find(index: &Index, destination: &Root, same: &Same, links: bool) -> Kept {
         let by_content = matches!(same, Same::Bytes(_));
         let mut kept = Kept { by_content, ..Kept::default() };
         if *same == Same::Nothing {
@@ -98,7 +105,7 @@ impl Kept {
     }
 
     /// Whether what has this number stays as it is.
-    pub fn has(&self, number: u64) -> bool {
+    pub(in crate::tree) fn has(&self, number: u64) -> bool {
         self.bits.has(number)
     }
 }

@@ -69,11 +69,26 @@ pub enum StageError {
         /// What is there; at least one.
         conflicts: Vec<Conflict>,
     },
+    /// Some folders at the destination get something new, and this user may not write into them.
+    #[error("{} folders at {} are closed", folders.len(), destination.display())]
+    Closed {
+        /// Where the tree goes.
+        destination: PathBuf,
+        /// Their paths below it; at least one.
+        folders: Vec<Vec<u8>>,
+    },
     /// The tree has what an unfinished copy left.
     #[error("{} is what an unfinished copy has left in that tree: finish that one first, or remove it there", path.display())]
     OwnName {
         /// Where it would go.
         path: PathBuf,
+    },
+    /// What lies there of an unfinished copy is of another tree: a source whose disk is not there
+    /// must not cost all that had come of it.
+    #[error("{} is an unfinished copy of another tree: none of its files is in this one", stage.display())]
+    OtherTree {
+        /// Where it lies.
+        stage: PathBuf,
     },
     /// [`Halt`](super::Halt) said so; what is there is kept.
     #[error("stopped")]

@@ -22,6 +22,8 @@ pub struct Finished {
     pub files: u64,
     /// How much of another kind had to go for that.
     pub replaced: u64,
+    /// How much could not have its name because we may not write there, in the end of an earlier copy.
+    pub closed: u64,
     /// Numbers of the entries that have none, ascending: files that are not right, and further names
     /// of theirs.
     pub lacking: Vec<u64>,

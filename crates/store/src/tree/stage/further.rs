@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use swath_model::index::{Index, Item, Kind};
 
 use super::building::{make_file, split};
-use super::{Stage, StageError};
+use super::{Kept, Stage, StageError};
 use crate::sys;
 use crate::tree::root::Root;
 use crate::tree::trail::{Enter, Trail};
@@ -116,37 +116,36 @@ impl Stage {
         file.set_permissions(found.permissions())?;
         file.set_modified(found.modified()?)
     }
+}
 
-    /// Bytes that are not fetched and written all the same: copies of files that have further names.
-    pub(super) fn copied_bytes(&self) -> u64 {
-        let index = self.index();
-        if self.preserve.links || index.counts().hard_links == 0 {
-            return 0;
-        }
-        let copies = self.copies(&index);
-        let mut bytes = 0u64;
-        let mut cursor = index.cursor();
-        while let Some(item) = cursor.next() {
-            if let Some(&count) = copies.get(&item.number) {
-                bytes = bytes.saturating_add(item.range().len().saturating_mul(count));
-            }
-        }
-        bytes
+/// Bytes that are not fetched and written all the same: copies of files that have further names.
+pub(super) fn copied_bytes(index: &Index, kept: &Kept, links: bool) -> u64 {
+    if links || index.counts().hard_links == 0 {
+        return 0;
     }
+    let copies = copies(index, kept);
+    let mut bytes = 0u64;
+    let mut cursor = index.cursor();
+    while let Some(item) = cursor.next() {
+        if let Some(&count) = copies.get(&item.number) {
+            bytes = bytes.saturating_add(item.range().len().saturating_mul(count));
+        }
+    }
+    bytes
+}
 
-    /// How many further names are to be made of each file of which there are any.
-    fn copies(&self, index: &Index) -> HashMap<u64, u64> {
-        let mut copies = HashMap::new();
-        let mut cursor = index.cursor();
-        while let Some(item) = cursor.next() {
-            if let Kind::HardLink(of) = item.entry.kind
-                && !self.kept.has(item.number)
-            {
-                *copies.entry(of).or_insert(0) += 1;
-            }
+/// How many further names are to be made of each file of which there are any.
+fn copies(index: &Index, kept: &Kept) -> HashMap<u64, u64> {
+    let mut copies = HashMap::new();
+    let mut cursor = index.cursor();
+    while let Some(item) = cursor.next() {
+        if let Kind::HardLink(of) = item.entry.kind
+            && !kept.has(item.number)
+        {
+            *copies.entry(of).or_insert(0) += 1;
         }
-        copies
     }
+    copies
 }
 
 /// Open a file of ours, which may have got a mode that does not let even us read it.

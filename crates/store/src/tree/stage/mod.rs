@@ -16,6 +16,7 @@ mod finish;
 mod further;
 mod mark;
 mod place;
+mod room;
 mod settle;
 mod skeleton;
 mod way;
@@ -46,12 +47,12 @@ use data::Directly;
 use place::Place;
 use settle::InTheWay;
 
-pub(super) use compare::Kept;
-pub use compare::Same;
+pub use compare::{Kept, Same};
 pub use error::StageError;
 pub use finish::Finished;
 pub(super) use mark::is_mark;
-pub use way::check_way;
+pub use room::check_room;
+pub use way::{check_rights, check_way};
 
 /// What of a file's attributes is taken over besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,8 @@ pub struct Stage {
     preserve: Preserve,
     /// What an earlier run left, by its journal, in the virtual file of this index.
     resumed: RangeSet,
+    /// The same with what lies in groups that have to come once more for other files.
+    had: RangeSet,
     /// What the destination has already, and stays.
     kept: Kept,
     /// What need not be fetched, in whole groups.
@@ -98,7 +101,10 @@ pub struct Stage {
     replaces: Option<Filter>,
     /// Of which entries extended attributes could not be taken over.
     xattr_losses: Mutex<Vec<(u64, XattrLoss)>>,
-    has_completed_earlier: bool,
+    /// How much an earlier index had that this one has not, and the first of it.
+    gone: (usize, Vec<Vec<u8>>),
+    /// An earlier copy came to its end first; so much of it could not have its names.
+    completed_earlier: Option<u64>,
     /// What is made in it gets rights from the folder that it lies in.
     has_default_rights: bool,
     halt: Halt,
@@ -184,16 +190,22 @@ impl Stage {
         let place = &stage.place;
         refuse_own_names(&read(&index), place)?;
         if resume && let Some(moving) = place.moving() {
+            // What is refused in the end had better stay where it is.
+            let kept = Kept::at(&read(&index), &place.destination, same, preserve.links);
+            check_rights(&read(&index), &place.destination, &kept)?;
             // What an earlier run was about: then nearly everything is as if it had come to its end.
             stage.index = Arc::new(RwLock::new(moving.index));
-            stage.finish_moving(&moving.without, InTheWay::Stays)?;
+            let finished = stage.finish_moving(&moving.without, InTheWay::Stays)?;
             drop(stage);
             let mut stage =
                 Stage::open_until(destination, single, index, preserve, resume, same, halt)?;
-            stage.has_completed_earlier = true;
+            stage.completed_earlier = Some(finished.closed);
             return Ok(stage);
         }
         let mut left = if resume { place.recover(&read(&index)) } else { Carried::default() };
+        if left.is_other {
+            return Err(StageError::OtherTree { stage: place.names.part.clone() });
+        }
         if !left.durable.is_empty() {
             let has_times = preserve.times;
             compare::still_there(&read(&index), &stage.root, has_times, &mut left.durable);
@@ -204,6 +216,9 @@ impl Stage {
             }
             _ => Kept::default(),
         };
+        if !place.is_new {
+            check_rights(&read(&index), &place.destination, &kept)?;
+        }
         let mut known = left.durable.clone();
         for range in kept.ranges.iter() {
             known.insert(range);
@@ -219,6 +234,8 @@ impl Stage {
         stage.go_on()?;
         if resumed.is_empty() {
             place.clear(&stage.root, &*halt)?;
+        } else {
+            stage.had = left.durable;
         }
         (stage.resumed, stage.kept, stage.present) = (resumed, kept, present);
         if !stage.resumed.is_empty() {
@@ -229,6 +246,9 @@ impl Stage {
             // What was taken over is written down anew: it may be of another index than before.
             stage.begin_journal(&mut lock(&stage.journal))?;
         }
+        let count = left.gone.len();
+        left.gone.truncate(GONE_TOLD);
+        stage.gone = (count, left.gone);
         Ok(stage)
     }
 
@@ -247,6 +267,7 @@ impl Stage {
             index,
             preserve,
             resumed: RangeSet::new(),
+            had: RangeSet::new(),
             kept: Kept::default(),
             present: RangeSet::new(),
             files: Files::default(),
@@ -256,7 +277,8 @@ impl Stage {
             top: None,
             replaces: None,
             xattr_losses: Mutex::default(),
-            has_completed_earlier: false,
+            gone: Default::default(),
+            completed_earlier: None,
             halt,
         }
     }
@@ -278,9 +300,16 @@ impl Stage {
         self.top = Some(top);
     }
 
-    /// An earlier copy had ended while it gave names: all that it had came to its names first.
-    pub fn has_completed_earlier(&self) -> bool {
-        self.has_completed_earlier
+    /// An earlier copy had ended while it gave names: all that it had came to its names first, but for
+    /// so much that could not.
+    pub fn completed_earlier(&self) -> Option<u64> {
+        self.completed_earlier
+    }
+
+    /// What had been in the index before and is not in this one, or as another kind of thing: how many
+    /// entries, and the paths of the first ones.
+    pub fn gone(&self) -> (usize, &[Vec<u8>]) {
+        (self.gone.0, &self.gone.1)
     }
 
     /// What the journal vouches for, in bytes of the virtual file: a later run goes on from there.
@@ -329,33 +358,9 @@ impl Stage {
         Place::of(destination, None).is_ok_and(|place| !place.is_new)
     }
 
-    /// Whether `bytes` more can be fetched and written, with all that is made beside them. The index
-    /// must be complete.
-    ///
-    /// # Errors
-    /// [`StageError::NoRoom`], [`StageError::NoEntries`].
-    pub fn check_room(&self, bytes: u64) -> Result<(), StageError> {
-        let Some(room) = self.place.room(&self.root) else { return Ok(()) };
-        let path = self.place.destination.clone();
-        let needed_bytes = bytes.saturating_add(self.copied_bytes());
-        if room.free_bytes < needed_bytes {
-            return Err(StageError::NoRoom { path, needed_bytes, free_bytes: room.free_bytes });
-        }
-        let counts = self.index().counts();
-        // Of what an earlier run left some is there already; so much is certainly needed.
-        let is_first = self.resumed.is_empty() && self.place.is_new;
-        let further = if self.preserve.links { 0 } else { counts.hard_links };
-        let needed = counts.files + counts.folders + counts.links + further;
-        match room.free_entries {
-            Some(free) if is_first && free < needed => {
-                Err(StageError::NoEntries { path, needed, free })
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Write bytes of the virtual file from `start` on. Each byte is written once; a file that has
-    /// all its bytes gets its attributes and is closed.
+    /// all its bytes gets its attributes and is closed. One that was had as a whole stays as it is:
+    /// its bytes and these may be of two versions.
     ///
     /// # Errors
     /// [`StageError::Io`].
@@ -363,6 +368,9 @@ impl Stage {
         let range = Range::of_len(start, bytes.len() as u64);
         let mut trail = Trail::new(&self.root, Enter::Make);
         for wanted in self.wanted(range) {
+            if self.had.covers(wanted.range) {
+                continue;
+            }
             self.files
                 .write(self, &wanted, start, bytes, &mut trail)
                 .map_err(|source| self.not_written(&wanted.path, source))?;
@@ -405,7 +413,7 @@ impl Stage {
     }
 
     fn begin_journal(&self, journal: &mut Option<(JournalFile, State)>) -> Result<(), StageError> {
-        let begun = self.place.begin_journal(&self.index(), &self.resumed);
+        let begun = self.place.begin_journal(&self.index(), &self.had);
         *journal = Some(begun.map_err(|source| self.journal_failed(source))?);
         Ok(())
     }
@@ -508,3 +516,6 @@ fn read(index: &RwLock<Index>) -> RwLockReadGuard<'_, Index> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// So many paths of what is not in the tree any more are kept.
+const GONE_TOLD: usize = 10;

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, FlockOperation, accessat, flock, linkat};
+use rustix::fs::{Access, AtFlags, CWD, FlockOperation, StatVfs, accessat, flock, linkat};
 use swath_model::RangeSet;
 use swath_model::index::{Index, Mtime, Reader};
 
@@ -158,12 +158,17 @@ impl Place {
 
     /// Whether this user may make the stage, as far as permissions tell.
     pub fn check_rights(&self) -> io::Result<()> {
-        // What is missing on the way is made where it goes on.
+        let there = self.folder_above();
+        let rights = Access::WRITE_OK | Access::EXEC_OK;
+        Ok(accessat(CWD, &there, rights, AtFlags::EACCESS)?)
+    }
+
+    /// The folder in which it is to lie, or of those above it the first that is there: what is missing
+    /// on the way is made where it goes on.
+    fn folder_above(&self) -> PathBuf {
         let folder = folder_of(&self.names.part);
         let there = folder.ancestors().find(|above| above.symlink_metadata().is_ok());
-        let there = there.unwrap_or(Path::new("."));
-        let rights = Access::WRITE_OK | Access::EXEC_OK;
-        Ok(accessat(CWD, there, rights, AtFlags::EACCESS)?)
+        there.unwrap_or(Path::new(".")).to_owned()
     }
 
     /// From here on all that is in the stage only has to be moved to its names: the journal counts
@@ -290,7 +295,7 @@ impl Place {
     pub fn recover(&self, index: &Index) -> Carried {
         let Some((durable, old)) = self.left() else { return Carried::default() };
         if old.digests() == index.digests() {
-            return Carried { durable, gone: Vec::new() };
+            return Carried { durable, ..Carried::default() };
         }
         carry::over(&old, &durable, index)
     }
@@ -409,11 +414,21 @@ impl Place {
 
     /// What the user may still write there.
     pub fn room(&self, root: &Root) -> Option<Room> {
-        let found = rustix::fs::fstatvfs(root.fd().as_fd()).ok()?;
-        Some(Room {
+        rustix::fs::fstatvfs(root.fd().as_fd()).ok().map(Room::of)
+    }
+
+    /// The same before there is a stage.
+    pub fn room_ahead(&self) -> Option<Room> {
+        rustix::fs::statvfs(self.folder_above()).ok().map(Room::of)
+    }
+}
+
+impl Room {
+    fn of(found: StatVfs) -> Room {
+        Room {
             free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
             free_entries: (found.f_files > 0).then_some(found.f_favail),
-        })
+        }
     }
 }
 

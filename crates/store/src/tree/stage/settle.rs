@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
 
@@ -13,6 +13,7 @@ use swath_model::index::{Index, Item, Kind, Mtime, Xattrs};
 use super::building::{set_mode, set_times, split};
 use super::finish::Finished;
 use super::{OWN_NAME, Stage, StageError};
+use crate::tree::rights;
 use crate::tree::root::{self, Root};
 use crate::tree::trail::{Enter, Trail};
 
@@ -199,6 +200,10 @@ impl<'a> Settling<'a> {
                     self.to.folder(item.path)?;
                 }
                 InTheWay::Stays if is_no_folder(&error) => is_there = false,
+                InTheWay::Stays if is_closed(&error, above) => {
+                    self.finished.closed += 1;
+                    is_there = false;
+                }
                 _ => return Err(error),
             }
         }
@@ -223,6 +228,10 @@ impl<'a> Settling<'a> {
                 Ok(true)
             }
             (Err(error), InTheWay::Stays) if is_folder(&error) => Ok(false),
+            (Err(error), InTheWay::Stays) if is_closed(&error, above) => {
+                self.finished.closed += 1;
+                Ok(false)
+            }
             (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {
                 Ok(self.rule == InTheWay::Stays && root::kind_of(to, name)?.is_some())
             }
@@ -277,8 +286,9 @@ impl<'a> Settling<'a> {
         // Once it has its mode nothing may lead through it any more.
         let settled = self.to.leave(path).and_then(|folder| {
             stage.put_xattrs(of.number, &folder, &of.xattrs);
-            set_mode(&folder, of.mode, stage.preserve, FileType::Directory)?;
-            set_times(&folder, of.mtime, stage.preserve)
+            let set = set_mode(&folder, of.mode, stage.preserve, FileType::Directory)
+                .and_then(|()| set_times(&folder, of.mtime, stage.preserve));
+            but_for_others(set, folder.as_fd(), b".")
         });
         settled.map_err(|source| stage.failed("set the attributes of", path, source))
     }
@@ -310,12 +320,33 @@ fn keep_at(
         stage.put_xattrs_at(item.number, at, name, &entry.xattrs);
     }
     if stage.preserve.mode && !is_link {
-        root::set_mode(at, name, mode & 0o777)?;
+        but_for_others(root::set_mode(at, name, mode & 0o777), at, name)?;
     }
     if stage.preserve.times && (stage.kept.by_content || is_link) {
-        root::set_mtime(at, name, mtime)?;
+        but_for_others(root::set_mtime(at, name, mtime), at, name)?;
     }
     Ok(())
+}
+
+/// What was there and is somebody else's keeps the attributes that only they may set.
+fn but_for_others(set: io::Result<()>, folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    let is_others = || {
+        let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::UID);
+        found.is_ok_and(|found| !rights::is_own(found.stx_uid))
+    };
+    match set {
+        Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) && is_others() => {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Whether we may not give a name in that folder. Into the destination itself this user may write, or
+/// else had better keep what has come.
+fn is_closed(error: &io::Error, above: &[u8]) -> bool {
+    let refused = [Errno::ACCESS, Errno::PERM, Errno::ROFS].map(|it| Some(it.raw_os_error()));
+    !above.is_empty() && refused.contains(&error.raw_os_error())
 }
 
 /// Whether a folder is there that should be none.

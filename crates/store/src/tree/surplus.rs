@@ -1,0 +1,197 @@
+//! What a destination has beyond its tree, and how it goes.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, unlinkat, utimensat};
+use rustix::io::Errno;
+
+use super::differ::{common, is_below};
+use super::rights;
+use super::root::Root;
+use super::trail::{Enter, Trail, set_mode_through, split};
+
+/// Paths of what is surplus, in the order of an index. Of each only what the next one does not
+/// begin with is kept, so that a deep tree takes little memory.
+#[derive(Debug, Default)]
+pub struct Surplus {
+    last: Vec<u8>,
+    /// Of those before: how much of it the next one begins with, and where the rest begins.
+    before: Vec<(usize, usize)>,
+    rests: Vec<u8>,
+    count: usize,
+}
+
+impl Surplus {
+    /// Add one that comes behind all others.
+    pub fn push(&mut self, path: &[u8]) {
+        if self.count > 0 {
+            let shared = common(&self.last, path);
+            self.before.push((shared, self.rests.len()));
+            self.rests.extend_from_slice(&self.last[shared..]);
+            self.last.truncate(shared);
+        }
+        self.last.extend_from_slice(&path[self.last.len()..]);
+        self.count += 1;
+    }
+
+    /// Take the last one away.
+    fn pop(&mut self) {
+        let (shared, start) = self.before.pop().unwrap_or_default();
+        self.last.truncate(shared);
+        self.last.extend(self.rests.drain(start..));
+        self.count -= 1;
+    }
+}
+
+/// What became of what was to be removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// So much went.
+    pub gone: u64,
+    /// What is still there.
+    pub stays: Stays,
+}
+
+/// What could not be removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stays {
+    /// How much.
+    pub count: u64,
+    /// The first of it, by path, and what the system says; folders are not among it for what stays in
+    /// them.
+    pub first: VecDeque<(Vec<u8>, String)>,
+    /// The last of all.
+    last: Vec<u8>,
+}
+
+impl Stays {
+    /// It comes before all others.
+    fn push(&mut self, path: &[u8], error: &io::Error) {
+        let is_around = is_below(&self.last, path);
+        self.count += 1;
+        self.last = path.to_vec();
+        if !is_around {
+            self.first.push_front((path.to_vec(), error.to_string()));
+            self.first.truncate(NAMED_MAX);
+        }
+    }
+}
+
+/// Remove from a folder what is surplus. Links are removed and not followed. What cannot be removed
+/// stays, and all else goes.
+///
+/// # Errors
+/// What the system says of the folder itself, `Interrupted` if `stop` says so first; what went by then
+/// is gone.
+pub fn remove(folder: &Path, mut surplus: Surplus, stop: &dyn Fn() -> bool) -> io::Result<Removed> {
+    let mut trail = Trail::new(&Root::open(folder)?, Enter::Look);
+    let mut removed = Removed::default();
+    // What lies in a folder comes behind it.
+    while surplus.count > 0 {
+        if stop() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let (above, name) = split(&surplus.last);
+        let one = match trail.to(above) {
+            Ok(Some(above)) => remove_one(above, name),
+            Ok(None) => Ok(false),
+            Err(error) => Err(error),
+        };
+        match one {
+            Ok(was_there) => removed.gone += u64::from(was_there),
+            Err(error) => removed.stays.push(&surplus.last, &error),
+        }
+        surplus.pop();
+    }
+    Ok(removed)
+}
+
+/// What of it this user may not remove, as far as permissions tell.
+///
+/// # Errors
+/// What the system says of the folder itself.
+pub fn removable(folder: &Path, mut surplus: Surplus) -> io::Result<Stays> {
+    let mut trail = Trail::new(&Root::open(folder)?, Enter::Look);
+    let mut stays = Stays::default();
+    let mut known: Option<(Vec<u8>, Result<(), Errno>)> = None;
+    while surplus.count > 0 {
+        let (above, _) = split(&surplus.last);
+        if known.as_ref().is_none_or(|(path, _)| path != above) {
+            let may = match trail.to(above) {
+                Ok(Some(folder)) => rights::check(folder, rights::CHANGE),
+                // It is not there, or not known.
+                _ => Ok(()),
+            };
+            known = Some((above.to_vec(), may));
+        }
+        if let Some((_, Err(error))) = &known {
+            stays.push(&surplus.last, &(*error).into());
+        } else if is_below(&stays.last, &surplus.last) {
+            stays.push(&surplus.last, &Errno::NOTEMPTY.into());
+        }
+        surplus.pop();
+    }
+    Ok(stays)
+}
+
+/// Whether there was anything of this name. The folder is as its tree has it; what goes is no
+/// change of that.
+fn remove_one(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
+    let found = rustix::fs::fstat(folder)?;
+    match unlink(folder, name, &found) {
+        // Nobody may write into it, but it is ours: it is opened for the moment.
+        Err(Errno::ACCESS) if rights::is_own(found.st_uid) => {
+            set_mode_through(folder, found.st_mode & 0o7777 | 0o700)?;
+            let gone = unlink(folder, name, &found);
+            set_mode_through(folder, found.st_mode & 0o7777)?;
+            Ok(gone?)
+        }
+        gone => Ok(gone?),
+    }
+}
+
+fn unlink(folder: BorrowedFd<'_>, name: &[u8], found: &Stat) -> Result<bool, Errno> {
+    let gone = match unlinkat(folder, name, AtFlags::empty()) {
+        Err(Errno::ISDIR) => unlinkat(folder, name, AtFlags::REMOVEDIR),
+        other => other,
+    };
+    match gone {
+        Ok(()) => {}
+        Err(Errno::NOENT) => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    let time = Timespec { tv_sec: found.st_mtime as _, tv_nsec: found.st_mtime_nsec as _ };
+    let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let times = Timestamps { last_access: now, last_modification: time };
+    match utimensat(folder, c".", &times, AtFlags::SYMLINK_NOFOLLOW) {
+        // It is somebody else's.
+        Err(Errno::PERM) => Ok(true),
+        set => set.map(|()| true),
+    }
+}
+
+/// So many are named of what stays.
+const NAMED_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn surplus_comes_back_from_its_end() {
+        let deep = vec![b'd'; 1000];
+        let mut deeper = deep.clone();
+        deeper.extend_from_slice(b"/x");
+        let paths: [&[u8]; 8] = [b"a", b"a/b", b"a/b/c", b"a/bc", b"b", &deep, &deeper, b"e"];
+        let mut surplus = Surplus::default();
+        paths.iter().for_each(|path| surplus.push(path));
+        for path in paths.iter().rev() {
+            assert_eq!(surplus.last, *path);
+            surplus.pop();
+        }
+        assert!(surplus.count == 0 && surplus.rests.is_empty() && surplus.before.is_empty());
+    }
+}
