@@ -1,0 +1,172 @@
+//! The edges that take part in one search, laid out for it, and the searches for one route.
+//!
+//! Both searches go hop by hop (what is best over at most one edge, two, three …) with the rule of
+//! the published algorithm, `bw = min(bandwidth[v], edge[v][a])`, where that took the vertex of
+//! largest bandwidth next: so a limit on the number of hops can be kept. O(hops · sites²).
+
+use super::graph::Way;
+use super::name::{Route, SiteId};
+
+/// An edge in a search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hop {
+    /// Bytes per second.
+    pub rate: f64,
+    pub rtt_s: f64,
+    /// The rate is no more than a guess.
+    pub guess: bool,
+}
+
+/// Vertex 0 is us, then come the relays, then the sources.
+pub(crate) struct Matrix {
+    pub sites: Vec<SiteId>,
+    /// Vertices from this one on are sources.
+    pub first_source: usize,
+    hops: Vec<Option<Hop>>,
+}
+
+impl Matrix {
+    pub fn new(
+        relays: &[SiteId],
+        sources: &[SiteId],
+        hop: impl Fn(SiteId, SiteId) -> Option<Hop>,
+    ) -> Self {
+        let mut sites = vec![SiteId::HERE];
+        sites.extend(relays);
+        let first_source = sites.len();
+        sites.extend(sources);
+        let mut hops = vec![None; sites.len() * sites.len()];
+        for from in 1..sites.len() {
+            for to in (0..first_source).filter(|&to| sites[to] != sites[from]) {
+                hops[from * sites.len() + to] =
+                    hop(sites[from], sites[to]).filter(|hop| hop.rate > 0.0);
+            }
+        }
+        Self { sites, first_source, hops }
+    }
+
+    pub fn hop(&self, from: usize, to: usize) -> Option<Hop> {
+        self.hops[from * self.sites.len() + to]
+    }
+
+    /// The same sites with other edges.
+    pub fn map(&self, change: impl Fn(usize, usize, Hop) -> Option<Hop>) -> Self {
+        let n = self.sites.len();
+        let hops = self.hops.iter().enumerate();
+        let hops = hops.map(|(at, hop)| hop.and_then(|hop| change(at / n, at % n, hop))).collect();
+        Self { sites: self.sites.clone(), first_source: self.first_source, hops }
+    }
+
+    /// Take what a way carries from its edges.
+    pub fn take(&mut self, way: &Way) {
+        let n = self.sites.len();
+        for (from, to) in way.route.edges(way.source) {
+            // A site may be both relay and source: data starts at the source.
+            let from = if from == way.source {
+                (self.first_source..n).find(|&at| self.sites[at] == from)
+            } else {
+                (1..self.first_source).find(|&at| self.sites[at] == from)
+            };
+            let to = (0..self.first_source).find(|&at| self.sites[at] == to);
+            if let (Some(from), Some(to)) = (from, to)
+                && let Some(hop) = &mut self.hops[from * n + to]
+            {
+                hop.rate -= way.rate_bytes_per_s;
+                if hop.rate <= 0.0 {
+                    self.hops[from * n + to] = None;
+                }
+            }
+        }
+    }
+
+    /// The widest route of all sources; ties go to fewer hops, then to smaller round trips.
+    pub fn widest(&self, hops_max: usize) -> Option<Way> {
+        let layers = self.layers(hops_max, |rate, hop| rate.min(hop.rate));
+        let rate = layers.iter().map(|layer| layer[0].value).fold(0.0, f64::max);
+        if rate <= 0.0 {
+            return None;
+        }
+        // Of all routes that are as wide, first the number of hops, then the round trips: what is
+        // added up over hops must not be narrower anywhere, and may be as wide as it likes.
+        let hops = 1 + layers.iter().position(|layer| layer[0].value >= rate)?;
+        let layers =
+            self.layers(
+                hops,
+                |sooner, hop| {
+                    if hop.rate < rate { 0.0 } else { 1.0 / (1.0 / sooner + hop.rtt_s) }
+                },
+            );
+        self.trace(&layers, hops, rate)
+    }
+
+    /// The route that is likely to bring most: edges that are known are worth what they bring; a
+    /// guess may be wrong in either direction, and the smallest of several of them is likely to be
+    /// smaller than the smallest guess. If rates scatter about their guesses as Weibull's
+    /// distribution with the shape `SHAPE`, the smallest of them scatters likewise about
+    /// `(Σ rate^-SHAPE)^(-1/SHAPE)`. Between as many equal hops that prefers few, and it prefers
+    /// several short ones to a long one.
+    pub fn likeliest(&self, hops_max: usize) -> Option<Way> {
+        let layers = self.layers(hops_max, |rate, hop| {
+            if hop.guess && rate.is_finite() && hop.rate.is_finite() {
+                (rate.powf(-SHAPE) + hop.rate.powf(-SHAPE)).powf(-1.0 / SHAPE)
+            } else {
+                rate.min(hop.rate)
+            }
+        });
+        let rate = layers.iter().map(|layer| layer[0].value).fold(0.0, f64::max);
+        let hops = 1 + layers.iter().position(|layer| rate > 0.0 && layer[0].value >= rate)?;
+        self.trace(&layers, hops, rate)
+    }
+
+    /// `layers[h][v]`: the best value with which `v` is reached over exactly `h + 1` edges.
+    /// `over` must not be better after an edge than before it, and better before must not be worse
+    /// after: then no route is best that visits a vertex twice.
+    fn layers(&self, hops_max: usize, over: impl Fn(f64, Hop) -> f64) -> Vec<Vec<Reached>> {
+        let mut layers: Vec<Vec<Reached>> = Vec::new();
+        for _ in 0..hops_max {
+            let mut layer = vec![Reached { value: 0.0, from: 0 }; self.first_source];
+            let froms = match layers.last() {
+                None => self.first_source..self.sites.len(),
+                Some(_) => 1..self.first_source,
+            };
+            for from in froms {
+                let before = layers.last().map_or(f64::INFINITY, |layer| layer[from].value);
+                if before <= 0.0 {
+                    continue;
+                }
+                for (to, reached) in layer.iter_mut().enumerate() {
+                    let Some(hop) = self.hop(from, to) else { continue };
+                    let value = over(before, hop);
+                    if value > reached.value {
+                        *reached = Reached { value, from };
+                    }
+                }
+            }
+            layers.push(layer);
+        }
+        layers
+    }
+
+    fn trace(&self, layers: &[Vec<Reached>], hops: usize, rate: f64) -> Option<Way> {
+        let (mut at, mut relays) = (0, Vec::new());
+        for layer in layers[..hops].iter().rev() {
+            at = layer[at].from;
+            if at >= self.first_source {
+                let route = Route::through(relays);
+                return Some(Way { source: self.sites[at], route, rate_bytes_per_s: rate });
+            }
+            relays.push(self.sites[at]);
+        }
+        None
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Reached {
+    value: f64,
+    from: usize,
+}
+
+/// How widely rates scatter about their guesses: with 3 a quarter of them fall below two thirds of
+/// the guess, as the published edges do about the mean of rate times round trip.
+const SHAPE: f64 = 3.0;
