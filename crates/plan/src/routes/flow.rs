@@ -73,8 +73,8 @@ fn augmenting(
 ) -> Option<(Vec<usize>, f64)> {
     let mut before = vec![usize::MAX; n];
     let mut queue: VecDeque<usize> = (first_source..n).collect();
-    for source in first_source..n {
-        before[source] = source;
+    for (source, before) in before.iter_mut().enumerate().skip(first_source) {
+        *before = source;
     }
     while let Some(from) = queue.pop_front() {
         for to in 0..n {

@@ -36,6 +36,8 @@ pub struct Reading {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edge {
     pub(crate) reading: Option<Noted>,
+    /// What a relay thinks that the edge could bring, and which relay that is.
+    pub(crate) able: Option<(f64, SiteId)>,
     /// Smallest round trip seen, in seconds.
     pub rtt_s: Option<f64>,
     /// `to` cannot reach `from`.
@@ -203,11 +205,14 @@ impl Graph {
 impl Edge {
     /// The newest reading, with its age at `now_s` of the transfer's clock.
     pub fn reading(&self, now_s: f64) -> Option<Reading> {
-        self.reading.map(|noted| Reading {
-            rate_bytes_per_s: noted.rate,
-            grade: noted.grade,
-            age_s: (now_s - noted.at_s).max(0.0),
-        })
+        self.reading.map(|noted| noted.reading(now_s))
+    }
+}
+
+impl Noted {
+    pub fn reading(&self, now_s: f64) -> Reading {
+        let age_s = (now_s - self.at_s).max(0.0);
+        Reading { rate_bytes_per_s: self.rate, grade: self.grade, age_s }
     }
 }
 

@@ -59,24 +59,35 @@ impl Matrix {
 
     /// Take what a way carries from its edges.
     pub fn take(&mut self, way: &Way) {
-        let n = self.sites.len();
-        for (from, to) in way.route.edges(way.source) {
-            // A site may be both relay and source: data starts at the source.
-            let from = if from == way.source {
-                (self.first_source..n).find(|&at| self.sites[at] == from)
-            } else {
-                (1..self.first_source).find(|&at| self.sites[at] == from)
-            };
-            let to = (0..self.first_source).find(|&at| self.sites[at] == to);
-            if let (Some(from), Some(to)) = (from, to)
-                && let Some(hop) = &mut self.hops[from * n + to]
-            {
-                hop.rate -= way.rate_bytes_per_s;
-                if hop.rate <= 0.0 {
-                    self.hops[from * n + to] = None;
-                }
-            }
+        for at in self.positions(way) {
+            self.hops[at] = self.hops[at]
+                .map(|hop| Hop { rate: hop.rate - way.rate_bytes_per_s, ..hop })
+                .filter(|hop| hop.rate > 0.0);
         }
+    }
+
+    /// Leave out the narrowest edge of a way, so that another way is found.
+    pub fn cut_narrowest(&mut self, way: &Way) {
+        let rate = |at: &usize| self.hops[*at].map_or(f64::INFINITY, |hop| hop.rate);
+        let narrowest = self.positions(way).into_iter().min_by(|a, b| rate(a).total_cmp(&rate(b)));
+        if let Some(at) = narrowest {
+            self.hops[at] = None;
+        }
+    }
+
+    fn positions(&self, way: &Way) -> Vec<usize> {
+        let n = self.sites.len();
+        let find =
+            |site, mut among: std::ops::Range<usize>| among.find(|&at| self.sites[at] == site);
+        let edges = way.route.edges(way.source);
+        edges
+            .filter_map(|(from, to)| {
+                // A site may be both relay and source: what comes from the source starts there.
+                let among =
+                    if from == way.source { self.first_source..n } else { 1..self.first_source };
+                Some(find(from, among)? * n + find(to, 0..self.first_source)?)
+            })
+            .collect()
     }
 
     /// The widest route of all sources; ties go to fewer hops, then to smaller round trips.

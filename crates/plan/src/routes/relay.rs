@@ -1,0 +1,192 @@
+//! What relays have earned: trust in their word, rest after failures, suspicion of their edges.
+
+use super::event::Fault;
+use super::name::{ReplicaId, Route, SiteId, WayId};
+use super::router::Router;
+use super::view::{WayState, Why};
+
+/// How a relay stands with us.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Standing {
+    /// It changed data: never again in this transfer.
+    pub barred: bool,
+    /// What it said of its hops was not true: it is not listened to any more.
+    pub disbelieved: bool,
+    /// How often in a row that was so.
+    pub strikes: u32,
+}
+
+/// A way that is left alone for a while.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    pub until_s: f64,
+    /// How often in a row it came to nothing.
+    pub times: u32,
+}
+
+/// An edge on which something broke: for a while it counts for no more than this.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Suspect {
+    pub until_s: f64,
+    pub times: u32,
+    pub rate: f64,
+}
+
+impl Router {
+    pub(crate) fn relay_up(&mut self, site: SiteId) {
+        if !self.standing(site).barred {
+            self.graph.set_relay(site, true);
+        }
+    }
+
+    pub(crate) fn relay_lost(&mut self, site: SiteId) {
+        self.graph.set_relay(site, false);
+        for way in self.those(|book| book.route.contains(site)) {
+            self.lose(way, Why::RelayLost, false);
+        }
+    }
+
+    pub(crate) fn standing(&self, site: SiteId) -> Standing {
+        self.standings.get(&site).copied().unwrap_or_default()
+    }
+
+    /// A way is gone, told by the executor.
+    pub(crate) fn way_failed(&mut self, way: WayId, fault: Fault, at: Option<SiteId>) {
+        let Some(book) = self.ways.get(&way) else { return };
+        let (route, edges) = (book.route.clone(), book.edges().collect::<Vec<_>>());
+        match fault {
+            Fault::Corrupt => self.bar(way, at),
+            Fault::Broken => {
+                for &(from, to) in &edges {
+                    // Nobody knows where: any edge of it, unless another way shows that it is well.
+                    let there = at.is_none_or(|at| at == from || at == to);
+                    if !route.is_direct() && there && !self.is_carried_by_others(way, (from, to)) {
+                        self.suspect((from, to), 0.0);
+                    }
+                }
+            }
+            Fault::Refused => {
+                // Who refuses this does not refuse every route; the edge to who refused is shut.
+                if let Some(&edge) = edges.iter().find(|(from, _)| Some(*from) == at) {
+                    self.suspect(edge, 0.0);
+                }
+            }
+        }
+        let why = if fault == Fault::Corrupt { Why::Corrupt } else { Why::Failed };
+        self.lose(way, why, false);
+    }
+
+    /// Take a way out of use, let it rest and open the next best instead of it.
+    pub(crate) fn lose(&mut self, way: WayId, why: Why, tell: bool) {
+        let Some(book) = self.ways.get(&way) else { return };
+        let key = (book.replica, book.route.clone());
+        let missed = book.state == WayState::InUse && !book.replaced && book.settled > 0.0;
+        let direct = book.route.is_direct();
+        self.rest(key, if direct { DIRECT_REST_S } else { REST_S });
+        if tell {
+            self.close(way, why);
+        } else {
+            self.forget(way, why);
+        }
+        if missed && !direct {
+            self.open_instead();
+        }
+    }
+
+    /// Let a way rest, longer each time.
+    pub(crate) fn rest(&mut self, key: (ReplicaId, Route), seconds: f64) {
+        let times = self.rests.get(&key).map_or(0, |rest| rest.times);
+        let wait_s = (seconds * 2f64.powi(times.min(10) as i32)).min(REST_MAX_S);
+        let until_s = self.now_s + self.about(wait_s);
+        if self.rests.len() >= RESTS_MAX
+            && let Some(first) = self
+                .rests
+                .iter()
+                .min_by(|a, b| a.1.until_s.total_cmp(&b.1.until_s))
+                .map(|(key, _)| key.clone())
+        {
+            self.rests.remove(&first);
+        }
+        self.rests.insert(key, Rest { until_s, times: times + 1 });
+    }
+
+    pub(crate) fn is_resting(&self, replica: ReplicaId, route: &Route) -> bool {
+        self.rests.get(&(replica, route.clone())).is_some_and(|rest| rest.until_s > self.now_s)
+    }
+
+    /// An edge is to count for no more than this for a while, longer each time.
+    pub(crate) fn suspect(&mut self, edge: (SiteId, SiteId), rate: f64) {
+        let times = self.suspects.get(&edge).map_or(0, |it| {
+            // What went well for long since is not held against it.
+            if self.now_s - it.until_s > FORGIVEN_S { 0 } else { it.times }
+        });
+        let wait_s = (SUSPECT_S * 2f64.powi(times.min(10) as i32)).min(REST_MAX_S);
+        let until_s = self.now_s + self.about(wait_s);
+        self.suspects.insert(edge, Suspect { until_s, times: times + 1, rate });
+    }
+
+    /// Whether another way brings something over this edge.
+    pub(crate) fn is_carried_by_others(&self, way: WayId, edge: (SiteId, SiteId)) -> bool {
+        self.ways.values().any(|book| {
+            book.id != way
+                && book.edges().any(|other| other == edge)
+                && book.low_since_s.is_none()
+                && book.rate(book.window_s(), self.now_s) > 0.0
+        })
+    }
+
+    /// Something that came over this way was not the data. Who did it is known, or it was one of
+    /// the relays: those that carry nothing else are not asked again.
+    fn bar(&mut self, way: WayId, at: Option<SiteId>) {
+        let Some(book) = self.ways.get(&way) else { return };
+        let relays: Vec<SiteId> = match at {
+            Some(at) if self.graph.is_relay(at) => vec![at],
+            // The origin itself is not judged here: that is the executor's business.
+            Some(_) => vec![],
+            None => book.route.relays().to_vec(),
+        };
+        let mut barred: Vec<SiteId> = relays
+            .iter()
+            .copied()
+            .filter(|&relay| at.is_some() || !self.is_vouched_for(way, relay))
+            .collect();
+        if barred.is_empty() && at.is_none() {
+            barred = relays;
+        }
+        for &relay in &barred {
+            self.standings.entry(relay).or_default().barred = true;
+            self.graph.set_relay(relay, false);
+        }
+        for other in
+            self.those(|book| book.id != way && barred.iter().any(|&it| book.route.contains(it)))
+        {
+            self.lose(other, Why::Corrupt, true);
+        }
+    }
+
+    /// Whether another way through this relay has long brought what nobody complained about.
+    fn is_vouched_for(&self, way: WayId, relay: SiteId) -> bool {
+        self.ways.values().any(|book| {
+            book.id != way
+                && book.route.contains(relay)
+                && book.state == WayState::InUse
+                && book.now.delivered_bytes >= VOUCHED_BYTES
+        })
+    }
+}
+
+/// A relayed way that failed is tried again after this, then after twice that …
+const REST_S: f64 = 2.0;
+/// Direct sooner: it is what everything else falls back to.
+const DIRECT_REST_S: f64 = 1.0;
+/// … and at last once in so long.
+const REST_MAX_S: f64 = 60.0;
+/// Most ways whose rest is remembered: a bound on memory with hundreds of relays.
+const RESTS_MAX: usize = 512;
+/// How long an edge on which something broke is avoided at first.
+const SUSPECT_S: f64 = 2.0;
+/// How long after its time an edge is as good as any other again.
+const FORGIVEN_S: f64 = 30.0;
+/// What a relay has to have brought over another way to be above suspicion: blocks are proved by
+/// the megabyte.
+const VOUCHED_BYTES: u64 = 8 << 20;
