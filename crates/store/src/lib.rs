@@ -34,8 +34,10 @@
 //! # }
 //! ```
 
+mod bits;
 mod commit;
 mod data_file;
+pub mod depot;
 mod disk;
 mod engine;
 mod finish;
@@ -46,6 +48,7 @@ mod names;
 mod open;
 mod past_cache;
 mod place;
+mod sealed_file;
 mod stats;
 mod steps;
 mod sys;

@@ -142,6 +142,14 @@ pub(crate) fn file_system(folder: &Path) -> io::Result<FileSystem> {
     })
 }
 
+/// Bytes that this process may still write where `file` lies.
+pub(crate) fn free_bytes(file: &File) -> io::Result<u64> {
+    let found = rustix::fs::fstatvfs(file)?;
+    let is_root = rustix::process::geteuid().is_root();
+    let blocks = if is_root { found.f_bfree } else { found.f_bavail };
+    Ok(blocks.saturating_mul(found.f_frsize))
+}
+
 /// Reserve the bytes `[start, end)` on the device without changing the file's size.
 pub(crate) fn reserve(file: &File, start: u64, end: u64) -> io::Result<()> {
     let (Ok(start), Ok(bytes)) = (i64::try_from(start), i64::try_from(end - start)) else {
