@@ -4,6 +4,7 @@ pub mod afar;
 pub mod faulty;
 pub mod map;
 pub mod mesh;
+pub mod routes;
 pub mod sim;
 pub mod star;
 pub mod wan;

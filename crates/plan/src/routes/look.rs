@@ -26,7 +26,10 @@ impl Router {
     fn refresh(&mut self, passed_s: f64) {
         let now_s = self.now_s;
         let keeps = 0.5f64.powf(passed_s / SETTLED_S);
-        for book in self.ways.values_mut() {
+        let rtts: Vec<f64> =
+            self.ways.values().map(|book| self.rtt_s(&book.route, book.source)).collect();
+        for (book, rtt_s) in self.ways.values_mut().zip(rtts) {
+            book.rtt_s = rtt_s;
             let rate = book.rate(book.window_s().max(1.0), now_s);
             book.settled = (book.settled * keeps).max(rate);
             if book.state == WayState::Opening && book.first_s.is_some() {
