@@ -12,6 +12,7 @@ mod names;
 mod net;
 mod probe;
 mod progress;
+mod relay;
 mod report;
 mod say;
 mod serve;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
             let near = near.unwrap_or_default();
             pinned(&serve.pin.clone(), &near, || with_runtime(|| serve::run(*serve)))
         }
+        Command::Relay(relay) => with_runtime(|| relay::run(*relay)),
         Command::Probe(probe) => with_runtime(|| probe::run(probe)),
         Command::Verify(mut verify) => match verify.index.take() {
             Some(index) => with_runtime(|| verify_tree::run(verify, index)),

@@ -16,6 +16,7 @@ mod redirect;
 mod sealed;
 mod source;
 mod target;
+mod upstream;
 
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]
@@ -41,3 +42,4 @@ pub use sealed::{
     SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, plain_bytes, sealed_bytes, to_sealed,
 };
 pub use source::{Expected, Source, Trust, display_name};
+pub use upstream::{AnswerHead, Tunnel, Upstream};

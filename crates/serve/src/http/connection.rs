@@ -24,6 +24,12 @@ use super::stream::{Stream, send_file};
 
 /// Answers requests.
 pub(crate) trait Answer: Send + Sync + 'static {
+    /// What is kept of a connection from one request to the next.
+    type Held: Default + Send;
+
+    /// What a target means is judged by the answer, not by whether it could be a path here.
+    const TAKES_ANY_TARGET: bool = false;
+
     /// Answer one. Of its body as much comes as is asked for.
     fn answer(
         &self,
@@ -50,6 +56,34 @@ pub(crate) trait Answer: Send + Sync + 'static {
 
     /// Resolves when it is.
     fn ending(&self, may_go_on: bool) -> impl Future<Output = ()> + Send;
+
+    /// Whether this request is for [`Answer::carry`].
+    fn carries(&self, _head: &Head) -> bool {
+        false
+    }
+
+    /// Answer a request, and those behind it that are of its kind, on the connection itself.
+    fn carry(
+        self: &Arc<Self>,
+        _stream: &mut Stream,
+        _input: &mut Vec<u8>,
+        _held: &mut Self::Held,
+        _head: Head,
+        _peer: SocketAddr,
+    ) -> impl Future<Output = Next> + Send {
+        std::future::ready(Next::Close)
+    }
+}
+
+/// How it goes on with a connection that was carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// What comes next is to be understood as if nothing had been.
+    Back,
+    /// It ends in good order.
+    Close,
+    /// It is cut off, so that nobody takes what came for the whole.
+    Cut,
 }
 
 /// How a connection goes on.
@@ -67,6 +101,7 @@ pub(crate) async fn serve<A: Answer>(
     seat: &Seat,
 ) {
     let mut input = Vec::new();
+    let mut held = A::Held::default();
     let mut pace = Pace::new(answers.send_limit().cloned());
     let mut pace_in = Pace::new(answers.receive_limit().cloned());
     // What comes first is not known: it may be for something that is under way.
@@ -87,6 +122,16 @@ pub(crate) async fn serve<A: Answer>(
             }
         };
         (may_go_on, begins_within) = (answers.may_go_on(&head), IDLE);
+        if answers.carries(&head) {
+            match answers.carry(&mut stream, &mut input, &mut held, head, peer).await {
+                Next::Back => continue,
+                Next::Close => break,
+                Next::Cut => {
+                    stream.cut();
+                    return;
+                }
+            }
+        }
         let began = Instant::now();
         let mut body = Received::new(&mut stream, &mut input, &mut pace_in, &head);
         let mut response = answers.answer(&head, peer, &mut body).await;
@@ -161,7 +206,9 @@ async fn next_head<A: Answer>(
     let mut deadline = Instant::now() + begins_within;
     let mut silence = None;
     loop {
-        match Head::parse(input) {
+        let parsed =
+            if A::TAKES_ANY_TARGET { Head::parse_passing(input) } else { Head::parse(input) };
+        match parsed {
             Ok(Some((head, bytes))) => {
                 input.drain(..bytes);
                 return Ok(Some(head));
@@ -346,7 +393,8 @@ async fn within<T>(sending: impl Future<Output = io::Result<T>>) -> io::Result<T
     timeout(TAKE_WITHIN, sending).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-pub(super) fn now_s() -> u64 {
+/// Seconds since 1970.
+pub(crate) fn now_s() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs())
 }

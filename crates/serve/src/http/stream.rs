@@ -34,6 +34,17 @@ impl Stream {
         }
     }
 
+    /// End it so that the other side notices that it is no proper end.
+    pub fn cut(&self) {
+        let tcp = match self {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => tls.get_ref().get_ref().0,
+            Stream::Other(_) => return,
+        };
+        // Closed with a reset; what has been sent and not yet arrived is lost with it.
+        let _ = tcp.set_zero_linger();
+    }
+
     /// Whether both sides have agreed on HTTP/2.
     pub fn speaks_two(&self) -> bool {
         match self {

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use url::{Host, Url};
 
+use super::address::is_public;
 use super::credentials::from_url;
 use super::gateway::Gateway;
 use super::happy::first_to_answer;
@@ -33,6 +34,17 @@ impl Net {
         let Some(origin) = &target.origin else {
             return Err(LaneError::Scheme { scheme: target.url.scheme().to_owned() });
         };
+        self.connect_to(origin, target.trust, reuse, fallback).await
+    }
+
+    /// As [`Net::connect`], to an origin.
+    pub(crate) async fn connect_to(
+        &self,
+        origin: &Origin,
+        trust: Trust,
+        reuse: bool,
+        fallback: bool,
+    ) -> Result<Conn, LaneError> {
         if reuse {
             loop {
                 if let Some(conn) = self.take_idle(origin) {
@@ -50,7 +62,7 @@ impl Net {
         let connected = async {
             match dialled {
                 Some(waiting) => waiting.connect(origin).await,
-                None => self.connect_new(origin, target.trust, fallback, None).await,
+                None => self.connect_new(origin, trust, fallback, None).await,
             }
         };
         match self.awake().within(limit, connected).await {
@@ -185,6 +197,18 @@ impl Net {
         trust: Trust,
     ) -> Result<Vec<IpAddr>, LaneError> {
         let surroundings = &self.shared.surroundings;
+        if let Some(listed) = &self.shared.options.reach {
+            let is_in_reach = |address: &IpAddr| {
+                let address = address.to_canonical();
+                is_public(address) || listed.iter().any(|network| network.contains(address))
+            };
+            let (near, far): (Vec<IpAddr>, Vec<IpAddr>) =
+                addresses.into_iter().partition(is_in_reach);
+            return match far.first() {
+                Some(&address) if near.is_empty() => Err(LaneError::RefusedAddress { address }),
+                _ => Ok(near),
+            };
+        }
         if trust != Trust::Discovered {
             addresses.iter().for_each(|&address| surroundings.allow(address));
             return Ok(addresses);

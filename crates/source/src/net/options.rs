@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use swath_formats::Netrc;
+use swath_formats::{Netrc, Network};
 use swath_model::digest::Digest;
 
 use super::credentials::Bearer;
@@ -38,6 +38,9 @@ pub struct NetOptions {
     pub limit_bytes_per_s: Option<u64>,
     /// Ask the first time for a Metalink too (`Accept: application/metalink4+xml`).
     pub metalinks: bool,
+    /// Of addresses that are not public contact only those in these blocks, whoever named them and
+    /// whatever name they were found by; `None` where the user alone says what is contacted.
+    pub reach: Option<Vec<Network>>,
 }
 
 impl Default for NetOptions {
@@ -55,6 +58,7 @@ impl Default for NetOptions {
             user_agent: concat!("swath/", env!("CARGO_PKG_VERSION")).to_owned(),
             limit_bytes_per_s: None,
             metalinks: false,
+            reach: None,
         }
     }
 }

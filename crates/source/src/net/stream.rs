@@ -253,6 +253,19 @@ impl Conn {
         self.tcp().and_then(kernel::rtt)
     }
 
+    /// The smallest round trip that the kernel has seen lately.
+    pub fn min_rtt(&self) -> Option<Duration> {
+        self.tcp().and_then(kernel::min_rtt)
+    }
+
+    /// The socket, if bytes come from it as they are.
+    pub fn plain_tcp(&self) -> Option<&TcpStream> {
+        match &self.stream {
+            Stream::Plain(tcp) => Some(tcp),
+            _ => None,
+        }
+    }
+
     /// What has come before its turn; `None` where nobody can tell.
     pub fn came(&self) -> Option<Came> {
         self.tcp().and_then(kernel::came)
