@@ -67,11 +67,22 @@ impl ProxyFault {
     }
 }
 
+/// What an entry says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// How the relay calls itself.
+    pub proxy: String,
+    /// What went wrong, if it is known here.
+    pub fault: Option<ProxyFault>,
+    /// The relay's words for it.
+    pub details: Option<String>,
+}
+
 /// The entry of the relay `name` whose way to `next_hop` came to nothing.
-pub fn write(name: &str, fault: ProxyFault, next_hop: Option<&str>) -> String {
+pub fn write(name: &str, fault: ProxyFault, next_hop: Option<&str>, details: &str) -> String {
     let token: String = name
         .chars()
-        .map(|it| if it.is_ascii_alphanumeric() || "-._".contains(it) { it } else { '-' })
+        .map(|it| if it.is_ascii_alphanumeric() || "-._:".contains(it) { it } else { '-' })
         .collect();
     // A token begins with a letter (RFC 8941, section 3.3.4).
     let token = if token.starts_with(|it: char| it.is_ascii_alphabetic()) {
@@ -79,43 +90,81 @@ pub fn write(name: &str, fault: ProxyFault, next_hop: Option<&str>) -> String {
     } else {
         format!("relay-{token}")
     };
-    let hop = next_hop.map_or_else(String::new, |hop| {
-        let hop: String =
-            hop.chars().filter(|it| it.is_ascii_graphic() && !"\"\\".contains(*it)).collect();
-        format!("; next-hop=\"{hop}\"")
+    let hop = next_hop.map_or_else(String::new, |hop| format!("; next-hop={}", quoted(hop)));
+    let details =
+        if details.is_empty() { String::new() } else { format!("; details={}", quoted(details)) };
+    format!("{token}; error={}{hop}{details}", fault.name())
+}
+
+/// As a string of RFC 8941: printable ASCII, quotes and backslashes replaced.
+fn quoted(text: &str) -> String {
+    let clean = text.chars().map(|it| match it {
+        '"' | '\\' => '\'',
+        ' '..='~' => it,
+        _ => '?',
     });
-    format!("{token}; error={}{hop}", fault.name())
+    format!("\"{}\"", clean.take(DETAILS_MAX).collect::<String>())
 }
 
 /// Who says that something went wrong, and what: the last entry with an error in `value`, which is
 /// that of the relay nearest to us.
-pub fn read(value: &str) -> Option<(String, Option<ProxyFault>)> {
-    value.split(',').rev().take(ENTRIES_MAX).find_map(|entry| {
-        let mut members = entry.split(';').map(str::trim);
-        let name: String = members.next()?.chars().take(NAME_MAX).collect();
-        let error = members.find_map(|member| member.strip_prefix("error="))?;
-        let fault = NAMES.iter().find(|(_, name)| *name == error).map(|(fault, _)| *fault);
-        Some((name, fault))
+pub fn read(value: &str) -> Option<Told> {
+    let entries: Vec<&str> = split(value, ',').take(ENTRIES_MAX).collect();
+    entries.into_iter().rev().find_map(|entry| {
+        let mut members = split(entry, ';').map(str::trim);
+        let proxy: String = members.next()?.chars().take(NAME_MAX).collect();
+        let (mut error, mut details) = (None, None);
+        for member in members {
+            match member.split_once('=') {
+                Some(("error", value)) => error = Some(value),
+                Some(("details", value)) => {
+                    let text = value.trim_matches('"');
+                    details = Some(text.chars().take(DETAILS_MAX).collect::<String>());
+                }
+                _ => {}
+            }
+        }
+        let fault = NAMES.iter().find(|(_, name)| Some(*name) == error).map(|(fault, _)| *fault);
+        error.map(|_| Told { proxy, fault, details })
+    })
+}
+
+/// The parts between `separator`s that stand in no quotes.
+fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut is_quoted = false;
+    text.split(move |character| {
+        is_quoted ^= character == '"';
+        character == separator && !is_quoted
     })
 }
 
 const ENTRIES_MAX: usize = 16;
 const NAME_MAX: usize = 100;
+/// Of words that explain.
+const DETAILS_MAX: usize = 300;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn told(proxy: &str, fault: Option<ProxyFault>, details: Option<&str>) -> Option<Told> {
+        Some(Told { proxy: proxy.to_owned(), fault, details: details.map(str::to_owned) })
+    }
+
     #[test]
     fn what_is_written_is_read() {
         for &(fault, _) in NAMES {
-            let text = write("r1.example:8471", fault, Some("data:443"));
-            assert_eq!(read(&text), Some(("r1.example-8471".to_owned(), Some(fault))), "{text}");
+            let text = write("r1.example:8471", fault, Some("data:443"), "\"no\"; a, b\u{e9}\n");
+            assert_eq!(
+                read(&text),
+                told("r1.example:8471", Some(fault), Some("'no'; a, b??")),
+                "{text}"
+            );
         }
-        assert_eq!(write("7", ProxyFault::Loop, None), "relay-7; error=proxy_loop_detected");
+        assert_eq!(write("7", ProxyFault::Loop, None, ""), "relay-7; error=proxy_loop_detected");
         let two = "r2; error=connection_refused; next-hop=\"a\", r1; received-status=502";
-        assert_eq!(read(two), Some(("r2".to_owned(), Some(ProxyFault::Refused))));
-        assert_eq!(read("r1; error=new_kind"), Some(("r1".to_owned(), None)));
+        assert_eq!(read(two), told("r2", Some(ProxyFault::Refused), None));
+        assert_eq!(read("r1; error=new_kind"), told("r1", None, None));
         assert_eq!(read("r1"), None);
         assert_eq!(read(""), None);
     }

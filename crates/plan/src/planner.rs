@@ -176,6 +176,13 @@ impl Planner {
                     source.request_limit = Some(requests);
                 }
             }
+            Event::SourceRests { source, rests } => {
+                if let Some(source) = self.sources.get_mut(source.index()) {
+                    source.rests = rests;
+                }
+                self.ended &= rests || !self.misses_something();
+                self.next_tick = now;
+            }
             Event::SourceBad { source } => self.source_bad(source, now),
             Event::Consumed { up_to } => {
                 self.consumed = self.consumed.max(up_to);

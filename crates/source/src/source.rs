@@ -4,8 +4,11 @@
 //! closes or confuses pipelined requests) is remembered here, so that later requests and lanes
 //! start with it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use swath_formats::relay::{site, through};
 use swath_model::SourceId;
 use url::Url;
 
@@ -39,6 +42,15 @@ pub struct Expected {
     pub proved: bool,
 }
 
+/// By which relays a source is reached.
+#[derive(Debug)]
+struct Way {
+    /// What the first relay is asked for.
+    address: Url,
+    /// The round trip from the first relay to the origin, in microseconds.
+    far_us: AtomicU64,
+}
+
 /// One replica of a file.
 pub struct Source {
     id: SourceId,
@@ -47,6 +59,7 @@ pub struct Source {
     trust: Trust,
     net: Net,
     sealed: Option<Arc<SealedLength>>,
+    way: Option<Way>,
     state: Mutex<State>,
 }
 
@@ -63,7 +76,7 @@ struct State {
 impl Source {
     /// The replica at `url`.
     pub fn new(net: &Net, id: SourceId, url: Url, trust: Trust) -> Arc<Source> {
-        Source::make(net, id, url, trust, None)
+        Source::make(net, id, url, trust, None, &[])
     }
 
     /// The sealed replica of a dataset at `url`. Its ranges are those of the sealed file; what its
@@ -75,7 +88,16 @@ impl Source {
         trust: Trust,
         length: Arc<SealedLength>,
     ) -> Arc<Source> {
-        Source::make(net, id, url, trust, Some(length))
+        Source::make(net, id, url, trust, Some(length), &[])
+    }
+
+    /// The same replica by way of `relays`, the nearest first: their schemes, hosts and ports count.
+    /// `far` is the round trip from the first of them to the origin, as far as known.
+    pub fn by_way_of(&self, id: SourceId, relays: &[Url], far: Duration) -> Arc<Source> {
+        let (url, sealed) = (self.url.clone(), self.sealed.clone());
+        let source = Source::make(&self.net, id, url, self.trust, sealed, relays);
+        source.set_far(far);
+        source
     }
 
     fn make(
@@ -84,11 +106,20 @@ impl Source {
         url: Url,
         trust: Trust,
         sealed: Option<Arc<SealedLength>>,
+        relays: &[Url],
     ) -> Arc<Source> {
         if trust == Trust::Named {
             net.note_named(&url);
         }
-        let target = Arc::new(Target::new(net, &url, &url, trust));
+        let way = (!relays.is_empty()).then(|| {
+            let address = relays.iter().rev().fold(url.clone(), |to, relay| through(relay, &to));
+            Way { address, far_us: AtomicU64::new(0) }
+        });
+        relays.iter().for_each(|relay| net.note_named(relay));
+        let target = Arc::new(match &way {
+            Some(way) => Target::through(net, &way.address, &way.address),
+            None => Target::new(net, &url, &url, trust),
+        });
         let state = State {
             target,
             facts: None,
@@ -98,12 +129,44 @@ impl Source {
         };
         Arc::new(Source {
             id,
-            name: display_name(&url),
+            name: name(&url, relays),
             url,
             trust,
             net: net.clone(),
             sealed,
+            way,
             state: Mutex::new(state),
+        })
+    }
+
+    /// Whether relays are between it and us.
+    pub fn is_relayed(&self) -> bool {
+        self.way.is_some()
+    }
+
+    /// The round trip from the first relay to the origin.
+    pub(crate) fn far(&self) -> Duration {
+        let far_us = self.way.as_ref().map_or(0, |way| way.far_us.load(Ordering::Relaxed));
+        Duration::from_micros(far_us)
+    }
+
+    /// That round trip is `far`, as the relays measure it.
+    pub(crate) fn set_far(&self, far: Duration) {
+        if let Some(way) = &self.way {
+            let far_us = u64::try_from(far.as_micros()).unwrap_or(u64::MAX);
+            way.far_us.store(far_us.min(FAR_MAX_US), Ordering::Relaxed);
+        }
+    }
+
+    /// Where the first request goes.
+    fn first_url(&self) -> &Url {
+        self.way.as_ref().map_or(&self.url, |way| &way.address)
+    }
+
+    fn target_at(&self, url: &Url) -> Arc<Target> {
+        Arc::new(match &self.way {
+            Some(way) => Target::through(&self.net, &way.address, url),
+            None => Target::new(&self.net, &self.url, url, self.trust),
         })
     }
 
@@ -217,7 +280,7 @@ impl Source {
     /// Requests go to `url` from now on.
     pub(crate) fn redirect_to(&self, url: &Url) -> Arc<Target> {
         tracing::debug!(source = self.name, to = display_name(url), "redirected");
-        let target = Arc::new(Target::new(&self.net, &self.url, url, self.trust));
+        let target = self.target_at(url);
         self.lock().target = Arc::clone(&target);
         target
     }
@@ -226,11 +289,11 @@ impl Source {
     /// `failed` was that address.
     pub(crate) fn back_to_original(&self, failed: &Target) -> bool {
         let mut state = self.lock();
-        if failed.url == self.url {
+        if failed.url == *self.first_url() {
             return false;
         }
         if state.target.url == failed.url {
-            state.target = Arc::new(Target::new(&self.net, &self.url, &self.url, self.trust));
+            state.target = self.target_at(self.first_url());
         }
         true
     }
@@ -252,6 +315,19 @@ impl std::fmt::Debug for Source {
         write!(f, "Source({}, {}, {:?})", self.id, self.name, self.trust)
     }
 }
+
+/// How a source is shown: with the relays that it is reached by, the nearest first.
+fn name(url: &Url, relays: &[Url]) -> String {
+    let mut name = display_name(url);
+    if !relays.is_empty() {
+        let relays: Vec<String> = relays.iter().filter_map(site).collect();
+        name.push_str(&format!(" by {}", relays.join(", ")));
+    }
+    name
+}
+
+/// No round trip is longer than this.
+const FAR_MAX_US: u64 = 10_000_000;
 
 /// `url` without user and password.
 pub(crate) fn without_credentials(url: &Url) -> Url {

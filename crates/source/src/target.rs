@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use swath_formats::relay;
 use swath_model::Range;
 use url::{Host, Url};
 
 use crate::error::{LaneError, Presented};
 use crate::http::request;
-use crate::net::{Net, has};
+use crate::net::{Credentials, Net, has};
 use crate::source::Trust;
 
 /// Scheme, host and port: the unit to which connections and credentials belong.
@@ -49,13 +50,34 @@ pub(crate) struct Target {
     presented: Presented,
     /// A redirect led here.
     redirected: bool,
+    /// What is asked for, without the relays that it comes through.
+    pub end: Url,
 }
 
 impl Target {
     /// `url` as an address of the source that was given as `source_url`.
     pub fn new(net: &Net, source_url: &Url, url: &Url, trust: Trust) -> Target {
-        let origin = Origin::of(url);
         let credentials = net.credentials_for(source_url, url, trust);
+        Target::with(net, source_url, url, trust, credentials)
+    }
+
+    /// `url` as an address at a relay of what was given as `source_url`, which is an address at it too.
+    /// Of the user's own secrets it gets none but what opens the relay itself.
+    pub fn through(net: &Net, source_url: &Url, url: &Url) -> Target {
+        let own = Origin::of(source_url).filter(|own| Origin::of(url).as_ref() == Some(own));
+        let credentials = own.map(|own| net.credentials_for_relay(&own)).unwrap_or_default();
+        let target = Target::with(net, source_url, url, Trust::Named, credentials);
+        Target { end: relay::route(url).1, ..target }
+    }
+
+    fn with(
+        net: &Net,
+        source_url: &Url,
+        url: &Url,
+        trust: Trust,
+        credentials: Credentials,
+    ) -> Target {
+        let origin = Origin::of(url);
         let mut fields: Vec<(&str, &str)> = Vec::new();
         if !has(&credentials.headers, "user-agent") {
             fields.push(("User-Agent", net.user_agent()));
@@ -93,6 +115,7 @@ impl Target {
             own_accept,
             presented,
             redirected: source_url != url,
+            end: url.clone(),
         }
     }
 

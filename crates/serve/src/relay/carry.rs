@@ -515,7 +515,7 @@ impl Carry<'_> {
         let is_plain = self.stream.plain().is_some() && !self.pace.is_limited();
         let has_socket = self.held.upstream.as_ref().is_some_and(|it| it.socket().is_some());
         let is_in_pipe = self.pipe.as_ref().is_some_and(|pipe| pipe.held() > 0);
-        if !is_in_pipe && !(is_plain && has_socket) {
+        if !(is_in_pipe || is_plain && has_socket) {
             return self.poll_copied(cx, false);
         }
         if self.pipe.is_none() {

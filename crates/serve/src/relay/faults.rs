@@ -10,7 +10,7 @@ use crate::http::Response;
 pub(super) fn response(name: &str, fault: ProxyFault, site: Option<&str>, words: &str) -> Response {
     let about = site.map_or_else(String::new, |site| format!("{site}: "));
     Response::text(fault.status(), format!("relay {name}: {about}{words}"))
-        .with("proxy-status", proxy_status::write(name, fault, site))
+        .with("proxy-status", proxy_status::write(name, fault, site, words))
 }
 
 /// What an error on the way to the next server means to whoever asked.

@@ -198,7 +198,12 @@ impl Relay {
             Ok(()) => return Ok(()),
             Err(refusal) => refusal,
         };
-        let status = swath_formats::proxy_status::write(&self.name, ProxyFault::Denied, None);
+        let status = swath_formats::proxy_status::write(
+            &self.name,
+            ProxyFault::Denied,
+            None,
+            "it lets others in",
+        );
         let refusal = refusal.with("proxy-status", status);
         Err(match form {
             Form::Path => refusal,

@@ -151,7 +151,7 @@ async fn dial(relay: &Arc<Relay>, way: &Way, head: &Head) -> Result<Upstream, Re
     }
     let told = head.fields.iter().find(|(name, _)| name == "proxy-status");
     let text = format!("it opens no tunnel: {} {}", head.status, head.reason);
-    let fault = told.and_then(|(_, value)| swath_formats::proxy_status::read(value)?.1);
+    let fault = told.and_then(|(_, value)| swath_formats::proxy_status::read(value)?.fault);
     Err(faults::response(&relay.name, fault.unwrap_or(ProxyFault::Denied), Some(&site), &text))
 }
 

@@ -33,7 +33,7 @@ pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
 pub(crate) use credentials::{Credentials, has};
 pub use dialled::{Accepted, Come, Dialled};
 pub(crate) use kernel::Came;
-pub use options::{NetError, NetOptions, check_header};
+pub use options::{NetError, NetOptions, RelayAccess, check_header};
 pub use proxy::{Proxies, ProxyError};
 pub(crate) use stream::Conn;
 
@@ -185,6 +185,12 @@ impl Net {
             credentials.authorization = None;
         }
         credentials
+    }
+
+    /// What opens the relay at `origin`: what the user gave for it, and nothing that is meant for
+    /// sources.
+    pub(crate) fn credentials_for_relay(&self, origin: &Origin) -> Credentials {
+        credentials::of_relay(&self.shared.options, origin)
     }
 
     /// A connection that served before, still open and clean.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use swath_formats::{Netrc, Network};
 use swath_model::digest::Digest;
+use url::Url;
 
-use super::credentials::Bearer;
+use super::credentials::{Bearer, Secret};
 use super::proxy::Proxies;
 use crate::http::request::is_field_safe;
 
@@ -41,6 +42,17 @@ pub struct NetOptions {
     /// Of addresses that are not public contact only those in these blocks, whoever named them and
     /// whatever name they were found by; `None` where the user alone says what is contacted.
     pub reach: Option<Vec<Network>>,
+    /// What opens the user's relays.
+    pub relays: Vec<RelayAccess>,
+}
+
+/// What opens one relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayAccess {
+    /// Its address; a user and a password in it open it too.
+    pub url: Url,
+    /// A token.
+    pub token: Option<Secret>,
 }
 
 impl Default for NetOptions {
@@ -59,6 +71,7 @@ impl Default for NetOptions {
             limit_bytes_per_s: None,
             metalinks: false,
             reach: None,
+            relays: Vec::new(),
         }
     }
 }
