@@ -28,7 +28,8 @@ pub mod fuzzing {
 }
 
 pub use control::{
-    Document, Download, ProbeReport, Stored, Turned, Upload, fetch_part, fetch_small, head, probe,
+    AboutRelay, Document, Download, ProbeReport, Stored, Turned, Upload, fetch_part, fetch_small,
+    head, probe,
 };
 pub use error::{Class, LaneError, Presented};
 pub use facts::Facts;

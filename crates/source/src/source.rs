@@ -59,6 +59,7 @@ pub struct Source {
     trust: Trust,
     net: Net,
     sealed: Option<Arc<SealedLength>>,
+    relays: Vec<Url>,
     way: Option<Way>,
     state: Mutex<State>,
 }
@@ -134,9 +135,19 @@ impl Source {
             trust,
             net: net.clone(),
             sealed,
+            relays: relays.to_vec(),
             way,
             state: Mutex::new(state),
         })
+    }
+
+    /// The same source as if nothing were known of it yet.
+    pub fn anew(&self) -> Arc<Source> {
+        let (url, sealed) = (self.url.clone(), self.sealed.clone());
+        let far = self.far();
+        let source = Source::make(&self.net, self.id, url, self.trust, sealed, &self.relays);
+        source.set_far(far);
+        source
     }
 
     /// Whether relays are between it and us.

@@ -24,6 +24,7 @@ mod sealed;
 mod sink;
 mod state;
 mod suspect;
+mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -41,6 +42,7 @@ pub use agree::{Agreement, Version};
 use sealed::Tree;
 pub(crate) use sealed::{Pass, PassEnd, run_pass};
 use state::Run;
+use ways::Ways;
 
 /// Fetch one file.
 pub(crate) async fn run(
@@ -127,6 +129,7 @@ impl Run<'_> {
     async fn drive(&mut self, stop: &Stop) -> Result<(), Ended> {
         loop {
             self.read_meters();
+            self.look_at_ways();
             while let Some(action) = self.planner.poll(self.now()) {
                 self.act(action)?;
             }
@@ -149,6 +152,7 @@ impl Run<'_> {
                 Some(report) = self.reports.recv() => self.hash_report(report)?,
                 Some(word) = self.ordered_words.recv() => self.ordered_word(word)?,
                 word = Tree::word(&mut self.tree) => self.tree_word(word)?,
+                (site, about) = Ways::word(&mut self.ways) => self.relay_told(site, about),
                 () = sleep_until(wake) => {}
             }
             if self.is_forgotten() {
@@ -195,7 +199,8 @@ impl Run<'_> {
     fn wake_at(&self) -> Instant {
         let planner = self.planner.poll_timeout().unwrap_or(Time::MAX);
         let snapshot = self.last_snapshot + SNAPSHOT;
-        self.began + planner.min(snapshot).max(self.now()).since(Time::ZERO)
+        let routes = self.ways.as_ref().and_then(Ways::wake_at).unwrap_or(Time::MAX);
+        self.began + planner.min(snapshot).min(routes).max(self.now()).since(Time::ZERO)
     }
 
     /// What is due by time: snapshots, commits, the stall limit.

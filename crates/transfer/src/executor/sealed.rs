@@ -9,6 +9,7 @@ use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
 use swath_model::index::{Index, Lack};
 use swath_model::{Buffer, Range, RangeSet, SwathId};
 use swath_plan::Event as PlanEvent;
+use swath_plan::routes::Fault;
 use swath_source::{LaneError, Seal, SealedLength, UNIT_BYTES, sealed_bytes, to_sealed};
 use swath_store::tree::{Keeper, Stage, StageError};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -406,6 +407,7 @@ impl Run<'_> {
             );
         }
         if is_out && !self.is_bad(source) {
+            self.sources[source].fault = Fault::Corrupt;
             self.drop_source(source, "it sends bytes that do not fit their seals".to_owned());
         }
     }

@@ -201,6 +201,14 @@ impl Recording {
                 let kind = if *warning { MomentKind::Warning } else { MomentKind::Note };
                 self.add_moment(*at_s, kind, text.clone());
             }
+            Event::Routes { at_s, sources } => {
+                let names: Vec<&str> = sources
+                    .iter()
+                    .filter_map(|&at| self.sources.get(at as usize).map(String::as_str))
+                    .collect();
+                let text = format!("ways in use: {}", names.join("; "));
+                self.add_moment(*at_s, MomentKind::Note, text);
+            }
             Event::Metalink { at_s, .. } => self.hear(*at_s),
             Event::Finished(summary) => self.end(Ending::Finished, summary),
             Event::Failed { at_s, error, summary, .. } => {
