@@ -14,6 +14,7 @@ use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PlanConfig, PolicyKind};
 use crate::cp::args::Cp;
 use crate::list::args::{Du, Ls};
 use crate::relay::args::Relay;
+use crate::relays::Relays;
 use crate::serve::args::Serve;
 use crate::units;
 
@@ -105,6 +106,9 @@ pub struct Get {
     /// The network
     #[command(flatten)]
     pub net: Net,
+    /// The ways that data may take
+    #[command(flatten)]
+    pub routes: Relays,
     /// Leave blocks of zeros out of the file as holes, so that it may be larger than the space on the disk
     #[arg(long, help_heading = "Disk")]
     pub sparse: bool,

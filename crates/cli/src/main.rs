@@ -13,6 +13,7 @@ mod net;
 mod probe;
 mod progress;
 mod relay;
+mod relays;
 mod report;
 mod say;
 mod serve;

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use swath_plan::routes::{Mode, Reading, Route, RouterConfig, SiteId};
+use swath_plan::routes::{Grade, Mode, Reading, Route, RouterConfig, SiteId};
 use swath_source::RelayAccess;
+use swath_state::{By, EdgeReading, HERE, Mark, Measured, RelayNote, State};
 use url::Url;
 
 /// Which routes a transfer takes.
@@ -30,6 +31,8 @@ pub struct RouteOptions {
     pub relays: Vec<RelayAccess>,
     /// Which routes are taken.
     pub choice: RouteChoice,
+    /// What earlier transfers have learnt, and what this one learns; nothing if `None`.
+    pub state: Option<State>,
 }
 
 /// An engine's routes; clones are the same.
@@ -52,9 +55,75 @@ pub(crate) struct Known {
     pub rtt_s: Option<f64>,
 }
 
+/// What one transfer has measured on a hop.
+pub(crate) struct Learnt {
+    pub from: String,
+    pub to: String,
+    pub reading: Reading,
+    pub rtt_s: Option<f64>,
+    pub is_used: bool,
+}
+
+/// What one transfer hears and tells of the memory that all share.
+#[derive(Default)]
+pub(crate) struct Memory {
+    state: Option<State>,
+    mark: Mark,
+}
+
+impl Memory {
+    /// What earlier transfers have measured, and others of this machine measure now, since the last
+    /// time.
+    pub fn news(&mut self) -> Vec<Known> {
+        let Some(state) = &self.state else { return Vec::new() };
+        let known = state.changed_since(&mut self.mark).into_iter().map(|edge| Known {
+            from: edge.from,
+            to: edge.to,
+            reading: edge.measured.map(|it| Reading {
+                rate_bytes_per_s: it.rate_bytes_per_s,
+                grade: match it.grade {
+                    swath_state::Grade::AtLeast => Grade::AtLeast,
+                    swath_state::Grade::Exact => Grade::Exact,
+                },
+                age_s: it.age_s,
+            }),
+            rtt_s: edge.rtt_s,
+        });
+        known.collect()
+    }
+
+    /// For those to come, and others of this machine.
+    pub fn learn(&self, learnt: Vec<Learnt>) {
+        let Some(state) = &self.state else { return };
+        let readings = learnt.into_iter().map(|it| {
+            let by = if it.to == HERE { By::Us } else { By::Relay(it.to.clone()) };
+            let measured = Measured {
+                rate_bytes_per_s: it.reading.rate_bytes_per_s,
+                grade: match it.reading.grade {
+                    Grade::AtLeast => swath_state::Grade::AtLeast,
+                    Grade::Exact => swath_state::Grade::Exact,
+                },
+                age_s: it.reading.age_s,
+                by,
+            };
+            let (from, to, rtt_s, is_used) = (it.from, it.to, it.rtt_s, it.is_used);
+            EdgeReading { from, to, measured: Some(measured), rtt_s, is_used }
+        });
+        state.note(readings.collect());
+    }
+
+    /// A relay has answered, or why it has not.
+    pub fn met(&self, relay: &Url, error: Option<String>) {
+        if let Some(state) = &self.state {
+            let url = relay.origin().ascii_serialization();
+            state.note_relay(RelayNote { url, public_key: None, error });
+        }
+    }
+}
+
 impl Routes {
     /// What we are called where sites are named.
-    pub const HERE: &str = "here";
+    pub const HERE: &str = HERE;
 
     /// `None` where there are no relays to be used.
     pub fn of(options: &RouteOptions) -> Option<Routes> {
@@ -95,13 +164,10 @@ impl Routes {
         told.insert(name.to_owned())
     }
 
-    /// What earlier transfers and others of this machine have measured.
-    pub fn remembered(&self) -> Vec<Known> {
-        Vec::new()
+    /// The memory, for one transfer.
+    pub fn memory(&self) -> Memory {
+        Memory { state: self.shared.options.state.clone(), mark: Mark::default() }
     }
-
-    /// For those to come, and others of this machine: from, to, what was measured, and the round trip.
-    pub fn learn(&self, _learnt: Vec<(String, String, Reading, Option<f64>)>) {}
 }
 
 /// Transfers that begin together are not to do the same at the same moments.

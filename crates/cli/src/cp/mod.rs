@@ -169,6 +169,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     let wishes = Wishes {
         own_server,
         net: &cp.net,
+        routes: Some(&cp.routes),
         limit_rate: cp.limit_rate,
         metalinks: false,
         io: cp.io,

@@ -79,6 +79,7 @@ pub(crate) async fn run(
             Err(Ended::Error(error)) => break Err(error),
         }
     };
+    run.keep_routes();
     match result {
         Ok(()) => {
             let summary = run.summary();

@@ -12,6 +12,7 @@ use swath_formats::{Hop, relay};
 use swath_model::{LaneId, SourceId, Time};
 use swath_plan::routes::{
     Fault, HopReport, ReplicaId, Route, RouteAction, RouteEvent, Router, SiteId, WayId, WayNow,
+    WayState,
 };
 use swath_plan::{Event as PlanEvent, SourceStatus};
 use swath_source::{AboutRelay, LaneError};
@@ -20,21 +21,26 @@ use url::Url;
 
 use super::state::{Run, SourceEntry};
 use crate::observe::{Event, SourceState};
-use crate::routes::{RouteChoice, Routes};
+use crate::routes::{Known, Learnt, Memory, RouteChoice, Routes};
 
 /// The routes of one transfer.
 pub(super) struct Ways {
     router: Router,
     routes: Routes,
+    memory: Memory,
     /// By their numbers, less one: `SiteId(0)` is us.
     sites: Vec<Site>,
     /// By their numbers: the source that is the replica itself, without relays.
     replicas: Vec<usize>,
+    /// Where each of these is.
+    origins: HashMap<usize, SiteId>,
     open: BTreeMap<WayId, usize>,
     /// Every source that a way ever led to.
     known: HashMap<(ReplicaId, Route), usize>,
     told: UnboundedSender<(SiteId, Result<AboutRelay, String>)>,
     heard: UnboundedReceiver<(SiteId, Result<AboutRelay, String>)>,
+    /// What is remembered of sites that are not known yet.
+    unknown: Vec<Known>,
     /// What was reported last on each lane.
     hops: HashMap<LaneId, (usize, Time, Vec<Hop>)>,
     looked_at: Time,
@@ -63,13 +69,16 @@ impl Ways {
         let (told, heard) = unbounded_channel();
         Ways {
             router: Router::new(routes.config()),
+            memory: routes.memory(),
             routes,
             sites: Vec::new(),
             replicas: Vec::new(),
+            origins: HashMap::new(),
             open: BTreeMap::new(),
             known: HashMap::new(),
             told,
             heard,
+            unknown: Vec::new(),
             hops: HashMap::new(),
             looked_at: Time::ZERO,
             saved_at: Time::ZERO,
@@ -112,8 +121,9 @@ impl Ways {
         self.sites.get((id.0 as usize).checked_sub(1)?)
     }
 
-    /// What is remembered of the hops between the sites that are known by now.
+    /// What is remembered of the hops between the sites that are known by now, and what others measure.
     fn remember(&mut self, now: Time) {
+        self.unknown.extend(self.memory.news());
         let number = |name: &str| match name {
             Routes::HERE => Some(SiteId::HERE),
             _ => {
@@ -121,8 +131,13 @@ impl Ways {
                 Some(SiteId(at as u32 + 1))
             }
         };
-        for known in self.routes.remembered() {
-            let (Some(from), Some(to)) = (number(&known.from), number(&known.to)) else { continue };
+        let mut unknown = Vec::new();
+        for known in std::mem::take(&mut self.unknown) {
+            let (Some(from), Some(to)) = (number(&known.from), number(&known.to)) else {
+                // One of them may become known later.
+                unknown.push(known);
+                continue;
+            };
             if let Some(reading) = known.reading {
                 self.router.handle(RouteEvent::Remembered { from, to, reading }, now);
             }
@@ -130,6 +145,8 @@ impl Ways {
                 self.router.handle(RouteEvent::RoundTrip { from, to, rtt_s: Some(rtt_s) }, now);
             }
         }
+        unknown.truncate(UNKNOWN_MAX);
+        self.unknown = unknown;
     }
 
     /// What was measured goes to the memory.
@@ -138,14 +155,23 @@ impl Ways {
             SiteId::HERE => Some(Routes::HERE.to_owned()),
             id => self.of(id).map(|site| site.name.clone()),
         };
+        let mut used: Vec<(SiteId, SiteId)> = Vec::new();
+        for view in self.router.views() {
+            if view.state == WayState::InUse {
+                let at = self.replicas.get(view.replica.0 as usize);
+                let origin = at.and_then(|at| self.origins.get(at));
+                used.extend(origin.into_iter().flat_map(|&site| view.route.edges(site)));
+            }
+        }
         let mut learnt = Vec::new();
         for (from, to, reading) in self.router.readings() {
             if let (Some(from_name), Some(to_name)) = (name(from), name(to)) {
                 let rtt_s = self.router.graph().edge(from, to).and_then(|edge| edge.rtt_s);
-                learnt.push((from_name, to_name, reading, rtt_s));
+                let is_used = used.contains(&(from, to));
+                learnt.push(Learnt { from: from_name, to: to_name, reading, rtt_s, is_used });
             }
         }
-        self.routes.learn(learnt);
+        self.memory.learn(learnt);
     }
 }
 
@@ -169,6 +195,7 @@ impl Run<'_> {
         ways.known.insert((replica, Route::direct()), at);
         entry.on_route = Some(OnRoute { replica, route: Route::direct() });
         let site = ways.site(entry.source.url());
+        ways.origins.insert(at, site);
         if matches!(ways.routes.choice(), RouteChoice::Fixed(_)) {
             // Until the router opens it.
             let source = entry.source.id();
@@ -212,6 +239,10 @@ impl Run<'_> {
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
         let name = ways.of(site).map(|site| site.name.clone()).unwrap_or_default();
+        let url = ways.of(site).map(|site| site.url.clone());
+        if let Some(url) = url {
+            ways.memory.met(&url, about.as_ref().err().cloned());
+        }
         let about = match about {
             Ok(about) => about,
             Err(why) => {
@@ -295,6 +326,7 @@ impl Run<'_> {
         if now.since(ways.saved_at) >= SAVE {
             ways.saved_at = now;
             ways.save();
+            ways.remember(now);
         }
     }
 
@@ -445,7 +477,7 @@ impl Run<'_> {
         let views = ways.router.views();
         let in_use: Vec<u32> = views
             .iter()
-            .filter(|view| view.state == swath_plan::routes::WayState::InUse)
+            .filter(|view| view.state == WayState::InUse)
             .filter_map(|view| ways.open.get(&view.way).map(|&at| at as u32))
             .collect();
         let at_s = self.at_s();
@@ -502,5 +534,7 @@ fn together<'a>(hops: impl Iterator<Item = &'a Hop>) -> Option<HopReport> {
 const LOOK: Duration = Duration::from_millis(100);
 /// How often what is learnt is saved.
 const SAVE: Duration = Duration::from_secs(1);
+/// Edges of sites that do not take part are not kept in mind without end.
+const UNKNOWN_MAX: usize = 4096;
 /// A report older than this says nothing of now.
 const FRESH: Duration = Duration::from_secs(3);
