@@ -88,7 +88,11 @@ impl Depot {
         if size_bytes == 0 {
             return Err(AllocateError::Empty);
         }
-        let bytes = blocks(size_bytes.min(SIZE_BYTES_MAX));
+        if size_bytes > SIZE_BYTES_MAX {
+            let free_bytes = shared.books().ledger.free_bytes(medium);
+            return Err(AllocateError::NoRoom { free_bytes });
+        }
+        let bytes = blocks(size_bytes);
         let mut waited = false;
         loop {
             shared.promise(medium, bytes, length)?;
@@ -195,7 +199,9 @@ impl Shared {
         match make() {
             Ok(journal) => Ok(Lease::on_disk(id, ends, contents, journal.end())),
             Err(error) => {
-                let _ = remove(steps, &names.journal);
+                // Its space is going to be promised to others.
+                let _ =
+                    remove(steps, &names.journal).and_then(|()| steps.sync_folder(&names.folder));
                 let _ = remove(steps, &names.part);
                 let is_full = sys::is_full(&error);
                 Err(if is_full { AllocateError::DiskFull } else { AllocateError::Io(error) })
@@ -244,4 +250,4 @@ fn in_memory(layout: Layout) -> io::Result<File> {
 }
 
 /// Beyond every disk, and far from where sums overflow.
-const SIZE_BYTES_MAX: u64 = 1 << 60;
+pub(super) const SIZE_BYTES_MAX: u64 = 1 << 60;

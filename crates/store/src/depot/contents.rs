@@ -136,6 +136,10 @@ impl Contents {
             self.held.remove(range);
             self.damaged.insert(range);
         }
+        // A shortened journal says it of bytes that it says nothing else of.
+        for gap in self.held.gaps_within(range) {
+            self.damaged.insert(gap);
+        }
     }
 
     /// The held bytes that are of whole groups.

@@ -303,9 +303,10 @@ impl Lease {
         Ok(())
     }
 
-    /// Give up everything: from here on nothing is stored, and what is read ends. Fails if the
-    /// journal could not be taken away, so that a restart would find the allocation again.
-    pub(crate) fn end(&self, depot: &Shared) -> io::Result<()> {
+    /// Give up everything: from here on nothing is stored, and what is read ends. With `durably` no
+    /// power loss brings it back, which it cannot anyway if its term is over. Fails if the journal
+    /// could not be taken away, so that a restart would find the allocation again.
+    pub(crate) fn end(&self, depot: &Shared, durably: bool) -> io::Result<()> {
         self.ends.store(0, Ordering::Release);
         // After this no commit brings anything back.
         let mut journal = self.journal();
@@ -318,23 +319,28 @@ impl Lease {
             (book.kept.take().or_else(|| book.file.upgrade()), pieces)
         };
         depot.pieces.fetch_sub(pieces, Ordering::Relaxed);
-        let removed = if self.medium == Medium::Disk {
-            let names = depot.names(self.id)?;
-            let steps = depot.steps.as_ref();
-            remove(steps, &names.journal_new).and_then(|()| remove(steps, &names.journal)).map(
-                |()| {
-                    // What is left without a journal is taken away when the depot is opened.
-                    let _ = remove(steps, &names.part);
-                },
-            )
-        } else {
-            Ok(())
+        let steps = depot.steps.as_ref();
+        let names = match self.medium {
+            Medium::Disk => Some(depot.names(self.id)?),
+            Medium::Memory => None,
         };
+        if let Some(names) = &names {
+            remove(steps, &names.journal_new)?;
+            remove(steps, &names.journal)?;
+            if durably {
+                // Before the data goes: a journal that comes back finds it.
+                steps.sync_folder(&names.folder)?;
+            }
+        }
         // Readers may have it open for long: they are not to keep its space.
         if let Some(file) = file {
             file.empty();
         }
-        removed
+        if let Some(names) = &names {
+            // What is left without a journal is taken away when the depot is opened.
+            let _ = remove(steps, &names.part);
+        }
+        Ok(())
     }
 }
 
@@ -357,5 +363,10 @@ impl Lease {
     /// How many wait for the next commit.
     pub(crate) fn pending(&self) -> usize {
         self.book().pending.len()
+    }
+
+    /// Write any facts down.
+    pub(crate) fn note(&self, depot: &Shared, facts: &[Fact]) {
+        assert!(self.enter(depot, &mut self.journal(), facts).is_ok());
     }
 }

@@ -313,13 +313,6 @@ impl Shared {
         Ok(place.names(id))
     }
 
-    fn sync_names(&self) -> io::Result<()> {
-        match &self.place {
-            Some(place) => self.steps.sync_folder(&place.leases),
-            None => Ok(()),
-        }
-    }
-
     /// Take away what has ended by now, which is returned.
     fn sweep(&self) -> swath_model::Time {
         let now = self.clock.now().since_boot;
@@ -337,10 +330,7 @@ impl Shared {
     /// Take away an allocation that was taken out of the books, and give its space back; durably, if
     /// a restart would not see by itself that it has ended.
     fn end(&self, entry: &Entry<Arc<Lease>>, durably: bool) -> io::Result<()> {
-        let mut ended = entry.lease.end(self);
-        if durably && entry.medium == Medium::Disk {
-            ended = ended.and_then(|()| self.sync_names());
-        }
+        let ended = entry.lease.end(self, durably);
         let mut books = self.books();
         books.ending -= 1;
         // What could not be taken away would be found again by a restart: it is still promised.

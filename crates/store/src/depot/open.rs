@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex};
 
+use super::allocate::SIZE_BYTES_MAX;
 use super::capability::LeaseId;
 use super::clock::{Clock, Moment, SystemClock};
 use super::contents::Contents;
@@ -19,7 +20,7 @@ use super::ledger::{Entry, Ledger, Limits, Medium};
 use super::{Books, Depot, DepotOptions, Shared};
 use crate::journal::{JournalFile, Recovery, recover};
 use crate::names::Names;
-use crate::sealed_file::blocks;
+use crate::sealed_file::{Layout, blocks};
 use crate::steps::{Steps, SystemSteps};
 use crate::sys;
 
@@ -237,7 +238,7 @@ impl Recover<'_> {
         let recovered = recover::<Contents>(BufReader::with_capacity(READ_BYTES, &file));
         let (contents, chain, valid_bytes, dropped_bytes) = match recovered {
             Ok(Recovery::Journal { state, chain, valid_bytes, dropped_bytes })
-                if state.grant.is_some() =>
+                if state.grant.is_some() && is_possible(&state) =>
             {
                 (*state, chain, valid_bytes, dropped_bytes)
             }
@@ -253,9 +254,13 @@ impl Recover<'_> {
             return Ok(());
         }
         let layout = contents.layout();
-        let has_data = names.part.symlink_metadata().is_ok_and(|data| {
-            data.is_file() && data.len() == layout.file_bytes() && layout.size_bytes > 0
-        });
+        let has_data = names
+            .part
+            .symlink_metadata()
+            .is_ok_and(|data| data.is_file() && data.len() == layout.file_bytes());
+        // Nothing is lost where nothing was stored.
+        let has_data = has_data
+            || (contents.held.is_empty() && remake(self.steps, names, contents.layout()).is_ok());
         let known = grant.marks.iter().any(|mark| self.books.ledger.knows(mark));
         if !has_data || known {
             return self.set_aside(id, names);
@@ -302,6 +307,25 @@ impl Recover<'_> {
         self.found.notes.push(Note::SetAside { id, path });
         Ok(())
     }
+}
+
+/// Whether an allocation of this size can have been made.
+fn is_possible(contents: &Contents) -> bool {
+    (1..=SIZE_BYTES_MAX).contains(&contents.layout().size_bytes)
+}
+
+/// Make the file of an allocation that has nothing stored, and has none or not all of it.
+fn remake(steps: &dyn Steps, names: &Names, layout: Layout) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    let file = options.open(&names.part)?;
+    match sys::reserve(&file, 0, layout.file_bytes()) {
+        Err(error) if !sys::is_unsupported(&error) => return Err(error),
+        _ => {}
+    }
+    file.set_len(layout.file_bytes())?;
+    steps.sync_data(&file)
 }
 
 /// What a file takes of the disk.

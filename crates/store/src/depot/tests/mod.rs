@@ -1,5 +1,8 @@
 //! The depot against models, damage, power loss and time.
 
+mod damage;
+mod model;
+mod power;
 mod sharing;
 mod time;
 
