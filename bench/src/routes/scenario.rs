@@ -1,0 +1,297 @@
+//! What is asked about routes: on which map, what happens meanwhile, what is to be reached.
+
+use std::time::Duration;
+
+use swath_netlab::map::MapSpec;
+use swath_netlab::mesh::MeshSpec;
+use swath_netlab::wan::{Change, Schedule, Step, Target};
+use swath_plan::routes::{Grade, Graph, Reading, Route, SiteId};
+
+use super::client::Client;
+use super::timeline::PAYLOAD_SHARE;
+use crate::results::Goal;
+
+/// One situation.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Short name, for the command line.
+    pub name: &'static str,
+    /// What happens, in one line.
+    pub title: String,
+    /// The sites and links.
+    pub map: MapSpec,
+    /// Congestion control of every site; `None` leaves the machine's own.
+    pub congestion_control: Option<&'static str>,
+    /// Bytes transferred.
+    pub size_bytes: u64,
+    /// What happens while somebody fetches, [`EVENT_AT`] after the start.
+    pub event: Option<Event>,
+    /// Who takes part unless the user says otherwise.
+    pub clients: &'static [Client],
+    /// What is to be reached.
+    pub goals: Vec<Goal>,
+}
+
+/// What happens to the relay of the widest route that is next to the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Its site falls silent: nothing comes and nothing is refused.
+    Silent,
+    /// Its program is killed: connections break, and new ones are refused.
+    Killed,
+    /// The link from it to the receiver falls to a tenth.
+    Tenth,
+}
+
+/// What the links of a map allow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Allowed {
+    /// Positions of the relays of the widest route, from the receiver toward the source.
+    pub widest: Vec<usize>,
+    /// What that route carries, in payload bytes a second.
+    pub widest_bytes_per_s: f64,
+    /// What all links together carry to the receiver, in payload bytes a second.
+    pub flow_bytes_per_s: f64,
+}
+
+impl Scenario {
+    /// What its links allow before anything happens.
+    pub fn allowed(&self) -> Allowed {
+        allowed(&self.map)
+    }
+
+    /// The mesh of one run.
+    pub fn mesh(&self, seed: u64) -> MeshSpec {
+        let mut spec = MeshSpec::of(&self.map);
+        spec.seed = seed;
+        if let Some(name) = self.congestion_control {
+            spec.set_congestion_control(name);
+        }
+        spec
+    }
+
+    /// What changes on the links while somebody fetches.
+    pub fn schedule(&self, mesh: &MeshSpec) -> Schedule {
+        let Some(&relay) = self.allowed().widest.first() else { return Schedule::none() };
+        let name = |site: usize| &mesh.sites[site].name;
+        let steps = |word: &str, change| {
+            let targets = mesh.targets(word).unwrap_or_default().into_iter();
+            Schedule::new(
+                targets.map(|target: Target| Step { at: EVENT_AT, target, change }).collect(),
+            )
+        };
+        match self.event {
+            Some(Event::Silent) => steps(name(relay), Change::Silent(true)),
+            Some(Event::Tenth) => {
+                let edge = self.map.edge(relay, self.map.here);
+                let tenth = edge.map_or(0, |edge| (edge.mbit * 1e5) as u64);
+                let word = format!("{}:{}", name(relay), name(self.map.here));
+                steps(&word, Change::RateBitsPerS(tenth))
+            }
+            Some(Event::Killed) | None => Schedule::none(),
+        }
+    }
+}
+
+/// The graph of a map in payload bytes a second: the emulator's rates are those of the wire.
+pub fn allowed(map: &MapSpec) -> Allowed {
+    // The receiver has a number of its own.
+    let id = |site: usize| if site == map.here { SiteId::HERE } else { SiteId(site as u32 + 1) };
+    let mut graph = Graph::default();
+    for relay in map.relays() {
+        graph.set_relay(id(relay), true);
+    }
+    for from in 0..map.sites.len() {
+        for to in 0..map.sites.len() {
+            match map.edge(from, to) {
+                Some(edge) => {
+                    let reading = Reading {
+                        rate_bytes_per_s: edge.mbit * 1e6 / 8.0 * PAYLOAD_SHARE,
+                        grade: Grade::Exact,
+                        age_s: 0.0,
+                    };
+                    graph.measured(id(from), id(to), reading, 0.0);
+                    graph.round_trip(id(from), id(to), Some(edge.one_way_ms * 2e-3));
+                }
+                // Unknown edges would count as infinite.
+                None => graph.round_trip(id(from), id(to), None),
+            }
+        }
+    }
+    let source = id(map.source);
+    let widest = graph.widest(source, HOPS_MAX);
+    let route = widest.as_ref().map_or_else(Route::direct, |way| way.route.clone());
+    Allowed {
+        widest: route.relays().iter().map(|relay| relay.0 as usize - 1).collect(),
+        widest_bytes_per_s: widest.map_or(0.0, |way| way.rate_bytes_per_s),
+        flow_bytes_per_s: graph.max_flow(source),
+    }
+}
+
+/// All scenarios over emulated sites, in the order in which they are shown.
+pub fn scenarios() -> Vec<Scenario> {
+    let basic = Scenario {
+        name: "cold",
+        title: "seven sites, nothing is known".to_owned(),
+        map: MapSpec::seven_sites(),
+        congestion_control: None,
+        size_bytes: 100_000_000,
+        event: None,
+        clients: &[Client::Direct, Client::Widest, Client::Cold, Client::Curl, Client::CurlChain],
+        goals: vec![Goal::at_least("cold", TIMES_DIRECT, 2.0), Goal::at_most("cold", CHANGES, 6.0)],
+    };
+    let event = |name, title: String, event| Scenario {
+        name,
+        title,
+        event: Some(event),
+        size_bytes: 300_000_000,
+        clients: &[Client::Warm],
+        goals: vec![Goal::at_most("warm", LOST, 1.0), Goal::at_most("warm", TWICE, 0.05)],
+        ..basic.clone()
+    };
+    // One connection, as curl has it, takes minutes here: `--tools` has it measured.
+    let lossy = |name, congestion_control: &'static str, least| Scenario {
+        name,
+        title: format!(
+            "long links, 0.5 % loss, windows of 256 KiB, {}",
+            congestion_control.to_uppercase()
+        ),
+        map: MapSpec::long_lossy(),
+        congestion_control: Some(congestion_control),
+        clients: &[Client::Direct, Client::Widest, Client::Cold, Client::Warm],
+        goals: vec![Goal::at_least("cold", TIMES_DIRECT, least)],
+        ..basic.clone()
+    };
+    let warm = Scenario {
+        name: "warm",
+        title: "seven sites, an earlier transfer is remembered".to_owned(),
+        clients: &[Client::Direct, Client::Widest, Client::Warm],
+        goals: vec![
+            Goal::at_least("warm", TIMES_WIDEST, 0.95),
+            Goal::at_least("warm", FIRST_TIMES_WIDEST, 0.95),
+        ],
+        ..basic.clone()
+    };
+    let multi = Scenario {
+        name: "multi",
+        title: "seven sites, several routes at once".to_owned(),
+        size_bytes: 500_000_000,
+        clients: &[Client::Direct, Client::Multi, Client::MultiCold],
+        goals: vec![Goal::at_least("multi", OF_FLOW, 0.85)],
+        ..basic.clone()
+    };
+    let bad_memory = Scenario {
+        name: "bad-memory",
+        title: "seven sites, all that is remembered is wrong".to_owned(),
+        clients: &[Client::Direct, Client::Cold, Client::BadMemory],
+        goals: vec![
+            Goal::at_least("bad-memory", LEAST_TIMES_DIRECT, 0.95),
+            Goal::at_most("bad-memory", CHANGES, 10.0),
+        ],
+        ..basic.clone()
+    };
+    let useless = Scenario {
+        name: "useless",
+        title: "six relays behind links of 2 Mbit/s, direct 100 Mbit/s".to_owned(),
+        map: useless_relays(),
+        clients: &[Client::Direct, Client::Cold, Client::Curl],
+        goals: vec![Goal::at_least("cold", TIMES_DIRECT, 0.98)],
+        ..basic.clone()
+    };
+    let seven = "seven sites, the last relay";
+    vec![
+        basic.clone(),
+        warm,
+        multi,
+        bad_memory,
+        event("dies", format!("{seven} falls silent after 4 s"), Event::Silent),
+        event("killed", format!("{seven} is killed after 4 s"), Event::Killed),
+        event("tenth", format!("{seven}'s link to us falls to a tenth after 4 s"), Event::Tenth),
+        useless,
+        lossy("lossy-cubic", "cubic", 2.0),
+        lossy("lossy-bbr", "bbr", 1.2),
+    ]
+}
+
+/// Six relays that nothing is gained by.
+fn useless_relays() -> MapSpec {
+    let mut text = "sites source r1 r2 r3 r4 r5 r6 here\nsource source\nhere here\n\
+                    source = here 100/20\n"
+        .to_owned();
+    for relay in 1..=6 {
+        text += &format!("source = r{relay} 2/20\nr{relay} = here 2/20\n");
+        for other in relay + 1..=6 {
+            text += &format!("r{relay} = r{other} 2/20\n");
+        }
+    }
+    text.parse().expect("a map that is written here is right: a test reads it")
+}
+
+/// When an [`Event`] happens: routes are found by then.
+pub const EVENT_AT: Duration = Duration::from_secs(4);
+
+/// The relays' own limit.
+const HOPS_MAX: usize = 8;
+
+/// Time of `direct` over this one's, in the same round.
+pub const TIMES_DIRECT: &str = "× direct";
+/// Time of `widest` over this one's, in the same round.
+pub const TIMES_WIDEST: &str = "× widest";
+/// What came in the first two seconds over what came to `widest` then.
+pub const FIRST_TIMES_WIDEST: &str = "first 2 s × widest";
+/// The least rate in two seconds over the mean rate of `direct`.
+pub const LEAST_TIMES_DIRECT: &str = "least × direct";
+/// Mean rate over the maximum flow of the graph.
+pub const OF_FLOW: &str = "of flow";
+/// Changes of route until the widest one was in use.
+pub const CHANGES: &str = "changes";
+/// Seconds until the widest route was in use.
+pub const WIDEST_AFTER: &str = "widest after s";
+/// Throughput lost by the event.
+pub const LOST: &str = "lost s";
+/// What arrived beyond the file, as a part of it.
+pub const TWICE: &str = "beyond";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_widest_route_of_the_seven_sites_is_the_published_one() {
+        let map = MapSpec::seven_sites();
+        let allowed = allowed(&map);
+        let names: Vec<&str> = allowed.widest.iter().map(|&site| &*map.sites[site]).collect();
+        assert_eq!(names, ["Denver", "KansasCity", "Indianapolis", "Atlanta"]);
+        let mbit = |bytes_per_s: f64| bytes_per_s * 8e-6 / PAYLOAD_SHARE;
+        assert!((mbit(allowed.widest_bytes_per_s) - 59.9).abs() < 1e-6);
+        // All links to the receiver can be filled.
+        assert!((mbit(allowed.flow_bytes_per_s) - 213.8).abs() < 1e-6);
+    }
+
+    #[test]
+    fn scenarios_have_names_of_their_own_and_events_that_are_there() {
+        let all = scenarios();
+        for (position, scenario) in all.iter().enumerate() {
+            assert!(all[..position].iter().all(|other| other.name != scenario.name));
+            let mesh = scenario.mesh(1);
+            let steps = scenario.schedule(&mesh).steps().len();
+            let expected = match scenario.event {
+                Some(Event::Silent) => 7,
+                Some(Event::Tenth) => 1,
+                _ => 0,
+            };
+            assert_eq!(steps, expected, "{}", scenario.name);
+            for goal in &scenario.goals {
+                let client = Client::named(&goal.tool).unwrap();
+                assert!(scenario.clients.contains(&client), "{}", scenario.name);
+            }
+        }
+    }
+
+    #[test]
+    fn useless_relays_carry_next_to_nothing() {
+        let allowed = allowed(&useless_relays());
+        assert!(allowed.widest.is_empty());
+        assert!(allowed.flow_bytes_per_s < 1.13 * allowed.widest_bytes_per_s);
+    }
+}
