@@ -64,6 +64,8 @@ pub struct RouteOutcome {
     pub transfers: Vec<TransferOutcome>,
     /// What the network could bring to one receiver at its end, over all routes together.
     pub max_flow: f64,
+    /// The same over as few ways as the router may use, chosen one after the other.
+    pub few_flow: f64,
     /// What the widest route could bring at the beginning.
     pub widest: f64,
     /// What direct could bring at the beginning.

@@ -35,12 +35,16 @@ pub fn random_routes(seed: u64, still: bool) -> RouteScript {
         return script;
     }
     script = script.swing(0.15 * rng.f64());
+    let mut corrupt = 0;
     for relay in map.relays() {
         let name = format!("r{relay}");
         match rng.u32(0..12) {
             0 => script = script.relay(&name).lies(10.0),
             1 => script = script.relay(&name).lies(0.1),
-            2 => script = script.at_s(0.0).relay(&name).corrupts(),
+            2 if corrupt < 2 => {
+                corrupt += 1;
+                script = script.at_s(0.0).relay(&name).corrupts();
+            }
             3 => script = script.at_s(0.0).relay(&name).refuses(),
             4 => {
                 let (mood, at_s) = (Mood::Silent, 20.0 * rng.f64());

@@ -1,6 +1,6 @@
 //! Time, and what is the same for all transfers: changes, shares, the yardsticks.
 
-use swath_plan::routes::{Grade, Graph, Reading, Route, SiteId};
+use swath_plan::routes::{Grade, Graph, Reading, Route, RouterConfig, SiteId};
 
 use super::fair::{Flow, shares};
 use super::net::Net;
@@ -13,7 +13,7 @@ pub(super) fn run(script: &RouteScript) -> RouteOutcome {
     let mut net = script.net();
     let sources = script.sources();
     let here = script.map.here;
-    let (begin, route) = yardsticks(&net, &sources, here, script.config.hops_max);
+    let (begin, route) = yardsticks(&net, &sources, here, &script.config);
     let mut waiting: Vec<Transfer> = (0..script.transfers)
         .map(|at| {
             let mut config = script.config.clone();
@@ -56,7 +56,7 @@ pub(super) fn run(script: &RouteScript) -> RouteOutcome {
         }
         steps += 1;
     }
-    let (end, _) = yardsticks(&net, &sources, here, script.config.hops_max);
+    let (end, _) = yardsticks(&net, &sources, here, &script.config);
     let transfers = waiting.into_iter().map(|mut it| {
         it.record.attempts = it.router.attempts();
         it.record.changes = it.router.changes();
@@ -69,9 +69,10 @@ pub(super) fn run(script: &RouteScript) -> RouteOutcome {
     });
     RouteOutcome {
         transfers: transfers.collect(),
-        max_flow: end.2,
-        widest: begin.1,
-        direct: begin.0,
+        max_flow: end.flow,
+        few_flow: end.few,
+        widest: begin.widest,
+        direct: begin.direct,
     }
 }
 
@@ -99,14 +100,21 @@ fn share(net: &Net, transfers: &mut [Transfer], now_s: f64) {
     }
 }
 
+struct Yardsticks {
+    direct: f64,
+    widest: f64,
+    flow: f64,
+    few: f64,
+}
+
 /// What direct, the widest route and all routes together could bring, and which the widest is; by
 /// the numbers that sites have in a transfer's graph.
 fn yardsticks(
     net: &Net,
     sources: &[usize],
     here: usize,
-    hops_max: usize,
-) -> ((f64, f64, f64), Option<Route>) {
+    config: &RouterConfig,
+) -> (Yardsticks, Option<Route>) {
     let mut graph = Graph::default();
     let id = |site: usize| match site {
         site if site == here => SiteId::HERE,
@@ -129,7 +137,7 @@ fn yardsticks(
     let ids: Vec<SiteId> = sources.iter().map(|&site| id(site)).collect();
     let widest = ids
         .iter()
-        .filter_map(|&source| graph.widest(source, hops_max))
+        .filter_map(|&source| graph.widest(source, config.hops_max))
         .max_by(|a, b| a.rate_bytes_per_s.total_cmp(&b.rate_bytes_per_s));
     let direct = sources
         .iter()
@@ -139,7 +147,9 @@ fn yardsticks(
     let access = net.receives[here].min(sources.iter().map(|&site| net.sends[site]).sum());
     let flow = graph.max_flow_of(&ids).min(access);
     let width = widest.as_ref().map_or(0.0, |way| way.rate_bytes_per_s);
-    ((direct, width, flow), widest.map(|way| way.route))
+    let few = graph.flow_ways(&ids, config.ways_max + 1, config.hops_tried_max);
+    let few = few.iter().map(|way| way.rate_bytes_per_s).sum::<f64>().max(width).min(access);
+    (Yardsticks { direct, widest: width, flow, few }, widest.map(|way| way.route))
 }
 
 /// Shorter than the shortest round trip that matters.

@@ -142,18 +142,38 @@ impl Router {
     }
 
     /// What the edges measured so far have in common: rate times round trip, the median. It is
-    /// what a window brings, or what losses leave of one.
+    /// what a window brings, or what losses leave of one. And how far they scatter about it.
     pub(crate) fn calibrate(&mut self) {
         let mut products: Vec<f64> = self
             .graph
             .edges()
             .filter_map(|(_, _, edge)| {
-                let noted = edge.reading.filter(|noted| noted.grade == Grade::Exact)?;
-                Some(noted.rate * edge.rtt_s?.max(SHORTEST_S))
+                let noted = edge.reading?;
+                let more = match (noted.grade, edge.able) {
+                    (Grade::Exact, _) => noted.rate,
+                    (Grade::AtLeast, Some((able, _))) => able.max(noted.rate),
+                    (Grade::AtLeast, None) => AT_LEAST * noted.rate,
+                };
+                Some(more * edge.rtt_s?.max(SHORTEST_S)).filter(|product| *product > 0.0)
             })
             .collect();
         products.sort_by(f64::total_cmp);
-        self.yardstick = products.get(products.len() / 2).copied();
+        let Some(&median) = products.get(products.len() / 2) else { return };
+        self.yardstick = Some(median);
+        let squares = products.iter().map(|product| (product / median).ln().powi(2)).sum::<f64>();
+        let weight = PRIOR_EDGES + products.len() as f64;
+        self.scatter = ((PRIOR_EDGES * PRIOR_SCATTER.powi(2) + squares) / weight).sqrt();
+    }
+
+    /// The shape of the distribution of rates about their guesses.
+    pub(crate) fn shape(&self) -> f64 {
+        // Of Weibull's distribution, by the standard deviation of the logarithm.
+        (std::f64::consts::PI / 6f64.sqrt() / self.scatter).clamp(1.0, 4.0)
+    }
+
+    /// How many times its guess an edge that nobody knows may well bring.
+    pub(crate) fn hope(&self) -> f64 {
+        self.scatter.min(1.2).exp()
     }
 }
 
@@ -169,6 +189,15 @@ const REFUTED_MIN: u32 = 2;
 /// Rate times round trip before anything was measured: what the published edges have in common,
 /// at ten times their rates. Only the order of candidates depends on it.
 const YARDSTICK_BYTES: f64 = 150e3;
+
+/// What an edge is that was not the limit, in times what flowed over it.
+const AT_LEAST: f64 = 1.5;
+
+/// The published edges scatter about their mean so far (standard deviation of the logarithm, which
+/// makes a shape of 3) …
+pub(crate) const PRIOR_SCATTER: f64 = 0.43;
+/// … which counts as much as so many measurements of our own.
+const PRIOR_EDGES: f64 = 8.0;
 
 /// Round trips below this say nothing about the rate.
 const SHORTEST_S: f64 = 0.005;

@@ -31,12 +31,46 @@ pub(crate) struct Book {
     pub low_since_s: Option<f64>,
     /// A substitute has been called for what it no longer brings.
     pub replaced: bool,
+    /// Since when an older way has been limited by the same edge.
+    pub twin_since_s: Option<f64>,
     /// How often its trial was made longer.
     pub longer: u32,
     /// The newest word of each relay on it, and when it came.
     pub reports: BTreeMap<SiteId, (f64, HopReport)>,
-    /// Moments, and what had come until then, oldest first.
-    samples: VecDeque<(f64, f64)>,
+    samples: Samples,
+}
+
+/// What had come until when: moments and bytes, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Samples(VecDeque<(f64, f64)>);
+
+impl Samples {
+    pub fn record(&mut self, now_s: f64, bytes: f64) {
+        if self.0.back().is_none_or(|last| now_s > last.0) {
+            self.0.push_back((now_s, bytes));
+        }
+        while self.0.len() > 2 && now_s - self.0[1].0 > KEPT_S {
+            self.0.pop_front();
+        }
+    }
+
+    /// Mean rate between two moments, 0 if they are not apart.
+    pub fn mean(&self, from_s: f64, to_s: f64) -> f64 {
+        if to_s - from_s < 1e-3 {
+            return 0.0;
+        }
+        (self.bytes_at(to_s) - self.bytes_at(from_s)) / (to_s - from_s)
+    }
+
+    fn bytes_at(&self, at_s: f64) -> f64 {
+        let after = self.0.partition_point(|sample| sample.0 < at_s);
+        match (after.checked_sub(1).and_then(|at| self.0.get(at)), self.0.get(after)) {
+            (Some(a), Some(b)) => a.1 + (b.1 - a.1) * (at_s - a.0) / (b.0 - a.0),
+            (Some(last), None) => last.1,
+            (None, Some(first)) => first.1,
+            (None, None) => 0.0,
+        }
+    }
 }
 
 impl Book {
@@ -57,9 +91,10 @@ impl Book {
             settled: 0.0,
             low_since_s: None,
             replaced: false,
+            twin_since_s: None,
             longer: 0,
             reports: BTreeMap::new(),
-            samples: VecDeque::new(),
+            samples: Samples::default(),
         }
     }
 
@@ -73,12 +108,7 @@ impl Book {
         if bytes > 0.0 && self.first_s.is_none() {
             self.first_s = Some(now_s);
         }
-        if self.samples.back().is_none_or(|last| now_s > last.0) {
-            self.samples.push_back((now_s, bytes));
-        }
-        while self.samples.len() > 2 && now_s - self.samples[1].0 > KEPT_S {
-            self.samples.pop_front();
-        }
+        self.samples.record(now_s, bytes);
     }
 
     /// Mean rate over the last `window_s`, or since the first byte if that is shorter.
@@ -87,22 +117,16 @@ impl Book {
         self.mean(begin_s, now_s)
     }
 
-    /// Mean rate between two moments, 0 if they are not apart.
-    pub fn mean(&self, from_s: f64, to_s: f64) -> f64 {
-        if to_s - from_s < 1e-3 {
-            return 0.0;
-        }
-        (self.bytes_at(to_s) - self.bytes_at(from_s)) / (to_s - from_s)
+    /// Mean rate over `window_s` before a moment, or since it was half ripe if that is shorter.
+    pub fn before(&self, at_s: f64, window_s: f64) -> f64 {
+        let first_s = self.first_s.unwrap_or(at_s);
+        let half_s = (first_s + 0.5 * self.ripe_s()).min(at_s - 0.1);
+        self.mean((at_s - window_s).max(half_s), at_s)
     }
 
-    fn bytes_at(&self, at_s: f64) -> f64 {
-        let after = self.samples.partition_point(|sample| sample.0 < at_s);
-        match (after.checked_sub(1).and_then(|at| self.samples.get(at)), self.samples.get(after)) {
-            (Some(a), Some(b)) => a.1 + (b.1 - a.1) * (at_s - a.0) / (b.0 - a.0),
-            (Some(last), None) => last.1,
-            (None, Some(first)) => first.1,
-            (None, None) => 0.0,
-        }
+    /// Mean rate between two moments, 0 if they are not apart.
+    pub fn mean(&self, from_s: f64, to_s: f64) -> f64 {
+        self.samples.mean(from_s, to_s)
     }
 
     /// How long the rate is looked at to know what it is now: bursts of a round trip even out.
@@ -112,7 +136,11 @@ impl Book {
 
     /// Whether its rate has had time to climb to what the way can bring.
     pub fn is_ripe(&self, now_s: f64) -> bool {
-        self.first_s.is_some_and(|first_s| now_s - first_s >= (RIPE_TRIPS * self.rtt_s).max(RIPE_S))
+        self.first_s.is_some_and(|first_s| now_s - first_s >= self.ripe_s())
+    }
+
+    fn ripe_s(&self) -> f64 {
+        (RIPE_TRIPS * self.rtt_s).max(RIPE_S)
     }
 
     pub fn edges(&self) -> impl Iterator<Item = (SiteId, SiteId)> + '_ {

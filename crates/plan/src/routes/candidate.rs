@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::book::Book;
 use super::config::Mode;
 use super::graph::Way;
 use super::matrix::{Hop, Matrix};
@@ -17,7 +18,16 @@ use super::view::{WayState, Why};
 impl Router {
     /// Open the next best way in place of one that was lost, without waiting for anything.
     pub(crate) fn open_instead(&mut self) {
-        if !matches!(self.config.mode, Mode::Direct | Mode::Fixed(_)) {
+        if matches!(self.config.mode, Mode::Direct | Mode::Fixed(_)) {
+            return;
+        }
+        let before = self.attempts();
+        self.seek(true);
+        if self.attempts() == before
+            && self.standings.values().any(|it| it.shy_until_s > self.now_s)
+        {
+            // Better over a relay that may be dead than not at all.
+            self.standings.values_mut().for_each(|standing| standing.shy_until_s = 0.0);
             self.seek(true);
         }
     }
@@ -39,11 +49,13 @@ impl Router {
         let loads = self.loads();
         let load: f64 = self.load_of_all();
         let mut matrix = self.matrix(&loads);
+        let hops_max = self.config.hops_max.min(self.config.hops_tried_max);
         let mut urgent_left = if urgent { INSTEAD } else { 0 };
         for _ in 0..LOOKS {
-            let Some(way) = matrix.likeliest(self.config.hops_max) else { break };
+            let Some(way) = matrix.likeliest(hops_max, self.shape()) else { break };
             let worth = way.rate_bytes_per_s;
-            if worth < WORTH * ADDS_WHOLE * load.max(total) {
+            let hope = if urgent || self.is_known(&way, &loads) { 1.0 } else { self.hope() };
+            if worth * hope < WORTH * ADDS_WHOLE * load.max(total) {
                 break;
             }
             let replica = self.replica_at(way.source);
@@ -51,7 +63,7 @@ impl Router {
                 !way.route.is_direct()
                     && !self.is_open(replica, &way.route)
                     && !self.is_resting(replica, &way.route)
-                    && self.is_wider(worth)
+                    && self.is_wider(worth * hope)
             });
             let Some(replica) = free else {
                 matrix.cut_narrowest(&way);
@@ -59,10 +71,10 @@ impl Router {
             };
             let known = self.is_known(&way, &loads);
             let open = match () {
-                () if !self.has_room(worth) => false,
-                () if urgent_left > 0 => true,
-                () if known => true,
-                () => guesses && self.trials() < self.trials_max() && now_s >= self.next_trial_s,
+                () if urgent_left > 0 && self.has_place() => true,
+                () if known && self.failures == 0 && self.has_place() => true,
+                () if !self.has_room(worth * hope) => false,
+                () => guesses && self.trials() < self.trials_max(),
             };
             if !open {
                 matrix.cut_narrowest(&way);
@@ -75,7 +87,7 @@ impl Router {
             };
             urgent_left = urgent_left.saturating_sub(1);
             self.open(replica, way.source, way.route.clone(), why, worth, !known);
-            if self.config.mode == Mode::Widest {
+            if self.config.mode == Mode::Widest && urgent_left == 0 {
                 break;
             }
             matrix.take(&way);
@@ -117,10 +129,10 @@ impl Router {
         let current = self
             .ways
             .values()
-            .filter(|book| book.state == WayState::InUse && book.low_since_s.is_none())
+            .filter(|book| book.state == WayState::InUse && !book.replaced)
             .map(|book| book.rate(book.window_s(), now_s).max(book.settled))
             .fold(0.0, f64::max);
-        self.trials() == 0 && worth > (1.0 + self.config.switch_gain) * current
+        worth > (1.0 + self.config.switch_gain) * current
     }
 
     fn trials(&self) -> usize {
@@ -132,6 +144,9 @@ impl Router {
 
     /// Few at a time after failures: each disturbs a little.
     fn trials_max(&self) -> usize {
+        if self.config.mode == Mode::Widest {
+            return 1;
+        }
         match self.failures {
             0 => self.config.trials_max,
             1 => self.config.trials_max.min(2),
@@ -139,17 +154,23 @@ impl Router {
         }
     }
 
-    /// Whether one more way through relays may be open; when all places are taken, only one that
-    /// promises more than the least of those in use.
+    /// Whether one more way through relays may be open.
+    fn has_place(&self) -> bool {
+        self.relayed().count() < self.config.ways_max
+    }
+
+    /// The same, or it promises more than the least of those that are open and may be tried to take
+    /// its place.
     fn has_room(&self, worth: f64) -> bool {
-        let relayed: Vec<_> = self.ways.values().filter(|book| !book.route.is_direct()).collect();
-        if relayed.len() < self.config.ways_max {
-            return true;
-        }
-        let least = relayed.iter().map(|book| book.settled).fold(f64::INFINITY, f64::min);
-        relayed.len() < self.config.ways_max + self.config.trials_max
-            && self.trials() == 0
-            && worth > BETTER * least
+        let least = self.relayed().map(|book| book.settled).fold(f64::INFINITY, f64::min);
+        self.has_place()
+            || self.relayed().count() < self.config.ways_max + self.config.trials_max
+                && self.trials() == 0
+                && worth > BETTER * least
+    }
+
+    fn relayed(&self) -> impl Iterator<Item = &Book> {
+        self.ways.values().filter(|book| !book.route.is_direct())
     }
 
     fn replica_at(&self, site: SiteId) -> Option<ReplicaId> {
@@ -180,7 +201,7 @@ impl Router {
         loads
     }
 
-    fn load(&self, book: &super::book::Book) -> f64 {
+    fn load(&self, book: &Book) -> f64 {
         let rate = book.rate(book.window_s(), self.now_s);
         let young = !book.is_ripe(self.now_s) && book.promised.is_finite();
         if young { rate.max(book.promised) } else { rate }
@@ -193,8 +214,19 @@ impl Router {
     fn matrix(&self, loads: &Flows) -> Matrix {
         let sources: BTreeSet<SiteId> = self.replicas.values().copied().collect();
         let sources: Vec<SiteId> = sources.into_iter().collect();
+        // An edge that limits a way has nothing left.
+        let used = |book: &&Book| book.state == WayState::InUse && book.now.busy;
+        let limits: BTreeSet<(SiteId, SiteId)> = match self.config.mode {
+            Mode::Widest => BTreeSet::new(),
+            _ => self
+                .ways
+                .values()
+                .filter(used)
+                .filter_map(|it| Some(self.limit(it.id)?.0))
+                .collect(),
+        };
         Matrix::new(&self.considered(&sources), &sources, |from, to| {
-            let hop = self.estimate(from, to)?;
+            let hop = self.estimate(from, to).filter(|_| !limits.contains(&(from, to)))?;
             let load = loads.get(&(from, to)).copied().unwrap_or(0.0);
             // What is left of an edge that is all but used up is noise.
             let rate = hop.rate - load;
@@ -205,7 +237,8 @@ impl Router {
     /// The relays that take part in the search: of hundreds, those that promise most with a route
     /// to themselves, and those that are nearest to either end, where chains of short hops begin.
     fn considered(&self, sources: &[SiteId]) -> Vec<SiteId> {
-        let relays: Vec<SiteId> = self.graph.relays().collect();
+        let shy = |relay: &SiteId| self.standing(*relay).shy_until_s > self.now_s;
+        let relays: Vec<SiteId> = self.graph.relays().filter(|relay| !shy(relay)).collect();
         if relays.len() <= self.config.relays_max {
             return relays;
         }
@@ -225,7 +258,7 @@ impl Router {
         let lists = [ranked(&|it| it.1.min(it.2)), ranked(&|it| it.1), ranked(&|it| it.2)];
         let mut chosen: BTreeSet<SiteId> = BTreeSet::new();
         for book in self.ways.values() {
-            chosen.extend(book.route.relays().iter().filter(|&&relay| self.graph.is_relay(relay)));
+            chosen.extend(book.route.relays().iter().filter(|relay| relays.contains(relay)));
         }
         for at in 0..relays.len() {
             for list in &lists {

@@ -25,6 +25,9 @@ pub struct RouterConfig {
     pub mode: Mode,
     /// Most edges of a route: relays refuse more than this.
     pub hops_max: usize,
+    /// Most edges of a route that is chosen here, not by the user. More relays bring ever less, and
+    /// each is one more that may be slow, or lie, or fail.
+    pub hops_tried_max: usize,
     /// Most ways through relays in use at once. Each costs every relay on it buffers and
     /// connections; more than eight parallel ways have not paid on any map that was tried.
     pub ways_max: usize,
@@ -47,6 +50,7 @@ impl Default for RouterConfig {
         Self {
             mode: Mode::Auto,
             hops_max: 8,
+            hops_tried_max: 5,
             ways_max: 8,
             trials_max: 3,
             relays_max: 32,

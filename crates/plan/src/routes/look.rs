@@ -1,7 +1,7 @@
 //! What is looked at every 0.1 s: rates, ways that fall, ways that are not worth it.
 
 use super::config::Mode;
-use super::name::WayId;
+use super::name::{SiteId, WayId};
 use super::router::Router;
 use super::view::{WayState, Why};
 
@@ -17,6 +17,7 @@ impl Router {
         if matches!(self.config.mode, Mode::Direct | Mode::Fixed(_)) {
             return;
         }
+        self.absolve();
         self.guard();
         self.judge_trials();
         self.prune();
@@ -108,6 +109,13 @@ impl Router {
             return;
         }
         let edges: Vec<_> = book.edges().collect();
+        if rate <= 0.0 {
+            let mut relays = book.route.relays().to_vec();
+            relays.retain(|&relay| !self.is_alive(way, relay));
+            for relay in relays {
+                self.standings.entry(relay).or_default().shy_until_s = self.now_s + SHY_S;
+            }
+        }
         // If the relays tell where it is stuck, the others are well.
         let limit = self.limit(way).map(|(edge, _)| edge).filter(|_| rate > 0.0);
         for edge in edges {
@@ -115,6 +123,16 @@ impl Router {
                 self.suspect(edge, rate);
             }
         }
+    }
+
+    /// Whether another way through this relay brings something.
+    fn is_alive(&self, way: WayId, relay: SiteId) -> bool {
+        self.ways.values().any(|book| {
+            book.id != way
+                && book.route.contains(relay)
+                && book.low_since_s.is_none()
+                && book.rate(book.window_s(), self.now_s) > 0.0
+        })
     }
 
     /// The starvation guard: where trials take more from direct than they bring, they end.
@@ -145,12 +163,43 @@ impl Router {
                 && book.rate(PRUNED_S, now_s) < NEGLIGIBLE * total
         });
         for way in little {
-            if let Some(book) = self.ways.get(&way) {
-                let key = (book.replica, book.route.clone());
-                self.rest(key, PRUNED_REST_S);
-                self.close(way, Why::Negligible);
+            self.prune_one(way, Why::Negligible);
+        }
+        let twins = self.those(|book| book.state == WayState::InUse && self.has_twin(book.id));
+        for book in self.ways.values_mut() {
+            if twins.contains(&book.id) {
+                book.twin_since_s.get_or_insert(now_s);
+            } else {
+                book.twin_since_s = None;
             }
         }
+        let long = self.those(|book| book.twin_since_s.is_some_and(|it| now_s - it > PRUNED_S));
+        if let Some(&newest) = long.last() {
+            self.prune_one(newest, Why::AddsNothing);
+        }
+    }
+
+    fn prune_one(&mut self, way: WayId, why: Why) {
+        if let Some(book) = self.ways.get(&way) {
+            let key = (book.replica, book.route.clone());
+            self.rest(key, PRUNED_REST_S);
+            self.close(way, why);
+        }
+    }
+
+    /// Whether an older way in use is limited by the very edge that limits this one. Then this one
+    /// adds nothing, or what it takes from others who use that edge: more connections over one edge
+    /// are the planner's business, who opens lanes where they pay.
+    pub(crate) fn has_twin(&self, way: WayId) -> bool {
+        let limit = |way| self.limit(way).map(|(edge, _)| edge);
+        let Some(edge) = limit(way) else { return false };
+        self.ways.values().any(|other| {
+            other.id < way
+                && other.state == WayState::InUse
+                && other.low_since_s.is_none()
+                && other.now.busy
+                && limit(other.id) == Some(edge)
+        })
     }
 }
 
@@ -166,6 +215,9 @@ const LOW_S: f64 = 0.2;
 /// A silent way is closed after this and so many round trips: a loss that is repaired is shorter.
 const GONE_S: f64 = 1.5;
 const GONE_TRIPS: f64 = 6.0;
+/// Relays of a way that fell silent are avoided for so long: one of them is dead, and which one is
+/// not known.
+const SHY_S: f64 = 5.0;
 /// To open a way takes each relay a connection to the next, one after the other.
 const OPENING_S: f64 = 2.0;
 const OPENING_TRIPS: f64 = 12.0;

@@ -113,13 +113,13 @@ impl Matrix {
     /// The route that is likely to bring most: edges that are known are worth what they bring; a
     /// guess may be wrong in either direction, and the smallest of several of them is likely to be
     /// smaller than the smallest guess. If rates scatter about their guesses as Weibull's
-    /// distribution with the shape `SHAPE`, the smallest of them scatters likewise about
-    /// `(Σ rate^-SHAPE)^(-1/SHAPE)`. Between as many equal hops that prefers few, and it prefers
-    /// several short ones to a long one.
-    pub fn likeliest(&self, hops_max: usize) -> Option<Way> {
+    /// distribution with this shape, the smallest of them scatters likewise about
+    /// `(Σ rate^-shape)^(-1/shape)`. Where guesses are good (a large shape) that prefers several
+    /// short hops to a long one, where they are bad it prefers few hops.
+    pub fn likeliest(&self, hops_max: usize, shape: f64) -> Option<Way> {
         let layers = self.layers(hops_max, |rate, hop| {
             if hop.guess && rate.is_finite() && hop.rate.is_finite() {
-                (rate.powf(-SHAPE) + hop.rate.powf(-SHAPE)).powf(-1.0 / SHAPE)
+                (rate.powf(-shape) + hop.rate.powf(-shape)).powf(-1.0 / shape)
             } else {
                 rate.min(hop.rate)
             }
@@ -177,7 +177,3 @@ struct Reached {
     value: f64,
     from: usize,
 }
-
-/// How widely rates scatter about their guesses: with 3 a quarter of them fall below two thirds of
-/// the guess, as the published edges do about the mean of rate times round trip.
-const SHAPE: f64 = 3.0;

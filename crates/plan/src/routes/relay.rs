@@ -10,9 +10,13 @@ use super::view::{WayState, Why};
 pub(crate) struct Standing {
     /// It changed data: never again in this transfer.
     pub barred: bool,
+    /// It, or another one, changed data.
+    pub suspected: bool,
     /// What it said of its hops was not true: it is not listened to any more.
     pub disbelieved: bool,
-    /// How often in a row that was so.
+    /// A way over it fell silent: until then others are preferred.
+    pub shy_until_s: f64,
+    /// How often in a row what it said was not true.
     pub strikes: u32,
 }
 
@@ -34,7 +38,8 @@ pub(crate) struct Suspect {
 
 impl Router {
     pub(crate) fn relay_up(&mut self, site: SiteId) {
-        if !self.standing(site).barred {
+        let standing = self.standing(site);
+        if !standing.barred && !standing.suspected {
             self.graph.set_relay(site, true);
         }
     }
@@ -73,7 +78,12 @@ impl Router {
             }
         }
         let why = if fault == Fault::Corrupt { Why::Corrupt } else { Why::Failed };
+        let tried =
+            !route.is_direct() && self.ways.get(&way).is_some_and(|it| it.state != WayState::InUse);
         self.lose(way, why, false);
+        if tried {
+            self.trial_failed();
+        }
     }
 
     /// Take a way out of use, let it rest and open the next best instead of it.
@@ -136,31 +146,66 @@ impl Router {
     }
 
     /// Something that came over this way was not the data. Who did it is known, or it was one of
-    /// the relays: those that carry nothing else are not asked again.
+    /// the relays: the only one that can have been is never asked again, several are left out, and
+    /// come back one at a time to show who it was.
     fn bar(&mut self, way: WayId, at: Option<SiteId>) {
         let Some(book) = self.ways.get(&way) else { return };
-        let relays: Vec<SiteId> = match at {
-            Some(at) if self.graph.is_relay(at) => vec![at],
+        let mut relays: Vec<SiteId> = match at {
+            Some(at) if book.route.contains(at) => vec![at],
             // The origin itself is not judged here: that is the executor's business.
-            Some(_) => vec![],
+            Some(_) => return,
             None => book.route.relays().to_vec(),
         };
-        let mut barred: Vec<SiteId> = relays
-            .iter()
-            .copied()
-            .filter(|&relay| at.is_some() || !self.is_vouched_for(way, relay))
-            .collect();
-        if barred.is_empty() && at.is_none() {
-            barred = relays;
+        let clear =
+            |relay: &SiteId| !self.standing(*relay).suspected && self.is_vouched_for(way, *relay);
+        if at.is_none() && !relays.iter().all(clear) {
+            relays.retain(|relay| !clear(relay));
         }
-        for &relay in &barred {
-            self.standings.entry(relay).or_default().barred = true;
+        // Who is on probation was the only one that was not above suspicion.
+        if let Some(relay) = self.on_probation.filter(|relay| relays.contains(relay)) {
+            relays = vec![relay];
+        }
+        let certain = relays.len() == 1;
+        for &relay in &relays {
+            let standing = self.standings.entry(relay).or_default();
+            standing.barred |= certain;
+            standing.suspected = !certain;
             self.graph.set_relay(relay, false);
         }
+        self.on_probation = self.on_probation.filter(|relay| !relays.contains(relay));
         for other in
-            self.those(|book| book.id != way && barred.iter().any(|&it| book.route.contains(it)))
+            self.those(|book| book.id != way && relays.iter().any(|&it| book.route.contains(it)))
         {
             self.lose(other, Why::Corrupt, true);
+        }
+    }
+
+    /// Let those that were left out because one of them corrupts show, one at a time, that it was
+    /// another one.
+    pub(crate) fn absolve(&mut self) {
+        if let Some(relay) = self.on_probation {
+            let brought = self.ways.values().filter(|book| book.route.contains(relay));
+            if brought.map(|book| book.now.delivered_bytes).sum::<u64>() >= VOUCHED_BYTES {
+                self.standings.entry(relay).or_default().suspected = false;
+                self.on_probation = None;
+            } else if self.now_s >= self.next_probation_s {
+                // Nobody had a use for it.
+                self.on_probation = None;
+            }
+        }
+        if self.on_probation.is_none() && self.now_s >= self.next_probation_s {
+            let suspected: Vec<SiteId> =
+                self.standings.iter().filter(|it| it.1.suspected).map(|it| *it.0).collect();
+            if suspected.is_empty() {
+                return;
+            }
+            for &relay in &suspected {
+                self.graph.set_relay(relay, false);
+            }
+            self.next_probation_s = self.now_s + self.about(PROBATION_S);
+            let chosen = suspected[self.rng.usize(..suspected.len())];
+            self.graph.set_relay(chosen, true);
+            self.on_probation = Some(chosen);
         }
     }
 
@@ -190,3 +235,5 @@ const FORGIVEN_S: f64 = 30.0;
 /// What a relay has to have brought over another way to be above suspicion: blocks are proved by
 /// the megabyte.
 const VOUCHED_BYTES: u64 = 8 << 20;
+/// How long one of those that are suspected may show that it is not the one.
+const PROBATION_S: f64 = 15.0;

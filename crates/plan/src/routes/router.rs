@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use swath_model::Time;
 
-use super::book::Book;
+use super::belief::PRIOR_SCATTER;
+use super::book::{Book, Samples};
 use super::config::{Mode, RouterConfig};
 use super::event::{RouteAction, RouteEvent};
 use super::graph::{Graph, Reading};
@@ -32,6 +33,9 @@ pub struct Router {
     pub(crate) suspects: BTreeMap<(SiteId, SiteId), Suspect>,
     pub(crate) actions: VecDeque<RouteAction>,
     pub(crate) left_bytes: Option<u64>,
+    /// What came over all ways together, those that are closed included.
+    pub(crate) whole: Samples,
+    closed_bytes: f64,
     pub(crate) now_s: f64,
     /// When the first byte of all came.
     pub(crate) first_s: Option<f64>,
@@ -44,8 +48,13 @@ pub struct Router {
     pub(crate) memory: (u32, u32),
     /// Rate times round trip of what was measured, in bytes.
     pub(crate) yardstick: Option<f64>,
+    /// How far such products scatter: the standard deviation of their logarithms.
+    pub(crate) scatter: f64,
     /// What direct ways brought when nothing ran beside them.
     pub(crate) alone: f64,
+    /// The one relay of those suspected of corruption that may be used.
+    pub(crate) on_probation: Option<SiteId>,
+    pub(crate) next_probation_s: f64,
     next_way: u32,
     attempts: u32,
     changes: u32,
@@ -66,6 +75,8 @@ impl Router {
             suspects: BTreeMap::new(),
             actions: VecDeque::new(),
             left_bytes: None,
+            whole: Samples::default(),
+            closed_bytes: 0.0,
             now_s: 0.0,
             first_s: None,
             next_look_s: 0.0,
@@ -74,7 +85,10 @@ impl Router {
             failures: 0,
             memory: (0, 0),
             yardstick: None,
+            scatter: PRIOR_SCATTER,
             alone: 0.0,
+            on_probation: None,
+            next_probation_s: 0.0,
             next_way: 0,
             attempts: 0,
             changes: 0,
@@ -106,6 +120,8 @@ impl Router {
                         }
                     }
                 }
+                let open: f64 = self.ways.values().map(|it| it.now.delivered_bytes as f64).sum();
+                self.whole.record(self.now_s, self.closed_bytes + open);
                 self.look();
             }
         }
@@ -247,6 +263,7 @@ impl Router {
     /// A way is gone.
     pub(crate) fn forget(&mut self, way: WayId, why: Why) -> bool {
         let Some(mut book) = self.ways.remove(&way) else { return false };
+        self.closed_bytes += book.now.delivered_bytes as f64;
         self.changes += u32::from(book.state == WayState::InUse && !book.route.is_direct());
         book.enter(WayState::Closed, why, self.now_s);
         self.closed.push_back(book.view(self.now_s));

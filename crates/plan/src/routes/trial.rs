@@ -3,7 +3,6 @@
 //! Two ways over one bottleneck bring no more than one: what the second brings, the first loses.
 //! So what the ways in use lose while another is tried is taken from what that one brings.
 
-use super::book::Book;
 use super::config::Mode;
 use super::graph::Grade;
 use super::name::WayId;
@@ -37,7 +36,16 @@ impl Router {
             })
             .map(|other| other.rate(window_s, now_s))
             .sum();
-        let gain = own - displaced * own / trials.max(own).max(1.0);
+        let part = own / trials.max(own).max(1.0);
+        // What others lose counts against it, and if the whole did not grow, it adds nothing, even
+        // if those others were only coming up to speed and did not lose anything yet.
+        let before_s = (first_s - window_s).max(self.first_s.unwrap_or(first_s));
+        let grown = if first_s - before_s >= BEFORE_S {
+            self.whole.mean(now_s - window_s, now_s) - self.whole.mean(before_s, first_s)
+        } else {
+            f64::INFINITY
+        };
+        let gain = own.min(grown * part).min(own - displaced * part);
         let over = passed_s >= length_s * f64::from(1 + book.longer);
         let kept = book.promised.is_finite() && own >= KEPT * book.promised && gain >= CLEAR * own;
         if self.config.mode == Mode::Widest {
@@ -46,17 +54,18 @@ impl Router {
             }
             return;
         }
-        let enough = gain >= ADDS_PART * own && gain >= ADDS_WHOLE * self.total();
+        let twin = self.has_twin(way);
+        let enough = !twin && gain >= ADDS_PART * own && gain >= ADDS_WHOLE * self.total();
         if enough && (over || kept) {
             self.trial_passed(way);
         } else if over && !enough {
-            let unclear = gain >= UNCLEAR * own && own >= ADDS_WHOLE * self.total();
+            let unclear = !twin && gain >= UNCLEAR * own && own >= ADDS_WHOLE * self.total();
             if unclear && book.longer == 0 {
                 if let Some(book) = self.ways.get_mut(&way) {
                     book.longer += 1;
                 }
             } else {
-                if own - gain < 0.5 * own {
+                if !twin && own - gain < 0.5 * own {
                     self.blame(way, own);
                 }
                 self.trial_ends(way, Why::AddsNothing);
@@ -67,20 +76,16 @@ impl Router {
     /// What the ways that were settled before a trial began have lost since, in bytes per second.
     fn displaced(&self, began_s: f64, window_s: f64) -> f64 {
         let (mut before, mut after) = (0.0, 0.0);
-        for book in self.settled_before(began_s, window_s) {
-            before += book.mean(began_s - window_s, began_s);
-            after += book.mean(self.now_s - window_s, self.now_s);
+        for book in self.ways.values() {
+            // What was still climbing then had less to lose than it has now: its loss is thought
+            // too small, never too large.
+            let settled = book.state == WayState::InUse && book.first_s < Some(began_s - BEFORE_S);
+            if settled && book.low_since_s.is_none() && book.now.busy {
+                before += book.before(began_s, window_s);
+                after += book.rate(window_s, self.now_s);
+            }
         }
         (before - after).max(0.0)
-    }
-
-    fn settled_before(&self, began_s: f64, window_s: f64) -> impl Iterator<Item = &Book> {
-        self.ways.values().filter(move |book| {
-            book.state == WayState::InUse
-                && book.is_ripe(began_s - window_s)
-                && book.low_since_s.is_none()
-                && book.now.busy
-        })
     }
 
     /// One route at a time: the new one must be wider than what is in use by more than a little.
@@ -89,7 +94,7 @@ impl Router {
             .ways
             .values()
             .filter(|book| book.state == WayState::InUse)
-            .map(|book| book.mean(began_s - window_s, began_s).max(book.rate(window_s, self.now_s)))
+            .map(|book| book.before(began_s, window_s).max(book.rate(window_s, self.now_s)))
             .fold(0.0, f64::max);
         if could < (1.0 + self.config.switch_gain) * current {
             self.blame(way, could);
@@ -119,6 +124,7 @@ impl Router {
             })
         {
             self.close(least, Why::Replaced);
+            self.next_trial_s = self.now_s + self.about(REPLACED_S);
         }
     }
 
@@ -162,6 +168,9 @@ const TRIAL_TRIPS: f64 = 12.0;
 const TRIAL_S: f64 = 1.0;
 const TRIAL_MAX_S: f64 = 5.0;
 
+/// A way that came less than this before another went on trial says nothing about that one.
+const BEFORE_S: f64 = 0.2;
+
 /// A way that brings this part of what it promised, and takes little from others (this part is
 /// gain), need not be looked at for longer.
 const KEPT: f64 = 0.8;
@@ -178,5 +187,7 @@ const UNCLEAR: f64 = 0.05;
 const PAUSE_S: f64 = 0.5;
 /// … and at last this.
 const PAUSE_MAX_S: f64 = 60.0;
+/// When all places are taken, they are not all taken by others one after the other.
+const REPLACED_S: f64 = 4.0;
 /// The same way is not tried again before this, then twice that.
 const TRIED_REST_S: f64 = 10.0;
