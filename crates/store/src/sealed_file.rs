@@ -155,6 +155,35 @@ impl SealedFile {
         };
     }
 
+    /// Give the space of these bytes back, where the file system can do that.
+    pub(crate) fn make_hole(&self, range: Range) {
+        let _ = sys::make_hole(&self.file, self.place_of(range.start), self.place_of(range.end));
+    }
+
+    /// The seals that are not zero: the start of each group, and its seal.
+    pub(crate) fn seals(&self) -> io::Result<Vec<(u64, Seal)>> {
+        let (mut found, end) = (Vec::new(), self.layout.file_bytes());
+        let mut at = self.layout.seals_start();
+        let mut bytes = Vec::new();
+        while at < end {
+            // Most of a large file may be holes.
+            let Some(data) = sys::first_data(&self.file, at) else { break };
+            at = at.max(data - data % SEAL_BYTES);
+            bytes.resize((end.saturating_sub(at)).min(SEALS_READ_BYTES) as usize, 0);
+            self.file.read_exact_at(&mut bytes, at)?;
+            for (number, seal) in bytes.chunks_exact(SEAL_BYTES as usize).enumerate() {
+                let group = (at - self.layout.seals_start()) / SEAL_BYTES + number as u64;
+                if let Ok(seal) = Seal::try_from(seal)
+                    && seal != [0; 32]
+                {
+                    found.push((group * GROUP_BYTES, seal));
+                }
+            }
+            at += bytes.len() as u64;
+        }
+        Ok(found)
+    }
+
     /// Give all its space back now, whoever has it open. Whoever reads it finds it short.
     pub(crate) fn empty(&self) {
         let _ = self.file.set_len(0);
@@ -171,13 +200,14 @@ impl AsFd for SealedFile {
 /// sealed by its chaining value in the tree, other pieces by their own BLAKE3.
 pub(crate) struct Sealer {
     start: u64,
-    hasher: blake3::Hasher,
+    // Boxed: it holds 1.9 KiB of state.
+    hasher: Box<blake3::Hasher>,
 }
 
 impl Sealer {
     /// Begin with the byte at `start`.
     pub(crate) fn new(start: u64) -> Sealer {
-        let mut hasher = blake3::Hasher::new();
+        let mut hasher = Box::new(blake3::Hasher::new());
         if start.is_multiple_of(GROUP_BYTES) {
             hasher.set_input_offset(start);
         }
@@ -205,6 +235,8 @@ pub(crate) fn seal_of(start: u64, bytes: &[u8]) -> Seal {
 }
 
 const SEAL_BYTES: u64 = 32;
+/// The seals of 512 MiB.
+const SEALS_READ_BYTES: u64 = 64 << 10;
 /// What file systems give space in, nearly everywhere.
 const BLOCK_BYTES: u64 = 4096;
 

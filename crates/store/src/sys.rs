@@ -162,6 +162,16 @@ pub(crate) fn reserve(file: &File, start: u64, end: u64) -> io::Result<()> {
     .map(drop)
 }
 
+/// Give the bytes `[start, end)` back to the file system: they read as zeros from then on.
+pub(crate) fn make_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
+    let (Ok(start), Ok(bytes)) = (i64::try_from(start), i64::try_from(end - start)) else {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    };
+    let mode = libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE;
+    // SAFETY: a plain system call on a descriptor that `file` keeps open.
+    retry(|| check(unsafe { libc::fallocate(file.as_raw_fd(), mode, start, bytes) })).map(drop)
+}
+
 /// The magic number of the file system that `file` lies on, 0 if it cannot be had.
 pub(crate) fn file_system_kind(file: &File) -> i64 {
     let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();

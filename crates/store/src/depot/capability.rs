@@ -92,7 +92,8 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-fn random<const N: usize>() -> io::Result<[u8; N]> {
+/// Bytes that nobody can guess.
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;
     while filled < N {

@@ -114,25 +114,19 @@ impl Contents {
     fn forget(&mut self, range: Range) {
         let layout = self.layout();
         let Some(range) = range.intersect(Range::new(0, layout.size_bytes)) else { return };
-        let mut lost: Vec<Range> = self.pieces_within(range).map(|(piece, _)| piece).collect();
-        for piece in &lost {
-            self.pieces.remove(&piece.start);
-        }
         // At most the first and the last group reach out of the range.
         let (first, last) = (layout.group_at(range.start), layout.group_at(range.end - 1));
         let inner = Range::new(first.start, last.end);
-        let whole: Vec<Range> = self
-            .held
-            .within(inner)
-            .flat_map(|run| layout.groups_of(run).map(move |group| (run, group)))
-            .filter(|(run, group)| run.covers(*group))
-            .map(|(_, group)| group)
-            .filter(|group| group.intersect(range).is_some())
-            .filter(|group| self.pieces_within(*group).next().is_none())
-            .filter(|group| !lost.iter().any(|piece| group.covers(*piece)))
-            .collect();
-        lost.extend(whole);
-        for range in lost {
+        let mut lost: RangeSet = self.held.within(inner).collect();
+        for (piece, _) in self.pieces_within(inner) {
+            lost.remove(piece);
+        }
+        let pieces: Vec<Range> = self.pieces_within(range).map(|(piece, _)| piece).collect();
+        for piece in pieces {
+            self.pieces.remove(&piece.start);
+            lost.insert(piece);
+        }
+        for range in lost.iter() {
             self.held.remove(range);
             self.damaged.insert(range);
         }

@@ -65,6 +65,8 @@ use clock::Term;
 use lease::{Fault, Lease};
 use ledger::{Entry, Ledger};
 
+pub(crate) use capability::random;
+
 pub use allocate::{AllocateError, Allocation};
 pub use capability::{Capability, LeaseId, NoCapability, Right};
 pub use clock::{Clock, Moment, SystemClock};
@@ -354,4 +356,35 @@ fn manage_error(fault: Fault) -> ManageError {
         Fault::Gone => ManageError::NoLease,
         Fault::Lost(error) | Fault::Io(error) => ManageError::Io(error),
     }
+}
+
+/// Any bytes as the journal of an allocation, and as its facts one after the other: nothing that
+/// comes of it reaches beyond the allocation, and it can be written down again.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz_lease(bytes: &[u8]) {
+    use crate::journal::{Entry as _, Recovery, Sum as _, recover};
+    use contents::{Contents, Fact};
+    let sound = |contents: &Contents| {
+        let size_bytes = contents.layout().size_bytes;
+        assert!(contents.held.last().is_none_or(|last| last.end <= size_bytes));
+        let mut again = Contents::default();
+        contents.records().for_each(|fact| again.apply(&fact));
+        assert_eq!(again, *contents);
+    };
+    if let Ok(Recovery::Journal { state, .. }) = recover::<Contents>(bytes) {
+        sound(&state);
+    }
+    // And without the tags, which no fuzzer finds.
+    let mut contents = Contents::default();
+    for frame in bytes.chunks(1 + 49) {
+        let Some((kind, payload)) = frame.split_first() else { break };
+        for payload in
+            [payload, &payload[..payload.len().min(16)], &payload[..payload.len().min(48)]]
+        {
+            if let Some(fact) = Fact::decode(*kind, payload) {
+                contents.apply(&fact);
+            }
+        }
+    }
+    sound(&contents);
 }
