@@ -34,6 +34,7 @@ bench: ## The benchmarks of docs/benchmarks.md (root; some two hours)
 	bench/store
 	bench/trees
 	bench/serve
+	bench/routes
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 
 soak: ## A sparse file of 100 GiB, 100,000 small files, 1,200 kills: about half an hour

@@ -106,6 +106,11 @@ impl Client {
         !matches!(self, Client::Direct | Client::Curl | Client::NginxChain)
     }
 
+    /// Whether it is the client that decides by which ways it fetches.
+    pub fn chooses(self) -> bool {
+        self.needs_relays() && !matches!(self, Client::Widest | Client::CurlChain)
+    }
+
     /// Whether relays of nginx take part.
     pub fn needs_nginx_relays(self) -> bool {
         self == Client::NginxChain
@@ -148,7 +153,7 @@ impl Client {
                 command.args(["--route", "auto"]);
             }
         }
-        command.arg("-d").arg(folder).args(["-o", file, "--overwrite", "--quiet"]);
+        command.arg("-d").arg(folder).args(["-o", file, "--overwrite", "--json"]);
         command
     }
 }
@@ -187,7 +192,7 @@ mod tests {
             file: "f",
         };
         let typed = |client: Client| as_typed(&client.command(Path::new("/bin/x"), &request));
-        let end = "-d /out -o f --overwrite --quiet";
+        let end = "-d /out -o f --overwrite --json";
         let all = "--relay http://1:8471 --relay http://2:8471";
         assert_eq!(typed(Client::Direct), format!("x get http://s/f {end}"));
         assert_eq!(typed(Client::Cold), format!("x get http://s/f {all} --route auto {end}"));

@@ -17,10 +17,11 @@ use super::client::{Client, Request};
 use super::memory::{database, prepare};
 use super::relay::{Relay, RelayKind, RelaySpec};
 use super::scenario::{
-    CHANGES, EVENT_AT, Event, FIRST_TIMES_WIDEST, LEAST_TIMES_DIRECT, LOST, OF_FLOW, Scenario,
-    TIMES_DIRECT, TIMES_WIDEST, TWICE, WIDEST_AFTER,
+    ALL_CHANGES, AS_WIDEST_AFTER, CHANGES, CHANGES_TO_WIDEST, EVENT_AT, Event, FIRST_TIMES_WIDEST,
+    LEAST_TIMES_DIRECT, LOST, OF_FLOW, Scenario, TIMES_DIRECT, TIMES_WIDEST, TWICE,
 };
-use super::timeline::{Carried, Hop, Timeline};
+use super::timeline::{Carried, Timeline};
+use super::told::Told;
 use crate::check::{empty, failure_of};
 use crate::measure::measure;
 use crate::results::Run;
@@ -52,10 +53,10 @@ pub struct Outcome {
     pub command: String,
     /// What arrived at the receiver.
     pub here: Carried,
-    /// What each hop of the widest route carried.
-    pub widest: Vec<Carried>,
-    /// How often the client says that its routes changed before the widest one was in use.
-    pub changes: Option<f64>,
+    /// What the client told of its routes.
+    pub told: Told,
+    /// After how many changes a route as wide as the widest one was in use.
+    pub changes_to_widest: Option<usize>,
 }
 
 /// Runs `client` once on `data`, a file in the served folder.
@@ -127,10 +128,16 @@ pub fn run_once(
     });
     let measured = measured.map_err(system("run a client"))?;
     let here = timeline.carried(&mesh, |hop| hop.to == map.here);
-    let hops = widest_hops(&allowed.widest, map.source, map.here);
-    let widest = hops.iter().map(|&hop| timeline.carried(&mesh, |other| other == hop)).collect();
     let failure = failure_of(measured.ending, data, Some(&places.target.join(OUTPUT)), &said);
-    let changes = changes(&events, &widest_names(&mesh, &allowed.widest));
+    let told = Told::read(&events);
+    let site = |name: &String| {
+        map.relays().find(|&relay| *name == format!("{}:{RELAY_PORT}", mesh.address(relay)))
+    };
+    let changes_to_widest = told.count_to(|way| {
+        let relays: Option<Vec<usize>> = way.iter().map(site).collect();
+        let width = relays.and_then(|relays| scenario.width_bytes_per_s(&relays));
+        width.is_some_and(|width| width >= allowed.widest_bytes_per_s * AS_WIDE)
+    });
     empty(&places.target).map_err(system("empty the target folder"))?;
     let run = Run {
         elapsed_s: measured.elapsed.as_secs_f64(),
@@ -141,7 +148,7 @@ pub fn run_once(
         figures: Vec::new(),
         failure,
     };
-    Ok(Outcome { run, command: typed, here, widest, changes })
+    Ok(Outcome { run, command: typed, here, told, changes_to_widest })
 }
 
 /// Every site between has a relay, of the kind that the client needs.
@@ -174,22 +181,6 @@ fn start_relays(
     Ok(relays)
 }
 
-/// The hops of a route in the direction of the data, the one to the receiver first.
-fn widest_hops(relays: &[usize], source: usize, here: usize) -> Vec<Hop> {
-    let to = std::iter::once(here).chain(relays.iter().copied());
-    let from = relays.iter().copied().chain(std::iter::once(source));
-    from.zip(to).map(|(from, to)| Hop { from, to }).collect()
-}
-
-fn widest_names(mesh: &Mesh, relays: &[usize]) -> Vec<String> {
-    relays.iter().map(|&site| format!("{}:{RELAY_PORT}", mesh.address(site))).collect()
-}
-
-/// How often routes changed until the widest one was in use, by what the client tells of itself.
-fn changes(_events: &Path, _widest: &[String]) -> Option<f64> {
-    None
-}
-
 /// Adds the figures that compare the runs of one round.
 pub fn compare(scenario: &Scenario, round: &mut [(Client, Outcome)]) {
     let allowed = scenario.allowed();
@@ -219,12 +210,15 @@ pub fn compare(scenario: &Scenario, round: &mut [(Client, Outcome)]) {
             figures.push((LEAST_TIMES_DIRECT, least.map(|least| least / mean)));
         }
         if client.needs_relays() && !allowed.widest.is_empty() {
-            let rate = allowed.widest_bytes_per_s * IN_USE;
-            let reached = outcome.widest.iter().map(|hop| hop.reaches(rate, IN_USE_S));
-            let last = reached.collect::<Option<Vec<f64>>>();
-            let last = last.and_then(|at_s| at_s.into_iter().reduce(f64::max));
-            figures.push((WIDEST_AFTER, last));
-            figures.push((CHANGES, outcome.changes));
+            let rate = allowed.widest_bytes_per_s * AS_WIDE;
+            let after_s = outcome.here.reaches(rate, 1.0);
+            let by = |after_s| outcome.told.count_by(after_s) as f64;
+            figures.push((AS_WIDEST_AFTER, after_s));
+            if client.chooses() {
+                figures.push((CHANGES, after_s.map(by)));
+                figures.push((CHANGES_TO_WIDEST, outcome.changes_to_widest.map(|n| n as f64)));
+                figures.push((ALL_CHANGES, Some(outcome.told.changes.len() as f64)));
+            }
         }
         if scenario.event.is_some() {
             figures.push((LOST, outcome.here.lost_s(EVENT_AT.as_secs_f64(), SETTLED_S)));
@@ -252,10 +246,8 @@ const FIRST_S: f64 = 2.0;
 /// In which a rate is least: long enough for the ups and downs of one connection to be even.
 const WINDOW_S: f64 = 2.0;
 
-/// The widest route is in use when each of its hops carries this part of what it can, for this
-/// long.
-const IN_USE: f64 = 0.7;
-const IN_USE_S: f64 = 1.0;
+/// As wide as the widest route: this part of it, because no transfer fills a link to the brim.
+const AS_WIDE: f64 = 0.95;
 
 /// After an event, routes have settled by then.
 const SETTLED_S: f64 = 4.0;
@@ -277,7 +269,8 @@ mod tests {
             figures: Vec::new(),
             failure: None,
         };
-        Outcome { run, command: String::new(), widest: vec![here.clone()], here, changes: None }
+        let told = Told { changes: vec![(0.5, Vec::new()), (3.5, Vec::new())] };
+        Outcome { run, command: String::new(), here, told, changes_to_widest: Some(2) }
     }
 
     #[test]
@@ -297,16 +290,11 @@ mod tests {
         assert_eq!(figure(2, TIMES_WIDEST), Some(1.25));
         assert_eq!(figure(2, FIRST_TIMES_WIDEST), Some(2.0));
         assert_eq!(figure(0, TIMES_DIRECT), None);
-        assert_eq!(figure(2, WIDEST_AFTER), Some(0.0));
-        assert_eq!(figure(1, WIDEST_AFTER), Some(0.0));
+        assert_eq!(figure(2, AS_WIDEST_AFTER), Some(0.0));
+        assert_eq!(figure(1, AS_WIDEST_AFTER), None);
+        let counts = [CHANGES, CHANGES_TO_WIDEST, ALL_CHANGES].map(|name| figure(2, name));
+        assert_eq!(counts, [Some(0.0), Some(2.0), Some(2.0)]);
+        assert_eq!(figure(1, ALL_CHANGES), None);
         assert!(figure(2, LEAST_TIMES_DIRECT).is_some_and(|least| (least - 3.6).abs() < 1e-9));
-    }
-
-    #[test]
-    fn hops_lead_from_the_source_to_the_receiver() {
-        let hops = widest_hops(&[4, 3], 0, 7);
-        let pairs: Vec<_> = hops.iter().map(|hop| (hop.from, hop.to)).collect();
-        assert_eq!(pairs, [(4, 7), (3, 4), (0, 3)]);
-        assert_eq!(widest_hops(&[], 0, 7).len(), 1);
     }
 }

@@ -55,6 +55,16 @@ pub struct Allowed {
 }
 
 impl Scenario {
+    /// What a route carries that leads from the receiver over these sites to the source, in
+    /// payload bytes a second; `None` where an edge is missing.
+    pub fn width_bytes_per_s(&self, relays: &[usize]) -> Option<f64> {
+        let to = std::iter::once(self.map.here).chain(relays.iter().copied());
+        let from = relays.iter().copied().chain(std::iter::once(self.map.source));
+        let rates = from.zip(to).map(|(from, to)| Some(self.map.edge(from, to)?.mbit));
+        let narrowest = rates.collect::<Option<Vec<f64>>>()?.into_iter().fold(f64::MAX, f64::min);
+        Some(narrowest * 1e6 / 8.0 * PAYLOAD_SHARE)
+    }
+
     /// What its links allow before anything happens.
     pub fn allowed(&self) -> Allowed {
         allowed(&self.map)
@@ -243,10 +253,14 @@ pub const FIRST_TIMES_WIDEST: &str = "first 2 s × widest";
 pub const LEAST_TIMES_DIRECT: &str = "least × direct";
 /// Mean rate over the maximum flow of the graph.
 pub const OF_FLOW: &str = "of flow";
-/// Changes of route until the widest one was in use.
+/// Seconds until what arrived in one second was as much as the widest route carries.
+pub const AS_WIDEST_AFTER: &str = "as widest after s";
+/// Changes of routes until then.
 pub const CHANGES: &str = "changes";
-/// Seconds until the widest route was in use.
-pub const WIDEST_AFTER: &str = "widest after s";
+/// Changes of routes until a route as wide as the widest one was among them.
+pub const CHANGES_TO_WIDEST: &str = "to widest";
+/// Changes of routes in all.
+pub const ALL_CHANGES: &str = "in all";
 /// Throughput lost by the event.
 pub const LOST: &str = "lost s";
 /// What arrived beyond the file, as a part of it.
@@ -266,6 +280,10 @@ mod tests {
         assert!((mbit(allowed.widest_bytes_per_s) - 59.9).abs() < 1e-6);
         // All links to the receiver can be filled.
         assert!((mbit(allowed.flow_bytes_per_s) - 213.8).abs() < 1e-6);
+        let scenario = &scenarios()[0];
+        let width = scenario.width_bytes_per_s(&allowed.widest);
+        assert_eq!(width, Some(allowed.widest_bytes_per_s));
+        assert!((mbit(scenario.width_bytes_per_s(&[]).unwrap()) - 26.3).abs() < 1e-6);
     }
 
     #[test]
