@@ -193,11 +193,12 @@ mod tests {
         poll_fn(|cx| {
             loop {
                 let mut moved = false;
-                if !ended && !pipe.is_full() {
-                    if let Poll::Ready(bytes) = pipe.poll_fill(cx, &from, u64::MAX) {
-                        moved = true;
-                        ended = bytes.unwrap() == 0;
-                    }
+                if !ended
+                    && !pipe.is_full()
+                    && let Poll::Ready(bytes) = pipe.poll_fill(cx, &from, u64::MAX)
+                {
+                    moved = true;
+                    ended = bytes.unwrap() == 0;
                 }
                 if pipe.held() > 0 {
                     moved |=
