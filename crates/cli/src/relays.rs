@@ -1,7 +1,9 @@
 //! Relays as the command line names them.
 
 use clap::{Args, ValueHint};
-use swath_transfer::{RelayAccess, RouteChoice, RouteOptions, State, StatePlace, Url, state_place};
+use swath_transfer::{
+    Carriage, RelayAccess, RouteChoice, RouteOptions, State, StatePlace, Url, state_place,
+};
 
 use crate::exit::warn;
 
@@ -15,6 +17,9 @@ pub struct Relays {
     /// Which way: 'auto' finds out beside the transfer; 'direct'; relays as R1,R2 from here to the source; 'widest', one way at a time; 'multi', as many as pay
     #[arg(long, value_name = "ROUTE", default_value = "auto", value_hint = ValueHint::Other)]
     pub route: String,
+    /// Relays carry connections with the origin itself, which they cannot read where these are encrypted
+    #[arg(long)]
+    pub end_to_end: bool,
 }
 
 impl Relays {
@@ -46,7 +51,8 @@ impl Relays {
             (RouteChoice::Direct, _) | (_, false) => None,
             _ => remembered(),
         };
-        Ok(RouteOptions { relays, choice, state })
+        let carriage = if self.end_to_end { Carriage::Carried } else { Carriage::Passed };
+        Ok(RouteOptions { relays, choice, carriage, state })
     }
 }
 

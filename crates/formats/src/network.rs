@@ -1,6 +1,6 @@
 //! Blocks of addresses, as `192.0.2.0/24` (RFC 4632) and `2001:db8::/32` (RFC 4291, section 2.3).
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 /// A block of addresses, as `192.0.2.0/24` or `2001:db8::/32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

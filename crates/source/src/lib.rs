@@ -42,5 +42,5 @@ pub use net::{
 pub use sealed::{
     SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, plain_bytes, sealed_bytes, to_sealed,
 };
-pub use source::{Expected, Source, Trust, display_name};
+pub use source::{Carriage, Expected, Source, Trust, display_name};
 pub use upstream::{AnswerHead, Tunnel, Upstream};

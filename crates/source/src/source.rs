@@ -15,7 +15,7 @@ use url::Url;
 use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::habits::{Habits, Quirks};
-use crate::net::Net;
+use crate::net::{Net, Via};
 use crate::sealed::SealedLength;
 use crate::target::{Origin, Target};
 
@@ -42,10 +42,24 @@ pub struct Expected {
     pub proved: bool,
 }
 
+/// How relays pass on what they are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Carriage {
+    /// Each asks the next one, and the last one the origin: they see what they pass on, and tell what
+    /// their hops bring.
+    #[default]
+    Passed,
+    /// They carry a connection with the origin itself, which they cannot read if it is encrypted.
+    Carried,
+}
+
 /// By which relays a source is reached.
 #[derive(Debug)]
 struct Way {
-    /// What the first relay is asked for.
+    carriage: Carriage,
+    /// The relays, where they carry connections.
+    via: Via,
+    /// What the first relay is asked for; the origin's own address where they carry connections.
     address: Url,
     /// The round trip from the first relay to the origin, in microseconds.
     far_us: AtomicU64,
@@ -77,7 +91,7 @@ struct State {
 impl Source {
     /// The replica at `url`.
     pub fn new(net: &Net, id: SourceId, url: Url, trust: Trust) -> Arc<Source> {
-        Source::make(net, id, url, trust, None, &[])
+        Source::make(net, id, url, trust, None, &[], Carriage::Passed)
     }
 
     /// The sealed replica of a dataset at `url`. Its ranges are those of the sealed file; what its
@@ -89,15 +103,23 @@ impl Source {
         trust: Trust,
         length: Arc<SealedLength>,
     ) -> Arc<Source> {
-        Source::make(net, id, url, trust, Some(length), &[])
+        Source::make(net, id, url, trust, Some(length), &[], Carriage::Passed)
     }
 
     /// The same replica by way of `relays`, the nearest first: their schemes, hosts and ports count.
     /// `far` is the round trip from the first of them to the origin, as far as known.
-    pub fn by_way_of(&self, id: SourceId, relays: &[Url], far: Duration) -> Arc<Source> {
+    pub fn by_way_of(
+        &self,
+        id: SourceId,
+        relays: &[Url],
+        carriage: Carriage,
+        far: Duration,
+    ) -> Arc<Source> {
         let (url, sealed) = (self.url.clone(), self.sealed.clone());
-        let source = Source::make(&self.net, id, url, self.trust, sealed, relays);
-        source.set_far(far);
+        let source = Source::make(&self.net, id, url, self.trust, sealed, relays, carriage);
+        if carriage == Carriage::Passed {
+            source.set_far(far);
+        }
         source
     }
 
@@ -108,17 +130,27 @@ impl Source {
         trust: Trust,
         sealed: Option<Arc<SealedLength>>,
         relays: &[Url],
+        carriage: Carriage,
     ) -> Arc<Source> {
         if trust == Trust::Named {
             net.note_named(&url);
         }
         let way = (!relays.is_empty()).then(|| {
-            let address = relays.iter().rev().fold(url.clone(), |to, relay| through(relay, &to));
-            Way { address, far_us: AtomicU64::new(0) }
+            let (address, via) = match carriage {
+                Carriage::Passed => {
+                    let nested = relays.iter().rev().fold(url.clone(), |to, it| through(it, &to));
+                    (nested, Via::from([]))
+                }
+                Carriage::Carried => (url.clone(), Via::from(relays)),
+            };
+            Way { carriage, via, address, far_us: AtomicU64::new(0) }
         });
         relays.iter().for_each(|relay| net.note_named(relay));
         let target = Arc::new(match &way {
-            Some(way) => Target::through(net, &way.address, &way.address),
+            Some(way) if way.carriage == Carriage::Passed => {
+                Target::through(net, &way.address, &way.address)
+            }
+            Some(way) => Target::new(net, &url, &url, trust).carried_by(&way.via),
             None => Target::new(net, &url, &url, trust),
         });
         let state = State {
@@ -145,7 +177,9 @@ impl Source {
     pub fn anew(&self) -> Arc<Source> {
         let (url, sealed) = (self.url.clone(), self.sealed.clone());
         let far = self.far();
-        let source = Source::make(&self.net, self.id, url, self.trust, sealed, &self.relays);
+        let carriage = self.way.as_ref().map_or(Carriage::Passed, |way| way.carriage);
+        let relays = &self.relays;
+        let source = Source::make(&self.net, self.id, url, self.trust, sealed, relays, carriage);
         source.set_far(far);
         source
     }
@@ -153,6 +187,11 @@ impl Source {
     /// Whether relays are between it and us.
     pub fn is_relayed(&self) -> bool {
         self.way.is_some()
+    }
+
+    /// Whether relays answer its requests, and see what they pass on.
+    pub(crate) fn is_passed(&self) -> bool {
+        self.way.as_ref().is_some_and(|way| way.carriage == Carriage::Passed)
     }
 
     /// The round trip from the first relay to the origin.
@@ -176,7 +215,10 @@ impl Source {
 
     fn target_at(&self, url: &Url) -> Arc<Target> {
         Arc::new(match &self.way {
-            Some(way) => Target::through(&self.net, &way.address, url),
+            Some(way) if way.carriage == Carriage::Passed => {
+                Target::through(&self.net, &way.address, url)
+            }
+            Some(way) => Target::new(&self.net, &self.url, url, self.trust).carried_by(&way.via),
             None => Target::new(&self.net, &self.url, url, self.trust),
         })
     }

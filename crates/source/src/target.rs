@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 use crate::error::{LaneError, Presented};
 use crate::http::request;
-use crate::net::{Credentials, Net, has};
+use crate::net::{Credentials, Net, Via, has};
 use crate::source::Trust;
 
 /// Scheme, host and port: the unit to which connections and credentials belong.
@@ -52,6 +52,8 @@ pub(crate) struct Target {
     redirected: bool,
     /// What is asked for, without the relays that it comes through.
     pub end: Url,
+    /// Relays that carry the connection without reading it, the nearest first.
+    pub via: Via,
 }
 
 impl Target {
@@ -68,6 +70,11 @@ impl Target {
         let credentials = own.map(|own| net.credentials_for_relay(&own)).unwrap_or_default();
         let target = Target::with(net, source_url, url, Trust::Named, credentials);
         Target { end: relay::route(url).1, ..target }
+    }
+
+    /// The same address, on a connection that relays carry.
+    pub fn carried_by(self, via: &Via) -> Target {
+        Target { via: Via::clone(via), ..self }
     }
 
     fn with(
@@ -116,6 +123,7 @@ impl Target {
             presented,
             redirected: source_url != url,
             end: url.clone(),
+            via: Via::from([]),
         }
     }
 

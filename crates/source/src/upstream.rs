@@ -6,6 +6,7 @@
 //! passage. Nothing is retried and nothing is judged here.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -84,7 +85,7 @@ impl Net {
 }
 
 impl Upstream {
-    fn new(net: Net, conn: Conn) -> Upstream {
+    pub(crate) fn new(net: Net, conn: Conn) -> Upstream {
         Upstream {
             answers: conn.answers,
             conn,
@@ -352,6 +353,18 @@ pub struct Tunnel {
     conn: Conn,
     input: Vec<u8>,
     used: usize,
+}
+
+impl Tunnel {
+    /// The connection that carries it.
+    pub(crate) fn conn(&self) -> &Conn {
+        &self.conn
+    }
+
+    /// The other end of that.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.conn.peer
+    }
 }
 
 impl tokio::io::AsyncRead for Tunnel {

@@ -50,7 +50,9 @@ pub use swath_model::index::{Absence, Counts};
 pub use swath_model::pieces::{Pieces, PiecesError};
 pub use swath_model::{Range, RangeMap, Validators};
 pub use swath_plan::{Config as PlanConfig, Lanes, PolicyKind};
-pub use swath_source::{LaneError, Net, NetError, NetOptions, RelayAccess, Secret, Trust};
+pub use swath_source::{
+    Carriage, LaneError, Net, NetError, NetOptions, RelayAccess, Secret, Trust,
+};
 pub use swath_state::{Place as StatePlace, State, place as state_place};
 pub use swath_store::tree::{Change, Filter, FilterError, Preserve, StageError, Wrong, XattrLoss};
 pub use swath_store::{

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use swath_plan::routes::{Grade, Mode, Reading, Route, RouterConfig, SiteId};
-use swath_source::RelayAccess;
+use swath_source::{Carriage, RelayAccess};
 use swath_state::{By, EdgeReading, HERE, Mark, Measured, RelayNote, State};
 use url::Url;
 
@@ -31,6 +31,8 @@ pub struct RouteOptions {
     pub relays: Vec<RelayAccess>,
     /// Which routes are taken.
     pub choice: RouteChoice,
+    /// Whether relays see what they pass on.
+    pub carriage: Carriage,
     /// What earlier transfers have learnt, and what this one learns; nothing if `None`.
     pub state: Option<State>,
 }
@@ -135,6 +137,11 @@ impl Routes {
     /// The choice.
     pub fn choice(&self) -> &RouteChoice {
         &self.shared.options.choice
+    }
+
+    /// Whether relays see what they pass on.
+    pub fn carriage(&self) -> Carriage {
+        self.shared.options.carriage
     }
 
     /// The relays' addresses.

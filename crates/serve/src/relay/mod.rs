@@ -8,6 +8,7 @@
 
 mod about;
 mod allow;
+mod back;
 mod carry;
 mod clients;
 mod faults;

@@ -102,7 +102,7 @@ impl OwnLane {
 
     /// What the relays on the way tell of their hops.
     fn note_hops(&mut self, head: &Head) {
-        if !self.source.is_relayed() {
+        if !self.source.is_passed() {
             return;
         }
         let hops: Vec<Hop> = head.fields("server-timing").flat_map(Hop::parse).collect();
@@ -148,11 +148,11 @@ impl OwnLane {
     fn follow(&mut self, talk: &mut Talk, body: Body, location: &str) -> Option<Next> {
         let from = self.asks.front()?.sent_to.clone().unwrap_or_else(|| Arc::clone(&self.target));
         let from = from.url.clone();
-        let is_relayed = self.source.is_relayed();
+        let is_passed = self.source.is_passed();
         let front = self.asks.front()?;
         match redirect::follow(&from, location, &mut front.visited) {
             // A relay leads on through itself alone.
-            Ok(url) if is_relayed && Origin::of(&url) != Origin::of(&from) => {
+            Ok(url) if is_passed && Origin::of(&url) != Origin::of(&from) => {
                 let reason = "the relay leads away from itself".to_owned();
                 self.fail(talk, body, LaneError::RedirectInvalid { reason })
             }

@@ -13,7 +13,7 @@ use super::address::is_public;
 use super::credentials::from_url;
 use super::gateway::Gateway;
 use super::happy::first_to_answer;
-use super::stream::{Conn, ReadAhead};
+use super::stream::{Conn, ReadAhead, Via};
 use super::{Net, kernel, tls, tunnel};
 use crate::error::LaneError;
 use crate::source::Trust;
@@ -34,7 +34,13 @@ impl Net {
         let Some(origin) = &target.origin else {
             return Err(LaneError::Scheme { scheme: target.url.scheme().to_owned() });
         };
-        self.connect_to(origin, target.trust, reuse, fallback).await
+        if target.via.is_empty() {
+            return self.connect_to(origin, target.trust, reuse, fallback).await;
+        }
+        if reuse && let Some(conn) = self.take_idle(origin, &target.via) {
+            return Ok(conn);
+        }
+        self.connect_carried(origin, &target.via).await
     }
 
     /// As [`Net::connect`], to an origin.
@@ -47,7 +53,7 @@ impl Net {
     ) -> Result<Conn, LaneError> {
         if reuse {
             loop {
-                if let Some(conn) = self.take_idle(origin) {
+                if let Some(conn) = self.take_idle(origin, &Via::from([])) {
                     return Ok(conn);
                 }
                 // One may be on its way.
@@ -248,7 +254,7 @@ fn is_localhost(name: &str) -> bool {
 /// As curl has it.
 const DEFAULT_PROXY_PORT: u16 = 1080;
 
-fn server_name(host: &Host<String>) -> Option<ServerName<'static>> {
+pub(super) fn server_name(host: &Host<String>) -> Option<ServerName<'static>> {
     Some(match host {
         Host::Domain(name) => ServerName::try_from(name.trim_end_matches('.').to_owned()).ok()?,
         Host::Ipv4(address) => ServerName::from(IpAddr::V4(*address)),

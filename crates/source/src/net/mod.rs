@@ -4,6 +4,7 @@
 mod address;
 mod ahead;
 mod awake;
+mod carried;
 mod clients;
 mod connect;
 mod credentials;
@@ -35,7 +36,7 @@ pub use dialled::{Accepted, Come, Dialled};
 pub(crate) use kernel::Came;
 pub use options::{NetError, NetOptions, RelayAccess, check_header};
 pub use proxy::{Proxies, ProxyError};
-pub(crate) use stream::Conn;
+pub(crate) use stream::{Conn, Via};
 
 use crate::target::Origin;
 
@@ -194,8 +195,8 @@ impl Net {
     }
 
     /// A connection that served before, still open and clean.
-    pub(crate) fn take_idle(&self, origin: &Origin) -> Option<Conn> {
-        self.shared.idle.take(origin)
+    pub(crate) fn take_idle(&self, origin: &Origin, via: &Via) -> Option<Conn> {
+        self.shared.idle.take(origin, via)
     }
 
     /// Keep a clean connection for the next lane.

@@ -442,8 +442,9 @@ impl Run<'_> {
             .filter_map(|(from, to)| ways.router.graph().edge(from, to)?.rtt_s)
             .sum();
         let id = SourceId(self.sources.len() as u32);
+        let carriage = ways.routes.carriage();
         let far = Duration::from_secs_f64(far_s.clamp(0.0, 60.0));
-        let source = self.sources[direct].source.by_way_of(id, &urls, far);
+        let source = self.sources[direct].source.by_way_of(id, &urls, carriage, far);
         ways.open.insert(way, id.index());
         ways.known.insert(key, id.index());
         let mut entry = SourceEntry::new(source);
