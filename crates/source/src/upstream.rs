@@ -64,7 +64,7 @@ impl Net {
     pub async fn upstream(&self, url: &Url, reuse: bool) -> Result<Upstream, LaneError> {
         let origin =
             Origin::of(url).ok_or_else(|| LaneError::Scheme { scheme: url.scheme().to_owned() })?;
-        let conn = self.connect_to(&origin, Trust::Listed, reuse, false).await?;
+        let conn = Box::pin(self.connect_to(&origin, Trust::Listed, reuse, false)).await?;
         Ok(Upstream::new(self.clone(), conn))
     }
 }
@@ -79,7 +79,7 @@ impl Net {
         let origin =
             Origin::of(url).ok_or_else(|| LaneError::Scheme { scheme: url.scheme().to_owned() })?;
         let origin = Origin { tls: false, ..origin };
-        let conn = self.connect_to(&origin, Trust::Listed, false, false).await?;
+        let conn = Box::pin(self.connect_to(&origin, Trust::Listed, false, false)).await?;
         Ok(Upstream::new(self.clone(), conn))
     }
 }

@@ -159,7 +159,7 @@ impl Engine {
         observer: &mut dyn Observer,
         stop: &Stop,
     ) -> Result<Summary, GetError> {
-        executor::run(self, request, observer, stop).await
+        Box::pin(executor::run(self, request, observer, stop)).await
     }
 
     /// Fetch a whole tree, telling `observer` what happens, until `stop` is set.
@@ -172,7 +172,7 @@ impl Engine {
         observer: &mut dyn Observer,
         stop: &Stop,
     ) -> Result<TreeSummary, GetError> {
-        tree::copy(self, request, observer, stop).await
+        Box::pin(tree::copy(self, request, observer, stop)).await
     }
 
     /// Send a single file to a server by `PUT`. What has its name there stays until all of it has

@@ -59,7 +59,7 @@ impl Net {
         let (first, rest) = via.split_first().ok_or_else(nobody)?;
         let own = Origin::of(first)
             .ok_or_else(|| LaneError::Scheme { scheme: first.scheme().to_owned() })?;
-        let conn = self.connect_to(&own, Trust::Named, true, false).await?;
+        let conn = Box::pin(self.connect_to(&own, Trust::Named, true, false)).await?;
         let mut upstream = Upstream::new(self.clone(), conn);
         let mut request = format!("CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n");
         if !rest.is_empty() {

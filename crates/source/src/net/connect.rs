@@ -35,12 +35,13 @@ impl Net {
             return Err(LaneError::Scheme { scheme: target.url.scheme().to_owned() });
         };
         if target.via.is_empty() {
-            return self.connect_to(origin, target.trust, reuse, fallback).await;
+            // Whoever waits for it does not have to hold all of it.
+            return Box::pin(self.connect_to(origin, target.trust, reuse, fallback)).await;
         }
         if reuse && let Some(conn) = self.take_idle(origin, &target.via) {
             return Ok(conn);
         }
-        self.connect_carried(origin, &target.via).await
+        Box::pin(self.connect_carried(origin, &target.via)).await
     }
 
     /// As [`Net::connect`], to an origin.

@@ -200,7 +200,7 @@ impl Run<'_> {
     fn wake_at(&self) -> Instant {
         let planner = self.planner.poll_timeout().unwrap_or(Time::MAX);
         let snapshot = self.last_snapshot + SNAPSHOT;
-        let routes = self.ways.as_ref().and_then(Ways::wake_at).unwrap_or(Time::MAX);
+        let routes = self.ways.as_ref().and_then(|ways| ways.wake_at()).unwrap_or(Time::MAX);
         self.began + planner.min(snapshot).min(routes).max(self.now()).since(Time::ZERO)
     }
 

@@ -232,7 +232,7 @@ pub(super) struct Run<'a> {
     /// The tree that is fetched, if it is no single file.
     pub tree: Option<Tree>,
     /// By which relays the sources are reached; `None` where there are none.
-    pub ways: Option<Ways>,
+    pub ways: Option<Box<Ways>>,
 }
 
 impl<'a> Run<'a> {
@@ -336,7 +336,7 @@ impl<'a> Run<'a> {
             commit_every: super::COMMIT_EVERY,
             rates: VecDeque::new(),
             tree,
-            ways: engine.routes.clone().map(Ways::new),
+            ways: engine.routes.clone().map(|routes| Box::new(Ways::new(routes))),
             request,
         };
         run.name_relays();

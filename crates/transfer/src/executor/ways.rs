@@ -88,7 +88,7 @@ impl Ways {
     }
 
     /// The next word of a relay; for ever none if there are no relays.
-    pub async fn word(ways: &mut Option<Ways>) -> (SiteId, Result<AboutRelay, String>) {
+    pub async fn word(ways: &mut Option<Box<Ways>>) -> (SiteId, Result<AboutRelay, String>) {
         match ways {
             Some(ways) => match ways.heard.recv().await {
                 Some(word) => word,
