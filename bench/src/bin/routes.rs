@@ -14,7 +14,6 @@ use swath_bench::routes::cache::{self, Crowd};
 use swath_bench::routes::client::{Client, Memory};
 use swath_bench::routes::memory::known_rates;
 use swath_bench::routes::proxy::{self, Between};
-use swath_bench::routes::relay::RelayKind;
 use swath_bench::routes::run::{Outcome, Places, compare, run_once};
 use swath_bench::routes::scenario::{Scenario, scenarios};
 use swath_bench::serving::Identity;
@@ -194,14 +193,12 @@ fn measure_scenario(
         [] => scenario.clients.to_vec(),
         names => names.iter().filter_map(|name| Client::named(name)).collect(),
     };
-    let relays = RelayKind::Swath { cache: false }.is_there(&places.swath);
-    let nginx = RelayKind::Nginx.is_there(&places.swath);
-    let (clients, mut result) = taking_part(&all, options, Client::name, |client| {
-        if client.program(&places.swath).is_none() || (client.needs_nginx_relays() && !nginx) {
-            return Some("not installed");
-        }
-        (client.needs_relays() && !relays).then_some("this swath has no relays")
-    });
+    let (clients, mut result) =
+        taking_part(&all, options, Client::name, |client| match client.relay() {
+            _ if client.program(&places.swath).is_none() => Some("not installed"),
+            Some(kind) => kind.lacks(&places.swath),
+            None => None,
+        });
     let data = make_file(&places.served, scenario.size_bytes).map_err(|e| format!("data: {e}"))?;
     let allowed = scenario.allowed();
     result.name = scenario.name.to_owned();
@@ -209,7 +206,7 @@ fn measure_scenario(
     result.size_bytes = scenario.size_bytes;
     result.bound_s = scenario.size_bytes as f64 / allowed.flow_bytes_per_s;
     result.bound_is = format!(
-        "at the graph's maximum flow, {:.1} MB/s without framing; the widest route has {:.1}",
+        "at the graph's maximum flow, {:.1} MB/s without framing; one connection at a time over the widest route has {:.1}",
         allowed.flow_bytes_per_s / 1e6,
         allowed.widest_bytes_per_s / 1e6
     );
@@ -262,7 +259,7 @@ fn measure_proxy(
 ) -> Result<ScenarioResult, String> {
     let (between, mut result) =
         taking_part(&Between::ALL, options, Between::name, |between| match between {
-            Between::Relay(kind) => lacks(kind, &places.swath),
+            Between::Relay(kind) => kind.lacks(&places.swath),
             Between::Nothing => None,
         });
     let size_bytes = options.size.unwrap_or(PROXY_MB) * 1_000_000;
@@ -303,7 +300,7 @@ fn measure_proxy(
 
 fn measure_cache(options: &Options, places: &Places) -> Result<ScenarioResult, String> {
     let (crowds, mut result) =
-        taking_part(&Crowd::ALL, options, Crowd::name, |crowd| lacks(crowd.relay(), &places.swath));
+        taking_part(&Crowd::ALL, options, Crowd::name, |crowd| crowd.relay().lacks(&places.swath));
     let size_bytes = options.size.unwrap_or(CACHE_MB) * 1_000_000;
     let data = make_file(&places.served, size_bytes).map_err(|e| format!("data: {e}"))?;
     for round in 1..=options.runs {
@@ -324,14 +321,6 @@ fn measure_cache(options: &Options, places: &Places) -> Result<ScenarioResult, S
     result.bound_is = "the file crosses the long link once".to_owned();
     result.goals = cache::goals();
     Ok(result)
-}
-
-/// Why a kind of relay has no part, if it has none.
-fn lacks(kind: RelayKind, swath: &Path) -> Option<&'static str> {
-    (!kind.is_there(swath)).then_some(match kind {
-        RelayKind::Swath { .. } => "this swath has no relays",
-        _ => "not installed",
-    })
 }
 
 const PROXY: &str = "proxy";

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::relay::RelayKind;
 use crate::machine::find_program;
 
 /// A client with its settings.
@@ -101,19 +102,19 @@ impl Client {
         }
     }
 
-    /// Whether relays of swath take part.
-    pub fn needs_relays(self) -> bool {
-        !matches!(self, Client::Direct | Client::Curl | Client::NginxChain)
+    /// The relays that take part.
+    pub fn relay(self) -> Option<RelayKind> {
+        match self {
+            Client::Direct | Client::Curl => None,
+            Client::NginxChain => Some(RelayKind::Nginx),
+            _ => Some(RelayKind::Swath { cache: false }),
+        }
     }
 
     /// Whether it is the client that decides by which ways it fetches.
     pub fn chooses(self) -> bool {
-        self.needs_relays() && !matches!(self, Client::Widest | Client::CurlChain)
-    }
-
-    /// Whether relays of nginx take part.
-    pub fn needs_nginx_relays(self) -> bool {
-        self == Client::NginxChain
+        !matches!(self.relay(), None | Some(RelayKind::Nginx))
+            && !matches!(self, Client::Widest | Client::CurlChain)
     }
 
     /// The program, if it is there.

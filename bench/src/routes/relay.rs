@@ -65,16 +65,18 @@ impl RelayKind {
         }
     }
 
-    /// Whether the program is there and knows how to forward.
-    pub fn is_there(self, swath: &Path) -> bool {
-        match self {
-            RelayKind::Swath { .. } => {
-                let help = Command::new(swath).args(["relay", "--help"]).output();
-                help.is_ok_and(|output| output.status.success())
+    /// What it lacks on this machine, if anything.
+    pub fn lacks(self, swath: &Path) -> Option<&'static str> {
+        let RelayKind::Swath { cache } = self else {
+            return find_program("nginx").is_none().then_some("not installed");
+        };
+        let help = Command::new(swath).args(["relay", "--help"]).output();
+        match help {
+            Ok(help) if help.status.success() => {
+                let knows_cache = String::from_utf8_lossy(&help.stdout).contains("--cache");
+                (cache && !knows_cache).then_some("this swath's relays keep nothing")
             }
-            RelayKind::Nginx | RelayKind::NginxLarge | RelayKind::NginxCache => {
-                find_program("nginx").is_some()
-            }
+            _ => Some("this swath has no relays"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use swath_netlab::mesh::Mesh;
-use swath_netlab::wan::LinkCounters;
+use swath_netlab::wan::{LinkCounters, MTU_BYTES};
 
 /// Counters of every link at times since the start.
 #[derive(Clone, Debug, Default)]
@@ -94,26 +94,31 @@ impl Carried {
         (self.bytes_at(to_s) - self.bytes_at(from_s)) / (to_s - from_s).max(f64::MIN_POSITIVE)
     }
 
-    /// The least rate in any `window_s` between `from_s` and the last byte; `None` when it all
-    /// took less than that.
-    pub fn least_rate(&self, from_s: f64, window_s: f64) -> Option<f64> {
-        let last_s = self.end_s() - window_s;
-        let starts = self.points.iter().map(|(at_s, _)| *at_s);
-        let starts = starts.filter(|at_s| (from_s..=last_s).contains(at_s));
-        starts.map(|at_s| self.rate(at_s, at_s + window_s)).reduce(f64::min)
+    /// The least part that this has, in any `window_s` up to its last byte, of what `other` has in
+    /// the same seconds; `None` when it all took less than that.
+    pub fn least_part(&self, other: &Carried, window_s: f64) -> Option<f64> {
+        let last_s = self.end_s().min(other.end_s()) - window_s;
+        let starts = self.points.iter().map(|(at_s, _)| *at_s).filter(|at_s| *at_s <= last_s);
+        let parts = starts.filter_map(|at_s| {
+            let of = other.rate(at_s, at_s + window_s);
+            (of > 0.0).then(|| self.rate(at_s, at_s + window_s) / of)
+        });
+        parts.reduce(f64::min)
+    }
+
+    /// The mean rate from `settled_s` after an event until shortly before the end; `None` when it
+    /// ended before that can be told.
+    pub fn rate_after(&self, event_s: f64, settled_s: f64) -> Option<f64> {
+        let (from_s, to_s) = (event_s + settled_s, self.end_s() - TAIL_S);
+        (to_s >= from_s + 1.0).then(|| self.rate(from_s, to_s))
     }
 
     /// Throughput lost by an event, in seconds: how much longer it took, to what had arrived
     /// `settled_s` after the event, than it takes at the rate from then on. `None` when it ended
     /// before that can be told.
     pub fn lost_s(&self, event_s: f64, settled_s: f64) -> Option<f64> {
-        let from_s = event_s + settled_s;
-        let to_s = self.end_s() - TAIL_S;
-        if to_s < from_s + 1.0 {
-            return None;
-        }
-        let rate = self.rate(from_s, to_s);
-        let arrived = self.bytes_at(from_s) - self.bytes_at(event_s);
+        let rate = self.rate_after(event_s, settled_s)?;
+        let arrived = self.bytes_at(event_s + settled_s) - self.bytes_at(event_s);
         (rate > 0.0).then(|| (settled_s - arrived / rate).max(0.0))
     }
 
@@ -128,9 +133,11 @@ impl Carried {
 /// Often enough for figures of a second, seldom enough to cost nothing.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// The part of a full packet of 1,500 bytes that is payload: 20 bytes of IP, 20 of TCP and 12 of
-/// time stamps are taken off.
-pub const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
+/// The payload of a full packet: 20 bytes of IP, 20 of TCP and 12 of time stamps are taken off.
+pub const PAYLOAD_BYTES: f64 = (MTU_BYTES - 52) as f64;
+
+/// The part of a full packet that is payload.
+pub const PAYLOAD_SHARE: f64 = PAYLOAD_BYTES / MTU_BYTES as f64;
 
 /// At the end ranges run out and rates fall, event or not.
 const TAIL_S: f64 = 0.5;
@@ -162,11 +169,16 @@ mod tests {
         assert_eq!(carried.bytes_at(0.125), 1.0);
         assert_eq!(carried.bytes_at(99.0), 26.0);
         assert_eq!(carried.rate(1.0, 3.0), 5.0);
-        near(carried.least_rate(0.0, 1.0), 2.0);
-        near(carried.least_rate(3.0, 1.0), 8.0);
-        assert_eq!(carried.least_rate(3.5, 1.0), None);
         near(carried.reaches(5.0, 1.0), 0.0);
         assert_eq!(carried.reaches(9.0, 1.0), None);
+    }
+
+    #[test]
+    fn like_seconds_are_compared() {
+        let other = carried(&[2.0, 4.0, 4.0, 4.0, 4.0]);
+        near(carried(&[2.0, 8.0, 3.0, 8.0]).least_part(&other, 1.0), 0.75);
+        near(carried(&[1.0, 8.0, 8.0]).least_part(&other, 1.0), 0.5);
+        assert_eq!(carried(&[9.0]).least_part(&other, 2.0), None);
     }
 
     #[test]
@@ -174,6 +186,7 @@ mod tests {
         // Nothing for one second, then half of what there was.
         let stopped = carried(&[8.0, 8.0, 0.0, 4.0, 4.0, 4.0, 4.0, 4.0]);
         near(stopped.lost_s(2.0, 3.0), 1.0);
+        near(stopped.rate_after(2.0, 3.0), 4.0);
         // A queue that still empties is not counted against the loss.
         let smooth = carried(&[8.0, 8.0, 6.0, 4.0, 4.0, 4.0, 4.0, 4.0]);
         near(smooth.lost_s(2.0, 3.0), 0.0);
