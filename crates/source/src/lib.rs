@@ -14,6 +14,7 @@ mod lane;
 mod net;
 mod redirect;
 mod sealed;
+mod sealing;
 mod source;
 mod target;
 mod upstream;
@@ -37,10 +38,11 @@ pub use habits::Quirks;
 pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};
 pub use net::{
     Accepted, Bearer, BearerSearch, Come, Dialled, Net, NetError, NetOptions, Proxies, ProxyError,
-    RelayAccess, Secret, check_header, discover_bearer,
+    RelayAccess, Sealable, Secret, check_header, discover_bearer,
 };
 pub use sealed::{
     SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, plain_bytes, sealed_bytes, to_sealed,
 };
+pub use sealing::{PASS, SealingError, SealingKey};
 pub use source::{Carriage, Expected, Source, Trust, display_name};
 pub use upstream::{AnswerHead, Tunnel, Upstream};

@@ -148,7 +148,7 @@ impl Source {
         relays.iter().for_each(|relay| net.note_named(relay));
         let target = Arc::new(match &way {
             Some(way) if way.carriage == Carriage::Passed => {
-                Target::through(net, &way.address, &way.address)
+                Target::through(net, &way.address, &way.address, trust)
             }
             Some(way) => Target::new(net, &url, &url, trust).carried_by(&way.via),
             None => Target::new(net, &url, &url, trust),
@@ -184,6 +184,11 @@ impl Source {
         source
     }
 
+    /// Whether its requests show what nobody but its origin may see.
+    pub fn has_secrets(&self) -> bool {
+        self.net.has_secrets_for(&self.url, self.trust)
+    }
+
     /// Whether relays are between it and us.
     pub fn is_relayed(&self) -> bool {
         self.way.is_some()
@@ -216,7 +221,7 @@ impl Source {
     fn target_at(&self, url: &Url) -> Arc<Target> {
         Arc::new(match &self.way {
             Some(way) if way.carriage == Carriage::Passed => {
-                Target::through(&self.net, &way.address, url)
+                Target::through(&self.net, &way.address, url, self.trust)
             }
             Some(way) => Target::new(&self.net, &self.url, url, self.trust).carried_by(&way.via),
             None => Target::new(&self.net, &self.url, url, self.trust),

@@ -65,11 +65,16 @@ impl Target {
 
     /// `url` as an address at a relay of what was given as `source_url`, which is an address at it too.
     /// Of the user's own secrets it gets none but what opens the relay itself.
-    pub fn through(net: &Net, source_url: &Url, url: &Url) -> Target {
+    /// What opens the origin is sealed for the last relay, and what opens other relays for these.
+    pub fn through(net: &Net, source_url: &Url, url: &Url, trust: Trust) -> Target {
         let own = Origin::of(source_url).filter(|own| Origin::of(url).as_ref() == Some(own));
         let credentials = own.map(|own| net.credentials_for_relay(&own)).unwrap_or_default();
-        let target = Target::with(net, source_url, url, Trust::Named, credentials);
-        Target { end: relay::route(url).1, ..target }
+        let mut target = Target::with(net, source_url, url, Trust::Named, credentials);
+        let (relays, end) = relay::route(url);
+        let (_, first_end) = relay::route(source_url);
+        let secrets = net.credentials_for(&first_end, &end, trust);
+        target.shared.push_str(&net.sealed_lines(&relays, &end, secrets));
+        Target { end, ..target }
     }
 
     /// The same address, on a connection that relays carry.

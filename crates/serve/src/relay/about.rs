@@ -53,6 +53,7 @@ impl Relay {
             "relay": "swath",
             "version": env!("CARGO_PKG_VERSION"),
             "name": self.name,
+            "key": self.key.public(),
             "hops_max": relay::HOPS_MAX,
             "hops": hops,
         });

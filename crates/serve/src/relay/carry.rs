@@ -249,20 +249,22 @@ impl Carry<'_> {
         self.closes |= !head.keeps_alive;
         let began = Instant::now();
         let judged = self.relay.judge(&head, self.peer);
-        let (url, form, state) = match judged {
-            Ok((url, form)) => (url, form, State::Waiting),
+        let (url, form, state, request) = match judged {
+            Ok((url, form)) => match self.relay.unsealed(&head, &url) {
+                Ok(lines) => {
+                    let request = pass::request(&head, &url, form, &self.relay.pseudonym, &lines);
+                    (url, form, State::Waiting, request)
+                }
+                Err(refusal) => (url, form, State::Refused(Box::new(refusal)), Vec::new()),
+            },
             Err(refusal) => {
                 if head.body != crate::http::Body::None {
                     // What follows it is not for us to understand.
                     self.closes = true;
                 }
                 let nowhere = self.relay.nowhere.clone();
-                (nowhere, Form::Path, State::Refused(Box::new(refusal)))
+                (nowhere, Form::Path, State::Refused(Box::new(refusal)), Vec::new())
             }
-        };
-        let request = match state {
-            State::Waiting => pass::request(&head, &url, form, &self.relay.pseudonym),
-            _ => Vec::new(),
         };
         self.queue.push_back(Exchange {
             head,

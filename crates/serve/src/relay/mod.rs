@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 
 use swath_formats::{ProxyFault, relay as address};
 use swath_model::Limiter;
-use swath_source::{Net, NetError, NetOptions};
+use swath_source::{Net, NetError, NetOptions, PASS, SealingError, SealingKey};
 use tokio::sync::watch;
 use url::Url;
 
@@ -68,6 +68,9 @@ pub enum RelayError {
     /// How it would ask.
     #[error(transparent)]
     Net(#[from] NetError),
+    /// It can have no key.
+    #[error(transparent)]
+    Key(#[from] SealingError),
     /// It would pass nothing on.
     #[error("a relay needs somebody to ask")]
     NoUpstreams,
@@ -93,6 +96,8 @@ pub(crate) struct Relay {
     life: watch::Receiver<Life>,
     /// Stands for what was never asked.
     nowhere: Url,
+    /// Opens what is meant for this relay alone.
+    key: SealingKey,
 }
 
 impl Relay {
@@ -128,6 +133,7 @@ impl Relay {
             log,
             life,
             nowhere,
+            key: SealingKey::new()?,
         })
     }
 
@@ -172,6 +178,19 @@ impl Relay {
         Ok((url, form))
     }
 
+    /// Header lines for the origin of `url`, as they were sealed for this relay.
+    fn unsealed(&self, head: &Head, url: &Url) -> Result<Vec<(String, String)>, Response> {
+        let Some(sealed) = head.field(pass::SEALED).filter(|_| address::relays(url) == 0) else {
+            return Ok(Vec::new());
+        };
+        let site = address::site(url).unwrap_or_default();
+        let refused = |text: &str| self.refusal(ProxyFault::Denied, Some(&site), text);
+        let text =
+            self.key.open(sealed, url.as_str()).map_err(|error| refused(&error.to_string()))?;
+        pass::lines(&text)
+            .ok_or_else(|| refused("what was sealed for this relay are no header lines"))
+    }
+
     /// Whether `url` may be asked on behalf of a request that came by way of others.
     fn judge_way(&self, head: &Head, url: &Url) -> Result<(), Response> {
         let site = address::site(url).unwrap_or_default();
@@ -195,10 +214,19 @@ impl Relay {
     /// Whether somebody may use this relay.
     fn admit(&self, head: &Head, peer: SocketAddr, form: Form) -> Result<(), Response> {
         let field = if form == Form::Path { "authorization" } else { "proxy-authorization" };
-        let refusal = match self.clients.check(head.field(field), peer, SystemTime::now()) {
+        let now = SystemTime::now();
+        let refusal = match self.clients.check(head.field(field), peer, now) {
             Ok(()) => return Ok(()),
             Err(refusal) => refusal,
         };
+        // Who comes by way of other relays shows it to this one alone.
+        for sealed in head.fields(pass::PASSES).take(address::HOPS_MAX) {
+            let opened = self.key.open(sealed, PASS).ok();
+            let shown = opened.and_then(|bytes| String::from_utf8(bytes).ok());
+            if shown.is_some_and(|shown| self.clients.check(Some(&shown), peer, now).is_ok()) {
+                return Ok(());
+            }
+        }
         let status = swath_formats::proxy_status::write(
             &self.name,
             ProxyFault::Denied,

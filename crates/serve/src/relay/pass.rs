@@ -4,7 +4,7 @@
 //! conditions, digests, validators. What concerns one connection alone ends here, and so does what
 //! was meant for the relay itself.
 
-use swath_formats::relay::through;
+use swath_formats::relay::{relays, through};
 use url::Url;
 
 use crate::http::{Head, Method, Version};
@@ -19,8 +19,15 @@ pub(super) enum Form {
     Proxy,
 }
 
-/// The request for `url` that goes on in place of `head`.
-pub(super) fn request(head: &Head, url: &Url, form: Form, via: &str) -> Vec<u8> {
+/// The request for `url` that goes on in place of `head`, with these fields more, which take the place
+/// of others of their names.
+pub(super) fn request(
+    head: &Head,
+    url: &Url,
+    form: Form,
+    via: &str,
+    more: &[(String, String)],
+) -> Vec<u8> {
     let mut text = format!("{} {}", head.method.name(), url.path());
     if let Some(query) = url.query() {
         text.push('?');
@@ -32,8 +39,11 @@ pub(super) fn request(head: &Head, url: &Url, form: Form, via: &str) -> Vec<u8> 
     };
     text.push_str(&format!(" HTTP/1.1\r\nHost: {host}\r\n"));
     let named = connection_names(head.all());
+    let is_last = relays(url) == 0;
     for (name, value) in head.all() {
         let is_ours = match name {
+            SEALED | PASSES => is_last,
+            name if more.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)) => true,
             "host" | "via" | "content-length" | "expect" | "cookie" | "referer" | "origin" => true,
             "authorization" => form == Form::Path,
             name => is_of_connection(name) || named.iter().any(|other| other == name),
@@ -42,11 +52,43 @@ pub(super) fn request(head: &Head, url: &Url, form: Form, via: &str) -> Vec<u8> 
             text.push_str(&format!("{name}: {value}\r\n"));
         }
     }
+    for (name, value) in more {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
     let passed: Vec<&str> = head.fields("via").collect();
     let passed = passed.iter().map(|one| format!("{one}, ")).collect::<String>();
     text.push_str(&format!("Via: {passed}1.1 {via}\r\n\r\n"));
     text.into_bytes()
 }
+
+/// Header fields as they were sealed: none that concerns the connection, or the framing of requests.
+pub(super) fn lines(text: &[u8]) -> Option<Vec<(String, String)>> {
+    let text = std::str::from_utf8(text).ok()?;
+    let mut lines = Vec::new();
+    for line in text.split_terminator("\r\n") {
+        let (name, value) = line.split_once(':')?;
+        let value = value.trim();
+        let is_name = !name.is_empty()
+            && name
+                .bytes()
+                .all(|it| it.is_ascii_alphanumeric() || b"-_.!#$%&'*+^`|~".contains(&it));
+        let is_value = value.bytes().all(|it| it == b'\t' || (it >= b' ' && it != 0x7f));
+        let lower = name.to_ascii_lowercase();
+        let is_framing = is_of_connection(&lower)
+            || matches!(&*lower, "host" | "via" | "content-length" | "expect" | "range");
+        if !is_name || !is_value || is_framing || lines.len() >= LINES_MAX {
+            return None;
+        }
+        lines.push((name.to_owned(), value.to_owned()));
+    }
+    Some(lines)
+}
+
+/// What opens the origin, for the last relay alone.
+pub(super) const SEALED: &str = "swath-sealed";
+/// What opens one of the relays, for it alone.
+pub(super) const PASSES: &str = "swath-pass";
+const LINES_MAX: usize = 64;
 
 /// How the body of an answer goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +241,7 @@ mod tests {
              Proxy-Authorization: Bearer p\r\nVia: 1.1 r0\r\nWant-Digest: md5\r\nTE: trailers\r\n\r\n",
         );
         let url = Url::parse(URL).unwrap();
-        let text = |form| String::from_utf8(request(&head, &url, form, "swath-1")).unwrap();
+        let text = |form| String::from_utf8(request(&head, &url, form, "swath-1", &[])).unwrap();
         assert_eq!(
             text(Form::Path),
             "GET /a%2Fb?x=1 HTTP/1.1\r\nHost: data.example.org:444\r\nrange: bytes=0-9\r\n\
@@ -207,6 +249,34 @@ mod tests {
         );
         assert!(text(Form::Proxy).contains("authorization: Bearer secret\r\n"));
         assert!(!text(Form::Proxy).contains("Bearer p"));
+    }
+
+    #[test]
+    fn what_was_sealed_takes_the_place_of_what_is_shown() {
+        let head = head(
+            "GET /relay/x HTTP/1.1\r\nHost: r1\r\nAccept: */*\r\nswath-sealed: a\r\nswath-pass: b\r\n\r\n",
+        );
+        let more = lines(b"Authorization: Bearer s\r\naccept: text/x\r\n").unwrap();
+        let url = Url::parse(URL).unwrap();
+        let text = String::from_utf8(request(&head, &url, Form::Path, "v", &more)).unwrap();
+        assert!(text.contains("\r\nAuthorization: Bearer s\r\naccept: text/x\r\n"), "{text}");
+        assert!(!text.contains("*/*") && !text.contains("swath-"), "{text}");
+        // On the way to another relay both pass as they are.
+        let url = Url::parse("https://r2/relay/https://a/f").unwrap();
+        let text = String::from_utf8(request(&head, &url, Form::Path, "v", &[])).unwrap();
+        assert!(text.contains("swath-sealed: a\r\n") && text.contains("swath-pass: b\r\n"));
+        for wrong in [
+            "a",
+            "Host: b\r\n",
+            "Range: bytes=0-\r\n",
+            "a b: c\r\n",
+            ": c",
+            "a: b\nc: d",
+            "Content-Length: 5",
+        ] {
+            assert_eq!(lines(wrong.as_bytes()), None, "{wrong}");
+        }
+        assert_eq!(lines(b""), Some(Vec::new()));
     }
 
     fn back(answer_head: &AnswerHead, form: Form, framing: Framing) -> String {

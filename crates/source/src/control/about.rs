@@ -78,11 +78,16 @@ impl Net {
             let reason = crate::http::head::shortened(&head.reason);
             return Err(LaneError::Status { code: head.status, reason, retry_after: None });
         }
-        read(&body[..length], &origins, rtt).ok_or_else(no_relay)
+        let (about, key) = read(&body[..length], &origins, rtt).ok_or_else(no_relay)?;
+        if let Some(key) = key {
+            self.note_relay_key(url, &key);
+        }
+        Ok(about)
     }
 }
 
-fn read(body: &[u8], origins: &[String], rtt: Duration) -> Option<AboutRelay> {
+/// What it tells, and its key.
+fn read(body: &[u8], origins: &[String], rtt: Duration) -> Option<(AboutRelay, Option<String>)> {
     let about: Value = serde_json::from_slice(body).ok()?;
     if about.get("relay")?.as_str()? != "swath" {
         return None;
@@ -94,16 +99,19 @@ fn read(body: &[u8], origins: &[String], rtt: Duration) -> Option<AboutRelay> {
         let is_sane = rtt_ms.is_finite() && (0.0..RTT_MAX_MS).contains(&rtt_ms);
         is_sane.then(|| Duration::from_secs_f64(rtt_ms / 1e3))
     };
-    Some(AboutRelay {
+    let key = about.get("key").and_then(Value::as_str).filter(|key| key.len() <= KEY_LENGTH_MAX);
+    let told = AboutRelay {
         name: crate::http::head::shortened(name),
         rtt,
         hops: origins.iter().map(hop).collect(),
-    })
+    };
+    Some((told, key.map(str::to_owned)))
 }
 
 /// Whoever takes longer is no use as a relay.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(8);
 const ABOUT_BYTES_MAX: usize = 64 << 10;
+const KEY_LENGTH_MAX: usize = 200;
 const RTT_MAX_MS: f64 = 60_000.0;
 
 #[cfg(test)]
@@ -113,9 +121,11 @@ mod tests {
     #[test]
     fn what_relays_tell_is_read_and_nonsense_is_not() {
         let origins = ["http://a:1", "http://b", "http://c", "http://d"].map(str::to_owned);
-        let body = br#"{"relay":"swath","name":"r1\u0007","hops":{"http://a:1":{"rtt_ms":12.5},
+        let body =
+            br#"{"relay":"swath","key":"k","name":"r1\u0007","hops":{"http://a:1":{"rtt_ms":12.5},
             "http://b":{"error":"not listed"},"http://c":{"rtt_ms":-1},"http://x":{"rtt_ms":1}}}"#;
-        let about = read(body, &origins, Duration::from_millis(3)).unwrap();
+        let (about, key) = read(body, &origins, Duration::from_millis(3)).unwrap();
+        assert_eq!(key.as_deref(), Some("k"));
         let hops = vec![Some(Duration::from_micros(12_500)), None, None, None];
         let expected = AboutRelay { name: "r1".to_owned(), rtt: Duration::from_millis(3), hops };
         assert_eq!(about, expected);

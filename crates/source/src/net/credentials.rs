@@ -166,7 +166,7 @@ fn netrc(options: &NetOptions, origin: &Origin) -> Option<Secret> {
     Some(basic(&found.login, &found.password))
 }
 
-fn is_loopback(host: &Host<String>) -> bool {
+pub(super) fn is_loopback(host: &Host<String>) -> bool {
     match host {
         Host::Domain(name) => name == "localhost",
         Host::Ipv4(address) => IpAddr::V4(*address).is_loopback(),

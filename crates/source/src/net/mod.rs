@@ -15,6 +15,7 @@ mod idle;
 mod kernel;
 mod options;
 mod proxy;
+mod relays;
 mod resolve;
 mod stream;
 mod tls;
@@ -36,6 +37,7 @@ pub use dialled::{Accepted, Come, Dialled};
 pub(crate) use kernel::Came;
 pub use options::{NetError, NetOptions, RelayAccess, check_header};
 pub use proxy::{Proxies, ProxyError};
+pub use relays::Sealable;
 pub(crate) use stream::{Conn, Via};
 
 use crate::target::Origin;
@@ -62,6 +64,7 @@ struct Shared {
     dialling: dialled::Dialling,
     ahead: ahead::Ahead,
     awake: awake::Awake,
+    relay_keys: relays::RelayKeys,
 }
 
 impl Net {
@@ -92,6 +95,7 @@ impl Net {
                 dialling: dialled::Dialling::default(),
                 ahead: ahead::Ahead::default(),
                 awake: awake::Awake::new(),
+                relay_keys: relays::RelayKeys::default(),
                 options,
             }),
         })

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use swath_model::{LaneId, Range, SwathId, Time};
-use swath_plan::Event as PlanEvent;
+use swath_plan::{Action, Event as PlanEvent};
 use swath_store::look;
 use tokio::time::{Instant, sleep_until};
 
@@ -131,6 +131,9 @@ impl Run<'_> {
         loop {
             self.read_meters();
             self.look_at_ways();
+            if self.waited_for_ways() {
+                self.act(Action::Exhausted)?;
+            }
             while let Some(action) = self.planner.poll(self.now()) {
                 self.act(action)?;
             }

@@ -15,7 +15,7 @@ use swath_plan::routes::{
     WayState,
 };
 use swath_plan::{Event as PlanEvent, SourceStatus};
-use swath_source::{AboutRelay, LaneError};
+use swath_source::{AboutRelay, Carriage, LaneError, Sealable};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use url::Url;
 
@@ -41,11 +41,17 @@ pub(super) struct Ways {
     heard: UnboundedReceiver<(SiteId, Result<AboutRelay, String>)>,
     /// What is remembered of sites that are not known yet.
     unknown: Vec<Known>,
+    /// Ways that wait until their last relay has told its key.
+    deferred: Vec<(WayId, ReplicaId, Route)>,
     /// What was reported last on each lane.
     hops: HashMap<LaneId, (usize, Time, Vec<Hop>)>,
     looked_at: Time,
     saved_at: Time,
     has_asked: bool,
+    /// Relays that have not told of themselves yet.
+    unheard: usize,
+    /// Nobody can deliver anything, unless a way comes yet.
+    is_exhausted: bool,
     changes: u32,
 }
 
@@ -79,10 +85,13 @@ impl Ways {
             told,
             heard,
             unknown: Vec::new(),
+            deferred: Vec::new(),
             hops: HashMap::new(),
             looked_at: Time::ZERO,
             saved_at: Time::ZERO,
             has_asked: false,
+            unheard: 0,
+            is_exhausted: false,
             changes: 0,
         }
     }
@@ -101,6 +110,11 @@ impl Ways {
     /// When the router wants to be asked again.
     pub fn wake_at(&self) -> Option<Time> {
         self.router.poll_timeout()
+    }
+
+    /// Whether relays have yet to tell of themselves, or ways wait for that.
+    fn may_bring_more(&self) -> bool {
+        self.unheard > 0 || !self.deferred.is_empty()
     }
 
     /// The number of the site with this address.
@@ -223,6 +237,7 @@ impl Run<'_> {
                 .map(|(_, url)| url.clone())
                 .collect();
             let (net, told) = (self.engine.net.clone(), ways.told.clone());
+            ways.unheard += 1;
             tokio::spawn(async move {
                 let about = net.about_relay(&url, &to).await;
                 let _ = told.send((number, about.map_err(|error| error.to_string())));
@@ -238,6 +253,7 @@ impl Run<'_> {
     pub(super) fn relay_told(&mut self, site: SiteId, about: Result<AboutRelay, String>) {
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
+        ways.unheard = ways.unheard.saturating_sub(1);
         let name = ways.of(site).map(|site| site.name.clone()).unwrap_or_default();
         let url = ways.of(site).map(|site| site.url.clone());
         if let Some(url) = url {
@@ -247,6 +263,10 @@ impl Run<'_> {
             Ok(about) => about,
             Err(why) => {
                 ways.router.handle(RouteEvent::RelayLost { site }, now);
+                for (way, ..) in std::mem::take(&mut ways.deferred) {
+                    let fault = Fault::Broken;
+                    ways.router.handle(RouteEvent::WayFailed { way, fault, at: Some(site) }, now);
+                }
                 let is_news = ways.routes.note_lost(&name, &why);
                 if is_news {
                     self.note(format!("the relay {name} is not used: {why}"), false);
@@ -263,7 +283,29 @@ impl Run<'_> {
             ways.router.handle(RouteEvent::RoundTrip { from: other, to: site, rtt_s }, now);
         }
         ways.router.handle(RouteEvent::RelayUp { site }, now);
+        for (way, replica, route) in std::mem::take(&mut ways.deferred) {
+            self.open_way(way, replica, route);
+        }
         self.route();
+    }
+
+    /// No source that is open can deliver what is missing: whether a way may come that can.
+    pub(super) fn waits_for_ways(&mut self) -> bool {
+        let Some(ways) = &mut self.ways else { return false };
+        ways.is_exhausted = ways.may_bring_more();
+        ways.is_exhausted
+    }
+
+    /// Whether that was waited for and came to nothing.
+    pub(super) fn waited_for_ways(&mut self) -> bool {
+        let Some(ways) = &mut self.ways else { return false };
+        let is_over = ways.is_exhausted && !ways.may_bring_more();
+        ways.is_exhausted &= !is_over;
+        is_over
+            && !ways
+                .open
+                .values()
+                .any(|&at| self.sources.get(at).is_some_and(|it| it.state != SourceState::Bad))
     }
 
     /// A lane of this source is connected.
@@ -434,6 +476,31 @@ impl Run<'_> {
         let urls: Option<Vec<Url>> =
             route.relays().iter().map(|&site| ways.of(site).map(|site| site.url.clone())).collect();
         let Some(urls) = urls else { return };
+        let carriage = ways.routes.carriage();
+        if carriage == Carriage::Passed
+            && self.sources[direct].source.has_secrets()
+            && let Some(last) = urls.last()
+        {
+            match self.engine.net.can_seal_for(last) {
+                Sealable::Yes => {}
+                Sealable::NotYet => {
+                    ways.deferred.push((way, replica, route));
+                    return;
+                }
+                Sealable::Never => {
+                    let fault = Fault::Refused;
+                    ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
+                    let name = relay::site(last).unwrap_or_default();
+                    if ways.routes.note_lost(&format!("{name} unsealed"), "") {
+                        let text = format!(
+                            "what opens the source is not sent by way of {name}, whose key came unencrypted (--end-to-end carries it past relays)"
+                        );
+                        self.note(text, true);
+                    }
+                    return;
+                }
+            }
+        }
         let origin = ways.site(self.sources[direct].source.url());
         // What lies behind the first relay.
         let far_s: f64 = route
@@ -442,7 +509,6 @@ impl Run<'_> {
             .filter_map(|(from, to)| ways.router.graph().edge(from, to)?.rtt_s)
             .sum();
         let id = SourceId(self.sources.len() as u32);
-        let carriage = ways.routes.carriage();
         let far = Duration::from_secs_f64(far_s.clamp(0.0, 60.0));
         let source = self.sources[direct].source.by_way_of(id, &urls, carriage, far);
         ways.open.insert(way, id.index());
