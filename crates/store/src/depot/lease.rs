@@ -12,7 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use swath_model::{Range, RangeSet, Time};
 
@@ -34,6 +34,7 @@ pub(crate) struct Lease {
     ends: AtomicU64,
     book: Mutex<Book>,
     journal: Mutex<Journal>,
+    committed: Condvar,
 }
 
 /// What is known of the bytes.
@@ -47,6 +48,7 @@ pub(crate) struct Book {
     /// syncs say.
     pub(crate) epoch: u32,
     pending: Vec<Pending>,
+    is_committing: bool,
     /// Open as long as anybody uses it.
     file: Weak<SealedFile>,
     /// In memory it is all there is.
@@ -62,7 +64,7 @@ enum Journal {
 }
 
 struct Pending {
-    parts: Arc<Parts>,
+    parts: Parts,
     epoch: u32,
     answer: Arc<OnceLock<Result<(), Fault>>>,
 }
@@ -103,6 +105,7 @@ impl Lease {
             checked: Bits::default(),
             epoch: 0,
             pending: Vec::new(),
+            is_committing: false,
             file: kept.as_ref().map_or_else(Weak::new, Arc::downgrade),
             kept,
         };
@@ -113,6 +116,7 @@ impl Lease {
             ends: AtomicU64::new(ends.as_nanos()),
             book: Mutex::new(book),
             journal: Mutex::new(journal),
+            committed: Condvar::new(),
         }
     }
 
@@ -155,32 +159,40 @@ impl Lease {
         epoch: u32,
     ) -> Result<(), Fault> {
         let answer = Arc::new(OnceLock::new());
-        let pending = Pending { parts: Arc::new(parts), epoch, answer: Arc::clone(&answer) };
-        self.book().pending.push(pending);
-        let mut journal = self.journal();
-        // By who had the journal while we waited for it.
-        if let Some(done) = answer.get() {
-            return done.clone();
+        let pending = Pending { parts, epoch, answer: Arc::clone(&answer) };
+        let mut book = self.book();
+        book.pending.push(pending);
+        while book.is_committing {
+            book = self.committed.wait(book).unwrap_or_else(PoisonError::into_inner);
+            // By who was committing meanwhile.
+            if let Some(done) = answer.get() {
+                return done.clone();
+            }
         }
+        book.is_committing = true;
+        drop(book);
+        let mut journal = self.journal();
         let (batch, epoch) = {
             let mut book = self.book();
             (std::mem::take(&mut book.pending), book.epoch)
         };
         let (batch, lost): (Vec<_>, Vec<_>) = batch.into_iter().partition(|one| one.epoch == epoch);
-        let parts: Vec<&Parts> = batch.iter().map(|one| &*one.parts).collect();
+        let parts: Vec<&Parts> = batch.iter().map(|one| &one.parts).collect();
         let outcome = self.commit_batch(depot, file, &mut journal, &parts);
         let earlier = Err(Fault::Lost(Arc::new(io::Error::other("an earlier sync failed"))));
-        {
-            let mut book = self.book();
-            for range in batch.iter().chain(&lost).flat_map(|one| one.parts.ranges()) {
-                book.writing.remove(range);
-            }
-        }
+        let mut book = self.book();
         for (one, outcome) in
             batch.iter().map(|one| (one, &outcome)).chain(lost.iter().map(|one| (one, &earlier)))
         {
+            for range in one.parts.ranges() {
+                book.writing.remove(range);
+            }
             let _ = one.answer.set(outcome.clone());
         }
+        book.is_committing = false;
+        drop(book);
+        // All at once, so that those who come back soon find each other in the next one.
+        self.committed.notify_all();
         answer.get().cloned().unwrap_or(Err(Fault::Gone))
     }
 
