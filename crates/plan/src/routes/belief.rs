@@ -144,21 +144,20 @@ impl Router {
     /// What the edges measured so far have in common: rate times round trip, the median. It is
     /// what a window brings, or what losses leave of one. And how far they scatter about it.
     pub(crate) fn calibrate(&mut self) {
-        let mut products: Vec<f64> = self
-            .graph
-            .edges()
-            .filter_map(|(_, _, edge)| {
-                let noted = edge.reading?;
-                let more = match (noted.grade, edge.able) {
-                    (Grade::Exact, _) => noted.rate,
-                    (Grade::AtLeast, Some((able, _))) => able.max(noted.rate),
-                    (Grade::AtLeast, None) => AT_LEAST * noted.rate,
-                };
-                Some(more * edge.rtt_s?.max(SHORTEST_S)).filter(|product| *product > 0.0)
+        let products = |grade| {
+            let edges = self.graph.edges();
+            edges.filter_map(move |(_, _, edge)| {
+                let noted = edge.reading.filter(|noted| noted.grade == grade)?;
+                Some(noted.rate * edge.rtt_s?.max(SHORTEST_S)).filter(|product| *product > 0.0)
             })
-            .collect();
-        products.sort_by(f64::total_cmp);
-        let Some(&median) = products.get(products.len() / 2) else { return };
+        };
+        let mut products_of: Vec<f64> = products(Grade::Exact).collect();
+        let Some(exact) = median(&mut products_of) else { return };
+        // What an edge brings at least says something only if that is much. The exact ones are
+        // those that were a limit: the narrow ones, which this makes up for.
+        products_of.extend(products(Grade::AtLeast).filter(|product| *product > exact));
+        let median = median(&mut products_of).unwrap_or(exact);
+        let products = products_of;
         self.yardstick = Some(median);
         let squares = products.iter().map(|product| (product / median).ln().powi(2)).sum::<f64>();
         let weight = PRIOR_EDGES + products.len() as f64;
@@ -177,6 +176,11 @@ impl Router {
     }
 }
 
+fn median(of: &mut [f64]) -> Option<f64> {
+    of.sort_by(f64::total_cmp);
+    of.get(of.len() / 2).copied()
+}
+
 /// What was measured in this transfer and lay below the truth counts for so long, in seconds.
 const STALE_S: f64 = 10.0;
 
@@ -189,9 +193,6 @@ const REFUTED_MIN: u32 = 2;
 /// Rate times round trip before anything was measured: what the published edges have in common,
 /// at ten times their rates. Only the order of candidates depends on it.
 const YARDSTICK_BYTES: f64 = 150e3;
-
-/// What an edge is that was not the limit, in times what flowed over it.
-const AT_LEAST: f64 = 1.5;
 
 /// The published edges scatter about their mean so far (standard deviation of the logarithm, which
 /// makes a shape of 3) …

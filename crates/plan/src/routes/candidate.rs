@@ -18,16 +18,7 @@ use super::view::{WayState, Why};
 impl Router {
     /// Open the next best way in place of one that was lost, without waiting for anything.
     pub(crate) fn open_instead(&mut self) {
-        if matches!(self.config.mode, Mode::Direct | Mode::Fixed(_)) {
-            return;
-        }
-        let before = self.attempts();
-        self.seek(true);
-        if self.attempts() == before
-            && self.standings.values().any(|it| it.shy_until_s > self.now_s)
-        {
-            // Better over a relay that may be dead than not at all.
-            self.standings.values_mut().for_each(|standing| standing.shy_until_s = 0.0);
+        if !matches!(self.config.mode, Mode::Direct | Mode::Fixed(_)) {
             self.seek(true);
         }
     }
@@ -54,8 +45,9 @@ impl Router {
         for _ in 0..LOOKS {
             let Some(way) = matrix.likeliest(hops_max, self.shape()) else { break };
             let worth = way.rate_bytes_per_s;
-            let hope = if urgent || self.is_known(&way, &loads) { 1.0 } else { self.hope() };
-            if worth * hope < WORTH * ADDS_WHOLE * load.max(total) {
+            // What is known of some of its edges limits all hope.
+            let hoped = (worth * self.hope()).min(matrix.known(&way)).max(worth);
+            if hoped < WORTH * ADDS_WHOLE * load.max(total) {
                 break;
             }
             let replica = self.replica_at(way.source);
@@ -63,7 +55,7 @@ impl Router {
                 !way.route.is_direct()
                     && !self.is_open(replica, &way.route)
                     && !self.is_resting(replica, &way.route)
-                    && self.is_wider(worth * hope)
+                    && (urgent || self.is_wider(hoped))
             });
             let Some(replica) = free else {
                 matrix.cut_narrowest(&way);
@@ -73,7 +65,7 @@ impl Router {
             let open = match () {
                 () if urgent_left > 0 && self.has_place() => true,
                 () if known && self.failures == 0 && self.has_place() => true,
-                () if !self.has_room(worth * hope) => false,
+                () if !self.has_room(hoped) => false,
                 () => guesses && self.trials() < self.trials_max(),
             };
             if !open {
@@ -91,7 +83,22 @@ impl Router {
                 break;
             }
             matrix.take(&way);
+            if urgent {
+                // Which of them is dead nobody knows: the second is to be another one.
+                matrix
+                    .drop_relays(way.route.relays().iter().copied().filter(|&it| self.is_shy(it)));
+            }
         }
+    }
+
+    fn is_shy(&self, relay: SiteId) -> bool {
+        self.standing(relay).shy_until_s > self.now_s
+    }
+
+    /// What a relay may be worth that is on a way that fell silent.
+    fn doubt(&self, relay: SiteId) -> f64 {
+        let standing = self.standing(relay);
+        if self.is_shy(relay) { DOUBT.powi(standing.silences.min(8) as i32) } else { 1.0 }
     }
 
     /// Whether it is time to try what is only guessed: direct has shown what it brings, or does
@@ -228,6 +235,8 @@ impl Router {
         Matrix::new(&self.considered(&sources), &sources, |from, to| {
             let hop = self.estimate(from, to).filter(|_| !limits.contains(&(from, to)))?;
             let load = loads.get(&(from, to)).copied().unwrap_or(0.0);
+            let doubt = self.doubt(from);
+            let hop = Hop { rate: hop.rate * doubt, guess: hop.guess || doubt < 1.0, ..hop };
             // What is left of an edge that is all but used up is noise.
             let rate = hop.rate - load;
             (rate > REST * hop.rate).then_some(Hop { rate, ..hop })
@@ -237,8 +246,7 @@ impl Router {
     /// The relays that take part in the search: of hundreds, those that promise most with a route
     /// to themselves, and those that are nearest to either end, where chains of short hops begin.
     fn considered(&self, sources: &[SiteId]) -> Vec<SiteId> {
-        let shy = |relay: &SiteId| self.standing(*relay).shy_until_s > self.now_s;
-        let relays: Vec<SiteId> = self.graph.relays().filter(|relay| !shy(relay)).collect();
+        let relays: Vec<SiteId> = self.graph.relays().collect();
         if relays.len() <= self.config.relays_max {
             return relays;
         }
@@ -258,7 +266,7 @@ impl Router {
         let lists = [ranked(&|it| it.1.min(it.2)), ranked(&|it| it.1), ranked(&|it| it.2)];
         let mut chosen: BTreeSet<SiteId> = BTreeSet::new();
         for book in self.ways.values() {
-            chosen.extend(book.route.relays().iter().filter(|relay| relays.contains(relay)));
+            chosen.extend(book.route.relays().iter().filter(|&&relay| self.graph.is_relay(relay)));
         }
         for at in 0..relays.len() {
             for list in &lists {
@@ -296,5 +304,7 @@ const REST: f64 = 0.1;
 const LOOKS: usize = 12;
 /// How many are opened instead of one that was lost.
 const INSTEAD: usize = 2;
+/// One of the relays of a way that fell silent is dead: each promises this part of what it did.
+const DOUBT: f64 = 0.7;
 /// How often known ways are looked for.
 const KNOWN_EVERY_S: f64 = 0.5;

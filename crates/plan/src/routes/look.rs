@@ -37,6 +37,13 @@ impl Router {
                 book.enter(WayState::OnTrial, book.why, now_s);
             }
         }
+        let alive =
+            self.ways.values().filter(|book| book.low_since_s.is_none() && book.settled > 0.0);
+        for relay in alive.flat_map(|book| book.route.relays()) {
+            if let Some(standing) = self.standings.get_mut(relay) {
+                (standing.silences, standing.shy_until_s) = (0, 0.0);
+            }
+        }
         if self.ways.values().all(|book| book.route.is_direct() || book.first_s.is_none()) {
             self.alone = self.total();
         }
@@ -63,7 +70,7 @@ impl Router {
                 }
                 continue;
             }
-            let short = book.rate((2.5 * book.rtt_s).clamp(0.3, 1.0), now_s);
+            let short = book.rate((2.0 * book.rtt_s).clamp(0.2, 1.0), now_s);
             let fell = book.is_ripe(now_s) && short < FALLEN * book.settled;
             if !book.now.busy || !(book.now.silent || fell) {
                 book.low_since_s = None;
@@ -72,7 +79,7 @@ impl Router {
             }
             let since_s = *book.low_since_s.get_or_insert(now_s);
             let low_s = now_s - since_s;
-            let silent = book.now.silent;
+            let silent = book.now.silent || book.rate(STILL_S, now_s) < STILL * book.settled;
             if !book.replaced
                 && book.state == WayState::InUse
                 && book.settled > 0.0
@@ -113,7 +120,10 @@ impl Router {
             let mut relays = book.route.relays().to_vec();
             relays.retain(|&relay| !self.is_alive(way, relay));
             for relay in relays {
-                self.standings.entry(relay).or_default().shy_until_s = self.now_s + SHY_S;
+                let standing = self.standings.entry(relay).or_default();
+                standing.shy_until_s =
+                    self.now_s + SHY_S * 2f64.powi(standing.silences.min(5) as i32);
+                standing.silences += 1;
             }
         }
         // If the relays tell where it is stuck, the others are well.
@@ -211,7 +221,10 @@ const SETTLED_S: f64 = 3.0;
 /// A way that falls to this part of what it brought has lost what made it worth its place.
 const FALLEN: f64 = 0.25;
 /// For so long (and a round trip) it must have: bursts are shorter.
-const LOW_S: f64 = 0.2;
+const LOW_S: f64 = 0.15;
+/// With less than this part of what it brought for so long it is as good as silent.
+const STILL: f64 = 0.02;
+const STILL_S: f64 = 0.15;
 /// A silent way is closed after this and so many round trips: a loss that is repaired is shorter.
 const GONE_S: f64 = 1.5;
 const GONE_TRIPS: f64 = 6.0;

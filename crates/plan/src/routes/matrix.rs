@@ -75,6 +75,22 @@ impl Matrix {
         }
     }
 
+    /// The least of what is known, not guessed, of a way's edges.
+    pub fn known(&self, way: &Way) -> f64 {
+        let hops = self.positions(way).into_iter().filter_map(|at| self.hops[at]);
+        hops.filter(|hop| !hop.guess).map(|hop| hop.rate).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Leave out these relays.
+    pub fn drop_relays(&mut self, relays: impl Iterator<Item = SiteId>) {
+        let n = self.sites.len();
+        for relay in relays {
+            if let Some(at) = (1..self.first_source).find(|&at| self.sites[at] == relay) {
+                (0..n).for_each(|to| self.hops[at * n + to] = None);
+            }
+        }
+    }
+
     fn positions(&self, way: &Way) -> Vec<usize> {
         let n = self.sites.len();
         let find =

@@ -16,6 +16,8 @@ pub(crate) struct Standing {
     pub disbelieved: bool,
     /// A way over it fell silent: until then others are preferred.
     pub shy_until_s: f64,
+    /// How often in a row that was so.
+    pub silences: u32,
     /// How often in a row what it said was not true.
     pub strikes: u32,
 }
