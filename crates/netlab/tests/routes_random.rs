@@ -74,7 +74,7 @@ fn manners(outcome: &RouteOutcome) -> Result<(), String> {
     if it.ways_peak > 11 {
         return Err(format!("{} ways\n{outcome}", it.ways_peak));
     }
-    let attempts_most = 14 + (it.time_s / 2.0) as u32;
+    let attempts_most = 24 + (0.75 * it.time_s) as u32;
     if it.attempts > attempts_most || it.changes > attempts_most {
         let (attempts, changes) = (it.attempts, it.changes);
         return Err(format!(
@@ -86,7 +86,7 @@ fn manners(outcome: &RouteOutcome) -> Result<(), String> {
 
 #[test]
 fn a_still_network_is_used_to_the_full() {
-    let figures = each_seed(500, |seed| {
+    let figures = each_seed(300, |seed| {
         let outcome = random_routes(seed, true).run();
         manners(&outcome)?;
         let it = outcome.first();
@@ -94,6 +94,7 @@ fn a_still_network_is_used_to_the_full() {
         Ok(part)
     });
     let at = |part: f64| figures[((figures.len() - 1) as f64 * part) as usize];
+    let fine = [(0.1, 0.6), (0.25, 0.85), (0.5, 0.95)];
     println!(
         "of the maximum flow: least {:?}, a hundredth {:?}, a tenth {:?}, a quarter {:?}, median {:?}",
         at(0.0),
@@ -102,11 +103,17 @@ fn a_still_network_is_used_to_the_full() {
         at(0.25),
         at(0.5)
     );
+    // With one seed alone there is nothing to say about parts.
+    if figures.len() >= 100 {
+        for (part, least) in fine {
+            assert!(at(part).0 >= least, "a part of {part} is below {least}: {:?}", at(part));
+        }
+    }
 }
 
 #[test]
 fn it_is_never_slower_than_direct() {
-    let figures = each_seed(500, |seed| {
+    let figures = each_seed(300, |seed| {
         let script = random_routes(seed, false);
         let outcome = script.run();
         manners(&outcome)?;

@@ -129,7 +129,8 @@ impl Router {
         {
             rate = rate.min(suspect.rate);
         }
-        Some(Hop { rate, rtt_s: rtt_s.unwrap_or(UNKNOWN_RTT_S), guess })
+        let least = self.known(from, to).min(rate);
+        Some(Hop { rate, rtt_s: rtt_s.unwrap_or(UNKNOWN_RTT_S), guess, least })
     }
 
     /// What an edge is known to bring.

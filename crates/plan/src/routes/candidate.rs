@@ -43,7 +43,7 @@ impl Router {
         let hops_max = self.config.hops_max.min(self.config.hops_tried_max);
         let mut urgent_left = if urgent { INSTEAD } else { 0 };
         for _ in 0..LOOKS {
-            let Some(way) = matrix.likeliest(hops_max, self.shape()) else { break };
+            let Some(way) = self.best(&matrix, hops_max) else { break };
             let worth = way.rate_bytes_per_s;
             // What is known of some of its edges limits all hope.
             let hoped = (worth * self.hope()).min(matrix.known(&way)).max(worth);
@@ -89,6 +89,15 @@ impl Router {
                     .drop_relays(way.route.relays().iter().copied().filter(|&it| self.is_shy(it)));
             }
         }
+    }
+
+    /// The likeliest way, or the surest if that is nearly as good.
+    fn best(&self, matrix: &Matrix, hops_max: usize) -> Option<Way> {
+        let likeliest = matrix.likeliest(hops_max, self.shape())?;
+        let surest = matrix.surest(self.config.hops_max);
+        surest
+            .filter(|sure| sure.rate_bytes_per_s >= SURE * likeliest.rate_bytes_per_s)
+            .or(Some(likeliest))
     }
 
     fn is_shy(&self, relay: SiteId) -> bool {
@@ -236,10 +245,12 @@ impl Router {
             let hop = self.estimate(from, to).filter(|_| !limits.contains(&(from, to)))?;
             let load = loads.get(&(from, to)).copied().unwrap_or(0.0);
             let doubt = self.doubt(from);
-            let hop = Hop { rate: hop.rate * doubt, guess: hop.guess || doubt < 1.0, ..hop };
+            let sure = if doubt < 1.0 { 0.0 } else { hop.least };
+            let hop =
+                Hop { rate: hop.rate * doubt, guess: hop.guess || doubt < 1.0, least: sure, ..hop };
             // What is left of an edge that is all but used up is noise.
             let rate = hop.rate - load;
-            (rate > REST * hop.rate).then_some(Hop { rate, ..hop })
+            (rate > REST * hop.rate).then_some(Hop { rate, least: hop.least - load, ..hop })
         })
     }
 
@@ -306,5 +317,7 @@ const LOOKS: usize = 12;
 const INSTEAD: usize = 2;
 /// One of the relays of a way that fell silent is dead: each promises this part of what it did.
 const DOUBT: f64 = 0.7;
+/// What is sure is preferred to what promises not much more than this part of it.
+const SURE: f64 = 0.9;
 /// How often known ways are looked for.
 const KNOWN_EVERY_S: f64 = 0.5;

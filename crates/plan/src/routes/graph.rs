@@ -197,7 +197,7 @@ impl Graph {
             }
             let rate = edge.and_then(|edge| edge.reading).map_or(unknown, |noted| noted.rate);
             let rtt_s = edge.and_then(|edge| edge.rtt_s).unwrap_or(UNKNOWN_RTT_S);
-            Some(Hop { rate, rtt_s, guess: false })
+            Some(Hop { rate, rtt_s, guess: false, least: rate })
         })
     }
 }

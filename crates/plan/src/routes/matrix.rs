@@ -15,6 +15,8 @@ pub(crate) struct Hop {
     pub rtt_s: f64,
     /// The rate is no more than a guess.
     pub guess: bool,
+    /// What it brings for certain, bytes per second.
+    pub least: f64,
 }
 
 /// Vertex 0 is us, then come the relays, then the sources.
@@ -61,7 +63,11 @@ impl Matrix {
     pub fn take(&mut self, way: &Way) {
         for at in self.positions(way) {
             self.hops[at] = self.hops[at]
-                .map(|hop| Hop { rate: hop.rate - way.rate_bytes_per_s, ..hop })
+                .map(|hop| Hop {
+                    rate: hop.rate - way.rate_bytes_per_s,
+                    least: hop.least - way.rate_bytes_per_s,
+                    ..hop
+                })
                 .filter(|hop| hop.rate > 0.0);
         }
     }
@@ -143,6 +149,12 @@ impl Matrix {
         let rate = layers.iter().map(|layer| layer[0].value).fold(0.0, f64::max);
         let hops = 1 + layers.iter().position(|layer| rate > 0.0 && layer[0].value >= rate)?;
         self.trace(&layers, hops, rate)
+    }
+
+    /// The widest route by what is certain.
+    pub fn surest(&self, hops_max: usize) -> Option<Way> {
+        let sure = |_, _, hop: Hop| (hop.least > 0.0).then_some(Hop { rate: hop.least, ..hop });
+        self.map(sure).widest(hops_max)
     }
 
     /// `layers[h][v]`: the best value with which `v` is reached over exactly `h + 1` edges.

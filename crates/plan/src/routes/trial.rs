@@ -50,7 +50,7 @@ impl Router {
         let kept = book.promised.is_finite() && own >= KEPT * book.promised && gain >= CLEAR * own;
         if self.config.mode == Mode::Widest {
             if over {
-                self.judge_widest(way, own + displaced, first_s, window_s);
+                self.judge_widest(way, own, displaced, first_s, window_s);
             }
             return;
         }
@@ -89,7 +89,16 @@ impl Router {
     }
 
     /// One route at a time: the new one must be wider than what is in use by more than a little.
-    fn judge_widest(&mut self, way: WayId, could: f64, began_s: f64, window_s: f64) {
+    fn judge_widest(&mut self, way: WayId, own: f64, displaced: f64, began_s: f64, window_s: f64) {
+        let Some(book) = self.ways.get(&way) else { return };
+        let limit = self.limit(way).map(|(edge, _)| edge);
+        let shared = self
+            .ways
+            .values()
+            .filter(|it| it.state == WayState::InUse && it.edges().any(|edge| Some(edge) == limit));
+        // Where both are limited by one edge, all of it is to be had without the other.
+        let both = own + shared.map(|it| it.rate(window_s, self.now_s)).sum::<f64>();
+        let could = (own + displaced).max(both.min(book.promised));
         let current = self
             .ways
             .values()
