@@ -1,11 +1,10 @@
 //! Ten clients behind one relay that keeps what passes: how often does a file cross the long link?
 
 use std::fs::File;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-use std::os::unix::process::CommandExt as _;
 
 use swath_netlab::map::MapSpec;
 use swath_netlab::mesh::{Mesh, MeshSpec};
@@ -19,7 +18,7 @@ use super::run::{Places, RELAY_PORT};
 use super::timeline::PAYLOAD_SHARE;
 use crate::check::{empty, failure_of};
 use crate::machine::find_program;
-use crate::measure::finish;
+use crate::measure::{end_with_us, finish};
 use crate::results::{Goal, Run};
 use crate::tool::as_typed;
 
@@ -140,6 +139,7 @@ pub fn run_once(
         let log = File::create(&said).map_err(system("make a log"))?;
         command.stdout(log.try_clone().map_err(system("make a log"))?).stderr(log);
         mesh.site(map.here).confine(&mut command);
+        end_with_us(&mut command);
         let child = command.process_group(0).spawn().map_err(system("start a client"))?;
         running.push((child, output, said));
     }

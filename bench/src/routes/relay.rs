@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use swath_netlab::wan::{LabError, Namespace};
 
 use crate::machine::find_program;
-use crate::measure::finish;
+use crate::measure::{end_with_us, finish};
 use crate::serving::{Spent, high_water_bytes};
 use crate::tool::as_typed;
 use crate::tree_run::wait_for;
@@ -101,6 +101,7 @@ impl Relay {
         command.env("HOME", spec.folder).env("SWATH_STATE", spec.folder.join("state.db"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
         namespace.confine(&mut command);
+        end_with_us(&mut command);
         let begin = Instant::now();
         let child = command.spawn().map_err(system("start a relay"))?;
         let relay = Self { child, begin, command: typed, is_over: false };
