@@ -196,3 +196,21 @@ proptest! {
         }
     }
 }
+
+/// To show what is known, an edge that nobody has measured is none.
+#[test]
+fn the_widest_known_route_leads_over_measured_edges_alone() {
+    let mut graph = Graph::default();
+    let relay = SiteId(1);
+    graph.set_relay(relay, true);
+    assert_eq!(graph.widest_known(SOURCE, 8), None);
+    let reading = |rate_bytes_per_s| Reading { rate_bytes_per_s, grade: Grade::Exact, age_s: 0.0 };
+    graph.measured(SOURCE, SiteId::HERE, reading(5.0), 0.0);
+    graph.measured(SOURCE, relay, reading(9.0), 0.0);
+    assert_eq!(graph.widest(SOURCE, 8).map(|way| way.rate_bytes_per_s), Some(9.0));
+    let way = graph.widest_known(SOURCE, 8).unwrap();
+    assert_eq!((way.route, way.rate_bytes_per_s), (Route::direct(), 5.0));
+    graph.measured(relay, SiteId::HERE, reading(7.0), 0.0);
+    let way = graph.widest_known(SOURCE, 8).unwrap();
+    assert_eq!((way.route, way.rate_bytes_per_s), (Route::through(vec![relay]), 7.0));
+}

@@ -153,6 +153,11 @@ impl Graph {
         self.matrix(&[source], f64::INFINITY).widest(hops_max)
     }
 
+    /// The same over edges that somebody has measured, and no others.
+    pub fn widest_known(&self, source: SiteId, hops_max: usize) -> Option<Way> {
+        self.matrix(&[source], 0.0).widest(hops_max)
+    }
+
     /// What can flow from a source to us over all routes together, over edges that somebody has
     /// measured, in bytes per second.
     pub fn max_flow(&self, source: SiteId) -> f64 {

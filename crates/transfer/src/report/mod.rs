@@ -12,6 +12,7 @@
 mod axis;
 mod bound;
 mod escape;
+pub mod graph;
 mod lines;
 mod list;
 mod map;
