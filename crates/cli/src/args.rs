@@ -15,6 +15,7 @@ use crate::cp::args::Cp;
 use crate::list::args::{Du, Ls};
 use crate::relay::args::Relay;
 use crate::relays::Relays;
+use crate::routes::args::Routes;
 use crate::serve::args::Serve;
 use crate::units;
 
@@ -51,6 +52,8 @@ pub enum Command {
     Du(Box<Du>),
     /// Tell what each replica offers
     Probe(Probe),
+    /// Show the network as it is remembered, and which route is the widest
+    Routes(Box<Routes>),
     /// Check a file against digests, or a copied folder against its index
     Verify(Verify),
     /// Print completions for a shell
@@ -352,8 +355,21 @@ impl TypedValueParser for HeaderParser {
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands that have a man page of their own, and another name of one.
-const COMMANDS: [&str; 11] =
-    ["get", "cp", "sync", "serve", "relay", "ls", "du", "probe", "verify", "completions", "man"];
+const COMMANDS: [&str; 13] = [
+    "get",
+    "cp",
+    "sync",
+    "serve",
+    "relay",
+    "ls",
+    "du",
+    "probe",
+    "routes",
+    "routes-forget",
+    "verify",
+    "completions",
+    "man",
+];
 
 /// Below the help of `swath get`, and in its man page.
 pub const GET_EXAMPLES: &str = "\

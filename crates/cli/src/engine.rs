@@ -39,7 +39,7 @@ pub fn start(wishes: &Wishes<'_>) -> Result<Engine, (Exit, String)> {
         net.fingerprints.push(*fingerprint);
     }
     let routes = wishes.routes.map(Relays::options).transpose();
-    let routes = routes.map_err(|error| (Exit::Usage, error))?.unwrap_or_default();
+    let routes = routes?.unwrap_or_default();
     let options = EngineOptions {
         routes,
         net: NetOptions {

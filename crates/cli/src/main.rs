@@ -2,6 +2,7 @@
 
 mod args;
 mod check;
+mod config;
 mod cp;
 mod engine;
 mod exit;
@@ -14,7 +15,9 @@ mod probe;
 mod progress;
 mod relay;
 mod relays;
+mod remember;
 mod report;
+mod routes;
 mod say;
 mod serve;
 mod signals;
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         }
         Command::Relay(relay) => with_runtime(|| relay::run(*relay)),
         Command::Probe(probe) => with_runtime(|| probe::run(probe)),
+        Command::Routes(routes) => routes::run(*routes),
         Command::Verify(mut verify) => match verify.index.take() {
             Some(index) => with_runtime(|| verify_tree::run(verify, index)),
             None => verify::run(&verify),

@@ -195,3 +195,44 @@ fn child_that_learns_and_waits_for_all_others() {
     assert!(!heard.contains(&format!("site{seed}")));
     assert_eq!(state.warnings(), []);
 }
+
+/// Each of two processes knows fewer than there may be, and both together more.
+#[test]
+fn the_file_is_bounded_and_keeps_what_is_used() {
+    const EACH: usize = 3000;
+    let folder = folder();
+    let path = folder.path().join("state.db");
+    let used = EdgeReading { is_used: true, ..edge("used:443", 1.0) };
+    write(&open(&path), vec![used]);
+    let edges = |of: &str| (0..EACH).map(|n| edge(&format!("{of}{n}:443"), 1.0)).collect();
+    let (one, other) = (open(&path), open(&path));
+    one.note(edges("one"));
+    other.note(edges("other"));
+    assert!(one.flush(LIMIT) && other.flush(LIMIT));
+    wait_for(|| known(&one).len() == 4096 && known(&one) == known(&other));
+    assert!(known(&one).contains(&pair("used:443", 1)));
+    let file = Connection::open(&path).unwrap();
+    let count: u32 = file.query_row("SELECT count(*) FROM edges", [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 4096);
+}
+
+/// Whoever can write the file, or a bit that fell over, must not make a plan of nonsense.
+#[test]
+fn what_the_file_says_is_believed_only_where_it_can_be() {
+    let folder = folder();
+    let path = folder.path().join("state.db");
+    let named = ["minus", "vast", "long", "odd", "right"].map(|name| edge(name, 5.0));
+    write(&open(&path), named.to_vec());
+    let file = Connection::open(&path).unwrap();
+    file.execute_batch(
+        "UPDATE edges SET rate_bytes_per_s = -5 WHERE from_site = 'minus';
+         UPDATE edges SET rate_bytes_per_s = 9e999 WHERE from_site = 'vast';
+         UPDATE edges SET rtt_s = 1e6, rtt_at_ms = 1 WHERE from_site = 'long';
+         UPDATE edges SET from_site = 'o' || char(10) || 'dd' WHERE from_site = 'odd';
+         INSERT INTO relays (url, error, error_at_ms) VALUES ('', 'x', 5);",
+    )
+    .unwrap();
+    let state = open(&path);
+    assert_eq!(known(&state), [pair("long", 5), pair("right", 5)]);
+    assert!(state.edges().iter().all(|edge| edge.rtt_s.is_none()) && state.relays().is_empty());
+}
