@@ -126,10 +126,10 @@ fn scenarios() -> Vec<Scenario> {
     );
     add(
         "bad-memory-attempt",
-        "attempt at which the widest route was opened",
+        "attempt at which the widest was opened, one at a time",
         false,
         10.0,
-        |seed| bad_memory(seed).run(),
+        |seed| bad_memory(seed).mode(Mode::Widest).run(),
         |it| f64::from(it.first().widest_attempt.unwrap_or(99)),
     );
     add(

@@ -33,6 +33,8 @@ pub(crate) struct Book {
     pub replaced: bool,
     /// Since when an older way has been limited by the same edge.
     pub twin_since_s: Option<f64>,
+    /// It is one of the few that may be on trial at a time.
+    pub waited: bool,
     /// How often its trial was made longer.
     pub longer: u32,
     /// The newest word of each relay on it, and when it came.
@@ -92,6 +94,7 @@ impl Book {
             low_since_s: None,
             replaced: false,
             twin_since_s: None,
+            waited: false,
             longer: 0,
             reports: BTreeMap::new(),
             samples: Samples::default(),

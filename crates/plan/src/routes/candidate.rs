@@ -77,8 +77,12 @@ impl Router {
                 () if known => Why::Measured,
                 () => Why::Guessed,
             };
+            let substitute = urgent_left > 0;
             urgent_left = urgent_left.saturating_sub(1);
-            self.open(replica, way.source, way.route.clone(), why, worth, !known);
+            let id = self.open(replica, way.source, way.route.clone(), why, worth, !known);
+            if let Some(book) = self.ways.get_mut(&id) {
+                book.waited = !substitute && (!known || self.failures > 0);
+            }
             if self.config.mode == Mode::Widest && urgent_left == 0 {
                 break;
             }
@@ -151,11 +155,10 @@ impl Router {
         worth > (1.0 + self.config.switch_gain) * current
     }
 
+    /// How many of those on trial had to wait for their turn.
     fn trials(&self) -> usize {
-        self.those(|it| {
-            matches!(it.state, WayState::Opening | WayState::OnTrial) && it.why == Why::Guessed
-        })
-        .len()
+        let young = |it: &Book| matches!(it.state, WayState::Opening | WayState::OnTrial);
+        self.ways.values().filter(|book| young(book) && book.waited).count()
     }
 
     /// Few at a time after failures: each disturbs a little.
@@ -314,7 +317,7 @@ const REST: f64 = 0.1;
 /// Candidates looked at in one turn.
 const LOOKS: usize = 12;
 /// How many are opened instead of one that was lost.
-const INSTEAD: usize = 2;
+const INSTEAD: usize = 3;
 /// One of the relays of a way that fell silent is dead: each promises this part of what it did.
 const DOUBT: f64 = 0.7;
 /// What is sure is preferred to what promises not much more than this part of it.
