@@ -4,6 +4,7 @@
 
 pub mod net;
 pub mod random;
+pub mod relay;
 pub mod serve;
 pub mod small;
 pub mod ssh;
