@@ -137,6 +137,13 @@ pub enum Event {
         /// Whether it rests from now on.
         rests: bool,
     },
+    /// So many lanes a source may have from now on; `None`: as many as any.
+    LaneLimit {
+        /// Which.
+        source: SourceId,
+        /// How many.
+        lanes: Option<u32>,
+    },
     /// A source is out for good: it lied, or it disagrees with the others.
     SourceBad {
         /// Which.

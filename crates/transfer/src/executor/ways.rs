@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use swath_formats::{Hop, relay};
 use swath_model::{LaneId, SourceId, Time};
+use swath_plan::Event as PlanEvent;
 use swath_plan::routes::{
-    Fault, HopReport, ReplicaId, Route, RouteAction, RouteEvent, Router, SiteId, WayId, WayNow,
-    WayState,
+    Fault, ReplicaId, Route, RouteAction, RouteEvent, Router, SiteId, WayId, WayState,
 };
-use swath_plan::{Event as PlanEvent, SourceStatus};
 use swath_source::{AboutRelay, Carriage, LaneError, Sealable};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use url::Url;
@@ -25,40 +24,40 @@ use crate::routes::{Known, Learnt, Memory, RouteChoice, Routes};
 
 /// The routes of one transfer.
 pub(super) struct Ways {
-    router: Router,
-    routes: Routes,
-    memory: Memory,
+    pub(super) router: Router,
+    pub(super) routes: Routes,
+    pub(super) memory: Memory,
     /// By their numbers, less one: `SiteId(0)` is us.
-    sites: Vec<Site>,
+    pub(super) sites: Vec<Site>,
     /// By their numbers: the source that is the replica itself, without relays.
-    replicas: Vec<usize>,
+    pub(super) replicas: Vec<usize>,
     /// Where each of these is.
-    origins: HashMap<usize, SiteId>,
-    open: BTreeMap<WayId, usize>,
+    pub(super) origins: HashMap<usize, SiteId>,
+    pub(super) open: BTreeMap<WayId, usize>,
     /// Every source that a way ever led to.
-    known: HashMap<(ReplicaId, Route), usize>,
-    told: UnboundedSender<(SiteId, Result<AboutRelay, String>)>,
-    heard: UnboundedReceiver<(SiteId, Result<AboutRelay, String>)>,
+    pub(super) known: HashMap<(ReplicaId, Route), usize>,
+    pub(super) told: UnboundedSender<(SiteId, Result<AboutRelay, String>)>,
+    pub(super) heard: UnboundedReceiver<(SiteId, Result<AboutRelay, String>)>,
     /// What is remembered of sites that are not known yet.
-    unknown: Vec<Known>,
+    pub(super) unknown: Vec<Known>,
     /// Ways that wait until their last relay has told its key.
-    deferred: Vec<(WayId, ReplicaId, Route)>,
+    pub(super) deferred: Vec<(WayId, ReplicaId, Route, bool)>,
     /// What was reported last on each lane.
-    hops: HashMap<LaneId, (usize, Time, Vec<Hop>)>,
-    looked_at: Time,
-    saved_at: Time,
-    has_asked: bool,
+    pub(super) hops: HashMap<LaneId, (usize, Time, Vec<Hop>)>,
+    pub(super) looked_at: Time,
+    pub(super) saved_at: Time,
+    pub(super) has_asked: bool,
     /// Relays that have not told of themselves yet.
-    unheard: usize,
+    pub(super) unheard: usize,
     /// Nobody can deliver anything, unless a way comes yet.
-    is_exhausted: bool,
-    changes: u32,
+    pub(super) is_exhausted: bool,
+    pub(super) changes: u32,
 }
 
 /// A vertex of the graph.
-struct Site {
+pub(super) struct Site {
     /// Host and port.
-    name: String,
+    pub name: String,
     /// Where it is asked, with its scheme.
     url: Url,
 }
@@ -66,8 +65,8 @@ struct Site {
 /// What a source is to the routes.
 #[derive(Clone, Debug)]
 pub(super) struct OnRoute {
-    replica: ReplicaId,
-    route: Route,
+    pub replica: ReplicaId,
+    pub route: Route,
 }
 
 impl Ways {
@@ -118,7 +117,7 @@ impl Ways {
     }
 
     /// The number of the site with this address.
-    fn site(&mut self, url: &Url) -> SiteId {
+    pub(super) fn site(&mut self, url: &Url) -> SiteId {
         let name = relay::site(url).unwrap_or_default();
         let at = self.sites.iter().position(|site| site.name == name).unwrap_or_else(|| {
             let mut base = url.clone();
@@ -131,7 +130,7 @@ impl Ways {
         SiteId(at as u32 + 1)
     }
 
-    fn of(&self, id: SiteId) -> Option<&Site> {
+    pub(super) fn of(&self, id: SiteId) -> Option<&Site> {
         self.sites.get((id.0 as usize).checked_sub(1)?)
     }
 
@@ -283,8 +282,8 @@ impl Run<'_> {
             ways.router.handle(RouteEvent::RoundTrip { from: other, to: site, rtt_s }, now);
         }
         ways.router.handle(RouteEvent::RelayUp { site }, now);
-        for (way, replica, route) in std::mem::take(&mut ways.deferred) {
-            self.open_way(way, replica, route);
+        for (way, replica, route, on_trial) in std::mem::take(&mut ways.deferred) {
+            self.open_way(way, replica, route, on_trial);
         }
         self.route();
     }
@@ -379,63 +378,6 @@ impl Run<'_> {
         }
     }
 
-    /// The hops of each way: what its lanes report together.
-    fn report_hops(&mut self, now: Time) {
-        let Some(ways) = &mut self.ways else { return };
-        let lanes = &self.lanes;
-        ways.hops.retain(|lane, (_, at, _)| lanes.contains_key(lane) && now.since(*at) < FRESH);
-        let open: Vec<(WayId, usize)> = ways.open.iter().map(|(&way, &at)| (way, at)).collect();
-        for (way, source) in open {
-            let Some(own) = self.sources.get(source).and_then(|it| it.on_route.clone()) else {
-                continue;
-            };
-            if own.route.is_direct() {
-                continue;
-            }
-            let origin = ways.site(self.sources[source].source.url());
-            let sites: Vec<SiteId> = own.route.relays().iter().copied().chain([origin]).collect();
-            let told: Vec<&[Hop]> = ways
-                .hops
-                .values()
-                .filter(|(of, ..)| *of == source)
-                .map(|(_, _, hops)| hops.as_slice())
-                .collect();
-            let mut reports = Vec::new();
-            for (relay, from) in sites.iter().zip(&sites[1..]) {
-                let name = ways.of(*from).map(|site| site.name.as_str()).unwrap_or_default();
-                // Each lane's report of just this hop.
-                let of_hop =
-                    told.iter().filter_map(|hops| hops.iter().find(|hop| hop.upstream == name));
-                let sum = together(of_hop);
-                if let Some(sum) = sum {
-                    reports.push(HopReport { relay: *relay, from: *from, ..sum });
-                }
-            }
-            if !reports.is_empty() {
-                ways.router.handle(RouteEvent::Reported { way, hops: reports }, now);
-            }
-        }
-    }
-
-    fn report_progress(&mut self, now: Time) {
-        let left_bytes = self.size_bytes.map(|size| size.saturating_sub(self.have.total_bytes()));
-        let Some(ways) = &mut self.ways else { return };
-        let mut all = Vec::new();
-        for (&way, &source) in &ways.open {
-            let Some(view) = self.planner.source(SourceId(source as u32)) else { continue };
-            all.push((
-                way,
-                WayNow {
-                    rate_bytes_per_s: view.rate_bytes_per_s,
-                    delivered_bytes: view.delivered_bytes,
-                    silent: view.status == SourceStatus::Silent,
-                    busy: view.busy,
-                },
-            ));
-        }
-        ways.router.handle(RouteEvent::Progress { ways: all, left_bytes }, now);
-    }
-
     /// Do what the router decides.
     pub(super) fn route(&mut self) {
         let now = self.now();
@@ -444,8 +386,15 @@ impl Run<'_> {
             let Some(action) = ways.router.poll(now) else { break };
             tracing::debug!(at_s = now.as_secs_f64(), ?action, "routed");
             match action {
-                RouteAction::Open { way, replica, route, .. } => self.open_way(way, replica, route),
-                RouteAction::Use { .. } => {}
+                RouteAction::Open { way, replica, route, on_trial } => {
+                    self.open_way(way, replica, route, on_trial);
+                }
+                RouteAction::Use { way } => {
+                    if let Some(&at) = ways.open.get(&way) {
+                        let source = SourceId(at as u32);
+                        self.planner.handle(PlanEvent::LaneLimit { source, lanes: None }, now);
+                    }
+                }
                 RouteAction::Close { way } => {
                     if let Some(at) = ways.open.remove(&way) {
                         let source = SourceId(at as u32);
@@ -457,7 +406,9 @@ impl Run<'_> {
         self.tell_changes();
     }
 
-    fn open_way(&mut self, way: WayId, replica: ReplicaId, route: Route) {
+    fn open_way(&mut self, way: WayId, replica: ReplicaId, route: Route, on_trial: bool) {
+        // Until it has shown that it is worth more.
+        let lanes = on_trial.then_some(1);
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
         let key = (replica, route.clone());
@@ -469,6 +420,7 @@ impl Run<'_> {
             }
             ways.open.insert(way, at);
             let source = SourceId(at as u32);
+            self.planner.handle(PlanEvent::LaneLimit { source, lanes }, now);
             self.planner.handle(PlanEvent::SourceRests { source, rests: false }, now);
             return;
         }
@@ -484,7 +436,7 @@ impl Run<'_> {
             match self.engine.net.can_seal_for(last) {
                 Sealable::Yes => {}
                 Sealable::NotYet => {
-                    ways.deferred.push((way, replica, route));
+                    ways.deferred.push((way, replica, route, on_trial));
                     return;
                 }
                 Sealable::Never => {
@@ -516,6 +468,7 @@ impl Run<'_> {
         let mut entry = SourceEntry::new(source);
         entry.on_route = Some(OnRoute { replica, route });
         self.enter_source(entry);
+        self.planner.handle(PlanEvent::LaneLimit { source: id, lanes }, now);
         self.tree_way(direct, id.index());
     }
 
@@ -565,43 +518,9 @@ impl SourceEntry {
     }
 }
 
-/// What several lanes report of one hop, together.
-fn together<'a>(hops: impl Iterator<Item = &'a Hop>) -> Option<HopReport> {
-    let (mut rate, mut held, mut able, mut rtt_ms) = (0.0, 0.0, 0.0, f64::INFINITY);
-    let (mut lanes, mut rated) = (0u32, 0u32);
-    let mut are_able = true;
-    for hop in hops {
-        lanes += 1;
-        rtt_ms = hop.rtt_ms.unwrap_or(f64::INFINITY).min(rtt_ms);
-        if let Some(own) = hop.rate {
-            rated += 1;
-            rate += own;
-            held += own * hop.held.unwrap_or(0.0);
-        }
-        match hop.able {
-            Some(own) => able += own,
-            None => are_able = false,
-        }
-    }
-    if lanes == 0 {
-        return None;
-    }
-    let is_rated = rated > 0 && rate > 0.0;
-    Some(HopReport {
-        relay: SiteId::HERE,
-        from: SiteId::HERE,
-        rtt_s: rtt_ms.is_finite().then_some(rtt_ms / 1e3),
-        rate_bytes_per_s: is_rated.then_some(rate),
-        held: is_rated.then(|| held / rate),
-        able_bytes_per_s: are_able.then_some(able),
-    })
-}
-
 /// How often the router hears of the ways.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often what is learnt is saved.
 const SAVE: Duration = Duration::from_secs(1);
 /// Edges of sites that do not take part are not kept in mind without end.
 const UNKNOWN_MAX: usize = 4096;
-/// A report older than this says nothing of now.
-const FRESH: Duration = Duration::from_secs(3);
