@@ -166,6 +166,7 @@ impl Response {
             403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",
+            407 => "Proxy Authentication Required",
             408 => "Request Timeout",
             409 => "Conflict",
             410 => "Gone",
@@ -178,9 +179,12 @@ impl Response {
             431 => "Request Header Fields Too Large",
             500 => "Internal Server Error",
             501 => "Not Implemented",
+            502 => "Bad Gateway",
             503 => "Service Unavailable",
+            504 => "Gateway Timeout",
             505 => "HTTP Version Not Supported",
             507 => "Insufficient Storage",
+            508 => "Loop Detected",
             _ => "Status",
         })
     }
