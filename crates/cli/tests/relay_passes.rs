@@ -274,3 +274,20 @@ fn a_relay_that_changes_what_it_passes_on_is_found_out_and_left() {
     ran.code_is(0).says(&["it delivered corrupt data", " by 127.0.0.1:"]);
     home.holds("got", &content);
 }
+
+#[test]
+fn a_relay_that_forges_seals_too_is_found_out_by_the_source_itself() {
+    // A block and its seal come the same way: a relay could change both, and all would fit.
+    let home = Home::new();
+    home.write("tree/file", support::trees::bytes(8, 100_000));
+    let origin = home.serve(&["tree", "--anonymous", "--plain"]);
+    let forger = support::relay::Forger::start();
+    let ran = home.run(["cp", &origin.url, "copy", "--route", &forger.url]);
+    assert!(forger.forged() > 0, "{ran}");
+    ran.says(&["not what the source has", " by 127.0.0.1:"]);
+    // Where no other way is allowed nothing is left to come.
+    assert!(!home.exists("copy"), "{ran}");
+    ran.code_is(3);
+    home.run(["cp", &origin.url, "copy"]).code_is(0);
+    support::trees::assert_same(&home.path("tree"), &home.path("copy"));
+}

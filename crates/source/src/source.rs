@@ -195,7 +195,7 @@ impl Source {
     }
 
     /// Whether relays answer its requests, and see what they pass on.
-    pub(crate) fn is_passed(&self) -> bool {
+    pub fn is_passed(&self) -> bool {
         self.way.as_ref().is_some_and(|way| way.carriage == Carriage::Passed)
     }
 

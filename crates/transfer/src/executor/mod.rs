@@ -21,6 +21,7 @@ mod lacking;
 mod left;
 mod meet;
 mod ordered;
+mod passed_on;
 mod sealed;
 mod sink;
 mod state;
@@ -349,8 +350,9 @@ impl Run<'_> {
     }
 
     /// Whether there is nothing more to wait for in the main loop.
-    fn is_complete(&self) -> bool {
-        self.planner_done
+    fn is_complete(&mut self) -> bool {
+        self.are_proved()
+            && self.planner_done
             && self.jobs.is_empty()
             && self.unproved_pieces() == 0
             && self.ordered_done()

@@ -30,6 +30,7 @@ use crate::observe::{Event, Observer, SourceState, Summary};
 use crate::report::units;
 use crate::request::{Destination, Mirror, Request};
 use content::Seals;
+pub(crate) use content::ask as seals_of;
 use index::Wanted;
 pub(crate) use index::{Growth, Taking, read};
 use passes::{Passes, no_more, once_more};
