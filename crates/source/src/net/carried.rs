@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use swath_formats::{proxy_status, relay};
 
-use super::connect::{CONNECT_WITHIN, server_name};
+use super::Net;
+use super::connect::{CONNECT_WITHIN, handshake_failed, server_name};
 use super::stream::{Conn, ReadAhead, Via};
-use super::{Net, tls};
 use crate::error::LaneError;
 use crate::http::head::shortened;
 use crate::source::Trust;
@@ -49,7 +49,7 @@ impl Net {
                 let rtt = began.elapsed().max(near);
                 Ok(Conn::tls_tunnel(tls, origin.clone(), Via::clone(via), rtt))
             }
-            Err(error) => Err(tls_error(tls::words(&error))),
+            Err(error) => Err(handshake_failed(origin, &error)),
         }
     }
 

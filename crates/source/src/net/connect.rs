@@ -131,7 +131,7 @@ impl Net {
         match self.shared.tls.connect(name, ReadAhead::new(tcp)).await {
             Ok(tls) => Ok(Conn::tls(tls, origin.clone(), peer, rtt)),
             Err(error) if speaks_other_http(&error) => by_library(),
-            Err(error) => Err(tls_error(tls::words(&error))),
+            Err(error) => Err(handshake_failed(origin, &error)),
         }
     }
 
@@ -261,6 +261,19 @@ pub(super) fn server_name(host: &Host<String>) -> Option<ServerName<'static>> {
         Host::Ipv4(address) => ServerName::from(IpAddr::V4(*address)),
         Host::Ipv6(address) => ServerName::from(IpAddr::V6(*address)),
     })
+}
+
+/// Why no encryption was agreed upon with `origin`. That the connection broke meanwhile, as it does
+/// where either side was asleep, says nothing of how it would go the next time.
+pub(super) fn handshake_failed(origin: &Origin, error: &std::io::Error) -> LaneError {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
+    let host = origin.to_string();
+    match error.kind() {
+        BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut => {
+            LaneError::Connect { host, reason: plain_words(error) }
+        }
+        _ => LaneError::Tls { host, reason: tls::words(error) },
+    }
 }
 
 /// Whether the server refused because it speaks no HTTP/1.1.
