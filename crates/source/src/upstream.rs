@@ -56,6 +56,13 @@ pub struct AnswerHead {
     pub is_bodiless: bool,
 }
 
+impl AnswerHead {
+    /// The first field of this (lower-case) name.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+}
+
 impl Net {
     /// A connection to the server of `url`: one that served before if `reuse` and there is one.
     ///

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 use swath_model::digest::Digest;
 use swath_serve::Network;
-use swath_serve::relay::Upstream;
+use swath_serve::relay::{CacheOptions, Upstream};
 
 use crate::args::fingerprint;
 use crate::serve::args::{LogFormat, Tls, address};
@@ -48,6 +48,12 @@ pub struct Relay {
     /// More connections than this wait until others end, or are silent
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,
+    /// Keep what passes in this folder, for all who ask for it: each byte crosses the way here once. Only what is public, and has a strong validator
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub cache: Option<PathBuf>,
+    /// Keep no more than this; what was asked for the longest ago goes first
+    #[arg(long, value_name = "SIZE", default_value = "10G", requires = "cache", value_parser = units::size_above_zero, value_hint = ValueHint::Other)]
+    pub cache_size: u64,
     /// Trust the certificate authorities in this file (PEM) too, in those that are asked
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca: Vec<PathBuf>,
@@ -104,6 +110,12 @@ impl Relay {
         }
     }
 
+    /// What passing data is kept in.
+    pub fn cache(&self) -> Option<CacheOptions> {
+        let folder = self.cache.clone()?;
+        Some(CacheOptions { folder, size_bytes: self.cache_size })
+    }
+
     /// The networks.
     pub fn networks(&self) -> Vec<Network> {
         let networks = self.clients.iter().filter_map(|client| match client {
@@ -129,6 +141,7 @@ const EXAMPLES: &str = "\
 Examples:
   swath relay --upstream data.example.org,r2.example.net:8471 --clients 192.0.2.0/24
   swath relay --upstream '*.example.org' --clients tokens --tls-cert fullchain.pem --tls-key privkey.pem
+  swath relay --upstream data.example.org --clients 192.0.2.0/24 --cache /var/cache/swath --cache-size 500G
   curl http://r1.example.net:8471/relay/https://data.example.org/file       a relay that was started with --plain
   curl -x http://r1.example.net:8471 https://data.example.org/file          the same, carried without being read
 
@@ -138,6 +151,6 @@ Signals:
 
 Exit codes:
   0 ended by a signal        5 cannot listen, or the log cannot be written
-  1 internal error           6 the file of tokens, or one of authorities, cannot be read
+  1 internal error           6 the file of tokens, one of authorities, or the cache cannot be read
   2 wrong command line       130 ended by a second signal
   4 certificate and key cannot be used";

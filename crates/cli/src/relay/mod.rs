@@ -56,6 +56,7 @@ pub async fn run(args: Relay) -> Exit {
             },
             send_limit: args.max_rate.map(|rate| Arc::new(Limiter::new(Some(rate)))),
             timeout: args.timeout,
+            cache: args.cache(),
         },
         listen: args.listen.clone(),
         tls: tls(&args, &host),

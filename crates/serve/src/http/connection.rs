@@ -308,7 +308,7 @@ async fn write_pieces(stream: &mut Stream, pace: &mut Pace, pieces: Vec<Piece>) 
                     while !rest.is_empty() {
                         let now = pace.allowed(rest.len()).await;
                         let part = Range::new(rest.start, rest.start + now);
-                        let sent = within(send_file(tcp, &file, part)).await?;
+                        let sent = within(send_file(tcp, &*file, part)).await?;
                         pace.spend(sent);
                         if sent == 0 {
                             // It became shorter, and the length is promised already.

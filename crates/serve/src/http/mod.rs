@@ -23,7 +23,7 @@ pub(crate) use pace::Pace;
 pub(crate) use records::Records;
 pub(crate) use response::{Content, Made, Make, Piece, Response, TakesOver};
 pub(crate) use seats::{Seat, Seats};
-pub(crate) use stream::Stream;
+pub(crate) use stream::{Stream, send_file};
 pub(crate) use two::serve_two;
 
 #[cfg(feature = "fuzzing")]

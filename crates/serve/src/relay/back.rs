@@ -303,7 +303,7 @@ impl Carry<'_> {
 }
 
 /// What is told of the hop to the server of `url`.
-fn hop(url: &Url, upstream: &Upstream, gauge: &Gauge) -> Hop {
+pub(super) fn hop(url: &Url, upstream: &Upstream, gauge: &Gauge) -> Hop {
     let reading = gauge.read();
     Hop {
         upstream: address::site(url).unwrap_or_default(),

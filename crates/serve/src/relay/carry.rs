@@ -23,6 +23,7 @@ use tokio::time::{Sleep, sleep};
 use url::Url;
 
 use super::Relay;
+use super::cached::Jobs;
 use super::gauge::Gauge;
 use super::pace::PolledPace;
 use super::pass::{self, Form, Framing};
@@ -34,6 +35,8 @@ use crate::http::{Head, Next, Response, Stream};
 pub(crate) struct Held {
     pub(super) upstream: Option<Upstream>,
     pub(super) gauge: Gauge,
+    /// What fetches for the cache on behalf of this connection.
+    pub(super) jobs: Option<Jobs>,
 }
 
 impl Drop for Held {
@@ -211,7 +214,9 @@ impl Carry<'_> {
         while !self.is_over && !self.closes && self.queue.len() < AHEAD_MAX {
             match Head::parse_passing(self.input) {
                 Ok(Some((head, bytes)))
-                    if self.relay.is_passage(&head) && head.method.name() != "CONNECT" =>
+                    if self.relay.is_passage(&head)
+                        && head.method.name() != "CONNECT"
+                        && self.relay.kept(&head, self.peer).is_none() =>
                 {
                     self.input.drain(..bytes);
                     self.take(head);

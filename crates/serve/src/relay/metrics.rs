@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::cached::Cached;
 use crate::exposition::Page;
 use crate::http::Response;
 use crate::server::Traffic;
@@ -37,7 +38,8 @@ impl Metrics {
         self.tunnelled_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub fn page(&self) -> Response {
+    /// All of them, and those of the cache.
+    pub fn page(&self, cached: Option<&Cached>) -> Response {
         let mut page = Page::default();
         page.answers(&self.answers);
         page.counter("swath_relay_bytes_total", "Bytes of bodies passed on.", &self.passed_bytes);
@@ -48,6 +50,9 @@ impl Metrics {
         let help = "Time from requests to the last bytes of their answers, summed.";
         page.one("swath_answer_seconds_total", "counter", help, seconds);
         page.traffic(&self.traffic);
+        if let Some(cached) = cached {
+            cached.tell(&mut page);
+        }
         page.response()
     }
 }

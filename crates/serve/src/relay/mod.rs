@@ -4,11 +4,12 @@
 //! use it and every HTTP server can lie behind it. `allow` says whom it asks, `clients` for whom,
 //! `pass` what of a request goes on and what of an answer comes back, `carry` moves the bytes by
 //! `pipe` where the kernel can do that alone, and `gauge` measures the hop meanwhile. `tunnel`
-//! carries what it cannot read. It plans nothing: which way is taken is decided by who asks.
+//! carries what it cannot read. `cached` keeps what passes, where that is wanted. It plans nothing: which way is taken is decided by who asks.
 
 mod about;
 mod allow;
 mod back;
+mod cached;
 mod carry;
 mod clients;
 mod faults;
@@ -26,6 +27,7 @@ use std::time::{Duration, SystemTime};
 use swath_formats::{ProxyFault, relay as address};
 use swath_model::Limiter;
 use swath_source::{Net, NetError, NetOptions, PASS, SealingError, SealingKey};
+use swath_store::cache::CacheOpenError;
 use tokio::sync::watch;
 use url::Url;
 
@@ -34,6 +36,8 @@ use crate::server::{Later, Life, Service, Traffic};
 use crate::site::{Log, LogLine, Misleads};
 use allow::Allowed;
 pub use allow::{Upstream, UpstreamError};
+pub use cached::CacheOptions;
+use cached::Cached;
 use carry::Held;
 pub use clients::Clients;
 use metrics::Metrics;
@@ -53,6 +57,8 @@ pub struct RelayOptions {
     pub send_limit: Option<Arc<Limiter>>,
     /// Either side may be silent for so long while it owes something.
     pub timeout: Duration,
+    /// Keeps what passes.
+    pub cache: Option<CacheOptions>,
 }
 
 impl std::fmt::Debug for RelayOptions {
@@ -71,6 +77,9 @@ pub enum RelayError {
     /// It can have no key.
     #[error(transparent)]
     Key(#[from] SealingError),
+    /// What it would keep.
+    #[error(transparent)]
+    Cache(#[from] CacheOpenError),
     /// It would pass nothing on.
     #[error("a relay needs somebody to ask")]
     NoUpstreams,
@@ -89,6 +98,7 @@ pub(crate) struct Relay {
     net: Net,
     send_limit: Option<Arc<Limiter>>,
     timeout: Duration,
+    cached: Option<Cached>,
     pipes: pipe::Pipes,
     distances: about::Distances,
     metrics: Metrics,
@@ -127,6 +137,7 @@ impl Relay {
             net,
             send_limit: options.send_limit,
             timeout: options.timeout,
+            cached: options.cache.as_ref().map(Cached::open).transpose()?,
             pipes: pipe::Pipes::default(),
             distances: about::Distances::default(),
             metrics: Metrics::default(),
@@ -311,7 +322,7 @@ impl Answer for Relay {
             _ if !is_read => {
                 Response::text(405, "GET and HEAD are possible here").with("allow", "GET, HEAD")
             }
-            b"metrics" => self.metrics.page(),
+            b"metrics" => self.metrics.page(self.cached.as_ref()),
             b"relay" => self.about(head).await,
             b"" => Response::text(
                 200,
@@ -365,6 +376,13 @@ impl Answer for Relay {
         if head.method.name() == "CONNECT" {
             return tunnel::open(self, stream, input, &head, peer).await;
         }
+        let head = match self.kept(&head, peer) {
+            None => head,
+            Some(url) => match cached::carry(self, stream, input, held, (head, url), peer).await {
+                Ok(next) => return next,
+                Err(head) => head,
+            },
+        };
         carry::carry(self, stream, input, held, head, peer).await
     }
 }

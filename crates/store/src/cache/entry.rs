@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -76,6 +76,17 @@ pub struct Part {
     pub range: Range,
     /// Where in the open file they begin.
     pub place: u64,
+}
+
+impl Part {
+    /// Read from `place` on, or somewhat behind it: fill `bytes` with what lies at `at` in the open
+    /// file. It blocks.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.entry.file.file().read_exact_at(bytes, at)
+    }
 }
 
 impl AsFd for Part {
