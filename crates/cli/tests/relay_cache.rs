@@ -159,6 +159,17 @@ fn what_was_fetched_once_is_told_and_kept_over_a_restart() {
     home.holds("again", &content);
     assert_eq!(sent(&origin), once, "a restart loses nothing");
     assert_eq!(figure(&home, &relay, "swath_relay_cache_files"), 1.0);
+    relay.signal(15);
+    drop(relay);
+    // The same where bytes have to be encrypted on their way out.
+    let args = ["relay", "--upstream", "127.0.0.1", "--clients", "127.0.0.0/8", "--cache", "kept"];
+    let swath = home.swath([&args[..], &["--listen", "127.0.0.1:0"]].concat());
+    let relay = Served::of(swath, &["--token-file"]);
+    assert!(relay.url.starts_with("https://"), "{}", relay.url);
+    let (code, said) = curl(&home, &["-k", "-o", "tls", &relay.through(&url(&origin))]).unwrap();
+    assert_eq!(code, 0, "{said}");
+    home.holds("tls", &content);
+    assert_eq!(sent(&origin), once);
 }
 
 #[test]

@@ -12,12 +12,12 @@ use std::time::Instant;
 use swath_model::Range;
 use swath_source::{AnswerHead, Upstream};
 use swath_store::cache::Fetch;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::ask::{self, Trouble};
 use super::known::Place;
-use super::version::Version;
+use super::version::{Need, Version};
 use crate::relay::gauge::Gauge;
 use crate::relay::{Relay, back};
 
@@ -148,7 +148,7 @@ impl Fetcher {
         let Some(front) = self.queue.front() else { return Ok(()) };
         let version = Arc::clone(&front.job.version);
         let (place, range) = (Arc::clone(&front.job.place), front.range);
-        let mut wanted = Wanted { less: version.less(), version: Arc::clone(&version), range };
+        let mut wanted = Need::new(&version, range);
         let answer = loop {
             if wanted.is_not() {
                 return Err(Trouble::Unwanted);
@@ -184,7 +184,7 @@ impl Fetcher {
     }
 
     /// Have a connection to the server of the foremost.
-    async fn connect(&mut self, wanted: &mut Wanted) -> Result<(), Trouble> {
+    async fn connect(&mut self, wanted: &mut Need) -> Result<(), Trouble> {
         let Some(front) = self.queue.front() else { return Ok(()) };
         let url = front.job.version.url.clone();
         let serves = |it: &Upstream| it.leads_to(&url) && it.takes_more();
@@ -233,7 +233,7 @@ impl Fetcher {
     }
 
     /// Write the body down as it comes.
-    async fn bring(&mut self, wanted: &mut Wanted) -> Result<(), Trouble> {
+    async fn bring(&mut self, wanted: &mut Need) -> Result<(), Trouble> {
         self.gauge.run(Instant::now(), false);
         loop {
             let within = self.relay.timeout;
@@ -292,27 +292,6 @@ impl Fetcher {
             }
         }
         Poll::Ready(Ok(upstream.is_through()))
-    }
-}
-
-/// Whether what is fetched is still wanted.
-struct Wanted {
-    less: watch::Receiver<()>,
-    version: Arc<Version>,
-    range: Range,
-}
-
-impl Wanted {
-    fn is_not(&self) -> bool {
-        self.version.is_over() || !self.version.is_wanted(self.range)
-    }
-
-    /// Resolves when it is not.
-    async fn ends(&mut self) {
-        while !self.is_not() {
-            // The sender lives as long as the version.
-            let _ = self.less.changed().await;
-        }
     }
 }
 

@@ -141,8 +141,10 @@ impl Place {
             _ => None,
         };
         let Some(facts) = facts else {
-            // Where nothing came at all the next one finds out by itself.
-            let apart = if answer.is_some() { APART } else { APART_UNKNOWN };
+            // Where nothing is there just now the next one finds out by itself.
+            let is_passing = |status| matches!(status, 404 | 408 | 410 | 429 | 500..=599);
+            let is_lasting = answer.is_some_and(|answer| !is_passing(answer.status));
+            let apart = if is_lasting { APART } else { APART_PASSING };
             *standing = Standing::Apart(asked + apart);
             return None;
         };
@@ -163,11 +165,8 @@ impl Place {
             && Arc::ptr_eq(&present.version, version)
             && present.facts.asked < asked
         {
-            let age = Duration::ZERO;
             let facts = (*present.facts).clone();
-            // What it said of how long it is good for counts from now on.
-            let fresh_for = facts.fresh_for + facts.age;
-            present.facts = Arc::new(Facts { asked, age, fresh_for, ..facts });
+            present.facts = Arc::new(Facts { asked, age: Duration::ZERO, ..facts });
         }
     }
 
@@ -209,5 +208,5 @@ const PLACES_MAX: usize = 4096;
 const ASK_WITHIN: Duration = Duration::from_secs(10);
 /// What may not be kept seldom becomes what may.
 const APART: Duration = Duration::from_secs(60);
-/// A server that could not be asked may answer the next time.
-const APART_UNKNOWN: Duration = Duration::from_secs(2);
+/// What is not there, or a server that cannot answer, may be there the next time.
+const APART_PASSING: Duration = Duration::from_secs(2);

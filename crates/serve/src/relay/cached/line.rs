@@ -12,31 +12,30 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use swath_model::Range;
 use swath_source::AnswerHead;
 use swath_store::cache::Part;
-use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use url::Url;
 
+use super::fetcher;
 use super::prepare::{Asked, Prepared, prepare};
 use super::reader::{How, Read, Reader};
-use super::{ask, fetcher};
-use crate::http::{Head, Next, Pace, Stream, send_file};
+use crate::http::{Head, Next, Pace, Stream};
 use crate::relay::carry::Held;
 use crate::relay::pass::{self, Framing, Marks};
 use crate::relay::{Relay, form};
 
 /// A connection while it is answered.
-struct Line<'a> {
-    relay: &'a Arc<Relay>,
+pub(super) struct Line<'a> {
+    pub(super) relay: &'a Arc<Relay>,
     peer: SocketAddr,
-    stream: &'a mut Stream,
+    pub(super) stream: &'a mut Stream,
     input: &'a mut Vec<u8>,
     held: &'a mut Held,
     queue: VecDeque<Request>,
-    pace: Pace,
+    pub(super) pace: Pace,
     /// Nothing more is read: what comes next is not for the cache.
     is_over: bool,
 }
@@ -123,7 +122,7 @@ impl Line<'_> {
     }
 
     /// Wait for something while requests are taken ahead; `None` if the client is gone.
-    async fn meanwhile<T>(&mut self, what: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn meanwhile<T>(&mut self, what: impl Future<Output = T>) -> Option<T> {
         let mut what = pin!(what);
         poll_fn(|cx| {
             if let Poll::Ready(done) = what.as_mut().poll(cx) {
@@ -232,77 +231,9 @@ impl Line<'_> {
         }
         timeout(self.relay.timeout, self.stream.flush()).await?
     }
-
-    /// What does not come by way of the cache, as it comes.
-    async fn put_rest(&mut self, reader: &Reader, range: Range, sent: &mut u64) -> io::Result<()> {
-        let failed = |_| io::Error::from(io::ErrorKind::UnexpectedEof);
-        let asked = ask::range(self.relay, &reader.version, range, &reader.via);
-        let mut upstream = asked.await.map_err(failed)?;
-        let mut buffer = vec![0; BUFFER_BYTES];
-        let mut left = range.len();
-        while !upstream.is_through() {
-            let polled = poll_fn(|cx| upstream.poll_body(cx, &mut buffer));
-            let came = self.meanwhile(timeout(self.relay.timeout, polled)).await;
-            let came = came.ok_or(io::ErrorKind::ConnectionReset)??;
-            let bytes = came.map_err(io::Error::other)?;
-            if bytes as u64 > left {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            self.put(&buffer[..bytes]).await?;
-            left -= bytes as u64;
-            *sent += bytes as u64;
-            self.relay.metrics.passed(bytes as u64);
-        }
-        upstream.put_aside();
-        if left == 0 { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
-    }
-
-    async fn put_part(&mut self, part: &Part) -> io::Result<()> {
-        let (mut place, mut left) = (part.place, part.range.len());
-        let mut buffer = Vec::new();
-        while left > 0 {
-            if let Some(tcp) = self.stream.plain() {
-                let now = self.pace.allowed(left).await;
-                let sending = send_file(tcp, part, Range::of_len(place, now));
-                let sent = timeout(self.relay.timeout, sending).await??;
-                self.pace.spend(sent);
-                if sent == 0 {
-                    // Somebody cut the file, and the length is promised already.
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                (place, left) = (place + sent, left - sent);
-                continue;
-            }
-            let (file, at, bytes) = (part.clone(), place, left.min(READ_PART_BYTES));
-            let read = tokio::task::spawn_blocking(move || {
-                buffer.resize(bytes as usize, 0);
-                file.read_at(at, &mut buffer)?;
-                Ok::<_, io::Error>(buffer)
-            });
-            buffer = read.await.map_err(io::Error::other)??;
-            self.put(&buffer).await?;
-            (place, left) = (place + bytes, left - bytes);
-        }
-        Ok(())
-    }
-
-    async fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let now = self.pace.allowed(bytes.len() as u64).await;
-            let (part, rest) = bytes.split_at(now as usize);
-            timeout(self.relay.timeout, self.stream.write_all(part)).await??;
-            self.pace.spend(now);
-            bytes = rest;
-        }
-        Ok(())
-    }
 }
 
 /// A client may ask for so many answers ahead.
 const AHEAD_MAX: usize = 16;
 /// Read at a time where requests are expected.
 const READ_BYTES: usize = 8 << 10;
-/// Read at a time from the disk, where it has to be encrypted.
-const READ_PART_BYTES: u64 = 64 << 10;
-/// What one connection has in memory of what does not come by way of the cache.
-const BUFFER_BYTES: usize = 128 << 10;

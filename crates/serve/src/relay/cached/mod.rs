@@ -1,7 +1,7 @@
 //! Passing data that is kept (`--cache`): files of others that came through, for all who ask for
 //! them, each byte fetched once however many want it at once.
 //!
-//! `line` answers on one client's connection. For each request `prepare` finds out which version of
+//! `line` answers on one client's connection, by `send`. For each request `prepare` finds out which version of
 //! the file is the present one (`known` asks its server once for all, `facts` understands what that
 //! says of keeping), and opens a `reader` on what the store has of it. What nobody has or fetches
 //! is fetched by the connection's own `fetcher`, by requests of `ask`, as long as somebody wants it
@@ -18,6 +18,7 @@ mod known;
 mod line;
 mod prepare;
 mod reader;
+mod send;
 mod version;
 
 use std::net::SocketAddr;

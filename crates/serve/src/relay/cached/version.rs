@@ -75,11 +75,6 @@ impl Version {
         self.wanted().ranges.values().any(|one| one.intersect(range).is_some())
     }
 
-    /// Resolves, each time, after somebody wants less.
-    pub fn less(&self) -> watch::Receiver<()> {
-        self.less.subscribe()
-    }
-
     /// Some of it comes, with this head; `hop` is what we know of the way there.
     pub fn comes(&self, answer: &AnswerHead, hop: &str) {
         let is_digest = |name: &str| matches!(name, "repr-digest" | "digest");
@@ -129,6 +124,31 @@ impl Drop for Wish {
     }
 }
 
+/// Whether what is fetched is still wanted.
+pub(super) struct Need {
+    less: watch::Receiver<()>,
+    version: Arc<Version>,
+    pub range: Range,
+}
+
+impl Need {
+    pub fn new(version: &Arc<Version>, range: Range) -> Need {
+        Need { less: version.less.subscribe(), version: Arc::clone(version), range }
+    }
+
+    pub fn is_not(&self) -> bool {
+        self.version.is_over() || !self.version.is_wanted(self.range)
+    }
+
+    /// Resolves when it is not.
+    pub async fn ends(&mut self) {
+        while !self.is_not() {
+            // The sender lives as long as the version.
+            let _ = self.less.changed().await;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,14 +159,16 @@ mod tests {
         let version = Arc::new(Version::new(&url, Etag::parse("\"a\"").unwrap(), 100));
         let range = |start, end| Range::new(start, end);
         assert!(!version.is_wanted(range(0, 100)));
-        let less = version.less();
+        let need = Need::new(&version, range(50, 60));
+        assert!(need.is_not());
         let (one, two) = (Wish::new(&version, range(0, 50)), Wish::new(&version, range(40, 60)));
         assert!(version.is_wanted(range(0, 1)) && version.is_wanted(range(59, 100)));
         assert!(!version.is_wanted(range(60, 100)));
         one.only(range(45, 50));
         assert!(!version.is_wanted(range(0, 40)) && version.is_wanted(range(0, 41)));
+        assert!(!need.is_not());
         drop(two);
-        assert!(less.has_changed().unwrap());
+        assert!(need.is_not() && need.less.has_changed().unwrap());
         assert!(!version.is_wanted(range(0, 45)) && version.is_wanted(range(0, 46)));
     }
 }
