@@ -287,7 +287,7 @@ fn a_relay_that_forges_seals_too_is_found_out_by_the_source_itself() {
     ran.says(&["not what the source has", " by 127.0.0.1:"]);
     // Where no other way is allowed nothing is left to come.
     assert!(!home.exists("copy"), "{ran}");
-    ran.code_is(3);
+    ran.code_is(7);
     home.run(["cp", &origin.url, "copy"]).code_is(0);
     support::trees::assert_same(&home.path("tree"), &home.path("copy"));
 }
