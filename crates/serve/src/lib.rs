@@ -31,6 +31,11 @@ pub mod fuzzing {
         crate::http::fuzz_bodies(bytes);
     }
 
+    /// Understand `bytes` as what is asked of a depot.
+    pub fn depot(bytes: &[u8]) {
+        crate::relay::fuzz(bytes);
+    }
+
     /// Understand `bytes` as the requests of a client.
     pub fn requests(bytes: &[u8]) {
         crate::http::fuzz_requests(bytes);

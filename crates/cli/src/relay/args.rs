@@ -8,6 +8,7 @@ use clap::{Args, ValueHint};
 use swath_model::digest::Digest;
 use swath_serve::Network;
 use swath_serve::relay::{CacheOptions, Upstream};
+use swath_store::depot::DepotOptions;
 
 use crate::args::fingerprint;
 use crate::serve::args::{LogFormat, Tls, address};
@@ -63,6 +64,18 @@ pub struct Relay {
     /// Leave whoever is silent for so long while something is owed, on either side
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::time, value_hint = ValueHint::Other)]
     pub timeout: Duration,
+    /// Lease space in this folder to the clients; what they stored outlives restarts
+    #[arg(long, value_name = "DIR", requires = "depot_size", value_hint = ValueHint::DirPath)]
+    pub depot: Option<PathBuf>,
+    /// So much of it, to all together: 500G, 2TiB
+    #[arg(long, value_name = "SIZE", requires = "depot", value_parser = units::size_above_zero, value_hint = ValueHint::Other)]
+    pub depot_size: Option<u64>,
+    /// Lease so much memory to the clients, with --depot or without; what they stored there ends with the relay
+    #[arg(long, value_name = "SIZE", value_parser = units::size_above_zero, value_hint = ValueHint::Other)]
+    pub depot_memory: Option<u64>,
+    /// Lease nothing for longer than this: 12h, 7d
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = units::time, value_hint = ValueHint::Other)]
+    pub max_lease: Duration,
     /// Note every answer in this file ('-' is standard output)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
@@ -125,6 +138,18 @@ impl Relay {
         networks.collect()
     }
 
+    /// What is leased to others, if anything is.
+    pub fn depot(&self) -> Option<DepotOptions> {
+        let (disk, memory) = (self.depot_size, self.depot_memory);
+        (disk.is_some() || memory.is_some()).then(|| DepotOptions {
+            folder: self.depot.clone(),
+            size_bytes: disk.unwrap_or(0),
+            memory_bytes: memory.unwrap_or(0),
+            length_max: self.max_lease,
+            ..DepotOptions::default()
+        })
+    }
+
     /// What can be read again.
     pub fn given(&self, tokens: Option<PathBuf>) -> Given {
         Given {
@@ -144,13 +169,14 @@ Examples:
   swath relay --upstream data.example.org --clients 192.0.2.0/24 --cache /var/cache/swath --cache-size 500G
   curl http://r1.example.net:8471/relay/https://data.example.org/file       a relay that was started with --plain
   curl -x http://r1.example.net:8471 https://data.example.org/file          the same, carried without being read
+  swath relay --upstream '*.example.org' --clients tokens --depot /srv/depot --depot-size 500G
 
 Signals:
   HUP         reads tokens, certificate and key again, and opens the log again; what is under way goes on
   INT, TERM   what is under way has ten seconds to end; a second one ends it at once
 
 Exit codes:
-  0 ended by a signal        5 cannot listen, or the log cannot be written
+  0 ended by a signal        5 cannot listen, or the log or the depot cannot be used
   1 internal error           6 the file of tokens, one of authorities, or the cache cannot be read
   2 wrong command line       130 ended by a second signal
   4 certificate and key cannot be used";

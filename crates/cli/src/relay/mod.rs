@@ -7,9 +7,11 @@ use std::sync::Arc;
 use swath_model::Limiter;
 use swath_serve::relay::{Clients, RelayOptions};
 use swath_serve::{Access, Log, RelayServerOptions, Server, Tls, read_tokens};
+use swath_store::depot::{Depot, DepotOptions, Note, OpenError};
 use swath_transfer::NetOptions;
 
-use crate::exit::{Exit, fail, warn};
+use crate::exit::{Exit, chain, fail, warn};
+use crate::progress::units;
 use crate::say;
 use crate::serve::standing::Standing;
 use crate::serve::{exit_of, log, machine, words_of};
@@ -36,6 +38,10 @@ pub async fn run(args: Relay) -> Exit {
             }
         },
     };
+    let depot = match args.depot().map(open).transpose() {
+        Ok(depot) => depot,
+        Err(error) => return fail(Exit::Target, &format!("--depot: {}", chain(&error))),
+    };
     let host = machine::hostname();
     let log = args.log.as_deref().map(|path| log::Lines::open(path, args.log_format));
     let log = match log.transpose() {
@@ -57,6 +63,7 @@ pub async fn run(args: Relay) -> Exit {
             send_limit: args.max_rate.map(|rate| Arc::new(Limiter::new(Some(rate)))),
             timeout: args.timeout,
             cache: args.cache(),
+            depot,
         },
         listen: args.listen.clone(),
         tls: tls(&args, &host),
@@ -79,6 +86,26 @@ pub async fn run(args: Relay) -> Exit {
     standing.run(server, access.as_ref(), log.as_ref(), std::future::pending(), nothing).await
 }
 
+/// Open the depot, and say what was damaged.
+fn open(options: DepotOptions) -> Result<Depot, OpenError> {
+    let (depot, found) = Depot::open(options)?;
+    for note in found.notes {
+        match note {
+            Note::Cut { id, dropped_bytes } => warn(&format!(
+                "depot: the last {dropped_bytes} bytes of the journal of allocation {id} are not \
+                 what was written, and do not count"
+            )),
+            Note::SetAside { id, path } => warn(&format!(
+                "depot: allocation {id} is damaged; what is left of it lies at {} and takes space \
+                 until it is removed",
+                path.display()
+            )),
+            _ => {}
+        }
+    }
+    Ok(depot)
+}
+
 fn tls(args: &Relay, host: &str) -> Tls {
     match (&args.tls_cert, &args.tls_key) {
         _ if args.plain => Tls::Plain,
@@ -92,6 +119,13 @@ fn tls(args: &Relay, host: &str) -> Tls {
 /// What a user reads when the relay stands.
 fn words(args: &Relay, server: &Server, host: &str, name: &str) -> String {
     let mut text = format!("relay {name}, for {}\n", count(args));
+    let room = [("on disk", args.depot_size), ("in memory", args.depot_memory)];
+    let room = room.into_iter().filter_map(|(place, size)| Some((place, size?)));
+    let room: Vec<String> =
+        room.map(|(place, size)| format!("{} {place}", units::bytes(size))).collect();
+    if !room.is_empty() {
+        text.push_str(&format!("depot        {}\n", room.join(", ")));
+    }
     for url in machine::urls(&server.addresses(), server.identity().is_some(), host) {
         text.push_str(&format!("  {url}\n"));
     }

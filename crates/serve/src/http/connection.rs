@@ -7,18 +7,20 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::{Limiter, Range};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::body::FileBytes;
 use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method, Version};
 use super::pace::Pace;
 use super::received::Received;
-use super::response::{Content, Make, Piece, Response};
+use super::response::{Content, Find, Make, Piece, Response};
 use super::seats::Seat;
 use super::stream::{Stream, send_file};
 
@@ -285,6 +287,13 @@ async fn write(
             write_pieces(stream, pace, pieces).await
         }
         Content::Made(made) => write_made(stream, pace, head, made, is_chunked).await,
+        Content::Found(found) if stream.plain().is_none() => {
+            write_made(stream, pace, head, found, false).await
+        }
+        Content::Found(found) => {
+            put(stream, pace, &head).await?;
+            write_found(stream, pace, found).await
+        }
     }?;
     within(stream.flush()).await?;
     if keeps_alive || after == After::Close {
@@ -304,18 +313,7 @@ async fn write_pieces(stream: &mut Stream, pace: &mut Pace, pieces: Vec<Piece>) 
             }
             Piece::Part { file, range } => match stream.plain() {
                 Some(tcp) => {
-                    let mut rest = range;
-                    while !rest.is_empty() {
-                        let now = pace.allowed(rest.len()).await;
-                        let part = Range::new(rest.start, rest.start + now);
-                        let sent = within(send_file(tcp, &*file, part)).await?;
-                        pace.spend(sent);
-                        if sent == 0 {
-                            // It became shorter, and the length is promised already.
-                            return Err(io::ErrorKind::UnexpectedEof.into());
-                        }
-                        rest.start += sent;
-                    }
+                    send_range(tcp, pace, file.as_fd(), range).await?;
                     range.len()
                 }
                 None => {
@@ -326,6 +324,40 @@ async fn write_pieces(stream: &mut Stream, pace: &mut Pace, pieces: Vec<Piece>) 
         };
     }
     Ok(sent)
+}
+
+async fn write_found(
+    stream: &mut Stream,
+    pace: &mut Pace,
+    mut found: Box<dyn Find>,
+) -> io::Result<u64> {
+    let tcp = stream.plain().ok_or(io::ErrorKind::Unsupported)?;
+    let mut sent = 0;
+    while let Some(part) = found.part().await? {
+        send_range(tcp, pace, part.file.as_fd(), part.place).await?;
+        sent += part.place.len();
+    }
+    Ok(sent)
+}
+
+async fn send_range(
+    tcp: &TcpStream,
+    pace: &mut Pace,
+    file: BorrowedFd<'_>,
+    mut rest: Range,
+) -> io::Result<()> {
+    while !rest.is_empty() {
+        let now = pace.allowed(rest.len()).await;
+        let part = Range::new(rest.start, rest.start + now);
+        let sent = within(send_file(tcp, &file, part)).await?;
+        pace.spend(sent);
+        if sent == 0 {
+            // It became shorter, and the length is promised already.
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        rest.start += sent;
+    }
+    Ok(())
 }
 
 /// Write `head`, together with what follows it if that is there soon: a new connection may have so

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::cached::Cached;
 use crate::exposition::Page;
-use crate::http::Response;
 use crate::server::Traffic;
 
 /// Counters; all grow only, but for those that say "now".
@@ -39,7 +38,7 @@ impl Metrics {
     }
 
     /// All of them, and those of the cache.
-    pub fn page(&self, cached: Option<&Cached>) -> Response {
+    pub fn page(&self, cached: Option<&Cached>) -> Page {
         let mut page = Page::default();
         page.answers(&self.answers);
         page.counter("swath_relay_bytes_total", "Bytes of bodies passed on.", &self.passed_bytes);
@@ -53,6 +52,6 @@ impl Metrics {
         if let Some(cached) = cached {
             cached.tell(&mut page);
         }
-        page.response()
+        page
     }
 }

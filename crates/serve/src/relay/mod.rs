@@ -4,7 +4,8 @@
 //! use it and every HTTP server can lie behind it. `allow` says whom it asks, `clients` for whom,
 //! `pass` what of a request goes on and what of an answer comes back, `carry` moves the bytes by
 //! `pipe` where the kernel can do that alone, and `gauge` measures the hop meanwhile. `tunnel`
-//! carries what it cannot read. `cached` keeps what passes, where that is wanted. It plans nothing: which way is taken is decided by who asks.
+//! carries what it cannot read. `cached` keeps what passes, where that is wanted, and `depot` leases
+//! space to the same clients. It plans nothing: which way is taken is decided by who asks.
 
 mod about;
 mod allow;
@@ -12,6 +13,7 @@ mod back;
 mod cached;
 mod carry;
 mod clients;
+mod depot;
 mod faults;
 mod gauge;
 mod metrics;
@@ -28,6 +30,7 @@ use swath_formats::{ProxyFault, relay as address};
 use swath_model::Limiter;
 use swath_source::{Net, NetError, NetOptions, PASS, SealingError, SealingKey};
 use swath_store::cache::CacheOpenError;
+use swath_store::depot::Depot;
 use tokio::sync::watch;
 use url::Url;
 
@@ -40,6 +43,8 @@ pub use cached::CacheOptions;
 use cached::Cached;
 use carry::Held;
 pub use clients::Clients;
+#[cfg(feature = "fuzzing")]
+pub(crate) use depot::fuzz;
 use metrics::Metrics;
 use pass::Form;
 
@@ -59,6 +64,8 @@ pub struct RelayOptions {
     pub timeout: Duration,
     /// Keeps what passes.
     pub cache: Option<CacheOptions>,
+    /// Space for others.
+    pub depot: Option<Depot>,
 }
 
 impl std::fmt::Debug for RelayOptions {
@@ -108,6 +115,7 @@ pub(crate) struct Relay {
     nowhere: Url,
     /// Opens what is meant for this relay alone.
     key: SealingKey,
+    door: Option<Arc<depot::Door>>,
 }
 
 impl Relay {
@@ -129,6 +137,7 @@ impl Relay {
         crate::tls::random(&mut random);
         let nowhere = Url::parse("http://nowhere.invalid/")
             .map_err(|error| NetError::Tls(error.to_string()))?;
+        let door = options.depot.map(|depot| depot::Door::open(depot, life.clone()));
         Ok(Relay {
             name: options.name,
             pseudonym: format!("{PSEUDONYM}{:016x}", u64::from_le_bytes(random)),
@@ -145,6 +154,7 @@ impl Relay {
             life,
             nowhere,
             key: SealingKey::new()?,
+            door,
         })
     }
 
@@ -269,8 +279,11 @@ impl Relay {
             // Queries of others' addresses open things, as signed ones do.
             let target = match (form(head), head.raw_target.split_once('?')) {
                 (Some(_), Some((address, _))) => format!("{address}?"),
+                // Of a depot's address the name is what opens it, and its query may hold others'.
+                (None, Some((address, _))) if depot::is_for_depot(head) => format!("{address}?"),
                 _ => head.raw_target.clone(),
             };
+            let target = depot::redacted(&target);
             let line = LogLine::of(head, peer, status, bytes, took);
             log.note(&LogLine { target: &target, ..line });
         }
@@ -309,7 +322,7 @@ impl Answer for Relay {
     type Held = Held;
     const TAKES_ANY_TARGET: bool = true;
 
-    async fn answer(&self, head: &Head, peer: SocketAddr, _: &mut dyn Make) -> Response {
+    async fn answer(&self, head: &Head, peer: SocketAddr, body: &mut dyn Make) -> Response {
         let is_read = matches!(head.method, Method::Get | Method::Head);
         let path = head.target.path.as_slice();
         if is_read && path == b"health" {
@@ -318,11 +331,20 @@ impl Answer for Relay {
         if let Err(refusal) = self.admit(head, peer, Form::Path) {
             return refusal;
         }
+        if depot::is_for_depot(head) {
+            return self.answer_for_depot(head, body).await;
+        }
         match path {
             _ if !is_read => {
                 Response::text(405, "GET and HEAD are possible here").with("allow", "GET, HEAD")
             }
-            b"metrics" => self.metrics.page(self.cached.as_ref()),
+            b"metrics" => {
+                let mut page = self.metrics.page(self.cached.as_ref());
+                if let Some(door) = &self.door {
+                    door.tell(&mut page).await;
+                }
+                page.response()
+            }
             b"relay" => self.about(head).await,
             b"" => Response::text(
                 200,

@@ -4,7 +4,7 @@
 //! depot was opened with less than before. Space is taken before anything of an allocation exists
 //! and given back when nothing of it is left.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use swath_model::Time;
@@ -48,6 +48,14 @@ pub(crate) struct Ledger<L> {
     entries: HashMap<LeaseId, Entry<L>>,
     by_end: BTreeSet<(Time, LeaseId)>,
     by_mark: HashMap<Mark, (LeaseId, Right)>,
+    ended: Ended,
+}
+
+/// Marks of what has ended lately, so that whoever comes late is told so.
+#[derive(Debug, Default)]
+struct Ended {
+    marks: HashSet<Mark>,
+    order: VecDeque<Mark>,
 }
 
 /// One allocation in the books.
@@ -71,6 +79,7 @@ impl<L: Clone> Ledger<L> {
             entries: HashMap::new(),
             by_end: BTreeSet::new(),
             by_mark: HashMap::new(),
+            ended: Ended::default(),
         }
     }
 
@@ -157,6 +166,7 @@ impl<L: Clone> Ledger<L> {
         for mark in &entry.marks {
             self.by_mark.remove(mark);
         }
+        self.note_ended(&entry.marks);
         self.between += 1;
         Some(entry)
     }
@@ -168,6 +178,26 @@ impl<L: Clone> Ledger<L> {
             return None;
         }
         self.take_out(id).map(|entry| (id, entry))
+    }
+
+    /// These were the marks of one that is no more.
+    pub(crate) fn note_ended(&mut self, marks: &[Mark; 3]) {
+        for mark in marks {
+            if self.ended.marks.insert(*mark) {
+                self.ended.order.push_back(*mark);
+            }
+        }
+        while self.ended.order.len() > ENDED_MAX {
+            if let Some(oldest) = self.ended.order.pop_front() {
+                self.ended.marks.remove(&oldest);
+            }
+        }
+    }
+
+    /// Whether this is the mark of an allocation that has ended, as far back as is remembered.
+    pub(crate) fn has_ended(&self, mark: &Mark, now: Time) -> bool {
+        let entry = self.by_mark.get(mark).and_then(|(id, _)| self.entries.get(id));
+        entry.map_or_else(|| self.ended.marks.contains(mark), |entry| entry.ends <= now)
     }
 
     /// When the next one ends.
@@ -209,3 +239,6 @@ impl<L: Clone> Ledger<L> {
         }
     }
 }
+
+/// Of some ten thousand allocations: a few MiB.
+const ENDED_MAX: usize = 3 << 14;

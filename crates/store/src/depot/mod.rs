@@ -234,6 +234,18 @@ impl Depot {
         Some(Status { id, right, medium: lease.medium, size_bytes, held, damaged, left })
     }
 
+    /// Whether this opened an allocation that has ended or was given up, as far back as is remembered:
+    /// some ten thousand allocations, and those that ended while nobody had the depot open.
+    pub fn has_ended(&self, capability: &Capability) -> bool {
+        let now = self.shared.clock.now().since_boot;
+        self.shared.books().ledger.has_ended(&capability.mark(), now)
+    }
+
+    /// What it has to give, as it was opened.
+    pub fn options(&self) -> &DepotOptions {
+        &self.shared.options
+    }
+
     /// Let a lease run for `length` from now on, or for longer if it does already. How long it runs.
     ///
     /// # Errors

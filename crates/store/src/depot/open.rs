@@ -248,6 +248,7 @@ impl Recover<'_> {
         let Some(grant) = &contents.grant else { return self.without_grant(id, names) };
         let left = grant.term.left(&self.now).min(self.options.length_max);
         if left.is_zero() {
+            self.books.ledger.note_ended(&grant.marks);
             remove(self.steps, &names.journal)?;
             remove(self.steps, &names.part)?;
             self.found.ended += 1;

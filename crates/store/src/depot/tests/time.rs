@@ -37,6 +37,7 @@ fn a_lease_ends_at_its_moment_and_its_space_is_free_then() {
         assert!(matches!(depot.extend(&lease.manage, HOUR), Err(ManageError::NoLease)));
         assert!(matches!(depot.release(&lease.manage), Err(ManageError::NoLease)));
         assert!(depot.status(&lease.manage).is_none());
+        assert!([&lease.read, &lease.write, &lease.manage].iter().all(|one| depot.has_ended(one)));
         let next = depot.allocate(size_bytes, HOUR, medium).unwrap();
 
         // Whoever still has the descriptor keeps no space, and finds the file short.
@@ -46,7 +47,10 @@ fn a_lease_ends_at_its_moment_and_its_space_is_free_then() {
         let got = unsafe { libc::pread(fd, bytes.as_mut_ptr().cast(), 10, part.place as i64) };
         assert_eq!(got, 0);
         assert!(!folder.path().join(format!("leases/{}.data", lease.id)).exists());
+        assert!(!depot.has_ended(&next.read));
         depot.release(&next.manage).unwrap();
+        assert!(depot.has_ended(&next.read) && depot.has_ended(&lease.read));
+        assert!(!depot.has_ended(&Capability::random().unwrap()));
         assert_eq!(depot.sweep(), None);
     }
     assert_eq!(std::fs::read_dir(folder.path().join("leases")).unwrap().count(), 0);
@@ -113,4 +117,14 @@ fn the_wall_clock_may_jump_and_leases_stay_what_they_are() {
     let (_, found) = Depot::open_at(options(folder.path()), clock).unwrap();
     assert_eq!((found.ended, found.allocations), (1, 0));
     assert_eq!(std::fs::read_dir(folder.path().join("leases")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_ended_while_nobody_had_it_open_is_known_to_have_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hands::new();
+    let lease = open(folder.path(), &clock).allocate(GROUP, HOUR, Medium::Disk).unwrap();
+    clock.pass(HOUR);
+    let depot = open(folder.path(), &clock);
+    assert!(depot.has_ended(&lease.read) && depot.status(&lease.read).is_none());
 }
