@@ -254,6 +254,23 @@ fn secrets_are_seen_by_the_last_hop_alone() {
 }
 
 #[test]
+fn a_token_for_a_relay_behind_another_is_there_when_the_first_request_is() {
+    // By a route that was given the first request left before that relay had told its key: its token
+    // could not be sealed and was left out, and the relay let nobody in.
+    let home = Home::new();
+    let content = Content::random(8, SIZE);
+    let origin = honest(&content);
+    home.write("relay-tokens", "for-the-relay\n");
+    let (near, far) = (home.relay(&[]), home.relay(&["--clients", "relay-tokens"]));
+    let with_token = far.url.replace("http://", "http://x:for-the-relay@");
+    let route = format!("{},{}", near.url, far.url);
+    let relays = ["--relay", &near.url, "--relay", &with_token, "--route", &route];
+    let ran = home.run([&["get", &url(&origin), "-o", "got"][..], &relays].concat());
+    ran.code_is(0);
+    home.holds("got", &content);
+}
+
+#[test]
 fn a_relay_that_changes_what_it_passes_on_is_found_out_and_left() {
     let home = Home::new();
     let content = Content::random(7, SIZE);

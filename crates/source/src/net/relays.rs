@@ -66,6 +66,16 @@ impl Net {
         }
     }
 
+    /// Whether a relay of a route, the nearest first, is opened by a token that cannot be sealed for it
+    /// yet, since it has not told its key. The first one is shown its token itself.
+    pub fn awaits_keys(&self, relays: &[Url]) -> bool {
+        relays.iter().skip(1).any(|relay| {
+            let has_token = Origin::of(relay)
+                .is_some_and(|origin| self.credentials_for_relay(&origin).authorization.is_some());
+            has_token && self.relay_key(relay).is_none()
+        })
+    }
+
     /// Header lines that show each relay of a route what is meant for it alone: tokens for those behind
     /// the first, and for the last one what opens the origin. Nothing where keys are missing.
     pub(crate) fn sealed_lines(&self, relays: &[Url], end: &Url, own: Credentials) -> String {

@@ -429,6 +429,10 @@ impl Run<'_> {
             route.relays().iter().map(|&site| ways.of(site).map(|site| site.url.clone())).collect();
         let Some(urls) = urls else { return };
         let carriage = ways.routes.carriage();
+        if carriage == Carriage::Passed && self.engine.net.awaits_keys(&urls) {
+            ways.deferred.push((way, replica, route, on_trial));
+            return;
+        }
         if carriage == Carriage::Passed
             && self.sources[direct].source.has_secrets()
             && let Some(last) = urls.last()
