@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use swath_model::Range;
 use swath_source::{AnswerHead, Upstream};
@@ -242,6 +242,13 @@ impl Fetcher {
                 some = timeout(within, polled) => some.map_err(|_| Trouble::Failed)??,
                 () = wanted.ends() => return Err(Trouble::Unwanted),
             };
+            // On slow ways it comes by packets, and each write wakes all who wait for it.
+            let is_through = if is_through || self.filled >= GATHERED_BYTES {
+                is_through
+            } else {
+                tokio::time::sleep(GATHER_FOR).await;
+                poll_fn(|cx| self.poll_body(cx)).await?
+            };
             let Some(front) = self.queue.pop_front() else { return Ok(()) };
             let mut job = front.job;
             let (bytes, filled) = (std::mem::take(&mut self.buffer), self.filled);
@@ -299,5 +306,8 @@ impl Fetcher {
 const TRIES_MAX: u32 = 3;
 /// So many requests are sent ahead.
 const AHEAD_MAX: usize = 16;
+/// What comes within this time is written together, so long as it is little.
+const GATHER_FOR: Duration = Duration::from_millis(5);
+const GATHERED_BYTES: usize = 64 << 10;
 /// Read and written at a time, at most; a thousand fetchers have so much each.
 const BUFFER_BYTES: usize = 128 << 10;
