@@ -346,6 +346,7 @@ impl Run {
 #[test]
 fn power_loss_after_any_step_loses_nothing_acknowledged_and_promises_nothing_twice() {
     let first = fastrand::u64(..1 << 32);
+    let mut images = 0;
     for seed in first..first + 6 {
         println!("seed {seed}");
         let mut run = Run::new(seed);
@@ -361,8 +362,10 @@ fn power_loss_after_any_step_loses_nothing_acknowledged_and_promises_nothing_twi
                 _ => run.pass(),
             }
         }
-        assert!(run.truth().images > 100);
+        images += run.truth().images;
     }
+    // Of one seed's history hardly anything may have come, of six there is always much.
+    assert!(images > 100, "{images}");
 }
 
 #[test]
