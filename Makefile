@@ -9,13 +9,16 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 SWATH = $(TARGET)/release/swath
 
 help: ## This list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 12
 
 build: ## The release binary
 	$(CARGO) build --release --locked -p swath
 
 demo: ## Six replicas of one file, one dying (demo/report.html); 10,000 files from 100 ms away
 	@scripts/demo
+
+demo-relay: ## A transfer finds its way over seven emulated sites (demo/relay.html, demo/routes.svg; root)
+	@scripts/demo-relay
 
 test: ## All tests; says which were skipped, and why
 	@scripts/test
@@ -34,6 +37,7 @@ bench: ## The benchmarks of docs/benchmarks.md (root; some two hours)
 	bench/store
 	bench/trees
 	bench/serve
+	bench/routes
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 
 soak: ## A sparse file of 100 GiB, 100,000 small files, 1,200 kills: about half an hour
@@ -60,4 +64,4 @@ clean: ## Remove what was built and what the demo left
 	$(CARGO) clean
 	rm -rf demo
 
-.PHONY: help build demo test check bench soak fuzz dist install clean
+.PHONY: help build demo demo-relay test check bench soak fuzz dist install clean

@@ -14,6 +14,7 @@ pub mod measure;
 pub mod oracle;
 pub mod picture;
 pub mod results;
+pub mod routes;
 pub mod scenario;
 pub mod serve_run;
 pub mod serving;

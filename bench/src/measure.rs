@@ -41,11 +41,26 @@ pub fn measure(
 ) -> io::Result<Measured> {
     // An own group, so that a program can be stopped together with its children.
     command.process_group(0);
+    end_with_us(command);
     let begin = Instant::now();
     // Dropping the handle neither waits nor kills: the wait below is the only one.
     let child = command.spawn()?;
     started();
     finish(&child, begin, limit)
+}
+
+/// Has a program killed when the thread that starts it ends, however that happens: nobody stays
+/// behind when a study is stopped.
+pub fn end_with_us(command: &mut Command) {
+    // SAFETY: prctl is async-signal-safe and concerns the child alone.
+    unsafe {
+        command.pre_exec(|| {
+            match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        });
+    }
 }
 
 /// Waits for a child that was started at `begin` in a process group of its own, to its end or

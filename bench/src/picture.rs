@@ -243,6 +243,7 @@ mod tests {
                 tool("broken", vec![run(1.0, Some("exit code 3"))]),
             ],
             skipped: Vec::new(),
+            goals: Vec::new(),
         };
         let study = Study {
             name: "study".into(),

@@ -36,6 +36,43 @@ pub struct ScenarioResult {
     pub tools: Vec<ToolResult>,
     /// Tool and reason.
     pub skipped: Vec<(String, String)>,
+    /// What was to be reached.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<Goal>,
+}
+
+/// A figure of a tool and what it has to be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Goal {
+    /// Name of the tool.
+    pub tool: String,
+    /// The heading of the figure.
+    pub figure: String,
+    /// It must not be below this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least: Option<f64>,
+    /// It must not be above this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<f64>,
+}
+
+impl Goal {
+    /// A figure that must not be below `least`.
+    pub fn at_least(tool: &str, figure: &str, least: f64) -> Self {
+        let (tool, figure) = (tool.to_owned(), figure.to_owned());
+        Self { tool, figure, least: Some(least), most: None }
+    }
+
+    /// A figure that must not be above `most`.
+    pub fn at_most(tool: &str, figure: &str, most: f64) -> Self {
+        let (tool, figure) = (tool.to_owned(), figure.to_owned());
+        Self { tool, figure, least: None, most: Some(most) }
+    }
+
+    /// Whether a value will do.
+    pub fn is_reached(&self, value: f64) -> bool {
+        self.least.is_none_or(|least| value >= least) && self.most.is_none_or(|most| value <= most)
+    }
 }
 
 /// One tool in one scenario.
@@ -165,5 +202,14 @@ mod tests {
         let spread = Spread::of([3.0, 1.0, 2.0].into_iter()).unwrap();
         assert_eq!(spread, Spread { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0].into_iter()).unwrap().median, 2.5);
+    }
+
+    #[test]
+    fn a_goal_is_reached_at_its_bound() {
+        let least = Goal::at_least("a", "x", 2.0);
+        assert_eq!([1.9, 2.0, 2.1].map(|value| least.is_reached(value)), [false, true, true]);
+        let most = Goal::at_most("a", "x", 2.0);
+        assert_eq!([1.9, 2.0, 2.1].map(|value| most.is_reached(value)), [true, true, false]);
+        assert!(!least.is_reached(f64::NAN));
     }
 }

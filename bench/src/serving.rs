@@ -191,7 +191,7 @@ impl Server {
 }
 
 /// The largest resident memory that a process had since it became this program.
-fn high_water_bytes(process: u32) -> Option<u64> {
+pub(crate) fn high_water_bytes(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::results::{ScenarioResult, Study, ToolResult};
+use crate::results::{Goal, ScenarioResult, Study, ToolResult};
 
 /// The whole study: the machine, one table for each scenario, what was skipped.
 pub fn study_table(study: &Study) -> String {
@@ -52,7 +52,29 @@ pub fn scenario_table(scenario: &ScenarioResult) -> String {
     for (tool, reason) in &scenario.skipped {
         let _ = writeln!(text, "  {tool} skipped: {reason}");
     }
+    for goal in &scenario.goals {
+        let _ = writeln!(text, "  {}", goal_line(goal, scenario));
+    }
     text
+}
+
+/// One goal, the median that was measured, and whether it will do.
+fn goal_line(goal: &Goal, scenario: &ScenarioResult) -> String {
+    let Goal { tool, figure: name, least, most } = goal;
+    let mut text = format!("to be reached by {tool}: {name}");
+    if let Some(least) = least {
+        let _ = write!(text, " ≥ {least}");
+    }
+    if let Some(most) = most {
+        let _ = write!(text, " ≤ {most}");
+    }
+    let tool = scenario.tools.iter().find(|result| result.name == *tool);
+    match tool.and_then(|tool| tool.figure(name)) {
+        None => text + ": not measured",
+        // With one more digit than the table, so that what falls short can be seen to.
+        Some(value) if goal.is_reached(value) => format!("{text}: {value:.3}, yes"),
+        Some(value) => format!("{text}: {value:.3}, NO"),
+    }
 }
 
 fn row(tool: &ToolResult, bound_s: f64, oracle_s: Option<f64>) -> [String; COLUMNS] {
@@ -135,6 +157,7 @@ mod tests {
                 tool("oracle", vec![run(4.0, None)]),
             ],
             skipped: vec![("wget".into(), "not installed".into())],
+            goals: Vec::new(),
         };
         assert_eq!(
             scenario_table(&scenario),
@@ -166,11 +189,24 @@ mod tests {
                 tool("b", vec![with(&[])]),
             ],
             skipped: Vec::new(),
+            goals: vec![
+                Goal::at_most("a", "s/GB", 0.3),
+                Goal::at_least("a", "1/s", 2000.0),
+                Goal::at_least("b", "1/s", 1.0),
+            ],
         };
         let table = scenario_table(&scenario);
         let lines: Vec<&str> = table.lines().skip(1).collect();
         assert!(lines[0].ends_with("good runs  s/GB   1/s"), "{table}");
         assert!(lines[1].ends_with("2/2  0.30  1234"), "{table}");
         assert!(lines[2].ends_with("1/1     –     –"), "{table}");
+        assert_eq!(
+            lines[3..],
+            [
+                "  to be reached by a: s/GB ≤ 0.3: 0.300, yes",
+                "  to be reached by a: 1/s ≥ 2000: 1234.400, NO",
+                "  to be reached by b: 1/s ≥ 1: not measured",
+            ]
+        );
     }
 }

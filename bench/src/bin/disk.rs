@@ -110,6 +110,7 @@ fn measure(options: &Options) -> Result<(), String> {
         bound_is: "dd oflag=direct of the same file, the median of this study".to_owned(),
         tools: taking_part.into_iter().map(|(_, _, result)| result).collect(),
         skipped,
+        goals: Vec::new(),
     };
     scenario.bound_s = scenario.median_s(DiskTool::Dd.name()).ok_or("dd failed")?;
     println!("{}", scenario_table(&scenario));

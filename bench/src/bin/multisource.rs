@@ -149,6 +149,7 @@ fn measure_scenario(
         bound_is: "size with framing over the sum of the rates".to_owned(),
         tools: Vec::new(),
         skipped: Vec::new(),
+        goals: Vec::new(),
     };
     let mut taking_part = Vec::new();
     for &tool in tools {

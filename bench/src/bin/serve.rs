@@ -200,6 +200,7 @@ fn measure_scenario(
         bound_is: String::new(),
         tools: Vec::new(),
         skipped: Vec::new(),
+        goals: Vec::new(),
     };
     if question == Question::Million {
         result.title += &format!(", made in {made_s:.0} s");

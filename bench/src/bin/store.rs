@@ -104,6 +104,7 @@ fn study(options: &Options) -> Result<(), String> {
         bound_is: "dd oflag=direct bs=1M from /dev/zero, the median of this study".to_owned(),
         tools,
         skipped: Vec::new(),
+        goals: Vec::new(),
     };
     scenario.bound_s = scenario.median_s(DD).ok_or("dd failed")?;
     println!("{}", scenario_table(&scenario));

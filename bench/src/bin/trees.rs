@@ -227,6 +227,7 @@ fn measure_scenario(
         bound_is: bound_is.to_owned(),
         tools: Vec::new(),
         skipped: Vec::new(),
+        goals: Vec::new(),
     };
     let mut taking_part = Vec::new();
     for tool in tools {

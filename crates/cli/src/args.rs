@@ -13,6 +13,9 @@ use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PlanConfig, PolicyKind};
 
 use crate::cp::args::Cp;
 use crate::list::args::{Du, Ls};
+use crate::relay::args::Relay;
+use crate::relays::Relays;
+use crate::routes::args::Routes;
 use crate::serve::args::Serve;
 use crate::units;
 
@@ -41,12 +44,16 @@ pub enum Command {
     Cp(Box<Cp>),
     /// Offer folders to others
     Serve(Box<Serve>),
+    /// Pass on what servers have, for those who may and from where it may
+    Relay(Box<Relay>),
     /// List a folder of a swath server, or where ssh leads to
     Ls(Box<Ls>),
     /// Tell how large a folder of a swath server is, or one where ssh leads to
     Du(Box<Du>),
     /// Tell what each replica offers
     Probe(Probe),
+    /// Show the network as it is remembered, and which route is the widest
+    Routes(Box<Routes>),
     /// Check a file against digests, or a copied folder against its index
     Verify(Verify),
     /// Print completions for a shell
@@ -102,6 +109,9 @@ pub struct Get {
     /// The network
     #[command(flatten)]
     pub net: Net,
+    /// The ways that data may take
+    #[command(flatten)]
+    pub routes: Relays,
     /// Leave blocks of zeros out of the file as holes, so that it may be larger than the space on the disk
     #[arg(long, help_heading = "Disk")]
     pub sparse: bool,
@@ -284,7 +294,7 @@ pub fn pin(text: &str) -> Result<Pin, String> {
     text.parse().map_err(|error: BadCpus| error.to_string())
 }
 
-fn fingerprint(text: &str) -> Result<Digest, String> {
+pub fn fingerprint(text: &str) -> Result<Digest, String> {
     let digest: Digest = text.parse().map_err(|error: DigestError| error.to_string())?;
     if digest.algorithm() != Algorithm::Sha256 {
         return Err("it must be written sha-256:HEX".to_owned());
@@ -345,8 +355,21 @@ impl TypedValueParser for HeaderParser {
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands that have a man page of their own, and another name of one.
-const COMMANDS: [&str; 10] =
-    ["get", "cp", "sync", "serve", "ls", "du", "probe", "verify", "completions", "man"];
+const COMMANDS: [&str; 13] = [
+    "get",
+    "cp",
+    "sync",
+    "serve",
+    "relay",
+    "ls",
+    "du",
+    "probe",
+    "routes",
+    "routes-forget",
+    "verify",
+    "completions",
+    "man",
+];
 
 /// Below the help of `swath get`, and in its man page.
 pub const GET_EXAMPLES: &str = "\

@@ -7,11 +7,14 @@ use swath_transfer::{Engine, EngineError, EngineOptions, IoMode};
 use crate::args::Net;
 use crate::exit::{Exit, chain};
 use crate::progress::units;
+use crate::relays::Relays;
 
 /// What a command asks of its engine.
 pub struct Wishes<'a> {
     /// The network.
     pub net: &'a Net,
+    /// The ways that data may take.
+    pub routes: Option<&'a Relays>,
     /// Most bytes a second, over all sources.
     pub limit_rate: Option<u64>,
     /// Ask for Metalinks.
@@ -35,7 +38,10 @@ pub fn start(wishes: &Wishes<'_>) -> Result<Engine, (Exit, String)> {
         net.bearer = Some(bearer.clone());
         net.fingerprints.push(*fingerprint);
     }
+    let routes = wishes.routes.map(Relays::options).transpose();
+    let routes = routes?.unwrap_or_default();
     let options = EngineOptions {
+        routes,
         net: NetOptions {
             limit_bytes_per_s: wishes.limit_rate,
             metalinks: wishes.metalinks,

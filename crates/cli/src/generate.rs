@@ -32,6 +32,10 @@ pub fn man(command: Option<&str>, dir: Option<&Path>) -> Exit {
         for command in built().get_subcommands() {
             let name = command.get_name();
             std::fs::write(dir.join(format!("swath-{name}.1")), page(Some(name))?)?;
+            for below in command.get_subcommands() {
+                let name = format!("{name}-{}", below.get_name());
+                std::fs::write(dir.join(format!("swath-{name}.1")), page(Some(&name))?)?;
+            }
         }
         Ok(())
     };
@@ -53,7 +57,7 @@ fn built() -> clap::Command {
 /// The man page of swath or of one of its commands.
 fn page(name: Option<&str>) -> io::Result<Vec<u8>> {
     let whole = built();
-    let command = match name.and_then(|name| whole.find_subcommand(name)) {
+    let command = match name.and_then(|name| find(&whole, name)) {
         Some(command) => command.clone(),
         None => whole.clone(),
     };
@@ -66,6 +70,7 @@ fn page(name: Option<&str>) -> io::Result<Vec<u8>> {
         .get_visible_aliases()
         .map(|other| format!("swath {other} is swath {name}"))
         .collect();
+    let has_commands = command.has_subcommands();
     let man = Man::new(command).source(concat!("swath ", env!("CARGO_PKG_VERSION")));
     let mut out = Vec::new();
     man.render_title(&mut out)?;
@@ -77,7 +82,7 @@ fn page(name: Option<&str>) -> io::Result<Vec<u8>> {
         section(&mut out, "OTHER NAMES", &others.join("\n"))?;
     }
     man.render_options_section(&mut out)?;
-    if is_whole {
+    if is_whole || has_commands {
         man.render_subcommands_section(&mut out)?;
     }
     let more = if is_whole { GET_EXAMPLES } else { more.as_str() };
@@ -108,6 +113,14 @@ fn page(name: Option<&str>) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
+/// A command, or one of a command's own as `COMMAND-ITS`.
+fn find<'w>(whole: &'w clap::Command, name: &str) -> Option<&'w clap::Command> {
+    whole.find_subcommand(name).or_else(|| {
+        let (outer, inner) = name.split_once('-')?;
+        whole.find_subcommand(outer)?.find_subcommand(inner)
+    })
+}
+
 /// A section whose lines stay as they are.
 fn section(out: &mut impl Write, title: &str, text: &str) -> io::Result<()> {
     writeln!(out, ".SH \"{title}\"\n.nf")?;
@@ -129,6 +142,12 @@ http_proxy, https_proxy, all_proxy, no_proxy
         proxies, as in curl
 NO_COLOR
         no colours
+SWATH_CONFIG, XDG_CONFIG_HOME
+        the configuration file: $SWATH_CONFIG (off: none), else swath/config.toml in
+        $XDG_CONFIG_HOME or ~/.config
+SWATH_STATE, XDG_STATE_HOME
+        what is remembered of routes: $SWATH_STATE (off: nothing is), else swath/state.db in
+        $XDG_STATE_HOME or ~/.local/state
 SWATH_LOG
         what is told beside the progress, for example debug or swath_source=trace";
 

@@ -2,6 +2,7 @@
 
 mod args;
 mod check;
+mod config;
 mod cp;
 mod engine;
 mod exit;
@@ -12,7 +13,11 @@ mod names;
 mod net;
 mod probe;
 mod progress;
+mod relay;
+mod relays;
+mod remember;
 mod report;
+mod routes;
 mod say;
 mod serve;
 mod signals;
@@ -58,7 +63,9 @@ fn main() -> ExitCode {
             let near = near.unwrap_or_default();
             pinned(&serve.pin.clone(), &near, || with_runtime(|| serve::run(*serve)))
         }
+        Command::Relay(relay) => with_runtime(|| relay::run(*relay)),
         Command::Probe(probe) => with_runtime(|| probe::run(probe)),
+        Command::Routes(routes) => routes::run(*routes),
         Command::Verify(mut verify) => match verify.index.take() {
             Some(index) => with_runtime(|| verify_tree::run(verify, index)),
             None => verify::run(&verify),

@@ -1,7 +1,7 @@
 //! The network as the command line and the environment want it: tokens, `.netrc`, proxies.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use swath_formats::mirror_url::{MirrorUrlError, mirror_url};
 use swath_formats::netrc::Netrc;
@@ -16,18 +16,7 @@ use crate::exit::{chain, warn};
 pub fn options(net: &Net) -> Result<NetOptions, String> {
     let env = |name: &str| std::env::var(name).ok();
     let bearer = match &net.bearer_file {
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| format!("cannot read the token in {}: {error}", path.display()))?;
-            let token = text.trim();
-            if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(format!(
-                    "{} holds no token: it must be one word of visible characters",
-                    path.display()
-                ));
-            }
-            Some(Bearer { token: Secret::new(token), explicit: true })
-        }
+        Some(path) => Some(Bearer { token: token(path)?, explicit: true }),
         None => {
             // SAFETY: getuid has no preconditions and cannot fail.
             let uid = unsafe { libc::getuid() };
@@ -47,6 +36,18 @@ pub fn options(net: &Net) -> Result<NetOptions, String> {
         timeout: net.timeout,
         ..NetOptions::default()
     })
+}
+
+/// The token in a file; the error is a sentence.
+pub fn token(path: &Path) -> Result<Secret, String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read the token in {}: {error}", path.display()))?;
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let why = "it must be one word of visible characters";
+        return Err(format!("{} holds no token: {why}", path.display()));
+    }
+    Ok(Secret::new(token))
 }
 
 /// A replica's address as typed; the error is a sentence.

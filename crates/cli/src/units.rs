@@ -50,7 +50,7 @@ pub fn rate_above_zero(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A time such as `30`, `30s`, `500ms`, `2m`, `1h`.
+/// A time such as `30`, `30s`, `500ms`, `2m`, `1h`, `7d`.
 pub fn time(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is no time (examples: 30, 500ms, 2m)");
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -61,6 +61,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
         "ms" => number / 1e3,
         "m" | "min" => number * 60.0,
         "h" => number * 3600.0,
+        "d" => number * 86400.0,
         _ => return Err(wrong()),
     };
     if seconds <= 0.0 {
@@ -93,6 +94,7 @@ mod tests {
         }
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(time("7d"), time("168h"));
         assert!(time("0").is_err() && time("soon").is_err() && time("1e999").is_err());
     }
 }

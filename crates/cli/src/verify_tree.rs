@@ -20,6 +20,7 @@ pub async fn run(verify: Verify, index: String) -> Exit {
     }
     let wishes = Wishes {
         net: &verify.net,
+        routes: None,
         limit_rate: None,
         metalinks: false,
         io: IoMode::Buffered,

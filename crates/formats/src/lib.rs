@@ -1,5 +1,5 @@
 //! What others defined, read and written: Metalink, Link and digest headers, ranges and
-//! conditions of requests, input lists, netrc.
+//! conditions of requests, input lists, netrc, what relays tell.
 //!
 //! Everything here parses bytes that strangers wrote. No parser panics, names what it refuses
 //! with its position, and bounds its memory. Files, sockets and the clock are left to others:
@@ -10,6 +10,7 @@ pub mod conditions;
 pub mod content_range;
 pub mod digest_header;
 pub mod etag;
+pub mod hop;
 pub mod http_date;
 pub mod keep_alive;
 pub mod link;
@@ -17,13 +18,19 @@ pub mod list;
 pub mod metalink;
 pub mod mirror_url;
 pub mod netrc;
+pub mod network;
 pub mod percent;
+pub mod proxy_status;
 pub mod range_header;
+pub mod relay;
 mod text;
 
 pub use content_range::ContentRange;
 pub use etag::Etag;
+pub use hop::Hop;
 pub use keep_alive::KeepAlive;
 pub use link::Link;
 pub use mirror_url::mirror_url;
 pub use netrc::Netrc;
+pub use network::{Network, NetworkError};
+pub use proxy_status::ProxyFault;

@@ -1,7 +1,10 @@
-//! The network laboratory: seeded simulator, WAN emulator, faulty servers.
+//! The network laboratory: seeded simulator, maps of sites, WAN emulator, faulty servers.
 
 pub mod afar;
 pub mod faulty;
+pub mod map;
+pub mod mesh;
+pub mod routes;
 pub mod sim;
 pub mod star;
 pub mod wan;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use swath_netlab::star::{Lab, LinkSpec, ServerKind, StarSpec, WebServer};
-use swath_netlab::wan::{Change, LabError, Schedule, Step};
+use swath_netlab::wan::{Change, LabError, Schedule, Step, Target};
 
 /// Builds the star, or says why this test does not run.
 fn lab(spec: &StarSpec) -> Option<Lab> {
@@ -80,7 +80,7 @@ fn a_schedule_silences_a_link_and_brings_it_back() {
     serve_bytes(&lab, 1, 1000);
     let step = |at_ms, silent| Step {
         at: Duration::from_millis(at_ms),
-        link: 0,
+        target: Target::both(0),
         change: Change::Silent(silent),
     };
     lab.play(&Schedule::new(vec![step(0, true), step(1500, false)]));

@@ -129,6 +129,21 @@ pub enum Event {
         /// How many.
         requests: u32,
     },
+    /// A source is not wanted for now, or is wanted again: nothing new is asked of one that rests, and
+    /// its lanes are closed when they have brought what they owe.
+    SourceRests {
+        /// Which.
+        source: SourceId,
+        /// Whether it rests from now on.
+        rests: bool,
+    },
+    /// So many lanes a source may have from now on; `None`: as many as any.
+    LaneLimit {
+        /// Which.
+        source: SourceId,
+        /// How many.
+        lanes: Option<u32>,
+    },
     /// A source is out for good: it lied, or it disagrees with the others.
     SourceBad {
         /// Which.

@@ -22,6 +22,7 @@ impl Planner {
             }
             let Some(source) = self.sources.get(lane.source.index()) else { return };
             if !source.is_usable()
+                || source.rests
                 || source.quiet_until > now
                 || (lane.streams && lane.queue.len() > 1)
             {
@@ -106,7 +107,7 @@ impl Planner {
         let free =
             lane.is_up() && !lane.parked && !lane.silent && !lane.dropping && lane.queue.is_empty();
         let Some(source) = self.sources.get(source_id.index()) else { return false };
-        if !free || !source.is_usable() || source.quiet_until > now {
+        if !free || !source.is_usable() || source.rests || source.quiet_until > now {
             return false;
         }
         let bytes = (rate * ANYHOW_S) as u64;

@@ -15,6 +15,7 @@ mod lane;
 mod planner;
 pub mod policy;
 mod rate;
+pub mod routes;
 mod source;
 mod tuner;
 mod upkeep;

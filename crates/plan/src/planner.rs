@@ -13,7 +13,7 @@ use crate::event::{Action, Event};
 use crate::lane::{Lane, LaneState};
 use crate::policy::{self, Manners, Policy};
 use crate::source::Source;
-use crate::view::{SourceStatus, SourceView, WholeView};
+use crate::view::SourceStatus;
 
 /// Decides every swath of one transfer.
 pub struct Planner {
@@ -106,10 +106,7 @@ impl Planner {
         match event {
             Event::SourceAdded { source, max_lanes } => {
                 debug_assert_eq!(source.index(), self.sources.len());
-                let limit = match self.config.lanes {
-                    Lanes::Auto { max } | Lanes::Fixed(max) => max,
-                };
-                self.sources.push(Source::new(source, max_lanes.unwrap_or(limit).min(limit)));
+                self.sources.push(Source::new(source, self.lanes_max(max_lanes)));
                 self.next_tick = now;
                 // A new replica may go on where all others have failed.
                 self.ended &= self.size_bytes.is_some() && !self.misses_something();
@@ -176,12 +173,34 @@ impl Planner {
                     source.request_limit = Some(requests);
                 }
             }
+            Event::SourceRests { source, rests } => {
+                if let Some(source) = self.sources.get_mut(source.index()) {
+                    source.rests = rests;
+                }
+                self.ended &= rests || !self.misses_something();
+                self.next_tick = now;
+            }
+            Event::LaneLimit { source, lanes } => {
+                let most = self.lanes_max(lanes);
+                if let Some(source) = self.sources.get_mut(source.index())
+                    && !source.stream_only
+                {
+                    source.max_lanes = most;
+                }
+                self.next_tick = now;
+            }
             Event::SourceBad { source } => self.source_bad(source, now),
             Event::Consumed { up_to } => {
                 self.consumed = self.consumed.max(up_to);
                 self.all_hungry();
             }
         }
+    }
+
+    /// Most lanes of a source that allows so many.
+    fn lanes_max(&self, allowed: Option<u32>) -> u32 {
+        let (Lanes::Auto { max } | Lanes::Fixed(max)) = self.config.lanes;
+        allowed.unwrap_or(max).clamp(1, max.max(1))
     }
 
     /// What to do next at `now`; `None` when there is nothing until the next event or
@@ -249,24 +268,6 @@ impl Planner {
     /// Nothing may be asked for from here on.
     pub(crate) fn reach(&self) -> u64 {
         self.config.window_bytes.map_or(u64::MAX, |window| self.consumed.saturating_add(window))
-    }
-
-    /// The state of one source, for display.
-    pub fn source(&self, source: SourceId) -> Option<SourceView> {
-        let it = self.sources.get(source.index())?;
-        let busy =
-            it.lanes.iter().any(|id| self.lanes.get(id).is_some_and(|lane| !lane.queue.is_empty()));
-        Some(SourceView {
-            source,
-            status: it.status,
-            rate_bytes_per_s: it.rate,
-            best_rate_bytes_per_s: it.best_rate,
-            delivered_bytes: it.delivered_bytes,
-            rtt: it.rtt_s.map(std::time::Duration::from_secs_f64),
-            lanes: it.lanes.len() as u32,
-            busy,
-            retry_at: (it.lanes.is_empty() && it.retry_at > Time::ZERO).then_some(it.retry_at),
-        })
     }
 
     /// Bytes asked for a second time to shorten the end, so far.
@@ -558,19 +559,6 @@ impl Planner {
             if lane.is_up() && !std::mem::replace(&mut lane.hungry, true) {
                 self.hungry.push_back(lane.id);
             }
-        }
-    }
-
-    pub(crate) fn whole_view(&self, now: Time) -> WholeView {
-        WholeView {
-            size_bytes: self.size_bytes.unwrap_or(0),
-            undelivered_bytes: self.undelivered.total_bytes(),
-            open_bytes: self.open.total_bytes(),
-            rate_bytes_per_s: self.rate,
-            time_left_s: self.horizon_s(now).unwrap_or(f64::INFINITY),
-            sources: self.usable_sources.min(self.config.max_sources),
-            in_order: self.config.window_bytes.is_some(),
-            grid_bytes: self.config.grid_bytes.max(1),
         }
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Source {
     pub status: SourceStatus,
     pub lanes: Vec<LaneId>,
     pub max_lanes: u32,
+    /// Nothing new is to be asked of it.
+    pub rests: bool,
     pub rtt_s: Option<f64>,
     pub stream_only: bool,
     pub request_limit: Option<u32>,
@@ -57,6 +59,7 @@ impl Source {
             status: SourceStatus::Spare,
             lanes: Vec::new(),
             max_lanes: max_lanes.max(1),
+            rests: false,
             rtt_s: None,
             stream_only: false,
             request_limit: None,

@@ -169,6 +169,10 @@ impl Planner {
             if !source.is_usable() {
                 continue;
             }
+            if source.rests {
+                self.fit_lanes(SourceId(at as u32), now);
+                continue;
+            }
             let lanes: Vec<&Lane> =
                 source.lanes.iter().filter_map(|id| self.lanes.get(id)).collect();
             let lanes_up = lanes
@@ -211,7 +215,8 @@ impl Planner {
         let mut active = 0;
         let mut idle_parked = Vec::new();
         let Some(source) = self.sources.get_mut(source.index()) else { return };
-        let goal = source.tuner.lanes().min(source.max_lanes) as usize;
+        let goal =
+            if source.rests { 0 } else { source.tuner.lanes().min(source.max_lanes) as usize };
         let window_bytes = source.tuner.window_bytes();
         let mut ids = source.lanes.clone();
         // Those that are up before those that are still to connect.
@@ -397,6 +402,7 @@ impl Planner {
     /// Whether a source may be asked for any of what is missing, now or later.
     pub(crate) fn is_of_use(&self, source: &Source) -> bool {
         source.is_usable()
+            && !source.rests
             && (source.forbidden.is_empty()
                 || self.grows
                 || self.undelivered.iter().any(|range| !source.forbidden.covers(range)))

@@ -3,9 +3,11 @@
 //! Plans nothing: who asks for what is decided by those who ask.
 
 mod dataset;
+mod exposition;
 mod http;
 mod offer;
 mod receive;
+pub mod relay;
 mod server;
 mod site;
 mod tls;
@@ -13,8 +15,9 @@ mod tokens;
 
 pub use offer::Offer;
 pub use receive::{Destination, Dialled, Lines, Order, Receive};
-pub use server::{Renewal, ServeError, Server, ServerOptions, Stop};
-pub use site::{Access, Folder, Log, LogLine, Network, NetworkError, Only, SiteError, SiteOptions};
+pub use server::{RelayServerOptions, Renewal, ServeError, Server, ServerOptions, Stop};
+pub use site::{Access, Folder, Log, LogLine, Only, SiteError, SiteOptions};
+pub use swath_formats::{Network, NetworkError};
 pub use swath_store::Reads;
 pub use swath_store::tree::{Filter, Single};
 pub use tls::{Identity, Tls, TlsError};
@@ -26,6 +29,11 @@ pub mod fuzzing {
     /// Understand `bytes` as a body in chunks, as it comes with a file that is sent.
     pub fn bodies(bytes: &[u8]) {
         crate::http::fuzz_bodies(bytes);
+    }
+
+    /// Understand `bytes` as what is asked of a depot.
+    pub fn depot(bytes: &[u8]) {
+        crate::relay::fuzz(bytes);
     }
 
     /// Understand `bytes` as the requests of a client.

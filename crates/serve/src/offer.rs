@@ -7,7 +7,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use crate::http::{Records, Seat, Stream, serve};
-use crate::site::{Life, Site, SiteError, SiteOptions};
+use crate::server::Life;
+use crate::site::{Site, SiteError, SiteOptions};
 
 /// Folders that are offered to whoever is on the other side of connections of ours.
 #[derive(Clone)]

@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -13,9 +14,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::http::{Records, Seat, Seats, Stream, serve, serve_two};
-use crate::site::{Life, Log, Misled, Site, SiteError, SiteOptions};
-use crate::tls::{Identity, Tls, TlsError};
+use crate::http::{Records, Seat, Seats, Stream};
+use crate::relay::{Relay, RelayError, RelayOptions};
+use crate::site::{Log, Site, SiteError, SiteOptions};
+use crate::tls::{Identity, Speaks, Tls, TlsError};
 
 /// How to serve.
 #[derive(Clone, Debug)]
@@ -28,6 +30,60 @@ pub struct ServerOptions {
     pub tls: Tls,
     /// More connections than this wait until others end; those that are silent make room.
     pub max_connections: usize,
+}
+
+/// How to serve as a relay.
+#[derive(Debug)]
+pub struct RelayServerOptions {
+    /// What is passed on, and for whom.
+    pub relay: RelayOptions,
+    /// As for [`ServerOptions`].
+    pub listen: Vec<SocketAddr>,
+    /// As for [`ServerOptions`].
+    pub tls: Tls,
+    /// As for [`ServerOptions`].
+    pub max_connections: usize,
+}
+
+/// How far a server is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Life {
+    /// Everything is answered.
+    Open,
+    /// Trees that are under way are brought to their end: what belongs to them is answered, on new
+    /// connections too, and nothing else.
+    Finishing,
+    /// Answers that are under way are sent; no request comes behind them.
+    Ending,
+}
+
+/// What answers on the connections of a server.
+pub(crate) trait Service: Send + Sync + 'static {
+    /// Its connections.
+    fn traffic(&self) -> &Traffic;
+
+    /// Resolves when nothing is under way that takes more than one request.
+    fn finished(&self) -> Later<'_>;
+
+    /// Answer on a connection until it ends.
+    fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a>;
+
+    /// Answer somebody who does not encrypt where that is asked for.
+    fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a>;
+}
+
+/// Something that ends.
+pub(crate) type Later<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// How many connections there were and are.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    /// Accepted so far.
+    pub connections: AtomicU64,
+    /// Open.
+    pub now: AtomicU64,
+    /// Had to wait until another one made room.
+    pub waited: AtomicU64,
 }
 
 /// How a server is told to end.
@@ -46,6 +102,9 @@ pub enum ServeError {
     /// What it is to serve.
     #[error(transparent)]
     Site(#[from] SiteError),
+    /// What it is to pass on.
+    #[error(transparent)]
+    Relay(#[from] RelayError),
     /// How it is to encrypt.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -64,7 +123,8 @@ pub enum ServeError {
 
 /// A server that listens already, and answers once it [runs](Server::run).
 pub struct Server {
-    site: Arc<Site>,
+    service: Arc<dyn Service>,
+    speaks: Speaks,
     listeners: Vec<TcpListener>,
     acceptor: watch::Sender<Option<TlsAcceptor>>,
     identity: Option<Identity>,
@@ -76,6 +136,7 @@ pub struct Server {
 #[derive(Clone)]
 pub struct Renewal {
     acceptor: watch::Sender<Option<TlsAcceptor>>,
+    speaks: Speaks,
 }
 
 impl Renewal {
@@ -86,14 +147,14 @@ impl Renewal {
     /// [`TlsError`]; all stays as it was then.
     pub fn renew(&self, tls: &Tls) -> Result<Option<Identity>, TlsError> {
         let identity = tls.identity()?;
-        let acceptor = acceptor(identity.as_ref())?;
+        let acceptor = acceptor(identity.as_ref(), self.speaks)?;
         self.acceptor.send_replace(acceptor);
         Ok(identity)
     }
 }
 
-fn acceptor(identity: Option<&Identity>) -> Result<Option<TlsAcceptor>, TlsError> {
-    let config = identity.map(Identity::config).transpose()?;
+fn acceptor(identity: Option<&Identity>, speaks: Speaks) -> Result<Option<TlsAcceptor>, TlsError> {
+    let config = identity.map(|identity| identity.config(speaks)).transpose()?;
     Ok(config.map(|config| TlsAcceptor::from(Arc::new(config))))
 }
 
@@ -109,18 +170,45 @@ impl Server {
         let (end, ending) = watch::channel(Life::Open);
         let scheme = if options.tls == Tls::Plain { "http" } else { "https" };
         let site = Site::open(options.site, log, scheme, crate::tls::random, ending)?;
-        let identity = options.tls.identity()?;
-        let (acceptor, _) = watch::channel(acceptor(identity.as_ref())?);
+        let service = Arc::new(site);
+        let (listen, tls) = (options.listen, &options.tls);
+        Server::stand(service, Speaks::All, listen, tls, options.max_connections, end).await
+    }
+
+    /// The same for a relay.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub async fn relay(
+        options: RelayServerOptions,
+        log: Option<Box<dyn Log>>,
+    ) -> Result<Server, ServeError> {
+        let (end, ending) = watch::channel(Life::Open);
+        let service = Arc::new(Relay::open(options.relay, log, ending)?);
+        let (listen, tls) = (options.listen, &options.tls);
+        Server::stand(service, Speaks::OneOnly, listen, tls, options.max_connections, end).await
+    }
+
+    async fn stand(
+        service: Arc<dyn Service>,
+        speaks: Speaks,
+        listen: Vec<SocketAddr>,
+        tls: &Tls,
+        max_connections: usize,
+        end: watch::Sender<Life>,
+    ) -> Result<Server, ServeError> {
+        let identity = tls.identity()?;
+        let (acceptor, _) = watch::channel(acceptor(identity.as_ref(), speaks)?);
         let mut listeners = Vec::new();
-        for address in options.listen {
+        for address in listen {
             let failed = |source| ServeError::Listen { address, source };
             listeners.push(TcpListener::bind(address).await.map_err(failed)?);
         }
         if listeners.is_empty() {
             return Err(ServeError::Nowhere);
         }
-        let seats = Arc::new(Seats::new(options.max_connections));
-        Ok(Server { site: Arc::new(site), listeners, acceptor, identity, seats, end })
+        let seats = Arc::new(Seats::new(max_connections));
+        Ok(Server { service, speaks, listeners, acceptor, identity, seats, end })
     }
 
     /// Where it listens.
@@ -135,7 +223,7 @@ impl Server {
 
     /// What changes its certificate while it runs.
     pub fn renewal(&self) -> Renewal {
-        Renewal { acceptor: self.acceptor.clone() }
+        Renewal { acceptor: self.acceptor.clone(), speaks: self.speaks }
     }
 
     /// Answer until `stop` resolves; then what is under way may end within `grace`: answers, and
@@ -148,10 +236,10 @@ impl Server {
     ) {
         let mut accepting = JoinSet::new();
         for listener in self.listeners {
-            let (site, acceptor) = (Arc::clone(&self.site), self.acceptor.subscribe());
+            let (service, acceptor) = (Arc::clone(&self.service), self.acceptor.subscribe());
             accepting.spawn(accept(
                 listener,
-                site,
+                service,
                 acceptor,
                 Arc::clone(&self.seats),
                 self.end.subscribe(),
@@ -161,7 +249,7 @@ impl Server {
         let all = async {
             if stop == Stop::Orderly {
                 let _ = self.end.send(Life::Finishing);
-                self.site.finished().await;
+                self.service.finished().await;
             }
             let _ = self.end.send(Life::Ending);
             // Each answers when all its connections have ended; dropped, they end at once.
@@ -169,7 +257,7 @@ impl Server {
         };
         let mut all = std::pin::pin!(timeout(grace, all));
         if timeout(AT_ONCE, &mut all).await.is_err() {
-            waits(self.site.metrics.connections_now.load(Ordering::Relaxed));
+            waits(self.service.traffic().now.load(Ordering::Relaxed));
             let _ = all.await;
         }
     }
@@ -177,7 +265,7 @@ impl Server {
 
 async fn accept(
     listener: TcpListener,
-    site: Arc<Site>,
+    service: Arc<dyn Service>,
     acceptor: watch::Receiver<Option<TlsAcceptor>>,
     seats: Arc<Seats>,
     mut ending: watch::Receiver<Life>,
@@ -194,24 +282,20 @@ async fn accept(
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
-        let waits = || _ = site.metrics.connections_waited.fetch_add(1, Ordering::Relaxed);
+        let waits = || _ = service.traffic().waited.fetch_add(1, Ordering::Relaxed);
         let seat = tokio::select! {
             seat = seats.take(waits) => seat,
             _ = ending.wait_for(|&life| life == Life::Ending) => break,
         };
-        let (site, acceptor) = (Arc::clone(&site), acceptor.borrow().clone());
+        let (service, acceptor) = (Arc::clone(&service), acceptor.borrow().clone());
         connections.spawn(async move {
-            let metrics = &site.metrics;
-            metrics.connections.fetch_add(1, Ordering::Relaxed);
-            metrics.connections_now.fetch_add(1, Ordering::Relaxed);
-            if let Some(stream) = open(tcp, acceptor, &site, peer, &seat).await {
-                if stream.speaks_two() {
-                    serve_two(stream, peer, Arc::clone(&site), &seat).await;
-                } else {
-                    serve(stream, peer, Arc::clone(&site), &seat).await;
-                }
+            let traffic = service.traffic();
+            traffic.connections.fetch_add(1, Ordering::Relaxed);
+            traffic.now.fetch_add(1, Ordering::Relaxed);
+            if let Some(stream) = open(tcp, acceptor, &service, peer, &seat).await {
+                Arc::clone(&service).carry(stream, peer, &seat).await;
             }
-            site.metrics.connections_now.fetch_sub(1, Ordering::Relaxed);
+            service.traffic().now.fetch_sub(1, Ordering::Relaxed);
             drop(seat);
         });
     }
@@ -222,7 +306,7 @@ async fn accept(
 async fn open(
     tcp: TcpStream,
     acceptor: Option<TlsAcceptor>,
-    site: &Arc<Site>,
+    service: &Arc<dyn Service>,
     peer: SocketAddr,
     seat: &Seat,
 ) -> Option<Stream> {
@@ -236,8 +320,7 @@ async fn open(
             // A method begins so, and no record of TLS does.
             if first[0].is_ascii_uppercase() {
                 drop(silence);
-                let misled = Arc::new(Misled(Arc::clone(site)));
-                serve(Stream::Plain(tcp), peer, misled, seat).await;
+                Arc::clone(service).mislead(Stream::Plain(tcp), peer, seat).await;
                 return None;
             }
             let tls = unless_wanted(seat, acceptor.accept(tcp)).await?;

@@ -61,6 +61,15 @@ impl Tls {
     }
 }
 
+/// Which versions of HTTP are spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// All that there are here.
+    All,
+    /// HTTP/1 alone.
+    OneOnly,
+}
+
 impl Identity {
     fn made_for(names: Vec<String>) -> Result<Identity, TlsError> {
         let made = rcgen::generate_simple_self_signed(names)
@@ -87,7 +96,7 @@ impl Identity {
         Hasher::digest(Algorithm::Sha256, &self.certificates[0])
     }
 
-    pub(crate) fn config(&self) -> Result<ServerConfig, TlsError> {
+    pub(crate) fn config(&self, speaks: Speaks) -> Result<ServerConfig, TlsError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -95,7 +104,10 @@ impl Identity {
             .with_no_client_auth()
             .with_single_cert(self.certificates.clone(), self.key.clone_key())
             .map_err(TlsError::Unusable)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = match speaks {
+            Speaks::All => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            Speaks::OneOnly => vec![b"http/1.1".to_vec()],
+        };
         Ok(config)
     }
 }

@@ -76,7 +76,7 @@ async fn run(
             }
             LaneEventKind::Failed { error, .. } => return Err(error.into()),
             LaneEventKind::Closed { error, .. } => return Err(format!("closed: {error:?}").into()),
-            LaneEventKind::Up { .. } => {}
+            LaneEventKind::Hops(_) | LaneEventKind::Up { .. } => {}
         }
     }
     let seconds = begin.elapsed().as_secs_f64();

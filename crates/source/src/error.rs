@@ -8,6 +8,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use swath_formats::ProxyFault;
 use swath_model::counted;
 
 /// Why an answer was bad or a lane ended.
@@ -55,6 +56,16 @@ pub enum LaneError {
         reason: String,
         /// How long the server asked us to stay away.
         retry_after: Option<Duration>,
+    },
+    /// A relay on the way could not pass the request on, or would not.
+    #[error("the relay {relay} passes nothing on: {reason}")]
+    Relay {
+        /// How it calls itself.
+        relay: String,
+        /// What went wrong, if that is understood.
+        fault: Option<ProxyFault>,
+        /// Its words for it.
+        reason: String,
     },
     /// The server wants other credentials (401), or lets nobody like us in (403).
     #[error(
@@ -257,6 +268,12 @@ impl LaneError {
                 408 | 425 | 500..=599 => Class::Transient,
                 _ => Class::Unsupported,
             },
+            Self::Relay { fault: Some(ProxyFault::Limit), .. } => Class::Busy(DEFAULT_PATIENCE),
+            Self::Relay {
+                fault: Some(ProxyFault::Denied | ProxyFault::IpProhibited | ProxyFault::Loop),
+                ..
+            } => Class::Unsupported,
+            Self::Relay { .. } => Class::Transient,
             Self::Denied { .. } => Class::Auth,
             Self::WrongRange { .. }
             | Self::SizeMismatch { .. }

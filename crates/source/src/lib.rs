@@ -14,8 +14,10 @@ mod lane;
 mod net;
 mod redirect;
 mod sealed;
+mod sealing;
 mod source;
 mod target;
+mod upstream;
 
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]
@@ -27,7 +29,8 @@ pub mod fuzzing {
 }
 
 pub use control::{
-    Document, Download, ProbeReport, Stored, Turned, Upload, fetch_part, fetch_small, head, probe,
+    AboutRelay, Document, Download, ProbeReport, Stored, Turned, Upload, fetch_part, fetch_small,
+    head, probe,
 };
 pub use error::{Class, LaneError, Presented};
 pub use facts::Facts;
@@ -35,9 +38,11 @@ pub use habits::Quirks;
 pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};
 pub use net::{
     Accepted, Bearer, BearerSearch, Come, Dialled, Net, NetError, NetOptions, Proxies, ProxyError,
-    Secret, check_header, discover_bearer,
+    RelayAccess, Sealable, Secret, check_header, discover_bearer,
 };
 pub use sealed::{
     SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, plain_bytes, sealed_bytes, to_sealed,
 };
-pub use source::{Expected, Source, Trust, display_name};
+pub use sealing::{PASS, SealingError, SealingKey};
+pub use source::{Carriage, Expected, Source, Trust, display_name};
+pub use upstream::{AnswerHead, Tunnel, Upstream};

@@ -4,15 +4,18 @@
 //! closes or confuses pipelined requests) is remembered here, so that later requests and lanes
 //! start with it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use swath_formats::relay::{site, through};
 use swath_model::SourceId;
 use url::Url;
 
 use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::habits::{Habits, Quirks};
-use crate::net::Net;
+use crate::net::{Net, Via};
 use crate::sealed::SealedLength;
 use crate::target::{Origin, Target};
 
@@ -39,6 +42,29 @@ pub struct Expected {
     pub proved: bool,
 }
 
+/// How relays pass on what they are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Carriage {
+    /// Each asks the next one, and the last one the origin: they see what they pass on, and tell what
+    /// their hops bring.
+    #[default]
+    Passed,
+    /// They carry a connection with the origin itself, which they cannot read if it is encrypted.
+    Carried,
+}
+
+/// By which relays a source is reached.
+#[derive(Debug)]
+struct Way {
+    carriage: Carriage,
+    /// The relays, where they carry connections.
+    via: Via,
+    /// What the first relay is asked for; the origin's own address where they carry connections.
+    address: Url,
+    /// The round trip from the first relay to the origin, in microseconds.
+    far_us: AtomicU64,
+}
+
 /// One replica of a file.
 pub struct Source {
     id: SourceId,
@@ -47,6 +73,8 @@ pub struct Source {
     trust: Trust,
     net: Net,
     sealed: Option<Arc<SealedLength>>,
+    relays: Vec<Url>,
+    way: Option<Way>,
     state: Mutex<State>,
 }
 
@@ -63,7 +91,7 @@ struct State {
 impl Source {
     /// The replica at `url`.
     pub fn new(net: &Net, id: SourceId, url: Url, trust: Trust) -> Arc<Source> {
-        Source::make(net, id, url, trust, None)
+        Source::make(net, id, url, trust, None, &[], Carriage::Passed)
     }
 
     /// The sealed replica of a dataset at `url`. Its ranges are those of the sealed file; what its
@@ -75,7 +103,24 @@ impl Source {
         trust: Trust,
         length: Arc<SealedLength>,
     ) -> Arc<Source> {
-        Source::make(net, id, url, trust, Some(length))
+        Source::make(net, id, url, trust, Some(length), &[], Carriage::Passed)
+    }
+
+    /// The same replica by way of `relays`, the nearest first: their schemes, hosts and ports count.
+    /// `far` is the round trip from the first of them to the origin, as far as known.
+    pub fn by_way_of(
+        &self,
+        id: SourceId,
+        relays: &[Url],
+        carriage: Carriage,
+        far: Duration,
+    ) -> Arc<Source> {
+        let (url, sealed) = (self.url.clone(), self.sealed.clone());
+        let source = Source::make(&self.net, id, url, self.trust, sealed, relays, carriage);
+        if carriage == Carriage::Passed {
+            source.set_far(far);
+        }
+        source
     }
 
     fn make(
@@ -84,11 +129,30 @@ impl Source {
         url: Url,
         trust: Trust,
         sealed: Option<Arc<SealedLength>>,
+        relays: &[Url],
+        carriage: Carriage,
     ) -> Arc<Source> {
         if trust == Trust::Named {
             net.note_named(&url);
         }
-        let target = Arc::new(Target::new(net, &url, &url, trust));
+        let way = (!relays.is_empty()).then(|| {
+            let (address, via) = match carriage {
+                Carriage::Passed => {
+                    let nested = relays.iter().rev().fold(url.clone(), |to, it| through(it, &to));
+                    (nested, Via::from([]))
+                }
+                Carriage::Carried => (url.clone(), Via::from(relays)),
+            };
+            Way { carriage, via, address, far_us: AtomicU64::new(0) }
+        });
+        relays.iter().for_each(|relay| net.note_named(relay));
+        let target = Arc::new(match &way {
+            Some(way) if way.carriage == Carriage::Passed => {
+                Target::through(net, &way.address, &way.address, trust)
+            }
+            Some(way) => Target::new(net, &url, &url, trust).carried_by(&way.via),
+            None => Target::new(net, &url, &url, trust),
+        });
         let state = State {
             target,
             facts: None,
@@ -98,12 +162,69 @@ impl Source {
         };
         Arc::new(Source {
             id,
-            name: display_name(&url),
+            name: name(&url, relays),
             url,
             trust,
             net: net.clone(),
             sealed,
+            relays: relays.to_vec(),
+            way,
             state: Mutex::new(state),
+        })
+    }
+
+    /// The same source as if nothing were known of it yet.
+    pub fn anew(&self) -> Arc<Source> {
+        let (url, sealed) = (self.url.clone(), self.sealed.clone());
+        let far = self.far();
+        let carriage = self.way.as_ref().map_or(Carriage::Passed, |way| way.carriage);
+        let relays = &self.relays;
+        let source = Source::make(&self.net, self.id, url, self.trust, sealed, relays, carriage);
+        source.set_far(far);
+        source
+    }
+
+    /// Whether its requests show what nobody but its origin may see.
+    pub fn has_secrets(&self) -> bool {
+        self.net.has_secrets_for(&self.url, self.trust)
+    }
+
+    /// Whether relays are between it and us.
+    pub fn is_relayed(&self) -> bool {
+        self.way.is_some()
+    }
+
+    /// Whether relays answer its requests, and see what they pass on.
+    pub fn is_passed(&self) -> bool {
+        self.way.as_ref().is_some_and(|way| way.carriage == Carriage::Passed)
+    }
+
+    /// The round trip from the first relay to the origin.
+    pub(crate) fn far(&self) -> Duration {
+        let far_us = self.way.as_ref().map_or(0, |way| way.far_us.load(Ordering::Relaxed));
+        Duration::from_micros(far_us)
+    }
+
+    /// That round trip is `far`, as the relays measure it.
+    pub(crate) fn set_far(&self, far: Duration) {
+        if let Some(way) = &self.way {
+            let far_us = u64::try_from(far.as_micros()).unwrap_or(u64::MAX);
+            way.far_us.store(far_us.min(FAR_MAX_US), Ordering::Relaxed);
+        }
+    }
+
+    /// Where the first request goes.
+    fn first_url(&self) -> &Url {
+        self.way.as_ref().map_or(&self.url, |way| &way.address)
+    }
+
+    fn target_at(&self, url: &Url) -> Arc<Target> {
+        Arc::new(match &self.way {
+            Some(way) if way.carriage == Carriage::Passed => {
+                Target::through(&self.net, &way.address, url, self.trust)
+            }
+            Some(way) => Target::new(&self.net, &self.url, url, self.trust).carried_by(&way.via),
+            None => Target::new(&self.net, &self.url, url, self.trust),
         })
     }
 
@@ -217,7 +338,7 @@ impl Source {
     /// Requests go to `url` from now on.
     pub(crate) fn redirect_to(&self, url: &Url) -> Arc<Target> {
         tracing::debug!(source = self.name, to = display_name(url), "redirected");
-        let target = Arc::new(Target::new(&self.net, &self.url, url, self.trust));
+        let target = self.target_at(url);
         self.lock().target = Arc::clone(&target);
         target
     }
@@ -226,11 +347,11 @@ impl Source {
     /// `failed` was that address.
     pub(crate) fn back_to_original(&self, failed: &Target) -> bool {
         let mut state = self.lock();
-        if failed.url == self.url {
+        if failed.url == *self.first_url() {
             return false;
         }
         if state.target.url == failed.url {
-            state.target = Arc::new(Target::new(&self.net, &self.url, &self.url, self.trust));
+            state.target = self.target_at(self.first_url());
         }
         true
     }
@@ -252,6 +373,19 @@ impl std::fmt::Debug for Source {
         write!(f, "Source({}, {}, {:?})", self.id, self.name, self.trust)
     }
 }
+
+/// How a source is shown: with the relays that it is reached by, the nearest first.
+fn name(url: &Url, relays: &[Url]) -> String {
+    let mut name = display_name(url);
+    if !relays.is_empty() {
+        let relays: Vec<String> = relays.iter().filter_map(site).collect();
+        name.push_str(&format!(" by {}", relays.join(", ")));
+    }
+    name
+}
+
+/// No round trip is longer than this.
+const FAR_MAX_US: u64 = 10_000_000;
 
 /// `url` without user and password.
 pub(crate) fn without_credentials(url: &Url) -> Url {

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use swath_formats::relay;
 use swath_model::Range;
 use url::{Host, Url};
 
 use crate::error::{LaneError, Presented};
 use crate::http::request;
-use crate::net::{Net, has};
+use crate::net::{Credentials, Net, Via, has};
 use crate::source::Trust;
 
 /// Scheme, host and port: the unit to which connections and credentials belong.
@@ -49,13 +50,46 @@ pub(crate) struct Target {
     presented: Presented,
     /// A redirect led here.
     redirected: bool,
+    /// What is asked for, without the relays that it comes through.
+    pub end: Url,
+    /// Relays that carry the connection without reading it, the nearest first.
+    pub via: Via,
 }
 
 impl Target {
     /// `url` as an address of the source that was given as `source_url`.
     pub fn new(net: &Net, source_url: &Url, url: &Url, trust: Trust) -> Target {
-        let origin = Origin::of(url);
         let credentials = net.credentials_for(source_url, url, trust);
+        Target::with(net, source_url, url, trust, credentials)
+    }
+
+    /// `url` as an address at a relay of what was given as `source_url`, which is an address at it too.
+    /// Of the user's own secrets it gets none but what opens the relay itself.
+    /// What opens the origin is sealed for the last relay, and what opens other relays for these.
+    pub fn through(net: &Net, source_url: &Url, url: &Url, trust: Trust) -> Target {
+        let own = Origin::of(source_url).filter(|own| Origin::of(url).as_ref() == Some(own));
+        let credentials = own.map(|own| net.credentials_for_relay(&own)).unwrap_or_default();
+        let mut target = Target::with(net, source_url, url, Trust::Named, credentials);
+        let (relays, end) = relay::route(url);
+        let (_, first_end) = relay::route(source_url);
+        let secrets = net.credentials_for(&first_end, &end, trust);
+        target.shared.push_str(&net.sealed_lines(&relays, &end, secrets));
+        Target { end, ..target }
+    }
+
+    /// The same address, on a connection that relays carry.
+    pub fn carried_by(self, via: &Via) -> Target {
+        Target { via: Via::clone(via), ..self }
+    }
+
+    fn with(
+        net: &Net,
+        source_url: &Url,
+        url: &Url,
+        trust: Trust,
+        credentials: Credentials,
+    ) -> Target {
+        let origin = Origin::of(url);
         let mut fields: Vec<(&str, &str)> = Vec::new();
         if !has(&credentials.headers, "user-agent") {
             fields.push(("User-Agent", net.user_agent()));
@@ -93,6 +127,8 @@ impl Target {
             own_accept,
             presented,
             redirected: source_url != url,
+            end: url.clone(),
+            via: Via::from([]),
         }
     }
 

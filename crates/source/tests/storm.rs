@@ -136,6 +136,7 @@ async fn storm(seed: u64) {
                 }
             };
             match event.kind {
+                LaneEventKind::Hops(_) => {}
                 LaneEventKind::Up { .. } => {}
                 LaneEventKind::Facts(facts) => {
                     assert!(

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use swath_model::Range;
 
-use crate::journal::{JournalFile, Record};
+use crate::journal::{JournalFile, Record, Sum as _};
 use crate::sys;
 use crate::target::{Inner, Journal, Target};
 

@@ -34,8 +34,11 @@
 //! # }
 //! ```
 
+mod bits;
+pub mod cache;
 mod commit;
 mod data_file;
+pub mod depot;
 mod disk;
 mod engine;
 mod finish;
@@ -46,6 +49,7 @@ mod names;
 mod open;
 mod past_cache;
 mod place;
+mod sealed_file;
 mod stats;
 mod steps;
 mod sys;
@@ -69,3 +73,17 @@ pub use stats::DiskStats;
 pub use sys::{prefer_huge_pages, read_ahead, sleeps, tells_no_sizes};
 pub use target::{ReadError, Target, WriteError};
 pub use topology::{BadCpus, Cpus, Pin, Topology};
+
+/// Entry points for fuzzing; not part of the interface.
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing {
+    /// Understand `bytes` as the journal of an allocation.
+    pub fn lease(bytes: &[u8]) {
+        crate::depot::fuzz_lease(bytes);
+    }
+
+    /// Understand `bytes` as the head of a cached file.
+    pub fn cache_head(bytes: &[u8]) {
+        crate::cache::fuzz_head(bytes);
+    }
+}

@@ -17,7 +17,7 @@ use crate::data_file::DataFile;
 use crate::disk::Disk;
 use crate::finish::keep_mode;
 use crate::identity::{Identity, Verdict};
-use crate::journal::{HashState, JournalFile, Record, Recovery, State, recover};
+use crate::journal::{HashState, JournalFile, Record, Recovery, State, Sum as _, recover};
 use crate::names::{Names, folder_of};
 use crate::place::{check_target, is_no_file, is_planted};
 use crate::steps::Steps;

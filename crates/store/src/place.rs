@@ -9,7 +9,7 @@ use std::path::Path;
 use swath_model::{Range, RangeSet};
 
 use crate::identity::{Identity, Verdict};
-use crate::journal::{Recovery, recover};
+use crate::journal::{Recovery, State, recover};
 use crate::names::{Names, folder_of, is_reserved};
 use crate::open::OpenError;
 use crate::sys;
@@ -61,7 +61,7 @@ pub fn look(path: &Path, overwrite: bool) -> Result<Option<Left>, OpenError> {
         return Err(in_the_way());
     }
     let part = names.part.symlink_metadata();
-    match recover(BufReader::with_capacity(1 << 16, &file)) {
+    match recover::<State>(BufReader::with_capacity(1 << 16, &file)) {
         Ok(Recovery::Journal { state, .. }) => Ok(part.ok().map(|part| Left {
             size_bytes: state.size_bytes,
             identity: state.identity,

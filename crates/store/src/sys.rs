@@ -142,6 +142,14 @@ pub(crate) fn file_system(folder: &Path) -> io::Result<FileSystem> {
     })
 }
 
+/// Bytes that this process may still write where `file` lies.
+pub(crate) fn free_bytes(file: &File) -> io::Result<u64> {
+    let found = rustix::fs::fstatvfs(file)?;
+    let is_root = rustix::process::geteuid().is_root();
+    let blocks = if is_root { found.f_bfree } else { found.f_bavail };
+    Ok(blocks.saturating_mul(found.f_frsize))
+}
+
 /// Reserve the bytes `[start, end)` on the device without changing the file's size.
 pub(crate) fn reserve(file: &File, start: u64, end: u64) -> io::Result<()> {
     let (Ok(start), Ok(bytes)) = (i64::try_from(start), i64::try_from(end - start)) else {
@@ -152,6 +160,16 @@ pub(crate) fn reserve(file: &File, start: u64, end: u64) -> io::Result<()> {
         check(unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, start, bytes) })
     })
     .map(drop)
+}
+
+/// Give the bytes `[start, end)` back to the file system: they read as zeros from then on.
+pub(crate) fn make_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
+    let (Ok(start), Ok(bytes)) = (i64::try_from(start), i64::try_from(end - start)) else {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    };
+    let mode = libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE;
+    // SAFETY: a plain system call on a descriptor that `file` keeps open.
+    retry(|| check(unsafe { libc::fallocate(file.as_raw_fd(), mode, start, bytes) })).map(drop)
 }
 
 /// The magic number of the file system that `file` lies on, 0 if it cannot be had.

@@ -18,6 +18,7 @@ use crate::memory;
 use crate::observe::{Event, Observer, Summary};
 use crate::put::{self, PutError, PutRequest};
 use crate::request::{Mirror, Request};
+use crate::routes::{RouteOptions, Routes};
 use crate::tree::{self, Against, Planned, TreeRequest, TreeSummary};
 use crate::verify::{Allowance, HashThreads};
 
@@ -33,6 +34,8 @@ pub struct EngineOptions {
     pub memory_bytes: usize,
     /// Size of the smallest buffer, in bytes; a fast lane fills larger ones.
     pub buffer_bytes: usize,
+    /// Relays, and how they are used.
+    pub routes: RouteOptions,
 }
 
 impl Default for EngineOptions {
@@ -42,6 +45,7 @@ impl Default for EngineOptions {
             io: IoMode::Auto,
             memory_bytes: 128 << 20,
             buffer_bytes: 512 << 10,
+            routes: RouteOptions::default(),
         }
     }
 }
@@ -60,6 +64,8 @@ pub struct Engine {
     pub(crate) retained: Allowance,
     pub(crate) hash: HashThreads,
     pub(crate) limit_bytes_per_s: Option<u64>,
+    /// `None` where no relays are used.
+    pub(crate) routes: Option<Routes>,
     /// Processors that this process may use; asking costs a walk through the control groups.
     pub(crate) cores: usize,
 }
@@ -119,7 +125,8 @@ impl Engine {
             hash: HashThreads::start(cores.min(4))?,
             cores,
             limit_bytes_per_s: options.net.limit_bytes_per_s,
-            net: Net::new(options.net)?,
+            routes: Routes::of(&options.routes),
+            net: Net::new(NetOptions { relays: options.routes.relays, ..options.net })?,
             read_pool,
             retained: Allowance::new(pool.slots() / 2),
             pool,
@@ -152,7 +159,7 @@ impl Engine {
         observer: &mut dyn Observer,
         stop: &Stop,
     ) -> Result<Summary, GetError> {
-        executor::run(self, request, observer, stop).await
+        Box::pin(executor::run(self, request, observer, stop)).await
     }
 
     /// Fetch a whole tree, telling `observer` what happens, until `stop` is set.
@@ -165,7 +172,7 @@ impl Engine {
         observer: &mut dyn Observer,
         stop: &Stop,
     ) -> Result<TreeSummary, GetError> {
-        tree::copy(self, request, observer, stop).await
+        Box::pin(tree::copy(self, request, observer, stop)).await
     }
 
     /// Send a single file to a server by `PUT`. What has its name there stays until all of it has

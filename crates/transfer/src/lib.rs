@@ -34,6 +34,7 @@ pub mod observe;
 mod put;
 pub mod report;
 mod request;
+mod routes;
 pub mod sending;
 mod tree;
 mod verify;
@@ -43,12 +44,16 @@ pub use error::GetError;
 pub use executor::{Agreement, Version};
 pub use put::{PutError, PutRequest};
 pub use request::{Destination, Mirror, Request, RequestError};
+pub use routes::{RouteChoice, RouteOptions};
 pub use swath_model::digest::{self, Algorithm, Digest, DigestError};
 pub use swath_model::index::{Absence, Counts};
 pub use swath_model::pieces::{Pieces, PiecesError};
 pub use swath_model::{Range, RangeMap, Validators};
 pub use swath_plan::{Config as PlanConfig, Lanes, PolicyKind};
-pub use swath_source::{LaneError, Net, NetError, NetOptions, Trust};
+pub use swath_source::{
+    Carriage, LaneError, Net, NetError, NetOptions, RelayAccess, Secret, Trust,
+};
+pub use swath_state::{Place as StatePlace, State, place as state_place};
 pub use swath_store::tree::{Change, Filter, FilterError, Preserve, StageError, Wrong, XattrLoss};
 pub use swath_store::{
     BadCpus, CommitError, Cpus, DiskError, FinishError, IoMode, OpenError, Pin, ReadError,

@@ -43,6 +43,13 @@ pub enum Event {
         /// Why, in words a user reads.
         reason: Option<String>,
     },
+    /// Which ways are in use has changed: these sources, of which some are others by way of relays.
+    Routes {
+        /// Seconds since the transfer began.
+        at_s: f64,
+        /// Their numbers.
+        sources: Vec<u32>,
+    },
     /// A swath ended; see [`SwathRecord`].
     Swath(SwathRecord),
     /// The state of everything, several times a second.

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use swath_transfer::{Filter, IoMode, Pin, Preserve};
 
 use crate::args::{Net, Plan, Ssh, io_mode, pin};
+use crate::relays::Relays;
 use crate::units;
 
 /// Places are text: an address or a name on another machine is.
@@ -71,6 +72,9 @@ pub struct Cp {
     /// The network
     #[command(flatten)]
     pub net: Net,
+    /// The ways that data may take
+    #[command(flatten)]
+    pub routes: Relays,
     /// Take (or send) no more than this per second, over all sources
     #[arg(long, value_name = "RATE", value_parser = units::rate_above_zero, value_hint = ValueHint::Other, help_heading = "Network")]
     pub limit_rate: Option<u64>,

@@ -81,7 +81,7 @@ pub async fn run(cp: Cp) -> Exit {
     signals::watch(&stop);
     let mut exit = Exit::Done;
     for job in jobs {
-        let ended = copy(&cp, &filter, job, &progress, &stop).await;
+        let ended = Box::pin(copy(&cp, &filter, job, &progress, &stop)).await;
         if exit == Exit::Done || ended == Exit::Interrupted {
             exit = ended;
         }
@@ -169,6 +169,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     let wishes = Wishes {
         own_server,
         net: &cp.net,
+        routes: Some(&cp.routes),
         limit_rate: cp.limit_rate,
         metalinks: false,
         io: cp.io,

@@ -34,6 +34,7 @@ pub async fn run(get: Get) -> Exit {
     signals::watch(&stop);
     let wishes = Wishes {
         net: &get.net,
+        routes: Some(&get.routes),
         limit_rate: get.limit_rate,
         metalinks: !get.no_discover,
         io: get.io,

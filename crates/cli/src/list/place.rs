@@ -53,6 +53,7 @@ impl Place {
         }
         let wishes = Wishes {
             net,
+            routes: None,
             limit_rate: None,
             metalinks: false,
             io: swath_transfer::IoMode::Buffered,

@@ -334,7 +334,11 @@ impl Tally {
             Event::Metalink { .. } => {
                 self.active.remove(&file);
             }
-            Event::Opened { .. } | Event::Source { .. } | Event::Swath(_) | Event::Note { .. } => {}
+            Event::Opened { .. }
+            | Event::Source { .. }
+            | Event::Swath(_)
+            | Event::Routes { .. }
+            | Event::Note { .. } => {}
         }
     }
 

@@ -62,7 +62,7 @@ impl Look {
     }
 
     /// The first where Unicode can be shown, else the second.
-    pub(super) fn either<T>(self, unicode: T, ascii: T) -> T {
+    pub fn either<T>(self, unicode: T, ascii: T) -> T {
         if self.unicode { unicode } else { ascii }
     }
 

@@ -128,7 +128,7 @@ impl Observer for Plain {
                     self.block(&text);
                 }
             }
-            Event::Source { .. } | Event::Swath(_) => {}
+            Event::Source { .. } | Event::Swath(_) | Event::Routes { .. } => {}
         }
     }
 }

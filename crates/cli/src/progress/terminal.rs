@@ -109,7 +109,7 @@ impl Observer for Terminal {
                 }
             }
             Event::Metalink { .. } => shared.clear(),
-            Event::Opened { .. } | Event::Swath(_) => {}
+            Event::Opened { .. } | Event::Swath(_) | Event::Routes { .. } => {}
         }
     }
 }

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use swath_serve::{Folder, Network, Reads};
 use swath_transfer::{IoMode, Pin};
 
+use super::standing::Given;
 use crate::args::pin;
 
 /// `swath serve`
@@ -81,6 +82,18 @@ pub struct Serve {
 }
 
 impl Serve {
+    /// What can be read again.
+    pub fn given(&self) -> Given {
+        Given {
+            tokens: self.token_file.clone(),
+            tokens_option: "--token-file",
+            certificate: self.tls_cert.clone().zip(self.tls_key.clone()),
+            log: self.log.clone(),
+            writes: self.write,
+            is_ephemeral: self.ephemeral,
+        }
+    }
+
     /// The folders, and what they are to be called.
     pub fn served(&self) -> Vec<Folder> {
         self.folders.iter().map(|path| named(path, self.ephemeral)).collect()
@@ -151,7 +164,7 @@ pub enum LogFormat {
     Json,
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+pub fn address(text: &str) -> Result<SocketAddr, String> {
     let parsed = text.parse().ok().or_else(|| {
         // A port alone, and an address alone.
         let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();

@@ -11,8 +11,8 @@ use std::io;
 use swath_serve::{Access, Renewal, Tls, read_tokens};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::args::Serve;
 use super::log::{Lines, is_file};
+use super::standing::Given;
 use crate::exit::{chain, warn};
 use crate::say;
 use crate::signals::is_hangup_ignored;
@@ -26,12 +26,12 @@ pub struct Hangups {
 
 impl Hangups {
     /// From now on it is heard, if it means anything here.
-    pub fn of(args: &Serve) -> io::Result<Hangups> {
-        let has_files = has_files(args);
+    pub fn of(given: &Given) -> io::Result<Hangups> {
+        let has_files = has_files(given);
         let ends_with_terminal = has_terminal() && !is_hangup_ignored();
         // A service manager takes SIGHUP for a good end and a reload for what sends it: a service
         // must not be gone after one.
-        let is_heard = has_files || (!ends_with_terminal && !args.ephemeral);
+        let is_heard = has_files || (!ends_with_terminal && !given.is_ephemeral);
         let signals = is_heard.then(|| signal(SignalKind::hangup())).transpose()?;
         Ok(Hangups { signals, ends_with_terminal })
     }
@@ -39,8 +39,8 @@ impl Hangups {
     /// Read again what changes; resolves when the terminal is gone.
     pub async fn obey(
         mut self,
-        args: &Serve,
-        access: &Access,
+        given: &Given,
+        access: Option<&Access>,
         renewal: &Renewal,
         log: Option<&Lines>,
     ) {
@@ -49,32 +49,33 @@ impl Hangups {
             if self.ends_with_terminal && !has_terminal() {
                 return;
             }
-            if let Some(log) = log.filter(|_| has_log(args)) {
+            if let Some(log) = log.filter(|_| has_log(given)) {
                 log.open_again();
             }
-            read_again(args, access, renewal);
+            read_again(given, access, renewal);
         }
     }
 }
 
 /// Whether the signal means anything.
-fn has_files(args: &Serve) -> bool {
-    args.token_file.is_some() || args.tls_cert.is_some() || has_log(args)
+fn has_files(given: &Given) -> bool {
+    given.tokens.is_some() || given.certificate.is_some() || has_log(given)
 }
 
 /// Whether there is a log that can be opened again.
-fn has_log(args: &Serve) -> bool {
-    args.log.as_deref().is_some_and(is_file)
+fn has_log(given: &Given) -> bool {
+    given.log.as_deref().is_some_and(is_file)
 }
 
 /// Each of the two is taken or stays, whatever becomes of the other.
-fn read_again(args: &Serve, access: &Access, renewal: &Renewal) {
-    if !has_files(args) {
-        say::err(
-            "SIGHUP: there is nothing to read again, neither --token-file nor --tls-cert nor --log",
-        );
+fn read_again(given: &Given, access: Option<&Access>, renewal: &Renewal) {
+    if !has_files(given) {
+        let option = given.tokens_option;
+        say::err(&format!(
+            "SIGHUP: there is nothing to read again, neither {option} nor --tls-cert nor --log"
+        ));
     }
-    if let Some(path) = &args.token_file {
+    if let (Some(path), Some(access)) = (&given.tokens, access) {
         match read_tokens(path) {
             Ok(tokens) => {
                 let count = tokens.len();
@@ -82,7 +83,7 @@ fn read_again(args: &Serve, access: &Access, renewal: &Renewal) {
                 access.set_tokens(tokens);
                 let tokens = if count == 1 { "token" } else { "tokens" };
                 say::err(&format!("read again: {}, {count} {tokens}", path.display()));
-                if args.write && !writes {
+                if given.writes && !writes {
                     warn("none of them opens writing");
                 }
             }
@@ -94,7 +95,7 @@ fn read_again(args: &Serve, access: &Access, renewal: &Renewal) {
             }
         }
     }
-    if let (Some(certificates), Some(key)) = (&args.tls_cert, &args.tls_key) {
+    if let Some((certificates, key)) = &given.certificate {
         let files = Tls::Files { certificates: certificates.clone(), key: key.clone() };
         match renewal.renew(&files) {
             Ok(identity) => {

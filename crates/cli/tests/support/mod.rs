@@ -2,8 +2,10 @@
 //! tokens, a time limit. What tests of the program share; each uses what it needs of it.
 #![allow(dead_code, missing_docs)]
 
+pub mod depot;
 pub mod net;
 pub mod random;
+pub mod relay;
 pub mod serve;
 pub mod small;
 pub mod ssh;

@@ -173,11 +173,19 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("swath-plan", &["swath-model"]),
     ("swath-formats", &["swath-model"]),
     ("swath-store", &["swath-model"]),
+    ("swath-state", &[]),
     ("swath-source", &["swath-model", "swath-formats"]),
-    ("swath-serve", &["swath-model", "swath-formats", "swath-store"]),
+    ("swath-serve", &["swath-model", "swath-formats", "swath-store", "swath-source"]),
     (
         "swath-transfer",
-        &["swath-model", "swath-plan", "swath-formats", "swath-store", "swath-source"],
+        &[
+            "swath-model",
+            "swath-plan",
+            "swath-formats",
+            "swath-store",
+            "swath-state",
+            "swath-source",
+        ],
     ),
     (
         "swath",
@@ -186,6 +194,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "swath-plan",
             "swath-formats",
             "swath-store",
+            "swath-state",
             "swath-source",
             "swath-serve",
             "swath-transfer",
@@ -212,6 +221,7 @@ const BANNED: &[(&str, &[&str])] = &[
     ("swath-plan", IMPURE),
     ("swath-formats", IMPURE),
     ("swath-store", &["reqwest", "rustls", "tokio-rustls", "hyper", "socket2"]),
+    ("swath-state", &["tokio", "reqwest", "rustls", "socket2"]),
     ("swath-source", &["io-uring"]),
 ];
 const IMPURE: &[&str] =

@@ -5,12 +5,15 @@ use quick_xml::events::BytesStart;
 use swath_model::digest::{Algorithm, Digest, DigestError, UnknownAlgorithm};
 use swath_model::path::SafePath;
 use swath_model::pieces::Pieces;
+use swath_model::{Range, RangeSet};
 use url::Url;
 
 use super::guard::Limit;
 use super::reader::SHOWN_CHARS;
 use super::tags::Tag;
-use super::{File, Metaurl, Mirror, PRIORITY_WORST, Problem, SkipReason, Skipped, WHAT_PIECES};
+use super::{
+    File, Held, Metaurl, Mirror, PRIORITY_WORST, Problem, SkipReason, Skipped, WHAT_PIECES,
+};
 use crate::mirror_url::mirror_url;
 use crate::text::shown;
 
@@ -118,6 +121,10 @@ impl Draft {
                 self.count_address()?;
                 self.address(tag, attributes, text, base)
             }
+            Tag::Held => {
+                self.count_address()?;
+                self.held(attributes, text, base)
+            }
             _ => Ok(()),
         };
         match outcome {
@@ -135,6 +142,17 @@ impl Draft {
             let what = WHAT_PIECES.into();
             self.file.skipped.push(Skipped { what, line, reason: error.into() });
         }
+        if let Some(size_bytes) = self.file.size_bytes {
+            let before = self.file.held.len();
+            self.file
+                .held
+                .retain(|held| held.ranges.last().is_some_and(|last| last.end <= size_bytes));
+            for _ in self.file.held.len()..before {
+                let reason = SkipReason::Held;
+                self.file.skipped.push(Skipped { what: "held".into(), line, reason });
+            }
+        }
+        self.file.held.sort_by_key(|held| held.priority);
         // Stable: addresses of equal priority stay in their order. The same address may come
         // twice, as HTTPS and as WebDAV; the better one is kept.
         self.file.mirrors.sort_by_key(|mirror| mirror.priority);
@@ -250,6 +268,18 @@ impl Draft {
         Ok(())
     }
 
+    fn held(
+        &mut self,
+        attributes: &Attributes,
+        text: &str,
+        base: Option<&Url>,
+    ) -> Result<(), SkipReason> {
+        let url = mirror_url(text, base)?;
+        let ranges = attributes.get("ranges").and_then(read_ranges).ok_or(SkipReason::Held)?;
+        self.file.held.push(Held { url, ranges, priority: attributes.priority() });
+        Ok(())
+    }
+
     fn count_address(&mut self) -> Result<(), Problem> {
         self.addresses += 1;
         if self.addresses > ADDRESSES_MAX {
@@ -280,6 +310,25 @@ impl PiecesDraft {
     }
 }
 
+/// `FIRST-LAST,FIRST-LAST`, both included, at least one.
+fn read_ranges(text: &str) -> Option<RangeSet> {
+    let number = |text: &str| {
+        let text = text.trim();
+        let are_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        are_digits.then(|| text.parse::<u64>().ok()).flatten()
+    };
+    let mut ranges = RangeSet::new();
+    for (at, range) in text.split(',').enumerate() {
+        let (first, last) = range.split_once('-')?;
+        let (first, end) = (number(first)?, number(last)?.checked_add(1)?);
+        if first >= end || at >= RANGES_MAX {
+            return None;
+        }
+        ranges.insert(Range::new(first, end));
+    }
+    Some(ranges)
+}
+
 fn read_digest(attributes: &Attributes, text: &str) -> Result<Digest, DigestError> {
     let name = attributes.get("type").unwrap_or_default();
     Digest::from_hex(name.parse()?, text)
@@ -291,5 +340,7 @@ const ATTRIBUTES_MAX: usize = 64;
 const DIGESTS_MAX: usize = 64;
 /// Far more than any catalogue has replicas.
 const ADDRESSES_MAX: usize = 10_000;
+/// What one address has is a few ranges, or some thousand where many took turns.
+const RANGES_MAX: usize = 100_000;
 /// SHA-256 of 2 Mi pieces.
 const PIECE_BYTES_MAX: usize = 64 << 20;

@@ -18,6 +18,7 @@ mod writer;
 
 use std::collections::BTreeMap;
 
+use swath_model::RangeSet;
 use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_model::path::{PathError, SafePath};
 use swath_model::pieces::{Pieces, PiecesError};
@@ -35,6 +36,9 @@ pub const MEDIA_TYPE: &str = "application/metalink4+xml";
 pub const MEDIA_TYPE_3: &str = "application/metalink+xml";
 /// The namespace of Metalink 4.
 pub const NAMESPACE: &str = "urn:ietf:params:xml:ns:metalink";
+
+/// The namespace of what swath adds to Metalink 4, for others to pass over.
+pub const NAMESPACE_OWN: &str = "urn:x-swath:metalink";
 
 /// Whether a `Content-Type` value says that the body is a Metalink.
 pub fn is_media_type(content_type: &str) -> bool {
@@ -103,6 +107,8 @@ pub struct File {
     pub pieces: Option<Pieces>,
     /// Its replicas, the best first.
     pub mirrors: Vec<Mirror>,
+    /// Addresses that have some of it alone.
+    pub held: Vec<Held>,
     /// Other documents that describe it: torrents, nested Metalinks.
     pub metaurls: Vec<Metaurl>,
     /// What a catalogue calls it (`scope:name` in Rucio).
@@ -120,6 +126,7 @@ impl File {
             digests: Vec::new(),
             pieces: None,
             mirrors: Vec::new(),
+            held: Vec::new(),
             metaurls: Vec::new(),
             identity: None,
             skipped: Vec::new(),
@@ -168,6 +175,18 @@ impl Mirror {
     pub fn new(url: Url) -> Mirror {
         Mirror { url, priority: PRIORITY_WORST, location: None, name: None }
     }
+}
+
+/// An address that has some ranges of the file alone, in the file's own offsets. `RFC 5854` knows no
+/// such thing: it is an element of [`NAMESPACE_OWN`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its address, `http` or `https`.
+    pub url: Url,
+    /// What it has; not empty.
+    pub ranges: RangeSet,
+    /// As for mirrors.
+    pub priority: u32,
 }
 
 /// The address of another document that describes the file.
@@ -221,6 +240,9 @@ pub enum SkipReason {
     /// A size that is no number.
     #[error("size: it is no number")]
     Size,
+    /// Ranges that are none, or lie behind the file's end.
+    #[error("held: its ranges cannot be those of the file")]
+    Held,
     /// The name inside another document is not safe.
     #[error("name: {0}")]
     Name(#[from] PathError),

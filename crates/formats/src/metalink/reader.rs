@@ -15,7 +15,7 @@ use url::Url;
 use super::draft::{Attributes, Draft};
 use super::guard::{Guard, Limit};
 use super::tags::Tag;
-use super::{File, Header, Metalink, MetalinkError, NAMESPACE, Origin, Problem};
+use super::{File, Header, Metalink, MetalinkError, NAMESPACE, NAMESPACE_OWN, Origin, Problem};
 use crate::mirror_url::mirror_url;
 use crate::text::shown;
 
@@ -86,7 +86,7 @@ impl<R: BufRead> Reader<R> {
         self.xml.get_mut().next_event();
         let state = &mut self.state;
         match self.xml.read_resolved_event_into(&mut self.buffer) {
-            Ok((namespace, Event::Start(start))) => state.start(is_ours(&namespace), &start)?,
+            Ok((namespace, Event::Start(start))) => state.start(whose(&namespace), &start)?,
             Ok((_, Event::End(_))) => {
                 let line = self.xml.get_mut().line;
                 return state.end(line);
@@ -169,19 +169,22 @@ struct State {
 }
 
 impl State {
-    fn start(&mut self, ours: bool, start: &BytesStart) -> Result<(), Problem> {
+    fn start(&mut self, whose: Whose, start: &BytesStart) -> Result<(), Problem> {
         let local = start.local_name();
         let tag = match self.stack.last() {
             _ if self.stack.len() >= DEPTH_MAX => {
                 return Err(Problem::Limit(Limit::Depth(DEPTH_MAX)));
             }
-            None if ours && local.as_ref() == "metalink" => Tag::Root,
+            None if whose == Whose::Metalink && local.as_ref() == "metalink" => Tag::Root,
             None => {
                 let name = shown(start.name().as_ref(), SHOWN_CHARS);
                 return Err(Problem::NotMetalink(format!("its first element is <{name}>")));
             }
-            Some(parent) if ours => parent.child(local.as_ref()),
-            Some(_) => Tag::Other,
+            Some(parent) => match whose {
+                Whose::Metalink => parent.child(local.as_ref()),
+                Whose::Own => parent.own_child(local.as_ref()),
+                Whose::Other => Tag::Other,
+            },
         };
         self.stack.push(tag);
         if tag == Tag::Other {
@@ -274,15 +277,27 @@ impl State {
     }
 }
 
-/// Elements of other namespaces are extensions. No namespace at all is taken for ours.
-fn is_ours(namespace: &ResolveResult) -> bool {
+/// Who gives an element its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Metalink,
+    /// Swath itself.
+    Own,
+    /// An extension of others.
+    Other,
+}
+
+/// Elements of other namespaces are extensions. No namespace at all is taken for Metalink's.
+fn whose(namespace: &ResolveResult) -> Whose {
     match namespace {
-        ResolveResult::Bound(namespace) => {
-            let name = namespace.into_inner();
-            name == NAMESPACE || name.trim_end_matches('/') == NAMESPACE_3
-        }
-        ResolveResult::Unbound => true,
-        ResolveResult::Unknown(_) => false,
+        ResolveResult::Bound(namespace) => match namespace.into_inner() {
+            NAMESPACE => Whose::Metalink,
+            NAMESPACE_OWN => Whose::Own,
+            name if name.trim_end_matches('/') == NAMESPACE_3 => Whose::Metalink,
+            _ => Whose::Other,
+        },
+        ResolveResult::Unbound => Whose::Metalink,
+        ResolveResult::Unknown(_) => Whose::Other,
     }
 }
 

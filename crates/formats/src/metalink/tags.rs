@@ -16,6 +16,8 @@ pub(super) enum Tag {
     PieceHash,
     Url,
     Metaurl,
+    /// Ours: an address that has some ranges of the file alone.
+    Held,
     /// Metalink 3's list around addresses.
     Resources,
     /// Metalink 3's list around digests.
@@ -45,10 +47,18 @@ impl Tag {
         }
     }
 
+    /// What a child of this name in swath's own namespace means.
+    pub(super) fn own_child(self, name: &str) -> Tag {
+        if self == Tag::File && name == "held" { Tag::Held } else { Tag::Other }
+    }
+
     /// Whether its text is of interest.
     pub(super) fn has_text(self) -> bool {
-        use Tag::{Generator, Hash, Identity, Metaurl, Origin, PieceHash, Size, Url};
-        matches!(self, Generator | Origin | Size | Identity | Hash | PieceHash | Url | Metaurl)
+        use Tag::{Generator, Hash, Held, Identity, Metaurl, Origin, PieceHash, Size, Url};
+        matches!(
+            self,
+            Generator | Origin | Size | Identity | Hash | PieceHash | Url | Metaurl | Held
+        )
     }
 
     /// Its name for messages.
@@ -65,6 +75,7 @@ impl Tag {
             Tag::Pieces => "pieces",
             Tag::Url => "url",
             Tag::Metaurl => "metaurl",
+            Tag::Held => "held",
             Tag::Resources => "resources",
             Tag::Verification => "verification",
             Tag::Other => "(unknown element)",

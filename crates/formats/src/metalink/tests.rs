@@ -3,6 +3,7 @@
 use std::io::{BufReader, Read};
 
 use proptest::prelude::*;
+use swath_model::Range;
 use swath_model::digest::{Algorithm, Hasher};
 use swath_model::pieces::Pieces;
 
@@ -360,6 +361,7 @@ prop_compose! {
         name in any_name(), size in 0..5000u64, length in 100..1000u64, pieces: bool, known: bool,
         digests in prop::collection::btree_set(0..7usize, 0..3), identity in prop::option::of(any_text()),
         mut mirrors in prop::collection::vec(any_mirror(), 0..4), torrent in prop::option::of(any_url()),
+        part in prop::option::of((any_url(), 0..5000u64)),
     ) -> File {
         mirrors.sort_by_key(|mirror| mirror.priority);
         let mut seen = std::collections::HashSet::new();
@@ -370,6 +372,10 @@ prop_compose! {
             digests: digests.iter().map(|i| Hasher::digest(Algorithm::ALL[*i], b"x")).collect(),
             pieces: pieces.then(|| Pieces::new(Algorithm::Sha256, length, packed).unwrap()),
             mirrors,
+            held: part.filter(|(_, end)| *end < size).into_iter().map(|(url, end)| Held {
+                url, ranges: [Range::new(end / 2, end / 2 + 1), Range::new(end, size)].into_iter().collect(),
+                priority: 3,
+            }).collect(),
             metaurls: torrent.into_iter().map(|url| Metaurl {
                 url, media_type: "torrent".to_owned(), priority: 1, name: Some(name.clone()),
             }).collect(),
@@ -377,6 +383,33 @@ prop_compose! {
             ..File::new(name)
         }
     }
+}
+
+#[test]
+fn what_has_a_part_alone_is_read_and_others_pass_it_over() {
+    let own = format!("xmlns:s=\"{NAMESPACE_OWN}\"");
+    let of = |ranges: &str| {
+        let inner = format!(
+            "<file name=\"a\"><size>1000</size><url>http://o.example/a</url>\
+             <s:held {own} priority=\"2\" ranges=\"{ranges}\">http://r.example/depot/1</s:held></file>"
+        );
+        parse(in_metalink(&inner).as_bytes()).unwrap().files.remove(0)
+    };
+    let file = of("0-99, 900-999,100-199");
+    let held: Vec<_> = file.held[0].ranges.iter().map(|range| (range.start, range.end)).collect();
+    assert_eq!(held, [(0, 200), (900, 1000)]);
+    assert_eq!((file.held[0].priority, file.held[0].url.as_str()), (2, "http://r.example/depot/1"));
+    // It is no mirror: whoever takes it for one finds a part of the file missing.
+    assert_eq!(file.mirrors.len(), 1);
+    for wrong in ["", "5", "9-5", "-5", "0-1000", "0-99,", "a-b", "0-+9", "0-18446744073709551615"]
+    {
+        let file = of(wrong);
+        assert!(file.held.is_empty(), "{wrong}");
+        assert_eq!(file.skipped[0].reason, SkipReason::Held, "{wrong}");
+    }
+    // In Metalink's own namespace there is no such element.
+    let inner = "<file name=\"a\"><held ranges=\"0-9\">http://r.example/</held></file>";
+    assert!(parse(in_metalink(inner).as_bytes()).unwrap().files[0].held.is_empty());
 }
 
 proptest! {

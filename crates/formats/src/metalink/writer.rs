@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use quick_xml::escape::escape;
 
-use super::{File, Metalink, NAMESPACE, PRIORITY_WORST};
+use super::{File, Metalink, NAMESPACE, NAMESPACE_OWN, PRIORITY_WORST};
 
 /// Writes `metalink` as RFC 5854 has it. What was skipped when it was read is not written.
 ///
@@ -62,6 +62,13 @@ fn write_file(file: &File, out: &mut impl Write) -> io::Result<()> {
             write!(out, " location=\"{}\"", escape(&**name))?;
         }
         writeln!(out, ">{}</url>", escape(mirror.url.as_str()))?;
+    }
+    for held in &file.held {
+        let ranges = held.ranges.iter().map(|range| format!("{}-{}", range.start, range.end - 1));
+        let ranges = ranges.collect::<Vec<_>>().join(",");
+        write!(out, "    <held xmlns=\"{NAMESPACE_OWN}\" ranges=\"{ranges}\"")?;
+        write_priority(held.priority, out)?;
+        writeln!(out, ">{}</held>", escape(held.url.as_str()))?;
     }
     for metaurl in &file.metaurls {
         write!(out, "    <metaurl")?;

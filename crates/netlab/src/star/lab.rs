@@ -1,11 +1,12 @@
 //! The running star: its namespaces, addresses and links.
 
 use std::net::Ipv4Addr;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::StarSpec;
-use crate::wan::{Change, Engine, LabError, Link, LinkCounters, Namespace, Schedule, Tun};
+use crate::wan::{
+    Change, Engine, LabError, Link, LinkCounters, Namespace, OwnRoute, Schedule, Target, Tun,
+};
 
 /// A star that runs until it is dropped.
 ///
@@ -25,26 +26,25 @@ impl Lab {
         let process = std::process::id();
         let client = Namespace::new(format!("netlab-{process}-client"))?;
         prepare(&client)?;
-        if let Some(bytes) = spec.receive_buffer_bytes {
-            client.set_parameter("net.ipv4.tcp_rmem", &buffer_sizes(bytes))?;
-        }
+        client.limit_buffers(None, spec.receive_buffer_bytes)?;
         let mut servers = Vec::new();
         let mut links = Vec::new();
         for link in 0..spec.links.len() {
             let server = Namespace::new(format!("netlab-{process}-server{}", link + 1))?;
             prepare(&server)?;
-            if let Some(bytes) = spec.send_buffer_bytes {
-                server.set_parameter("net.ipv4.tcp_wmem", &buffer_sizes(bytes))?;
-            }
+            server.limit_buffers(spec.send_buffer_bytes, None)?;
             let device = device(link);
             let create = |address| Tun::create(&device, address, LINK_PREFIX_BITS);
             links.push(Link {
-                client: client.run(|| create(address(link, 1)))?,
-                server: server.run(|| create(address(link, 2)))?,
-                shape: spec.shape(link),
+                near: client.run(|| create(address(link, 1)))?,
+                far: server.run(|| create(address(link, 2)))?,
+                down: spec.shape(link),
+                up: spec.shape(link),
             });
             if let Some(name) = &spec.congestion_control {
-                set_congestion_control(&server, link, name)?;
+                let to = format!("{}/{LINK_PREFIX_BITS}", address(link, 0));
+                let source = address(link, 2);
+                server.set_congestion_control(name, &[OwnRoute { to, device, source }])?;
             }
             servers.push(server);
         }
@@ -68,8 +68,8 @@ impl Lab {
     }
 
     /// Changes a link now.
-    pub fn change(&self, link: usize, change: Change) {
-        self.engine.change(link, change);
+    pub fn change(&self, target: Target, change: Change) {
+        self.engine.change(target, change);
     }
 
     /// Starts the clock of a schedule: call it when the measured program starts.
@@ -93,29 +93,8 @@ fn prepare(namespace: &Namespace) -> Result<(), LabError> {
     namespace.set_parameter("net.ipv4.tcp_no_metrics_save", "1")
 }
 
-/// Makes a server use this congestion control. A kernel refuses one that its administrator has
-/// not allowed for everybody; a route may still ask for it, and the machine stays as it is.
-fn set_congestion_control(server: &Namespace, link: usize, name: &str) -> Result<(), LabError> {
-    let refused = match server.set_parameter("net.ipv4.tcp_congestion_control", name) {
-        Ok(()) => return Ok(()),
-        Err(refused) => refused,
-    };
-    let network = Ipv4Addr::new(10, 77, (link + 1) as u8, 0);
-    let device = device(link);
-    let mut command = Command::new("ip");
-    command.args(["route", "replace", &format!("{network}/{LINK_PREFIX_BITS}")]);
-    command.args(["dev", &device, "scope", "link", "src", &address(link, 2).to_string()]);
-    command.args(["congctl", name]).stdout(Stdio::null()).stderr(Stdio::null());
-    server.confine(&mut command);
-    if command.status().is_ok_and(|status| status.success()) { Ok(()) } else { Err(refused) }
-}
-
 fn device(link: usize) -> String {
     format!("link{}", link + 1)
-}
-
-fn buffer_sizes(largest_bytes: u64) -> String {
-    format!("4096 {} {largest_bytes}", largest_bytes.min(65_536))
 }
 
 fn address(link: usize, host: u8) -> Ipv4Addr {

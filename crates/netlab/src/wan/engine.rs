@@ -2,29 +2,33 @@
 //!
 //! It wakes when a device has a packet or a packet is due, at most once every [`TURN`], so that
 //! load comes in batches and an idle laboratory costs nothing. A turn applies what is asked or
-//! scheduled, delivers what is due, and reads what waits. Packet buffers are recycled: the steady
-//! state allocates nothing. The thread asks for real-time priority, so that what is measured
+//! scheduled, delivers what is due, and reads what waits; links on which nothing happens have no
+//! part in it. Packet buffers are recycled: the steady state allocates nothing. The thread asks for real-time priority, so that what is measured
 //! does not depend on what else the machine does; without the right to it, it runs as it is.
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{Change, Exit, LabError, MTU_BYTES, Pipe, Schedule, Shape, Step, Tun};
+use super::{
+    Change, Direction, Exit, LabError, MTU_BYTES, Pipe, Schedule, Shape, Step, Target, Tun,
+};
 
-/// Two devices and the shape of the link between them, in both directions at first.
+/// Two devices and what the link between them does to packets at first.
 #[derive(Debug)]
 pub struct Link {
-    /// The device on the client's side.
-    pub client: Tun,
-    /// The device on the server's side.
-    pub server: Tun,
-    /// What each direction does to packets.
-    pub shape: Shape,
+    /// The device at the near end: a star's client.
+    pub near: Tun,
+    /// The device at the far end: a star's server.
+    pub far: Tun,
+    /// What happens to packets from the far end to the near one.
+    pub down: Shape,
+    /// What happens to packets from the near end to the far one.
+    pub up: Shape,
 }
 
 /// What one direction has done so far.
@@ -43,9 +47,9 @@ pub struct PipeCounters {
 /// What one link has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// From server to client.
+    /// From the far end to the near one.
     pub down: PipeCounters,
-    /// From client to server.
+    /// From the near end to the far one.
     pub up: PipeCounters,
 }
 
@@ -73,7 +77,7 @@ impl Engine {
             counters: (0..2 * count).map(|_| AtomicCounters::default()).collect(),
             cpu_ns: AtomicU64::new(0),
         });
-        let carrier = Carrier::new(links, seed, Arc::clone(&shared));
+        let carrier = Carrier::new(links, seed, Arc::clone(&shared))?;
         let thread = std::thread::Builder::new()
             .name("netlab-engine".to_owned())
             .spawn(move || carrier.run())
@@ -82,8 +86,8 @@ impl Engine {
     }
 
     /// Changes a link now; a link that does not exist is ignored.
-    pub fn change(&self, link: usize, change: Change) {
-        self.order(Order::Change(link, change));
+    pub fn change(&self, target: Target, change: Change) {
+        self.order(Order::Change(target, change));
     }
 
     /// Replaces whatever is still scheduled; the new schedule's clock starts now.
@@ -122,7 +126,7 @@ impl Drop for Engine {
 
 #[derive(Debug)]
 enum Order {
-    Change(usize, Change),
+    Change(Target, Change),
     Play(Vec<Step>),
     Stop,
 }
@@ -182,42 +186,46 @@ struct Packet {
     length_bytes: usize,
 }
 
-/// The state of the engine's thread. Device and pipe `2 × link` belong to the client's side:
+/// The state of the engine's thread. Device and pipe `2 × link` belong to the near end:
 /// what is read there travels up and is written to device `2 × link + 1`, and the other way round.
 struct Carrier {
     devices: Vec<Tun>,
     pipes: Vec<Pipe<Packet>>,
+    /// When each pipe next has something; `u64::MAX` for never.
+    due_ns: Vec<u64>,
     spare: Vec<Packet>,
-    polled: Vec<libc::pollfd>,
-    scheduled: VecDeque<(u64, usize, Change)>,
+    ready: Ready,
+    scheduled: VecDeque<(u64, Target, Change)>,
     shared: Arc<Shared>,
     clock: Instant,
 }
 
 impl Carrier {
-    fn new(links: Vec<Link>, seed: u64, shared: Arc<Shared>) -> Self {
+    fn new(links: Vec<Link>, seed: u64, shared: Arc<Shared>) -> Result<Self, LabError> {
         let mut devices = Vec::new();
         let mut pipes = Vec::new();
         for link in links {
-            for device in [link.client, link.server] {
+            for (device, shape) in [(link.near, link.up), (link.far, link.down)] {
                 let own_seed = seed.wrapping_add((pipes.len() as u64).wrapping_mul(SEED_STEP));
-                pipes.push(Pipe::new(link.shape, own_seed));
+                pipes.push(Pipe::new(shape, own_seed));
                 devices.push(device);
             }
         }
-        let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut polled: Vec<_> = devices.iter().map(|device| watch(device.as_raw_fd())).collect();
-        polled.push(watch(shared.wake.as_raw_fd()));
-        let clock = Instant::now();
-        Self {
+        let mut ready = Ready::new()?;
+        for (index, device) in devices.iter().enumerate() {
+            ready.watch(device.as_raw_fd(), index)?;
+        }
+        ready.watch(shared.wake.as_raw_fd(), devices.len())?;
+        Ok(Self {
+            due_ns: vec![u64::MAX; pipes.len()],
             devices,
             pipes,
             spare: Vec::new(),
-            polled,
+            ready,
             scheduled: VecDeque::new(),
             shared,
-            clock,
-        }
+            clock: Instant::now(),
+        })
     }
 
     fn run(mut self) {
@@ -226,9 +234,7 @@ impl Carrier {
         let mut cpu_read_ns = 0;
         while self.obey() {
             self.follow_schedule();
-            for index in 0..self.pipes.len() {
-                self.deliver(index);
-            }
+            self.deliver_due();
             if last_turn_ns >= cpu_read_ns + CPU_READ_EVERY_NS {
                 self.shared.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
                 cpu_read_ns = last_turn_ns;
@@ -236,9 +242,10 @@ impl Carrier {
             sleep_ns((last_turn_ns + TURN.as_nanos() as u64).saturating_sub(self.now_ns()));
             self.wait();
             last_turn_ns = self.now_ns();
-            for index in 0..self.devices.len() {
-                if self.polled[index].revents != 0 {
-                    self.accept(index, last_turn_ns);
+            for position in 0..self.ready.count {
+                match self.ready.index(position) {
+                    index if index < self.devices.len() => self.accept(index, last_turn_ns),
+                    _ => self.shared.clear_wake(),
                 }
             }
         }
@@ -250,19 +257,16 @@ impl Carrier {
 
     /// Carries out what other threads asked for; false when the end was among it.
     fn obey(&mut self) -> bool {
-        if self.polled.last().is_some_and(|wake| wake.revents != 0) {
-            self.shared.clear_wake();
-        }
         let orders = std::mem::take(&mut *self.shared.orders());
         let now_ns = self.now_ns();
         for order in orders {
             match order {
                 Order::Stop => return false,
-                Order::Change(link, change) => self.reshape(now_ns, link, change),
+                Order::Change(target, change) => self.reshape(now_ns, target, change),
                 Order::Play(steps) => {
                     let planned = steps
                         .iter()
-                        .map(|step| (now_ns + step.at.as_nanos() as u64, step.link, step.change));
+                        .map(|step| (now_ns + step.at.as_nanos() as u64, step.target, step.change));
                     self.scheduled = planned.collect();
                 }
             }
@@ -272,17 +276,37 @@ impl Carrier {
 
     fn follow_schedule(&mut self) {
         let now_ns = self.now_ns();
-        while let Some(&(at_ns, link, change)) = self.scheduled.front()
+        while let Some(&(at_ns, target, change)) = self.scheduled.front()
             && at_ns <= now_ns
         {
             self.scheduled.pop_front();
-            self.reshape(now_ns, link, change);
+            self.reshape(now_ns, target, change);
         }
     }
 
-    fn reshape(&mut self, now_ns: u64, link: usize, change: Change) {
-        for pipe in self.pipes.iter_mut().skip(2 * link).take(2) {
-            pipe.reshape(now_ns, change.apply(*pipe.shape()));
+    fn reshape(&mut self, now_ns: u64, target: Target, change: Change) {
+        for (side, direction) in [Direction::Up, Direction::Down].into_iter().enumerate() {
+            let index = 2 * target.link + side;
+            if target.includes(direction)
+                && let Some(pipe) = self.pipes.get_mut(index)
+            {
+                pipe.reshape(now_ns, change.apply(*pipe.shape()));
+                self.note_due(index);
+            }
+        }
+    }
+
+    fn note_due(&mut self, index: usize) {
+        self.due_ns[index] = self.pipes[index].next_exit_ns().unwrap_or(u64::MAX);
+    }
+
+    fn deliver_due(&mut self) {
+        let now_ns = self.now_ns();
+        for index in 0..self.pipes.len() {
+            if self.due_ns[index] <= now_ns {
+                self.deliver(index);
+                self.note_due(index);
+            }
         }
     }
 
@@ -313,6 +337,11 @@ impl Carrier {
 
     /// Reads what waits at one device into the pipe behind it.
     fn accept(&mut self, index: usize, now_ns: u64) {
+        self.read_from(index, now_ns);
+        self.note_due(index);
+    }
+
+    fn read_from(&mut self, index: usize, now_ns: u64) {
         for _ in 0..PACKETS_PER_READ {
             let mut packet = self
                 .spare
@@ -333,22 +362,66 @@ impl Carrier {
 
     /// Sleeps until a device is readable, an order came, or the next packet or step is due.
     fn wait(&mut self) {
-        let exits = self.pipes.iter().filter_map(Pipe::next_exit_ns);
-        let steps = self.scheduled.front().map(|&(at_ns, ..)| at_ns);
-        let due_ns = exits.chain(steps).min();
-        let timeout = due_ns.map(|due_ns| timespec(due_ns.saturating_sub(self.now_ns())));
-        let timeout_pointer = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the array is live and exclusive, its length right, and the timeout outlives
-        // the call. An interrupted call leaves every revents at zero or as it was, which only
-        // costs one empty read.
-        unsafe {
-            libc::ppoll(
-                self.polled.as_mut_ptr(),
-                self.polled.len() as libc::nfds_t,
-                timeout_pointer,
-                std::ptr::null(),
-            );
+        let exit_ns = self.due_ns.iter().copied().min().unwrap_or(u64::MAX);
+        let step_ns = self.scheduled.front().map_or(u64::MAX, |&(at_ns, ..)| at_ns);
+        let due_ns = exit_ns.min(step_ns);
+        let limit_ns = (due_ns < u64::MAX).then(|| due_ns.saturating_sub(self.now_ns()));
+        self.ready.wait(limit_ns);
+    }
+}
+
+/// Which of many descriptors are readable, at a cost that grows with those that are.
+struct Ready {
+    epoll: OwnedFd,
+    events: Vec<libc::epoll_event>,
+    /// How many of `events` the last wait has filled.
+    count: usize,
+}
+
+impl Ready {
+    fn new() -> Result<Self, LabError> {
+        // SAFETY: epoll_create1 has no preconditions.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(LabError::last_os("make an epoll descriptor"));
         }
+        // SAFETY: the descriptor is fresh and owned by nobody else.
+        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { epoll, events: Vec::new(), count: 0 })
+    }
+
+    /// Watches a descriptor, which [`index`](Self::index) calls `index`.
+    fn watch(&mut self, fd: RawFd, index: usize) -> Result<(), LabError> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: index as u64 };
+        self.events.push(event);
+        // SAFETY: both descriptors are open, and the event outlives the call.
+        let result =
+            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
+        if result < 0 { Err(LabError::last_os("watch a device")) } else { Ok(()) }
+    }
+
+    /// Waits until something is readable or the time is over.
+    fn wait(&mut self, limit_ns: Option<u64>) {
+        let timeout = limit_ns.map(timespec);
+        let timeout_pointer = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let epoll = self.epoll.as_raw_fd();
+        let mut any = libc::pollfd { fd: epoll, events: libc::POLLIN, revents: 0 };
+        let room = libc::c_int::try_from(self.events.len()).unwrap_or(libc::c_int::MAX);
+        // epoll by itself waits for whole milliseconds, so it is ppoll that waits.
+        // SAFETY: one live, exclusive entry, a timeout that outlives the call, and an array of
+        // the length that is told. What is interrupted finds nothing, which costs an empty turn.
+        let count = unsafe {
+            libc::ppoll(&mut any, 1, timeout_pointer, std::ptr::null());
+            libc::epoll_wait(epoll, self.events.as_mut_ptr(), room, 0)
+        };
+        self.count = usize::try_from(count).unwrap_or(0);
+    }
+
+    /// Which descriptor the event at a position below `count` is about.
+    fn index(&self, position: usize) -> usize {
+        // The value is copied: the field may not be aligned.
+        let event = self.events[position];
+        event.u64 as usize
     }
 }
 

@@ -26,6 +26,14 @@ pub enum LabError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A site that cannot be emulated.
+    #[error("site '{site}': {reason}")]
+    BadSite {
+        /// Its name.
+        site: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// A server program that the star needs is not installed.
     #[error("{program} is not installed")]
     ServerMissing {

@@ -18,7 +18,9 @@ mod tun;
 
 pub use engine::{Engine, Link, LinkCounters, PipeCounters};
 pub use error::LabError;
-pub use namespace::Namespace;
+pub use namespace::{Namespace, OwnRoute};
 pub use pipe::{Exit, Pipe, Queue, Shape};
-pub use schedule::{Change, JUMP_RATES_MBIT_PER_S, Schedule, ScheduleError, Step};
+pub use schedule::{
+    Change, Direction, JUMP_RATES_MBIT_PER_S, Schedule, ScheduleError, Step, Target,
+};
 pub use tun::{MTU_BYTES, Tun};

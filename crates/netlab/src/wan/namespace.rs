@@ -7,12 +7,13 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::LabError;
-use super::tun::bring_up;
+use super::tun::{add_loopback_address, bring_up};
 
 /// One network namespace with its loopback device up.
 #[derive(Debug)]
@@ -83,6 +84,45 @@ impl Namespace {
         }
     }
 
+    /// Gives the namespace an address of its own, which it has whatever becomes of its devices.
+    pub fn add_address(&self, address: Ipv4Addr) -> Result<(), LabError> {
+        self.run(|| add_loopback_address(address))
+    }
+
+    /// Makes connections that begin or end here use this congestion control. A kernel refuses
+    /// one that its administrator has not allowed for everybody; a route may still ask for it,
+    /// and the machine stays as it is: so it is asked for on each of `routes`, which the
+    /// namespace must have.
+    pub fn set_congestion_control(&self, name: &str, routes: &[OwnRoute]) -> Result<(), LabError> {
+        let refused = match self.set_parameter("net.ipv4.tcp_congestion_control", name) {
+            Ok(()) => return Ok(()),
+            Err(refused) => refused,
+        };
+        for route in routes {
+            let mut command = Command::new("ip");
+            command.args(["route", "replace", &route.to, "dev", &route.device, "scope", "link"]);
+            command.args(["src", &route.source.to_string(), "congctl", name]);
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            self.confine(&mut command);
+            if !command.status().is_ok_and(|status| status.success()) {
+                return Err(refused);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the largest buffers of a connection that begins or ends here: what it may have under
+    /// way, and what it may receive before somebody reads it. `None` leaves the machine's own.
+    pub fn limit_buffers(&self, send: Option<u64>, receive: Option<u64>) -> Result<(), LabError> {
+        let limits = [("net.ipv4.tcp_wmem", send), ("net.ipv4.tcp_rmem", receive)];
+        for (key, bytes) in limits {
+            if let Some(bytes) = bytes {
+                self.set_parameter(key, &format!("4096 {} {bytes}", bytes.min(65_536)))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sets a network parameter of this namespace; `key` as for sysctl, for example
     /// `net.ipv4.tcp_congestion_control`.
     pub fn set_parameter(&self, key: &str, value: &str) -> Result<(), LabError> {
@@ -92,6 +132,17 @@ impl Namespace {
                 .map_err(|e| LabError::system(format!("set {key} to '{value}'"), e))
         })
     }
+}
+
+/// A route through one device of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnRoute {
+    /// The addresses it leads to, as `ADDRESS/BITS`.
+    pub to: String,
+    /// The device.
+    pub device: String,
+    /// The address that goes out with it.
+    pub source: Ipv4Addr,
 }
 
 /// Runs `work` on its own thread; a panic there continues here.

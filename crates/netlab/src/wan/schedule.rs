@@ -7,7 +7,38 @@ use std::time::Duration;
 
 use super::{Queue, Shape};
 
-/// One change to a link, in both directions.
+/// One direction of a link. A star has its client at the near end, a mesh the site that its map
+/// names first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the far end to the near one.
+    Down,
+    /// From the near end to the far one.
+    Up,
+}
+
+/// What a change concerns: a link, or one direction of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Position of the link, from 0.
+    pub link: usize,
+    /// This direction alone; `None` is both.
+    pub only: Option<Direction>,
+}
+
+impl Target {
+    /// Both directions of a link.
+    pub const fn both(link: usize) -> Self {
+        Self { link, only: None }
+    }
+
+    /// Whether the change concerns this direction of this link.
+    pub fn includes(self, direction: Direction) -> bool {
+        self.only.is_none_or(|only| only == direction)
+    }
+}
+
+/// One change to a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
     /// A new rate in bits a second.
@@ -57,13 +88,13 @@ impl Change {
     }
 }
 
-/// A change, its link and its time.
+/// A change, what it concerns, and its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// After the trigger.
     pub at: Duration,
-    /// Position of the link, from 0.
-    pub link: usize,
+    /// Where it happens.
+    pub target: Target,
     /// What happens.
     pub change: Change,
 }
@@ -100,13 +131,13 @@ impl Schedule {
     pub fn cut(rates_bits_per_s: &[u64], at: Duration) -> Self {
         let Some(link) = fastest(rates_bits_per_s) else { return Self::none() };
         let change = Change::RateBitsPerS((rates_bits_per_s[link] / 10).max(1));
-        Self::new(vec![Step { at, link, change }])
+        Self::new(vec![Step { at, target: Target::both(link), change }])
     }
 
     /// The fastest link goes silent at `at`, for good.
     pub fn silent(rates_bits_per_s: &[u64], at: Duration) -> Self {
         let Some(link) = fastest(rates_bits_per_s) else { return Self::none() };
-        Self::new(vec![Step { at, link, change: Change::Silent(true) }])
+        Self::new(vec![Step { at, target: Target::both(link), change: Change::Silent(true) }])
     }
 
     /// Every `every`, a random link gets a random rate of [`JUMP_RATES_MBIT_PER_S`].
@@ -118,7 +149,8 @@ impl Schedule {
             let rate_mbit_per_s =
                 JUMP_RATES_MBIT_PER_S[random.usize(..JUMP_RATES_MBIT_PER_S.len())];
             let change = Change::RateBitsPerS(rate_mbit_per_s * 1_000_000);
-            steps.push(Step { at, link: random.usize(..links), change });
+            let target = Target::both(random.usize(..links));
+            steps.push(Step { at, target, change });
             at += every;
         }
         Self::new(steps)
@@ -126,15 +158,26 @@ impl Schedule {
 
     /// Reads lines of `AT_MS LINK CHANGE`, links counted from 1, `#` starting a comment.
     pub fn parse(text: &str) -> Result<Self, ScheduleError> {
+        Self::parse_with(text, |word| {
+            let link = word.parse::<usize>().ok()?.checked_sub(1)?;
+            Some(vec![Target::both(link)])
+        })
+    }
+
+    /// The same where links have other names: `find` tells what the word in the middle means.
+    pub fn parse_with(
+        text: &str,
+        find: impl Fn(&str) -> Option<Vec<Target>>,
+    ) -> Result<Self, ScheduleError> {
         let mut steps = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let content = line.split('#').next().unwrap_or_default().trim();
             if content.is_empty() {
                 continue;
             }
-            let step = parse_step(content)
+            let read = parse_line(content, &find)
                 .ok_or_else(|| ScheduleError { line: number + 1, text: content.to_owned() })?;
-            steps.push(step);
+            steps.extend(read);
         }
         Ok(Self::new(steps))
     }
@@ -144,8 +187,8 @@ impl Schedule {
         &self.steps
     }
 
-    /// How many bits each link can carry from the trigger until `until`, at the given starting
-    /// rates. A silent link carries nothing.
+    /// How many bits each link can carry toward its near end from the trigger until `until`, at
+    /// the given starting rates. A silent link carries nothing.
     pub fn carried_bits(&self, rates_bits_per_s: &[u64], until: Duration) -> Vec<f64> {
         let mut carried = vec![0.0; rates_bits_per_s.len()];
         self.walk(rates_bits_per_s, |from, to, rates| {
@@ -194,15 +237,16 @@ impl Schedule {
                 }
                 from = step.at;
             }
-            if step.link >= rates.len() {
+            let link = step.target.link;
+            if link >= rates.len() || !step.target.includes(Direction::Down) {
                 continue;
             }
             match step.change {
-                Change::RateBitsPerS(rate) => rates[step.link] = rate as f64,
-                Change::Silent(now) => silent[step.link] = now,
+                Change::RateBitsPerS(rate) => rates[link] = rate as f64,
+                Change::Silent(now) => silent[link] = now,
                 Change::OneWayDelay(_) | Change::Loss(_) | Change::Queue(_) => {}
             }
-            effective[step.link] = if silent[step.link] { 0.0 } else { rates[step.link] };
+            effective[link] = if silent[link] { 0.0 } else { rates[link] };
         }
         visit(from, None, &effective);
     }
@@ -215,12 +259,13 @@ fn fastest(rates_bits_per_s: &[u64]) -> Option<usize> {
     (0..rates_bits_per_s.len()).max_by_key(|link| rates_bits_per_s[*link])
 }
 
-fn parse_step(content: &str) -> Option<Step> {
+fn parse_line(content: &str, find: impl Fn(&str) -> Option<Vec<Target>>) -> Option<Vec<Step>> {
     let mut words = content.split_whitespace();
     let at = Duration::from_millis(words.next()?.parse().ok()?);
-    let link = words.next()?.parse::<usize>().ok()?.checked_sub(1)?;
+    let targets = find(words.next()?)?;
     let change = Change::parse(words.next()?)?;
-    words.next().is_none().then_some(Step { at, link, change })
+    let steps = targets.into_iter().map(|target| Step { at, target, change });
+    words.next().is_none().then(|| steps.collect())
 }
 
 #[cfg(test)]
@@ -244,8 +289,8 @@ mod tests {
     #[test]
     fn what_never_arrives_has_no_bound() {
         let steps = vec![
-            Step { at: Duration::ZERO, link: 0, change: Change::Silent(true) },
-            Step { at: Duration::ZERO, link: 1, change: Change::Silent(true) },
+            Step { at: Duration::ZERO, target: Target::both(0), change: Change::Silent(true) },
+            Step { at: Duration::ZERO, target: Target::both(1), change: Change::Silent(true) },
         ];
         assert_eq!(Schedule::new(steps).time_to_carry(&RATES, 1.0), None);
     }
@@ -256,7 +301,29 @@ mod tests {
         let schedule = schedule.unwrap();
         assert_eq!(schedule.steps()[0].change, Change::Silent(true));
         assert_eq!(schedule.steps()[1].change, Change::RateBitsPerS(8_000_000));
-        assert_eq!(schedule.steps()[1].link, 1);
+        assert_eq!(schedule.steps()[1].target, Target::both(1));
+    }
+
+    #[test]
+    fn what_a_link_does_away_from_us_does_not_bound_us() {
+        let step = |only| Step {
+            at: Duration::ZERO,
+            target: Target { link: 1, only: Some(only) },
+            change: Change::RateBitsPerS(20_000_000),
+        };
+        let second = Duration::from_secs(1);
+        let up = Schedule::new(vec![step(Direction::Up)]);
+        assert_eq!(up.time_to_carry(&RATES, 100e6), Some(second));
+        let down = Schedule::new(vec![step(Direction::Down)]);
+        assert_eq!(down.time_to_carry(&RATES, 40e6), Some(second));
+    }
+
+    #[test]
+    fn a_word_may_mean_several_links() {
+        let find = |word: &str| (word == "all").then(|| vec![Target::both(0), Target::both(1)]);
+        let schedule = Schedule::parse_with("7 all silent", find).unwrap();
+        assert_eq!(schedule.steps().len(), 2);
+        assert!(Schedule::parse_with("7 1 silent", find).is_err());
     }
 
     #[test]

@@ -22,8 +22,33 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Creates a device in the namespace of the calling thread.
+    /// Creates a device in the namespace of the calling thread, with a network of its own.
     pub fn create(name: &str, address: Ipv4Addr, prefix_bits: u8) -> Result<Self, LabError> {
+        Self::create_with(name, |socket, request| {
+            request.ifr_ifru.ifru_addr = socket_address(address);
+            control(socket, libc::SIOCSIFADDR, request, "address a TUN device")?;
+            let mask = u32::MAX.checked_shl(32 - u32::from(prefix_bits.min(32))).unwrap_or(0);
+            request.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::from(mask));
+            control(socket, libc::SIOCSIFNETMASK, request, "set a netmask")
+        })
+    }
+
+    /// Creates a device in the namespace of the calling thread that leads to `peer` and nowhere
+    /// else. Any number of devices may have the same `address`, as the ports of a router do.
+    pub fn create_toward(name: &str, address: Ipv4Addr, peer: Ipv4Addr) -> Result<Self, LabError> {
+        Self::create_with(name, |socket, request| {
+            request.ifr_ifru.ifru_addr = socket_address(address);
+            control(socket, libc::SIOCSIFADDR, request, "address a TUN device")?;
+            // The kernel makes the route to the peer, with our address as its source.
+            request.ifr_ifru.ifru_dstaddr = socket_address(peer);
+            control(socket, libc::SIOCSIFDSTADDR, request, "name the peer of a TUN device")
+        })
+    }
+
+    fn create_with(
+        name: &str,
+        give_address: impl FnOnce(RawFd, &mut libc::ifreq) -> Result<(), LabError>,
+    ) -> Result<Self, LabError> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -41,11 +66,7 @@ impl Tun {
         control(socket, libc::SIOCSIFMTU, &mut request, "set the MTU of a TUN device")?;
         request.ifr_ifru.ifru_metric = DEVICE_QUEUE_PACKETS;
         control(socket, SIOCSIFTXQLEN, &mut request, "set the queue of a TUN device")?;
-        request.ifr_ifru.ifru_addr = socket_address(address);
-        control(socket, libc::SIOCSIFADDR, &mut request, "address a TUN device")?;
-        let mask = u32::MAX.checked_shl(32 - u32::from(prefix_bits.min(32))).unwrap_or(0);
-        request.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::from(mask));
-        control(socket, libc::SIOCSIFNETMASK, &mut request, "set a netmask")?;
+        give_address(socket, &mut request)?;
         // Router solicitations would only add noise; a kernel without IPv6 has no such file.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         bring_up(name)?;
@@ -79,6 +100,17 @@ impl Tun {
             unsafe { libc::write(self.as_raw_fd(), packet.as_ptr().cast(), packet.len()) };
         usize::try_from(written) == Ok(packet.len())
     }
+}
+
+/// Gives the loopback device of the calling thread's namespace a second address, which belongs to
+/// it and to no network.
+pub(super) fn add_loopback_address(address: Ipv4Addr) -> Result<(), LabError> {
+    let socket = control_socket()?;
+    let mut request = request_for("lo:1")?;
+    request.ifr_ifru.ifru_addr = socket_address(address);
+    control(socket.as_raw_fd(), libc::SIOCSIFADDR, &mut request, "address the loopback device")?;
+    request.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::BROADCAST);
+    control(socket.as_raw_fd(), libc::SIOCSIFNETMASK, &mut request, "set a netmask")
 }
 
 /// Brings a device of the calling thread's namespace up.

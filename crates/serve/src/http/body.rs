@@ -20,6 +20,7 @@ impl Content {
                 Box::new(Row { pieces: pieces.into_iter(), now: None, length })
             }
             Content::Made(made) => made,
+            Content::Found(found) => found,
         }
     }
 }

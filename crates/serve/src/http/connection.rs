@@ -7,23 +7,31 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::{Limiter, Range};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::body::FileBytes;
 use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method, Version};
 use super::pace::Pace;
 use super::received::Received;
-use super::response::{Content, Make, Piece, Response};
+use super::response::{Content, Find, Make, Piece, Response};
 use super::seats::Seat;
 use super::stream::{Stream, send_file};
 
 /// Answers requests.
 pub(crate) trait Answer: Send + Sync + 'static {
+    /// What is kept of a connection from one request to the next.
+    type Held: Default + Send;
+
+    /// What a target means is judged by the answer, not by whether it could be a path here.
+    const TAKES_ANY_TARGET: bool = false;
+
     /// Answer one. Of its body as much comes as is asked for.
     fn answer(
         &self,
@@ -50,6 +58,34 @@ pub(crate) trait Answer: Send + Sync + 'static {
 
     /// Resolves when it is.
     fn ending(&self, may_go_on: bool) -> impl Future<Output = ()> + Send;
+
+    /// Whether this request is for [`Answer::carry`].
+    fn carries(&self, _head: &Head) -> bool {
+        false
+    }
+
+    /// Answer a request, and those behind it that are of its kind, on the connection itself.
+    fn carry(
+        self: &Arc<Self>,
+        _stream: &mut Stream,
+        _input: &mut Vec<u8>,
+        _held: &mut Self::Held,
+        _head: Head,
+        _peer: SocketAddr,
+    ) -> impl Future<Output = Next> + Send {
+        std::future::ready(Next::Close)
+    }
+}
+
+/// How it goes on with a connection that was carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// What comes next is to be understood as if nothing had been.
+    Back,
+    /// It ends in good order.
+    Close,
+    /// It is cut off, so that nobody takes what came for the whole.
+    Cut,
 }
 
 /// How a connection goes on.
@@ -67,6 +103,7 @@ pub(crate) async fn serve<A: Answer>(
     seat: &Seat,
 ) {
     let mut input = Vec::new();
+    let mut held = A::Held::default();
     let mut pace = Pace::new(answers.send_limit().cloned());
     let mut pace_in = Pace::new(answers.receive_limit().cloned());
     // What comes first is not known: it may be for something that is under way.
@@ -87,6 +124,16 @@ pub(crate) async fn serve<A: Answer>(
             }
         };
         (may_go_on, begins_within) = (answers.may_go_on(&head), IDLE);
+        if answers.carries(&head) {
+            match answers.carry(&mut stream, &mut input, &mut held, head, peer).await {
+                Next::Back => continue,
+                Next::Close => break,
+                Next::Cut => {
+                    stream.cut();
+                    return;
+                }
+            }
+        }
         let began = Instant::now();
         let mut body = Received::new(&mut stream, &mut input, &mut pace_in, &head);
         let mut response = answers.answer(&head, peer, &mut body).await;
@@ -161,7 +208,9 @@ async fn next_head<A: Answer>(
     let mut deadline = Instant::now() + begins_within;
     let mut silence = None;
     loop {
-        match Head::parse(input) {
+        let parsed =
+            if A::TAKES_ANY_TARGET { Head::parse_passing(input) } else { Head::parse(input) };
+        match parsed {
             Ok(Some((head, bytes))) => {
                 input.drain(..bytes);
                 return Ok(Some(head));
@@ -238,6 +287,13 @@ async fn write(
             write_pieces(stream, pace, pieces).await
         }
         Content::Made(made) => write_made(stream, pace, head, made, is_chunked).await,
+        Content::Found(found) if stream.plain().is_none() => {
+            write_made(stream, pace, head, found, false).await
+        }
+        Content::Found(found) => {
+            put(stream, pace, &head).await?;
+            write_found(stream, pace, found).await
+        }
     }?;
     within(stream.flush()).await?;
     if keeps_alive || after == After::Close {
@@ -257,18 +313,7 @@ async fn write_pieces(stream: &mut Stream, pace: &mut Pace, pieces: Vec<Piece>) 
             }
             Piece::Part { file, range } => match stream.plain() {
                 Some(tcp) => {
-                    let mut rest = range;
-                    while !rest.is_empty() {
-                        let now = pace.allowed(rest.len()).await;
-                        let part = Range::new(rest.start, rest.start + now);
-                        let sent = within(send_file(tcp, &file, part)).await?;
-                        pace.spend(sent);
-                        if sent == 0 {
-                            // It became shorter, and the length is promised already.
-                            return Err(io::ErrorKind::UnexpectedEof.into());
-                        }
-                        rest.start += sent;
-                    }
+                    send_range(tcp, pace, file.as_fd(), range).await?;
                     range.len()
                 }
                 None => {
@@ -279,6 +324,40 @@ async fn write_pieces(stream: &mut Stream, pace: &mut Pace, pieces: Vec<Piece>) 
         };
     }
     Ok(sent)
+}
+
+async fn write_found(
+    stream: &mut Stream,
+    pace: &mut Pace,
+    mut found: Box<dyn Find>,
+) -> io::Result<u64> {
+    let tcp = stream.plain().ok_or(io::ErrorKind::Unsupported)?;
+    let mut sent = 0;
+    while let Some(part) = found.part().await? {
+        send_range(tcp, pace, part.file.as_fd(), part.place).await?;
+        sent += part.place.len();
+    }
+    Ok(sent)
+}
+
+async fn send_range(
+    tcp: &TcpStream,
+    pace: &mut Pace,
+    file: BorrowedFd<'_>,
+    mut rest: Range,
+) -> io::Result<()> {
+    while !rest.is_empty() {
+        let now = pace.allowed(rest.len()).await;
+        let part = Range::new(rest.start, rest.start + now);
+        let sent = within(send_file(tcp, &file, part)).await?;
+        pace.spend(sent);
+        if sent == 0 {
+            // It became shorter, and the length is promised already.
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        rest.start += sent;
+    }
+    Ok(())
 }
 
 /// Write `head`, together with what follows it if that is there soon: a new connection may have so
@@ -346,7 +425,8 @@ async fn within<T>(sending: impl Future<Output = io::Result<T>>) -> io::Result<T
     timeout(TAKE_WITHIN, sending).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-pub(super) fn now_s() -> u64 {
+/// Seconds since 1970.
+pub(crate) fn now_s() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs())
 }

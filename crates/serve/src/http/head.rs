@@ -125,6 +125,19 @@ impl HeadError {
 impl Head {
     /// The head at the start of `input` and its length in bytes; `None` while it is incomplete.
     pub fn parse(input: &[u8]) -> Result<Option<(Head, usize)>, HeadError> {
+        Head::parse_with(input, Target::parse)
+    }
+
+    /// The same for somebody who passes requests on: what the target means is for others to judge, and
+    /// one that means nothing here names nothing here.
+    pub fn parse_passing(input: &[u8]) -> Result<Option<(Head, usize)>, HeadError> {
+        Head::parse_with(input, |target| Ok(Target::parse(target).unwrap_or_default()))
+    }
+
+    fn parse_with(
+        input: &[u8],
+        read_target: impl Fn(&str) -> Result<Target, TargetError>,
+    ) -> Result<Option<(Head, usize)>, HeadError> {
         // Empty lines before a request are left over from the body of the one before.
         let blank = input.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         if blank > BLANK_BYTES_MAX {
@@ -134,7 +147,7 @@ impl Head {
         let mut request = httparse::Request::new(&mut fields);
         match request.parse(&input[blank..]) {
             Ok(httparse::Status::Complete(bytes)) if bytes <= HEAD_LIMIT_BYTES => {
-                Ok(Some((Head::from_parsed(&request)?, blank + bytes)))
+                Ok(Some((Head::from_parsed(&request, read_target)?, blank + bytes)))
             }
             Ok(httparse::Status::Partial) if input.len() < HEAD_LIMIT_BYTES => Ok(None),
             Ok(_) => Err(HeadError::TooLong),
@@ -143,7 +156,10 @@ impl Head {
         }
     }
 
-    fn from_parsed(request: &httparse::Request<'_, '_>) -> Result<Head, HeadError> {
+    fn from_parsed(
+        request: &httparse::Request<'_, '_>,
+        read_target: impl Fn(&str) -> Result<Target, TargetError>,
+    ) -> Result<Head, HeadError> {
         let fields: Vec<(String, String)> = request
             .headers
             .iter()
@@ -169,7 +185,7 @@ impl Head {
         let body = body(all("content-length"), all("transfer-encoding"), version)?;
         let raw_target = request.path.unwrap_or_default().to_owned();
         let method = Method::of(request.method.unwrap_or_default());
-        let target = Target::parse(&raw_target)?;
+        let target = read_target(&raw_target)?;
         Ok(Head { method, target, raw_target, version, body, keeps_alive, fields })
     }
 
@@ -211,6 +227,11 @@ impl Head {
     /// The only field of this (lower-case) name; the first of several.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Every field: name in lower case, value.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// All fields of this (lower-case) name.

@@ -17,12 +17,15 @@ mod stream;
 mod target;
 mod two;
 
-pub(crate) use connection::{Answer, serve};
-pub(crate) use head::{Head, Method, Version};
+pub(crate) use connection::{Answer, Next, now_s, serve};
+pub(crate) use head::{Body, Head, Method, Version};
+pub(crate) use pace::Pace;
 pub(crate) use records::Records;
-pub(crate) use response::{Content, Made, Make, Piece, Response, TakesOver};
+pub(crate) use response::{
+    Content, Find, Finding, FoundPart, Made, Make, Piece, Response, TakesOver,
+};
 pub(crate) use seats::{Seat, Seats};
-pub(crate) use stream::Stream;
+pub(crate) use stream::{Stream, send_file};
 pub(crate) use two::serve_two;
 
 #[cfg(feature = "fuzzing")]

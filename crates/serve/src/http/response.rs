@@ -4,6 +4,7 @@ use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub(crate) enum Content {
     Pieces(Vec<Piece>),
     /// What is made while it is sent.
     Made(Box<dyn Make>),
+    /// Parts of files, each found when it is its turn. The length is known.
+    Found(Box<dyn Find>),
 }
 
 /// A part of a body.
@@ -60,6 +63,23 @@ pub(crate) trait Make: Send {
     fn take_back(&mut self, _sent: Vec<u8>) {}
 }
 
+/// Finds a body part by part in open files, for where the kernel can send these as they are.
+pub(crate) trait Find: Make {
+    /// The next part; `None` at the end. To be used in place of [`Make::next`], not beside it.
+    fn part(&mut self) -> Finding<'_>;
+}
+
+/// The next part of a body that is being found.
+pub(crate) type Finding<'a> =
+    Pin<Box<dyn Future<Output = io::Result<Option<FoundPart>>> + Send + 'a>>;
+
+/// A part of an open file.
+pub(crate) struct FoundPart {
+    pub file: Box<dyn AsFd + Send + Sync>,
+    /// Where in the file.
+    pub place: Range,
+}
+
 impl Content {
     /// How long it is, if that is known.
     pub fn length(&self) -> Option<u64> {
@@ -68,6 +88,7 @@ impl Content {
             Content::Bytes(bytes) => Some(bytes.len() as u64),
             Content::Pieces(pieces) => Some(pieces.iter().map(Piece::bytes).sum()),
             Content::Made(made) => made.length(),
+            Content::Found(found) => found.length(),
         }
     }
 }
@@ -166,6 +187,7 @@ impl Response {
             403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",
+            407 => "Proxy Authentication Required",
             408 => "Request Timeout",
             409 => "Conflict",
             410 => "Gone",
@@ -178,9 +200,12 @@ impl Response {
             431 => "Request Header Fields Too Large",
             500 => "Internal Server Error",
             501 => "Not Implemented",
+            502 => "Bad Gateway",
             503 => "Service Unavailable",
+            504 => "Gateway Timeout",
             505 => "HTTP Version Not Supported",
             507 => "Insufficient Storage",
+            508 => "Loop Detected",
             _ => "Status",
         })
     }

@@ -1,8 +1,7 @@
 //! A connection's bytes, plain or through TLS, and the fast way of sending files.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -34,6 +33,17 @@ impl Stream {
         }
     }
 
+    /// End it so that the other side notices that it is no proper end.
+    pub fn cut(&self) {
+        let tcp = match self {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => tls.get_ref().get_ref().0,
+            Stream::Other(_) => return,
+        };
+        // Closed with a reset; what has been sent and not yet arrived is lost with it.
+        let _ = tcp.set_zero_linger();
+    }
+
     /// Whether both sides have agreed on HTTP/2.
     pub fn speaks_two(&self) -> bool {
         match self {
@@ -45,14 +55,15 @@ impl Stream {
 
 /// Send some of a part of a file without copying it, as soon as the socket takes any; answers how
 /// many bytes that were. None only where the file ends.
-pub(crate) async fn send_file(tcp: &TcpStream, file: &File, range: Range) -> io::Result<u64> {
+pub(crate) async fn send_file(tcp: &TcpStream, file: &impl AsFd, range: Range) -> io::Result<u64> {
     let start = i64::try_from(range.start).map_err(|_| io::ErrorKind::InvalidInput)?;
     let most = range.len().min(SENDFILE_BYTES_MAX) as usize;
     tcp.async_io(Interest::WRITABLE, || {
         let mut offset = start;
         // SAFETY: a plain system call on two descriptors that are open, with an offset of our own.
-        let sent =
-            unsafe { libc::sendfile(tcp.as_raw_fd(), file.as_raw_fd(), &raw mut offset, most) };
+        let sent = unsafe {
+            libc::sendfile(tcp.as_raw_fd(), file.as_fd().as_raw_fd(), &raw mut offset, most)
+        };
         u64::try_from(sent).map_err(|_| io::Error::last_os_error())
     })
     .await

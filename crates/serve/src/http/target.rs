@@ -1,7 +1,7 @@
 //! What a request is about: a path below the root, and a query.
 
 /// The target of a request, checked and decoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
     /// Components divided by `/`, no `/` at either end; empty for the root. Not always text.
     pub path: Vec<u8>,

@@ -1,10 +1,11 @@
 //! Who may have what is served.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::SystemTime;
 
 use base64::Engine as _;
+use swath_formats::Network;
 
 use crate::http::{Head, Response};
 use crate::tokens::Token;
@@ -23,18 +24,6 @@ pub struct Access {
 pub(crate) struct Rights {
     pub may_write: bool,
 }
-
-/// A block of addresses, as `192.0.2.0/24` or `2001:db8::/32`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    bits: u8,
-}
-
-/// What is no block of addresses.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no block of addresses (such as 192.0.2.0/24, 2001:db8::/32 or a single address)")]
-pub struct NetworkError(String);
 
 impl Access {
     /// Whoever shows one of `tokens` (anybody if there are none), from one of `networks` (from
@@ -62,6 +51,16 @@ impl Access {
         peer: SocketAddr,
         now: SystemTime,
     ) -> Result<Rights, Response> {
+        self.check_shown(head.field("authorization"), peer, now)
+    }
+
+    /// The same with what is shown, as `Authorization` has it.
+    pub(crate) fn check_shown(
+        &self,
+        credentials: Option<&str>,
+        peer: SocketAddr,
+        now: SystemTime,
+    ) -> Result<Rights, Response> {
         let address = peer.ip().to_canonical();
         if !self.networks.is_empty() && !self.networks.iter().any(|net| net.contains(address)) {
             return Err(Response::text(403, "this server does not answer your address"));
@@ -70,7 +69,7 @@ impl Access {
         if tokens.is_empty() {
             return Ok(Rights { may_write: false });
         }
-        let Some(shown) = head.field("authorization").and_then(shown) else {
+        let Some(shown) = credentials.and_then(shown) else {
             return Err(refused("a token is needed here (Authorization: Bearer …)", false));
         };
         match find(&tokens, &shown) {
@@ -123,54 +122,6 @@ fn shown(value: &str) -> Option<Vec<u8>> {
     let colon = decoded.iter().position(|&byte| byte == b':')?;
     Some(decoded[colon + 1..].to_vec())
 }
-
-impl Network {
-    /// Whether it has this address.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let differs = u32::from(own) ^ u32::from(other);
-                differs.leading_zeros() >= u32::from(self.bits)
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let differs = u128::from(own) ^ u128::from(other);
-                differs.leading_zeros() >= u32::from(self.bits)
-            }
-            _ => false,
-        }
-    }
-}
-
-impl std::str::FromStr for Network {
-    type Err = NetworkError;
-
-    fn from_str(text: &str) -> Result<Network, NetworkError> {
-        let failed = || NetworkError(text.to_owned());
-        let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
-        let address: IpAddr = address.parse().map_err(|_| failed())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits: u8 = match bits {
-            Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                bits.parse().map_err(|_| failed())?
-            }
-            Some(_) => return Err(failed()),
-            None => most,
-        };
-        if bits > most {
-            return Err(failed());
-        }
-        // Who comes is known by the address of its own kind; this is how that one is written too.
-        match (address, bits.checked_sub(MAPPED_BITS)) {
-            (IpAddr::V6(six), Some(bits)) if six.to_ipv4_mapped().is_some() => {
-                Ok(Network { address: address.to_canonical(), bits })
-            }
-            _ => Ok(Network { address, bits }),
-        }
-    }
-}
-
-/// Of `::ffff:0:0/96`, where addresses of the older kind lie (RFC 4291, 2.5.5.2).
-const MAPPED_BITS: u8 = 96;
 
 #[cfg(test)]
 mod tests {
@@ -233,15 +184,5 @@ mod tests {
         ] {
             assert_eq!(status(&access, "", peer), expected, "{peer}");
         }
-        for wrong in ["", "192.0.2.0/33", "::/129", "192.0.2/24", "a/1", "10.0.0.0/+8", "10.0.0.0/"]
-        {
-            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
-        }
-        let mapped: Network = "::ffff:192.0.2.0/120".parse().unwrap();
-        assert_eq!(mapped, "192.0.2.0/24".parse().unwrap());
-        let all: Network = "0.0.0.0/0".parse().unwrap();
-        assert!(
-            all.contains("255.1.2.3".parse().unwrap()) && !all.contains("::1".parse().unwrap())
-        );
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::http::{Content, Response};
+use crate::exposition::Page;
+use crate::http::Response;
+use crate::server::Traffic;
 
 /// Counters; all grow only, but for those that say "now".
 #[derive(Debug, Default)]
@@ -14,9 +16,7 @@ pub(crate) struct Metrics {
     /// Of files that others sent, whichever way.
     pub received_bytes: Arc<AtomicU64>,
     answer_us: AtomicU64,
-    pub connections: AtomicU64,
-    pub connections_now: AtomicU64,
-    pub connections_waited: AtomicU64,
+    pub traffic: Traffic,
     pub walks: AtomicU64,
 }
 
@@ -30,35 +30,16 @@ impl Metrics {
     }
 
     pub fn page(&self) -> Response {
-        let mut text = String::new();
-        let mut family = |name: &str, kind: &str, help: &str, lines: &[(String, f64)]| {
-            text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
-            for (labels, value) in lines {
-                text.push_str(&format!("{name}{labels} {value}\n"));
-            }
-        };
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
-        let one = |counter: &AtomicU64| vec![(String::new(), read(counter))];
-        let answers: Vec<(String, f64)> = (1..=5)
-            .map(|class| (format!("{{class=\"{class}xx\"}}"), read(&self.answers[class - 1])))
-            .collect();
-        family("swath_answers_total", "counter", "Requests answered.", &answers);
-        let help = "Bytes of body sent.";
-        family("swath_body_bytes_total", "counter", help, &one(&self.body_bytes));
+        let mut page = Page::default();
+        page.answers(&self.answers);
+        page.counter("swath_body_bytes_total", "Bytes of body sent.", &self.body_bytes);
         let help = "Bytes of files received, by PUT and in trees.";
-        family("swath_received_bytes_total", "counter", help, &one(&self.received_bytes));
-        let seconds = vec![(String::new(), read(&self.answer_us) / 1e6)];
+        page.counter("swath_received_bytes_total", help, &self.received_bytes);
+        let seconds = self.answer_us.load(Ordering::Relaxed) as f64 / 1e6;
         let help = "Time from requests to the last bytes of their answers, summed.";
-        family("swath_answer_seconds_total", "counter", help, &seconds);
-        let help = "Connections accepted.";
-        family("swath_connections_total", "counter", help, &one(&self.connections));
-        let help = "Connections that are open.";
-        family("swath_connections", "gauge", help, &one(&self.connections_now));
-        let help = "Connections that had to wait until another one made room.";
-        family("swath_connections_waited_total", "counter", help, &one(&self.connections_waited));
-        family("swath_walks_total", "counter", "Folders walked for an index.", &one(&self.walks));
-        Response::empty(200)
-            .with("content-type", "text/plain; version=0.0.4; charset=utf-8")
-            .containing(Content::Bytes(text.into_bytes()))
+        page.one("swath_answer_seconds_total", "counter", help, seconds);
+        page.traffic(&self.traffic);
+        page.counter("swath_walks_total", "Folders walked for an index.", &self.walks);
+        page.response()
     }
 }

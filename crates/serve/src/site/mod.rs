@@ -7,6 +7,7 @@ mod file;
 mod listing;
 mod metalink;
 mod metrics;
+mod misled;
 mod own;
 mod place;
 mod put;
@@ -24,12 +25,14 @@ use swath_store::{PastCache, Reads};
 use tokio::sync::watch;
 
 use crate::dataset::{Walks, WholeParts};
-use crate::http::{Answer, Head, Make, Method, Response};
+use crate::http::{Answer, Head, Make, Method, Response, Seat, Stream, serve, serve_two};
 use crate::receive::{Orders, Receive};
+use crate::server::{Later, Life, Service, Traffic};
 
-pub use access::{Access, Network, NetworkError};
+pub use access::Access;
 use digests::Digests;
 use metrics::Metrics;
+pub(crate) use misled::Misleads;
 use own::Own;
 pub use place::Folder;
 use place::{Folders, Place};
@@ -121,18 +124,6 @@ pub(crate) struct Site {
     life: watch::Receiver<Life>,
 }
 
-/// How far a server is on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Life {
-    /// Everything is answered.
-    Open,
-    /// Trees that are under way are brought to their end: what belongs to them is answered, on new
-    /// connections too, and nothing else.
-    Finishing,
-    /// Answers that are under way are sent; no request comes behind them.
-    Ending,
-}
-
 /// Where answers are noted down.
 pub trait Log: Send + Sync {
     /// One was answered.
@@ -160,6 +151,29 @@ pub struct LogLine<'a> {
     pub referer: Option<&'a str>,
     /// What the client calls itself.
     pub agent: Option<&'a str>,
+}
+
+impl<'a> LogLine<'a> {
+    /// For a request that came by a connection of ours.
+    pub(crate) fn of(
+        head: &'a Head,
+        peer: SocketAddr,
+        status: u16,
+        bytes: u64,
+        took: Duration,
+    ) -> LogLine<'a> {
+        LogLine {
+            peer,
+            method: head.method.name(),
+            target: &head.raw_target,
+            version: head.version.name(),
+            status,
+            bytes,
+            took,
+            referer: head.field("referer"),
+            agent: head.field("user-agent"),
+        }
+    }
 }
 
 impl Site {
@@ -212,7 +226,7 @@ impl Site {
         loop {
             // Between two requests for a tree there is a moment in which nobody asks for it, but
             // seldom one in which nobody who could is connected.
-            let are_here = self.metrics.connections_now.load(Ordering::Relaxed) > 0;
+            let are_here = self.metrics.traffic.now.load(Ordering::Relaxed) > 0;
             let within = if are_here { ASKS_WITHIN } else { COMES_WITHIN };
             if self.walks.are_used(Duration::ZERO) || !self.orders.are_done() {
                 seen = Some(Instant::now());
@@ -297,7 +311,31 @@ impl Site {
     }
 }
 
+impl Service for Site {
+    fn traffic(&self) -> &Traffic {
+        &self.metrics.traffic
+    }
+
+    fn finished(&self) -> Later<'_> {
+        Box::pin(Site::finished(self))
+    }
+
+    fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a> {
+        if stream.speaks_two() {
+            Box::pin(serve_two(stream, peer, self, seat))
+        } else {
+            Box::pin(serve(stream, peer, self, seat))
+        }
+    }
+
+    fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a> {
+        Box::pin(serve(stream, peer, Arc::new(Misleads), seat))
+    }
+}
+
 impl Answer for Site {
+    type Held = ();
+
     async fn answer(&self, head: &Head, peer: SocketAddr, body: &mut dyn Make) -> Response {
         self.decide(head, peer, body).await.with("server", SERVER)
     }
@@ -305,17 +343,7 @@ impl Answer for Site {
     fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration) {
         self.metrics.count(status, bytes, took);
         if let Some(log) = &self.log {
-            log.note(&LogLine {
-                peer,
-                method: head.method.name(),
-                target: &head.raw_target,
-                version: head.version.name(),
-                status,
-                bytes,
-                took,
-                referer: head.field("referer"),
-                agent: head.field("user-agent"),
-            });
+            log.note(&LogLine::of(head, peer, status, bytes, took));
         }
     }
 
@@ -354,44 +382,6 @@ fn last(may_go_on: bool) -> Life {
     if may_go_on { Life::Ending } else { Life::Finishing }
 }
 
-/// Answers those who speak plain HTTP where TLS is spoken: by a word that they understand.
-pub(crate) struct Misled(pub Arc<Site>);
-
-impl Answer for Misled {
-    async fn answer(&self, _: &Head, _: SocketAddr, _: &mut dyn Make) -> Response {
-        let words = "this server speaks HTTPS";
-        let mut response = Response::text(400, words).with("server", SERVER);
-        // Clients that show no more than the status line say it too.
-        response.own_reason = Some(words);
-        response
-    }
-
-    fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration) {
-        self.0.note(head, peer, status, bytes, took);
-    }
-
-    fn send_limit(&self) -> Option<&Arc<Limiter>> {
-        self.0.send_limit()
-    }
-
-    fn receive_limit(&self) -> Option<&Arc<Limiter>> {
-        self.0.receive_limit()
-    }
-
-    fn may_go_on(&self, _: &Head) -> bool {
-        false
-    }
-
-    /// One answer is enough.
-    fn is_ending(&self, _: bool) -> bool {
-        true
-    }
-
-    async fn ending(&self, _: bool) {
-        self.0.ending(false).await;
-    }
-}
-
 /// Whoever copies a tree asks for more of it within this time …
 const ASKS_WITHIN: Duration = Duration::from_secs(2);
 /// … or connects again within this one.
@@ -399,4 +389,4 @@ const COMES_WITHIN: Duration = Duration::from_millis(50);
 /// Whether trees are under way is looked at so often at the end.
 const FINISHED_EVERY: Duration = Duration::from_millis(20);
 
-const SERVER: &str = concat!("swath/", env!("CARGO_PKG_VERSION"));
+pub(crate) const SERVER: &str = concat!("swath/", env!("CARGO_PKG_VERSION"));

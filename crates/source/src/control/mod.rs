@@ -2,6 +2,7 @@
 //!
 //! They follow the same rules as lanes: redirects, credentials, permitted addresses, proxies.
 
+mod about;
 mod download;
 mod exchange;
 mod probe;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use swath_model::Range;
 use url::Url;
 
+pub use about::AboutRelay;
 pub use download::Download;
 pub use probe::{ProbeReport, probe};
 pub use turned::Turned;

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use swath_formats::keep_alive;
+use swath_formats::{Hop, keep_alive};
 use tokio::time::Instant;
 use url::Url;
 
@@ -18,6 +19,7 @@ use crate::http::answer::{Answer, INTERIM_LIMIT, SWITCHING_PROTOCOLS, judge};
 use crate::http::body::Body;
 use crate::http::head::Head;
 use crate::redirect;
+use crate::target::Origin;
 
 impl OwnLane {
     /// An answer to the front ask begins.
@@ -41,6 +43,7 @@ impl OwnLane {
         };
         talk.interim = 0;
         talk.conn.answers += 1;
+        self.note_hops(head);
         self.note_connection(talk, head, &body);
         match answer {
             Answer::Interim => None,
@@ -97,10 +100,25 @@ impl OwnLane {
         }
     }
 
+    /// What the relays on the way tell of their hops.
+    fn note_hops(&mut self, head: &Head) {
+        if !self.source.is_passed() {
+            return;
+        }
+        let hops: Vec<Hop> = head.fields("server-timing").flat_map(Hop::parse).collect();
+        let far_ms: f64 = hops.iter().filter_map(|hop| hop.rtt_ms).sum();
+        if far_ms > 0.0 {
+            self.source.set_far(Duration::from_secs_f64((far_ms / 1e3).min(60.0)));
+        }
+        if !hops.is_empty() {
+            self.out.send(LaneEventKind::Hops(hops));
+        }
+    }
+
     /// What the head tells about the connection itself.
     fn note_connection(&mut self, talk: &mut Talk, head: &Head, body: &Body) {
         if let Some(rtt) = talk.conn.kernel_rtt() {
-            self.out.meter.note_rtt(rtt);
+            self.out.meter.note_rtt(rtt + self.source.far());
         }
         if !head.keeps_alive() || body.ends_with_connection() {
             talk.reusable = false;
@@ -114,7 +132,7 @@ impl OwnLane {
 
     fn sent_to(&mut self) -> Url {
         let target = self.asks.front().and_then(|front| front.sent_to.clone());
-        target.map_or_else(|| self.target.url.clone(), |target| target.url.clone())
+        target.map_or_else(|| self.target.end.clone(), |target| target.end.clone())
     }
 
     /// Hold the facts against what is known and report them if they are news.
@@ -128,9 +146,16 @@ impl OwnLane {
     }
 
     fn follow(&mut self, talk: &mut Talk, body: Body, location: &str) -> Option<Next> {
-        let from = self.sent_to();
+        let from = self.asks.front()?.sent_to.clone().unwrap_or_else(|| Arc::clone(&self.target));
+        let from = from.url.clone();
+        let is_passed = self.source.is_passed();
         let front = self.asks.front()?;
         match redirect::follow(&from, location, &mut front.visited) {
+            // A relay leads on through itself alone.
+            Ok(url) if is_passed && Origin::of(&url) != Origin::of(&from) => {
+                let reason = "the relay leads away from itself".to_owned();
+                self.fail(talk, body, LaneError::RedirectInvalid { reason })
+            }
             Ok(url) => {
                 let target = self.source.redirect_to(&url);
                 self.go_to(talk, body, target)

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use swath_formats::Hop;
 use swath_model::{Buffer, LaneId, SwathId};
 
 use crate::error::LaneError;
@@ -38,6 +39,9 @@ pub enum LaneEventKind {
     /// again when it changes. Where a Metalink comes in place of the file, because one was asked
     /// for too, its facts come first (its media type tells) and the file's own follow.
     Facts(Box<Facts>),
+    /// What the relays that an answer came through tell of their hops, the one nearest to the origin
+    /// first.
+    Hops(Vec<Hop>),
     /// Data of a swath: a full buffer, or what there is at the end of the swath.
     Chunk {
         /// The swath it was asked for.

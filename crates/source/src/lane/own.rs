@@ -117,7 +117,8 @@ impl OwnLane {
                 result = &mut connecting => break result?,
             }
         };
-        let rtt = conn.rtt;
+        // What a request and its answer take, and not only the way to the first relay.
+        let rtt = conn.rtt + self.source.far();
         self.out.meter.note_rtt(rtt);
         let pipelines = self.source.quirks().pipelines;
         if conn.is_gateway() {

@@ -49,6 +49,11 @@ impl Surroundings {
     }
 }
 
+/// Whether an address is one that everybody can reach, and no machine of ours alone.
+pub(super) fn is_public(address: IpAddr) -> bool {
+    class(address) == Class::Public
+}
+
 fn class(address: IpAddr) -> Class {
     match address {
         IpAddr::V4(address) => class_v4(address),

@@ -9,10 +9,11 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use url::{Host, Url};
 
+use super::address::is_public;
 use super::credentials::from_url;
 use super::gateway::Gateway;
 use super::happy::first_to_answer;
-use super::stream::{Conn, ReadAhead};
+use super::stream::{Conn, ReadAhead, Via};
 use super::{Net, kernel, tls, tunnel};
 use crate::error::LaneError;
 use crate::source::Trust;
@@ -33,9 +34,27 @@ impl Net {
         let Some(origin) = &target.origin else {
             return Err(LaneError::Scheme { scheme: target.url.scheme().to_owned() });
         };
+        if target.via.is_empty() {
+            // Whoever waits for it does not have to hold all of it.
+            return Box::pin(self.connect_to(origin, target.trust, reuse, fallback)).await;
+        }
+        if reuse && let Some(conn) = self.take_idle(origin, &target.via) {
+            return Ok(conn);
+        }
+        Box::pin(self.connect_carried(origin, &target.via)).await
+    }
+
+    /// As [`Net::connect`], to an origin.
+    pub(crate) async fn connect_to(
+        &self,
+        origin: &Origin,
+        trust: Trust,
+        reuse: bool,
+        fallback: bool,
+    ) -> Result<Conn, LaneError> {
         if reuse {
             loop {
-                if let Some(conn) = self.take_idle(origin) {
+                if let Some(conn) = self.take_idle(origin, &Via::from([])) {
                     return Ok(conn);
                 }
                 // One may be on its way.
@@ -50,7 +69,7 @@ impl Net {
         let connected = async {
             match dialled {
                 Some(waiting) => waiting.connect(origin).await,
-                None => self.connect_new(origin, target.trust, fallback, None).await,
+                None => self.connect_new(origin, trust, fallback, None).await,
             }
         };
         match self.awake().within(limit, connected).await {
@@ -112,7 +131,7 @@ impl Net {
         match self.shared.tls.connect(name, ReadAhead::new(tcp)).await {
             Ok(tls) => Ok(Conn::tls(tls, origin.clone(), peer, rtt)),
             Err(error) if speaks_other_http(&error) => by_library(),
-            Err(error) => Err(tls_error(tls::words(&error))),
+            Err(error) => Err(handshake_failed(origin, &error)),
         }
     }
 
@@ -185,6 +204,18 @@ impl Net {
         trust: Trust,
     ) -> Result<Vec<IpAddr>, LaneError> {
         let surroundings = &self.shared.surroundings;
+        if let Some(listed) = &self.shared.options.reach {
+            let is_in_reach = |address: &IpAddr| {
+                let address = address.to_canonical();
+                is_public(address) || listed.iter().any(|network| network.contains(address))
+            };
+            let (near, far): (Vec<IpAddr>, Vec<IpAddr>) =
+                addresses.into_iter().partition(is_in_reach);
+            return match far.first() {
+                Some(&address) if near.is_empty() => Err(LaneError::RefusedAddress { address }),
+                _ => Ok(near),
+            };
+        }
         if trust != Trust::Discovered {
             addresses.iter().for_each(|&address| surroundings.allow(address));
             return Ok(addresses);
@@ -224,12 +255,25 @@ fn is_localhost(name: &str) -> bool {
 /// As curl has it.
 const DEFAULT_PROXY_PORT: u16 = 1080;
 
-fn server_name(host: &Host<String>) -> Option<ServerName<'static>> {
+pub(super) fn server_name(host: &Host<String>) -> Option<ServerName<'static>> {
     Some(match host {
         Host::Domain(name) => ServerName::try_from(name.trim_end_matches('.').to_owned()).ok()?,
         Host::Ipv4(address) => ServerName::from(IpAddr::V4(*address)),
         Host::Ipv6(address) => ServerName::from(IpAddr::V6(*address)),
     })
+}
+
+/// Why no encryption was agreed upon with `origin`. That the connection broke meanwhile, as it does
+/// where either side was asleep, says nothing of how it would go the next time.
+pub(super) fn handshake_failed(origin: &Origin, error: &std::io::Error) -> LaneError {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
+    let host = origin.to_string();
+    match error.kind() {
+        BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut => {
+            LaneError::Connect { host, reason: plain_words(error) }
+        }
+        _ => LaneError::Tls { host, reason: tls::words(error) },
+    }
 }
 
 /// Whether the server refused because it speaks no HTTP/1.1.

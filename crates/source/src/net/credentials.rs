@@ -136,6 +136,17 @@ pub(super) fn of(options: &NetOptions, url: &Url, origin: &Origin) -> Credential
     Credentials { headers, authorization, needs_tls }
 }
 
+/// What opens the relay at `origin`: its token, a password in its address, or netrc.
+pub(super) fn of_relay(options: &NetOptions, origin: &Origin) -> Credentials {
+    let own = options.relays.iter().find(|relay| Origin::of(&relay.url).as_ref() == Some(origin));
+    let token = own.and_then(|relay| relay.token.as_ref());
+    let authorization = token
+        .map(|token| Secret(format!("Bearer {}", token.expose())))
+        .or_else(|| own.and_then(|relay| from_url(&relay.url)))
+        .or_else(|| netrc(options, origin));
+    Credentials { authorization, ..Credentials::default() }
+}
+
 /// Basic credentials from the user and password in `url`.
 pub(super) fn from_url(url: &Url) -> Option<Secret> {
     if url.username().is_empty() && url.password().is_none() {
@@ -155,7 +166,7 @@ fn netrc(options: &NetOptions, origin: &Origin) -> Option<Secret> {
     Some(basic(&found.login, &found.password))
 }
 
-fn is_loopback(host: &Host<String>) -> bool {
+pub(super) fn is_loopback(host: &Host<String>) -> bool {
     match host {
         Host::Domain(name) => name == "localhost",
         Host::Ipv4(address) => IpAddr::V4(*address).is_loopback(),

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::stream::Conn;
+use super::stream::{Conn, Via};
 use crate::target::Origin;
 
-/// Idle connections by origin, the newest last.
+/// Idle connections by origin, over whatever way, the newest last.
 #[derive(Default)]
 pub(super) struct IdleConnections {
     by_origin: Mutex<HashMap<Origin, Vec<Conn>>>,
@@ -18,12 +18,13 @@ pub(super) struct IdleConnections {
 
 impl IdleConnections {
     /// The connection used last that is still fit.
-    pub fn take(&self, origin: &Origin) -> Option<Conn> {
+    pub fn take(&self, origin: &Origin, via: &Via) -> Option<Conn> {
         loop {
             let mut conn = {
                 let mut all = self.by_origin.lock().unwrap_or_else(PoisonError::into_inner);
                 let waiting = all.get_mut(origin)?;
-                let conn = waiting.pop();
+                let at = waiting.iter().rposition(|conn| conn.via == *via);
+                let conn = at.map(|at| waiting.remove(at));
                 if waiting.is_empty() {
                     all.remove(origin);
                 }
@@ -60,5 +61,5 @@ impl IdleConnections {
 /// costs a round trip only.
 const LIFE: Duration = Duration::from_secs(15);
 /// As many as one transfer could use.
-const PER_ORIGIN_LIMIT: usize = 32;
+const PER_ORIGIN_LIMIT: usize = 64;
 const ORIGINS_LIMIT: usize = 64;

@@ -21,7 +21,9 @@ struct TcpInfo {
     rttvar_to_total_retrans: [u32; 8],
     pacing_rate_to_bytes_acked: [u64; 3],
     bytes_received: u64,
-    segs_out_to_data_segs_out: [u32; 6],
+    segs_out_to_notsent: [u32; 3],
+    min_rtt_us: u32,
+    data_segs: [u32; 2],
     delivery_rate_to_sndbuf_limited: [u64; 4],
     delivered: [u32; 2],
     bytes_sent_retrans: [u64; 2],
@@ -47,6 +49,13 @@ pub(crate) fn rtt(tcp: &TcpStream) -> Option<Duration> {
     let (info, bytes) = info(tcp)?;
     let known = bytes >= offset_of!(TcpInfo, rttvar_to_total_retrans) && info.rtt_us > 0;
     known.then(|| Duration::from_micros(u64::from(info.rtt_us)))
+}
+
+/// The smallest round trip lately: without what waits in queues.
+pub(crate) fn min_rtt(tcp: &TcpStream) -> Option<Duration> {
+    let (info, bytes) = info(tcp)?;
+    let known = bytes >= offset_of!(TcpInfo, data_segs) && info.min_rtt_us != u32::MAX;
+    known.then(|| Duration::from_micros(u64::from(info.min_rtt_us)))
 }
 
 /// What came so far; `None` before Linux 5.4.

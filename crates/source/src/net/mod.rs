@@ -4,6 +4,7 @@
 mod address;
 mod ahead;
 mod awake;
+mod carried;
 mod clients;
 mod connect;
 mod credentials;
@@ -14,6 +15,7 @@ mod idle;
 mod kernel;
 mod options;
 mod proxy;
+mod relays;
 mod resolve;
 mod stream;
 mod tls;
@@ -33,9 +35,10 @@ pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
 pub(crate) use credentials::{Credentials, has};
 pub use dialled::{Accepted, Come, Dialled};
 pub(crate) use kernel::Came;
-pub use options::{NetError, NetOptions, check_header};
+pub use options::{NetError, NetOptions, RelayAccess, check_header};
 pub use proxy::{Proxies, ProxyError};
-pub(crate) use stream::Conn;
+pub use relays::Sealable;
+pub(crate) use stream::{Conn, Via};
 
 use crate::target::Origin;
 
@@ -61,6 +64,7 @@ struct Shared {
     dialling: dialled::Dialling,
     ahead: ahead::Ahead,
     awake: awake::Awake,
+    relay_keys: relays::RelayKeys,
 }
 
 impl Net {
@@ -91,6 +95,7 @@ impl Net {
                 dialling: dialled::Dialling::default(),
                 ahead: ahead::Ahead::default(),
                 awake: awake::Awake::new(),
+                relay_keys: relays::RelayKeys::default(),
                 options,
             }),
         })
@@ -187,9 +192,15 @@ impl Net {
         credentials
     }
 
+    /// What opens the relay at `origin`: what the user gave for it, and nothing that is meant for
+    /// sources.
+    pub(crate) fn credentials_for_relay(&self, origin: &Origin) -> Credentials {
+        credentials::of_relay(&self.shared.options, origin)
+    }
+
     /// A connection that served before, still open and clean.
-    pub(crate) fn take_idle(&self, origin: &Origin) -> Option<Conn> {
-        self.shared.idle.take(origin)
+    pub(crate) fn take_idle(&self, origin: &Origin, via: &Via) -> Option<Conn> {
+        self.shared.idle.take(origin, via)
     }
 
     /// Keep a clean connection for the next lane.

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use swath_formats::Netrc;
+use swath_formats::{Netrc, Network};
 use swath_model::digest::Digest;
+use url::Url;
 
-use super::credentials::Bearer;
+use super::credentials::{Bearer, Secret};
 use super::proxy::Proxies;
 use crate::http::request::is_field_safe;
 
@@ -38,6 +39,20 @@ pub struct NetOptions {
     pub limit_bytes_per_s: Option<u64>,
     /// Ask the first time for a Metalink too (`Accept: application/metalink4+xml`).
     pub metalinks: bool,
+    /// Of addresses that are not public contact only those in these blocks, whoever named them and
+    /// whatever name they were found by; `None` where the user alone says what is contacted.
+    pub reach: Option<Vec<Network>>,
+    /// What opens the user's relays.
+    pub relays: Vec<RelayAccess>,
+}
+
+/// What opens one relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayAccess {
+    /// Its address; a user and a password in it open it too.
+    pub url: Url,
+    /// A token.
+    pub token: Option<Secret>,
 }
 
 impl Default for NetOptions {
@@ -55,6 +70,8 @@ impl Default for NetOptions {
             user_agent: concat!("swath/", env!("CARGO_PKG_VERSION")).to_owned(),
             limit_bytes_per_s: None,
             metalinks: false,
+            reach: None,
+            relays: Vec::new(),
         }
     }
 }

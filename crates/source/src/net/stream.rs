@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,11 +13,13 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
+use url::Url;
 
 use super::gateway::Gateway;
 use super::kernel::{self, Came};
 use crate::error::LaneError;
 use crate::target::Origin;
+use crate::upstream::Tunnel;
 
 /// An open connection to an origin.
 pub(crate) struct Conn {
@@ -31,10 +34,15 @@ pub(crate) struct Conn {
     pub answers: u64,
     /// When it was put aside.
     pub idle_since: Instant,
+    /// The relays that carry it, the nearest first.
+    pub via: Via,
     low_water: usize,
     /// It ended without the farewell that TLS asks for.
     cut: bool,
 }
+
+/// Relays that carry a connection.
+pub(crate) type Via = Arc<[Url]>;
 
 /// A connection of TLS whose server we are.
 pub type AcceptedTls = tokio_rustls::server::TlsStream<TcpStream>;
@@ -46,6 +54,10 @@ enum Stream {
     Accepted(Box<AcceptedTls>),
     /// The library, behind a pipe.
     Gateway(Gateway),
+    /// What relays carry.
+    Tunnel(Box<Tunnel>),
+    /// What relays carry and cannot read.
+    TlsTunnel(Box<TlsStream<ReadAhead<Tunnel>>>),
 }
 
 impl Conn {
@@ -71,6 +83,23 @@ impl Conn {
         Conn::new(Stream::Accepted(stream), origin, peer, rtt)
     }
 
+    /// By way of relays, to `origin`; `rtt` is the round trip to there.
+    pub fn tunnel(tunnel: Tunnel, origin: Origin, via: Via, rtt: Duration) -> Conn {
+        let peer = tunnel.peer();
+        Conn { via, ..Conn::new(Stream::Tunnel(Box::new(tunnel)), origin, peer, rtt) }
+    }
+
+    /// The same, encrypted from end to end.
+    pub fn tls_tunnel(
+        tls: TlsStream<ReadAhead<Tunnel>>,
+        origin: Origin,
+        via: Via,
+        rtt: Duration,
+    ) -> Conn {
+        let peer = tls.get_ref().0.stream.peer();
+        Conn { via, ..Conn::new(Stream::TlsTunnel(Box::new(tls)), origin, peer, rtt) }
+    }
+
     pub fn gateway(gateway: Gateway, origin: Origin, peer: SocketAddr, rtt: Duration) -> Conn {
         Conn::new(Stream::Gateway(gateway), origin, peer, rtt)
     }
@@ -78,7 +107,8 @@ impl Conn {
     fn new(stream: Stream, origin: Origin, peer: SocketAddr, rtt: Duration) -> Conn {
         let idle_since = Instant::now();
         let (reused, cut) = (false, false);
-        Conn { stream, origin, peer, rtt, reused, answers: 0, idle_since, low_water: 1, cut }
+        let via = Via::from([]);
+        Conn { stream, origin, peer, rtt, reused, answers: 0, idle_since, via, low_water: 1, cut }
     }
 
     /// Whether [`Conn::poll_readable`] means anything; with TLS only reading shows what is there.
@@ -122,9 +152,11 @@ impl Conn {
     fn tcp(&self) -> Option<&TcpStream> {
         match &self.stream {
             Stream::Plain(tcp) => Some(tcp),
-            Stream::Tls(tls) => Some(&tls.get_ref().0.tcp),
+            Stream::Tls(tls) => Some(&tls.get_ref().0.stream),
             Stream::Accepted(tls) => Some(tls.get_ref().0),
             Stream::Gateway(_) => None,
+            Stream::Tunnel(tunnel) => tunnel.conn().tcp(),
+            Stream::TlsTunnel(tls) => tls.get_ref().0.stream.conn().tcp(),
         }
     }
 
@@ -154,6 +186,11 @@ impl Conn {
             Stream::Gateway(gateway) => {
                 ready!(Pin::new(&mut gateway.pipe).poll_read(cx, &mut space))?
             }
+            Stream::Tunnel(tunnel) => ready!(Pin::new(tunnel).poll_read(cx, &mut space))?,
+            Stream::TlsTunnel(tls) => match ready!(Pin::new(tls).poll_read(cx, &mut space)) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.cut = true,
+                other => other?,
+            },
         }
         Poll::Ready(Ok(space.filled().len()))
     }
@@ -204,6 +241,16 @@ impl Conn {
                 Poll::Ready(Ok(written))
             }
             Stream::Gateway(gateway) => Pin::new(&mut gateway.pipe).poll_write(cx, data),
+            Stream::Tunnel(tunnel) => {
+                let written = ready!(Pin::new(&mut *tunnel).poll_write(cx, data))?;
+                let _ = Pin::new(tunnel).poll_flush(cx)?;
+                Poll::Ready(Ok(written))
+            }
+            Stream::TlsTunnel(tls) => {
+                let written = ready!(Pin::new(&mut *tls).poll_write(cx, data))?;
+                let _ = Pin::new(tls).poll_flush(cx)?;
+                Poll::Ready(Ok(written))
+            }
         }
     }
 
@@ -214,6 +261,8 @@ impl Conn {
             Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
             Stream::Accepted(tls) => Pin::new(tls).poll_flush(cx),
             Stream::Gateway(gateway) => Pin::new(&mut gateway.pipe).poll_flush(cx),
+            Stream::Tunnel(tunnel) => Pin::new(tunnel).poll_flush(cx),
+            Stream::TlsTunnel(tls) => Pin::new(tls).poll_flush(cx),
         }
     }
 
@@ -224,6 +273,8 @@ impl Conn {
             Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
             Stream::Accepted(tls) => Pin::new(tls).poll_shutdown(cx),
             Stream::Gateway(gateway) => Pin::new(&mut gateway.pipe).poll_shutdown(cx),
+            Stream::Tunnel(tunnel) => Pin::new(tunnel).poll_shutdown(cx),
+            Stream::TlsTunnel(tls) => Pin::new(tls).poll_shutdown(cx),
         }
     }
 
@@ -253,6 +304,19 @@ impl Conn {
         self.tcp().and_then(kernel::rtt)
     }
 
+    /// The smallest round trip that the kernel has seen lately.
+    pub fn min_rtt(&self) -> Option<Duration> {
+        self.tcp().and_then(kernel::min_rtt)
+    }
+
+    /// The socket, if bytes come from it as they are.
+    pub fn plain_tcp(&self) -> Option<&TcpStream> {
+        match &self.stream {
+            Stream::Plain(tcp) => Some(tcp),
+            _ => None,
+        }
+    }
+
     /// What has come before its turn; `None` where nobody can tell.
     pub fn came(&self) -> Option<Came> {
         self.tcp().and_then(kernel::came)
@@ -271,8 +335,8 @@ const DISCARD_AT_ONCE_BYTES: usize = 8 * 1024 * 1024;
 
 /// TCP with a large buffer in front of TLS: rustls reads 4 KiB at a time, the kernel is asked
 /// for much more at once.
-pub(crate) struct ReadAhead {
-    tcp: TcpStream,
+pub(crate) struct ReadAhead<S = TcpStream> {
+    stream: S,
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
@@ -281,13 +345,13 @@ pub(crate) struct ReadAhead {
 /// Holds sixteen full TLS records.
 const READ_AHEAD_BYTES: usize = 256 * 1024;
 
-impl ReadAhead {
-    pub fn new(tcp: TcpStream) -> ReadAhead {
-        ReadAhead { tcp, buffer: vec![0; READ_AHEAD_BYTES].into_boxed_slice(), start: 0, end: 0 }
+impl<S> ReadAhead<S> {
+    pub fn new(stream: S) -> ReadAhead<S> {
+        ReadAhead { stream, buffer: vec![0; READ_AHEAD_BYTES].into_boxed_slice(), start: 0, end: 0 }
     }
 }
 
-impl AsyncRead for ReadAhead {
+impl<S: AsyncRead + Unpin> AsyncRead for ReadAhead<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -296,7 +360,7 @@ impl AsyncRead for ReadAhead {
         let this = self.get_mut();
         if this.start == this.end {
             let mut whole = ReadBuf::new(&mut this.buffer);
-            ready!(Pin::new(&mut this.tcp).poll_read(cx, &mut whole))?;
+            ready!(Pin::new(&mut this.stream).poll_read(cx, &mut whole))?;
             this.start = 0;
             this.end = whole.filled().len();
         }
@@ -307,20 +371,20 @@ impl AsyncRead for ReadAhead {
     }
 }
 
-impl AsyncWrite for ReadAhead {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ReadAhead<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(cx, data)
+        Pin::new(&mut self.stream).poll_write(cx, data)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -70,6 +70,7 @@ pub async fn download(source: &Arc<Source>) -> Outcome {
             };
             match event.expect("a lane says that it closed").kind {
                 LaneEventKind::Up { .. } => outcome.ups += 1,
+                LaneEventKind::Hops(_) => {}
                 LaneEventKind::Facts(facts) => {
                     size = facts.size_bytes.or(size);
                     source.expect(Expected { size_bytes: size, proved: false });

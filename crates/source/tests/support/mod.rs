@@ -224,6 +224,7 @@ impl Bench {
                 .expect("a lane says that it closed");
             match event.kind {
                 LaneEventKind::Up { .. } => story.ups += 1,
+                LaneEventKind::Hops(_) => {}
                 LaneEventKind::Facts(facts) => story.facts.push(*facts),
                 LaneEventKind::Chunk { swath, offset, buffer, .. } => {
                     story.chunks.push((swath, offset, buffer.to_vec()))

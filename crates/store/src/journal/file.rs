@@ -9,8 +9,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 
 use super::frame::{Chain, Opening};
-use super::record::Record;
-use super::state::State;
+use super::sum::Sum;
 use crate::names::Names;
 use crate::steps::Steps;
 use crate::sys;
@@ -18,6 +17,12 @@ use crate::sys;
 /// An open journal. Belongs to whoever holds the lock of the part file.
 pub(crate) struct JournalFile {
     file: File,
+    end: JournalEnd,
+}
+
+/// Where a journal ends: all that has to be remembered of one that is closed meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JournalEnd {
     chain: Chain,
     end_bytes: u64,
     /// Length after it was last rewritten, or created.
@@ -37,33 +42,33 @@ pub(crate) enum AppendError {
 impl JournalFile {
     /// Create the journal with the state so far as its first records. The name is durable when
     /// this returns.
-    pub(crate) fn create(
+    pub(crate) fn create<S: Sum>(
         steps: &dyn Steps,
         names: &Names,
-        state: &State,
+        state: &S,
     ) -> Result<JournalFile, AppendError> {
-        let (file, chain, end_bytes) = write_new(steps, &names.journal, state)?;
+        let journal = write_new(steps, &names.journal, state)?;
         if let Err(error) = steps.sync_folder(&names.folder) {
             let _ = steps.remove(&names.journal);
             return Err(AppendError::Io(error));
         }
-        Ok(JournalFile { file, chain, end_bytes, compact_bytes: end_bytes, broken: false })
+        Ok(journal)
     }
 
     /// As [`JournalFile::create`], in place of one that may be there: at any time one of the two
     /// carries the name.
-    pub(crate) fn replace(
+    pub(crate) fn replace<S: Sum>(
         steps: &dyn Steps,
         names: &Names,
-        state: &State,
+        state: &S,
     ) -> Result<JournalFile, AppendError> {
-        let (file, chain, end_bytes) = write_new(steps, &names.journal_new, state)?;
+        let journal = write_new(steps, &names.journal_new, state)?;
         let renamed = steps.rename(&names.journal_new, &names.journal, true);
         if let Err(error) = renamed.and_then(|()| steps.sync_folder(&names.folder)) {
             let _ = steps.remove(&names.journal_new);
             return Err(AppendError::Io(error));
         }
-        Ok(JournalFile { file, chain, end_bytes, compact_bytes: end_bytes, broken: false })
+        Ok(journal)
     }
 
     /// Go on with a journal that was read: cut what is not believed, append behind it.
@@ -77,56 +82,92 @@ impl JournalFile {
         if dropped_bytes > 0 {
             steps.set_size(&file, valid_bytes)?;
         }
-        Ok(JournalFile { file, chain, end_bytes: valid_bytes, compact_bytes: 0, broken: false })
+        let end = JournalEnd { chain, end_bytes: valid_bytes, compact_bytes: 0, broken: false };
+        Ok(JournalFile { file, end })
+    }
+
+    /// Go on with a journal that was closed where it ends.
+    pub(crate) fn reopen(names: &Names, end: JournalEnd) -> io::Result<JournalFile> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        Ok(JournalFile { file: options.open(&names.journal)?, end })
+    }
+
+    /// Where it ends now.
+    pub(crate) fn end(&self) -> JournalEnd {
+        self.end
     }
 
     /// Append `records` and make them durable; `state` becomes their sum.
-    pub(crate) fn append(
+    pub(crate) fn append<S: Sum>(
         &mut self,
         steps: &dyn Steps,
         names: &Names,
-        state: &mut State,
-        records: &[Record],
+        state: &mut S,
+        records: &[S::Record],
     ) -> Result<(), AppendError> {
-        if self.broken {
-            // A rewrite gives a whole journal again.
+        if self.is_broken() {
             self.compact(steps, names, state)?;
         }
-        let mut chain = self.chain;
+        self.append_only::<S>(steps, records)?;
+        for record in records {
+            state.apply(record);
+        }
+        if self.is_long() {
+            self.shorten(steps, names, state);
+        }
+        Ok(())
+    }
+
+    /// Append `records` and make them durable, for who keeps their sum elsewhere. One that is
+    /// broken has to be rewritten first.
+    pub(crate) fn append_only<S: Sum>(
+        &mut self,
+        steps: &dyn Steps,
+        records: &[S::Record],
+    ) -> Result<(), AppendError> {
+        let mut chain = self.end.chain;
         let mut bytes = Vec::new();
         if !records.iter().all(|record| chain.append(record, &mut bytes)) {
             return Err(AppendError::TooLarge);
         }
         let written = steps
-            .append_journal(&self.file, self.end_bytes, &bytes)
+            .append_journal(&self.file, self.end.end_bytes, &bytes)
             .and_then(|()| steps.sync_journal(&self.file));
         if let Err(error) = written {
-            self.broken = steps.set_size(&self.file, self.end_bytes).is_err();
+            self.end.broken = steps.set_size(&self.file, self.end.end_bytes).is_err();
             return Err(AppendError::Io(error));
         }
-        self.chain = chain;
-        self.end_bytes += bytes.len() as u64;
-        for record in records {
-            state.apply(record);
-        }
-        if self.end_bytes > COMPACT_FROM_BYTES
-            && self.end_bytes / COMPACT_GROWTH > self.compact_bytes
-        {
-            // The journal is whole without it: failing to shorten it is no failure.
-            if let Err(AppendError::Io(error)) = self.compact(steps, names, state) {
-                tracing::warn!(%error, journal = %names.journal.display(), "journal could not be shortened");
-                self.compact_bytes = self.end_bytes;
-            }
-        }
+        self.end.chain = chain;
+        self.end.end_bytes += bytes.len() as u64;
         Ok(())
     }
 
+    /// Whether nothing may be appended before it is rewritten.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.end.broken
+    }
+
+    /// Whether it has grown so much that a rewritten one would pay.
+    pub(crate) fn is_long(&self) -> bool {
+        self.end.end_bytes > COMPACT_FROM_BYTES
+            && self.end.end_bytes / COMPACT_GROWTH > self.end.compact_bytes
+    }
+
+    /// Rewrite it if that can be done: it is whole without it, so failing is no failure.
+    pub(crate) fn shorten<S: Sum>(&mut self, steps: &dyn Steps, names: &Names, state: &S) {
+        if let Err(AppendError::Io(error)) = self.compact(steps, names, state) {
+            tracing::warn!(%error, journal = %names.journal.display(), "journal could not be shortened");
+            self.end.compact_bytes = self.end.end_bytes;
+        }
+    }
+
     /// Replace the journal by the shortest one that says the same.
-    fn compact(
+    pub(crate) fn compact<S: Sum>(
         &mut self,
         steps: &dyn Steps,
         names: &Names,
-        state: &State,
+        state: &S,
     ) -> Result<(), AppendError> {
         match JournalFile::replace(steps, names, state) {
             Ok(new) => {
@@ -135,7 +176,7 @@ impl JournalFile {
             }
             Err(error) => {
                 // Which of the two carries the name is not known, so neither may be appended to.
-                self.broken = true;
+                self.end.broken = true;
                 Err(error)
             }
         }
@@ -143,12 +184,12 @@ impl JournalFile {
 }
 
 /// Write a new, synced journal of `state` to `path`, whatever was there.
-fn write_new(
+fn write_new<S: Sum>(
     steps: &dyn Steps,
     path: &std::path::Path,
-    state: &State,
-) -> Result<(File, Chain, u64), AppendError> {
-    let opening = Opening::fresh();
+    state: &S,
+) -> Result<JournalFile, AppendError> {
+    let opening = Opening::fresh::<S>();
     let mut chain = opening.chain();
     let mut bytes = opening.bytes().to_vec();
     // Every record of a state came through a frame, but texts can have been merged since.
@@ -168,13 +209,17 @@ fn write_new(
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
         let file = options.open(path)?;
         // Only a convenience: with it a disk that has become full still takes what comes.
-        let _ = sys::reserve(&file, 0, bytes.len() as u64 + ROOM_BYTES);
+        let _ = sys::reserve(&file, 0, bytes.len() as u64 + state.room_bytes());
         steps.append_journal(&file, 0, &bytes)?;
         steps.sync_journal(&file)?;
         Ok(file)
     };
+    let end_bytes = bytes.len() as u64;
     match write() {
-        Ok(file) => Ok((file, chain, bytes.len() as u64)),
+        Ok(file) => {
+            let end = JournalEnd { chain, end_bytes, compact_bytes: end_bytes, broken: false };
+            Ok(JournalFile { file, end })
+        }
         Err(error) => {
             let _ = steps.remove(path);
             Err(AppendError::Io(error))
@@ -182,8 +227,6 @@ fn write_new(
     }
 }
 
-/// Some hundred records, several of them states of hashes.
-const ROOM_BYTES: u64 = 64 << 10;
 /// Shorter journals are read in no time.
 const COMPACT_FROM_BYTES: u64 = 1 << 20;
 /// Rewriting at every doubling costs at most one more byte written per byte appended.

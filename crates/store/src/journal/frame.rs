@@ -1,6 +1,6 @@
 //! Frames: how records are chained so that only an untouched prefix is ever believed.
 //!
-//! Layout of a journal: magic (16 bytes), nonce (16 bytes), then frames of tag (16 bytes), payload
+//! Layout of a journal: magic (16 bytes, what it is about and in which version), nonce (16 bytes), then frames of tag (16 bytes), payload
 //! length (`u32`), kind (`u8`) and payload. The tag is the first 16 bytes of
 //! BLAKE3(tag before ‖ length ‖ kind ‖ payload); the first "tag before" is made from magic and
 //! nonce. The nonce differs for every journal, so blocks of an older journal that a disk brings
@@ -10,8 +10,7 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use super::record::Record;
-use super::state::State;
+use super::sum::{Entry, Sum};
 
 /// The first bytes of a journal.
 #[derive(Clone, Copy)]
@@ -20,8 +19,8 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// The opening of a new journal, unlike all others.
-    pub(crate) fn fresh() -> Opening {
+    /// The opening of a new journal of sums of this kind, unlike all others.
+    pub(crate) fn fresh<S: Sum>() -> Opening {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let mut hasher = blake3::Hasher::new();
         let since_epoch =
@@ -30,7 +29,7 @@ impl Opening {
         hasher.update(&std::process::id().to_le_bytes());
         hasher.update(&COUNTER.fetch_add(1, Ordering::Relaxed).to_le_bytes());
         let mut bytes = [0; OPENING_BYTES];
-        bytes[..16].copy_from_slice(MAGIC);
+        bytes[..16].copy_from_slice(S::MAGIC);
         bytes[16..].copy_from_slice(&hasher.finalize().as_bytes()[..16]);
         Opening { bytes }
     }
@@ -55,7 +54,7 @@ pub(crate) struct Chain {
 impl Chain {
     /// Append `record` as the next frame to `out`. False, and nothing appended, if it is larger
     /// than [`PAYLOAD_BYTES_MAX`].
-    pub(crate) fn append(&mut self, record: &Record, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn append(&mut self, record: &impl Entry, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         out.extend_from_slice(&[0; FRAME_HEAD_BYTES]);
         record.encode(out);
@@ -88,7 +87,7 @@ fn short_tag(hash: blake3::Hash) -> [u8; TAG_BYTES] {
 
 /// What came out of reading a journal.
 #[derive(Debug)]
-pub(crate) enum Recovery {
+pub(crate) enum Recovery<S> {
     /// The file is empty or shorter than an opening that begins rightly: a journal that was being
     /// created. Nothing was ever vouched for.
     Nothing,
@@ -97,7 +96,7 @@ pub(crate) enum Recovery {
     /// A journal; everything up to `valid_bytes` is believed.
     Journal {
         /// The effect of all believed records.
-        state: Box<State>,
+        state: Box<S>,
         /// Where the next frame belongs.
         chain: Chain,
         /// Length of the believed part of the file.
@@ -108,22 +107,22 @@ pub(crate) enum Recovery {
 }
 
 /// Read a journal. Fails only where reading does; wrong bytes end the believed prefix.
-pub(crate) fn recover(mut source: impl Read) -> io::Result<Recovery> {
+pub(crate) fn recover<S: Sum>(mut source: impl Read) -> io::Result<Recovery<S>> {
     let mut opening = [0; OPENING_BYTES];
     let got = read_full(&mut source, &mut opening)?;
     if got < OPENING_BYTES {
         let magic = &opening[..got.min(16)];
-        return Ok(if magic == &MAGIC[..magic.len()] {
+        return Ok(if magic == &S::MAGIC[..magic.len()] {
             Recovery::Nothing
         } else {
             Recovery::NotAJournal
         });
     }
-    if opening[..16] != *MAGIC {
+    if opening[..16] != *S::MAGIC {
         return Ok(Recovery::NotAJournal);
     }
     let mut chain = Opening { bytes: opening }.chain();
-    let mut state = State::default();
+    let mut state = S::default();
     let mut valid_bytes = OPENING_BYTES as u64;
     let mut unread_bytes = 0;
     let mut frame = Vec::new();
@@ -154,7 +153,7 @@ pub(crate) fn recover(mut source: impl Read) -> io::Result<Recovery> {
         }
         // A right tag on a record that cannot be read comes from a newer version. What follows
         // may depend on it, so the believed prefix ends here too.
-        let Some(record) = Record::decode(frame[4], &frame[5..]) else { break };
+        let Some(record) = S::Record::decode(frame[4], &frame[5..]) else { break };
         state.apply(&record);
         chain.tag = tag;
         valid_bytes += (FRAME_HEAD_BYTES + payload_bytes) as u64;
@@ -178,8 +177,6 @@ fn read_full(source: &mut impl Read, out: &mut [u8]) -> io::Result<usize> {
     Ok(got)
 }
 
-/// Name and version; another version of the format is another magic.
-const MAGIC: &[u8; 16] = b"swath journal 2\n";
 const OPENING_BYTES: usize = 32;
 /// 128 bits: no accident makes a wrong frame fit.
 const TAG_BYTES: usize = 16;

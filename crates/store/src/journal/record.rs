@@ -5,6 +5,10 @@
 
 use swath_model::{Range, Validators};
 
+use super::bytes::{
+    Bytes, put_bytes, put_option_text, put_option_u64, put_range, put_texts, put_u32, put_u64,
+};
+use super::sum::Entry;
 use crate::Identity;
 
 /// One fact about the file, as it is written to the journal.
@@ -69,9 +73,8 @@ pub struct HashState {
     pub state: Vec<u8>,
 }
 
-impl Record {
-    /// The number that stands for this kind in a frame.
-    pub(crate) fn kind(&self) -> u8 {
+impl Entry for Record {
+    fn kind(&self) -> u8 {
         match self {
             Record::Identity { .. } => KIND_IDENTITY,
             Record::Source { .. } => KIND_SOURCE,
@@ -84,8 +87,7 @@ impl Record {
         }
     }
 
-    /// Append the payload's bytes to `out`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Record::Identity { size_bytes, identity } => {
                 put_option_u64(out, *size_bytes);
@@ -121,8 +123,7 @@ impl Record {
         }
     }
 
-    /// The record of a payload; `None` if the bytes are not exactly one record of that kind.
-    pub(crate) fn decode(kind: u8, payload: &[u8]) -> Option<Record> {
+    fn decode(kind: u8, payload: &[u8]) -> Option<Record> {
         let mut bytes = Bytes(payload);
         let record = match kind {
             KIND_IDENTITY => {
@@ -154,101 +155,7 @@ impl Record {
             }
             _ => return None,
         };
-        bytes.0.is_empty().then_some(record)
-    }
-}
-
-fn put_u32(out: &mut Vec<u8>, value: u32) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-fn put_u64(out: &mut Vec<u8>, value: u64) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-fn put_option_u64(out: &mut Vec<u8>, value: Option<u64>) {
-    out.push(u8::from(value.is_some()));
-    put_u64(out, value.unwrap_or(0));
-}
-
-fn put_range(out: &mut Vec<u8>, range: Range) {
-    put_u64(out, range.start);
-    put_u64(out, range.end);
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_u32(out, bytes.len() as u32);
-    out.extend_from_slice(bytes);
-}
-
-fn put_option_text(out: &mut Vec<u8>, text: Option<&str>) {
-    out.push(u8::from(text.is_some()));
-    if let Some(text) = text {
-        put_bytes(out, text.as_bytes());
-    }
-}
-
-fn put_texts(out: &mut Vec<u8>, texts: &[String]) {
-    put_u32(out, texts.len() as u32);
-    for text in texts {
-        put_bytes(out, text.as_bytes());
-    }
-}
-
-/// What is left to read of a payload.
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(head)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        Some(self.array::<1>()?[0])
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.array()?))
-    }
-
-    fn option_u64(&mut self) -> Option<Option<u64>> {
-        match (self.u8()?, self.u64()?) {
-            (0, 0) => Some(None),
-            (1, value) => Some(Some(value)),
-            _ => None,
-        }
-    }
-
-    fn range(&mut self) -> Option<Range> {
-        let (start, end) = (self.u64()?, self.u64()?);
-        (start <= end).then(|| Range::new(start, end))
-    }
-
-    fn counted(&mut self) -> Option<&'a [u8]> {
-        let count = self.u32()? as usize;
-        self.take(count)
-    }
-
-    fn option_text(&mut self) -> Option<Option<String>> {
-        match self.u8()? {
-            0 => Some(None),
-            1 => Some(Some(self.text()?)),
-            _ => None,
-        }
-    }
-
-    fn text(&mut self) -> Option<String> {
-        String::from_utf8(self.counted()?.to_vec()).ok()
+        bytes.is_empty().then_some(record)
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use swath_model::{Range, RangeMap, RangeSet};
 
 use super::record::{HashState, Record};
+use super::sum::Sum;
 use crate::Identity;
 
 /// The sum of a journal's records.
@@ -27,9 +28,11 @@ pub(crate) struct State {
     pub(crate) groups: BTreeMap<u64, (Range, [u8; 32])>,
 }
 
-impl State {
-    /// Take one more record into account.
-    pub(crate) fn apply(&mut self, record: &Record) {
+impl Sum for State {
+    type Record = Record;
+    const MAGIC: &'static [u8; 16] = b"swath journal 2\n";
+
+    fn apply(&mut self, record: &Record) {
         match record {
             Record::Identity { size_bytes, identity } => {
                 self.size_bytes = size_bytes.or(self.size_bytes);
@@ -68,6 +71,31 @@ impl State {
         }
     }
 
+    fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        let identity =
+            Record::Identity { size_bytes: self.size_bytes, identity: self.identity.clone() };
+        let sources =
+            self.sources.iter().map(|(&id, name)| Record::Source { id, name: name.clone() });
+        let durable =
+            self.delivered.iter().map(|(range, source)| Record::Durable { range, source });
+        let verified = self.verified.iter().map(|range| Record::Verified { range });
+        let hashes = self.hash_states.values().cloned().map(Record::HashState);
+        let groups =
+            self.groups.iter().map(|(&index, &(range, cv))| Record::Group { index, range, cv });
+        std::iter::once(identity)
+            .chain(sources)
+            .chain(durable)
+            .chain(verified)
+            .chain(hashes)
+            .chain(groups)
+    }
+
+    fn room_bytes(&self) -> u64 {
+        ROOM_BYTES
+    }
+}
+
+impl State {
     /// `range` is no longer durable, and nothing that was made from it holds.
     pub(crate) fn forget(&mut self, range: Range) {
         if range.is_empty() {
@@ -86,24 +114,7 @@ impl State {
         self.hash_states.retain(|_, hash| hash.front <= range.start);
         self.groups.retain(|_, (made_from, _)| made_from.intersect(range).is_none());
     }
-
-    /// The fewest records that lead to this state from nothing.
-    pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
-        let identity =
-            Record::Identity { size_bytes: self.size_bytes, identity: self.identity.clone() };
-        let sources =
-            self.sources.iter().map(|(&id, name)| Record::Source { id, name: name.clone() });
-        let durable =
-            self.delivered.iter().map(|(range, source)| Record::Durable { range, source });
-        let verified = self.verified.iter().map(|range| Record::Verified { range });
-        let hashes = self.hash_states.values().cloned().map(Record::HashState);
-        let groups =
-            self.groups.iter().map(|(&index, &(range, cv))| Record::Group { index, range, cv });
-        std::iter::once(identity)
-            .chain(sources)
-            .chain(durable)
-            .chain(verified)
-            .chain(hashes)
-            .chain(groups)
-    }
 }
+
+/// Some hundred records, several of them states of hashes.
+const ROOM_BYTES: u64 = 64 << 10;

@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use swath_model::{Range, Validators};
 
 use super::frame::{Opening, PAYLOAD_BYTES_MAX};
-use super::{HashState, Record, Recovery, State, recover};
+use super::{Entry as _, HashState, Record, Recovery, State, Sum as _, recover};
 use crate::Identity;
 
 /// A journal of `records`, with where each frame ends and the state there.
 fn journal(records: &[Record]) -> (Vec<u8>, Vec<(usize, State)>) {
-    let opening = Opening::fresh();
+    let opening = Opening::fresh::<State>();
     let (mut bytes, mut chain) = (opening.bytes().to_vec(), opening.chain());
     let mut state = State::default();
     let mut ends = vec![(bytes.len(), state.clone())];
@@ -24,7 +24,7 @@ fn journal(records: &[Record]) -> (Vec<u8>, Vec<(usize, State)>) {
 
 /// What `bytes` are believed to say, and how many of them are believed.
 fn believed(bytes: &[u8]) -> (State, usize) {
-    match recover(bytes).unwrap() {
+    match recover::<State>(bytes).unwrap() {
         Recovery::Journal { state, valid_bytes, dropped_bytes, .. } => {
             assert_eq!(valid_bytes + dropped_bytes, bytes.len() as u64);
             (*state, valid_bytes as usize)
@@ -160,7 +160,7 @@ fn after_a_mismatch_the_bytes_stay_and_no_digest_is_known() {
 
 #[test]
 fn a_record_larger_than_a_frame_is_refused() {
-    let opening = Opening::fresh();
+    let opening = Opening::fresh::<State>();
     let (mut chain, mut bytes) = (opening.chain(), Vec::new());
     let before = chain;
     let large = vec![0; PAYLOAD_BYTES_MAX];
@@ -232,7 +232,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256), magic in any::<bool>()) {
         let bytes = if magic { [b"swath journal 2\n".as_slice(), &bytes].concat() } else { bytes };
-        let _ = recover(bytes.as_slice()).unwrap();
+        let _ = recover::<State>(bytes.as_slice()).unwrap();
         for kind in 0..10 {
             if let Some(record) = Record::decode(kind, &bytes) {
                 let mut again = Vec::new();

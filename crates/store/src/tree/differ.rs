@@ -7,11 +7,11 @@ use std::path::Path;
 
 use swath_model::index::{Entry, Index, IndexError, Item, Kind};
 
-use super::bits::Bits;
 use super::filter::Filter;
 use super::root::Root;
 use super::stage::Kept;
 use super::walk::{WalkError, WalkOptions, walk_telling};
+use crate::bits::Bits;
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]

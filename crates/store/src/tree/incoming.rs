@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, fallocate, fchmod, fstatvfs, fsync, linkat, openat,
-    renameat, unlinkat,
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, fallocate, fchmod, fsync, linkat, openat, renameat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -99,12 +99,8 @@ impl Incoming {
         }
         // Whoever is promised what there is not takes all that there is until the promise is broken:
         // others would find the disk full meanwhile.
-        if let Ok(found) = fstatvfs(&self.file) {
-            let is_root = rustix::process::geteuid().is_root();
-            let blocks = if is_root { found.f_bfree } else { found.f_bavail };
-            if bytes > blocks.saturating_mul(found.f_frsize) {
-                return Err(Errno::NOSPC.into());
-            }
+        if crate::sys::free_bytes(&self.file).is_ok_and(|free_bytes| bytes > free_bytes) {
+            return Err(Errno::NOSPC.into());
         }
         match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, bytes) {
             Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),

@@ -1,6 +1,5 @@
 //! A tree of files: walked into the entries of an index.
 
-mod bits;
 mod check;
 mod conflict;
 mod content;

@@ -95,6 +95,7 @@ impl Run<'_> {
                 return Err(Ended::Restart);
             }
             Action::Exhausted if self.lift_suspicions() => {}
+            Action::Exhausted if self.waits_for_ways() => {}
             Action::Exhausted => {
                 if let Some(error) = self.too_large.take() {
                     return Err(error.into());

@@ -44,8 +44,10 @@ impl Run<'_> {
                     entry.figures.round_trip(rtt);
                 }
                 self.planner.handle(PlanEvent::LaneUp { lane, rtt, pipelines }, self.now());
+                self.way_up(source, rtt);
             }
             LaneEventKind::Facts(facts) => self.facts(source, *facts).await?,
+            LaneEventKind::Hops(hops) => self.hops_told(lane, source, hops),
             LaneEventKind::Chunk { swath, offset, buffer, seals } if self.tree.is_some() => {
                 self.sealed_chunk(source, swath, offset, buffer, seals);
             }
@@ -146,6 +148,7 @@ impl Run<'_> {
         let one_too_many = error.class() == Class::Auth && self.others_deliver(source, lane);
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
         entry.failures += 1;
+        entry.blame_way(error);
         tracing::debug!(source = entry.source.display_name(), %error, "a source failed");
         // A server may be starting; a name that is never known is a wrong one.
         let never_there = matches!(error, LaneError::Dns { .. })
@@ -284,6 +287,9 @@ impl Run<'_> {
                 Some(self.engine.hash.add(verifier, self.report_sender.clone(), most_bytes));
         }
         self.phase = Phase::Fetching;
+        if size >= ROUTES_FROM_BYTES {
+            self.ask_relays();
+        }
         let (resumed_bytes, verification) = (self.resumed_bytes, self.verification.clone());
         self.observer.observe(&Event::Opened {
             size_bytes,
@@ -494,6 +500,8 @@ pub(super) fn describe(proof: &Proof, agreement: Option<Agreement>) -> String {
 }
 
 /// From this size on what came in the first second is worth syncing by itself; the store has a
+/// Of a list, files smaller than this are not worth a look at relays.
+const ROUTES_FROM_BYTES: u64 = 8 << 20;
 /// journal for such files from the beginning.
 const EARLY_COMMITS_FROM_BYTES: u64 = 16 << 20;
 /// Stands for the size of a stream that does not tell it.

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use swath_model::digest::Digest;
 use swath_model::{Buffer, Range, RangeMap, RangeSet, SourceId, SwathId};
+use swath_plan::routes::Fault;
 use swath_plan::{Config, Event as PlanEvent, Planner, PolicyKind};
 
 use super::Ended;
@@ -385,6 +386,7 @@ impl Run<'_> {
                 true,
             );
             if let Some(at) = self.source_of_journal_id(liar) {
+                self.sources[at].fault = Fault::Corrupt;
                 self.drop_source(at, "it delivered corrupt data".to_owned());
             }
         }

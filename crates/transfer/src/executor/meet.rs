@@ -5,7 +5,7 @@ use swath_formats::metalink;
 use swath_model::digest::Digest;
 use swath_model::{RangeSet, SourceId, Time};
 use swath_plan::Event as PlanEvent;
-use swath_source::{Expected, Facts, LaneError, Source};
+use swath_source::{Expected, Facts, LaneError};
 
 use super::Ended;
 use super::agree::{Agreement, Version};
@@ -358,8 +358,7 @@ impl Run<'_> {
             } else {
                 // As new, so that it tells again what it offers and is held to nothing old.
                 let entry = &mut self.sources[at];
-                let (url, trust) = (entry.source.url().clone(), entry.source.trust());
-                entry.source = Source::new(&self.engine.net, source, url, trust);
+                entry.source = entry.source.anew();
                 entry.accepted = None;
                 entry.facts = None;
                 entry.metalink_passed = false;

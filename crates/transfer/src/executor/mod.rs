@@ -13,6 +13,7 @@ mod barren;
 mod blame;
 mod broken;
 mod figures;
+mod hops;
 mod in_order;
 mod jobs;
 mod joins;
@@ -20,16 +21,18 @@ mod lacking;
 mod left;
 mod meet;
 mod ordered;
+mod passed_on;
 mod sealed;
 mod sink;
 mod state;
 mod suspect;
+mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use swath_model::{LaneId, Range, SwathId, Time};
-use swath_plan::Event as PlanEvent;
+use swath_plan::{Action, Event as PlanEvent};
 use swath_store::look;
 use tokio::time::{Instant, sleep_until};
 
@@ -41,6 +44,7 @@ pub use agree::{Agreement, Version};
 use sealed::Tree;
 pub(crate) use sealed::{Pass, PassEnd, run_pass};
 use state::Run;
+use ways::Ways;
 
 /// Fetch one file.
 pub(crate) async fn run(
@@ -77,6 +81,7 @@ pub(crate) async fn run(
             Err(Ended::Error(error)) => break Err(error),
         }
     };
+    run.keep_routes();
     match result {
         Ok(()) => {
             let summary = run.summary();
@@ -127,6 +132,10 @@ impl Run<'_> {
     async fn drive(&mut self, stop: &Stop) -> Result<(), Ended> {
         loop {
             self.read_meters();
+            self.look_at_ways();
+            if self.waited_for_ways() {
+                self.act(Action::Exhausted)?;
+            }
             while let Some(action) = self.planner.poll(self.now()) {
                 self.act(action)?;
             }
@@ -149,6 +158,7 @@ impl Run<'_> {
                 Some(report) = self.reports.recv() => self.hash_report(report)?,
                 Some(word) = self.ordered_words.recv() => self.ordered_word(word)?,
                 word = Tree::word(&mut self.tree) => self.tree_word(word)?,
+                (site, about) = Ways::word(&mut self.ways) => self.relay_told(site, about),
                 () = sleep_until(wake) => {}
             }
             if self.is_forgotten() {
@@ -195,7 +205,8 @@ impl Run<'_> {
     fn wake_at(&self) -> Instant {
         let planner = self.planner.poll_timeout().unwrap_or(Time::MAX);
         let snapshot = self.last_snapshot + SNAPSHOT;
-        self.began + planner.min(snapshot).max(self.now()).since(Time::ZERO)
+        let routes = self.ways.as_ref().and_then(|ways| ways.wake_at()).unwrap_or(Time::MAX);
+        self.began + planner.min(snapshot).min(routes).max(self.now()).since(Time::ZERO)
     }
 
     /// What is due by time: snapshots, commits, the stall limit.
@@ -339,8 +350,9 @@ impl Run<'_> {
     }
 
     /// Whether there is nothing more to wait for in the main loop.
-    fn is_complete(&self) -> bool {
-        self.planner_done
+    fn is_complete(&mut self) -> bool {
+        self.are_proved()
+            && self.planner_done
             && self.jobs.is_empty()
             && self.unproved_pieces() == 0
             && self.ordered_done()

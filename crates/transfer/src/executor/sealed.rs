@@ -9,6 +9,7 @@ use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
 use swath_model::index::{Index, Lack};
 use swath_model::{Buffer, Range, RangeSet, SwathId};
 use swath_plan::Event as PlanEvent;
+use swath_plan::routes::Fault;
 use swath_source::{LaneError, Seal, SealedLength, UNIT_BYTES, sealed_bytes, to_sealed};
 use swath_store::tree::{Keeper, Stage, StageError};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -16,6 +17,7 @@ use url::Url;
 
 use super::Ended;
 use super::joins::Undecided;
+use super::passed_on::PassedOn;
 use super::sink::JobDone;
 use super::state::Run;
 use crate::engine::{Engine, Stop};
@@ -83,6 +85,8 @@ pub(super) struct Tree {
     pub(super) undecided: Vec<Undecided>,
     /// That this is waited for was told.
     pub(super) told_waiting: bool,
+    /// What relays passed on, until the source itself has proved it.
+    pub(super) passed_on: PassedOn,
 }
 
 #[derive(Default)]
@@ -98,8 +102,8 @@ pub(super) struct TreeSource {
 /// What became of a block.
 #[derive(Debug, Default)]
 pub(super) struct Placed {
-    /// Whole groups that are written and right, in bytes of the plain file.
-    good: Vec<Range>,
+    /// Whole groups that are written and right: in bytes of the plain file, their numbers and seals.
+    good: Vec<(Range, u64, Seal)>,
     /// With bytes in them that the source says are not as in its index, and whether they are written
     /// all the same.
     void: Vec<(Range, bool)>,
@@ -127,6 +131,7 @@ impl Tree {
             joins_ended,
             undecided: Vec::new(),
             told_waiting: false,
+            passed_on: PassedOn::default(),
         }
     }
 
@@ -360,7 +365,7 @@ impl Run<'_> {
         self.jobs.add(async move {
             let place = move || {
                 let placed = place(&stage, offset, &buffer, &seals, &new, &last)?;
-                keep(keeper.as_deref(), offset, &seals, &placed.good)?;
+                keep(keeper.as_deref(), &placed.good)?;
                 Ok::<_, StageError>(placed)
             };
             let result = match disk.work(place).await {
@@ -374,10 +379,15 @@ impl Run<'_> {
     /// A block is where it belongs, or is no good.
     pub(super) fn placed(&mut self, source: usize, placed: Placed) {
         let Placed { good, void, bad } = placed;
-        self.verified_bytes += good.iter().map(|range| range.len()).sum::<u64>();
+        let waits = self.waits_for_proof(source, &good);
+        if !waits {
+            self.verified_bytes += good.iter().map(|(range, ..)| range.len()).sum::<u64>();
+        }
         let others = (0..self.sources.len()).any(|at| at != source && !self.is_bad(at));
         let Some(tree) = &mut self.tree else { return };
-        tree.written.extend(good);
+        if !waits {
+            tree.written.extend(good.into_iter().map(|(range, ..)| range));
+        }
         let mut open = Vec::new();
         for (plain, is_written) in void {
             let range = sealed_of(plain);
@@ -406,6 +416,7 @@ impl Run<'_> {
             );
         }
         if is_out && !self.is_bad(source) {
+            self.sources[source].fault = Fault::Corrupt;
             self.drop_source(source, "it sends bytes that do not fit their seals".to_owned());
         }
     }
@@ -512,7 +523,7 @@ fn place(
                 continue;
             }
         } else {
-            placed.good.push(group);
+            placed.good.push((group, number, *seal));
         }
         run = match run {
             Some(before) => Some(Range::new(before.start, group.end)),
@@ -524,16 +535,10 @@ fn place(
 }
 
 /// Take down the seals of groups that are right.
-fn keep(
-    keeper: Option<&Keeper>,
-    offset: u64,
-    seals: &[Seal],
-    good: &[Range],
-) -> Result<(), StageError> {
+fn keep(keeper: Option<&Keeper>, good: &[(Range, u64, Seal)]) -> Result<(), StageError> {
     let Some(keeper) = keeper else { return Ok(()) };
-    for group in good {
-        let seal = seals.get(((group.start - offset) / GROUP_BYTES) as usize);
-        let kept = seal.map_or(Ok(()), |seal| keeper.keep(group.start / GROUP_BYTES, seal));
+    for (_, number, seal) in good {
+        let kept = keeper.keep(*number, seal);
         let path = keeper.path().to_owned();
         kept.map_err(|source| StageError::Io { doing: "write", path, source })?;
     }
@@ -541,7 +546,7 @@ fn keep(
 }
 
 /// Where whole groups lie in the sealed file.
-fn sealed_of(plain: Range) -> Range {
+pub(super) fn sealed_of(plain: Range) -> Range {
     debug_assert_eq!(plain.start % GROUP_BYTES, 0);
     debug_assert_eq!(to_sealed(plain.start) % UNIT_BYTES, 0);
     Range::new(to_sealed(plain.start), sealed_bytes(plain.end))

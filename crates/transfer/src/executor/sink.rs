@@ -3,14 +3,17 @@
 //! A buffer is written first, then hashed, then returned to the pool; it is never copied. What is
 //! written and synced is journaled, in that order, about once a second.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use swath_model::digest::Digest;
 use swath_model::{Buffer, Range};
+use swath_source::Seal;
 use swath_store::{CommitError, HashState, ReadError, Record, WriteError};
 
 use super::Ended;
+use super::passed_on::Group;
 use super::sealed::Placed;
 use super::state::Run;
 use super::suspect::PartPrint;
@@ -35,6 +38,8 @@ pub(super) enum JobDone {
     TreeChecked { result: Result<(), GetError> },
     /// What came of a tree so far is in its journal.
     TreeCommitted { result: Result<(), GetError> },
+    /// The source has told the seals of groups that relays passed on, or why it has not.
+    Proved { batch: BTreeMap<u64, Group>, told: Result<Vec<Seal>, String> },
     /// The parts of a suspect piece were hashed: of a piece that came to `bad`, or that is good now.
     Printed { piece: Range, prints: Vec<PartPrint>, bad: Option<Digest> },
 }
@@ -92,6 +97,7 @@ impl Run<'_> {
             }
             JobDone::Placed { source, result } => self.placed(source, result?),
             JobDone::TreeChecked { result } => result?,
+            JobDone::Proved { batch, told } => self.proved(batch, told)?,
             JobDone::TreeCommitted { result } => {
                 self.committing = false;
                 result?;

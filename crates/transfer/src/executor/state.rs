@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use swath_model::digest::Digest;
 use swath_model::{Buffer, LaneId, Pool, Range, RangeMap, RangeSet, SourceId, SwathId, Time};
+use swath_plan::routes::Fault;
 use swath_plan::{Event as PlanEvent, Planner};
 use swath_source::{Facts, Lane, LaneEvent, Source};
 use swath_store::{Left, OpenError, Record, Target};
@@ -22,6 +23,7 @@ use super::jobs::Jobs;
 use super::ordered::{Ordered, Word};
 use super::sealed::Tree;
 use super::suspect::Suspicion;
+use super::ways::{OnRoute, Ways};
 use crate::engine::Engine;
 use crate::observe::{Event, Observer, Outcome, Phase, SourceState, SwathRecord};
 use crate::request::{Destination, Mirror, Request};
@@ -47,6 +49,33 @@ pub(super) struct SourceEntry {
     pub short_lanes: u32,
     pub barren: Barren,
     pub figures: Figures,
+    /// Where it belongs in the graph of routes.
+    pub on_route: Option<OnRoute>,
+    /// What its last error says of the way that it is reached by.
+    pub fault: Fault,
+}
+
+impl SourceEntry {
+    /// Of which nothing is known yet.
+    pub fn new(source: Arc<Source>) -> Self {
+        Self {
+            source,
+            facts: None,
+            accepted: None,
+            state: SourceState::Waiting,
+            reason: None,
+            ever_up: false,
+            metalink_passed: false,
+            left_out_for_version: false,
+            lied: false,
+            failures: 0,
+            short_lanes: 0,
+            barren: Barren::default(),
+            figures: Figures::default(),
+            on_route: None,
+            fault: Fault::Broken,
+        }
+    }
 }
 
 /// One open lane.
@@ -202,6 +231,8 @@ pub(super) struct Run<'a> {
     pub rates: VecDeque<f64>,
     /// The tree that is fetched, if it is no single file.
     pub tree: Option<Tree>,
+    /// By which relays the sources are reached; `None` where there are none.
+    pub ways: Option<Box<Ways>>,
 }
 
 impl<'a> Run<'a> {
@@ -305,17 +336,24 @@ impl<'a> Run<'a> {
             commit_every: super::COMMIT_EVERY,
             rates: VecDeque::new(),
             tree,
+            ways: engine.routes.clone().map(|routes| Box::new(Ways::new(routes))),
             request,
         };
+        run.name_relays();
         for mirror in run.request.mirrors.clone() {
             run.add_source(&mirror);
+        }
+        if run.request.plan.eager {
+            run.ask_relays();
         }
         run
     }
 
     /// Make a mirror known to the planner, unless its address is already.
     pub fn add_source(&mut self, mirror: &Mirror) -> bool {
-        if self.sources.iter().any(|entry| entry.source.url() == &mirror.url) {
+        let is_it =
+            |entry: &SourceEntry| !entry.source.is_relayed() && entry.source.url() == &mirror.url;
+        if self.sources.iter().any(is_it) {
             return false;
         }
         let number = self.sources.len();
@@ -325,25 +363,18 @@ impl<'a> Run<'a> {
             Some(tree) => Source::of_sealed(net, id, url, mirror.trust, tree.length()),
             None => Source::new(net, id, url, mirror.trust),
         };
-        let journal_id = self.journal_id_for(source.display_name());
-        self.journal_ids.push(journal_id);
-        self.sources.push(SourceEntry {
-            source,
-            facts: None,
-            accepted: None,
-            state: SourceState::Waiting,
-            reason: None,
-            ever_up: false,
-            metalink_passed: false,
-            left_out_for_version: false,
-            lied: false,
-            failures: 0,
-            short_lanes: 0,
-            barren: Barren::default(),
-            figures: Figures::default(),
-        });
-        self.planner.handle(PlanEvent::SourceAdded { source: id, max_lanes: None }, self.now());
+        self.enter_source(SourceEntry::new(source));
+        self.route_replica(number);
         true
+    }
+
+    /// One more source, with the next number.
+    pub fn enter_source(&mut self, entry: SourceEntry) {
+        let id = entry.source.id();
+        let journal_id = self.journal_id_for(entry.source.display_name());
+        self.journal_ids.push(journal_id);
+        self.sources.push(entry);
+        self.planner.handle(PlanEvent::SourceAdded { source: id, max_lanes: None }, self.now());
     }
 
     /// The number under which the journal knows (from now on) the source of this name.
@@ -402,6 +433,9 @@ impl<'a> Run<'a> {
             return;
         }
         entry.state = state;
+        if state == SourceState::Bad {
+            self.way_failed(at);
+        }
         self.observer.observe(&Event::Source { at_s, source: at as u32, state, reason });
     }
 

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use swath_model::digest::{Algorithm, Digest, Hasher};
 use swath_model::{Range, SourceId};
 use swath_plan::Event as PlanEvent;
+use swath_plan::routes::Fault;
 
 use super::Ended;
 use super::sink::JobDone;
@@ -187,6 +188,7 @@ impl Run<'_> {
         }
         let Some(at) = source else { return };
         if (0..self.sources.len()).any(|other| other != at && self.is_usable(other)) {
+            self.sources[at].fault = Fault::Corrupt;
             self.drop_source(at, format!("it delivered corrupt data (within bytes {start}–{end})"));
         }
     }

@@ -185,7 +185,7 @@ impl List {
             Event::Metalink { .. } => {
                 self.active.remove(&file);
             }
-            Event::Source { .. } => {}
+            Event::Source { .. } | Event::Routes { .. } => {}
         }
         if now_s - self.sampled.0 >= SAMPLE_S {
             self.sample(now_s);

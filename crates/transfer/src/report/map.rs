@@ -58,7 +58,7 @@ pub(super) fn card(scene: &Scene<'_>) -> String {
         .iter()
         .filter(|&&s| by_source.get(s).is_some_and(|d| !d.is_empty()))
         .map(|&s| {
-            let host = super::escape::html(scene.name(s).split('/').next().unwrap_or(""));
+            let host = super::escape::html(&scene.called(s));
             format!("<li>{}{} {host}</li>", swatch(s), s + 1)
         })
         .collect();

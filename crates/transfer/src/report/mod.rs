@@ -12,6 +12,7 @@
 mod axis;
 mod bound;
 mod escape;
+pub mod graph;
 mod lines;
 mod list;
 mod map;
@@ -22,11 +23,12 @@ mod scene;
 mod tables;
 mod timeline;
 pub mod units;
+mod ways;
 
 pub use list::ListRecorder;
 pub use page::render;
 pub use recording::{
-    BARS_MAX, Bar, Delivery, Ending, MOMENTS_MAX, Moment, MomentKind, PIECES_MAX, RATES_MAX,
+    BARS_MAX, Bar, Delivery, Ending, InUse, MOMENTS_MAX, Moment, MomentKind, PIECES_MAX, RATES_MAX,
     Recorder, Recording, Sample,
 };
 

@@ -89,10 +89,21 @@ pub enum MomentKind {
         /// What it became.
         state: SourceState,
     },
+    /// Other ways are in use; its place in [`Recording::ways`].
+    Ways(u32),
     /// Information.
     Note,
     /// A warning.
     Warning,
+}
+
+/// Which sources are ways in use from a moment on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InUse {
+    /// Seconds since the transfer began.
+    pub at_s: f64,
+    /// Their numbers.
+    pub sources: Vec<u32>,
 }
 
 /// How the transfer ended.
@@ -131,6 +142,8 @@ pub struct Recording {
     pub samples: Vec<Sample>,
     /// Notes and changes of state in the order of time.
     pub moments: Vec<Moment>,
+    /// Which ways were in use, in the order of time; at most [`MOMENTS_MAX`].
+    pub ways: Vec<InUse>,
     /// Moments that were not kept.
     pub moments_dropped: u64,
     /// How it ended; `None` where the recording stops before the end.
@@ -200,6 +213,14 @@ impl Recording {
             Event::Note { at_s, text, warning } => {
                 let kind = if *warning { MomentKind::Warning } else { MomentKind::Note };
                 self.add_moment(*at_s, kind, text.clone());
+            }
+            Event::Routes { at_s, sources } => {
+                if self.moments.len() < MOMENTS_MAX {
+                    let sources = sources.iter().take(SOURCES_MAX).copied().collect();
+                    self.ways.push(InUse { at_s: clean(*at_s), sources });
+                }
+                let kind = MomentKind::Ways((self.ways.len() as u32).saturating_sub(1));
+                self.add_moment(*at_s, kind, String::new());
             }
             Event::Metalink { at_s, .. } => self.hear(*at_s),
             Event::Finished(summary) => self.end(Ending::Finished, summary),

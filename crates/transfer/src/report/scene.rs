@@ -1,9 +1,12 @@
 //! A recording with what every part of the page asks of it: the time axis, which sources have a
 //! row, who has which share.
 
+use std::collections::BTreeMap;
+
 use super::axis;
 use super::escape::html;
 use super::recording::{Ending, Recording};
+use super::ways;
 use crate::observe::SourceSummary;
 
 /// Width of every chart in its own units; the page stretches it to the window.
@@ -21,6 +24,8 @@ pub(super) struct Scene<'a> {
     pub(super) rows: Vec<usize>,
     /// Bytes of each source in this run.
     pub(super) bytes: Vec<u64>,
+    /// Short names of relays, by `host:port`.
+    relays: BTreeMap<String, String>,
 }
 
 impl<'a> Scene<'a> {
@@ -50,7 +55,13 @@ impl<'a> Scene<'a> {
             rows.truncate(ROWS_MAX);
             rows.sort_unstable();
         }
-        Self { recording, end_s: recording.end_s.max(1e-3), rows, bytes }
+        Self {
+            recording,
+            end_s: recording.end_s.max(1e-3),
+            rows,
+            bytes,
+            relays: ways::short_names(recording),
+        }
     }
 
     /// A time in chart units.
@@ -99,13 +110,30 @@ impl<'a> Scene<'a> {
         self.recording.summary.as_ref()?.sources.iter().find(|s| s.source as usize == source)
     }
 
-    /// A source's name as HTML: the host, then its path in a quieter tone.
+    /// A source's name as HTML: the host, then its path in a quieter tone; of a way its relays first.
     pub(super) fn name_html(&self, source: usize) -> String {
         let name = self.name(source);
+        if let Some(by) = self.way(source) {
+            let replica = name.split(" by ").next().unwrap_or_default();
+            return format!("<b>{}</b> <span>{}</span>", html(&by), html(replica));
+        }
         match name.find('/') {
             Some(at) => format!("<b>{}</b><span>{}</span>", html(&name[..at]), html(&name[at..])),
             None => format!("<b>{}</b>", html(&name)),
         }
+    }
+
+    /// A way's relays, the nearest first: "by denver, atlanta".
+    fn way(&self, source: usize) -> Option<String> {
+        let (_, relays) = ways::way(self.recording.sources.get(source)?)?;
+        let short = |site: &&str| self.relays.get(*site).map_or(*site, String::as_str).to_owned();
+        Some(format!("by {}", relays.iter().map(short).collect::<Vec<_>>().join(", ")))
+    }
+
+    /// What a source is called in a sentence: its host, or the relays of a way.
+    pub(super) fn called(&self, source: usize) -> String {
+        let host = || self.name(source).split('/').next().unwrap_or_default().to_owned();
+        self.way(source).unwrap_or_else(host)
     }
 
     /// A source's name without its scheme.

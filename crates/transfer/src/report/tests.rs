@@ -32,6 +32,37 @@ fn data(page: &str) -> serde_json::Value {
 }
 
 #[test]
+fn ways_are_called_by_their_relays_and_what_is_in_use_is_told_by_what_changed() {
+    let by = |relays: &str| format!("http://ornl.example/f by {relays}");
+    let sources = vec![
+        "http://ornl.example/f".to_owned(),
+        by("denver.example:8471, atlanta.example:8471"),
+        by("<b>.example:8471"),
+    ];
+    let page = render(&record(&[
+        Event::Started { path: "f".into(), sources },
+        Event::Routes { at_s: 1.0, sources: vec![0, 1] },
+        Event::Routes { at_s: 2.5, sources: vec![0, 2] },
+        Event::Note { at_s: 4.0, text: "over".into(), warning: false },
+    ]));
+    for text in [
+        "<b>by denver, atlanta</b>",
+        "now in use: 2 (by denver, atlanta)<",
+        "now in use: 3 (by &lt;b&gt;) · no longer in use: 2 (by denver, atlanta)<",
+        "Ways in use</b><small>2 changes",
+        // All the time, for 1.5 of 4 s, and to the end.
+        "M0 2h2500v4h-2500zM2500 2h3750v4h-3750zM6250 2h3750v4h-3750z",
+        "M2500 8h3750v4h-3750z",
+        "M6250 14h3750v4h-3750z",
+    ] {
+        assert!(page.contains(text), "{text}\n{page}");
+    }
+    assert!(!page.contains("<b>.example"));
+    let without = render(&record(&play(&six())));
+    assert!(!without.contains("Ways in use"));
+}
+
+#[test]
 fn the_map_gives_every_byte_to_one_source() {
     let recording = record(&play(&six()));
     let ranges: Vec<Range> = recording.map.iter().map(|(range, _)| range).collect();

@@ -9,7 +9,7 @@ use super::escape::html;
 use super::palette::{colour, pattern, swatch};
 use super::recording::{Bar, Moment, MomentKind, Sample};
 use super::scene::{Scene, X_MAX};
-use super::units;
+use super::{units, ways};
 use crate::observe::{Outcome, SourceState};
 
 /// Height of the rates chart in pixels.
@@ -33,6 +33,7 @@ pub(super) fn card(scene: &Scene<'_>) -> String {
     );
     out.push_str(&rates(scene));
     out.push_str(&marks(scene));
+    out.push_str(&ways::lane(scene));
     out.push_str(&scene.axis());
     for &source in &scene.rows {
         out.push_str(&row(scene, source));
@@ -154,6 +155,7 @@ fn rates(scene: &Scene<'_>) -> String {
 fn glyph(moment: &Moment) -> Option<(&'static str, &'static str)> {
     match moment.kind {
         MomentKind::Note => Some(("note", "i")),
+        MomentKind::Ways(_) => Some(("note", "⇄")),
         MomentKind::Warning => Some(("warn", "!")),
         MomentKind::State { state: SourceState::Silent, .. } => Some(("still", "…")),
         MomentKind::State { state: SourceState::Slow, .. } => Some(("still", "↓")),
@@ -172,7 +174,11 @@ fn glyph(moment: &Moment) -> Option<(&'static str, &'static str)> {
 
 /// A moment as a sentence.
 pub(super) fn sentence(scene: &Scene<'_>, moment: &Moment) -> String {
-    let MomentKind::State { source, state } = moment.kind else { return moment.text.clone() };
+    let (source, state) = match moment.kind {
+        MomentKind::State { source, state } => (source, state),
+        MomentKind::Ways(at) => return ways::change(scene, at as usize),
+        MomentKind::Note | MomentKind::Warning => return moment.text.clone(),
+    };
     let became = match state {
         SourceState::Waiting => "is known",
         SourceState::Probing if !moment.text.is_empty() => "is lost and tried again",
@@ -183,8 +189,7 @@ pub(super) fn sentence(scene: &Scene<'_>, moment: &Moment) -> String {
         SourceState::Idle => "has nothing more to deliver",
         SourceState::Bad => "is left out",
     };
-    let name = scene.name(source as usize);
-    let host = name.split('/').next().unwrap_or("");
+    let host = scene.called(source as usize);
     let why = if moment.text.is_empty() { String::new() } else { format!(": {}", moment.text) };
     format!("source {} ({host}) {became}{why}", u64::from(source) + 1)
 }

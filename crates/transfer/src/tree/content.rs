@@ -206,7 +206,12 @@ async fn values(
 }
 
 /// The seals of groups there, in order. The error is a reason.
-async fn ask(net: &Net, url: &Url, trust: Trust, batch: &RangeSet) -> Result<Vec<Seal>, String> {
+pub(crate) async fn ask(
+    net: &Net,
+    url: &Url,
+    trust: Trust,
+    batch: &RangeSet,
+) -> Result<Vec<Seal>, String> {
     let groups: Vec<String> =
         batch.iter().map(|range| format!("{}-{}", range.start, range.end - 1)).collect();
     let mut url = url.clone();

@@ -30,6 +30,7 @@ use crate::observe::{Event, Observer, SourceState, Summary};
 use crate::report::units;
 use crate::request::{Destination, Mirror, Request};
 use content::Seals;
+pub(crate) use content::ask as seals_of;
 use index::Wanted;
 pub(crate) use index::{Growth, Taking, read};
 use passes::{Passes, no_more, once_more};
@@ -221,7 +222,9 @@ pub(crate) async fn copy(
         pass.fetched_before_bytes = passes.fetched_bytes();
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
         let (keeper, seals) = (pass.keeper.clone(), Seals::of(&pass.taking));
-        let end = executor::run_pass(engine, request_of_pass, pass, observer, stop, is_first).await;
+        // Its state is large, and would be moved on the stack.
+        let ended = executor::run_pass(engine, request_of_pass, pass, observer, stop, is_first);
+        let end = Box::pin(ended).await;
         is_first = false;
         if planned.is_none() && read(&index).digests().is_some() {
             planned = Some(Arc::clone(&index));

@@ -5,10 +5,13 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use swath_netlab::star::{Lab, WebServer};
+use swath_netlab::mesh::Mesh;
+use swath_netlab::star::{Lab, ServerKind, WebServer};
+use swath_netlab::wan::{Namespace, Schedule};
 
 use crate::control::Control;
-use crate::options::{EXIT_NOT_STARTED, Links, Star, Wan};
+use crate::options::{self, EXIT_NOT_STARTED, Links, Star, Wan};
+use crate::room::Room;
 
 /// `netlab star`: the exit code is that of the command.
 pub fn star(options: &Star) -> Result<u8, String> {
@@ -26,7 +29,13 @@ pub fn star(options: &Star) -> Result<u8, String> {
     for (position, url) in urls.iter().enumerate() {
         environment.push((format!("URL{}", position + 1), url.clone()));
     }
-    run(&lab, &signals, &options.links, &options.command, environment)
+    let session = Session {
+        room: &lab,
+        namespace: lab.client(),
+        schedule: options.links.schedule()?,
+        stats: options.links.stats,
+    };
+    session.run(&signals, &options.command, environment)
 }
 
 /// `netlab wan`: the exit code is that of the command.
@@ -38,7 +47,40 @@ pub fn wan(options: &Wan) -> Result<u8, String> {
         environment.push((format!("SERVER{}", position + 1), address));
         environment.push((format!("NETNS{}", position + 1), namespace.path()));
     }
-    run(&lab, &signals, &options.links, &options.command, environment)
+    let session = Session {
+        room: &lab,
+        namespace: lab.client(),
+        schedule: options.links.schedule()?,
+        stats: options.links.stats,
+    };
+    session.run(&signals, &options.command, environment)
+}
+
+/// `netlab mesh`: the exit code is that of the command.
+pub fn mesh(options: &options::Mesh) -> Result<u8, String> {
+    let map = options.map()?;
+    if options.print_map {
+        print!("{map}");
+        return Ok(0);
+    }
+    let signals = Signals::block();
+    let mesh = Mesh::start(options.spec(&map)).map_err(|e| e.to_string())?;
+    let mut environment = mesh.environment();
+    let mut servers = Vec::new();
+    if let Some(folder) = &options.serve {
+        let namespace = mesh.site(map.source);
+        let server = WebServer::start(ServerKind::Nginx, namespace, folder);
+        servers.push(server.map_err(|e| e.to_string())?);
+        let url = format!("http://{}/{}", mesh.address(map.source), options.file);
+        environment.push(("URL".to_owned(), url));
+    }
+    let session = Session {
+        room: &mesh,
+        namespace: mesh.site(map.here),
+        schedule: options.schedule(mesh.spec())?,
+        stats: options.stats,
+    };
+    session.run(&signals, &options.command, environment)
 }
 
 fn build(links: &Links) -> Result<(Lab, Signals), String> {
@@ -48,61 +90,71 @@ fn build(links: &Links) -> Result<(Lab, Signals), String> {
     Ok((lab, signals))
 }
 
-fn run(
-    lab: &Lab,
-    signals: &Signals,
-    links: &Links,
-    command: &[OsString],
-    environment: Vec<(String, String)>,
-) -> Result<u8, String> {
-    let schedule = links.schedule()?;
-    let control = Control::open()?;
-    let (program, arguments) = command.split_first().ok_or("no command given")?;
-    let mut command = Command::new(program);
-    command.args(arguments).envs(environment).env(Control::VARIABLE, control.path());
-    lab.client().confine(&mut command);
-    // SAFETY: prctl is async-signal-safe and concerns the child alone.
-    unsafe {
-        command.pre_exec(|| {
-            // Without its laboratory the command would measure nothing.
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong);
-            Ok(())
-        });
-    }
-    let code = std::thread::scope(|scope| {
-        let listener = scope.spawn(|| control.serve(lab));
-        let code = match command.spawn() {
-            Ok(mut child) => {
-                lab.play(&schedule);
-                signals.see_through(&mut child)
-            }
-            Err(e) => Err(format!("cannot run {}: {e}", program.to_string_lossy())),
-        };
-        control.close();
-        let _ = listener.join();
-        code
-    });
-    if links.stats {
-        print_counters(lab);
-    }
-    code
+/// A laboratory in which a command runs.
+struct Session<'a> {
+    room: &'a dyn Room,
+    /// Where the command runs.
+    namespace: &'a Namespace,
+    /// What changes while it runs.
+    schedule: Schedule,
+    /// Whether to print what the links carried.
+    stats: bool,
 }
 
-fn print_counters(lab: &Lab) {
-    eprintln!("link  direction     packets           bytes     lost  dropped");
-    for (position, counters) in lab.counters().iter().enumerate() {
-        for (direction, pipe) in [("down", counters.down), ("up", counters.up)] {
+impl Session<'_> {
+    fn run(
+        &self,
+        signals: &Signals,
+        command: &[OsString],
+        environment: Vec<(String, String)>,
+    ) -> Result<u8, String> {
+        let control = Control::open()?;
+        let (program, arguments) = command.split_first().ok_or("no command given")?;
+        let mut command = Command::new(program);
+        command.args(arguments).envs(environment).env(Control::VARIABLE, control.path());
+        self.namespace.confine(&mut command);
+        // SAFETY: prctl is async-signal-safe and concerns the child alone.
+        unsafe {
+            command.pre_exec(|| {
+                // Without its laboratory the command would measure nothing.
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong);
+                Ok(())
+            });
+        }
+        let code = std::thread::scope(|scope| {
+            let listener = scope.spawn(|| control.serve(self.room));
+            let code = match command.spawn() {
+                Ok(mut child) => {
+                    self.room.play(&self.schedule);
+                    signals.see_through(&mut child)
+                }
+                Err(e) => Err(format!("cannot run {}: {e}", program.to_string_lossy())),
+            };
+            control.close();
+            let _ = listener.join();
+            code
+        });
+        if self.stats {
+            print_counters(self.room);
+        }
+        code
+    }
+}
+
+fn print_counters(room: &dyn Room) {
+    let counters = room.counters();
+    let names = counters.iter().flat_map(|(names, _)| names);
+    let width = names.map(|name| name.chars().count()).max().unwrap_or(0).max("link".len());
+    eprintln!("{:<width$}      packets           bytes     lost  dropped", "link");
+    for ([down, up], counters) in &counters {
+        for (name, pipe) in [(down, counters.down), (up, counters.up)] {
             eprintln!(
-                "{:>4}  {direction:<9} {:>11} {:>15} {:>8} {:>8}",
-                position + 1,
-                pipe.packets,
-                pipe.bytes,
-                pipe.lost,
-                pipe.dropped
+                "{name:<width$}  {:>11} {:>15} {:>8} {:>8}",
+                pipe.packets, pipe.bytes, pipe.lost, pipe.dropped
             );
         }
     }
-    eprintln!("emulator: {:.2} s of processor time", lab.engine_cpu_time().as_secs_f64());
+    eprintln!("emulator: {:.2} s of processor time", room.engine_cpu_time().as_secs_f64());
 }
 
 /// Signals that end the program are taken here, so that the laboratory is always taken down.

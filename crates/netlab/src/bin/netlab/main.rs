@@ -8,6 +8,7 @@ mod afar;
 mod command;
 mod control;
 mod options;
+mod room;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     let result = match options::Program::parse().task {
         options::Task::Star(star) => command::star(&star),
         options::Task::Wan(wan) => command::wan(&wan),
+        options::Task::Mesh(mesh) => command::mesh(&mesh),
         options::Task::Set(set) => control::send(&set).map(|()| 0),
         options::Task::Afar(options) => afar::run(&options).map(|()| 0).map_err(|e| e.to_string()),
         options::Task::Serve(serve) => {

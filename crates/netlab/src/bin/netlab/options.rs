@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use swath_netlab::faulty::cli::ServeArgs;
+use swath_netlab::map::MapSpec;
+use swath_netlab::mesh::MeshSpec;
 use swath_netlab::star::{LinkSpec, ServerKind, StarSpec};
 use swath_netlab::wan::{Change, Queue, Schedule};
 
@@ -26,6 +28,10 @@ pub enum Task {
     /// The same links without web servers: SERVER1, SERVER2, … are the addresses, NETNS1, … the
     /// namespaces for `nsenter --net="$NETNS1"`.
     Wan(Wan),
+    /// The sites of a map and the links between them, each site in a namespace of its own; COMMAND
+    /// runs at the receiving one. SITE_NAME is the address of each, NETNS_NAME its namespace for
+    /// `nsenter --net="$NETNS_NAME"`.
+    Mesh(Mesh),
     /// From inside COMMAND: changes links now, for example `netlab set 6 rate=18 loss=0.5`, or
     /// `netlab set all silent`.
     Set(Set),
@@ -106,8 +112,50 @@ pub struct Links {
 }
 
 #[derive(Debug, Args)]
+pub struct Mesh {
+    /// seven-sites, long-lossy, or a file of lines as `--print-map` prints them.
+    #[arg(long, value_name = "NAME|FILE", default_value = "seven-sites")]
+    pub map: String,
+    /// Congestion control of every site, for example cubic.
+    #[arg(long, value_name = "NAME")]
+    pub cc: Option<String>,
+    /// Most that a connection has under way, for example 256K.
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub window: Option<u64>,
+    /// Queue of every direction, in milliseconds at the link's rate.
+    #[arg(long, value_name = "MS")]
+    pub queue_ms: Option<u64>,
+    /// Random loss on every link in place of the map's, for example 0.5%.
+    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
+    pub loss: Option<f64>,
+    /// Decides which packets are lost.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// A folder that nginx serves at the source, as http://ADDRESS/: URL in the environment.
+    #[arg(long, value_name = "DIR")]
+    pub serve: Option<PathBuf>,
+    /// The file under DIR that URL names; without it URL names the folder.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub file: String,
+    /// Changes while COMMAND runs: a file of lines `AT_MS LINK CHANGE`, with links as for
+    /// `netlab set`.
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
+    /// Prints what each link carried at the end.
+    #[arg(long)]
+    pub stats: bool,
+    /// Prints the map, and ends.
+    #[arg(long)]
+    pub print_map: bool,
+    /// What runs at the receiving site.
+    #[arg(last = true, required_unless_present = "print_map")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
 pub struct Set {
-    /// A link, from 1, or `all`.
+    /// A link of a star, from 1; of a mesh by its sites, as `a-b`, `a:b` for the direction from a
+    /// to b alone, or `a` for all links of a; or `all`.
     pub link: String,
     /// rate=MBIT_PER_S, delay=MS, loss=PERCENT, queue=MS, silent or alive.
     #[arg(required = true)]
@@ -157,6 +205,56 @@ impl Links {
             }
         }
     }
+}
+
+impl Mesh {
+    pub fn map(&self) -> Result<MapSpec, String> {
+        if let Some(map) = MapSpec::named(&self.map) {
+            return Ok(map);
+        }
+        let text = std::fs::read_to_string(&self.map)
+            .map_err(|e| format!("cannot read the map {}: {e}", self.map))?;
+        text.parse().map_err(|e| format!("{}: {e}", self.map))
+    }
+
+    pub fn spec(&self, map: &MapSpec) -> MeshSpec {
+        let mut spec = MeshSpec::of(map);
+        spec.seed = self.seed;
+        if let Some(queue_ms) = self.queue_ms {
+            spec.set_queue(Queue::Time(Duration::from_millis(queue_ms)));
+        }
+        if let Some(loss) = self.loss {
+            spec.set_loss(loss);
+        }
+        if let Some(name) = &self.cc {
+            spec.set_congestion_control(name);
+        }
+        if let Some(window_bytes) = self.window {
+            spec.limit_windows(window_bytes);
+        }
+        spec
+    }
+
+    pub fn schedule(&self, spec: &MeshSpec) -> Result<Schedule, String> {
+        let Some(path) = &self.script else { return Ok(Schedule::none()) };
+        let name = path.display();
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| format!("cannot read the script {name}: {e}"))?;
+        let schedule = Schedule::parse_with(&text, |word| spec.targets(word));
+        schedule.map_err(|e| format!("{name}: {e}"))
+    }
+}
+
+/// Reads `256K`, `4M` or plain bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is not a size, for example 256K");
+    let (digits, shift) = match text.trim_end_matches('B').trim_end_matches('i') {
+        t if t.ends_with(['k', 'K']) => (&t[..t.len() - 1], 10),
+        t if t.ends_with(['m', 'M']) => (&t[..t.len() - 1], 20),
+        t => (t, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(wrong)
 }
 
 /// Reads `0.5%` or `0.5`, both per cent.

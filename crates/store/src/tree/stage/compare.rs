@@ -10,7 +10,7 @@ use swath_model::index::{Index, Item, Kind, Mtime};
 use swath_model::{Range, RangeSet};
 
 use super::building::split;
-use crate::tree::bits::Bits;
+use crate::bits::Bits;
 use crate::tree::check::same_bytes;
 use crate::tree::content::has_holes;
 use crate::tree::root::{Root, file_in};

@@ -14,7 +14,7 @@ use super::StageError;
 use super::carry::{self, Carried};
 use super::mark::{self, Marked};
 use crate::Identity;
-use crate::journal::{AppendError, JournalFile, Record, Recovery, State, recover};
+use crate::journal::{AppendError, JournalFile, Record, Recovery, State, Sum as _, recover};
 use crate::names::{Names, folder_of};
 use crate::place::is_planted;
 use crate::steps::SystemSteps;
@@ -303,7 +303,7 @@ impl Place {
     /// What the journal vouches for, and the index in which it counts.
     fn left(&self) -> Option<(RangeSet, Index)> {
         let file = self.read(&self.names.journal)?;
-        let recovered = recover(BufReader::with_capacity(1 << 16, &file)).ok()?;
+        let recovered = recover::<State>(BufReader::with_capacity(1 << 16, &file)).ok()?;
         let Recovery::Journal { state, .. } = recovered else { return None };
         // A journal that was about to be replaced counts in the index that was there before.
         let index = [&self.index, &self.index_new].into_iter().find_map(|path| {

@@ -1,8 +1,8 @@
-//! A bit for each entry of an index.
+//! A bit for each of many numbers: entries of an index, groups of a file.
 
-/// Numbers of entries; all of them are clear at first.
+/// A set of small numbers, empty at first.
 #[derive(Debug, Default)]
-pub(super) struct Bits(Vec<u64>);
+pub(crate) struct Bits(Vec<u64>);
 
 impl Bits {
     /// Whether the bit of this number is set.
@@ -20,6 +20,13 @@ impl Bits {
         }
         self.0[at] |= 1 << (number % 64);
         is_new
+    }
+
+    /// Clear it.
+    pub fn clear(&mut self, number: u64) {
+        if self.has(number) {
+            self.0[(number / 64) as usize] &= !(1 << (number % 64));
+        }
     }
 
     /// Words of memory.

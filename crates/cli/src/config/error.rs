@@ -1,0 +1,112 @@
+//! What can be wrong with the configuration, in words.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why the configuration file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It is not there, or not to be read.
+    #[error("cannot read the configuration in {path}: {error}", path = .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// What one of its lines says.
+    #[error("{path}, line {line}: {wrong}", path = .path.display())]
+    At {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        wrong: Wrong,
+    },
+}
+
+/// What is wrong with a line, or with an option of the same meaning.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wrong {
+    /// Not TOML.
+    #[error("it is no TOML: {0}")]
+    Syntax(String),
+    /// Nothing is called that.
+    #[error("there is no '{key}'{place}; there are {known}", known = .known.join(", "))]
+    Key {
+        /// What it says.
+        key: String,
+        /// Nothing, or where it stands.
+        place: &'static str,
+        /// What it may say.
+        known: &'static [&'static str],
+    },
+    /// Of another type.
+    #[error("'{key}' has to be {wanted}, and is {found}")]
+    Type {
+        /// Whose value.
+        key: &'static str,
+        /// What it may be.
+        wanted: &'static str,
+        /// What it is, as TOML calls it.
+        found: &'static str,
+    },
+    /// A table without what it is about.
+    #[error("this relay has no 'url'")]
+    NoUrl,
+    /// What cannot be a relay's address.
+    #[error("'{address}' cannot be a relay's address: {fault}")]
+    Relay {
+        /// Without what may be secret in it.
+        address: String,
+        /// Why not.
+        fault: RelayFault,
+    },
+    /// The same relay again.
+    #[error("the relay {0} is there twice")]
+    Twice(String),
+    /// No route.
+    #[error("'{0}' is no route: it is auto, direct, widest, multi, or relays such as r1,r2")]
+    Route(String),
+    /// A route over more hops than there may be.
+    #[error("a route has {0} relays, and 7 are the most (8 hops)")]
+    Long(usize),
+    /// A route over a relay that nobody named.
+    #[error("the route leads over '{name}', which is none of the relays {known}", known = list(.known))]
+    Unknown {
+        /// As it was written.
+        name: String,
+        /// The sites of the relays there are.
+        known: Vec<String>,
+    },
+    /// A route over one of two relays, and it is not clear which.
+    #[error("the route leads over '{name}', which may be {known}", known = .known.join(" or "))]
+    Ambiguous {
+        /// As it was written.
+        name: String,
+        /// The sites that it may be.
+        known: Vec<String>,
+    },
+}
+
+/// Why an address cannot be a relay's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RelayFault {
+    /// No URL.
+    #[error("it is no URL ({0}); it looks like https://r1.example")]
+    NoUrl(String),
+    /// Neither HTTP nor HTTPS.
+    #[error("relays speak http and https, not {0}")]
+    Scheme(String),
+    /// With a path.
+    #[error("it has a path ({0}), and relays have none")]
+    Path(String),
+    /// With a query or a fragment.
+    #[error("it has something behind a '{0}', and relays have nothing there")]
+    Behind(char),
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "(there are none)".to_owned() } else { names.join(", ") }
+}

@@ -1,0 +1,94 @@
+//! The configuration file: what a user says once for all commands. What the command line says wins.
+//!
+//! Described in `docs/config.md`. A file with anything in it that is not understood is refused, with
+//! the line: a misspelt key would otherwise be a wish that nobody hears.
+
+mod error;
+mod read;
+mod relay;
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+pub use error::{ConfigError, Wrong};
+pub use relay::{Relay, RouteWish, relay, route};
+
+/// What the file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The relays that transfers may run through.
+    pub relays: Vec<Relay>,
+    /// How a transfer's route is chosen.
+    pub route: Option<RouteWish>,
+}
+
+impl Config {
+    /// Read the file that the environment names, or the usual one; without one nothing is said.
+    pub fn load() -> Result<Config, ConfigError> {
+        let (path, is_named) = match place(|name| std::env::var_os(name)) {
+            Place::At { path, is_named } => (path, is_named),
+            Place::Nowhere => return Ok(Config::default()),
+        };
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if !is_named && error.kind() == ErrorKind::NotFound => {
+                return Ok(Config::default());
+            }
+            Err(error) => return Err(ConfigError::Read { path, error }),
+        };
+        let folder = path.parent().map(PathBuf::from).unwrap_or_default();
+        read::read(&text, &folder).map_err(|(line, wrong)| ConfigError::At { path, line, wrong })
+    }
+}
+
+/// Where the file is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// Here; where the user named it, it has to be there.
+    At { path: PathBuf, is_named: bool },
+    /// Nowhere: `SWATH_CONFIG` is empty or `off`, or nobody says where.
+    Nowhere,
+}
+
+/// `$SWATH_CONFIG`, else `$XDG_CONFIG_HOME/swath/config.toml`, else `~/.config/swath/config.toml`.
+fn place(env: impl Fn(&str) -> Option<OsString>) -> Place {
+    if let Some(named) = env("SWATH_CONFIG") {
+        if named.is_empty() || named == "off" {
+            return Place::Nowhere;
+        }
+        return Place::At { path: named.into(), is_named: true };
+    }
+    // The XDG Base Directory Specification has relative paths ignored.
+    let folder = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let usual = || folder("HOME").map(|home| home.join(".config"));
+    match folder("XDG_CONFIG_HOME").or_else(usual) {
+        Some(folder) => Place::At { path: folder.join("swath/config.toml"), is_named: false },
+        None => Place::Nowhere,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_says_where() {
+        let at = |path: &str, is_named| Place::At { path: path.into(), is_named };
+        let (named, xdg, home) = ("SWATH_CONFIG", "XDG_CONFIG_HOME", "HOME");
+        for (variables, wanted) in [
+            (&[(home, "/h")][..], at("/h/.config/swath/config.toml", false)),
+            (&[(xdg, "/x"), (home, "/h")], at("/x/swath/config.toml", false)),
+            (&[(xdg, "x"), (home, "/h")], at("/h/.config/swath/config.toml", false)),
+            (&[(named, "my.toml"), (home, "/h")], at("my.toml", true)),
+            (&[(named, ""), (home, "/h")], Place::Nowhere),
+            (&[(named, "off"), (home, "/h")], Place::Nowhere),
+            (&[], Place::Nowhere),
+        ] {
+            let found = place(|name| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+            });
+            assert_eq!(found, wanted, "{variables:?}");
+        }
+    }
+}

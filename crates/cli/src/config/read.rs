@@ -1,0 +1,174 @@
+//! From TOML to what it says. Every mistake is told with its line.
+
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Config;
+use super::error::Wrong;
+use super::relay::{Relay, distinct, relay, route};
+
+type Line = usize;
+
+/// What a file says, whose relative paths begin in `folder`.
+pub(super) fn read(text: &str, folder: &Path) -> Result<Config, (Line, Wrong)> {
+    // Editors of some systems begin a file with this mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let reader = Reader { text, folder };
+    let table = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let message = error.message().lines().next().unwrap_or_default().to_owned();
+        (reader.line(at), Wrong::Syntax(message))
+    })?;
+    let mut config = Config::default();
+    for (key, value) in table.get_ref() {
+        match key.get_ref().as_ref() {
+            "relays" => config.relays = reader.relays(value)?,
+            "route" => {
+                let text = reader.text(value, "route", "a text such as \"auto\"")?;
+                config.route = Some(route(text).map_err(|wrong| reader.at(value, wrong))?);
+            }
+            other => {
+                let wrong = Wrong::Key { key: other.to_owned(), place: "", known: KEYS };
+                return Err(reader.at(key, wrong));
+            }
+        }
+    }
+    if let Some(value) = table.get_ref().get("route") {
+        // On the command line there may be other relays; without any in the file it is not clear.
+        if !config.relays.is_empty() {
+            config.relays_of_the_route().map_err(|wrong| reader.at(value, wrong))?;
+        }
+    }
+    Ok(config)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    folder: &'a Path,
+}
+
+impl Reader<'_> {
+    fn line(&self, at: usize) -> Line {
+        let before = self.text.as_bytes().get(..at).unwrap_or(self.text.as_bytes());
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+
+    fn at<T>(&self, place: &Spanned<T>, wrong: Wrong) -> (Line, Wrong) {
+        (self.line(place.span().start), wrong)
+    }
+
+    fn text<'v>(
+        &self,
+        value: &'v Spanned<DeValue<'_>>,
+        key: &'static str,
+        wanted: &'static str,
+    ) -> Result<&'v str, (Line, Wrong)> {
+        value.get_ref().as_str().ok_or_else(|| self.at(value, of_type(key, wanted, value)))
+    }
+
+    fn relays(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<Relay>, (Line, Wrong)> {
+        let Some(list) = value.get_ref().as_array() else {
+            return Err(self.at(value, of_type("relays", "a list", value)));
+        };
+        let mut relays: Vec<Relay> = Vec::new();
+        for entry in list.iter() {
+            relays.push(self.relay(entry)?);
+            distinct(&relays).map_err(|wrong| self.at(entry, wrong))?;
+        }
+        Ok(relays)
+    }
+
+    fn relay(&self, value: &Spanned<DeValue<'_>>) -> Result<Relay, (Line, Wrong)> {
+        let Some(table) = value.get_ref().as_table() else {
+            let text = self.text(value, "relays", "a list of texts or tables")?;
+            return relay(text).map_err(|wrong| self.at(value, wrong));
+        };
+        let (mut found, mut token_file) = (None, None);
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "url" => {
+                    let text = self.text(value, "url", "a text such as \"https://r1.example\"")?;
+                    found = Some(relay(text).map_err(|wrong| self.at(value, wrong))?);
+                }
+                "token-file" => {
+                    let text = self.text(value, "token-file", "a text")?;
+                    token_file = Some(self.folder.join(PathBuf::from(text)));
+                }
+                other => {
+                    let (key_text, place) = (other.to_owned(), " of a relay");
+                    let wrong = Wrong::Key { key: key_text, place, known: RELAY_KEYS };
+                    return Err(self.at(key, wrong));
+                }
+            }
+        }
+        let relay = found.ok_or_else(|| self.at(value, Wrong::NoUrl))?;
+        Ok(Relay { token_file, ..relay })
+    }
+}
+
+fn of_type(key: &'static str, wanted: &'static str, found: &Spanned<DeValue<'_>>) -> Wrong {
+    let found = match found.get_ref() {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    };
+    Wrong::Type { key, wanted, found }
+}
+
+const KEYS: &[&str] = &["relays", "route"];
+const RELAY_KEYS: &[&str] = &["url", "token-file"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::RouteWish;
+
+    fn said(text: &str) -> Result<Config, (Line, String)> {
+        read(text, Path::new("/etc/swath")).map_err(|(line, wrong)| (line, wrong.to_string()))
+    }
+
+    #[test]
+    fn relays_are_addresses_or_tables_in_either_spelling() {
+        let config = said(
+            "\u{feff}# mine\nroute = \"r2,r1\"\nrelays = [\n  \"https://r1.example\",\n  \
+             { url = \"http://r2.example:8080\", token-file = \"r2.token\" },\n]\n",
+        )
+        .unwrap();
+        let sites: Vec<String> = config.relays.iter().map(Relay::site).collect();
+        assert_eq!(sites, ["r1.example:443", "r2.example:8080"]);
+        assert_eq!(config.relays[1].token_file, Some("/etc/swath/r2.token".into()));
+        assert_eq!(config.route, Some(RouteWish::Over(vec!["r2".into(), "r1".into()])));
+        let other = said("[[relays]]\nurl = \"https://r1\"\ntoken-file = \"/t\"\n").unwrap();
+        assert_eq!(other.relays[0].token_file, Some("/t".into()));
+        assert_eq!(said(""), Ok(Config::default()));
+        assert_eq!(said("route = \"r1\"").unwrap().relays, []);
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_line() {
+        for (text, line, words) in [
+            ("relay = []", 1, "there is no 'relay'; there are relays, route"),
+            ("\n\nroutes = \"auto\"", 3, "there is no 'routes'"),
+            ("[relays]\nurl = \"https://r\"", 1, "'relays' has to be a list, and is a table"),
+            ("relays = \"https://r\"", 1, "has to be a list, and is a text"),
+            ("relays = [\n 5 ]", 2, "has to be a list of texts or tables, and is a number"),
+            ("relays = [\n\n \"r1\" ]", 3, "no http:// or https://"),
+            ("relays = [\n{ token-file = \"x\" } ]", 2, "this relay has no 'url'"),
+            ("relays = [\n{ url = \"https://r\", token = \"x\" } ]", 2, "'token' of a relay"),
+            ("relays = [\"http://r\",\n\"http://r:80\"]", 2, "the relay r:80 is there twice"),
+            ("route = true", 1, "and is true or false"),
+            ("\nroute = \"r1,\"", 2, "is no route"),
+            ("relays = [\"http://r1\"]\nroute = \"r2\"", 2, "none of the relays r1:80"),
+            ("a = 1\nb == 2", 2, "it is no TOML"),
+            ("route = \"auto\"\nroute = \"multi\"", 2, "it is no TOML: duplicate key"),
+        ] {
+            let error = said(text).unwrap_err();
+            assert!(error.0 == line && error.1.contains(words), "{text}\n{error:?}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Relays and routes as users name them, in the file and on the command line.
+
+use std::path::PathBuf;
+
+use swath_formats::relay::site;
+use url::Url;
+
+use super::Config;
+use super::error::{RelayFault, Wrong};
+use crate::net::shown_text;
+
+/// A relay that transfers may run through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relay {
+    /// Scheme, host and port, with the path `/`; perhaps a user and a password that open it.
+    pub url: Url,
+    /// Where the token lies that opens it.
+    pub token_file: Option<PathBuf>,
+}
+
+impl Relay {
+    /// How the site is called: `host:port`.
+    pub fn site(&self) -> String {
+        site(&self.url).unwrap_or_default()
+    }
+}
+
+/// How a transfer's route is to be chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RouteWish {
+    /// As it turns out best, several at once where they pay.
+    #[default]
+    Auto,
+    /// Without relays.
+    Direct,
+    /// The widest one alone.
+    Widest,
+    /// Several at once.
+    Multi,
+    /// Over these relays, as they were named, from us toward the source.
+    Over(Vec<String>),
+}
+
+impl Config {
+    /// The relays that the route names, from us toward the source, by their places in the list; none
+    /// if it names none.
+    pub fn relays_of_the_route(&self) -> Result<Vec<usize>, Wrong> {
+        let Some(RouteWish::Over(names)) = &self.route else { return Ok(Vec::new()) };
+        names.iter().map(|name| self.named(name)).collect()
+    }
+
+    /// The place of the relay that somebody calls by its address, its site, its host or the first part of that.
+    fn named(&self, name: &str) -> Result<usize, Wrong> {
+        let whole = |relay: &Relay| {
+            relay.site().eq_ignore_ascii_case(name)
+                || self::relay(name).is_ok_and(|named| named.site() == relay.site())
+        };
+        let host = |relay: &Relay| {
+            relay.url.host_str().is_some_and(|host| host.eq_ignore_ascii_case(name))
+        };
+        let label = |relay: &Relay| {
+            let first = relay.url.domain().and_then(|host| host.split('.').next());
+            first.is_some_and(|first| first.eq_ignore_ascii_case(name))
+        };
+        let ways: [&dyn Fn(&Relay) -> bool; 3] = [&whole, &host, &label];
+        for way in ways {
+            let places = 0..self.relays.len();
+            let found: Vec<usize> = places.filter(|at| way(&self.relays[*at])).collect();
+            match found[..] {
+                [] => {}
+                [at] => return Ok(at),
+                _ => {
+                    let known = found.iter().map(|at| self.relays[*at].site()).collect();
+                    return Err(Wrong::Ambiguous { name: name.to_owned(), known });
+                }
+            }
+        }
+        let known = self.relays.iter().map(|relay| relay.site()).collect();
+        Err(Wrong::Unknown { name: name.to_owned(), known })
+    }
+}
+
+/// No relay may be there twice.
+pub(super) fn distinct(relays: &[Relay]) -> Result<(), Wrong> {
+    for (at, relay) in relays.iter().enumerate() {
+        if relays[..at].iter().any(|other| other.site() == relay.site()) {
+            return Err(Wrong::Twice(relay.site()));
+        }
+    }
+    Ok(())
+}
+
+/// A relay's address: http or https, a host, perhaps a port, and nothing else.
+pub fn relay(text: &str) -> Result<Relay, Wrong> {
+    let wrong = |fault| Wrong::Relay { address: shown_text(text), fault };
+    let is_bare = !text.contains("://");
+    let url = match Url::parse(text) {
+        // What looks like a scheme may be the host of "r1.example:443".
+        Ok(_) if is_bare => {
+            return Err(wrong(RelayFault::NoUrl("it has no http:// or https://".into())));
+        }
+        Ok(url) => url,
+        Err(url::ParseError::RelativeUrlWithoutBase) => {
+            return Err(wrong(RelayFault::NoUrl("it has no http:// or https://".into())));
+        }
+        Err(error) => return Err(wrong(RelayFault::NoUrl(error.to_string()))),
+    };
+    if !["http", "https"].contains(&url.scheme()) {
+        return Err(wrong(RelayFault::Scheme(url.scheme().to_owned())));
+    }
+    if url.path() != "/" {
+        return Err(wrong(RelayFault::Path(url.path().to_owned())));
+    }
+    for (part, sign) in [(url.query(), '?'), (url.fragment(), '#')] {
+        if part.is_some() {
+            return Err(wrong(RelayFault::Behind(sign)));
+        }
+    }
+    Ok(Relay { url, token_file: None })
+}
+
+/// A route as users write it.
+pub fn route(text: &str) -> Result<RouteWish, Wrong> {
+    match text {
+        "auto" => return Ok(RouteWish::Auto),
+        "direct" => return Ok(RouteWish::Direct),
+        "widest" => return Ok(RouteWish::Widest),
+        "multi" => return Ok(RouteWish::Multi),
+        _ => {}
+    }
+    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+    let is_odd = |name: &String| name.is_empty() || name.contains(char::is_whitespace);
+    let is_twice = |at: usize| names[..at].contains(&names[at]);
+    if names.iter().any(is_odd) || (0..names.len()).any(is_twice) {
+        return Err(Wrong::Route(text.to_owned()));
+    }
+    if names.len() > RELAYS_MAX {
+        return Err(Wrong::Long(names.len()));
+    }
+    Ok(RouteWish::Over(names))
+}
+
+/// Relays refuse what comes over more than eight hops.
+const RELAYS_MAX: usize = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relays_address_is_a_scheme_and_a_host() {
+        for (text, site) in [
+            ("https://r1.example", "r1.example:443"),
+            ("https://R1.example/", "r1.example:443"),
+            ("http://10.0.0.1:8080", "10.0.0.1:8080"),
+            ("https://[::1]:8443/", "[::1]:8443"),
+        ] {
+            assert_eq!(relay(text).unwrap().site(), site);
+        }
+        for (text, said) in [
+            ("r1.example", "no http:// or https://"),
+            ("r1.example:443", "no http:// or https://"),
+            ("ftp://r1.example", "not ftp"),
+            ("https://user:secret@r1.example/relay", "a path (/relay)"),
+            ("https://r1.example/?x", "behind a '?'"),
+            ("https://r1.example/#x", "behind a '#'"),
+            ("https://", "empty host"),
+            ("https://r1.example:99999", "invalid port"),
+        ] {
+            let error = relay(text).unwrap_err().to_string();
+            assert!(error.contains(said) && !error.contains("secret"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn routes_are_words_or_relays_in_order() {
+        let over = |names: &[&str]| {
+            Ok(RouteWish::Over(names.iter().map(|name| (*name).to_owned()).collect()))
+        };
+        assert_eq!(route("auto"), Ok(RouteWish::Auto));
+        assert_eq!(route("r1, r2"), over(&["r1", "r2"]));
+        assert_eq!(route("a,b,c,d,e,f,g,h"), Err(Wrong::Long(8)));
+        for text in ["", "r1,", "r1,,r2", "r1,r1", "r 1"] {
+            assert_eq!(route(text), Err(Wrong::Route(text.to_owned())), "{text}");
+        }
+    }
+}

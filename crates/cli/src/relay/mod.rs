@@ -1,0 +1,150 @@
+//! `swath relay`: bytes passed on for those who may, from where it may.
+
+pub mod args;
+
+use std::sync::Arc;
+
+use swath_model::Limiter;
+use swath_serve::relay::{Clients, RelayOptions};
+use swath_serve::{Access, Log, RelayServerOptions, Server, Tls, read_tokens};
+use swath_store::depot::{Depot, DepotOptions, Note, OpenError};
+use swath_transfer::NetOptions;
+
+use crate::exit::{Exit, chain, fail, warn};
+use crate::progress::units;
+use crate::say;
+use crate::serve::standing::Standing;
+use crate::serve::{exit_of, log, machine, words_of};
+use args::Relay;
+
+/// Run the command: until a signal ends it.
+pub async fn run(args: Relay) -> Exit {
+    let token_file = match args.token_file() {
+        Ok(token_file) => token_file,
+        Err(message) => return fail(Exit::Usage, &message),
+    };
+    let standing = match Standing::begin(args.given(token_file.clone())) {
+        Ok(standing) => standing,
+        Err(_) => return fail(Exit::Internal, "cannot be told of signals"),
+    };
+    let access = match &token_file {
+        None => None,
+        Some(path) => match read_tokens(path) {
+            Ok(tokens) => Some(Access::new(tokens, Vec::new())),
+            Err(error) => {
+                let message =
+                    format!("--clients: cannot take tokens from {}: {error}", path.display());
+                return fail(Exit::Input, &message);
+            }
+        },
+    };
+    let depot = match args.depot().map(open).transpose() {
+        Ok(depot) => depot,
+        Err(error) => return fail(Exit::Target, &format!("--depot: {}", chain(&error))),
+    };
+    let host = machine::hostname();
+    let log = args.log.as_deref().map(|path| log::Lines::open(path, args.log_format));
+    let log = match log.transpose() {
+        Ok(log) => log,
+        Err(error) => return fail(Exit::Target, &error),
+    };
+    let name = args.name.clone().unwrap_or_else(|| host.clone());
+    let options = RelayServerOptions {
+        relay: RelayOptions {
+            name: name.clone(),
+            upstreams: args.upstream.clone(),
+            clients: Clients::new(args.networks(), access.clone()),
+            net: NetOptions {
+                ca_files: args.ca.clone(),
+                fingerprints: args.fingerprint.clone(),
+                timeout: args.timeout,
+                ..NetOptions::default()
+            },
+            send_limit: args.max_rate.map(|rate| Arc::new(Limiter::new(Some(rate)))),
+            timeout: args.timeout,
+            cache: args.cache(),
+            depot,
+        },
+        listen: args.listen.clone(),
+        tls: tls(&args, &host),
+        max_connections: args.max_connections as usize,
+    };
+    machine::raise_descriptors();
+    let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
+    let server = match Server::relay(options, noting).await {
+        Ok(server) => server,
+        Err(error) => return fail(exit_of(&error), &words_of(&error)),
+    };
+    let told = say::out(words(&args, &server, &host, &name).as_bytes(), Exit::Done);
+    if told != Exit::Done {
+        return told;
+    }
+    if args.plain && token_file.is_some() {
+        warn("without encryption tokens can be read by everybody on the way");
+    }
+    let nothing = std::future::ready(());
+    standing.run(server, access.as_ref(), log.as_ref(), std::future::pending(), nothing).await
+}
+
+/// Open the depot, and say what was damaged.
+fn open(options: DepotOptions) -> Result<Depot, OpenError> {
+    let (depot, found) = Depot::open(options)?;
+    for note in found.notes {
+        match note {
+            Note::Cut { id, dropped_bytes } => warn(&format!(
+                "depot: the last {dropped_bytes} bytes of the journal of allocation {id} are not \
+                 what was written, and do not count"
+            )),
+            Note::SetAside { id, path } => warn(&format!(
+                "depot: allocation {id} is damaged; what is left of it lies at {} and takes space \
+                 until it is removed",
+                path.display()
+            )),
+            _ => {}
+        }
+    }
+    Ok(depot)
+}
+
+fn tls(args: &Relay, host: &str) -> Tls {
+    match (&args.tls_cert, &args.tls_key) {
+        _ if args.plain => Tls::Plain,
+        (Some(certificates), Some(key)) => {
+            Tls::Files { certificates: certificates.clone(), key: key.clone() }
+        }
+        _ => machine::self_signed(host),
+    }
+}
+
+/// What a user reads when the relay stands.
+fn words(args: &Relay, server: &Server, host: &str, name: &str) -> String {
+    let mut text = format!("relay {name}, for {}\n", count(args));
+    let room = [("on disk", args.depot_size), ("in memory", args.depot_memory)];
+    let room = room.into_iter().filter_map(|(place, size)| Some((place, size?)));
+    let room: Vec<String> =
+        room.map(|(place, size)| format!("{} {place}", units::bytes(size))).collect();
+    if !room.is_empty() {
+        text.push_str(&format!("depot        {}\n", room.join(", ")));
+    }
+    for url in machine::urls(&server.addresses(), server.identity().is_some(), host) {
+        text.push_str(&format!("  {url}\n"));
+    }
+    if let Some(identity) = server.identity() {
+        let fingerprint = identity.fingerprint();
+        text.push_str(&format!("fingerprint  sha-256:{}\n", fingerprint.to_hex()));
+    }
+    text
+}
+
+/// For whom it is there.
+fn count(args: &Relay) -> String {
+    let networks = args.networks().len();
+    let networks = match networks {
+        0 => None,
+        1 => Some("one network".to_owned()),
+        _ => Some(format!("{networks} networks")),
+    };
+    let has_tokens = args.token_file().is_ok_and(|file| file.is_some());
+    let tokens = has_tokens.then(|| "whoever has a token".to_owned());
+    networks.into_iter().chain(tokens).collect::<Vec<_>>().join(" and ")
+}

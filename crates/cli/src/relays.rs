@@ -1,0 +1,158 @@
+//! Relays and routes as the command line names them, together with what the configuration file says.
+
+use clap::{Args, ValueHint};
+use swath_state::{Place, State};
+use swath_transfer::{Carriage, RelayAccess, RouteChoice, RouteOptions};
+
+use crate::config::{self, Config, Relay, RouteWish, Wrong};
+use crate::exit::Exit;
+use crate::{net, remember};
+
+/// Which relays there are, and which way is wanted.
+#[derive(Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Routes")]
+pub struct Which {
+    /// A relay that data may come through (repeatable), in place of those of the configuration file: used where it makes the transfer faster
+    #[arg(long, value_name = "URL", value_parser = config::relay, value_hint = ValueHint::Url)]
+    pub relay: Vec<Relay>,
+    /// Which way: 'auto' finds out beside the transfer; 'direct'; relays as R1,R2 from here to the source; 'widest', one way at a time; 'multi', as many as pay [default: what the configuration file says, else auto]
+    #[arg(long, value_name = "ROUTE", value_parser = config::route, value_hint = ValueHint::Other)]
+    pub route: Option<RouteWish>,
+}
+
+/// The ways that data may take.
+#[derive(Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Routes")]
+pub struct Relays {
+    /// Relays and routes
+    #[command(flatten)]
+    pub which: Which,
+    /// Relays carry connections with the origin itself, which they cannot read where these are encrypted
+    #[arg(long)]
+    pub end_to_end: bool,
+}
+
+type Failed = (Exit, String);
+
+impl Which {
+    /// What is said here and in the configuration file together. The error is a sentence.
+    pub fn configured(&self) -> Result<Config, Failed> {
+        let file = Config::load().map_err(|error| (Exit::Input, error.to_string()))?;
+        self.over(file).map_err(|wrong| (Exit::Usage, format!("--route: {wrong}")))
+    }
+
+    fn over(&self, file: Config) -> Result<Config, Wrong> {
+        let mut relays = if self.relay.is_empty() { file.relays.clone() } else { Vec::new() };
+        let mut add = |relay: &Relay| {
+            let is_it = |known: &&Relay| known.site() == relay.site();
+            if !relays.iter().any(|known| is_it(&known)) {
+                // Its token is that of the file, whoever names it.
+                let of_file = file.relays.iter().find(is_it);
+                let token_file = of_file.and_then(|known| known.token_file.clone());
+                relays.push(Relay { token_file, ..relay.clone() });
+            }
+        };
+        self.relay.iter().for_each(&mut add);
+        if let Some(RouteWish::Over(names)) = &self.route {
+            names.iter().filter_map(|name| config::relay(name).ok()).for_each(|it| add(&it));
+        }
+        let config = Config { relays, route: self.route.clone().or(file.route) };
+        config.relays_of_the_route()?;
+        Ok(config)
+    }
+}
+
+impl Relays {
+    /// As transfers take it; the error is a sentence.
+    pub fn options(&self) -> Result<RouteOptions, Failed> {
+        let config = self.which.configured()?;
+        let none = |word: &str| {
+            let text = format!("--route {word} needs relays: --relay URL names one");
+            Err((Exit::Usage, text))
+        };
+        let choice = match config.route.clone().unwrap_or_default() {
+            RouteWish::Auto => RouteChoice::Auto,
+            RouteWish::Direct => RouteChoice::Direct,
+            RouteWish::Widest if config.relays.is_empty() => return none("widest"),
+            RouteWish::Multi if config.relays.is_empty() => return none("multi"),
+            RouteWish::Widest => RouteChoice::Widest,
+            RouteWish::Multi => RouteChoice::Multi,
+            RouteWish::Over(_) => {
+                let places = config.relays_of_the_route();
+                RouteChoice::Fixed(places.map_err(|wrong| (Exit::Usage, wrong.to_string()))?)
+            }
+        };
+        let carriage = if self.end_to_end { Carriage::Carried } else { Carriage::Passed };
+        let is_direct = config.relays.is_empty() || choice == RouteChoice::Direct;
+        if is_direct {
+            return Ok(RouteOptions { choice, carriage, ..RouteOptions::default() });
+        }
+        let relays = config.relays.into_iter().map(access).collect::<Result<_, _>>()?;
+        Ok(RouteOptions { relays, choice, carriage, state: remembered() })
+    }
+}
+
+/// A relay with what opens it.
+fn access(relay: Relay) -> Result<RelayAccess, Failed> {
+    let token = relay.token_file.as_deref().map(net::token).transpose();
+    Ok(RelayAccess { url: relay.url, token: token.map_err(|error| (Exit::Input, error))? })
+}
+
+/// What earlier transfers have learnt; whatever is wrong with it is told and does not matter.
+fn remembered() -> Option<State> {
+    match remember::place() {
+        Place::At(path) => Some(remember::open(&path)),
+        Place::Off | Place::Homeless => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_command_line_says_wins() {
+        let file = |route: Option<&str>| Config {
+            relays: vec![
+                config::relay("https://r1.example").unwrap(),
+                config::relay("https://r2.other").unwrap(),
+            ],
+            route: route.map(|text| config::route(text).unwrap()),
+        };
+        let line = |relays: &[&str], route: Option<&str>| Which {
+            relay: relays.iter().map(|text| config::relay(text).unwrap()).collect(),
+            route: route.map(|text| config::route(text).unwrap()),
+        };
+        let sites =
+            |config: &Config| -> Vec<String> { config.relays.iter().map(Relay::site).collect() };
+        let both = line(&[], None).over(file(Some("widest"))).unwrap();
+        assert_eq!((sites(&both).len(), both.route), (2, Some(RouteWish::Widest)));
+        let both = line(&["http://x"], Some("direct")).over(file(Some("widest"))).unwrap();
+        assert_eq!((sites(&both), both.route), (vec!["x:80".into()], Some(RouteWish::Direct)));
+        // A route of the file that leads over relays which the command line does without.
+        let gone = line(&["http://x"], None).over(file(Some("r1"))).unwrap_err().to_string();
+        assert!(gone.contains("'r1', which is none of the relays x:80"), "{gone}");
+        // What is said twice on a command line is a slip of a script.
+        let twice = line(&["http://x", "http://X:80/"], None).over(file(None)).unwrap();
+        assert_eq!(sites(&twice), ["x:80"]);
+        // What opens a relay is known from the file.
+        let mut opened = file(None);
+        opened.relays[0].token_file = Some("r1.token".into());
+        let both = line(&["https://r1.example", "http://x"], None).over(opened).unwrap();
+        assert_eq!(both.relays[0].token_file, Some("r1.token".into()));
+        assert_eq!((both.relays.len(), &both.relays[1].token_file), (2, &None));
+        // An address needs no further introduction.
+        let added = line(&["http://x"], Some("x,https://y")).over(file(None)).unwrap();
+        assert_eq!(
+            (sites(&added), added.relays_of_the_route()),
+            (vec!["x:80".to_owned(), "y:443".to_owned()], Ok(vec![0, 1]),)
+        );
+        // By any name that is clear.
+        for name in ["r1", "R1.example", "r1.example:443", "https://r1.example/"] {
+            let config = line(&[], Some(name)).over(file(None)).unwrap();
+            assert_eq!(config.relays_of_the_route(), Ok(vec![0]), "{name}");
+        }
+        let alike = line(&["https://r1.a", "https://r1.b"], Some("r1")).over(file(None));
+        assert!(matches!(alike, Err(Wrong::Ambiguous { .. })), "{alike:?}");
+    }
+}

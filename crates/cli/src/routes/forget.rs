@@ -1,0 +1,48 @@
+//! `swath routes forget`: asks nothing, says what it forgot.
+
+use swath_state::{Forget, Place};
+
+use super::{args, map};
+use crate::exit::{Exit, fail};
+use crate::progress::look::Look;
+use crate::progress::units;
+use crate::{remember, say};
+
+/// Run the command.
+pub fn run(args: &args::Forget) -> Exit {
+    let path = match remember::place() {
+        Place::At(path) if path.exists() => path,
+        Place::At(_) | Place::Off | Place::Homeless => {
+            return say::out(b"nothing is remembered\n", Exit::Done);
+        }
+    };
+    let state = remember::open(&path);
+    let sites: Vec<String> = args.sites.iter().map(|text| map::named(text)).collect();
+    let which = if sites.is_empty() { Forget::All } else { Forget::Sites(sites) };
+    let gone = match state.forget(which) {
+        Ok(gone) => gone,
+        Err(error) => return fail(Exit::Target, &format!("nothing was forgotten: {error}")),
+    };
+    let arrow = Look::of_lines().either(" → ", " -> ");
+    let mut out = String::new();
+    for (from, to) in &gone.edges {
+        out += &format!("forgot {from}{arrow}{to}\n");
+    }
+    for url in &gone.relays {
+        out += &format!("forgot the relay {url}\n");
+    }
+    if out.is_empty() {
+        out = match args.sites.is_empty() {
+            true => "nothing is remembered\n".to_owned(),
+            false => format!("nothing is remembered of {}\n", args.sites.join(", ")),
+        };
+    } else {
+        let count = |count: usize, one: &str, many: &str| {
+            format!("{} {}", units::count(count as u64), if count == 1 { one } else { many })
+        };
+        let (edges, relays) = (gone.edges.len(), gone.relays.len());
+        let (edges, relays) = (count(edges, "edge", "edges"), count(relays, "relay", "relays"));
+        out += &format!("{edges} and {relays} forgotten\n");
+    }
+    say::out(out.as_bytes(), Exit::Done)
+}

@@ -1,0 +1,301 @@
+//! What is remembered as a graph, and the routes through it. Only edges that somebody has measured
+//! count here: a route over others would be a hope.
+
+use std::collections::BTreeSet;
+
+use swath_plan::routes::{self, Graph, SiteId, Way};
+use swath_state::{Grade, HERE, KnownEdge};
+use url::Url;
+
+/// The graph as it is remembered.
+pub struct Map {
+    /// The edges, by their names.
+    pub edges: Vec<KnownEdge>,
+    sites: Vec<String>,
+    /// What is known to be a relay, whether something leads there or not.
+    relays: BTreeSet<String>,
+}
+
+/// A route that data may take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Path {
+    /// The sites in the order in which data passes them.
+    pub sites: Vec<String>,
+    /// What it brings, in bytes per second.
+    pub rate_bytes_per_s: f64,
+    /// Which of its edges is the narrowest: the one that begins at this site.
+    pub narrowest: usize,
+}
+
+impl Path {
+    /// From where to where its edges lead.
+    pub fn edges(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.sites.windows(2).map(|pair| (pair[0].as_str(), pair[1].as_str()))
+    }
+
+    /// Its narrowest edge.
+    pub fn limit(&self) -> (&str, &str) {
+        (&self.sites[self.narrowest], &self.sites[self.narrowest + 1])
+    }
+}
+
+/// Why there is no such site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoSite {
+    /// Nothing is known of it.
+    Unknown(String),
+    /// One of several.
+    Ambiguous(String, Vec<String>),
+}
+
+impl Map {
+    /// Of these edges, where these sites are relays at any rate.
+    pub fn new(edges: Vec<KnownEdge>, relays: BTreeSet<String>) -> Map {
+        let names = edges.iter().flat_map(|edge| [edge.from.clone(), edge.to.clone()]);
+        let sites: BTreeSet<String> = names.filter(|name| name != HERE).collect();
+        Map { sites: std::iter::once(HERE.to_owned()).chain(sites).collect(), edges, relays }
+    }
+
+    /// All sites, ourselves first.
+    pub fn sites(&self) -> &[String] {
+        &self.sites
+    }
+
+    /// The sites from which data comes only.
+    pub fn origins(&self) -> Vec<&str> {
+        let is_reached = |name: &str| self.edges.iter().any(|edge| edge.to == name);
+        let others = self.sites.iter().map(String::as_str).filter(|name| *name != HERE);
+        others.filter(|name| !is_reached(name) && !self.relays.contains(*name)).collect()
+    }
+
+    /// The site that a user names by its address, by `host:port` or by its host.
+    pub fn site(&self, text: &str) -> Result<&str, NoSite> {
+        let named = named(text);
+        let with_port = format!("{named}:");
+        let is = |name: &&String| {
+            let rest = name.strip_prefix(&with_port);
+            **name == named || rest.is_some_and(|port| port.bytes().all(|it| it.is_ascii_digit()))
+        };
+        let found: Vec<&String> = self.sites.iter().filter(is).collect();
+        match found[..] {
+            [] => Err(NoSite::Unknown(named)),
+            [site] => Ok(site),
+            _ => match found.iter().find(|name| ***name == named) {
+                Some(site) => Ok(site),
+                None => {
+                    let names = found.into_iter().cloned().collect();
+                    Err(NoSite::Ambiguous(named, names))
+                }
+            },
+        }
+    }
+
+    /// The edge from one site to another.
+    pub fn edge(&self, from: &str, to: &str) -> Option<&KnownEdge> {
+        self.edges.iter().find(|edge| edge.from == from && edge.to == to)
+    }
+
+    /// The widest route from one site to another.
+    pub fn widest(&self, from: &str, to: &str) -> Option<Path> {
+        let way = self.graph(to).widest_known(self.id(from, to), HOPS_MAX)?;
+        Some(self.path(&way, to))
+    }
+
+    /// Routes that together bring the most that can flow from one site to another, the widest first,
+    /// and how much that is, in bytes per second.
+    pub fn together(&self, from: &str, to: &str) -> (Vec<Path>, f64) {
+        let (graph, source) = (self.graph(to), self.id(from, to));
+        let ways = graph.flow_ways(&[source], WAYS_MAX, HOPS_MAX);
+        let paths: Vec<Path> = ways.iter().map(|way| self.path(way, to)).collect();
+        let sum = paths.iter().map(|path| path.rate_bytes_per_s).sum();
+        (paths, sum)
+    }
+
+    /// The route over these sites, or its first edge that nobody has measured.
+    pub fn over(&self, sites: Vec<String>) -> Result<Path, (String, String)> {
+        let mut path = Path { sites, rate_bytes_per_s: f64::INFINITY, narrowest: 0 };
+        for at in 0..path.sites.len() - 1 {
+            let (from, to) = (&path.sites[at], &path.sites[at + 1]);
+            let rate = self.rate(from, to).ok_or_else(|| (from.clone(), to.clone()))?;
+            if rate < path.rate_bytes_per_s {
+                (path.rate_bytes_per_s, path.narrowest) = (rate, at);
+            }
+        }
+        Ok(path)
+    }
+
+    fn rate(&self, from: &str, to: &str) -> Option<f64> {
+        Some(self.edge(from, to)?.measured.as_ref()?.rate_bytes_per_s)
+    }
+
+    /// The planner's graph, in which `to` is the one who receives.
+    fn graph(&self, to: &str) -> Graph {
+        let mut graph = Graph::default();
+        for edge in &self.edges {
+            let (from, into) = (self.id(&edge.from, to), self.id(&edge.to, to));
+            // What receives from others and is not us passes it on.
+            graph.set_relay(into, edge.to != HERE || graph.is_relay(into));
+            if let Some(measured) = &edge.measured {
+                let grade = match measured.grade {
+                    Grade::AtLeast => routes::Grade::AtLeast,
+                    Grade::Exact => routes::Grade::Exact,
+                };
+                let rate_bytes_per_s = measured.rate_bytes_per_s;
+                let reading = routes::Reading { rate_bytes_per_s, grade, age_s: measured.age_s };
+                graph.measured(from, into, reading, 0.0);
+            }
+            if let Some(rtt_s) = edge.rtt_s {
+                graph.round_trip(from, into, Some(rtt_s));
+            }
+        }
+        graph
+    }
+
+    /// The place of a site in [`Map::sites`].
+    pub fn number(&self, name: &str) -> Option<usize> {
+        if name == HERE {
+            return Some(0);
+        }
+        let others = &self.sites[1..];
+        others.binary_search_by(|site| site.as_str().cmp(name)).ok().map(|at| at + 1)
+    }
+
+    /// The number of a site where `to` is number 0.
+    fn id(&self, name: &str, to: &str) -> SiteId {
+        let number = |name: &str| self.number(name).unwrap_or(0);
+        match name == to {
+            true => SiteId::HERE,
+            // The one that has the number 0 otherwise gets the free one.
+            false if number(name) == 0 => SiteId(number(to) as u32),
+            false => SiteId(number(name) as u32),
+        }
+    }
+
+    fn path(&self, way: &Way, to: &str) -> Path {
+        let name = |id: SiteId| {
+            let found = self.sites.iter().find(|site| self.id(site, to) == id);
+            found.cloned().unwrap_or_default()
+        };
+        let relays = way.route.relays().iter().rev();
+        let ids = std::iter::once(&way.source).chain(relays).chain([&SiteId::HERE]);
+        let sites: Vec<String> = ids.map(|id| name(*id)).collect();
+        let narrowest = self.over(sites.clone()).map_or(0, |path| path.narrowest);
+        Path { sites, rate_bytes_per_s: way.rate_bytes_per_s, narrowest }
+    }
+}
+
+/// The relays of a route, as sites in the order in which data passes them.
+pub fn through(from: &str, relays: &[String], to: &str) -> Vec<String> {
+    let ends = |name: &str| std::iter::once(name.to_owned());
+    ends(from).chain(relays.iter().rev().cloned()).chain(ends(to)).collect()
+}
+
+/// What a user means: the site of an address, or what was typed.
+pub fn named(text: &str) -> String {
+    let site = Url::parse(text).ok().filter(|_| text.contains("://"));
+    let site = site.and_then(|url| swath_formats::relay::site(&url));
+    site.unwrap_or_else(|| text.trim_end_matches('/').to_ascii_lowercase())
+}
+
+/// What relays pass on at most.
+const HOPS_MAX: usize = 8;
+/// As many as anybody wants to read.
+const WAYS_MAX: usize = 16;
+
+#[cfg(test)]
+pub mod tests {
+    use swath_state::{By, Measured};
+
+    use super::*;
+
+    /// Megabits per second, as the paper has them.
+    pub fn edge(from: &str, to: &str, mbit_per_s: f64) -> KnownEdge {
+        let measured = Measured {
+            rate_bytes_per_s: mbit_per_s * 125_000.0,
+            grade: Grade::Exact,
+            age_s: 180.0,
+            by: By::Us,
+        };
+        let (from, to) = (from.to_owned(), to.to_owned());
+        KnownEdge { from, to, measured: Some(measured), rtt_s: Some(0.02), used_age_s: None }
+    }
+
+    /// The seven sites of the paper, at ten times its rates.
+    pub fn published() -> Map {
+        Map::new(
+            vec![
+                edge("ornl:443", HERE, 26.3),
+                edge("ornl:443", "atlanta:443", 174.4),
+                edge("atlanta:443", "indianapolis:443", 117.6),
+                edge("indianapolis:443", "kansas:443", 115.2),
+                edge("kansas:443", "denver:443", 110.1),
+                edge("denver:443", HERE, 59.9),
+                edge("ornl:443", "newyork:443", 90.0),
+                edge("newyork:443", HERE, 16.6),
+                edge("washington:443", HERE, 32.3),
+                edge("boston:443", HERE, 32.3),
+            ],
+            BTreeSet::from(["boston:443".to_owned()]),
+        )
+    }
+
+    fn text(path: &Path) -> String {
+        path.sites.join(" ").replace(":443", "")
+    }
+
+    #[test]
+    fn the_published_route_is_the_widest_and_its_last_edge_the_limit() {
+        let map = published();
+        let path = map.widest("ornl:443", HERE).unwrap();
+        assert_eq!(text(&path), "ornl atlanta indianapolis kansas denver here");
+        assert_eq!(path.limit(), ("denver:443", HERE));
+        assert!((path.rate_bytes_per_s / 125_000.0 - 59.9).abs() < 1e-9);
+        let (ways, sum) = map.together("ornl:443", HERE);
+        assert_eq!(ways.len(), 3);
+        assert!((sum / 125_000.0 - (59.9 + 26.3 + 16.6)).abs() < 1e-6, "{sum}");
+        assert_eq!(map.origins(), ["ornl:443", "washington:443"]);
+    }
+
+    #[test]
+    fn any_two_sites_have_a_route_between_them_but_none_leads_through_us() {
+        let mut edges = published().edges;
+        edges.push(edge(HERE, "newyork:443", 1000.0));
+        let map = Map::new(edges, BTreeSet::new());
+        let path = map.widest("atlanta:443", "denver:443").unwrap();
+        assert_eq!(text(&path), "atlanta indianapolis kansas denver");
+        assert_eq!(path.limit(), ("kansas:443", "denver:443"));
+        assert_eq!(map.widest("denver:443", "newyork:443"), None);
+        let up = map.widest(HERE, "newyork:443").unwrap();
+        assert_eq!(text(&up), "here newyork");
+        assert_eq!(map.widest("denver:443", "ornl:443"), None);
+    }
+
+    #[test]
+    fn a_named_route_is_as_wide_as_its_edges_or_says_which_is_unknown() {
+        let map = published();
+        let over = |relays: &[&str]| {
+            let relays: Vec<String> = relays.iter().map(|name| (*name).to_owned()).collect();
+            map.over(through("ornl:443", &relays, HERE))
+        };
+        assert_eq!(over(&[]).unwrap().rate_bytes_per_s, 26.3 * 125_000.0);
+        let path = over(&["newyork:443"]).unwrap();
+        assert_eq!((text(&path).as_str(), path.narrowest), ("ornl newyork here", 1));
+        let unknown = over(&["denver:443", "newyork:443"]).unwrap_err();
+        assert_eq!(unknown, ("newyork:443".to_owned(), "denver:443".to_owned()));
+    }
+
+    #[test]
+    fn sites_are_found_by_address_and_by_host() {
+        let map = Map::new(
+            vec![edge("a:80", HERE, 1.0), edge("a:443", HERE, 1.0), edge("b:1", "a:80", 1.0)],
+            BTreeSet::new(),
+        );
+        assert_eq!(map.site("https://a/x?y"), Ok("a:443"));
+        assert_eq!(
+            (map.site("B"), map.site("b:1"), map.site("here")),
+            (Ok("b:1"), Ok("b:1"), Ok(HERE))
+        );
+        assert!(matches!(map.site("a"), Err(NoSite::Ambiguous(..))));
+        assert_eq!(map.site("https://b/"), Err(NoSite::Unknown("b:443".into())));
+    }
+}

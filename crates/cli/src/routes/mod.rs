@@ -1,0 +1,222 @@
+//! `swath routes`: the network as it is remembered, and which route through it is the widest.
+//!
+//! Nothing is asked over the network here. Looking makes no file; `forget` changes it.
+
+pub mod args;
+
+mod draw;
+mod forget;
+mod json;
+mod map;
+mod table;
+
+use swath_state::{HERE, KnownEdge, KnownRelay, Place};
+
+use crate::config::{Config, RouteWish};
+use crate::exit::{Exit, fail};
+use crate::progress::look::Look;
+use crate::{remember, say};
+use args::{Routes, Then};
+use map::{Map, NoSite, Path};
+
+/// Run the command.
+pub fn run(args: Routes) -> Exit {
+    match &args.command {
+        Some(Then::Forget(forget)) => forget::run(forget),
+        None => match show(&args) {
+            Ok(exit) => exit,
+            Err((exit, message)) => fail(exit, &message),
+        },
+    }
+}
+
+type Failed = (Exit, String);
+
+fn show(args: &Routes) -> Result<Exit, Failed> {
+    // What a file says of transfers does not hide anything here.
+    let config = args.which.configured()?;
+    let config = Config { route: args.which.route.clone(), ..config };
+    let memory = Memory::look();
+    let relays = relays(&config, memory.relays);
+    let map = Map::new(memory.edges, relays.iter().map(|(site, _)| site.clone()).collect());
+    let found = Found::new(&map, args, &config)?;
+    let routes: Vec<&Path> = found.routes.iter().flat_map(|of| &of.paths).collect();
+    if let Some(path) = &args.svg {
+        let to = args.to.as_ref().map_or(Ok(HERE), |text| site(&map, text))?;
+        draw::write(path, &map, to, &routes)?;
+    }
+    let text = if args.json {
+        json::edges(&map.edges, &routes).map_err(|error| (Exit::Internal, error.to_string()))?
+    } else {
+        words(&map, &found, &routes, &relays, &memory.nothing, args.from.is_some())
+    };
+    Ok(say::out(text.as_bytes(), Exit::Done))
+}
+
+/// What is remembered.
+struct Memory {
+    edges: Vec<KnownEdge>,
+    relays: Vec<KnownRelay>,
+    /// What is said where that is nothing.
+    nothing: String,
+}
+
+impl Memory {
+    fn look() -> Memory {
+        let none = |nothing: String| Memory { edges: Vec::new(), relays: Vec::new(), nothing };
+        match remember::place() {
+            Place::Off => none("nothing is remembered, since SWATH_STATE says so".to_owned()),
+            Place::Homeless => none(
+                "nothing is remembered: neither SWATH_STATE, XDG_STATE_HOME nor HOME says where"
+                    .to_owned(),
+            ),
+            Place::At(path) => {
+                let nothing = format!("nothing is remembered yet ({})", path.display());
+                if !path.exists() {
+                    return none(nothing);
+                }
+                let state = remember::open(&path);
+                Memory { edges: state.edges(), relays: state.relays(), nothing }
+            }
+        }
+    }
+}
+
+/// The routes that were asked for.
+struct Found {
+    routes: Vec<Of>,
+    /// Origins of which no more is said.
+    left_out: usize,
+}
+
+/// The routes of one source.
+struct Of {
+    from: String,
+    to: String,
+    paths: Vec<Path>,
+    /// How much routes bring at once, in bytes per second, and how many; where that is asked for.
+    together: Option<(f64, usize)>,
+    /// The edge of the route asked for that nobody has measured.
+    unknown: Option<(String, String)>,
+}
+
+impl Found {
+    fn new(map: &Map, args: &Routes, config: &Config) -> Result<Found, Failed> {
+        let to = args.to.as_ref().map_or(Ok(HERE), |text| site(map, text))?.to_owned();
+        let from: Vec<String> = match &args.from {
+            Some(text) => vec![site(map, text)?.to_owned()],
+            None => map.origins().into_iter().map(str::to_owned).collect(),
+        };
+        if from.len() == 1 && from[0] == to {
+            return Err((Exit::Usage, format!("{to} is where the route begins and where it ends")));
+        }
+        let left_out = from.len().saturating_sub(ORIGINS_SHOWN);
+        let from = from.into_iter().take(ORIGINS_SHOWN);
+        let routes = from.map(|from| Of::new(map, from, to.clone(), config));
+        Ok(Found { routes: routes.collect::<Result<_, _>>()?, left_out })
+    }
+}
+
+impl Of {
+    fn new(map: &Map, from: String, to: String, config: &Config) -> Result<Of, Failed> {
+        let none = Of { paths: Vec::new(), together: None, unknown: None, from, to };
+        let (from, to) = (none.from.as_str(), none.to.as_str());
+        let over = |relays: &[String]| map.over(map::through(from, relays, to));
+        let of_one = |found: Result<Path, (String, String)>| match found {
+            Ok(path) => (vec![path], None),
+            Err(edge) => (Vec::new(), Some(edge)),
+        };
+        let widest = || map.widest(from, to).into_iter().collect::<Vec<_>>();
+        Ok(match config.route.clone().unwrap_or_default() {
+            RouteWish::Auto => {
+                let (paths, (all, sum)) = (widest(), map.together(from, to));
+                Of { paths, together: (all.len() > 1).then_some((sum, all.len())), ..none }
+            }
+            RouteWish::Widest => Of { paths: widest(), ..none },
+            RouteWish::Multi => {
+                let (paths, sum) = map.together(from, to);
+                Of { together: (paths.len() > 1).then_some((sum, paths.len())), paths, ..none }
+            }
+            RouteWish::Direct => {
+                let (paths, unknown) = of_one(over(&[]));
+                Of { paths, unknown, ..none }
+            }
+            RouteWish::Over(_) => {
+                let places = config
+                    .relays_of_the_route()
+                    .map_err(|wrong| (Exit::Usage, wrong.to_string()))?;
+                let sites: Vec<String> =
+                    places.into_iter().map(|at| config.relays[at].site()).collect();
+                let (paths, unknown) = of_one(over(&sites));
+                Of { paths, unknown, ..none }
+            }
+        })
+    }
+}
+
+fn site<'m>(map: &'m Map, text: &str) -> Result<&'m str, Failed> {
+    map.site(text).map_err(|error| match error {
+        NoSite::Unknown(name) => (Exit::Input, format!("nothing is known of {name}")),
+        NoSite::Ambiguous(name, names) => {
+            (Exit::Usage, format!("{name} may be {}", names.join(" or ")))
+        }
+    })
+}
+
+/// The relays that are configured, then those that are only remembered.
+fn relays(config: &Config, known: Vec<KnownRelay>) -> Vec<(String, Option<KnownRelay>)> {
+    let mut known: Vec<(String, KnownRelay)> =
+        known.into_iter().map(|relay| (map::named(&relay.url), relay)).collect();
+    let mut all = Vec::new();
+    for relay in &config.relays {
+        let at = known.iter().position(|(site, _)| *site == relay.site());
+        all.push((relay.site(), at.map(|at| known.remove(at).1)));
+    }
+    all.extend(known.into_iter().map(|(site, relay)| (site, Some(relay))));
+    all
+}
+
+fn words(
+    map: &Map,
+    found: &Found,
+    routes: &[&Path],
+    relays: &[(String, Option<KnownRelay>)],
+    nothing: &str,
+    is_asked: bool,
+) -> String {
+    let look = Look::of_lines();
+    let mut parts = Vec::new();
+    if map.edges.is_empty() {
+        parts.push(format!("{nothing}\n"));
+    } else {
+        parts.push(table::edges(&map.edges, routes));
+    }
+    let mut said = String::new();
+    for of in &found.routes {
+        let arrow = look.either(" → ", " -> ");
+        for path in &of.paths {
+            said += &table::path(path, look);
+        }
+        if let Some((sum, count)) = of.together {
+            said += &table::together(sum, count);
+        }
+        if let Some((from, to)) = &of.unknown {
+            said += &format!("  unknown: nobody has measured {from}{arrow}{to}\n");
+        } else if of.paths.is_empty() && is_asked {
+            said += &format!("  no route is known from {} to {}\n", of.from, of.to);
+        }
+    }
+    if found.left_out > 0 {
+        said += &format!("  and {} more sources: name one\n", found.left_out);
+    }
+    if !said.is_empty() {
+        parts.push(format!("routes:\n{said}"));
+    }
+    if !relays.is_empty() {
+        parts.push(format!("relays:\n{}", table::relays(relays)));
+    }
+    parts.join("\n")
+}
+
+/// Origins whose routes are told without being asked for.
+const ORIGINS_SHOWN: usize = 20;

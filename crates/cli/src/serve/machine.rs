@@ -1,0 +1,67 @@
+//! What a server must know of the machine it runs on.
+
+use std::net::{IpAddr, SocketAddr};
+
+use swath_serve::Tls;
+
+/// A certificate that is made for this machine, by all its names.
+pub fn self_signed(host: &str) -> Tls {
+    let mut names = vec!["localhost".to_owned(), host.to_owned()];
+    names.extend(own_addresses().iter().map(IpAddr::to_string));
+    names.dedup();
+    Tls::SelfSigned(names)
+}
+
+/// Addresses that others can use.
+pub fn urls(listening: &[SocketAddr], is_tls: bool, host: &str) -> Vec<String> {
+    let scheme = if is_tls { "https" } else { "http" };
+    let mut urls = Vec::new();
+    for address in listening {
+        let port = address.port();
+        if !address.ip().is_unspecified() {
+            urls.push(format!("{scheme}://{address}/"));
+            continue;
+        }
+        urls.push(format!("{scheme}://{host}:{port}/"));
+        let others = own_addresses().into_iter().filter(|ip| !ip.is_loopback());
+        // Of a wildcard of the older kind only addresses of that kind.
+        let others = others.filter(|ip| address.is_ipv6() || ip.is_ipv4());
+        urls.extend(others.map(|ip| format!("{scheme}://{}/", SocketAddr::new(ip, port))));
+    }
+    urls
+}
+
+/// The addresses of this machine that others may know it by, and its loopback ones.
+pub fn own_addresses() -> Vec<IpAddr> {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    let is_link_local = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => (ip.segments()[0] & 0xffc0) == 0xfe80,
+    };
+    let mut addresses: Vec<IpAddr> =
+        all.iter().map(if_addrs::Interface::ip).filter(|ip| !is_link_local(ip)).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+pub fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    let is_fit = !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    if is_fit { name.to_owned() } else { "localhost".to_owned() }
+}
+
+/// Each connection and each open file takes a descriptor; the usual limit is for programs that
+/// still use `select`.
+pub fn raise_descriptors() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain system calls with a structure of our own.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}

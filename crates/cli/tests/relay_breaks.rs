@@ -1,0 +1,150 @@
+//! Relays that break, stall, or are many people's at once.
+
+mod support;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use swath_netlab::faulty::{Behaviour, Content};
+
+use support::Home;
+use support::net::{honest, server, sha256, slow, url};
+use support::serve::other;
+
+#[test]
+fn a_relay_that_is_killed_and_started_again_brings_the_rest() {
+    let home = Home::new();
+    let content = Content::random(1, 24 << 20);
+    let origin = slow(&content, 6 << 20);
+    let relay = home.relay(&[]);
+    let (address, named) = (relay.address().to_string(), relay.named());
+    let digest = sha256(&content);
+    let args = ["get", &url(&origin), "-o", "got", "--digest", &digest, "--route", &named];
+    let getting = home.swath(args).start();
+    home.wait_for_bytes("got.swath.part", 6 << 20);
+    relay.signal(9);
+    drop(relay);
+    std::thread::sleep(Duration::from_millis(300));
+    let _again = home.relay_at(&address, &[]);
+    getting.wait().code_is(0);
+    home.holds("got", &content);
+}
+
+#[test]
+fn a_dead_relay_costs_nothing_where_there_are_other_ways() {
+    let home = Home::new();
+    let content = Content::random(2, 8 << 20);
+    let origin = honest(&content);
+    let alive = home.relay(&[]);
+    for choice in ["auto", "multi", "widest"] {
+        let dead = ["--relay", "http://127.0.0.1:9", "--relay", &alive.named()];
+        let args = ["get", &url(&origin), "-o", choice, "--route", choice];
+        let ran = home.run([&args[..], &dead].concat());
+        ran.code_is(0);
+        home.holds(choice, &content);
+    }
+}
+
+#[test]
+fn answers_that_are_cut_short_are_no_whole_ones() {
+    let home = Home::new();
+    let content = Content::random(3, 1 << 20);
+    let relay = home.relay(&["--timeout", "2s"]);
+    for (name, rule) in [
+        ("told its length", Behaviour::Truncate { after_bytes: 300_000 }),
+        ("dies", Behaviour::die_after(400_000)),
+    ] {
+        let origin = server(&content, rule);
+        let to = relay.through(&url(&origin));
+        let Some((code, said)) = other(&home.work(), "curl", &["-sS", "-o", "got", &to]) else {
+            return;
+        };
+        assert!(code == 18 || code == 56, "{name}: {code} {said}");
+    }
+    // A server that says nothing is named, and after the time that was given.
+    let silent = server(&content, Behaviour::FirstByteDelay(Duration::from_secs(600)));
+    let began = Instant::now();
+    let to = relay.through(&url(&silent));
+    let (_, told) = other(&home.work(), "curl", &["-sSi", &to]).unwrap();
+    assert!(
+        told.starts_with("HTTP/1.1 504 ") && told.contains("connection_read_timeout"),
+        "{told}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(60));
+    // What is no HTTP is no answer.
+    let nonsense = server(&content, Behaviour::GarbageStatus("SSH-2.0-OpenSSH".to_owned()));
+    let (_, told) =
+        other(&home.work(), "curl", &["-sSi", &relay.through(&url(&nonsense))]).unwrap();
+    assert!(told.starts_with("HTTP/1.1 502 ") && told.contains("http_protocol_error"), "{told}");
+}
+
+#[test]
+fn whoever_leaves_is_left_at_once() {
+    // Nothing more is taken from an origin for somebody who is gone.
+    let home = Home::new();
+    let content = Content::random(4, 400 << 20);
+    let origin = slow(&content, 20 << 20);
+    let relay = home.relay(&[]);
+    let target = relay.through(&url(&origin));
+    let target = &target[relay.named().len()..];
+    let mut tcp = TcpStream::connect(relay.address()).unwrap();
+    tcp.write_all(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+    let mut some = vec![0; 1 << 20];
+    tcp.read_exact(&mut some).unwrap();
+    assert!(origin.handle().open_connections() > 0);
+    drop(tcp);
+    let left = |it: &swath_netlab::faulty::Handle| it.open_connections() == 0;
+    assert!(origin.handle().wait_until(Duration::from_secs(20), left), "it is still asked");
+    // And nobody who takes nothing has an origin's answer gathered in memory.
+    let mut tcp = TcpStream::connect(relay.address()).unwrap();
+    tcp.write_all(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+    tcp.read_exact(&mut some).unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let peak = peak_mib(relay.pid());
+    assert!(peak < 100, "{peak} MiB");
+}
+
+/// The most memory that a process had, in MiB.
+fn peak_mib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn a_thousand_clients_are_served_within_bounded_memory() {
+    let home = Home::new();
+    let content = Content::random(5, 1 << 20);
+    let origin = honest(&content);
+    let relay = home.relay(&[]);
+    let target = relay.through(&url(&origin));
+    let target = &target[relay.named().len()..];
+    let mut all: Vec<TcpStream> =
+        (0..1000).map(|_| TcpStream::connect(relay.address()).unwrap()).collect();
+    for (at, tcp) in all.iter_mut().enumerate() {
+        let start = at * 1000;
+        let range = format!("bytes={start}-{}", start + 999);
+        let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nRange: {range}\r\n\r\n");
+        tcp.write_all(request.as_bytes()).unwrap();
+        tcp.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    }
+    for (at, tcp) in all.iter_mut().enumerate() {
+        let mut answer = Vec::new();
+        let mut part = [0; 4096];
+        let end = loop {
+            let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+            if let Some(end) = end.filter(|end| answer.len() >= end + 4 + 1000) {
+                break end + 4;
+            }
+            match tcp.read(&mut part) {
+                Ok(bytes @ 1..) => answer.extend_from_slice(&part[..bytes]),
+                other => panic!("{at}: {other:?}: {}", String::from_utf8_lossy(&answer)),
+            }
+        };
+        assert!(answer[end..] == content.read(at as u64 * 1000, (at as u64 + 1) * 1000), "{at}");
+    }
+    let peak = peak_mib(relay.pid());
+    assert!(peak < 200, "{peak} MiB");
+}

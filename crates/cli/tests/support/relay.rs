@@ -1,0 +1,155 @@
+//! Relays while a test uses them, and ears on the way between two of them.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use super::Home;
+use super::serve::Served;
+
+impl Home {
+    /// A relay for this machine, to what is on it, without encryption.
+    pub fn relay(&self, args: &[&str]) -> Served {
+        self.relay_at("127.0.0.1:0", args)
+    }
+
+    /// The same at this address.
+    pub fn relay_at(&self, address: &str, args: &[&str]) -> Served {
+        let usual = ["relay", "--plain", "--upstream", "127.0.0.1", "--listen", address];
+        let clients: &[&str] =
+            if args.contains(&"--clients") { &[] } else { &["--clients", "127.0.0.0/8"] };
+        let swath = self.swath(usual.iter().chain(clients).chain(args));
+        Served::of(swath, &["--token-file"])
+    }
+}
+
+impl Served {
+    /// Where this relay passes on what is at `url`.
+    pub fn through(&self, url: &str) -> String {
+        format!("{}relay/{url}", self.url)
+    }
+
+    /// Its address as `--relay` takes it.
+    pub fn named(&self) -> String {
+        self.url.trim_end_matches('/').to_owned()
+    }
+}
+
+/// Stands between somebody and a server, and may change what comes back.
+pub struct Ear {
+    address: SocketAddr,
+    heard: Arc<Mutex<Vec<u8>>>,
+}
+
+/// What it does with each part of what comes back.
+pub type Change = fn(&mut [u8]);
+
+impl Ear {
+    /// In front of the server at this address.
+    pub fn before(server: SocketAddr, change: Change) -> Ear {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&heard);
+        std::thread::spawn(move || {
+            while let Ok((near, _)) = listener.accept() {
+                let Ok(far) = TcpStream::connect(server) else { continue };
+                let (near_too, far_too) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                let hears = Arc::clone(&hears);
+                std::thread::spawn(move || {
+                    pass(near, far, |bytes| hears.lock().unwrap().extend_from_slice(bytes));
+                });
+                std::thread::spawn(move || pass(far_too, near_too, change));
+            }
+        });
+        Ear { address, heard }
+    }
+
+    /// As a server's address.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Whether this was sent through it, as text.
+    pub fn heard(&self, words: &str) -> bool {
+        let heard = self.heard.lock().unwrap();
+        heard.windows(words.len()).any(|part| part == words.as_bytes())
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, mut with: impl FnMut(&mut [u8])) {
+    let mut part = vec![0; 65536];
+    while let Ok(bytes @ 1..) = from.read(&mut part) {
+        with(&mut part[..bytes]);
+        if to.write_all(&part[..bytes]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+    let _ = from.shutdown(Shutdown::Read);
+}
+
+/// A relay that forges: it changes a tree's bytes, and the seals so that they fit. One request a
+/// connection, and blocks of just one group.
+pub struct Forger {
+    pub url: String,
+    forged: Arc<Mutex<u32>>,
+}
+
+impl Forger {
+    pub fn start() -> Forger {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let forged = Arc::new(Mutex::new(0));
+        let counts = Arc::clone(&forged);
+        std::thread::spawn(move || {
+            while let Ok((mut near, _)) = listener.accept() {
+                let counts = Arc::clone(&counts);
+                std::thread::spawn(move || {
+                    let Some(request) = head_of(&mut near) else { return };
+                    let answer = forge(&request, &counts);
+                    let _ = near.write_all(&answer);
+                });
+            }
+        });
+        Forger { url, forged }
+    }
+
+    /// How many blocks it has forged.
+    pub fn forged(&self) -> u32 {
+        *self.forged.lock().unwrap()
+    }
+}
+
+fn head_of(tcp: &mut TcpStream) -> Option<String> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        tcp.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).ok()
+}
+
+fn forge(request: &str, counts: &Mutex<u32>) -> Vec<u8> {
+    let Some((_, rest)) = request.split_once("/relay/http://") else {
+        let about = r#"{"relay":"swath","name":"forger","hops":{}}"#;
+        let length = about.len();
+        let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: ";
+        return format!("{head}{length}\r\n\r\n{about}").into_bytes();
+    };
+    let (host, rest) = rest.split_once('/').unwrap();
+    let mut origin = TcpStream::connect(host).unwrap();
+    let own = format!("GET /{}", rest.replacen("\r\nHost: ", "\r\nConnection: close\r\nHost: ", 1));
+    origin.write_all(own.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    origin.read_to_end(&mut answer).unwrap();
+    let body = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    let length = answer.len() - body;
+    if length > 32 && answer.starts_with(b"HTTP/1.1 206") {
+        let (data, seal) = answer[body..].split_at_mut(length - 32);
+        data[0] ^= 1;
+        seal.copy_from_slice(&swath_model::digest::blake3_tree::group_value(0, data));
+        *counts.lock().unwrap() += 1;
+    }
+    answer
+}

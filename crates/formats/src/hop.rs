@@ -1,0 +1,142 @@
+//! What a relay tells of its hop to the next server, in `Server-Timing` (W3C): one entry for each
+//! relay that an answer passed, the one nearest to the origin first. Browsers and proxies pass it
+//! on, and tools show it.
+//!
+//! `Server-Timing: hop;desc="r2.example:443";dur=48.2;rate=14534000;held=0.03;able=21000000`
+
+use std::fmt::Write as _;
+
+/// One relay's report.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Hop {
+    /// Host and port that it asks.
+    pub upstream: String,
+    /// The round trip to there, in milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// What came from there lately, in bytes per second, while something was to come.
+    pub rate: Option<f64>,
+    /// The part of that time (0 to 1) in which the relay could take no more because it could not get
+    /// rid of what it had: near 0 the rate is what this hop and those behind it bring, near 1 they
+    /// could bring more.
+    pub held: Option<f64>,
+    /// The most that came for a while when it was not held up, in bytes per second.
+    pub able: Option<f64>,
+    /// What the hop from the relay to whoever asked it carries, as the kernel there sees it, in bytes
+    /// per second.
+    pub down: Option<f64>,
+}
+
+impl Hop {
+    /// As an entry of `Server-Timing`.
+    pub fn write(&self) -> String {
+        // A name holds no quotes and no backslashes; what does is no name.
+        let name: String = self
+            .upstream
+            .chars()
+            .filter(|it| it.is_ascii_graphic() && !"\"\\".contains(*it))
+            .collect();
+        let mut text = format!("{NAME};desc=\"{name}\"");
+        let mut member = |name: &str, value: Option<f64>, digits: usize| {
+            if let Some(value) = value.filter(|value| value.is_finite() && *value >= 0.0) {
+                let _ = write!(text, ";{name}={value:.digits$}");
+            }
+        };
+        member("dur", self.rtt_ms, 2);
+        member("rate", self.rate, 0);
+        member("held", self.held, 3);
+        member("able", self.able, 0);
+        member("down", self.down, 0);
+        text
+    }
+
+    /// The entries of relays in one value of the field; others are passed over, and so are members
+    /// that are no numbers.
+    pub fn parse(value: &str) -> Vec<Hop> {
+        split(value, ',').filter_map(Hop::entry).take(ENTRIES_MAX).collect()
+    }
+
+    fn entry(text: &str) -> Option<Hop> {
+        let mut members = split(text, ';');
+        if members.next()?.trim() != NAME {
+            return None;
+        }
+        let mut hop = Hop::default();
+        for member in members.take(MEMBERS_MAX) {
+            let (name, value) = member.split_once('=').unwrap_or((member, ""));
+            let value = value.trim().trim_matches('"');
+            let number = || value.parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 0.0);
+            match name.trim() {
+                "desc" => hop.upstream = value.chars().take(NAME_MAX).collect(),
+                "dur" => hop.rtt_ms = number(),
+                "rate" => hop.rate = number(),
+                "held" => hop.held = number().map(|part| part.min(1.0)),
+                "able" => hop.able = number(),
+                "down" => hop.down = number(),
+                _ => {}
+            }
+        }
+        Some(hop)
+    }
+}
+
+/// The parts between `separator`s that stand in no quotes.
+fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut is_quoted = false;
+    text.split(move |character| {
+        is_quoted ^= character == '"';
+        character == separator && !is_quoted
+    })
+}
+
+const NAME: &str = "hop";
+/// More relays than that do not stand on one route.
+const ENTRIES_MAX: usize = 16;
+const MEMBERS_MAX: usize = 16;
+/// Longer names are no hosts.
+const NAME_MAX: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let first = Hop {
+            upstream: "data.example.org:443".to_owned(),
+            rtt_ms: Some(48.25),
+            rate: Some(14_534_000.0),
+            held: Some(0.031),
+            able: None,
+            down: Some(9e6),
+        };
+        let text = first.write();
+        assert_eq!(
+            text,
+            "hop;desc=\"data.example.org:443\";dur=48.25;rate=14534000;held=0.031;down=9000000"
+        );
+        let second = Hop { upstream: "r1:80".to_owned(), ..Hop::default() };
+        let value = format!("cache;dur=1, {text},{}", second.write());
+        assert_eq!(Hop::parse(&value), [first, second]);
+    }
+
+    #[test]
+    fn nonsense_is_passed_over() {
+        let read = Hop::parse("hop;desc=\"a,b;c\";dur=NaN;rate=-1;held=7;able=x;new=1, hops;dur=1");
+        let hop = Hop { upstream: "a,b;c".to_owned(), held: Some(1.0), ..Hop::default() };
+        assert_eq!(read, [hop]);
+        let hop = Hop { upstream: "a\"\r\nx: y".to_owned(), ..Hop::default() };
+        assert_eq!(hop.write(), "hop;desc=\"ax:y\"");
+        assert_eq!(Hop::parse(&"hop,".repeat(100)).len(), ENTRIES_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_can_do_harm(text in "\\PC{0,120}", members in "[a-z=;\", 0-9.e-]{0,120}") {
+            Hop::parse(&text);
+            for hop in Hop::parse(&format!("hop;{members}")) {
+                prop_assert!(hop.rate.is_none_or(|rate| rate >= 0.0 && rate.is_finite()));
+            }
+        }
+    }
+}

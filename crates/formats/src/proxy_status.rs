@@ -1,0 +1,171 @@
+//! `Proxy-Status` (RFC 9209): what happened between a relay and the server that it asked. By it the
+//! errors of relays can be told from those of origins.
+
+/// What went wrong, by the names of RFC 9209, section 2.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyFault {
+    /// The name is not known.
+    DnsError,
+    /// What is asked for may not be asked here.
+    Denied,
+    /// The address is one that the relay does not contact.
+    IpProhibited,
+    /// Nobody takes the connection.
+    Refused,
+    /// The connection ended before the answer did.
+    Terminated,
+    /// No answer to the attempt to connect.
+    ConnectTimeout,
+    /// The server said nothing for too long.
+    ReadTimeout,
+    /// Too many connections are open.
+    Limit,
+    /// Encryption could not be agreed upon.
+    Tls,
+    /// The certificate is not trusted.
+    Certificate,
+    /// What came is no HTTP.
+    Protocol,
+    /// The request has come by here already.
+    Loop,
+    /// The relay itself.
+    Internal,
+}
+
+const NAMES: &[(ProxyFault, &str)] = &[
+    (ProxyFault::DnsError, "dns_error"),
+    (ProxyFault::Denied, "http_request_denied"),
+    (ProxyFault::IpProhibited, "destination_ip_prohibited"),
+    (ProxyFault::Refused, "connection_refused"),
+    (ProxyFault::Terminated, "connection_terminated"),
+    (ProxyFault::ConnectTimeout, "connection_timeout"),
+    (ProxyFault::ReadTimeout, "connection_read_timeout"),
+    (ProxyFault::Limit, "connection_limit_reached"),
+    (ProxyFault::Tls, "tls_protocol_error"),
+    (ProxyFault::Certificate, "tls_certificate_error"),
+    (ProxyFault::Protocol, "http_protocol_error"),
+    (ProxyFault::Loop, "proxy_loop_detected"),
+    (ProxyFault::Internal, "proxy_internal_error"),
+];
+
+impl ProxyFault {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(fault, _)| *fault == self).map_or("", |(_, name)| name)
+    }
+
+    /// The status of an answer that says so.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Denied | Self::IpProhibited => 403,
+            Self::Limit => 503,
+            Self::ConnectTimeout | Self::ReadTimeout => 504,
+            Self::Loop => 508,
+            Self::Internal => 500,
+            _ => 502,
+        }
+    }
+}
+
+/// What an entry says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// How the relay calls itself.
+    pub proxy: String,
+    /// What went wrong, if it is known here.
+    pub fault: Option<ProxyFault>,
+    /// The relay's words for it.
+    pub details: Option<String>,
+}
+
+/// The entry of the relay `name` whose way to `next_hop` came to nothing.
+pub fn write(name: &str, fault: ProxyFault, next_hop: Option<&str>, details: &str) -> String {
+    let token: String = name
+        .chars()
+        .map(|it| if it.is_ascii_alphanumeric() || "-._:".contains(it) { it } else { '-' })
+        .collect();
+    // A token begins with a letter (RFC 8941, section 3.3.4).
+    let token = if token.starts_with(|it: char| it.is_ascii_alphabetic()) {
+        token
+    } else {
+        format!("relay-{token}")
+    };
+    let hop = next_hop.map_or_else(String::new, |hop| format!("; next-hop={}", quoted(hop)));
+    let details =
+        if details.is_empty() { String::new() } else { format!("; details={}", quoted(details)) };
+    format!("{token}; error={}{hop}{details}", fault.name())
+}
+
+/// As a string of RFC 8941: printable ASCII, quotes and backslashes replaced.
+fn quoted(text: &str) -> String {
+    let clean = text.chars().map(|it| match it {
+        '"' | '\\' => '\'',
+        ' '..='~' => it,
+        _ => '?',
+    });
+    format!("\"{}\"", clean.take(DETAILS_MAX).collect::<String>())
+}
+
+/// Who says that something went wrong, and what: the last entry with an error in `value`, which is
+/// that of the relay nearest to us.
+pub fn read(value: &str) -> Option<Told> {
+    let entries: Vec<&str> = split(value, ',').take(ENTRIES_MAX).collect();
+    entries.into_iter().rev().find_map(|entry| {
+        let mut members = split(entry, ';').map(str::trim);
+        let proxy: String = members.next()?.chars().take(NAME_MAX).collect();
+        let (mut error, mut details) = (None, None);
+        for member in members {
+            match member.split_once('=') {
+                Some(("error", value)) => error = Some(value),
+                Some(("details", value)) => {
+                    let text = value.trim_matches('"');
+                    details = Some(text.chars().take(DETAILS_MAX).collect::<String>());
+                }
+                _ => {}
+            }
+        }
+        let fault = NAMES.iter().find(|(_, name)| Some(*name) == error).map(|(fault, _)| *fault);
+        error.map(|_| Told { proxy, fault, details })
+    })
+}
+
+/// The parts between `separator`s that stand in no quotes.
+fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut is_quoted = false;
+    text.split(move |character| {
+        is_quoted ^= character == '"';
+        character == separator && !is_quoted
+    })
+}
+
+const ENTRIES_MAX: usize = 16;
+const NAME_MAX: usize = 100;
+/// Of words that explain.
+const DETAILS_MAX: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(proxy: &str, fault: Option<ProxyFault>, details: Option<&str>) -> Option<Told> {
+        Some(Told { proxy: proxy.to_owned(), fault, details: details.map(str::to_owned) })
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for &(fault, _) in NAMES {
+            let text = write("r1.example:8471", fault, Some("data:443"), "\"no\"; a, b\u{e9}\n");
+            assert_eq!(
+                read(&text),
+                told("r1.example:8471", Some(fault), Some("'no'; a, b??")),
+                "{text}"
+            );
+        }
+        assert_eq!(write("7", ProxyFault::Loop, None, ""), "relay-7; error=proxy_loop_detected");
+        let two = "r2; error=connection_refused; next-hop=\"a\", r1; received-status=502";
+        assert_eq!(read(two), told("r2", Some(ProxyFault::Refused), None));
+        assert_eq!(read("r1; error=new_kind"), told("r1", None, None));
+        assert_eq!(read("r1"), None);
+        assert_eq!(read(""), None);
+    }
+}

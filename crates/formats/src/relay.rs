@@ -1,0 +1,194 @@
+//! Addresses of what comes through relays: `https://RELAY/relay/` and behind it the whole address
+//! that the relay asks, which may be another relay's. So a route is only another URL, which any
+//! HTTP client can use; each relay takes its own part off.
+
+use url::Url;
+
+/// Where a relay passes on what it is asked for.
+pub const PREFIX: &str = "/relay/";
+/// More relays than this on one route are refused.
+pub const HOPS_MAX: usize = 8;
+
+/// Why something is no address that a relay could ask.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpstreamError {
+    /// Not a whole address of HTTP.
+    #[error("behind {PREFIX} stands no whole address (as in {PREFIX}https://host/path)")]
+    NotWhole,
+    /// It cannot be read.
+    #[error("the address behind {PREFIX} cannot be read: {0}")]
+    Unreadable(url::ParseError),
+    /// It holds a user or a password, which every log on the way would show.
+    #[error("the address behind {PREFIX} holds a user or a password")]
+    Credentials,
+    /// Too many relays.
+    #[error("the address leads through {0} relays, at most {HOPS_MAX} are passed")]
+    TooLong(usize),
+}
+
+/// The address at which `relay` passes on what is at `upstream`. Paths and queries of relays' own
+/// addresses mean nothing; credentials of either are left out, and so are fragments.
+pub fn through(relay: &Url, upstream: &Url) -> Url {
+    let mut address = relay.clone();
+    let mut upstream = upstream.clone();
+    for url in [&mut address, &mut upstream] {
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        url.set_fragment(None);
+    }
+    address.set_query(None);
+    // Not by `set_path`, which would encode what is encoded already.
+    let base = address.origin().ascii_serialization();
+    Url::parse(&format!("{base}{PREFIX}{upstream}")).unwrap_or(address)
+}
+
+/// What is asked for by the target of a request to a relay, as it stands in the request line:
+/// `None` if it is not one to be passed on.
+///
+/// # Errors
+/// [`UpstreamError`].
+pub fn upstream(target: &str) -> Option<Result<Url, UpstreamError>> {
+    let rest = target.strip_prefix(PREFIX)?;
+    if rest.is_empty() || rest.starts_with('?') {
+        return None;
+    }
+    Some(read(rest))
+}
+
+fn read(text: &str) -> Result<Url, UpstreamError> {
+    let (scheme, rest) = text.split_once(":/").ok_or(UpstreamError::NotWhole)?;
+    let scheme = scheme.to_ascii_lowercase();
+    // Some servers and clients make one of two slashes.
+    let rest = rest.strip_prefix('/').unwrap_or(rest);
+    let is_http = scheme == "http" || scheme == "https";
+    if !is_http || rest.is_empty() || rest.starts_with(['/', '?', '#']) {
+        return Err(UpstreamError::NotWhole);
+    }
+    let mut url = Url::parse(&format!("{scheme}://{rest}")).map_err(UpstreamError::Unreadable)?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(UpstreamError::Credentials);
+    }
+    url.set_fragment(None);
+    match relays(&url) {
+        passed if passed >= HOPS_MAX => Err(UpstreamError::TooLong(passed + 1)),
+        _ => Ok(url),
+    }
+}
+
+/// How many relays `url` leads through.
+pub fn relays(url: &Url) -> usize {
+    route(url).0.len()
+}
+
+/// The relays that `url` leads through, the nearest first, each as scheme, host and port alone; and
+/// what is asked of the last.
+pub fn route(url: &Url) -> (Vec<Url>, Url) {
+    let mut passed = Vec::new();
+    let mut url = url.clone();
+    loop {
+        let target = match url.query() {
+            Some(query) => format!("{}?{query}", url.path()),
+            None => url.path().to_owned(),
+        };
+        let Some(rest) = target.strip_prefix(PREFIX) else { return (passed, url) };
+        let Some((scheme, rest)) = rest.split_once(":/") else { return (passed, url) };
+        let rest = rest.strip_prefix('/').unwrap_or(rest);
+        let next = Url::parse(&format!("{scheme}://{rest}"));
+        let Ok(next) = next.map_err(drop).and_then(|next| is_http(&next).then_some(next).ok_or(()))
+        else {
+            return (passed, url);
+        };
+        let mut relay = url;
+        relay.set_path("/");
+        relay.set_query(None);
+        passed.push(relay);
+        url = next;
+    }
+}
+
+fn is_http(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https") && url.host().is_some()
+}
+
+/// Host and port of `url`, as sites are called: `data.example.org:443`.
+pub fn site(url: &Url) -> Option<String> {
+    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    fn target(url: &Url) -> String {
+        url.as_str()[url.origin().ascii_serialization().len()..].to_owned()
+    }
+
+    #[test]
+    fn each_relay_takes_its_own_part_off() {
+        let origin = url("https://data.example.org/a%2Fb/c%20d?x=1&y=%2F#frag");
+        let (near, far) = (url("https://r1:8471"), url("http://user:pw@[2001:db8::2]/x?y#z"));
+        let whole = through(&near, &through(&far, &origin));
+        assert_eq!(
+            whole.as_str(),
+            "https://r1:8471/relay/http://[2001:db8::2]/relay/https://data.example.org/a%2Fb/c%20d?x=1&y=%2F"
+        );
+        let second = upstream(&target(&whole)).unwrap().unwrap();
+        let third = upstream(&target(&second)).unwrap().unwrap();
+        assert_eq!(third.as_str(), "https://data.example.org/a%2Fb/c%20d?x=1&y=%2F");
+        assert!(upstream(&target(&third)).is_none());
+        let (passed, end) = route(&whole);
+        let passed: Vec<&str> = passed.iter().map(Url::as_str).collect();
+        assert_eq!(passed, ["https://r1:8471/", "http://[2001:db8::2]/"]);
+        assert_eq!(end, third);
+        assert_eq!(site(&end).as_deref(), Some("data.example.org:443"));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        assert!(upstream("/relay/").is_none() && upstream("/relay/?to=a").is_none());
+        assert!(upstream("/relays/https://a/").is_none() && upstream("/").is_none());
+        for (text, error) in [
+            ("/relay/data.example.org/f", UpstreamError::NotWhole),
+            ("/relay/ftp://host/f", UpstreamError::NotWhole),
+            ("/relay/https:///f", UpstreamError::NotWhole),
+            ("/relay/https://", UpstreamError::NotWhole),
+            ("/relay/https://u@host/f", UpstreamError::Credentials),
+            ("/relay/https://u:p@host/f", UpstreamError::Credentials),
+        ] {
+            assert_eq!(upstream(text), Some(Err(error)), "{text}");
+        }
+        assert!(matches!(upstream("/relay/https://a b/"), Some(Err(UpstreamError::Unreadable(_)))));
+        let merged = upstream("/relay/HTTPS:/host/f?q").unwrap().unwrap();
+        assert_eq!(merged.as_str(), "https://host/f?q");
+    }
+
+    #[test]
+    fn long_routes_are_refused() {
+        let relay = url("http://r/");
+        let mut whole = url("http://o/f");
+        for passed in 0..HOPS_MAX {
+            assert_eq!(relays(&whole), passed);
+            assert!(upstream(&target(&through(&relay, &whole))).unwrap().is_ok(), "{passed}");
+            whole = through(&relay, &whole);
+        }
+        let error = upstream(&target(&through(&relay, &whole))).unwrap();
+        assert_eq!(error, Err(UpstreamError::TooLong(HOPS_MAX + 1)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_target_can_do_harm(text in "\\PC{0,80}") {
+            let _ = upstream(&text);
+            let _ = upstream(&format!("{PREFIX}{text}"));
+            if let Some(Ok(read)) = upstream(&format!("{PREFIX}http://h/{text}")) {
+                let again = upstream(&target(&through(&Url::parse("http://r/").unwrap(), &read)));
+                prop_assert_eq!(again, Some(Ok(read)));
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The figures that routes must reach, in the simulator: the published map at ten times its rates,
+//! and what may go wrong on it. `cargo run --release -p swath-netlab --example routes_bench` prints
+//! the same as a table.
+
+use swath_netlab::map::{MapEdge, MapSpec};
+use swath_netlab::routes::{RouteOutcome, RouteScript};
+use swath_plan::routes::{
+    Grade, Graph, Mode, Reading, Route, RouteAction, RouterConfig, SiteId, WayState, Why,
+};
+
+fn seven(seed: u64) -> RouteScript {
+    RouteScript::on(MapSpec::seven_sites()).seed(seed)
+}
+
+fn times_direct(it: &RouteOutcome) -> f64 {
+    100e6 / it.direct / it.first().time_s
+}
+
+fn mbit(rate: f64) -> f64 {
+    rate / 125e3
+}
+
+/// The published algorithm, on the map as it is built in: unknown edges infinite, one route at a
+/// time, every hop measured.
+#[test]
+fn the_map_makes_the_published_attempts() {
+    let map = MapSpec::seven_sites();
+    let mut graph = Graph::default();
+    let id = |site: usize| SiteId(if site == map.here { 0 } else { site as u32 + 1 });
+    let site = |id: SiteId| if id == SiteId::HERE { map.here } else { id.0 as usize - 1 };
+    map.relays().for_each(|relay| graph.set_relay(id(relay), true));
+    for edge in &map.edges {
+        graph.round_trip(id(edge.from), id(edge.to), Some(2.0 * edge.one_way_ms / 1e3));
+    }
+    let (mut attempts, mut routes) = (Vec::new(), Vec::new());
+    loop {
+        let route = graph.widest(id(map.source), 8).unwrap().route;
+        if routes.last() == Some(&route) {
+            break;
+        }
+        let edges: Vec<_> = route.edges(id(map.source)).collect();
+        let rate = |edge: &(SiteId, SiteId)| map.edge(site(edge.0), site(edge.1)).unwrap().mbit;
+        attempts.push(edges.iter().map(rate).fold(f64::INFINITY, f64::min));
+        for edge in &edges {
+            let reading = Reading { rate_bytes_per_s: rate(edge), grade: Grade::Exact, age_s: 0.0 };
+            graph.measured(edge.0, edge.1, reading, 0.0);
+        }
+        routes.push(route);
+    }
+    let published = [26.3, 35.8, 37.5, 25.5, 32.3, 16.6, 17.4, 43.0, 49.4, 44.0, 27.2, 24.4, 59.9];
+    assert_eq!(attempts, published, "{routes:?}");
+    let best: Vec<usize> = routes.last().unwrap().relays().iter().map(|&it| site(it)).collect();
+    let names: Vec<&str> = best.iter().map(|&site| map.sites[site].as_str()).collect();
+    assert_eq!(names, ["Denver", "KansasCity", "Indianapolis", "Atlanta"]);
+}
+
+#[test]
+fn a_cold_start_is_twice_as_fast_as_direct() {
+    for seed in 1..6 {
+        seven(seed)
+            .run()
+            .expect(|it| times_direct(it) >= 2.0 && it.first().widest_changes <= Some(6));
+        seven(seed).swing(0.15).run().expect(|it| times_direct(it) >= 2.0);
+    }
+}
+
+#[test]
+fn one_route_at_a_time_finds_the_widest_within_six_changes() {
+    for seed in 1..6 {
+        let outcome = seven(seed).mode(Mode::Widest).run();
+        outcome.expect(|it| {
+            let first = it.first();
+            let used = first.views.iter().filter(|view| view.state == WayState::InUse);
+            times_direct(it) >= 2.0
+                && first.widest_attempt.is_some_and(|it| it <= 6)
+                && first.widest_changes.is_some_and(|it| it <= 6)
+                && used.count() == 2
+        });
+    }
+}
+
+#[test]
+fn a_warm_start_has_the_widest_route_from_the_first_second() {
+    for seed in 1..6 {
+        for mode in [Mode::Auto, Mode::Widest] {
+            let before = seven(seed + 100).mode(mode.clone()).run();
+            let warm = seven(seed).mode(mode).remembers(&before.first().learnt).run();
+            warm.expect(|it| it.first().mean(0.5, 1.5) >= 0.95 * it.widest);
+        }
+    }
+}
+
+#[test]
+fn several_ways_reach_the_maximum_flow() {
+    for seed in 1..4 {
+        let script = seven(seed).size_mb(500).mode(Mode::Multi);
+        script.run().expect(|it| 500e6 / it.first().time_s >= 0.85 * it.max_flow);
+    }
+}
+
+/// What is remembered, upside down: what is wide counts as narrow.
+fn bad_memory(seed: u64) -> RouteScript {
+    let before = seven(seed + 100).run();
+    let turned = before.first().learnt.iter().map(|&(from, to, reading)| {
+        let rate_bytes_per_s = 25e12 / reading.rate_bytes_per_s;
+        (from, to, Reading { rate_bytes_per_s, ..reading })
+    });
+    seven(seed).remembers(&turned.collect::<Vec<_>>())
+}
+
+#[test]
+fn a_bad_memory_is_never_slower_than_direct() {
+    for seed in 1..6 {
+        bad_memory(seed).run().expect(|it| {
+            let seconds = 1..it.first().time_s as usize;
+            seconds
+                .into_iter()
+                .all(|s| it.first().mean(s as f64, s as f64 + 1.0) >= 0.95 * it.direct)
+                && it.first().mean(3.5, 4.5) >= 0.85 * it.max_flow
+        });
+        bad_memory(seed).mode(Mode::Widest).run().expect(|it| {
+            it.first().widest_attempt.is_some_and(|attempt| attempt <= 10)
+                && it.first().widest_changes.is_some_and(|changes| changes <= 10)
+        });
+    }
+}
+
+#[test]
+fn a_relay_that_dies_costs_less_than_a_second() {
+    for (seed, relay) in (1..6).flat_map(|seed| ["Denver", "KansasCity"].map(|it| (seed, it))) {
+        let script = seven(seed).size_mb(500).at_s(8.0).relay(relay).dies();
+        script.run().expect(|it| {
+            it.first().finished && it.first().lost_s(8.0, 5.0, 0.95 * it.max_flow) <= 1.0
+        });
+    }
+}
+
+#[test]
+fn an_edge_that_falls_to_a_tenth_costs_less_than_a_second() {
+    for seed in 1..6 {
+        let script = seven(seed).size_mb(500).at_s(8.0).edge("Denver", "Sunnyvale").mbit(6.0);
+        script.run().expect(|it| it.first().lost_s(8.0, 5.0, 0.95 * it.max_flow) <= 1.0);
+        let script = seven(seed).size_mb(200).mode(Mode::Widest);
+        let script = script.at_s(8.0).edge("Denver", "Sunnyvale").mbit(6.0);
+        script.run().expect(|it| it.first().lost_s(8.0, 5.0, it.first().mean(13.0, 15.0)) <= 1.0);
+    }
+}
+
+#[test]
+fn relays_that_add_nothing_cost_nothing_and_are_soon_left_alone() {
+    for seed in 1..6 {
+        let outcome = seven(seed).receives("Sunnyvale", 25.0).run();
+        outcome.expect(|it| {
+            let alone_s = 100e6 / 125e3 / 25.0;
+            it.first().time_s <= alone_s / 0.98
+                && it.first().changes == 0
+                && it.first().attempts <= 12
+                && it.first().views.iter().skip(1).all(|view| view.why != Why::AddsEnough)
+        });
+    }
+}
+
+#[test]
+fn short_hops_win_on_long_lossy_links() {
+    for seed in 1..4 {
+        RouteScript::on(MapSpec::long_lossy())
+            .seed(seed)
+            .run()
+            .expect(|it| times_direct(it) >= 2.0);
+    }
+}
+
+#[test]
+fn twenty_transfers_share_fairly_and_do_not_take_turns() {
+    for seed in 1..3 {
+        let script = seven(seed).size_mb(1_000_000).transfers(20, 0.1).limit_s(60.0);
+        script.run().expect(|it| {
+            let means: Vec<f64> = it.transfers.iter().map(|it| it.mean(20.0, 58.0)).collect();
+            let (least, most) =
+                means.iter().fold((f64::INFINITY, 0.0f64), |(a, b), &it| (a.min(it), b.max(it)));
+            let late = |at_s: f64, action: &RouteAction| {
+                at_s > 30.0 && !matches!(action, RouteAction::Use { .. })
+            };
+            most <= 1.2 * least
+                && means.iter().sum::<f64>() >= 0.85 * it.max_flow
+                && it.transfers.iter().all(|it| it.changes <= 20)
+                && it.transfers.iter().all(|it| {
+                    it.actions.iter().filter(|(at_s, action)| late(*at_s, action)).count() <= 6
+                })
+        });
+    }
+}
+
+#[test]
+fn a_relay_that_lies_loses_its_word_and_wastes_little() {
+    for times in [10.0, 0.1] {
+        let script = seven(1).size_mb(500).relay("NewYork").lies(times).relay("Denver").lies(times);
+        script.run().expect(|it| 500e6 / it.first().time_s >= 0.85 * it.max_flow);
+    }
+}
+
+#[test]
+fn a_relay_that_corrupts_is_left_and_the_others_are_not() {
+    for seed in 1..4 {
+        let script = seven(seed).size_mb(2000).at_s(0.0).relay("Indianapolis").corrupts();
+        script.run().expect(|it| {
+            // The maximum flow is that of the honest.
+            let first = it.first();
+            first.finished
+                && first.mean(first.time_s - 10.0, first.time_s) >= 0.85 * it.max_flow
+                && first.corrupt_bytes <= 0.02 * 2000e6
+        });
+    }
+}
+
+#[test]
+fn refusing_relays_are_left_alone() {
+    let script = seven(1).size_mb(500);
+    let script = script.at_s(0.0).relay("Denver").refuses().relay("KansasCity").refuses();
+    script.run().expect(|it| {
+        it.first().finished
+            && 500e6 / it.first().time_s >= 0.8 * it.max_flow
+            && it.first().attempts <= 30
+    });
+}
+
+#[test]
+fn replicas_share_one_graph() {
+    let script = seven(1).size_mb(1000).replica_at("NewYork");
+    script.run().expect(|it| {
+        let direct = it.first().actions.iter().filter(|(_, action)| {
+            matches!(action, RouteAction::Open { route, .. } if *route == Route::direct())
+        });
+        direct.count() == 2 && 1000e6 / it.first().time_s >= 0.8 * it.max_flow
+    });
+}
+
+/// Three hundred relays, of which twelve are of use: a decision must not cost the cube of them, and
+/// what is useful must be found.
+#[test]
+fn hundreds_of_relays_are_no_burden() {
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut sites = vec!["source".to_owned(), "here".to_owned()];
+    sites.extend((2..302).map(|at| format!("r{at}")));
+    let mut edges = Vec::new();
+    let places: Vec<f64> = (0..302).map(|_| 60.0 * rng.f64()).collect();
+    for from in 0..sites.len() {
+        for to in 0..sites.len() {
+            let useful = |site: usize| (2..14).contains(&site);
+            let link = from != to && (from < 14 || to < 14 || rng.u32(0..20) == 0);
+            if !link {
+                continue;
+            }
+            let (mbit, one_way_ms) = match (from, to) {
+                (0, 1) => (20.0, 40.0),
+                _ if (from < 2 || useful(from)) && (to < 2 || useful(to)) => (40.0, 20.0),
+                _ => (1.0 + 2.0 * rng.f64(), 30.0 + (places[from] - places[to]).abs()),
+            };
+            edges.push(MapEdge { from, to, mbit, one_way_ms, loss: 0.0 });
+        }
+    }
+    let map = MapSpec { sites, source: 0, here: 1, window_bytes: None, edges };
+    let ways_max = RouterConfig::default().ways_max as f64;
+    let outcome = RouteScript::on(map).size_mb(1000).run();
+    outcome.expect(|it| {
+        let first = it.first();
+        mbit(first.mean(first.time_s - 5.0, first.time_s)) >= 0.8 * (20.0 + 40.0 * ways_max)
+    });
+}

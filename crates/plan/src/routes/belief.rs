@@ -1,0 +1,208 @@
+//! What each edge is thought to bring: measured, remembered, claimed, or guessed by its round trip.
+//!
+//! Numbers are only ever what we received ourselves; what relays say of a way decides which of its
+//! edges was the limit, and in which order others are tried. So a relay that lies can waste a
+//! trial and nothing more.
+
+use super::event::HopReport;
+use super::graph::{Grade, Noted, Reading};
+use super::matrix::Hop;
+use super::name::SiteId;
+use super::router::Router;
+
+impl Router {
+    /// Something remembered from before, or measured by others on this machine.
+    pub(crate) fn remember(&mut self, from: SiteId, to: SiteId, reading: Reading) {
+        if self.memory_is_wrong() && reading.age_s > self.now_s {
+            return;
+        }
+        self.enter_word(from, to, reading, None);
+    }
+
+    /// What a relay says of itself.
+    pub(crate) fn claim(&mut self, by: SiteId, from: SiteId, reading: Reading) {
+        let standing = self.standing(by);
+        if !standing.barred && !standing.disbelieved {
+            self.enter_word(from, by, reading, Some(by));
+        }
+    }
+
+    fn enter_word(&mut self, from: SiteId, to: SiteId, reading: Reading, by: Option<SiteId>) {
+        let rate = reading.rate_bytes_per_s;
+        if !rate.is_finite() || rate <= 0.0 {
+            return;
+        }
+        let at_s = self.now_s - reading.age_s.max(0.0);
+        let edge = self.graph.edge_mut(from, to);
+        if edge.reading.is_none_or(|old| old.remembered && old.at_s <= at_s) {
+            edge.reading = Some(Noted { rate, grade: reading.grade, at_s, remembered: true, by });
+        }
+    }
+
+    /// Enter what was measured in this transfer. What an edge brought at least does not take away
+    /// from what it is known to bring.
+    pub(crate) fn note(
+        &mut self,
+        (from, to): (SiteId, SiteId),
+        rate: f64,
+        grade: Grade,
+        by: Option<SiteId>,
+    ) {
+        let now_s = self.now_s;
+        let new = Noted { rate, grade, at_s: now_s, remembered: false, by };
+        let edge = self.graph.edge_mut(from, to);
+        let Some(old) = edge.reading else {
+            edge.reading = Some(new);
+            return;
+        };
+        let stale = old.grade == Grade::AtLeast && !old.remembered && now_s - old.at_s > STALE_S;
+        // A hair's breadth above what is exactly known is noise.
+        let above = if old.grade == Grade::Exact { 1.1 } else { 1.0 };
+        if grade == Grade::Exact || stale || rate > above * old.rate {
+            edge.reading = Some(new);
+        }
+        if old.remembered && old.by.is_none() {
+            let part = rate / old.rate;
+            let refuted = part > REFUTED || (grade == Grade::Exact && part < 1.0 / REFUTED);
+            let confirmed = !refuted && part >= 1.0 / REFUTED;
+            if refuted || confirmed {
+                // Judged once: it is no mere memory any more.
+                if let Some(noted) = &mut self.graph.edge_mut(from, to).reading {
+                    noted.remembered = false;
+                }
+                self.memory.0 += u32::from(refuted);
+                self.memory.1 += u32::from(confirmed);
+                if refuted && self.memory_is_wrong() {
+                    self.drop_readings(|noted| noted.remembered && noted.by.is_none());
+                }
+            }
+        }
+    }
+
+    fn memory_is_wrong(&self) -> bool {
+        let (refuted, confirmed) = self.memory;
+        refuted >= REFUTED_MIN && refuted > confirmed
+    }
+
+    pub(crate) fn drop_readings(&mut self, wrong: impl Fn(&Noted) -> bool) {
+        let edges: Vec<_> = self
+            .graph
+            .edges()
+            .filter(|(_, _, edge)| edge.reading.as_ref().is_some_and(&wrong))
+            .map(|(from, to, _)| (from, to))
+            .collect();
+        for (from, to) in edges {
+            self.graph.edge_mut(from, to).reading = None;
+        }
+    }
+
+    /// What a relay says that the hop to it could bring.
+    pub(crate) fn hint(&mut self, report: &HopReport) {
+        if let Some(able) = report.able_bytes_per_s.filter(|able| able.is_finite() && *able > 0.0) {
+            self.graph.edge_mut(report.from, report.relay).able = Some((able, report.relay));
+        }
+        if let Some(rtt_s) = report.rtt_s {
+            self.graph.round_trip(report.from, report.relay, Some(rtt_s));
+        }
+    }
+
+    /// What an edge is thought to bring to a connection that has it for itself.
+    pub(crate) fn estimate(&self, from: SiteId, to: SiteId) -> Option<Hop> {
+        let edge = self.graph.edge(from, to);
+        if edge.is_some_and(|edge| edge.dead) {
+            return None;
+        }
+        let rtt_s = edge.and_then(|edge| edge.rtt_s);
+        let guessed = self.yardstick.unwrap_or(YARDSTICK_BYTES)
+            / rtt_s.unwrap_or(UNKNOWN_RTT_S).max(SHORTEST_S);
+        let able = edge.and_then(|edge| edge.able).map(|(able, _)| able);
+        let (mut rate, guess) = match edge.and_then(|edge| edge.reading) {
+            None => (able.unwrap_or(guessed), true),
+            Some(noted) if noted.grade == Grade::Exact => (noted.rate, false),
+            Some(noted) => {
+                let more = able.unwrap_or(guessed);
+                (noted.rate.max(more), more > noted.rate)
+            }
+        };
+        if let Some(suspect) = self.suspects.get(&(from, to))
+            && suspect.until_s > self.now_s
+        {
+            rate = rate.min(suspect.rate);
+        }
+        let least = self.known(from, to).min(rate);
+        Some(Hop { rate, rtt_s: rtt_s.unwrap_or(UNKNOWN_RTT_S), guess, least })
+    }
+
+    /// What an edge is known to bring.
+    pub(crate) fn known(&self, from: SiteId, to: SiteId) -> f64 {
+        if self.suspects.get(&(from, to)).is_some_and(|it| it.until_s > self.now_s) {
+            return 0.0;
+        }
+        let edge = self.graph.edge(from, to).filter(|edge| !edge.dead);
+        edge.and_then(|edge| edge.reading).map_or(0.0, |noted| noted.rate)
+    }
+
+    /// What the edges measured so far have in common: rate times round trip, the median. It is
+    /// what a window brings, or what losses leave of one. And how far they scatter about it.
+    pub(crate) fn calibrate(&mut self) {
+        let products = |grade| {
+            let edges = self.graph.edges();
+            edges.filter_map(move |(_, _, edge)| {
+                let noted = edge.reading.filter(|noted| noted.grade == grade)?;
+                Some(noted.rate * edge.rtt_s?.max(SHORTEST_S)).filter(|product| *product > 0.0)
+            })
+        };
+        let mut products_of: Vec<f64> = products(Grade::Exact).collect();
+        let Some(exact) = median(&mut products_of) else { return };
+        // What an edge brings at least says something only if that is much. The exact ones are
+        // those that were a limit: the narrow ones, which this makes up for.
+        products_of.extend(products(Grade::AtLeast).filter(|product| *product > exact));
+        let median = median(&mut products_of).unwrap_or(exact);
+        let products = products_of;
+        self.yardstick = Some(median);
+        let squares = products.iter().map(|product| (product / median).ln().powi(2)).sum::<f64>();
+        let weight = PRIOR_EDGES + products.len() as f64;
+        self.scatter = ((PRIOR_EDGES * PRIOR_SCATTER.powi(2) + squares) / weight).sqrt();
+    }
+
+    /// The shape of the distribution of rates about their guesses.
+    pub(crate) fn shape(&self) -> f64 {
+        // Of Weibull's distribution, by the standard deviation of the logarithm.
+        (std::f64::consts::PI / 6f64.sqrt() / self.scatter).clamp(1.0, 4.0)
+    }
+
+    /// How many times its guess an edge that nobody knows may well bring.
+    pub(crate) fn hope(&self) -> f64 {
+        self.scatter.min(1.2).exp()
+    }
+}
+
+fn median(of: &mut [f64]) -> Option<f64> {
+    of.sort_by(f64::total_cmp);
+    of.get(of.len() / 2).copied()
+}
+
+/// What was measured in this transfer and lay below the truth counts for so long, in seconds.
+const STALE_S: f64 = 10.0;
+
+/// Remembered readings that are wrong by this factor are refuted …
+const REFUTED: f64 = 2.0;
+/// … and when so many are, and more than were confirmed, the rest is forgotten too: one edge may
+/// have changed, several say that the memory is of another network.
+const REFUTED_MIN: u32 = 2;
+
+/// Rate times round trip before anything was measured: what the published edges have in common,
+/// at ten times their rates. Only the order of candidates depends on it.
+const YARDSTICK_BYTES: f64 = 150e3;
+
+/// The published edges scatter about their mean so far (standard deviation of the logarithm, which
+/// makes a shape of 3) …
+pub(crate) const PRIOR_SCATTER: f64 = 0.43;
+/// … which counts as much as so many measurements of our own.
+const PRIOR_EDGES: f64 = 8.0;
+
+/// Round trips below this say nothing about the rate.
+const SHORTEST_S: f64 = 0.005;
+
+/// Edges of which nobody has told the round trip are thought to be long: others go first.
+const UNKNOWN_RTT_S: f64 = 0.15;

@@ -1,0 +1,176 @@
+//! What is written down about one way while it is open.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::event::{HopReport, WayNow};
+use super::name::{ReplicaId, Route, SiteId, WayId};
+use super::view::{WayState, WayView, Why};
+
+/// One way that is open.
+#[derive(Clone, Debug)]
+pub(crate) struct Book {
+    pub id: WayId,
+    pub replica: ReplicaId,
+    /// Where the replica is.
+    pub source: SiteId,
+    pub route: Route,
+    pub state: WayState,
+    pub why: Why,
+    pub since_s: f64,
+    pub opened_s: f64,
+    /// When its first byte came.
+    pub first_s: Option<f64>,
+    /// What was expected of it; infinite if nothing was known.
+    pub promised: f64,
+    /// Sum of the round trips of its hops, in seconds.
+    pub rtt_s: f64,
+    pub now: WayNow,
+    /// What it brings when nothing is the matter: forgotten within some seconds.
+    pub settled: f64,
+    /// Since when it has brought almost nothing, though it was asked.
+    pub low_since_s: Option<f64>,
+    /// A substitute has been called for what it no longer brings.
+    pub replaced: bool,
+    /// Since when an older way has been limited by the same edge.
+    pub twin_since_s: Option<f64>,
+    /// It is one of the few that may be on trial at a time.
+    pub waited: bool,
+    /// How often its trial was made longer.
+    pub longer: u32,
+    /// The newest word of each relay on it, and when it came.
+    pub reports: BTreeMap<SiteId, (f64, HopReport)>,
+    samples: Samples,
+}
+
+/// What had come until when: moments and bytes, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Samples(VecDeque<(f64, f64)>);
+
+impl Samples {
+    pub fn record(&mut self, now_s: f64, bytes: f64) {
+        if self.0.back().is_none_or(|last| now_s > last.0) {
+            self.0.push_back((now_s, bytes));
+        }
+        while self.0.len() > 2 && now_s - self.0[1].0 > KEPT_S {
+            self.0.pop_front();
+        }
+    }
+
+    /// Mean rate between two moments, 0 if they are not apart.
+    pub fn mean(&self, from_s: f64, to_s: f64) -> f64 {
+        if to_s - from_s < 1e-3 {
+            return 0.0;
+        }
+        (self.bytes_at(to_s) - self.bytes_at(from_s)) / (to_s - from_s)
+    }
+
+    fn bytes_at(&self, at_s: f64) -> f64 {
+        let after = self.0.partition_point(|sample| sample.0 < at_s);
+        match (after.checked_sub(1).and_then(|at| self.0.get(at)), self.0.get(after)) {
+            (Some(a), Some(b)) => a.1 + (b.1 - a.1) * (at_s - a.0) / (b.0 - a.0),
+            (Some(last), None) => last.1,
+            (None, Some(first)) => first.1,
+            (None, None) => 0.0,
+        }
+    }
+}
+
+impl Book {
+    pub fn new(id: WayId, replica: ReplicaId, source: SiteId, route: Route, now_s: f64) -> Self {
+        Self {
+            id,
+            replica,
+            source,
+            route,
+            state: WayState::Opening,
+            why: Why::Direct,
+            since_s: now_s,
+            opened_s: now_s,
+            first_s: None,
+            promised: f64::INFINITY,
+            rtt_s: 0.0,
+            now: WayNow::default(),
+            settled: 0.0,
+            low_since_s: None,
+            replaced: false,
+            twin_since_s: None,
+            waited: false,
+            longer: 0,
+            reports: BTreeMap::new(),
+            samples: Samples::default(),
+        }
+    }
+
+    pub fn enter(&mut self, state: WayState, why: Why, now_s: f64) {
+        (self.state, self.why, self.since_s) = (state, why, now_s);
+    }
+
+    pub fn record(&mut self, now: WayNow, now_s: f64) {
+        self.now = now;
+        let bytes = now.delivered_bytes as f64;
+        if bytes > 0.0 && self.first_s.is_none() {
+            self.first_s = Some(now_s);
+        }
+        self.samples.record(now_s, bytes);
+    }
+
+    /// Mean rate over the last `window_s`, or since the first byte if that is shorter.
+    pub fn rate(&self, window_s: f64, now_s: f64) -> f64 {
+        let begin_s = (now_s - window_s).max(self.first_s.unwrap_or(now_s));
+        self.mean(begin_s, now_s)
+    }
+
+    /// Mean rate over `window_s` before a moment, or since it was half ripe if that is shorter.
+    pub fn before(&self, at_s: f64, window_s: f64) -> f64 {
+        let first_s = self.first_s.unwrap_or(at_s);
+        let half_s = (first_s + 0.5 * self.ripe_s()).min(at_s - 0.1);
+        self.mean((at_s - window_s).max(half_s), at_s)
+    }
+
+    /// Mean rate between two moments, 0 if they are not apart.
+    pub fn mean(&self, from_s: f64, to_s: f64) -> f64 {
+        self.samples.mean(from_s, to_s)
+    }
+
+    /// How long the rate is looked at to know what it is now: bursts of a round trip even out.
+    pub fn window_s(&self) -> f64 {
+        (3.0 * self.rtt_s).clamp(WINDOW_S, 1.5)
+    }
+
+    /// Whether its rate has had time to climb to what the way can bring.
+    pub fn is_ripe(&self, now_s: f64) -> bool {
+        self.first_s.is_some_and(|first_s| now_s - first_s >= self.ripe_s())
+    }
+
+    fn ripe_s(&self) -> f64 {
+        (RIPE_TRIPS * self.rtt_s).max(RIPE_S)
+    }
+
+    pub fn edges(&self) -> impl Iterator<Item = (SiteId, SiteId)> + '_ {
+        self.route.edges(self.source)
+    }
+
+    pub fn view(&self, now_s: f64) -> WayView {
+        WayView {
+            way: self.id,
+            replica: self.replica,
+            route: self.route.clone(),
+            state: self.state,
+            why: self.why,
+            since_s: self.since_s,
+            rate_bytes_per_s: self.rate(self.window_s(), now_s),
+            promised_bytes_per_s: self.promised,
+            delivered_bytes: self.now.delivered_bytes,
+        }
+    }
+}
+
+/// How far back the samples reach: the longest trial and what was before it.
+const KEPT_S: f64 = 12.0;
+
+/// Shortest look at a rate: the planner's own looks last 0.3 s.
+const WINDOW_S: f64 = 0.4;
+
+/// A sender doubles what it has under way each round trip: eight of them lead from 14 kB to 3.7 MB.
+const RIPE_TRIPS: f64 = 8.0;
+const RIPE_S: f64 = 0.6;

@@ -1,0 +1,326 @@
+//! Which way is opened next: the one that is likely to bring most beside those that are open.
+//!
+//! What ways carry is taken from their edges, and the likeliest route through what is left is the
+//! candidate: augmentation of a flow, with guesses where nothing has been measured.
+
+use std::collections::BTreeSet;
+
+use super::book::Book;
+use super::config::Mode;
+use super::graph::Way;
+use super::matrix::{Hop, Matrix};
+use super::name::{ReplicaId, SiteId};
+use super::report::Flows;
+use super::router::Router;
+use super::trial::ADDS_WHOLE;
+use super::view::{WayState, Why};
+
+impl Router {
+    /// Open the next best way in place of one that was lost, without waiting for anything.
+    pub(crate) fn open_instead(&mut self) {
+        if !matches!(self.config.mode, Mode::Direct | Mode::Fixed(_)) {
+            self.seek(true);
+        }
+    }
+
+    /// Open what promises enough. At once what is known, or `urgent`; what is guessed a few at a
+    /// time, when it is time for it.
+    pub(crate) fn seek(&mut self, urgent: bool) {
+        let now_s = self.now_s;
+        let Some(left_bytes) = self.left_bytes else { return };
+        let total = self.total();
+        let left_s = left_bytes as f64 / total.max(1.0);
+        let hurried = self.config.mode == Mode::Multi;
+        let guesses = self.may_guess() && left_s >= if hurried { LEFT_MULTI_S } else { LEFT_S };
+        if left_s < LEFT_KNOWN_S || (!urgent && !guesses && !self.wants_known()) {
+            return;
+        }
+        self.graph.age(now_s, &self.config.aging);
+        self.calibrate();
+        let loads = self.loads();
+        let load: f64 = self.load_of_all();
+        let mut matrix = self.matrix(&loads);
+        let hops_max = self.config.hops_max.min(self.config.hops_tried_max);
+        let mut urgent_left = if urgent { INSTEAD } else { 0 };
+        for _ in 0..LOOKS {
+            let Some(way) = self.best(&matrix, hops_max) else { break };
+            let worth = way.rate_bytes_per_s;
+            // What is known of some of its edges limits all hope.
+            let hoped = (worth * self.hope()).min(matrix.known(&way)).max(worth);
+            if hoped < WORTH * ADDS_WHOLE * load.max(total) {
+                break;
+            }
+            let replica = self.replica_at(way.source);
+            let free = replica.filter(|&replica| {
+                !way.route.is_direct()
+                    && !self.is_open(replica, &way.route)
+                    && !self.is_resting(replica, &way.route)
+                    && (urgent || self.is_wider(hoped))
+            });
+            let Some(replica) = free else {
+                matrix.cut_narrowest(&way);
+                continue;
+            };
+            let known = self.is_known(&way, &loads);
+            let open = match () {
+                () if urgent_left > 0 && self.has_place() => true,
+                () if known && self.failures == 0 && self.has_place() => true,
+                () if !self.has_room(hoped) => false,
+                () => guesses && self.trials() < self.trials_max(),
+            };
+            if !open {
+                matrix.cut_narrowest(&way);
+                continue;
+            }
+            let why = match () {
+                () if urgent_left > 0 => Why::Instead,
+                () if known => Why::Measured,
+                () => Why::Guessed,
+            };
+            let substitute = urgent_left > 0;
+            urgent_left = urgent_left.saturating_sub(1);
+            let id = self.open(replica, way.source, way.route.clone(), why, worth, !known);
+            if let Some(book) = self.ways.get_mut(&id) {
+                book.waited = !substitute && (!known || self.failures > 0);
+            }
+            if self.config.mode == Mode::Widest && urgent_left == 0 {
+                break;
+            }
+            matrix.take(&way);
+            if urgent {
+                // Which of them is dead nobody knows: the second is to be another one.
+                matrix
+                    .drop_relays(way.route.relays().iter().copied().filter(|&it| self.is_shy(it)));
+            }
+        }
+    }
+
+    /// The likeliest way, or the surest if that is nearly as good.
+    fn best(&self, matrix: &Matrix, hops_max: usize) -> Option<Way> {
+        let likeliest = matrix.likeliest(hops_max, self.shape())?;
+        let surest = matrix.surest(self.config.hops_max);
+        surest
+            .filter(|sure| sure.rate_bytes_per_s >= SURE * likeliest.rate_bytes_per_s)
+            .or(Some(likeliest))
+    }
+
+    fn is_shy(&self, relay: SiteId) -> bool {
+        self.standing(relay).shy_until_s > self.now_s
+    }
+
+    /// What a relay may be worth that is on a way that fell silent.
+    fn doubt(&self, relay: SiteId) -> f64 {
+        let standing = self.standing(relay);
+        if self.is_shy(relay) { DOUBT.powi(standing.silences.min(8) as i32) } else { 1.0 }
+    }
+
+    /// Whether it is time to try what is only guessed: direct has shown what it brings, or does
+    /// not get anywhere.
+    fn may_guess(&mut self) -> bool {
+        let now_s = self.now_s;
+        let shown = |first_s: f64| now_s - first_s >= SHOWN_S;
+        let direct_ripe = self.ways.values().any(|it| it.route.is_direct() && it.is_ripe(now_s));
+        let waited = now_s - self.began_s() >= STUCK_S;
+        (self.first_s.is_some_and(shown) && direct_ripe || waited)
+            && now_s >= self.next_trial_s
+            && self.trials() < self.trials_max()
+    }
+
+    fn began_s(&self) -> f64 {
+        self.ways.values().map(|book| book.opened_s).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Whether what is known may have changed since ways were last sought by it. Looking costs
+    /// little, but need not be done ten times a second.
+    fn wants_known(&mut self) -> bool {
+        let due = self.now_s >= self.next_known_s;
+        if due {
+            self.next_known_s = self.now_s + KNOWN_EVERY_S;
+        }
+        due
+    }
+
+    /// In `Widest` a candidate must promise more than what is in use.
+    fn is_wider(&self, worth: f64) -> bool {
+        if self.config.mode != Mode::Widest {
+            return true;
+        }
+        let now_s = self.now_s;
+        let current = self
+            .ways
+            .values()
+            .filter(|book| book.state == WayState::InUse && !book.replaced)
+            .map(|book| book.rate(book.window_s(), now_s).max(book.settled))
+            .fold(0.0, f64::max);
+        worth > (1.0 + self.config.switch_gain) * current
+    }
+
+    /// How many of those on trial had to wait for their turn.
+    fn trials(&self) -> usize {
+        let young = |it: &Book| matches!(it.state, WayState::Opening | WayState::OnTrial);
+        self.ways.values().filter(|book| young(book) && book.waited).count()
+    }
+
+    /// Few at a time after failures: each disturbs a little.
+    fn trials_max(&self) -> usize {
+        if self.config.mode == Mode::Widest {
+            return 1;
+        }
+        match self.failures {
+            0 => self.config.trials_max,
+            1 => self.config.trials_max.min(2),
+            _ => 1,
+        }
+    }
+
+    /// Whether one more way through relays may be open.
+    fn has_place(&self) -> bool {
+        self.relayed().count() < self.config.ways_max
+    }
+
+    /// The same, or it promises more than the least of those that are open and may be tried to take
+    /// its place.
+    fn has_room(&self, worth: f64) -> bool {
+        let least = self.relayed().map(|book| book.settled).fold(f64::INFINITY, f64::min);
+        self.has_place()
+            || self.relayed().count() < self.config.ways_max + self.config.trials_max
+                && self.trials() == 0
+                && worth > BETTER * least
+    }
+
+    fn relayed(&self) -> impl Iterator<Item = &Book> {
+        self.ways.values().filter(|book| !book.route.is_direct())
+    }
+
+    fn replica_at(&self, site: SiteId) -> Option<ReplicaId> {
+        self.replicas.iter().find(|(_, at)| **at == site).map(|(&replica, _)| replica)
+    }
+
+    /// Whether what a way promises was measured on every edge of it.
+    fn is_known(&self, way: &Way, loads: &Flows) -> bool {
+        let known = way
+            .route
+            .edges(way.source)
+            .map(|edge| self.known(edge.0, edge.1) - loads.get(&edge).copied().unwrap_or(0.0));
+        known.fold(f64::INFINITY, f64::min) >= KNOWN * way.rate_bytes_per_s
+    }
+
+    /// What ways carry over each edge, or will when they have come up to speed.
+    fn loads(&self) -> Flows {
+        let mut loads = Flows::new();
+        if self.config.mode == Mode::Widest {
+            return loads;
+        }
+        for book in self.ways.values() {
+            let rate = self.load(book);
+            for edge in book.edges() {
+                *loads.entry(edge).or_default() += rate;
+            }
+        }
+        loads
+    }
+
+    fn load(&self, book: &Book) -> f64 {
+        let rate = book.rate(book.window_s(), self.now_s);
+        let young = !book.is_ripe(self.now_s) && book.promised.is_finite();
+        if young { rate.max(book.promised) } else { rate }
+    }
+
+    fn load_of_all(&self) -> f64 {
+        self.ways.values().map(|book| self.load(book)).sum()
+    }
+
+    fn matrix(&self, loads: &Flows) -> Matrix {
+        let sources: BTreeSet<SiteId> = self.replicas.values().copied().collect();
+        let sources: Vec<SiteId> = sources.into_iter().collect();
+        // An edge that limits a way has nothing left.
+        let used = |book: &&Book| book.state == WayState::InUse && book.now.busy;
+        let limits: BTreeSet<(SiteId, SiteId)> = match self.config.mode {
+            Mode::Widest => BTreeSet::new(),
+            _ => self
+                .ways
+                .values()
+                .filter(used)
+                .filter_map(|it| Some(self.limit(it.id)?.0))
+                .collect(),
+        };
+        Matrix::new(&self.considered(&sources), &sources, |from, to| {
+            let hop = self.estimate(from, to).filter(|_| !limits.contains(&(from, to)))?;
+            let load = loads.get(&(from, to)).copied().unwrap_or(0.0);
+            let doubt = self.doubt(from);
+            let sure = if doubt < 1.0 { 0.0 } else { hop.least };
+            let hop =
+                Hop { rate: hop.rate * doubt, guess: hop.guess || doubt < 1.0, least: sure, ..hop };
+            // What is left of an edge that is all but used up is noise.
+            let rate = hop.rate - load;
+            (rate > REST * hop.rate).then_some(Hop { rate, least: hop.least - load, ..hop })
+        })
+    }
+
+    /// The relays that take part in the search: of hundreds, those that promise most with a route
+    /// to themselves, and those that are nearest to either end, where chains of short hops begin.
+    fn considered(&self, sources: &[SiteId]) -> Vec<SiteId> {
+        let relays: Vec<SiteId> = self.graph.relays().collect();
+        if relays.len() <= self.config.relays_max {
+            return relays;
+        }
+        let rate = |from, to| self.estimate(from, to).map_or(0.0, |hop| hop.rate);
+        let ends: Vec<(SiteId, f64, f64)> = relays
+            .iter()
+            .map(|&relay| {
+                let reached = sources.iter().map(|&source| rate(source, relay)).fold(0.0, f64::max);
+                (relay, reached, rate(relay, SiteId::HERE))
+            })
+            .collect();
+        let ranked = |worth: &dyn Fn(&(SiteId, f64, f64)) -> f64| {
+            let mut ranked = ends.clone();
+            ranked.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
+            ranked.into_iter().map(|it| it.0).collect::<Vec<_>>()
+        };
+        let lists = [ranked(&|it| it.1.min(it.2)), ranked(&|it| it.1), ranked(&|it| it.2)];
+        let mut chosen: BTreeSet<SiteId> = BTreeSet::new();
+        for book in self.ways.values() {
+            chosen.extend(book.route.relays().iter().filter(|&&relay| self.graph.is_relay(relay)));
+        }
+        for at in 0..relays.len() {
+            for list in &lists {
+                if chosen.len() < self.config.relays_max {
+                    chosen.insert(list[at]);
+                }
+            }
+        }
+        chosen.into_iter().collect()
+    }
+}
+
+/// With less than so much time to go, nothing new is tried: to find out takes a second or two, and
+/// what is gained must pay for it …
+const LEFT_S: f64 = 4.0;
+/// … also when all ways are wanted.
+const LEFT_MULTI_S: f64 = 2.0;
+/// What is known to be good needs less.
+const LEFT_KNOWN_S: f64 = 1.0;
+
+/// So long direct runs alone at first, so that one knows what it brings.
+const SHOWN_S: f64 = 0.5;
+/// If direct gets nowhere, others are tried after this.
+const STUCK_S: f64 = 1.2;
+
+/// A candidate must promise so many times what a way must bring to stay.
+const WORTH: f64 = 1.5;
+/// When all places are taken, a candidate must promise this many times the least way in use.
+const BETTER: f64 = 1.5;
+/// A way is known if its edges are known to bring this part of what it promises.
+const KNOWN: f64 = 0.8;
+/// Less than this part of an edge is not left for another way.
+const REST: f64 = 0.1;
+/// Candidates looked at in one turn.
+const LOOKS: usize = 12;
+/// How many are opened instead of one that was lost.
+const INSTEAD: usize = 3;
+/// One of the relays of a way that fell silent is dead: each promises this part of what it did.
+const DOUBT: f64 = 0.7;
+/// What is sure is preferred to what promises not much more than this part of it.
+const SURE: f64 = 0.9;
+/// How often known ways are looked for.
+const KNOWN_EVERY_S: f64 = 0.5;

@@ -1,0 +1,244 @@
+//! What is looked at every 0.1 s: rates, ways that fall, ways that are not worth it.
+
+use super::config::Mode;
+use super::name::{SiteId, WayId};
+use super::router::Router;
+use super::view::{WayState, Why};
+
+impl Router {
+    pub(crate) fn look(&mut self) {
+        let last_s = self.next_look_s - LOOK_S;
+        self.next_look_s = self.now_s + LOOK_S;
+        self.open_named();
+        self.refresh((self.now_s - last_s).clamp(0.0, 1.0));
+        let flows = self.flows();
+        self.learn(&flows);
+        self.watch();
+        if matches!(self.config.mode, Mode::Direct | Mode::Fixed(_)) {
+            return;
+        }
+        self.absolve();
+        self.guard();
+        self.judge_trials();
+        self.prune();
+        self.seek(false);
+    }
+
+    fn refresh(&mut self, passed_s: f64) {
+        let now_s = self.now_s;
+        let keeps = 0.5f64.powf(passed_s / SETTLED_S);
+        let rtts: Vec<f64> =
+            self.ways.values().map(|book| self.rtt_s(&book.route, book.source)).collect();
+        for (book, rtt_s) in self.ways.values_mut().zip(rtts) {
+            book.rtt_s = rtt_s;
+            let rate = book.rate(book.window_s().max(1.0), now_s);
+            book.settled = (book.settled * keeps).max(rate);
+            if book.state == WayState::Opening && book.first_s.is_some() {
+                book.enter(WayState::OnTrial, book.why, now_s);
+            }
+        }
+        let alive =
+            self.ways.values().filter(|book| book.low_since_s.is_none() && book.settled > 0.0);
+        for relay in alive.flat_map(|book| book.route.relays()) {
+            if let Some(standing) = self.standings.get_mut(relay) {
+                (standing.silences, standing.shy_until_s) = (0, 0.0);
+            }
+        }
+        if self.ways.values().all(|book| book.route.is_direct() || book.first_s.is_none()) {
+            self.alone = self.total();
+        }
+    }
+
+    /// What all ways bring together now.
+    pub(crate) fn total(&self) -> f64 {
+        self.ways.values().map(|book| book.rate(book.window_s(), self.now_s)).sum()
+    }
+
+    /// Ways that fall silent, or to a fraction of what they brought: the next best is opened at
+    /// once, beside them if they may yet recover.
+    fn watch(&mut self) {
+        let now_s = self.now_s;
+        let ids: Vec<WayId> = self.ways.keys().copied().collect();
+        for id in ids {
+            let Some(book) = self.ways.get_mut(&id) else { continue };
+            let direct = book.route.is_direct();
+            if book.first_s.is_none() {
+                let patience_s = OPENING_S + OPENING_TRIPS * book.rtt_s;
+                let named = matches!(self.config.mode, Mode::Fixed(_));
+                if !direct && !named && now_s - book.opened_s > patience_s {
+                    self.give_up(id);
+                }
+                continue;
+            }
+            let short = book.rate((2.0 * book.rtt_s).clamp(0.2, 1.0), now_s);
+            let fell = book.is_ripe(now_s) && short < FALLEN * book.settled;
+            if !book.now.busy || !(book.now.silent || fell) {
+                book.low_since_s = None;
+                book.replaced = false;
+                continue;
+            }
+            let since_s = *book.low_since_s.get_or_insert(now_s);
+            let low_s = now_s - since_s;
+            let silent = book.now.silent || book.rate(STILL_S, now_s) < STILL * book.settled;
+            if !book.replaced
+                && book.state == WayState::InUse
+                && book.settled > 0.0
+                && low_s >= LOW_S.max(book.rtt_s)
+            {
+                book.replaced = true;
+                self.suspect_of(id, if silent { 0.0 } else { short });
+                self.open_instead();
+            }
+            let gone_s = GONE_S + GONE_TRIPS * self.ways.get(&id).map_or(0.0, |book| book.rtt_s);
+            if silent && !direct && low_s >= gone_s {
+                self.give_up(id);
+            }
+        }
+    }
+
+    /// A way brings nothing: away with it, until later.
+    fn give_up(&mut self, way: WayId) {
+        let Some(book) = self.ways.get(&way) else { return };
+        let tried = book.state != WayState::InUse;
+        if !book.replaced {
+            self.suspect_of(way, 0.0);
+        }
+        self.lose(way, Why::Silent, true);
+        if tried {
+            self.trial_failed();
+        }
+    }
+
+    /// The edges of a way that nobody else shows to be well are suspected.
+    fn suspect_of(&mut self, way: WayId, rate: f64) {
+        let Some(book) = self.ways.get(&way) else { return };
+        if book.route.is_direct() {
+            return;
+        }
+        let edges: Vec<_> = book.edges().collect();
+        if rate <= 0.0 {
+            let mut relays = book.route.relays().to_vec();
+            relays.retain(|&relay| !self.is_alive(way, relay));
+            for relay in relays {
+                let standing = self.standings.entry(relay).or_default();
+                standing.shy_until_s =
+                    self.now_s + SHY_S * 2f64.powi(standing.silences.min(5) as i32);
+                standing.silences += 1;
+            }
+        }
+        // If the relays tell where it is stuck, the others are well.
+        let limit = self.limit(way).map(|(edge, _)| edge).filter(|_| rate > 0.0);
+        for edge in edges {
+            if limit.is_none_or(|limit| limit == edge) && !self.is_carried_by_others(way, edge) {
+                self.suspect(edge, rate);
+            }
+        }
+    }
+
+    /// Whether another way through this relay brings something.
+    fn is_alive(&self, way: WayId, relay: SiteId) -> bool {
+        self.ways.values().any(|book| {
+            book.id != way
+                && book.route.contains(relay)
+                && book.low_since_s.is_none()
+                && book.rate(book.window_s(), self.now_s) > 0.0
+        })
+    }
+
+    /// The starvation guard: where trials take more from direct than they bring, they end.
+    fn guard(&mut self) {
+        let now_s = self.now_s;
+        let young = |state| matches!(state, WayState::Opening | WayState::OnTrial);
+        let used =
+            self.ways.values().any(|it| !it.route.is_direct() && it.state == WayState::InUse);
+        let trials = self.those(|book| young(book.state) && book.is_ripe(now_s));
+        let total: f64 = self.ways.values().map(|book| book.rate(1.0, now_s)).sum();
+        if used || trials.is_empty() || total >= STARVED * self.alone {
+            return;
+        }
+        for way in trials {
+            self.trial_ends(way, Why::AddsNothing);
+        }
+    }
+
+    /// Ways that bring next to nothing cost more than they are worth.
+    fn prune(&mut self) {
+        let now_s = self.now_s;
+        let total: f64 = self.ways.values().map(|book| book.rate(PRUNED_S, now_s)).sum();
+        let little = self.those(|book| {
+            !book.route.is_direct()
+                && book.state == WayState::InUse
+                && book.now.busy
+                && now_s - book.since_s > PRUNED_S
+                && book.rate(PRUNED_S, now_s) < NEGLIGIBLE * total
+        });
+        for way in little {
+            self.prune_one(way, Why::Negligible);
+        }
+        let twins = self.those(|book| book.state == WayState::InUse && self.has_twin(book.id));
+        for book in self.ways.values_mut() {
+            if twins.contains(&book.id) {
+                book.twin_since_s.get_or_insert(now_s);
+            } else {
+                book.twin_since_s = None;
+            }
+        }
+        let long = self.those(|book| book.twin_since_s.is_some_and(|it| now_s - it > PRUNED_S));
+        if let Some(&newest) = long.last() {
+            self.prune_one(newest, Why::AddsNothing);
+        }
+    }
+
+    fn prune_one(&mut self, way: WayId, why: Why) {
+        if let Some(book) = self.ways.get(&way) {
+            let key = (book.replica, book.route.clone());
+            self.rest(key, PRUNED_REST_S);
+            self.close(way, why);
+        }
+    }
+
+    /// Whether an older way in use is limited by the very edge that limits this one. Then this one
+    /// adds nothing, or what it takes from others who use that edge: more connections over one edge
+    /// are the planner's business, who opens lanes where they pay.
+    pub(crate) fn has_twin(&self, way: WayId) -> bool {
+        let limit = |way| self.limit(way).map(|(edge, _)| edge);
+        let Some(edge) = limit(way) else { return false };
+        self.ways.values().any(|other| {
+            other.id < way
+                && other.state == WayState::InUse
+                && other.low_since_s.is_none()
+                && other.now.busy
+                && limit(other.id) == Some(edge)
+        })
+    }
+}
+
+/// How often everything is looked at.
+pub(crate) const LOOK_S: f64 = 0.1;
+/// After so long, half of what a way once brought is forgotten.
+const SETTLED_S: f64 = 3.0;
+
+/// A way that falls to this part of what it brought has lost what made it worth its place.
+const FALLEN: f64 = 0.25;
+/// For so long (and a round trip) it must have: bursts are shorter.
+const LOW_S: f64 = 0.15;
+/// With less than this part of what it brought for so long it is as good as silent.
+const STILL: f64 = 0.02;
+const STILL_S: f64 = 0.15;
+/// A silent way is closed after this and so many round trips: a loss that is repaired is shorter.
+const GONE_S: f64 = 1.5;
+const GONE_TRIPS: f64 = 6.0;
+/// Relays of a way that fell silent are avoided for so long: one of them is dead, and which one is
+/// not known.
+const SHY_S: f64 = 5.0;
+/// To open a way takes each relay a connection to the next, one after the other.
+const OPENING_S: f64 = 2.0;
+const OPENING_TRIPS: f64 = 12.0;
+
+/// With less than this part of what direct brought alone, trials end.
+const STARVED: f64 = 0.9;
+
+/// A way that brings less than this part of the whole for so long is closed.
+const NEGLIGIBLE: f64 = 0.01;
+const PRUNED_S: f64 = 5.0;
+const PRUNED_REST_S: f64 = 15.0;

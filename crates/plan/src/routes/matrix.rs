@@ -1,0 +1,207 @@
+//! The edges that take part in one search, laid out for it, and the searches for one route.
+//!
+//! Both searches go hop by hop (what is best over at most one edge, two, three …) with the rule of
+//! the published algorithm, `bw = min(bandwidth[v], edge[v][a])`, where that took the vertex of
+//! largest bandwidth next: so a limit on the number of hops can be kept. O(hops · sites²).
+
+use super::graph::Way;
+use super::name::{Route, SiteId};
+
+/// An edge in a search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hop {
+    /// Bytes per second.
+    pub rate: f64,
+    pub rtt_s: f64,
+    /// The rate is no more than a guess.
+    pub guess: bool,
+    /// What it brings for certain, bytes per second.
+    pub least: f64,
+}
+
+/// Vertex 0 is us, then come the relays, then the sources.
+pub(crate) struct Matrix {
+    pub sites: Vec<SiteId>,
+    /// Vertices from this one on are sources.
+    pub first_source: usize,
+    hops: Vec<Option<Hop>>,
+}
+
+impl Matrix {
+    pub fn new(
+        relays: &[SiteId],
+        sources: &[SiteId],
+        hop: impl Fn(SiteId, SiteId) -> Option<Hop>,
+    ) -> Self {
+        let mut sites = vec![SiteId::HERE];
+        sites.extend(relays);
+        let first_source = sites.len();
+        sites.extend(sources);
+        let mut hops = vec![None; sites.len() * sites.len()];
+        for from in 1..sites.len() {
+            for to in (0..first_source).filter(|&to| sites[to] != sites[from]) {
+                hops[from * sites.len() + to] =
+                    hop(sites[from], sites[to]).filter(|hop| hop.rate > 0.0);
+            }
+        }
+        Self { sites, first_source, hops }
+    }
+
+    pub fn hop(&self, from: usize, to: usize) -> Option<Hop> {
+        self.hops[from * self.sites.len() + to]
+    }
+
+    /// The same sites with other edges.
+    pub fn map(&self, change: impl Fn(usize, usize, Hop) -> Option<Hop>) -> Self {
+        let n = self.sites.len();
+        let hops = self.hops.iter().enumerate();
+        let hops = hops.map(|(at, hop)| hop.and_then(|hop| change(at / n, at % n, hop))).collect();
+        Self { sites: self.sites.clone(), first_source: self.first_source, hops }
+    }
+
+    /// Take what a way carries from its edges.
+    pub fn take(&mut self, way: &Way) {
+        for at in self.positions(way) {
+            self.hops[at] = self.hops[at]
+                .map(|hop| Hop {
+                    rate: hop.rate - way.rate_bytes_per_s,
+                    least: hop.least - way.rate_bytes_per_s,
+                    ..hop
+                })
+                .filter(|hop| hop.rate > 0.0);
+        }
+    }
+
+    /// Leave out the narrowest edge of a way, so that another way is found.
+    pub fn cut_narrowest(&mut self, way: &Way) {
+        let rate = |at: &usize| self.hops[*at].map_or(f64::INFINITY, |hop| hop.rate);
+        let narrowest = self.positions(way).into_iter().min_by(|a, b| rate(a).total_cmp(&rate(b)));
+        if let Some(at) = narrowest {
+            self.hops[at] = None;
+        }
+    }
+
+    /// The least of what is known, not guessed, of a way's edges.
+    pub fn known(&self, way: &Way) -> f64 {
+        let hops = self.positions(way).into_iter().filter_map(|at| self.hops[at]);
+        hops.filter(|hop| !hop.guess).map(|hop| hop.rate).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Leave out these relays.
+    pub fn drop_relays(&mut self, relays: impl Iterator<Item = SiteId>) {
+        let n = self.sites.len();
+        for relay in relays {
+            if let Some(at) = (1..self.first_source).find(|&at| self.sites[at] == relay) {
+                (0..n).for_each(|to| self.hops[at * n + to] = None);
+            }
+        }
+    }
+
+    fn positions(&self, way: &Way) -> Vec<usize> {
+        let n = self.sites.len();
+        let find =
+            |site, mut among: std::ops::Range<usize>| among.find(|&at| self.sites[at] == site);
+        let edges = way.route.edges(way.source);
+        edges
+            .filter_map(|(from, to)| {
+                // A site may be both relay and source: what comes from the source starts there.
+                let among =
+                    if from == way.source { self.first_source..n } else { 1..self.first_source };
+                Some(find(from, among)? * n + find(to, 0..self.first_source)?)
+            })
+            .collect()
+    }
+
+    /// The widest route of all sources; ties go to fewer hops, then to smaller round trips.
+    pub fn widest(&self, hops_max: usize) -> Option<Way> {
+        let layers = self.layers(hops_max, |rate, hop| rate.min(hop.rate));
+        let rate = layers.iter().map(|layer| layer[0].value).fold(0.0, f64::max);
+        if rate <= 0.0 {
+            return None;
+        }
+        // Of all routes that are as wide, first the number of hops, then the round trips: what is
+        // added up over hops must not be narrower anywhere, and may be as wide as it likes.
+        let hops = 1 + layers.iter().position(|layer| layer[0].value >= rate)?;
+        let layers =
+            self.layers(
+                hops,
+                |sooner, hop| {
+                    if hop.rate < rate { 0.0 } else { 1.0 / (1.0 / sooner + hop.rtt_s) }
+                },
+            );
+        self.trace(&layers, hops, rate)
+    }
+
+    /// The route that is likely to bring most: edges that are known are worth what they bring; a
+    /// guess may be wrong in either direction, and the smallest of several of them is likely to be
+    /// smaller than the smallest guess. If rates scatter about their guesses as Weibull's
+    /// distribution with this shape, the smallest of them scatters likewise about
+    /// `(Σ rate^-shape)^(-1/shape)`. Where guesses are good (a large shape) that prefers several
+    /// short hops to a long one, where they are bad it prefers few hops.
+    pub fn likeliest(&self, hops_max: usize, shape: f64) -> Option<Way> {
+        let layers = self.layers(hops_max, |rate, hop| {
+            if hop.guess && rate.is_finite() && hop.rate.is_finite() {
+                (rate.powf(-shape) + hop.rate.powf(-shape)).powf(-1.0 / shape)
+            } else {
+                rate.min(hop.rate)
+            }
+        });
+        let rate = layers.iter().map(|layer| layer[0].value).fold(0.0, f64::max);
+        let hops = 1 + layers.iter().position(|layer| rate > 0.0 && layer[0].value >= rate)?;
+        self.trace(&layers, hops, rate)
+    }
+
+    /// The widest route by what is certain.
+    pub fn surest(&self, hops_max: usize) -> Option<Way> {
+        let sure = |_, _, hop: Hop| (hop.least > 0.0).then_some(Hop { rate: hop.least, ..hop });
+        self.map(sure).widest(hops_max)
+    }
+
+    /// `layers[h][v]`: the best value with which `v` is reached over exactly `h + 1` edges.
+    /// `over` must not be better after an edge than before it, and better before must not be worse
+    /// after: then no route is best that visits a vertex twice.
+    fn layers(&self, hops_max: usize, over: impl Fn(f64, Hop) -> f64) -> Vec<Vec<Reached>> {
+        let mut layers: Vec<Vec<Reached>> = Vec::new();
+        for _ in 0..hops_max {
+            let mut layer = vec![Reached { value: 0.0, from: 0 }; self.first_source];
+            let froms = match layers.last() {
+                None => self.first_source..self.sites.len(),
+                Some(_) => 1..self.first_source,
+            };
+            for from in froms {
+                let before = layers.last().map_or(f64::INFINITY, |layer| layer[from].value);
+                if before <= 0.0 {
+                    continue;
+                }
+                for (to, reached) in layer.iter_mut().enumerate() {
+                    let Some(hop) = self.hop(from, to) else { continue };
+                    let value = over(before, hop);
+                    if value > reached.value {
+                        *reached = Reached { value, from };
+                    }
+                }
+            }
+            layers.push(layer);
+        }
+        layers
+    }
+
+    fn trace(&self, layers: &[Vec<Reached>], hops: usize, rate: f64) -> Option<Way> {
+        let (mut at, mut relays) = (0, Vec::new());
+        for layer in layers[..hops].iter().rev() {
+            at = layer[at].from;
+            if at >= self.first_source {
+                let route = Route::through(relays);
+                return Some(Way { source: self.sites[at], route, rate_bytes_per_s: rate });
+            }
+            relays.push(self.sites[at]);
+        }
+        None
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Reached {
+    value: f64,
+    from: usize,
+}

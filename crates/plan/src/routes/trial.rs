@@ -1,0 +1,202 @@
+//! Whether a way on trial stays: what counts is the whole, not what comes over the way itself.
+//!
+//! Two ways over one bottleneck bring no more than one: what the second brings, the first loses.
+//! So what the ways in use lose while another is tried is taken from what that one brings.
+
+use super::config::Mode;
+use super::graph::Grade;
+use super::name::WayId;
+use super::router::Router;
+use super::view::{WayState, Why};
+
+impl Router {
+    pub(crate) fn judge_trials(&mut self) {
+        for way in self.those(|book| book.state == WayState::OnTrial) {
+            self.judge(way);
+        }
+    }
+
+    fn judge(&mut self, way: WayId) {
+        let now_s = self.now_s;
+        let Some(book) = self.ways.get(&way) else { return };
+        let Some(first_s) = book.first_s else { return };
+        let length_s = (TRIAL_TRIPS * book.rtt_s).clamp(TRIAL_S, TRIAL_MAX_S);
+        let passed_s = now_s - first_s;
+        if passed_s < length_s / 2.0 || !book.now.busy {
+            return;
+        }
+        let window_s = (0.4 * length_s * f64::from(1 + book.longer)).max(book.window_s());
+        let own = book.rate(window_s, now_s);
+        let displaced = self.displaced(first_s, window_s);
+        let trials: f64 = self
+            .ways
+            .values()
+            .filter(|other| {
+                other.state != WayState::Opening && other.first_s >= Some(first_s - 0.5)
+            })
+            .map(|other| other.rate(window_s, now_s))
+            .sum();
+        let part = own / trials.max(own).max(1.0);
+        // What others lose counts against it, and if the whole did not grow, it adds nothing, even
+        // if those others were only coming up to speed and did not lose anything yet.
+        let before_s = (first_s - window_s).max(self.first_s.unwrap_or(first_s));
+        let grown = if first_s - before_s >= BEFORE_S {
+            self.whole.mean(now_s - window_s, now_s) - self.whole.mean(before_s, first_s)
+        } else {
+            f64::INFINITY
+        };
+        let gain = own.min(grown * part).min(own - displaced * part);
+        let over = passed_s >= length_s * f64::from(1 + book.longer);
+        let kept = book.promised.is_finite() && own >= KEPT * book.promised && gain >= CLEAR * own;
+        if self.config.mode == Mode::Widest {
+            if over {
+                self.judge_widest(way, own, displaced, first_s, window_s);
+            }
+            return;
+        }
+        let twin = self.has_twin(way);
+        let enough = !twin && gain >= ADDS_PART * own && gain >= ADDS_WHOLE * self.total();
+        if enough && (over || kept) {
+            self.trial_passed(way);
+        } else if over && !enough {
+            let unclear = !twin && gain >= UNCLEAR * own && own >= ADDS_WHOLE * self.total();
+            if unclear && book.longer == 0 {
+                if let Some(book) = self.ways.get_mut(&way) {
+                    book.longer += 1;
+                }
+            } else {
+                if !twin && own - gain < 0.5 * own {
+                    self.blame(way, own);
+                }
+                self.trial_ends(way, Why::AddsNothing);
+            }
+        }
+    }
+
+    /// What the ways that were settled before a trial began have lost since, in bytes per second.
+    fn displaced(&self, began_s: f64, window_s: f64) -> f64 {
+        let (mut before, mut after) = (0.0, 0.0);
+        for book in self.ways.values() {
+            // What was still climbing then had less to lose than it has now: its loss is thought
+            // too small, never too large.
+            let settled = book.state == WayState::InUse && book.first_s < Some(began_s - BEFORE_S);
+            if settled && book.low_since_s.is_none() && book.now.busy {
+                before += book.before(began_s, window_s);
+                after += book.rate(window_s, self.now_s);
+            }
+        }
+        (before - after).max(0.0)
+    }
+
+    /// One route at a time: the new one must be wider than what is in use by more than a little.
+    fn judge_widest(&mut self, way: WayId, own: f64, displaced: f64, began_s: f64, window_s: f64) {
+        let Some(book) = self.ways.get(&way) else { return };
+        let limit = self.limit(way).map(|(edge, _)| edge);
+        let shared = self
+            .ways
+            .values()
+            .filter(|it| it.state == WayState::InUse && it.edges().any(|edge| Some(edge) == limit));
+        // Where both are limited by one edge, all of it is to be had without the other.
+        let both = own + shared.map(|it| it.rate(window_s, self.now_s)).sum::<f64>();
+        let could = (own + displaced).max(both.min(book.promised));
+        let current = self
+            .ways
+            .values()
+            .filter(|book| book.state == WayState::InUse)
+            .map(|book| book.before(began_s, window_s).max(book.rate(window_s, self.now_s)))
+            .fold(0.0, f64::max);
+        if could < (1.0 + self.config.switch_gain) * current {
+            self.blame(way, could);
+            self.trial_ends(way, Why::AddsNothing);
+            return;
+        }
+        let others =
+            self.those(|it| it.id != way && !it.route.is_direct() && it.state == WayState::InUse);
+        self.trial_passed(way);
+        for other in others {
+            self.close(other, Why::Replaced);
+        }
+    }
+
+    fn trial_passed(&mut self, way: WayId) {
+        let Some(book) = self.ways.get(&way) else { return };
+        let key = (book.replica, book.route.clone());
+        self.rests.remove(&key);
+        self.failures = 0;
+        self.next_trial_s = self.now_s;
+        let in_use = self.those(|it| !it.route.is_direct() && it.state == WayState::InUse);
+        self.enter(way, WayState::InUse, Why::AddsEnough);
+        if in_use.len() >= self.config.ways_max
+            && let Some(least) = in_use.into_iter().min_by(|a, b| {
+                let rate = |id| self.ways.get(id).map_or(0.0, |book| book.settled);
+                rate(a).total_cmp(&rate(b))
+            })
+        {
+            self.close(least, Why::Replaced);
+            self.next_trial_s = self.now_s + self.about(REPLACED_S);
+        }
+    }
+
+    /// A trial came to nothing.
+    pub(crate) fn trial_ends(&mut self, way: WayId, why: Why) {
+        let Some(book) = self.ways.get(&way) else { return };
+        let key = (book.replica, book.route.clone());
+        self.rest(key, TRIED_REST_S);
+        self.close(way, why);
+        self.trial_failed();
+    }
+
+    /// The next trial waits, the longer the more came to nothing.
+    pub(crate) fn trial_failed(&mut self) {
+        let wait_s = (PAUSE_S * 2f64.powi(self.failures.min(10) as i32)).min(PAUSE_MAX_S);
+        self.failures += 1;
+        self.next_trial_s = self.next_trial_s.max(self.now_s + self.about(wait_s));
+    }
+
+    /// Nothing else was in the way, and it brought less than was thought: if nobody has said which
+    /// edge it was, it was the one of which most was only thought.
+    fn blame(&mut self, way: WayId, rate: f64) {
+        let Some(book) = self.ways.get(&way) else { return };
+        if self.limit(way).is_some() || rate >= KEPT * book.promised {
+            return;
+        }
+        let weakest = book
+            .edges()
+            .filter_map(|(from, to)| Some(((from, to), self.estimate(from, to)?)))
+            .filter(|(_, hop)| hop.guess)
+            .min_by(|a, b| a.1.rate.total_cmp(&b.1.rate));
+        if let Some((edge, _)) = weakest {
+            self.note(edge, rate, Grade::Exact, None);
+        }
+    }
+}
+
+/// A trial lasts a dozen round trips: eight of slow start, four to look at what that came to …
+const TRIAL_TRIPS: f64 = 12.0;
+/// … and at least this: what a router, a disk or a queue does within a second is no trend.
+const TRIAL_S: f64 = 1.0;
+const TRIAL_MAX_S: f64 = 5.0;
+
+/// A way that came less than this before another went on trial says nothing about that one.
+const BEFORE_S: f64 = 0.2;
+
+/// A way that brings this part of what it promised, and takes little from others (this part is
+/// gain), need not be looked at for longer.
+const KEPT: f64 = 0.8;
+const CLEAR: f64 = 0.6;
+
+/// A way stays if this part of what it brings is gain …
+const ADDS_PART: f64 = 0.25;
+/// … and that is this part of the whole.
+pub(crate) const ADDS_WHOLE: f64 = 0.02;
+/// Between this part and that, rates that swing may have deceived us: the trial goes on once more.
+const UNCLEAR: f64 = 0.05;
+
+/// After a trial that came to nothing the next one waits so long, then twice as long …
+const PAUSE_S: f64 = 0.5;
+/// … and at last this.
+const PAUSE_MAX_S: f64 = 60.0;
+/// When all places are taken, they are not all taken by others one after the other.
+const REPLACED_S: f64 = 4.0;
+/// The same way is not tried again before this, then twice that.
+const TRIED_REST_S: f64 = 10.0;

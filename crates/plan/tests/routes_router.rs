@@ -1,0 +1,129 @@
+//! The router's manners, event by event.
+
+use swath_model::Time;
+use swath_plan::routes::{
+    Fault, Mode, ReplicaId, Route, RouteAction, RouteEvent, Router, RouterConfig, SiteId, WayId,
+    WayNow,
+};
+
+const ORIGIN: SiteId = SiteId(1);
+const RELAY: SiteId = SiteId(2);
+
+fn router(mode: Mode) -> Router {
+    let mut router = Router::new(RouterConfig { mode, ..RouterConfig::default() });
+    let events = [
+        RouteEvent::ReplicaAdded { replica: ReplicaId(0), site: ORIGIN },
+        RouteEvent::RelayUp { site: RELAY },
+        RouteEvent::RoundTrip { from: ORIGIN, to: SiteId::HERE, rtt_s: Some(0.06) },
+        RouteEvent::RoundTrip { from: ORIGIN, to: RELAY, rtt_s: Some(0.03) },
+        RouteEvent::RoundTrip { from: RELAY, to: SiteId::HERE, rtt_s: Some(0.03) },
+    ];
+    for event in events {
+        router.handle(event, Time::ZERO);
+    }
+    router
+}
+
+fn actions(router: &mut Router, now_s: f64) -> Vec<RouteAction> {
+    std::iter::from_fn(|| router.poll(Time::from_secs_f64(now_s))).collect()
+}
+
+fn opened(actions: &[RouteAction]) -> Vec<(WayId, Route)> {
+    let opened = actions.iter().filter_map(|action| match action {
+        RouteAction::Open { way, route, .. } => Some((*way, route.clone())),
+        _ => None,
+    });
+    opened.collect()
+}
+
+fn progress(router: &mut Router, now_s: f64, ways: &[(WayId, f64)], left_bytes: u64) {
+    let ways = ways
+        .iter()
+        .map(|&(way, rate)| {
+            let now = WayNow {
+                rate_bytes_per_s: rate,
+                delivered_bytes: (rate * now_s) as u64,
+                silent: rate == 0.0,
+                busy: true,
+            };
+            (way, now)
+        })
+        .collect();
+    let event = RouteEvent::Progress { ways, left_bytes: Some(left_bytes) };
+    router.handle(event, Time::from_secs_f64(now_s));
+}
+
+#[test]
+fn direct_comes_first_and_comes_back() {
+    for mode in [Mode::Auto, Mode::Direct, Mode::Multi, Mode::Widest] {
+        let mut router = router(mode);
+        let first = opened(&actions(&mut router, 0.0));
+        assert_eq!(first, [(WayId(0), Route::direct())]);
+        let failed = RouteEvent::WayFailed { way: WayId(0), fault: Fault::Broken, at: None };
+        router.handle(failed, Time::from_millis(100));
+        assert!(!opened(&actions(&mut router, 0.2)).iter().any(|(_, route)| route.is_direct()));
+        let later = opened(&actions(&mut router, 2.0));
+        assert!(later.iter().any(|(_, route)| route.is_direct()), "{later:?}");
+    }
+}
+
+#[test]
+fn what_is_named_is_opened_and_nothing_else() {
+    let named = Route::through(vec![RELAY]);
+    let mut router = router(Mode::Fixed(vec![named.clone()]));
+    let mut open = opened(&actions(&mut router, 0.0));
+    assert_eq!(open, [(WayId(0), named.clone())]);
+    for tenth in 1..200 {
+        let now_s = f64::from(tenth) / 10.0;
+        progress(&mut router, now_s, &[(WayId(0), 1e6)], 1 << 30);
+        open.extend(opened(&actions(&mut router, now_s)));
+    }
+    assert_eq!(open.len(), 1);
+    let failed = RouteEvent::WayFailed { way: WayId(0), fault: Fault::Broken, at: Some(RELAY) };
+    router.handle(failed, Time::from_secs_f64(20.0));
+    assert_eq!(opened(&actions(&mut router, 25.0)), [(WayId(1), named)]);
+}
+
+#[test]
+fn small_transfers_try_nothing() {
+    let mut router = router(Mode::Auto);
+    let mut open = 0;
+    for tenth in 1..30 {
+        let now_s = f64::from(tenth) / 10.0;
+        progress(&mut router, now_s, &[(WayId(0), 1e6)], 3_000_000 - (now_s * 1e6) as u64);
+        open += opened(&actions(&mut router, now_s)).len();
+    }
+    assert_eq!(open, 1);
+}
+
+#[test]
+fn a_relay_that_corrupts_is_not_asked_again() {
+    let mut router = router(Mode::Auto);
+    actions(&mut router, 0.0);
+    let mut ways = vec![(WayId(0), 1e6)];
+    for tenth in 1..600 {
+        let now_s = f64::from(tenth) / 10.0;
+        progress(&mut router, now_s, &ways, 1 << 30);
+        for (way, route) in opened(&actions(&mut router, now_s)) {
+            assert_eq!(route, Route::through(vec![RELAY]));
+            assert_eq!(ways.len(), 1, "it came back at {now_s} s");
+            ways.push((way, 1e6));
+            let failed = RouteEvent::WayFailed { way, fault: Fault::Corrupt, at: None };
+            router.handle(failed, Time::from_secs_f64(now_s));
+        }
+    }
+    assert_eq!(ways.len(), 2, "it was never tried");
+}
+
+#[test]
+fn nothing_is_believed_of_ways_that_nobody_opened() {
+    let mut router = router(Mode::Auto);
+    actions(&mut router, 0.0);
+    let way = WayId(77);
+    router.handle(RouteEvent::WayUp { way }, Time::from_millis(10));
+    let failed = RouteEvent::WayFailed { way, fault: Fault::Corrupt, at: None };
+    router.handle(failed, Time::from_millis(10));
+    progress(&mut router, 0.1, &[(way, 1e9)], 1 << 30);
+    assert_eq!(router.views().len(), 1);
+    assert!(router.graph().is_relay(RELAY));
+}

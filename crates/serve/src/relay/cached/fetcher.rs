@@ -1,0 +1,313 @@
+//! Brings what nobody has: one task for each client's connection, on one connection to the server,
+//! requests ahead and answers in order, as without a cache. It outlives its client as long as
+//! others wait for what it fetches, and stops where nobody does.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use swath_model::Range;
+use swath_source::{AnswerHead, Upstream};
+use swath_store::cache::Fetch;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::ask::{self, Trouble};
+use super::known::Place;
+use super::version::{Need, Version};
+use crate::relay::gauge::Gauge;
+use crate::relay::{Relay, back};
+
+/// Something to be fetched for all.
+pub(super) struct Job {
+    pub place: Arc<Place>,
+    pub version: Arc<Version>,
+    pub fetch: Fetch,
+    /// Whom the request came by.
+    pub via: Arc<str>,
+}
+
+/// Takes what is to be fetched. Dropped, nothing more comes.
+#[derive(Clone)]
+pub(in crate::relay) struct Jobs(mpsc::UnboundedSender<Job>);
+
+impl Jobs {
+    /// Have it fetched. If nobody is there to do so, it is given back.
+    pub(super) fn put(&self, job: Job) {
+        let _ = self.0.send(job);
+    }
+}
+
+/// Begin one.
+pub(super) fn start(relay: &Arc<Relay>) -> Jobs {
+    // How much waits in it is bounded by who claims no more than a window ahead of its client.
+    let (jobs, incoming) = mpsc::unbounded_channel();
+    let fetcher = Fetcher {
+        relay: Arc::clone(relay),
+        incoming,
+        queue: VecDeque::new(),
+        sent: 0,
+        upstream: None,
+        gauge: Gauge::default(),
+        buffer: Vec::new(),
+        filled: 0,
+    };
+    tokio::spawn(fetcher.run());
+    Jobs(jobs)
+}
+
+struct Fetcher {
+    relay: Arc<Relay>,
+    incoming: mpsc::UnboundedReceiver<Job>,
+    queue: VecDeque<Waiting>,
+    /// The requests of so many of them have been sent on `upstream`.
+    sent: usize,
+    upstream: Option<Upstream>,
+    gauge: Gauge,
+    buffer: Vec<u8>,
+    filled: usize,
+}
+
+struct Waiting {
+    job: Job,
+    /// As it was asked for.
+    range: Range,
+    asked: Instant,
+    tries: u32,
+}
+
+impl Fetcher {
+    async fn run(mut self) {
+        loop {
+            if self.queue.is_empty() {
+                self.rest();
+                match self.incoming.recv().await {
+                    Some(job) => self.take(job),
+                    None => return,
+                }
+            }
+            while let Ok(job) = self.incoming.try_recv() {
+                self.take(job);
+            }
+            let came = self.front().await;
+            let Some(front) = self.queue.pop_front() else { continue };
+            match came {
+                Ok(()) => self.sent = self.sent.saturating_sub(1),
+                Err(trouble) => self.give_up(front, trouble),
+            }
+        }
+    }
+
+    fn take(&mut self, job: Job) {
+        let range = job.fetch.range();
+        self.queue.push_back(Waiting { job, range, asked: Instant::now(), tries: 0 });
+    }
+
+    /// Nothing is to be done: others may have the connection.
+    fn rest(&mut self) {
+        self.gauge.rest(Instant::now());
+        self.buffer = Vec::new();
+        if let Some(upstream) = self.upstream.take() {
+            upstream.put_aside();
+        }
+        self.sent = 0;
+    }
+
+    /// The foremost does not come.
+    fn give_up(&mut self, front: Waiting, trouble: Trouble) {
+        tracing::debug!(url = %front.job.version.url, range = %front.range, ?trouble, "not fetched");
+        if self.sent > 0 {
+            self.upstream = None;
+            self.sent = 0;
+        }
+        let version = Arc::clone(&front.job.version);
+        match trouble {
+            Trouble::Changed => {
+                front.job.place.changed(&version);
+                if let Some(cached) = &self.relay.cached {
+                    cached.forget(&version);
+                }
+            }
+            Trouble::Apart => front.job.place.set_apart(&version),
+            Trouble::Failed | Trouble::Unwanted => {}
+        }
+        let goes_on =
+            |one: &Waiting| !one.job.version.is_over() && one.job.version.is_wanted(one.range);
+        let (queue, mut going): (Vec<_>, Vec<_>) = self.queue.drain(..).partition(goes_on);
+        self.queue = queue.into();
+        going.push(front);
+        // Space is given back to the disk.
+        tokio::task::spawn_blocking(move || drop(going));
+    }
+
+    /// Fetch the foremost.
+    async fn front(&mut self) -> Result<(), Trouble> {
+        let Some(front) = self.queue.front() else { return Ok(()) };
+        let version = Arc::clone(&front.job.version);
+        let (place, range) = (Arc::clone(&front.job.place), front.range);
+        let mut wanted = Need::new(&version, range);
+        let answer = loop {
+            if wanted.is_not() {
+                return Err(Trouble::Unwanted);
+            }
+            self.connect(&mut wanted).await?;
+            let within = self.relay.timeout;
+            let polled = poll_fn(|cx| self.poll_head(cx));
+            let answered = tokio::select! {
+                answered = timeout(within, polled) => answered.map_err(|_| Trouble::Failed)?,
+                () = wanted.ends() => return Err(Trouble::Unwanted),
+            };
+            if let Some(answer) = answered {
+                break answer;
+            }
+            // Servers close connections when they like.
+            let was_used = self.upstream.take().is_some_and(|upstream| upstream.was_used());
+            self.sent = 0;
+            let Some(front) = self.queue.front_mut() else { return Ok(()) };
+            front.tries += 1;
+            if !was_used || front.tries >= TRIES_MAX {
+                return Err(Trouble::Failed);
+            }
+        };
+        ask::judge(&answer, &version, range)?;
+        let Some(upstream) = &self.upstream else { return Err(Trouble::Failed) };
+        version.comes(&answer, &back::hop(&version.url, upstream, &self.gauge).write());
+        if answer.field("age").is_none()
+            && let Some(front) = self.queue.front()
+        {
+            place.confirm(&version, front.asked);
+        }
+        self.bring(&mut wanted).await
+    }
+
+    /// Have a connection to the server of the foremost.
+    async fn connect(&mut self, wanted: &mut Need) -> Result<(), Trouble> {
+        let Some(front) = self.queue.front() else { return Ok(()) };
+        let url = front.job.version.url.clone();
+        let serves = |it: &Upstream| it.leads_to(&url) && it.takes_more();
+        if self.upstream.as_ref().is_some_and(serves) {
+            return Ok(());
+        }
+        if let Some(upstream) = self.upstream.take() {
+            upstream.put_aside();
+        }
+        (self.sent, self.gauge) = (0, Gauge::default());
+        let reuse = front.tries == 0;
+        let dialled = tokio::select! {
+            dialled = self.relay.net.upstream(&url, reuse) => dialled,
+            () = wanted.ends() => return Err(Trouble::Unwanted),
+        };
+        self.upstream = Some(dialled.map_err(|_| Trouble::Failed)?);
+        Ok(())
+    }
+
+    /// Take what is asked for meanwhile, and send its requests ahead.
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        while let Poll::Ready(Some(job)) = self.incoming.poll_recv(cx) {
+            self.take(job);
+        }
+        let Some(upstream) = &mut self.upstream else { return };
+        while let Some(next) = self.queue.get_mut(self.sent)
+            && upstream.leads_to(&next.job.version.url)
+            && upstream.takes_more()
+            && (self.sent == 0 || upstream.bears_more() && self.sent < AHEAD_MAX)
+        {
+            upstream.send(&ask::range_request(&next.job.version, next.range, &next.job.via));
+            next.asked = Instant::now();
+            self.sent += 1;
+        }
+        if upstream.has_unsent() {
+            // Why it cannot be sent is seen where the answer is read.
+            let _ = upstream.poll_send(cx);
+        }
+    }
+
+    /// The head of the foremost's answer; `None` if the connection is gone instead.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Option<AnswerHead>> {
+        self.poll_ahead(cx);
+        let Some(upstream) = &mut self.upstream else { return Poll::Ready(None) };
+        Poll::Ready(ready!(upstream.poll_head(cx, false)).unwrap_or(None))
+    }
+
+    /// Write the body down as it comes.
+    async fn bring(&mut self, wanted: &mut Need) -> Result<(), Trouble> {
+        self.gauge.run(Instant::now(), false);
+        loop {
+            let within = self.relay.timeout;
+            let polled = poll_fn(|cx| self.poll_body(cx));
+            let is_through = tokio::select! {
+                some = timeout(within, polled) => some.map_err(|_| Trouble::Failed)??,
+                () = wanted.ends() => return Err(Trouble::Unwanted),
+            };
+            // On slow ways it comes by packets, and each write wakes all who wait for it.
+            let is_through = if is_through || self.filled >= GATHERED_BYTES {
+                is_through
+            } else {
+                tokio::time::sleep(GATHER_FOR).await;
+                poll_fn(|cx| self.poll_body(cx)).await?
+            };
+            let Some(front) = self.queue.pop_front() else { return Ok(()) };
+            let mut job = front.job;
+            let (bytes, filled) = (std::mem::take(&mut self.buffer), self.filled);
+            let written = tokio::task::spawn_blocking(move || {
+                let written = job.fetch.write(&bytes[..filled]);
+                (job, bytes, written)
+            });
+            // If that panics, the claim was given back, and there is nothing more to be brought.
+            let Ok((job, bytes, written)) = written.await else { return Err(Trouble::Failed) };
+            (self.buffer, self.filled) = (bytes, 0);
+            self.gauge.run(Instant::now(), false);
+            let left = job.fetch.range();
+            self.queue.push_front(Waiting { job, ..front });
+            if let Err(error) = written {
+                tracing::warn!(%error, "what came for the cache could not be kept");
+                return Err(Trouble::Failed);
+            }
+            if let Some(cached) = &self.relay.cached {
+                cached.figures.fetched.fetch_add(filled as u64, Ordering::Relaxed);
+            }
+            wanted.range = left;
+            match (is_through, left.is_empty()) {
+                (true, true) => return Ok(()),
+                (true, false) => return Err(Trouble::Failed),
+                (false, _) => {}
+            }
+        }
+    }
+
+    /// Some of the body, as much as is there already; whether that is the end of it.
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Trouble>> {
+        self.poll_ahead(cx);
+        let Some(upstream) = &mut self.upstream else { return Poll::Ready(Err(Trouble::Failed)) };
+        self.buffer.resize(BUFFER_BYTES, 0);
+        while self.filled < self.buffer.len() && !upstream.is_through() {
+            match upstream.poll_body(cx, &mut self.buffer[self.filled..]) {
+                Poll::Pending if self.filled == 0 => return Poll::Pending,
+                Poll::Pending => break,
+                Poll::Ready(Ok(bytes)) => {
+                    self.filled += bytes;
+                    self.gauge.came(bytes as u64);
+                }
+                Poll::Ready(Err(_)) if self.filled == 0 => {
+                    return Poll::Ready(Err(Trouble::Failed));
+                }
+                // What came is right; the error comes again.
+                Poll::Ready(Err(_)) => break,
+            }
+        }
+        Poll::Ready(Ok(upstream.is_through()))
+    }
+}
+
+/// A request is sent at most so often, if connections end before their answers begin.
+const TRIES_MAX: u32 = 3;
+/// So many requests are sent ahead.
+const AHEAD_MAX: usize = 16;
+/// What comes within this time is written together, so long as it is little.
+const GATHER_FOR: Duration = Duration::from_millis(5);
+const GATHERED_BYTES: usize = 64 << 10;
+/// Read and written at a time, at most; a thousand fetchers have so much each.
+const BUFFER_BYTES: usize = 128 << 10;

@@ -1,0 +1,239 @@
+//! One client's connection while the cache answers on it. Requests that a client sends ahead are
+//! prepared at once, so that what they need comes while the answers before them leave; answers go
+//! out in order, by the kernel alone where that is possible.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use swath_source::AnswerHead;
+use swath_store::cache::Part;
+use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use url::Url;
+
+use super::fetcher;
+use super::prepare::{Asked, Prepared, prepare};
+use super::reader::{How, Read, Reader};
+use crate::http::{Head, Next, Pace, Stream};
+use crate::relay::carry::Held;
+use crate::relay::pass::{self, Framing, Marks};
+use crate::relay::{Relay, form};
+
+/// A connection while it is answered.
+pub(super) struct Line<'a> {
+    pub(super) relay: &'a Arc<Relay>,
+    peer: SocketAddr,
+    pub(super) stream: &'a mut Stream,
+    input: &'a mut Vec<u8>,
+    held: &'a mut Held,
+    queue: VecDeque<Request>,
+    pub(super) pace: Pace,
+    /// Nothing more is read: what comes next is not for the cache.
+    is_over: bool,
+}
+
+/// One request that is being prepared.
+struct Request {
+    head: Arc<Head>,
+    url: Url,
+    /// As it came; the first one was taken from us.
+    raw: Vec<u8>,
+    preparing: Preparing,
+    began: Instant,
+}
+
+/// Whoever does not wait for it any more has it stopped.
+struct Preparing(JoinHandle<Prepared>);
+
+impl Drop for Preparing {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Answer `first`, and what comes behind it as long as it is for the cache; answers with a request
+/// that is not, as it turned out.
+pub(in crate::relay) async fn carry(
+    relay: &Arc<Relay>,
+    stream: &mut Stream,
+    input: &mut Vec<u8>,
+    held: &mut Held,
+    first: (Head, Url),
+    peer: SocketAddr,
+) -> Result<Next, Head> {
+    let pace = Pace::new(relay.send_limit.clone());
+    let queue = VecDeque::new();
+    let mut line = Line { relay, peer, stream, input, held, queue, pace, is_over: false };
+    line.take(first.0, first.1, Vec::new());
+    while let Some(mut request) = line.queue.pop_front() {
+        let Some(prepared) = line.meanwhile(&mut request.preparing.0).await else {
+            return Ok(Next::Cut);
+        };
+        let keeps_alive = request.head.keeps_alive && !relay.is_ending();
+        let (answer, body) = match prepared.unwrap_or(Prepared::Apart) {
+            Prepared::Apart => {
+                line.give_back();
+                return Err((*request.head).clone());
+            }
+            Prepared::Told(answer, how) => (answer, Err(how)),
+            Prepared::Bytes(answer, part, reader) => (answer, Ok((part, reader))),
+        };
+        let mut sent = 0;
+        let written = line.answer(&request, &answer, body, keeps_alive, &mut sent).await;
+        let took = request.began.elapsed();
+        relay.note(&request.head, peer, answer.status, sent, took);
+        match written {
+            Err(_) => return Ok(Next::Cut),
+            Ok(()) if !keeps_alive => return Ok(Next::Close),
+            Ok(()) => {}
+        }
+        if line.glance().await.is_none() {
+            return Ok(Next::Cut);
+        }
+    }
+    Ok(Next::Back)
+}
+
+impl Line<'_> {
+    /// A request has come: prepare what is answered to it.
+    fn take(&mut self, head: Head, url: Url, raw: Vec<u8>) {
+        let via: String = head.fields("via").map(|one| format!("{one}, ")).collect();
+        let via = format!("{via}1.1 {}", self.relay.pseudonym).into();
+        let head = Arc::new(head);
+        let asked = Asked { head: Arc::clone(&head), url: url.clone(), via };
+        let jobs = self.held.jobs.get_or_insert_with(|| fetcher::start(self.relay)).clone();
+        let preparing = Preparing(tokio::spawn(prepare(Arc::clone(self.relay), asked, jobs)));
+        self.queue.push_back(Request { head, url, raw, preparing, began: Instant::now() });
+    }
+
+    /// What was taken ahead is for somebody else to understand.
+    fn give_back(&mut self) {
+        let mut all: Vec<u8> = self.queue.drain(..).flat_map(|one| one.raw.clone()).collect();
+        all.append(self.input);
+        *self.input = all;
+    }
+
+    /// Wait for something while requests are taken ahead; `None` if the client is gone.
+    pub(super) async fn meanwhile<T>(&mut self, what: impl Future<Output = T>) -> Option<T> {
+        let mut what = pin!(what);
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = what.as_mut().poll(cx) {
+                return Poll::Ready(Some(done));
+            }
+            if self.poll_requests(cx).is_err() { Poll::Ready(None) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    /// Take what has come ahead; `None` if the client is gone.
+    async fn glance(&mut self) -> Option<()> {
+        poll_fn(|cx| Poll::Ready(self.poll_requests(cx).ok())).await
+    }
+
+    fn poll_requests(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while !self.is_over && self.queue.len() < AHEAD_MAX {
+            match Head::parse_passing(self.input) {
+                Ok(Some((head, bytes))) => {
+                    let Some(url) = self.relay.kept(&head, self.peer) else {
+                        self.is_over = true;
+                        break;
+                    };
+                    let raw = self.input.drain(..bytes).collect();
+                    self.is_over = !head.keeps_alive;
+                    self.take(head, url, raw);
+                    continue;
+                }
+                Err(_) => {
+                    self.is_over = true;
+                    break;
+                }
+                Ok(None) => {}
+            }
+            let mut space = [0; READ_BYTES];
+            let mut space = ReadBuf::new(&mut space);
+            match Pin::new(&mut *self.stream).poll_read(cx, &mut space) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(())) if !space.filled().is_empty() => {
+                    self.input.extend_from_slice(space.filled());
+                }
+                // Gone: nobody waits for the answers.
+                Poll::Ready(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn answer(
+        &mut self,
+        request: &Request,
+        answer: &AnswerHead,
+        body: Result<(Part, Box<Reader>), How>,
+        keeps_alive: bool,
+        sent: &mut u64,
+    ) -> io::Result<()> {
+        let how = match &body {
+            Ok((_, reader)) => reader.how(),
+            Err(how) => *how,
+        };
+        let Some(cached) = &self.relay.cached else { return Err(io::ErrorKind::Other.into()) };
+        cached.figures.count(how);
+        let mut timing = match &body {
+            // Of hops that nothing was asked by there is nothing to tell.
+            Ok((_, reader)) if how != How::Hit => reader.version.timing(),
+            _ => String::new(),
+        };
+        if !timing.is_empty() {
+            timing.push_str(", ");
+        }
+        timing.push_str(&format!("cache;desc={}", how.name()));
+        let framing = match (&body, answer.status) {
+            (Ok(_), _) => Framing::Length(answer.length.unwrap_or(0)),
+            (Err(_), 412 | 416) if request.head.method.name() == "GET" => Framing::Length(0),
+            (Err(_), _) => Framing::None,
+        };
+        let marks = Marks {
+            via: &self.relay.pseudonym,
+            timing: &timing,
+            framing,
+            keeps_alive,
+            url: &request.url,
+            form: form(&request.head).unwrap_or(pass::Form::Path),
+        };
+        self.put(&pass::answer(answer, &marks)).await?;
+        if let Ok((mut part, mut reader)) = body {
+            loop {
+                let bytes = part.range.len();
+                self.put_part(&part).await?;
+                drop(part);
+                *sent += bytes;
+                cached.figures.sent.fetch_add(bytes, Ordering::Relaxed);
+                self.relay.metrics.passed(bytes);
+                let gone = || io::Error::from(io::ErrorKind::ConnectionReset);
+                self.glance().await.ok_or_else(gone)?;
+                part = match self.meanwhile(reader.next()).await.ok_or_else(gone)?? {
+                    Read::Part(part) => part,
+                    Read::End => break,
+                    Read::Rest(range) => {
+                        self.put_rest(&reader, range, sent).await?;
+                        break;
+                    }
+                    Read::Cut => return Err(io::ErrorKind::InvalidData.into()),
+                };
+            }
+        }
+        timeout(self.relay.timeout, self.stream.flush()).await?
+    }
+}
+
+/// A client may ask for so many answers ahead.
+const AHEAD_MAX: usize = 16;
+/// Read at a time where requests are expected.
+const READ_BYTES: usize = 8 << 10;

@@ -1,0 +1,159 @@
+//! Passing data that is kept (`--cache`): files of others that came through, for all who ask for
+//! them, each byte fetched once however many want it at once.
+//!
+//! `line` answers on one client's connection, by `send`. For each request `prepare` finds out which version of
+//! the file is the present one (`known` asks its server once for all, `facts` understands what that
+//! says of keeping), and opens a `reader` on what the store has of it. What nobody has or fetches
+//! is fetched by the connection's own `fetcher`, by requests of `ask`, as long as somebody wants it
+//! (`version`). What cannot be kept is passed on as if there were no cache.
+//!
+//! Always holds: nothing is kept that was asked for with credentials, or with fields that a server
+//! might answer differently to; nothing of two versions goes into one answer.
+
+mod ask;
+mod facts;
+mod fetcher;
+mod figures;
+mod known;
+mod line;
+mod prepare;
+mod reader;
+mod send;
+mod version;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use swath_formats::relay::relays;
+use swath_store::cache::{Cache, CacheOpenError, Kept};
+use url::Url;
+
+use super::pass::{self, Form};
+use super::{Relay, form};
+use crate::http::{Body, Head, Method};
+pub(super) use fetcher::Jobs;
+use figures::Figures;
+use known::Known;
+pub(super) use line::carry;
+use version::Version;
+
+/// Where a relay keeps what passes, and how much of it.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// A folder that is the cache's alone.
+    pub folder: PathBuf,
+    /// It keeps no more than this.
+    pub size_bytes: u64,
+}
+
+/// What a relay keeps.
+pub(super) struct Cached {
+    store: Cache,
+    known: Known,
+    figures: Figures,
+}
+
+impl Cached {
+    /// Open it, with what earlier runs have left.
+    pub fn open(options: &CacheOptions) -> Result<Cached, CacheOpenError> {
+        let (store, kept) = Cache::open(&options.folder, options.size_bytes)?;
+        let Kept { files, bytes, removed } = kept;
+        tracing::info!(files, bytes, removed, "the cache is open");
+        Ok(Cached { store, known: Known::default(), figures: Figures::default() })
+    }
+
+    /// As `/metrics` shows it.
+    pub fn tell(&self, page: &mut crate::exposition::Page) {
+        self.figures.tell(page, self.store.room());
+    }
+
+    /// Nothing of this version is of use any more.
+    fn forget(&self, version: &Version) {
+        let url = version.url.as_str();
+        let is_it = |(validator, _): &(String, u64)| validator == version.etag.as_str();
+        // Another one may have taken its place already.
+        if self.store.known(url).as_ref().is_some_and(is_it) {
+            self.store.forget(url);
+        }
+    }
+}
+
+impl Relay {
+    /// What is asked for, where the cache can answer that.
+    pub(super) fn kept(&self, head: &Head, peer: SocketAddr) -> Option<Url> {
+        let cached = self.cached.as_ref()?;
+        let form = form(head)?;
+        let is_read = matches!(head.method, Method::Get | Method::Head);
+        if !is_read || head.body != Body::None || !is_understood(head, form) {
+            return None;
+        }
+        let (url, form) = self.judge(head, peer).ok()?;
+        // What opens one of the relays behind us may open more than others may see.
+        let is_opened = head.field(pass::PASSES).is_some() && relays(&url) > 0;
+        let is_known = form == Form::Path || head.field("authorization").is_none();
+        (is_known && !is_opened && !cached.known.is_apart(&url)).then_some(url)
+    }
+}
+
+/// Whether a request says nothing but what the cache understands, or what does not matter to what
+/// is answered. What opens the origin is not among it.
+fn is_understood(head: &Head, form: Form) -> bool {
+    let is_head = head.method == Method::Head;
+    head.all().all(|(name, value)| match name {
+        "authorization" => form == Form::Path,
+        "range" => !value.contains(','),
+        "cache-control" => !["no-store", "only-if-cached"].iter().any(|it| value.contains(it)),
+        // A server finds a digest out where it is asked for it.
+        "want-digest" | "want-repr-digest" => !is_head,
+        "host"
+        | "user-agent"
+        | "accept"
+        | "accept-language"
+        | "accept-encoding"
+        | "connection"
+        | "keep-alive"
+        | "proxy-connection"
+        | "proxy-authorization"
+        | "te"
+        | "via"
+        | "pragma"
+        | "if-match"
+        | "if-none-match"
+        | "if-range"
+        | "if-modified-since"
+        | "if-unmodified-since"
+        | "referer"
+        | "dnt"
+        | "priority" => true,
+        name => name == pass::PASSES || name.starts_with("sec-fetch-"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_answered_differently_is_not_for_the_cache() {
+        let understood = |field: &str, form| {
+            let text = format!("GET /relay/http://a/f HTTP/1.1\r\nHost: r\r\n{field}\r\n\r\n");
+            let (head, _) = Head::parse_passing(text.as_bytes()).unwrap().unwrap();
+            is_understood(&head, form)
+        };
+        for field in ["Accept: */*", "Range: bytes=0-9", "If-Match: \"a\"", "User-Agent: curl"] {
+            assert!(understood(field, Form::Path) && understood(field, Form::Proxy), "{field}");
+        }
+        for field in [
+            "swath-sealed: x",
+            "Cookie: a=b",
+            "X-Api-Key: 1",
+            "Range: bytes=0-9,20-29",
+            "Cache-Control: no-store",
+        ] {
+            assert!(!understood(field, Form::Path), "{field}");
+        }
+        // In one form it is for the relay, in the other one for the origin.
+        assert!(understood("Authorization: Bearer x", Form::Path));
+        assert!(!understood("Authorization: Bearer x", Form::Proxy));
+    }
+}

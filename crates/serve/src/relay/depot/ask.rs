@@ -1,0 +1,353 @@
+//! What is asked of a depot, read from the head of a request. Nothing is done here.
+//!
+//! `/depot` is the depot, `/depot/CAPABILITY` one allocation, by the right that the capability has.
+//! Parameters that are not known are refused: one that was misspelt would be missed otherwise.
+
+use std::time::Duration;
+
+use swath_formats::content_range;
+use swath_model::Range;
+use swath_store::depot::{Capability, Medium};
+use url::Url;
+
+use crate::http::{Head, Method, Response};
+
+/// Something that is asked of a depot.
+#[derive(Debug)]
+pub(super) enum Ask {
+    /// What it has to give.
+    Room,
+    /// Room for so many bytes for so long.
+    Allocate {
+        size_bytes: u64,
+        length: Duration,
+        medium: Option<Medium>,
+    },
+    /// To store the body: at this range of so many bytes, or as the whole.
+    Store {
+        write: Capability,
+        range: Option<Range>,
+        size_bytes: Option<u64>,
+    },
+    /// To store what another server has.
+    Fetch {
+        write: Capability,
+        from: Url,
+        range: Range,
+    },
+    /// To read, as the head says further.
+    Read {
+        read: Capability,
+    },
+    /// What an allocation is like now.
+    Status {
+        any: Capability,
+    },
+    Extend {
+        manage: Capability,
+        length: Duration,
+    },
+    Release {
+        manage: Capability,
+    },
+}
+
+/// Why a request asks for nothing that a depot does.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AskError {
+    #[error("no allocation has this address")]
+    NoCapability,
+    #[error("this is done by {allowed}")]
+    Method { allowed: &'static str },
+    #[error("{name}= is missing: {what}")]
+    Missing { name: &'static str, what: &'static str },
+    #[error("{name}= is {what}")]
+    Value { name: &'static str, what: &'static str },
+    #[error("a depot knows no parameter '{name}' here")]
+    Parameter { name: String },
+    #[error("the parameter '{name}' comes twice")]
+    Twice { name: String },
+    #[error("Content-Range is that of the body: bytes FIRST-LAST/SIZE")]
+    ContentRange,
+    #[error("what is stored is taken as it is, without a content coding")]
+    Coding,
+}
+
+impl AskError {
+    pub fn response(&self) -> Response {
+        let status = match self {
+            AskError::NoCapability => 404,
+            AskError::Method { .. } => 405,
+            AskError::Coding => 415,
+            _ => 400,
+        };
+        let response = Response::text(status, self.to_string());
+        match self {
+            AskError::Method { allowed } => response.with("allow", *allowed),
+            _ => response,
+        }
+    }
+}
+
+/// Whether a request is for a depot.
+pub(in super::super) fn is_for_depot(head: &Head) -> bool {
+    let path = head.target.path.as_slice();
+    path == b"depot" || path.starts_with(b"depot/")
+}
+
+impl Ask {
+    /// What a request for a depot asks for.
+    pub fn read(head: &Head) -> Result<Ask, AskError> {
+        let path = head.target.path.as_slice();
+        let Some(name) = path.strip_prefix(b"depot/") else { return Ask::of_depot(head) };
+        let name = std::str::from_utf8(name).map_err(|_| AskError::NoCapability)?;
+        let capability: Capability = name.parse().map_err(|_| AskError::NoCapability)?;
+        let given = |name: &str| head.target.parameter(name).is_some();
+        match &head.method {
+            Method::Get | Method::Head if given("status") => {
+                only(head, &["status"])?;
+                Ok(Ask::Status { any: capability })
+            }
+            Method::Get | Method::Head => {
+                only(head, &[])?;
+                Ok(Ask::Read { read: capability })
+            }
+            Method::Put => {
+                only(head, &[])?;
+                Ask::store(head, capability)
+            }
+            Method::Post if given("extend") => {
+                only(head, &["extend"])?;
+                Ok(Ask::Extend { manage: capability, length: seconds(head, "extend")? })
+            }
+            Method::Post => {
+                only(head, &["from", "range"])?;
+                let from = url(required(head, "from", FROM)?)?;
+                let range = range(required(head, "range", RANGE)?)?;
+                Ok(Ask::Fetch { write: capability, from, range })
+            }
+            Method::Delete => {
+                only(head, &[])?;
+                Ok(Ask::Release { manage: capability })
+            }
+            _ => Err(AskError::Method { allowed: "GET, HEAD, PUT, POST, DELETE" }),
+        }
+    }
+
+    fn of_depot(head: &Head) -> Result<Ask, AskError> {
+        match head.method {
+            Method::Get | Method::Head => only(head, &[]).map(|()| Ask::Room),
+            Method::Post => {
+                only(head, &["size", "lease", "medium"])?;
+                let size_bytes = number(required(head, "size", BYTES)?)
+                    .ok_or(AskError::Value { name: "size", what: BYTES })?;
+                let length = seconds(head, "lease")?;
+                let medium = match head.target.parameter("medium") {
+                    None => None,
+                    Some("disk") => Some(Medium::Disk),
+                    Some("memory") => Some(Medium::Memory),
+                    Some(_) => {
+                        let what = "'disk' or 'memory'";
+                        return Err(AskError::Value { name: "medium", what });
+                    }
+                };
+                Ok(Ask::Allocate { size_bytes, length, medium })
+            }
+            _ => Err(AskError::Method { allowed: "GET, HEAD, POST" }),
+        }
+    }
+
+    fn store(head: &Head, write: Capability) -> Result<Ask, AskError> {
+        let coding = head.field("content-encoding");
+        if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")) {
+            return Err(AskError::Coding);
+        }
+        let Some(value) = head.field("content-range") else {
+            return Ok(Ask::Store { write, range: None, size_bytes: None });
+        };
+        let told = content_range::parse(value).map_err(|_| AskError::ContentRange)?;
+        let range = told.range.ok_or(AskError::ContentRange)?;
+        Ok(Ask::Store { write, range: Some(range), size_bytes: told.size_bytes })
+    }
+}
+
+/// Nothing else is asked for, and nothing twice.
+fn only(head: &Head, known: &[&str]) -> Result<(), AskError> {
+    let names: Vec<&str> = head.target.query.iter().map(|(name, _)| name.as_str()).collect();
+    for (at, name) in names.iter().enumerate() {
+        if !known.contains(name) {
+            let shown = name.chars().filter(|it| !it.is_control()).take(SHOWN_CHARS);
+            return Err(AskError::Parameter { name: shown.collect() });
+        }
+        if names[..at].contains(name) {
+            return Err(AskError::Twice { name: (*name).to_owned() });
+        }
+    }
+    Ok(())
+}
+
+fn required<'a>(
+    head: &'a Head,
+    name: &'static str,
+    what: &'static str,
+) -> Result<&'a str, AskError> {
+    head.target.parameter(name).ok_or(AskError::Missing { name, what })
+}
+
+fn seconds(head: &Head, name: &'static str) -> Result<Duration, AskError> {
+    let seconds = number(required(head, name, SECONDS)?).filter(|&seconds| seconds > 0);
+    seconds.map(Duration::from_secs).ok_or(AskError::Value { name, what: SECONDS })
+}
+
+/// An address that can be asked, as those behind `/relay/` are written.
+fn url(text: &str) -> Result<Url, AskError> {
+    let wrong = AskError::Value { name: "from", what: FROM };
+    match swath_formats::relay::upstream(&format!("{}{text}", swath_formats::relay::PREFIX)) {
+        Some(Ok(url)) => Ok(url),
+        _ => Err(wrong),
+    }
+}
+
+/// `FIRST-LAST`, both included, as HTTP has them.
+fn range(text: &str) -> Result<Range, AskError> {
+    let read = || {
+        let (first, last) = text.split_once('-')?;
+        let (first, last) = (number(first)?, number(last)?);
+        let end = last.checked_add(1)?;
+        (first < end).then(|| Range::new(first, end))
+    };
+    read().ok_or(AskError::Value { name: "range", what: RANGE })
+}
+
+/// Digits alone.
+fn number(text: &str) -> Option<u64> {
+    let are_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    are_digits.then(|| text.parse().ok()).flatten()
+}
+
+/// Read `bytes` as a request for a depot: what is understood is within what the words say.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let Ok(Some((head, _))) = Head::parse_passing(bytes) else { return };
+    if !is_for_depot(&head) {
+        return;
+    }
+    match Ask::read(&head) {
+        Ok(Ask::Store { range: Some(range), size_bytes, .. }) => {
+            assert!(!range.is_empty() && size_bytes.is_none_or(|size| range.end <= size));
+        }
+        Ok(Ask::Fetch { from, range, .. }) => {
+            assert!(!range.is_empty() && matches!(from.scheme(), "http" | "https"));
+            assert!(from.username().is_empty() && from.password().is_none());
+        }
+        Ok(Ask::Allocate { length, .. } | Ask::Extend { length, .. }) => {
+            assert!(!length.is_zero());
+        }
+        Ok(_) => {}
+        Err(error) => {
+            let response = error.response();
+            assert!((400..500).contains(&response.status));
+        }
+    }
+}
+
+const BYTES: &str = "how many bytes, in digits";
+const SECONDS: &str = "how many seconds from now on, in digits, at least 1";
+const FROM: &str = "a whole address of HTTP without credentials, percent-encoded";
+const RANGE: &str = "FIRST-LAST, both included, in digits";
+/// Of what others wrote so much is shown to them.
+const SHOWN_CHARS: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ask(method: &str, target: &str, fields: &str) -> Result<Ask, AskError> {
+        let text = format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let (head, _) = Head::parse_passing(text.as_bytes()).unwrap().unwrap();
+        assert!(is_for_depot(&head), "{target}");
+        Ask::read(&head)
+    }
+
+    fn capability() -> String {
+        "0123456789abcdef".repeat(4)
+    }
+
+    #[test]
+    fn what_is_asked_is_understood() {
+        let one = format!("/depot/{}", capability());
+        assert!(matches!(ask("GET", "/depot", ""), Ok(Ask::Room)));
+        assert!(matches!(
+            ask("POST", "/depot?size=10&lease=60&medium=memory", ""),
+            Ok(Ask::Allocate { size_bytes: 10, medium: Some(Medium::Memory), .. })
+        ));
+        assert!(matches!(ask("HEAD", &one, ""), Ok(Ask::Read { .. })));
+        assert!(matches!(ask("GET", &format!("{one}?status"), ""), Ok(Ask::Status { .. })));
+        assert!(matches!(ask("DELETE", &one, ""), Ok(Ask::Release { .. })));
+        let Ok(Ask::Store { range, size_bytes, .. }) =
+            ask("PUT", &one, "Content-Range: bytes 5-9/20\r\n")
+        else {
+            panic!("a part is stored");
+        };
+        assert_eq!((range, size_bytes), (Some(Range::new(5, 10)), Some(20)));
+        let target = format!("{one}?from=https%3A%2F%2Fa.example%2Ff%3Fx%3D1%26y&range=0-9");
+        let Ok(Ask::Fetch { from, range, .. }) = ask("POST", &target, "") else {
+            panic!("it is fetched");
+        };
+        assert_eq!((from.as_str(), range), ("https://a.example/f?x=1&y", Range::new(0, 10)));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        let one = format!("/depot/{}", capability());
+        for (method, target, fields, status) in [
+            ("GET", "/depot/abc", "", 404),
+            ("GET", "/depot/../depot/%00", "", 404),
+            ("GET", "/depot?lease=1", "", 400),
+            ("PUT", "/depot", "", 405),
+            ("PATCH", &*one, "", 405),
+            ("POST", "/depot", "", 400),
+            ("POST", "/depot?size=1", "", 400),
+            ("POST", "/depot?size=1&lease=0", "", 400),
+            ("POST", "/depot?size=-1&lease=1", "", 400),
+            ("POST", "/depot?size=1&lease=1d", "", 400),
+            ("POST", "/depot?size=1&lease=1&medium=tape", "", 400),
+            ("POST", "/depot?size=1&size=2&lease=1", "", 400),
+            ("POST", "/depot?size=1&leese=1&lease=1", "", 400),
+            ("POST", &*format!("{one}?extend=0"), "", 400),
+            ("POST", &*one, "", 400),
+            ("POST", &*format!("{one}?from=ftp://a/b&range=0-1"), "", 400),
+            ("POST", &*format!("{one}?from=http://u:p@a/b&range=0-1"), "", 400),
+            ("POST", &*format!("{one}?from=http://a/b&range=5-4"), "", 400),
+            ("POST", &*format!("{one}?from=http://a/b&range=-5"), "", 400),
+            ("POST", &*format!("{one}?from=http://a/b&range=0-18446744073709551615"), "", 400),
+            ("PUT", &*one, "Content-Range: bytes */5\r\n", 400),
+            ("PUT", &*one, "Content-Range: bytes 5-9/8\r\n", 400),
+            ("PUT", &*one, "Content-Encoding: gzip\r\n", 415),
+        ] {
+            // `/depot/../depot/%00` is no target at all.
+            let text = format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+            let (head, _) = Head::parse_passing(text.as_bytes()).unwrap().unwrap();
+            if !is_for_depot(&head) {
+                assert!(target.contains("%00"), "{target}");
+                continue;
+            }
+            let error = Ask::read(&head).expect_err(target);
+            assert_eq!(error.response().status, status, "{method} {target}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_request_can_do_harm(
+            method in "GET|PUT|POST|DELETE|HEAD",
+            rest in "(/[0-9a-f]{64})?(\\?((size|lease|from|range|extend|status|medium)=[a-z0-9:/%-]{0,12}&?){0,3})?",
+            value in "bytes [0-9]{0,20}-[0-9]{0,20}/[0-9*]{1,20}",
+        ) {
+            let text = format!("{method} /depot{rest} HTTP/1.1\r\nHost: a\r\nContent-Range: {value}\r\n\r\n");
+            fuzz(text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! A relay's depot by HTTP: what `swath_store::depot` can do, for the clients of the relay.
+//!
+//! ```text
+//! GET    /depot                                    room, the longest lease
+//! POST   /depot?size=BYTES&lease=SECONDS[&medium=] 201 and three capabilities, as paths
+//! PUT    /depot/WRITE     Content-Range            2xx once it is durable
+//! POST   /depot/WRITE?from=URL&range=A-B           the depot fetches it: lines of JSON
+//! GET    /depot/READ      Range                    what is stored
+//! GET    /depot/ANY?status                         size, ranges held, lease
+//! POST   /depot/MANAGE?extend=SECONDS              DELETE /depot/MANAGE
+//! ```
+//!
+//! `ask` understands requests, `read`, `store` and `fetch` do what takes long. Times are durations,
+//! never dates: clocks of two sites may be minutes apart. What blocks runs on threads for that.
+
+mod ask;
+mod fetch;
+mod read;
+mod store;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use swath_model::RangeSet;
+use swath_store::depot::{
+    AllocateError, Allocation, Capability, Depot, ManageError, Medium, Right, Status,
+};
+use tokio::sync::{Notify, watch};
+
+use super::Relay;
+use crate::exposition::Page;
+use crate::http::{Content, Head, Make, Response};
+use crate::server::Life;
+use ask::Ask;
+pub(super) use ask::is_for_depot;
+
+#[cfg(feature = "fuzzing")]
+pub(crate) use ask::fuzz;
+
+/// A depot that others use.
+pub(super) struct Door {
+    depot: Depot,
+    /// Some lease may end sooner than the one that was waited for.
+    sooner: Arc<Notify>,
+    figures: Figures,
+}
+
+/// Counters; all grow only.
+#[derive(Debug, Default)]
+struct Figures {
+    /// That others stored.
+    stored_bytes: AtomicU64,
+    /// That were fetched for them.
+    fetched_bytes: AtomicU64,
+    read_bytes: AtomicU64,
+}
+
+impl Door {
+    /// Open it. Must be called within a tokio runtime: what has ended is taken away by a task until
+    /// the server ends.
+    pub fn open(depot: Depot, life: watch::Receiver<Life>) -> Arc<Door> {
+        let sooner = Arc::new(Notify::new());
+        tokio::spawn(sweep(depot.clone(), Arc::clone(&sooner), life));
+        Arc::new(Door { depot, sooner, figures: Figures::default() })
+    }
+
+    /// Do something with the depot, on a thread that may block.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Depot) -> T + Send + 'static,
+    ) -> Result<T, Response> {
+        let depot = self.depot.clone();
+        blocking(move || work(&depot)).await
+    }
+
+    /// What an allocation is like, if the capability is for that.
+    async fn find(&self, capability: &Capability, wanted: Right) -> Result<Status, Response> {
+        let one = capability.clone();
+        match self.blocking(move |depot| depot.status(&one)).await? {
+            Some(status) if status.right == wanted => Ok(status),
+            Some(status) => {
+                let (has, wanted) = (word(status.right), word(wanted));
+                let text = format!("this capability opens {has}, not {wanted}");
+                Err(Response::text(403, text))
+            }
+            None => Err(self.nothing(capability)),
+        }
+    }
+
+    /// No live allocation has this capability.
+    fn nothing(&self, capability: &Capability) -> Response {
+        if self.depot.has_ended(capability) {
+            return over();
+        }
+        Response::text(404, "no allocation has this address")
+    }
+
+    async fn room(&self) -> Result<Response, Response> {
+        let room = self.blocking(Depot::room).await?;
+        let options = self.depot.options();
+        let of = |free: u64, taken: u64| json!({"free_bytes": free, "taken_bytes": taken});
+        Ok(told(
+            200,
+            &json!({
+                "disk": of(room.disk_free_bytes, room.disk_taken_bytes),
+                "memory": of(room.memory_free_bytes, room.memory_taken_bytes),
+                "allocations": room.allocations,
+                "allocations_max": options.leases_max,
+                "lease_max_s": options.length_max.as_secs(),
+            }),
+        ))
+    }
+
+    async fn allocate(
+        &self,
+        size_bytes: u64,
+        length: Duration,
+        medium: Option<Medium>,
+    ) -> Result<Response, Response> {
+        let has_disk = self.depot.options().folder.is_some();
+        let usual = if has_disk { Medium::Disk } else { Medium::Memory };
+        let medium = medium.unwrap_or(usual);
+        let made = self.blocking(move |depot| depot.allocate(size_bytes, length, medium)).await?;
+        let Allocation { read, write, manage, left, .. } = made.map_err(|error| refused(&error))?;
+        self.sooner.notify_one();
+        Ok(told(
+            201,
+            &json!({
+                "read": format!("/depot/{read}"),
+                "write": format!("/depot/{write}"),
+                "manage": format!("/depot/{manage}"),
+                "size": size_bytes,
+                "lease_s": seconds(left),
+                "medium": name_of(medium),
+            }),
+        ))
+    }
+
+    async fn status(&self, any: &Capability) -> Result<Response, Response> {
+        let one = any.clone();
+        let found = self.blocking(move |depot| depot.status(&one)).await?;
+        let status = found.ok_or_else(|| self.nothing(any))?;
+        Ok(told(
+            200,
+            &json!({
+                "id": status.id.to_string(),
+                "opens": word(status.right),
+                "size": status.size_bytes,
+                "held": ranges(&status.held),
+                "held_bytes": status.held.total_bytes(),
+                "damaged": ranges(&status.damaged),
+                "lease_s": seconds(status.left),
+                "medium": name_of(status.medium),
+            }),
+        ))
+    }
+
+    async fn extend(&self, manage: Capability, length: Duration) -> Result<Response, Response> {
+        self.find(&manage, Right::Manage).await?;
+        let one = manage.clone();
+        let extended = self.blocking(move |depot| depot.extend(&one, length)).await?;
+        let left = extended.map_err(|error| self.unmanaged(&manage, &error))?;
+        Ok(told(200, &json!({"lease_s": seconds(left)})))
+    }
+
+    async fn release(&self, manage: Capability) -> Result<Response, Response> {
+        self.find(&manage, Right::Manage).await?;
+        let one = manage.clone();
+        let released = self.blocking(move |depot| depot.release(&one)).await?;
+        released.map_err(|error| self.unmanaged(&manage, &error))?;
+        Ok(Response::empty(204))
+    }
+
+    fn unmanaged(&self, manage: &Capability, error: &ManageError) -> Response {
+        match error {
+            ManageError::NoLease => self.nothing(manage),
+            ManageError::TooLong { .. } => Response::text(400, error.to_string()),
+            _ => broken(error),
+        }
+    }
+
+    /// Add what there is to tell to a page of figures.
+    pub async fn tell(&self, page: &mut Page) {
+        let figures = [
+            ("stored", "Bytes that others stored in the depot.", &self.figures.stored_bytes),
+            ("fetched", "Bytes that the depot fetched.", &self.figures.fetched_bytes),
+            ("read", "Bytes that were read from the depot.", &self.figures.read_bytes),
+        ];
+        for (name, help, counter) in figures {
+            page.counter(&format!("swath_depot_{name}_bytes_total"), help, counter);
+        }
+        let Ok(room) = self.blocking(Depot::room).await else { return };
+        let both = |disk: u64, memory: u64| {
+            let of = |medium, bytes| (format!("{{medium=\"{medium}\"}}"), bytes as f64);
+            [of("disk", disk), of("memory", memory)]
+        };
+        let taken = both(room.disk_taken_bytes, room.memory_taken_bytes);
+        page.family("swath_depot_taken_bytes", "gauge", "Bytes that are leased.", &taken);
+        let free = both(room.disk_free_bytes, room.memory_free_bytes);
+        page.family("swath_depot_free_bytes", "gauge", "Bytes that may be leased.", &free);
+        let help = "Allocations whose leases run.";
+        page.one("swath_depot_allocations", "gauge", help, room.allocations as f64);
+    }
+}
+
+impl Relay {
+    /// Answer what is asked of the depot.
+    pub(super) async fn answer_for_depot(&self, head: &Head, body: &mut dyn Make) -> Response {
+        let Some(door) = &self.door else {
+            return Response::text(404, "this relay has no depot (it was started without --depot)");
+        };
+        let asked = match Ask::read(head) {
+            Ok(asked) => asked,
+            Err(error) => return error.response(),
+        };
+        let done = match asked {
+            Ask::Room => door.room().await,
+            Ask::Allocate { size_bytes, length, medium } => {
+                door.allocate(size_bytes, length, medium).await
+            }
+            Ask::Store { write, range, size_bytes } => {
+                door.store(&write, range, size_bytes, body).await
+            }
+            Ask::Fetch { write, from, range } => self.fetch(door, head, write, from, range).await,
+            Ask::Read { read } => door.read(&read, head).await,
+            Ask::Status { any } => door.status(&any).await,
+            Ask::Extend { manage, length } => door.extend(manage, length).await,
+            Ask::Release { manage } => door.release(manage).await,
+        };
+        done.unwrap_or_else(|refusal| refusal)
+    }
+}
+
+/// Take away what has ended, when it has.
+async fn sweep(depot: Depot, sooner: Arc<Notify>, mut life: watch::Receiver<Life>) {
+    loop {
+        let swept = depot.clone();
+        let next = blocking(move || swept.sweep()).await.ok().flatten();
+        let wait = next.map_or(SWEEP_EVERY, |next| next.min(SWEEP_EVERY));
+        tokio::select! {
+            () = tokio::time::sleep(wait.max(SWEEP_PAUSE)) => {}
+            () = sooner.notified() => {}
+            // With the server; its sender is gone then, too.
+            _ = life.wait_for(|&life| life == Life::Ending) => return,
+        }
+    }
+}
+
+/// As it stands in an address, of a log that others may read: enough to tell one from another.
+pub(super) fn redacted(target: &str) -> String {
+    let mut text = String::with_capacity(target.len());
+    let mut rest = target;
+    while let Some(at) = rest.find(PREFIX) {
+        let (before, after) = rest.split_at(at + PREFIX.len());
+        let end = after.find(|it: char| !it.is_ascii_hexdigit()).unwrap_or(after.len());
+        text.push_str(before);
+        text.push_str(&after[..end.min(SHOWN_DIGITS)]);
+        if end > SHOWN_DIGITS {
+            text.push_str("...");
+        }
+        rest = &after[end..];
+    }
+    text + rest
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Response> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| Response::text(500, "the depot could not do this"))
+}
+
+/// An answer for programs.
+fn told(status: u16, value: &Value) -> Response {
+    Response::empty(status)
+        .with("content-type", "application/json")
+        .with("cache-control", "no-store")
+        .containing(Content::Bytes(format!("{value}\n").into_bytes()))
+}
+
+/// The lease has ended.
+fn over() -> Response {
+    Response::text(410, "the lease has ended, or was given up")
+}
+
+/// The depot's disk does not do what it should.
+fn broken(error: &dyn std::error::Error) -> Response {
+    let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
+    tracing::warn!("{error}{cause}");
+    Response::text(500, "the depot's disk cannot do this")
+}
+
+fn refused(error: &AllocateError) -> Response {
+    match error {
+        AllocateError::Empty | AllocateError::TooLong { .. } => {
+            Response::text(400, error.to_string())
+        }
+        AllocateError::NoRoom { .. } | AllocateError::TooMany { .. } | AllocateError::DiskFull => {
+            Response::text(507, error.to_string())
+        }
+        error => broken(error),
+    }
+}
+
+/// Half-open, as everywhere in swath but in header fields.
+fn ranges(set: &RangeSet) -> Vec<[u64; 2]> {
+    set.iter().map(|range| [range.start, range.end]).collect()
+}
+
+/// To the millisecond.
+fn seconds(time: Duration) -> f64 {
+    time.as_millis() as f64 / 1e3
+}
+
+fn name_of(medium: Medium) -> &'static str {
+    match medium {
+        Medium::Disk => "disk",
+        Medium::Memory => "memory",
+    }
+}
+
+fn word(right: Right) -> &'static str {
+    match right {
+        Right::Read => "reading",
+        Right::Write => "storing",
+        Right::Manage => "managing",
+    }
+}
+
+/// Whatever is missed otherwise is found within this time.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// Many leases that end one soon after the other are taken away together.
+const SWEEP_PAUSE: Duration = Duration::from_millis(100);
+/// What precedes a capability in an address, encoded or not.
+const PREFIX: &str = "/depot/";
+/// 32 of 256 bits.
+const SHOWN_DIGITS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_not_written_down_whole() {
+        let one = "0123456789abcdef".repeat(4);
+        for (target, expected) in [
+            (format!("/depot/{one}?status"), "/depot/01234567...?status".to_owned()),
+            (
+                format!("/relay/http://r2/depot/{one}"),
+                "/relay/http://r2/depot/01234567...".to_owned(),
+            ),
+            ("/depot".to_owned(), "/depot".to_owned()),
+            ("/relay/http://a/depot/b".to_owned(), "/relay/http://a/depot/b".to_owned()),
+        ] {
+            assert_eq!(redacted(&target), expected);
+        }
+    }
+}

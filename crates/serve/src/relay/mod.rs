@@ -1,0 +1,413 @@
+//! A relay: passes bytes on from servers to whoever asks, for those who may, to where it may.
+//!
+//! A route is an address that holds another one (`swath_formats::relay`), so every HTTP client can
+//! use it and every HTTP server can lie behind it. `allow` says whom it asks, `clients` for whom,
+//! `pass` what of a request goes on and what of an answer comes back, `carry` moves the bytes by
+//! `pipe` where the kernel can do that alone, and `gauge` measures the hop meanwhile. `tunnel`
+//! carries what it cannot read. `cached` keeps what passes, where that is wanted, and `depot` leases
+//! space to the same clients. It plans nothing: which way is taken is decided by who asks.
+
+mod about;
+mod allow;
+mod back;
+mod cached;
+mod carry;
+mod clients;
+mod depot;
+mod faults;
+mod gauge;
+mod metrics;
+mod pace;
+mod pass;
+mod pipe;
+mod tunnel;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use swath_formats::{ProxyFault, relay as address};
+use swath_model::Limiter;
+use swath_source::{Net, NetError, NetOptions, PASS, SealingError, SealingKey};
+use swath_store::cache::CacheOpenError;
+use swath_store::depot::Depot;
+use tokio::sync::watch;
+use url::Url;
+
+use crate::http::{Answer, Body, Head, Make, Method, Next, Response, Seat, Stream, serve};
+use crate::server::{Later, Life, Service, Traffic};
+use crate::site::{Log, LogLine, Misleads};
+use allow::Allowed;
+pub use allow::{Upstream, UpstreamError};
+pub use cached::CacheOptions;
+use cached::Cached;
+use carry::Held;
+pub use clients::Clients;
+#[cfg(feature = "fuzzing")]
+pub(crate) use depot::fuzz;
+use metrics::Metrics;
+use pass::Form;
+
+/// What a relay passes on, and for whom.
+pub struct RelayOptions {
+    /// How it calls itself.
+    pub name: String,
+    /// Whom it asks; nobody else.
+    pub upstreams: Vec<Upstream>,
+    /// Who may use it; nobody else.
+    pub clients: Clients,
+    /// How it asks. What is not public is reached only where it is listed.
+    pub net: NetOptions,
+    /// Limits all that it passes on.
+    pub send_limit: Option<Arc<Limiter>>,
+    /// Either side may be silent for so long while it owes something.
+    pub timeout: Duration,
+    /// Keeps what passes.
+    pub cache: Option<CacheOptions>,
+    /// Space for others.
+    pub depot: Option<Depot>,
+}
+
+impl std::fmt::Debug for RelayOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RelayOptions({}, {:?}, {:?})", self.name, self.upstreams, self.clients)
+    }
+}
+
+/// Why there can be no such relay.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RelayError {
+    /// How it would ask.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// It can have no key.
+    #[error(transparent)]
+    Key(#[from] SealingError),
+    /// What it would keep.
+    #[error(transparent)]
+    Cache(#[from] CacheOpenError),
+    /// It would pass nothing on.
+    #[error("a relay needs somebody to ask")]
+    NoUpstreams,
+    /// It would be there for nobody, or for everybody.
+    #[error("a relay needs somebody to be there for")]
+    NoClients,
+}
+
+/// A relay that stands.
+pub(crate) struct Relay {
+    name: String,
+    /// How others know it in `Via`: nobody else is called so.
+    pseudonym: String,
+    allowed: Allowed,
+    clients: Clients,
+    net: Net,
+    send_limit: Option<Arc<Limiter>>,
+    timeout: Duration,
+    cached: Option<Cached>,
+    pipes: pipe::Pipes,
+    distances: about::Distances,
+    metrics: Metrics,
+    log: Option<Box<dyn Log>>,
+    life: watch::Receiver<Life>,
+    /// Stands for what was never asked.
+    nowhere: Url,
+    /// Opens what is meant for this relay alone.
+    key: SealingKey,
+    door: Option<Arc<depot::Door>>,
+}
+
+impl Relay {
+    pub fn open(
+        options: RelayOptions,
+        log: Option<Box<dyn Log>>,
+        life: watch::Receiver<Life>,
+    ) -> Result<Relay, RelayError> {
+        if options.upstreams.is_empty() {
+            return Err(RelayError::NoUpstreams);
+        }
+        if options.clients.are_none() {
+            return Err(RelayError::NoClients);
+        }
+        let allowed = Allowed::new(options.upstreams);
+        let reach = Some(allowed.networks());
+        let net = Net::new(NetOptions { reach, metalinks: false, ..options.net })?;
+        let mut random = [0; 8];
+        crate::tls::random(&mut random);
+        let nowhere = Url::parse("http://nowhere.invalid/")
+            .map_err(|error| NetError::Tls(error.to_string()))?;
+        let door = options.depot.map(|depot| depot::Door::open(depot, life.clone()));
+        Ok(Relay {
+            name: options.name,
+            pseudonym: format!("{PSEUDONYM}{:016x}", u64::from_le_bytes(random)),
+            allowed,
+            clients: options.clients,
+            net,
+            send_limit: options.send_limit,
+            timeout: options.timeout,
+            cached: options.cache.as_ref().map(Cached::open).transpose()?,
+            pipes: pipe::Pipes::default(),
+            distances: about::Distances::default(),
+            metrics: Metrics::default(),
+            log,
+            life,
+            nowhere,
+            key: SealingKey::new()?,
+            door,
+        })
+    }
+
+    fn is_ending(&self) -> bool {
+        *self.life.borrow() != Life::Open
+    }
+
+    /// Whether a request is to be passed on, or to be refused in place of that.
+    fn is_passage(&self, head: &Head) -> bool {
+        form(head).is_some()
+    }
+
+    /// What is to be asked for on behalf of a request.
+    fn judge(&self, head: &Head, peer: SocketAddr) -> Result<(Url, Form), Response> {
+        let form = form(head).unwrap_or(Form::Path);
+        self.admit(head, peer, form)?;
+        let denied = |text: &str| Err(self.refusal(ProxyFault::Denied, None, text));
+        if head.body != Body::None {
+            return denied("a request with a body is not passed on");
+        }
+        if !pass::is_passed(&head.method) {
+            let text = format!("{} is not passed on, GET and HEAD are", head.method.name());
+            let refusal = self.refusal(ProxyFault::Denied, None, &text);
+            return Err(Response { status: 405, ..refusal }.with("allow", "GET, HEAD"));
+        }
+        let url = match form {
+            Form::Path => address::upstream(&head.raw_target),
+            Form::Proxy => {
+                let target = format!("{}{}", address::PREFIX, head.raw_target);
+                address::upstream(&target)
+            }
+        };
+        let url = match url {
+            Some(Ok(url)) => url,
+            Some(Err(error)) => {
+                let refusal = self.refusal(ProxyFault::Denied, None, &error.to_string());
+                return Err(Response { status: 400, ..refusal });
+            }
+            None => return denied("nothing is asked for"),
+        };
+        self.judge_way(head, &url)?;
+        Ok((url, form))
+    }
+
+    /// Header lines for the origin of `url`, as they were sealed for this relay.
+    fn unsealed(&self, head: &Head, url: &Url) -> Result<Vec<(String, String)>, Response> {
+        let Some(sealed) = head.field(pass::SEALED).filter(|_| address::relays(url) == 0) else {
+            return Ok(Vec::new());
+        };
+        let site = address::site(url).unwrap_or_default();
+        let refused = |text: &str| self.refusal(ProxyFault::Denied, Some(&site), text);
+        let text =
+            self.key.open(sealed, url.as_str()).map_err(|error| refused(&error.to_string()))?;
+        pass::lines(&text)
+            .ok_or_else(|| refused("what was sealed for this relay are no header lines"))
+    }
+
+    /// Whether `url` may be asked on behalf of a request that came by way of others.
+    fn judge_way(&self, head: &Head, url: &Url) -> Result<(), Response> {
+        let site = address::site(url).unwrap_or_default();
+        if !self.allowed.names(url) {
+            let text = "it is not among those that this relay asks (--upstream)";
+            return Err(self.refusal(ProxyFault::Denied, Some(&site), text));
+        }
+        let passed = || head.fields("via").flat_map(|value| value.split(','));
+        if passed().any(|one| one.trim().ends_with(self.pseudonym.as_str())) {
+            let text = "the route leads in a circle";
+            return Err(self.refusal(ProxyFault::Loop, Some(&site), text));
+        }
+        let relays = passed().filter(|one| one.contains(PSEUDONYM)).count() + 1;
+        if relays + address::relays(url) > address::HOPS_MAX {
+            let text = format!("the route has more than {} relays", address::HOPS_MAX);
+            return Err(self.refusal(ProxyFault::Loop, Some(&site), &text));
+        }
+        Ok(())
+    }
+
+    /// Whether somebody may use this relay.
+    fn admit(&self, head: &Head, peer: SocketAddr, form: Form) -> Result<(), Response> {
+        let field = if form == Form::Path { "authorization" } else { "proxy-authorization" };
+        let now = SystemTime::now();
+        let refusal = match self.clients.check(head.field(field), peer, now) {
+            Ok(()) => return Ok(()),
+            Err(refusal) => refusal,
+        };
+        // Who comes by way of other relays shows it to this one alone.
+        for sealed in head.fields(pass::PASSES).take(address::HOPS_MAX) {
+            let opened = self.key.open(sealed, PASS).ok();
+            let shown = opened.and_then(|bytes| String::from_utf8(bytes).ok());
+            if shown.is_some_and(|shown| self.clients.check(Some(&shown), peer, now).is_ok()) {
+                return Ok(());
+            }
+        }
+        let status = swath_formats::proxy_status::write(
+            &self.name,
+            ProxyFault::Denied,
+            None,
+            "it lets others in",
+        );
+        let refusal = refusal.with("proxy-status", status);
+        Err(match form {
+            Form::Path => refusal,
+            // To clients of proxies the same is said in other words (RFC 9110, section 15.5.8).
+            Form::Proxy if refusal.status == 401 => {
+                let fields = refusal.fields.into_iter().map(|(name, value)| match name {
+                    "www-authenticate" => ("proxy-authenticate", value),
+                    name => (name, value),
+                });
+                Response { status: 407, fields: fields.collect(), ..refusal }
+            }
+            Form::Proxy => refusal,
+        })
+    }
+
+    fn refusal(&self, fault: ProxyFault, site: Option<&str>, text: &str) -> Response {
+        faults::response(&self.name, fault, site, text)
+    }
+
+    fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration) {
+        self.metrics.count(status, took);
+        if let Some(log) = &self.log {
+            // Queries of others' addresses open things, as signed ones do.
+            let target = match (form(head), head.raw_target.split_once('?')) {
+                (Some(_), Some((address, _))) => format!("{address}?"),
+                // Of a depot's address the name is what opens it, and its query may hold others'.
+                (None, Some((address, _))) if depot::is_for_depot(head) => format!("{address}?"),
+                _ => head.raw_target.clone(),
+            };
+            let target = depot::redacted(&target);
+            let line = LogLine::of(head, peer, status, bytes, took);
+            log.note(&LogLine { target: &target, ..line });
+        }
+    }
+}
+
+/// How a request asks for something to be passed on, if it does.
+fn form(head: &Head) -> Option<Form> {
+    let target = head.raw_target.as_str();
+    if target.starts_with(address::PREFIX) && address::upstream(target).is_some() {
+        return Some(Form::Path);
+    }
+    let is_whole = target.contains("://") && !target.starts_with('/');
+    (is_whole || head.method.name() == "CONNECT").then_some(Form::Proxy)
+}
+
+impl Service for Relay {
+    fn traffic(&self) -> &Traffic {
+        &self.metrics.traffic
+    }
+
+    fn finished(&self) -> Later<'_> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a> {
+        Box::pin(serve(stream, peer, self, seat))
+    }
+
+    fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a> {
+        Box::pin(serve(stream, peer, Arc::new(Misleads), seat))
+    }
+}
+
+impl Answer for Relay {
+    type Held = Held;
+    const TAKES_ANY_TARGET: bool = true;
+
+    async fn answer(&self, head: &Head, peer: SocketAddr, body: &mut dyn Make) -> Response {
+        let is_read = matches!(head.method, Method::Get | Method::Head);
+        let path = head.target.path.as_slice();
+        if is_read && path == b"health" {
+            return Response::text(200, "well");
+        }
+        if let Err(refusal) = self.admit(head, peer, Form::Path) {
+            return refusal;
+        }
+        if depot::is_for_depot(head) {
+            return self.answer_for_depot(head, body).await;
+        }
+        match path {
+            _ if !is_read => {
+                Response::text(405, "GET and HEAD are possible here").with("allow", "GET, HEAD")
+            }
+            b"metrics" => {
+                let mut page = self.metrics.page(self.cached.as_ref());
+                if let Some(door) = &self.door {
+                    door.tell(&mut page).await;
+                }
+                page.response()
+            }
+            b"relay" => self.about(head).await,
+            b"" => Response::text(
+                200,
+                format!(
+                    "{} is a relay: {}https://HOST/PATH behind this address is passed on",
+                    self.name,
+                    address::PREFIX
+                ),
+            ),
+            _ => Response::text(404, "this is a relay: /relay/https://HOST/PATH is passed on"),
+        }
+    }
+
+    fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration) {
+        Relay::note(self, head, peer, status, bytes, took);
+    }
+
+    fn send_limit(&self) -> Option<&Arc<Limiter>> {
+        self.send_limit.as_ref()
+    }
+
+    fn receive_limit(&self) -> Option<&Arc<Limiter>> {
+        None
+    }
+
+    fn may_go_on(&self, _: &Head) -> bool {
+        false
+    }
+
+    fn is_ending(&self, _: bool) -> bool {
+        Relay::is_ending(self)
+    }
+
+    async fn ending(&self, _: bool) {
+        let mut life = self.life.clone();
+        let _ = life.wait_for(|&life| life != Life::Open).await;
+    }
+
+    fn carries(&self, head: &Head) -> bool {
+        self.is_passage(head)
+    }
+
+    async fn carry(
+        self: &Arc<Self>,
+        stream: &mut Stream,
+        input: &mut Vec<u8>,
+        held: &mut Held,
+        head: Head,
+        peer: SocketAddr,
+    ) -> Next {
+        if head.method.name() == "CONNECT" {
+            return tunnel::open(self, stream, input, &head, peer).await;
+        }
+        let head = match self.kept(&head, peer) {
+            None => head,
+            Some(url) => match cached::carry(self, stream, input, held, (head, url), peer).await {
+                Ok(next) => return next,
+                Err(head) => head,
+            },
+        };
+        carry::carry(self, stream, input, held, head, peer).await
+    }
+}
+
+/// With what the names of relays of this kind begin in `Via`.
+const PSEUDONYM: &str = "swath-";

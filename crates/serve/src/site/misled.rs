@@ -1,0 +1,50 @@
+//! Those who speak plain HTTP where TLS is spoken are answered by a word that they understand.
+
+use std::future::pending;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use swath_model::Limiter;
+
+use super::SERVER;
+use crate::http::{Answer, Head, Make, Response};
+
+/// Answers each request so.
+pub(crate) struct Misleads;
+
+impl Answer for Misleads {
+    type Held = ();
+    const TAKES_ANY_TARGET: bool = true;
+
+    async fn answer(&self, _: &Head, _: SocketAddr, _: &mut dyn Make) -> Response {
+        let words = "this server speaks HTTPS";
+        let mut response = Response::text(400, words).with("server", SERVER);
+        // Clients that show no more than the status line say it too.
+        response.own_reason = Some(words);
+        response
+    }
+
+    fn note(&self, _: &Head, _: SocketAddr, _: u16, _: u64, _: Duration) {}
+
+    fn send_limit(&self) -> Option<&Arc<Limiter>> {
+        None
+    }
+
+    fn receive_limit(&self) -> Option<&Arc<Limiter>> {
+        None
+    }
+
+    fn may_go_on(&self, _: &Head) -> bool {
+        false
+    }
+
+    /// One answer is enough.
+    fn is_ending(&self, _: bool) -> bool {
+        true
+    }
+
+    async fn ending(&self, _: bool) {
+        pending().await
+    }
+}

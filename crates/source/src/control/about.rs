@@ -1,0 +1,136 @@
+//! Asking a relay what it is, and how far it is from it to others.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use serde_json::Value;
+use swath_formats::relay;
+use url::Url;
+
+use crate::error::LaneError;
+use crate::net::Net;
+use crate::target::Origin;
+
+/// What a relay tells of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AboutRelay {
+    /// How it calls itself.
+    pub name: String,
+    /// The round trip to it, as its connection showed it.
+    pub rtt: Duration,
+    /// To each of the servers that were asked for, in their order: the round trip from the relay,
+    /// `None` where it cannot reach that server or may not.
+    pub hops: Vec<Option<Duration>>,
+}
+
+impl Net {
+    /// Ask the relay at `url` what it is, and for its round trips to the servers of `to`. The
+    /// connection is kept for what is fetched through the relay then.
+    ///
+    /// # Errors
+    /// [`LaneError`] if it cannot be reached, does not let us in, or is no relay.
+    pub async fn about_relay(&self, url: &Url, to: &[Url]) -> Result<AboutRelay, LaneError> {
+        let origin =
+            Origin::of(url).ok_or_else(|| LaneError::Scheme { scheme: url.scheme().to_owned() })?;
+        let limit = self.timeout().min(ANSWERS_WITHIN);
+        let asked = self.ask_relay(url, &origin, to);
+        self.awake().within(limit, asked).await.unwrap_or(Err(LaneError::Timeout { after: limit }))
+    }
+
+    async fn ask_relay(
+        &self,
+        url: &Url,
+        origin: &Origin,
+        to: &[Url],
+    ) -> Result<AboutRelay, LaneError> {
+        self.note_named(url);
+        let mut upstream = self.upstream(url, false).await?;
+        let rtt = upstream.rtt();
+        let origins: Vec<String> = to.iter().map(|to| to.origin().ascii_serialization()).collect();
+        let host = relay::site(url).unwrap_or_default();
+        let mut request = format!(
+            "GET /relay?to={} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {}\r\n",
+            origins.join(","),
+            self.user_agent()
+        );
+        if let Some(authorization) = &self.credentials_for_relay(origin).authorization {
+            request.push_str(&format!("Authorization: {}\r\n", authorization.expose()));
+        }
+        request.push_str("\r\n");
+        upstream.send(request.as_bytes());
+        poll_fn(|cx| upstream.poll_send(cx)).await.map_err(|error| LaneError::reset(&error))?;
+        let no_relay = || LaneError::protocol("it is no relay");
+        let head = poll_fn(|cx| upstream.poll_head(cx, false)).await?.ok_or_else(no_relay)?;
+        let mut body = vec![0; ABOUT_BYTES_MAX];
+        let mut length = 0;
+        loop {
+            let space = &mut body[length..];
+            if space.is_empty() {
+                return Err(LaneError::TooLarge { limit_bytes: ABOUT_BYTES_MAX as u64 });
+            }
+            match poll_fn(|cx| upstream.poll_body(cx, space)).await? {
+                0 => break,
+                bytes => length += bytes,
+            }
+        }
+        upstream.put_aside();
+        if head.status != 200 {
+            let reason = crate::http::head::shortened(&head.reason);
+            return Err(LaneError::Status { code: head.status, reason, retry_after: None });
+        }
+        let (about, key) = read(&body[..length], &origins, rtt).ok_or_else(no_relay)?;
+        if let Some(key) = key {
+            self.note_relay_key(url, &key);
+        }
+        Ok(about)
+    }
+}
+
+/// What it tells, and its key.
+fn read(body: &[u8], origins: &[String], rtt: Duration) -> Option<(AboutRelay, Option<String>)> {
+    let about: Value = serde_json::from_slice(body).ok()?;
+    if about.get("relay")?.as_str()? != "swath" {
+        return None;
+    }
+    let name = about.get("name").and_then(Value::as_str).unwrap_or_default();
+    let hops = about.get("hops");
+    let hop = |origin: &String| {
+        let rtt_ms = hops?.get(origin)?.get("rtt_ms")?.as_f64()?;
+        let is_sane = rtt_ms.is_finite() && (0.0..RTT_MAX_MS).contains(&rtt_ms);
+        is_sane.then(|| Duration::from_secs_f64(rtt_ms / 1e3))
+    };
+    let key = about.get("key").and_then(Value::as_str).filter(|key| key.len() <= KEY_LENGTH_MAX);
+    let told = AboutRelay {
+        name: crate::http::head::shortened(name),
+        rtt,
+        hops: origins.iter().map(hop).collect(),
+    };
+    Some((told, key.map(str::to_owned)))
+}
+
+/// Whoever takes longer is no use as a relay.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(8);
+const ABOUT_BYTES_MAX: usize = 64 << 10;
+const KEY_LENGTH_MAX: usize = 200;
+const RTT_MAX_MS: f64 = 60_000.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_relays_tell_is_read_and_nonsense_is_not() {
+        let origins = ["http://a:1", "http://b", "http://c", "http://d"].map(str::to_owned);
+        let body =
+            br#"{"relay":"swath","key":"k","name":"r1\u0007","hops":{"http://a:1":{"rtt_ms":12.5},
+            "http://b":{"error":"not listed"},"http://c":{"rtt_ms":-1},"http://x":{"rtt_ms":1}}}"#;
+        let (about, key) = read(body, &origins, Duration::from_millis(3)).unwrap();
+        assert_eq!(key.as_deref(), Some("k"));
+        let hops = vec![Some(Duration::from_micros(12_500)), None, None, None];
+        let expected = AboutRelay { name: "r1".to_owned(), rtt: Duration::from_millis(3), hops };
+        assert_eq!(about, expected);
+        for wrong in ["", "[]", "{}", r#"{"relay":"other"}"#, "<html>"] {
+            assert_eq!(read(wrong.as_bytes(), &origins, Duration::ZERO), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What swath remembers between runs: how wide and how long the edges between sites were, and the
+//! relays it met. One SQLite file, which all transfers of a user share while they run.
+//!
+//! Nothing here ever holds up or fails a transfer: [`State`] answers from memory, a thread of its
+//! own reads and writes the file, and whatever is wrong with the file is one [`Warning`], after
+//! which the transfer goes on with what it learns itself. Nothing is planned here and nothing is
+//! sent; which edges make a route is `swath-plan`'s.
+//!
+//! - `edge`, `relay`: what is told and asked; `memory`: the table in memory, and how two pieces of
+//!   news about one edge become one;
+//! - `database`: the file, and `aside`: what becomes of a damaged one;
+//! - `keeper`: the thread; `place`: where the file lies.
+
+mod aside;
+mod clock;
+mod database;
+mod edge;
+mod keeper;
+mod memory;
+mod place;
+mod relay;
+mod state;
+mod warning;
+
+pub use edge::{By, EdgeReading, Grade, HERE, KnownEdge, Measured};
+pub use memory::Mark;
+pub use place::{Place, place};
+pub use relay::{KnownRelay, RelayNote};
+pub use state::{Forget, ForgetError, Forgotten, State};
+pub use warning::Warning;

@@ -1,0 +1,84 @@
+//! Which files are cached, how much space they take, and which goes first.
+//!
+//! Space is taken in groups, when somebody sets out to fetch a byte of them. Always holds: what is
+//! taken never exceeds the size, unless the cache was opened with less than before and all of it is
+//! in use; nothing that anybody has a handle of is evicted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::entry::Inner;
+
+/// The books of a cache.
+#[derive(Default)]
+pub(crate) struct Books {
+    pub(crate) size_bytes: u64,
+    pub(crate) taken_bytes: u64,
+    by_url: HashMap<Arc<str>, (u64, Arc<Inner>)>,
+    /// By when they were last asked for.
+    by_use: BTreeMap<u64, Arc<str>>,
+    uses: u64,
+}
+
+impl Books {
+    pub(crate) fn new(size_bytes: u64) -> Books {
+        Books { size_bytes, ..Books::default() }
+    }
+
+    /// The file of this address, which is the youngest now.
+    pub(crate) fn touch(&mut self, url: &str) -> Option<&Arc<Inner>> {
+        let (used, inner) = self.by_url.get_mut(url)?;
+        if let Some(url) = self.by_use.remove(used) {
+            self.uses += 1;
+            *used = self.uses;
+            self.by_use.insert(self.uses, url);
+        }
+        Some(inner)
+    }
+
+    /// The file of this address, which stays as old as it is.
+    pub(crate) fn peek(&self, url: &str) -> Option<&Arc<Inner>> {
+        self.by_url.get(url).map(|(_, inner)| inner)
+    }
+
+    /// Enter a file, the youngest.
+    pub(crate) fn insert(&mut self, inner: Arc<Inner>) {
+        let url: Arc<str> = inner.url().into();
+        self.uses += 1;
+        self.by_use.insert(self.uses, Arc::clone(&url));
+        self.by_url.insert(url, (self.uses, inner));
+    }
+
+    /// Strike a file out. Its space is given back when nobody has it any more.
+    pub(crate) fn remove(&mut self, url: &str) -> Option<Arc<Inner>> {
+        let (used, inner) = self.by_url.remove(url)?;
+        self.by_use.remove(&used);
+        Some(inner)
+    }
+
+    /// The files to be evicted so that `bytes` more find room, struck out already; as many as
+    /// help. Their space counts as free from now on.
+    pub(crate) fn make_room(&mut self, bytes: u64) -> Vec<Arc<Inner>> {
+        let mut evicted = Vec::new();
+        while self.taken_bytes.saturating_add(bytes) > self.size_bytes {
+            // One is ours. Nobody gets another without the books.
+            let is_idle =
+                |url: &&Arc<str>| self.peek(url).is_some_and(|inner| Arc::strong_count(inner) == 1);
+            let Some(url) = self.by_use.values().find(is_idle).cloned() else { break };
+            let Some(inner) = self.remove(&url) else { break };
+            self.taken_bytes -= inner.give_all_back();
+            evicted.push(inner);
+        }
+        evicted
+    }
+
+    /// How much of all files is here.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.by_url.values().map(|(_, inner)| inner.state().held.total_bytes()).sum()
+    }
+
+    /// How many files there are.
+    pub(crate) fn count(&self) -> usize {
+        self.by_url.len()
+    }
+}

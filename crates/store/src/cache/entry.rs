@@ -1,0 +1,321 @@
+//! One cached file: what of it is here, who fetches what, and who waits for it.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::{Range, RangeMap, RangeSet};
+use tokio::sync::watch;
+
+use super::Shared;
+use super::fetch::{Fetch, Wait};
+use super::head::Head;
+use crate::bits::Bits;
+use crate::sealed_file::{Layout, Seal, SealedFile};
+
+/// What the cache keeps of a file.
+pub(crate) struct Inner {
+    pub(crate) head: Head,
+    pub(crate) path: PathBuf,
+    pub(crate) layout: Layout,
+    state: Mutex<State>,
+    /// What it takes of the cache's size; changed by who holds the books.
+    taken_bytes: AtomicU64,
+    /// Struck out of the books.
+    gone: AtomicBool,
+    shared: Weak<Shared>,
+    /// Changes whenever something of the state does that others wait for.
+    changes: watch::Sender<u64>,
+    file: Mutex<Weak<SealedFile>>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// What can be read, or could when the cache was last open.
+    pub(crate) held: RangeSet,
+    /// By the number of the fetch.
+    pub(crate) fetching: RangeMap<u32>,
+    fetches: u32,
+    /// Groups that space is taken for.
+    pub(crate) taken: Bits,
+    /// Groups that came in this run, or were held against their seals in it.
+    pub(crate) proven: Bits,
+}
+
+/// A handle of a cached file; as long as there is one, the file is not evicted.
+#[derive(Clone)]
+pub struct Entry {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) file: Arc<SealedFile>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What is to be done about the next bytes of a range.
+#[derive(Debug)]
+pub enum Step {
+    /// They are here.
+    Held(Part),
+    /// Somebody is fetching them. They can be read as they come.
+    Wait(Wait),
+    /// They are yours to fetch. Others wait for you.
+    Fetch(Fetch),
+    /// They are not here and there is no room for them: fetch these without the cache.
+    Pass(Range),
+}
+
+/// Cached bytes as a part of an open file, to be sent by `sendfile` or read at `place`.
+#[derive(Clone, Debug)]
+pub struct Part {
+    entry: Entry,
+    /// The bytes of the file that is cached.
+    pub range: Range,
+    /// Where in the open file they begin.
+    pub place: u64,
+}
+
+impl Part {
+    /// Read from `place` on, or somewhat behind it: fill `bytes` with what lies at `at` in the open
+    /// file. It blocks.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.entry.file.file().read_exact_at(bytes, at)
+    }
+}
+
+impl AsFd for Part {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.entry.file.as_fd()
+    }
+}
+
+impl Entry {
+    /// How large the file is.
+    pub fn size_bytes(&self) -> u64 {
+        self.inner.layout.size_bytes
+    }
+
+    /// What of it is here, as far as is known: what an earlier run has left counts, and is held
+    /// against its seals only by [`Entry::next`].
+    pub fn held(&self) -> RangeSet {
+        self.inner.state().held.clone()
+    }
+
+    /// What to do about the first bytes of `range`: as many of them as can be treated alike. Reads
+    /// from the disk at times, so it blocks.
+    ///
+    /// # Errors
+    /// What the system says, `InvalidInput` for a range that is empty or beyond the end. The file
+    /// is to be fetched without the cache then.
+    pub fn next(&self, range: Range) -> io::Result<Step> {
+        if range.is_empty() || range.end > self.size_bytes() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        loop {
+            let mut state = self.inner.state();
+            if let Some(run) =
+                state.held.first_from(range.start).filter(|run| run.start == range.start)
+            {
+                let first = self.inner.layout.group_at(range.start);
+                let end = run.end.min(range.end).min(first.start + PART_BYTES_MAX);
+                let wanted = Range::new(range.start, end);
+                drop(state);
+                let Some(range) = self.prove(wanted)? else { continue };
+                let place = self.file.place_of(range.start);
+                return Ok(Step::Held(Part { entry: self.clone(), range, place }));
+            }
+            let busy = state.fetching.within(range).first().map(|(run, _)| *run);
+            if let Some(busy) = busy.filter(|busy| busy.start == range.start) {
+                drop(state);
+                return Ok(Step::Wait(Wait::new(self.clone(), busy)));
+            }
+            // Up to what is here or is being fetched.
+            let next_held = state.held.first_from(range.start).map_or(u64::MAX, |run| run.start);
+            let next_busy = busy.map_or(u64::MAX, |busy| busy.start);
+            let gap = Range::new(range.start, range.end.min(next_held).min(next_busy));
+            state.fetches = state.fetches.wrapping_add(1);
+            let number = state.fetches;
+            state.fetching.set(gap, number);
+            drop(state);
+            let fetch = Fetch::new(self.clone(), gap, number);
+            return Ok(match self.take_room(gap) {
+                Some(range) => Step::Fetch(fetch.cut_to(range.end)),
+                // Dropped, it gives back what it claimed.
+                None => Step::Pass(gap),
+            });
+        }
+    }
+
+    /// Take space for the groups of `gap`: for how much of it there is some.
+    fn take_room(&self, gap: Range) -> Option<Range> {
+        let mut books = self.shared.books();
+        let mut evicted = Vec::new();
+        let mut got = None;
+        for group in self.inner.layout.groups_of(gap) {
+            let number = group.start / GROUP_BYTES;
+            if !self.inner.state().taken.has(number) {
+                let bytes = crate::sealed_file::blocks(group.len());
+                evicted.extend(books.make_room(bytes));
+                if books.taken_bytes.saturating_add(bytes) > books.size_bytes {
+                    break;
+                }
+                books.taken_bytes += bytes;
+                self.inner.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
+                let mut state = self.inner.state();
+                state.taken.set(number);
+                // Whatever comes, comes in this run.
+                state.proven.set(number);
+            }
+            got = Some(Range::new(gap.start, gap.end.min(group.end)));
+        }
+        drop(books);
+        self.shared.remove_files(&evicted);
+        got
+    }
+
+    /// Hold groups that an earlier run has left against their seals: how much of `wanted`, which is
+    /// held, can be believed. `None` if its first byte cannot, and is not held any more.
+    fn prove(&self, wanted: Range) -> io::Result<Option<Range>> {
+        for group in self.inner.layout.groups_of(wanted) {
+            let number = group.start / GROUP_BYTES;
+            if self.inner.state().proven.has(number) {
+                continue;
+            }
+            let seal = self.inner.masked(self.file.read_seal(group.start)?);
+            let fits = match self.file.fits(group, &seal) {
+                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
+                fits => fits.unwrap_or(false),
+            };
+            let mut state = self.inner.state();
+            // Another reader may have found out before us.
+            if !state.proven.set(number) || fits {
+                continue;
+            }
+            tracing::warn!(url = %self.inner.head.url, range = %group, "cached bytes are damaged");
+            state.held.remove(group);
+        }
+        let held = self.inner.state().held.first_from(wanted.start);
+        let held = held.filter(|run| run.start == wanted.start);
+        Ok(held.map(|run| Range::new(wanted.start, wanted.end.min(run.end))))
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.changes.subscribe()
+    }
+}
+
+impl Inner {
+    pub(crate) fn new(head: Head, path: PathBuf, state: State, shared: &Arc<Shared>) -> Inner {
+        let layout = head.layout();
+        let taken_bytes = layout
+            .groups_of(Range::new(0, layout.size_bytes))
+            .filter(|group| state.taken.has(group.start / GROUP_BYTES))
+            .map(|group| crate::sealed_file::blocks(group.len()))
+            .sum::<u64>();
+        Inner {
+            layout,
+            path,
+            state: Mutex::new(state),
+            taken_bytes: AtomicU64::new(taken_bytes + layout.head_bytes),
+            gone: AtomicBool::new(false),
+            shared: Arc::downgrade(shared),
+            changes: watch::Sender::new(0),
+            file: Mutex::default(),
+            head,
+        }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.head.url
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn notify(&self) {
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.taken_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What it took is taken no more; for who holds the books.
+    pub(crate) fn give_all_back(&self) -> u64 {
+        self.taken_bytes.swap(0, Ordering::Relaxed)
+    }
+
+    /// It is struck out of the books: what it takes comes back when nobody has it any more.
+    pub(crate) fn is_going(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
+    /// A seal as it is in the file, or the other way round.
+    pub(crate) fn masked(&self, mut seal: Seal) -> Seal {
+        seal.iter_mut().zip(&self.head.nonce).for_each(|(byte, mask)| *byte ^= mask);
+        seal
+    }
+
+    /// Its file, opened if nobody has it open.
+    pub(crate) fn file(&self) -> io::Result<Arc<SealedFile>> {
+        let mut known = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = known.upgrade() {
+            return Ok(file);
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        let file = Arc::new(SealedFile::new(options.open(&self.path)?, self.layout));
+        *known = Arc::downgrade(&file);
+        Ok(file)
+    }
+
+    /// Give back the space of groups in `range` that nothing is left of and nobody fetches.
+    pub(crate) fn release(&self, file: &SealedFile, range: Range) {
+        let mut bytes = 0;
+        for group in self.layout.groups_of(range) {
+            let number = group.start / GROUP_BYTES;
+            let mut state = self.state();
+            let is_empty =
+                state.held.bytes_within(group) == 0 && state.fetching.within(group).is_empty();
+            if is_empty && state.taken.has(number) {
+                // With the state held: who claims it next finds a hole and nothing else.
+                file.make_hole(group);
+                state.taken.clear(number);
+                bytes += crate::sealed_file::blocks(group.len());
+            }
+        }
+        if bytes > 0
+            && let Some(shared) = self.shared.upgrade()
+        {
+            let mut books = shared.books();
+            books.taken_bytes -= bytes;
+            self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.gone.load(Ordering::Acquire)
+            && let Some(shared) = self.shared.upgrade()
+        {
+            shared.books().taken_bytes -= self.give_all_back();
+        }
+    }
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Entry({} {})", self.inner.head.url, self.inner.head.validator)
+    }
+}
+
+/// Proving so much takes about a millisecond, so that the first byte does not wait for the last.
+const PART_BYTES_MAX: u64 = 16 * GROUP_BYTES;

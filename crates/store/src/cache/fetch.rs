@@ -1,0 +1,148 @@
+//! Fetching for all who want the same bytes, and waiting for whoever fetches them.
+
+use std::io;
+
+use swath_model::Range;
+use tokio::sync::watch;
+
+use super::entry::Entry;
+use crate::sealed_file::{Sealer, seal_of};
+
+/// Bytes that are ours to fetch. They can be read as they are written. Dropped, it gives back what
+/// did not come: then others may fetch that.
+///
+/// Whoever has one is waited for by others, so it belongs to a task that only fetches, not to one
+/// that is as slow as its own client.
+pub struct Fetch {
+    entry: Entry,
+    at: u64,
+    end: u64,
+    number: u32,
+    /// Of the group that we are in, from where we began in it.
+    sealer: Option<(u64, Sealer)>,
+}
+
+impl Fetch {
+    pub(crate) fn new(entry: Entry, range: Range, number: u32) -> Fetch {
+        Fetch { entry, at: range.start, end: range.end, number, sealer: None }
+    }
+
+    /// Only as far as `end`; the rest is given back.
+    pub(crate) fn cut_to(mut self, end: u64) -> Fetch {
+        if end < self.end {
+            self.entry.inner.state().fetching.clear(Range::new(end, self.end));
+            self.end = end;
+            self.entry.inner.notify();
+        }
+        self
+    }
+
+    /// What is still to come.
+    pub fn range(&self) -> Range {
+        Range::new(self.at, self.end)
+    }
+
+    /// Write the next bytes of [`Fetch::range`]; they can be read when this returns.
+    ///
+    /// # Errors
+    /// What the system says, and `InvalidInput` for more bytes than there are to come. Some of them
+    /// may have been written.
+    pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() as u64 > self.range().len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        while !bytes.is_empty() {
+            let group = self.entry.inner.layout.group_at(self.at);
+            let count = bytes.len().min((group.end - self.at) as usize);
+            let (now, later) = bytes.split_at(count);
+            self.put(group, now)?;
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, group: Range, bytes: &[u8]) -> io::Result<()> {
+        self.entry.file.write(self.at, bytes)?;
+        let (start, sealer) = self.sealer.get_or_insert_with(|| (self.at, Sealer::new(self.at)));
+        sealer.update(bytes);
+        let written = Range::of_len(self.at, bytes.len() as u64);
+        self.at = written.end;
+        let is_whole = {
+            let mut state = self.entry.inner.state();
+            state.held.insert(written);
+            state.fetching.clear(written);
+            state.held.covers(group)
+        };
+        self.entry.inner.notify();
+        if is_whole {
+            let seal = if *start == group.start && self.at == group.end {
+                sealer.seal()
+            } else {
+                let mut bytes = vec![0; group.len() as usize];
+                self.entry.file.read(group.start, &mut bytes)?;
+                seal_of(group.start, &bytes)
+            };
+            // Without it a restart forgets the group.
+            self.entry.file.write_seal(group.start, &self.entry.inner.masked(seal))?;
+        }
+        if self.at == group.end {
+            self.sealer = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        let rest = self.range();
+        if !rest.is_empty() {
+            self.entry.inner.state().fetching.clear(rest);
+            self.entry.inner.release(&self.entry.file, rest);
+            self.entry.inner.notify();
+        }
+    }
+}
+
+impl std::fmt::Debug for Fetch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Fetch({:?} {} as {})", self.entry, self.range(), self.number)
+    }
+}
+
+/// Bytes that somebody else is fetching.
+#[derive(Debug)]
+pub struct Wait {
+    entry: Entry,
+    range: Range,
+    changes: watch::Receiver<u64>,
+}
+
+impl Wait {
+    pub(crate) fn new(entry: Entry, range: Range) -> Wait {
+        let changes = entry.changes();
+        Wait { entry, range, changes }
+    }
+
+    /// The bytes, from the one that was asked for to the last that is being fetched.
+    pub fn range(&self) -> Range {
+        self.range
+    }
+
+    /// Wait until the first of them is here, or nobody fetches it any more: then
+    /// [`Entry::next`] says what to do.
+    pub async fn changed(mut self) {
+        loop {
+            // Before we look, so that nothing is missed after it.
+            self.changes.borrow_and_update();
+            let goes_on = {
+                let state = self.entry.inner.state();
+                let first = Range::of_len(self.range.start, 1);
+                !state.fetching.within(first).is_empty()
+            };
+            // The sender lives as long as our handle of the file.
+            if !goes_on || self.changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The head of a cached file: what its bytes are bytes of.
+//!
+//! Magic (16 bytes), the BLAKE3 of all that follows (32), nonce (32), size (`u64`), then address and
+//! validator, each with its length (`u32`), then zeros up to a block. Integers are little-endian.
+
+use crate::journal::{Bytes, put_u64};
+use crate::sealed_file::{Layout, blocks};
+
+/// What a cached file is a copy of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Unlike that of every other file. The seals in the file are masked with it, so that what was
+    /// left on the disk by another file fits none of them.
+    pub(crate) nonce: [u8; 32],
+    pub(crate) size_bytes: u64,
+    pub(crate) url: String,
+    pub(crate) validator: String,
+}
+
+impl Head {
+    /// Where things lie in its file.
+    pub(crate) fn layout(&self) -> Layout {
+        let texts_bytes = (self.url.len() + self.validator.len()) as u64;
+        Layout { head_bytes: blocks(FIXED_BYTES + texts_bytes), size_bytes: self.size_bytes }
+    }
+
+    /// Whether such a file can be: nothing is empty, nothing beyond all measure.
+    pub(crate) fn is_possible(&self) -> bool {
+        let texts_bytes = (self.url.len() + self.validator.len()) as u64;
+        texts_bytes <= TEXTS_BYTES_MAX && (1..=SIZE_BYTES_MAX).contains(&self.size_bytes)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&[0; 32]);
+        bytes.extend_from_slice(&self.nonce);
+        put_u64(&mut bytes, self.size_bytes);
+        for text in [&self.url, &self.validator] {
+            bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        bytes.resize(self.layout().head_bytes as usize, 0);
+        let sum = blake3::hash(&bytes[SUMMED_FROM..]);
+        bytes[16..SUMMED_FROM].copy_from_slice(sum.as_bytes());
+        bytes
+    }
+
+    /// The head that a file begins with; `None` if it is not one, or not all of it.
+    pub(crate) fn decode(file: &[u8]) -> Option<Head> {
+        let mut bytes = Bytes(file.strip_prefix(MAGIC)?.get(32..)?);
+        let (nonce, size_bytes) = (bytes.array()?, bytes.u64()?);
+        let (url, validator) = (bytes.text()?, bytes.text()?);
+        let head = Head { nonce, size_bytes, url, validator };
+        // There is one way to write it, sum and zeros included.
+        (head.is_possible() && file.starts_with(&head.encode())).then_some(head)
+    }
+}
+
+/// Name and version; another version of the format is another magic.
+const MAGIC: &[u8; 16] = b"swath cache 1  \n";
+const SUMMED_FROM: usize = 48;
+/// All but the texts.
+const FIXED_BYTES: u64 = SUMMED_FROM as u64 + 32 + 8 + 2 * 4;
+/// Longer addresses are not cached.
+const TEXTS_BYTES_MAX: u64 = 16 << 10;
+/// Beyond every disk, and far from where sums overflow.
+const SIZE_BYTES_MAX: u64 = 1 << 60;
+/// A head is never longer.
+pub(crate) const HEAD_BYTES_MAX: u64 = 5 * 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(url: &str) -> Head {
+        let (url, validator) = (url.to_owned(), "\"v1\"".to_owned());
+        Head { nonce: [7; 32], size_bytes: 12_345_678_901, url, validator }
+    }
+
+    #[test]
+    fn a_head_is_read_as_it_was_written_and_not_otherwise() {
+        for url in ["http://a/f", &"http://b/".repeat(1700)] {
+            let head = head(url);
+            let bytes = head.encode();
+            assert_eq!(bytes.len() as u64, head.layout().head_bytes);
+            assert!(bytes.len() as u64 <= HEAD_BYTES_MAX);
+            assert_eq!(Head::decode(&bytes), Some(head.clone()));
+            assert_eq!(Head::decode(&[&bytes[..], b"the file's own"].concat()), Some(head));
+            for at in 0..bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 4;
+                assert_eq!(Head::decode(&damaged), None, "byte {at}");
+                if at % 97 == 0 {
+                    assert_eq!(Head::decode(&bytes[..at]), None, "cut at {at}");
+                }
+            }
+        }
+        assert!(!head(&"x".repeat(20_000)).is_possible());
+    }
+}

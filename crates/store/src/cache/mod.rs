@@ -1,0 +1,278 @@
+//! Passing data that is kept: files of others, by address and strong validator, as far as they came.
+//!
+//! Whoever wants bytes of a file asks its [`Entry`] what to do about the next ones: send what is
+//! here, wait for who is fetching them, or fetch them for all. So however many ask for the same
+//! bytes at once, they are fetched once, and all can read them as they come.
+//!
+//! A file lies in one of its own: a head (what it is a copy of), its bytes, and a seal for each
+//! group of 256 KiB, written when the group is whole. Nothing is ever synced, and there is no
+//! journal: after a restart a group counts if it fits its seal, which is seen when it is asked for.
+//! So restarts and crashes keep whatever reached the disk, cost nothing in between, and nothing
+//! wrong is ever read; syncing would protect copies that can be fetched again.
+//!
+//! Always holds: what is kept never exceeds the size given (whole groups are counted); the file that
+//! was asked for the longest ago goes first, and never one that somebody has a handle of; bytes of
+//! two versions of a file never meet. All functions block, but for [`Wait::changed`].
+
+mod books;
+mod entry;
+mod fetch;
+mod head;
+mod open;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use crate::sys;
+use books::Books;
+use entry::{Inner, State};
+use head::Head;
+
+pub use entry::{Entry, Part, Step};
+pub use fetch::{Fetch, Wait};
+pub use open::{CacheOpenError, Kept};
+
+/// A cache. Clones are the same one; it is open, and locked, as long as there is one of them or an
+/// entry.
+#[derive(Clone)]
+pub struct Cache {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    folder: PathBuf,
+    books: Mutex<Books>,
+    _lock: File,
+}
+
+/// What a cached file is a copy of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// The whole address.
+    pub url: String,
+    /// A strong validator: two files of this address that have it are the same, byte for byte.
+    pub validator: String,
+}
+
+/// What the cache has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheRoom {
+    /// How much it may keep.
+    pub size_bytes: u64,
+    /// How much it keeps.
+    pub taken_bytes: u64,
+    /// Of how many files.
+    pub files: usize,
+}
+
+/// Why a file is not cached. It is to be fetched without the cache.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LookupError {
+    /// It is empty, its validator is weak or missing, or its address is beyond all measure.
+    #[error("this file cannot be cached")]
+    NotCacheable,
+    /// All that is kept is in use.
+    #[error("the cache is full of what is in use")]
+    Full,
+    /// Anything else.
+    #[error("the cache's folder cannot be used")]
+    Io(#[source] io::Error),
+}
+
+impl Cache {
+    /// The file that this is the key of, `size_bytes` long: what is here of it, if anything. One of
+    /// the same address and with another validator or size goes; whoever is reading that reads on.
+    ///
+    /// # Errors
+    /// See [`LookupError`].
+    pub fn lookup(&self, key: &Key, size_bytes: u64) -> Result<Entry, LookupError> {
+        let shared = &self.shared;
+        let is_strong = !key.validator.is_empty() && !key.validator.starts_with("W/");
+        let head = Head {
+            nonce: [0; 32],
+            size_bytes,
+            url: key.url.clone(),
+            validator: key.validator.clone(),
+        };
+        if !is_strong || !head.is_possible() {
+            return Err(LookupError::NotCacheable);
+        }
+        if let Some(inner) = shared.find(key, size_bytes) {
+            match inner.file() {
+                Ok(file) => {
+                    // What was asked for last is what a restart knows as the youngest.
+                    let _ = file.file().set_modified(SystemTime::now());
+                    return Ok(Entry { inner, file, shared: Arc::clone(shared) });
+                }
+                // Somebody took it away.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    drop(inner);
+                    shared.forget(&key.url);
+                }
+                Err(error) => return Err(LookupError::Io(error)),
+            }
+        }
+        self.create(head)
+    }
+
+    /// What is known of the file of this address: its validator and its size.
+    pub fn known(&self, url: &str) -> Option<(String, u64)> {
+        let books = self.shared.books();
+        let head = &books.peek(url)?.head;
+        Some((head.validator.clone(), head.size_bytes))
+    }
+
+    /// Forget the file of this address. Whoever is reading it reads on.
+    pub fn forget(&self, url: &str) {
+        self.shared.forget(url);
+    }
+
+    /// What the cache has.
+    pub fn room(&self) -> CacheRoom {
+        let books = self.shared.books();
+        let (size_bytes, taken_bytes) = (books.size_bytes, books.taken_bytes);
+        CacheRoom { size_bytes, taken_bytes, files: books.count() }
+    }
+
+    fn create(&self, mut head: Head) -> Result<Entry, LookupError> {
+        let shared = &self.shared;
+        let (path, nonce) = shared.new_name().map_err(LookupError::Io)?;
+        head.nonce = nonce;
+        let (url, size_bytes) = (head.url.clone(), head.size_bytes);
+        let key = Key { url, validator: head.validator.clone() };
+        if let Err(error) = make_file(&path, &head) {
+            let _ = std::fs::remove_file(&path);
+            return Err(LookupError::Io(error));
+        }
+        let made = Arc::new(Inner::new(head, path, State::default(), shared));
+        let file = made.file();
+        let bytes = made.taken_bytes();
+        // As long as we have the books, nothing may be dropped that wants them.
+        let mut going = Vec::new();
+        let entered = {
+            let mut books = shared.books();
+            let there = books.touch(&key.url).cloned();
+            match there {
+                // Somebody was faster.
+                Some(there) if is_copy_of(&there, &key, size_bytes) => Ok(there),
+                there => {
+                    if there.is_some() {
+                        going.extend(books.remove(&key.url));
+                        going.iter().for_each(|old| old.is_going());
+                    }
+                    going.extend(there);
+                    going.extend(books.make_room(bytes));
+                    if books.taken_bytes.saturating_add(bytes) > books.size_bytes {
+                        Err(LookupError::Full)
+                    } else {
+                        books.taken_bytes += bytes;
+                        books.insert(Arc::clone(&made));
+                        Ok(Arc::clone(&made))
+                    }
+                }
+            }
+        };
+        shared.remove_files(&going);
+        drop(going);
+        let is_ours = entered.as_ref().is_ok_and(|inner| Arc::ptr_eq(inner, &made));
+        if !is_ours {
+            shared.remove_files(&[made]);
+        }
+        let inner = entered?;
+        let file = if is_ours { file } else { inner.file() };
+        let file = file.map_err(LookupError::Io)?;
+        Ok(Entry { inner, file, shared: Arc::clone(shared) })
+    }
+}
+
+impl Shared {
+    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, key: &Key, size_bytes: u64) -> Option<Arc<Inner>> {
+        let mut books = self.books();
+        let inner = books.touch(&key.url)?;
+        is_copy_of(inner, key, size_bytes).then(|| Arc::clone(inner))
+    }
+
+    fn forget(&self, url: &str) {
+        let old = self.books().remove(url);
+        if let Some(old) = old {
+            old.is_going();
+            self.remove_files(&[old]);
+        }
+    }
+
+    /// Take away the names of files that were struck out. Who has them open reads on.
+    pub(crate) fn remove_files(&self, files: &[Arc<Inner>]) {
+        for inner in files {
+            if let Err(error) = std::fs::remove_file(&inner.path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(%error, path = %inner.path.display(), "a cached file could not be removed");
+            }
+        }
+    }
+
+    /// A name that nothing has, and a nonce.
+    fn new_name(&self) -> io::Result<(PathBuf, [u8; 32])> {
+        let nonce = crate::depot::random()?;
+        let name = crate::depot::LeaseId::random()?;
+        Ok((self.folder.join(name.to_string()), nonce))
+    }
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cache({})", self.shared.folder.display())
+    }
+}
+
+fn is_copy_of(inner: &Inner, key: &Key, size_bytes: u64) -> bool {
+    inner.head.validator == key.validator && inner.head.size_bytes == size_bytes
+}
+
+fn make_file(path: &Path, head: &Head) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    let file = options.open(path)?;
+    file.set_len(head.layout().file_bytes())?;
+    file.write_all_at(&head.encode(), 0)
+}
+
+fn lock(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    let lock = options.open(path)?;
+    Ok(sys::try_lock(&lock)?.then_some(lock))
+}
+
+/// Any bytes as the head of a file: what is taken is written as it was read.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz_head(bytes: &[u8]) {
+    if let Some(head) = Head::decode(bytes) {
+        let again = head.encode();
+        assert!(head.is_possible() && bytes.starts_with(&again));
+    }
+    // And with a right sum, which no fuzzer finds.
+    let mut summed = b"swath cache 1  \n".to_vec();
+    summed.resize(48, 0);
+    summed.extend_from_slice(bytes);
+    summed.resize(summed.len().next_multiple_of(4096), 0);
+    let sum = blake3::hash(&summed[48..]);
+    summed[16..48].copy_from_slice(sum.as_bytes());
+    if let Some(head) = Head::decode(&summed) {
+        assert_eq!(head.encode(), summed[..head.layout().head_bytes as usize]);
+    }
+}

@@ -1,0 +1,139 @@
+//! Opening a cache: what earlier runs have left is taken over as far as it can be believed.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use swath_model::Range;
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+
+use super::books::Books;
+use super::entry::{Inner, State};
+use super::head::{HEAD_BYTES_MAX, Head};
+use super::{Cache, Shared, lock};
+use crate::depot::LeaseId;
+use crate::sealed_file::SealedFile;
+use crate::sys;
+
+/// What earlier runs have left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Files that something is here of.
+    pub files: usize,
+    /// How many bytes of them, if they fit their seals.
+    pub bytes: u64,
+    /// Files that were no such, or had nothing to keep, or did not find room: they were removed.
+    pub removed: usize,
+}
+
+/// Why a cache could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheOpenError {
+    /// Another process has it open.
+    #[error("the cache in {} is in use by another process", .0.display())]
+    Locked(PathBuf),
+    /// The folder cannot be used.
+    #[error("cannot open the cache in {}", path.display())]
+    Io {
+        /// What was worked on.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl Cache {
+    /// Open the cache in this folder, which is the cache's alone, and make it if it is new. It keeps
+    /// `size_bytes` at most.
+    ///
+    /// # Errors
+    /// See [`CacheOpenError`]. Damaged files are no error: they go.
+    pub fn open(folder: &Path, size_bytes: u64) -> Result<(Cache, Kept), CacheOpenError> {
+        let files = folder.join("files");
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |source| CacheOpenError::Io { path, source }
+        };
+        std::fs::create_dir_all(&files).map_err(at(&files))?;
+        let path = folder.join("lock");
+        let lock = lock(&path).map_err(at(&path))?;
+        let lock = lock.ok_or_else(|| CacheOpenError::Locked(folder.to_owned()))?;
+        let books = Mutex::new(Books::new(size_bytes));
+        let shared = Arc::new(Shared { folder: files.clone(), books, _lock: lock });
+        let mut kept = Kept::default();
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&files).map_err(at(&files))? {
+            let entry = entry.map_err(at(&files))?;
+            // What does not have such a name is not ours.
+            if entry.file_name().to_str().and_then(LeaseId::of).is_none() {
+                continue;
+            }
+            match read(&entry.path(), &shared) {
+                Ok(Some(left)) => found.push(left),
+                Ok(None) | Err(_) => {
+                    let _ = std::fs::remove_file(entry.path());
+                    kept.removed += 1;
+                }
+            }
+        }
+        found.sort_by_key(|(used, _)| *used);
+        let mut going = Vec::new();
+        {
+            let mut books = shared.books();
+            for (_, inner) in found {
+                // Two of one address are two versions, of which the younger one stays.
+                if let Some(old) = books.remove(inner.url()) {
+                    books.taken_bytes -= old.give_all_back();
+                    going.push(old);
+                }
+                books.taken_bytes += inner.taken_bytes();
+                books.insert(inner);
+            }
+            going.extend(books.make_room(0));
+            kept.files = books.count();
+            kept.bytes = books.held_bytes();
+        }
+        kept.removed += going.len();
+        shared.remove_files(&going);
+        Ok((Cache { shared }, kept))
+    }
+}
+
+/// What an earlier run has left at `path`, and when it was asked for last; `None` if it is not to be
+/// kept.
+fn read(path: &Path, shared: &Arc<Shared>) -> io::Result<Option<(SystemTime, Arc<Inner>)>> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    let file = options.open(path)?;
+    let found = file.metadata()?;
+    let mut bytes = vec![0; found.len().min(HEAD_BYTES_MAX) as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    let Some(head) = Head::decode(&bytes) else { return Ok(None) };
+    let layout = head.layout();
+    if found.len() != layout.file_bytes() {
+        return Ok(None);
+    }
+    let sealed = SealedFile::new(file, layout);
+    let mut state = State::default();
+    for (group, _) in sealed.seals()? {
+        state.held.insert(layout.group_at(group));
+        state.taken.set(group / GROUP_BYTES);
+    }
+    if state.held.is_empty() {
+        return Ok(None);
+    }
+    // Groups that were not whole take space and are of no use.
+    for gap in state.held.gaps_within(Range::new(0, layout.size_bytes)) {
+        let start = sealed.place_of(gap.start);
+        if sys::first_data(sealed.file(), start).is_some_and(|data| data < sealed.place_of(gap.end))
+        {
+            sealed.make_hole(gap);
+        }
+    }
+    let inner = Inner::new(head, path.to_owned(), state, shared);
+    Ok(Some((found.modified()?, Arc::new(inner))))
+}

@@ -1,0 +1,179 @@
+//! The cache: shared fetches, eviction, restarts, damage.
+
+mod left;
+mod shared;
+
+use std::path::Path;
+
+use swath_model::Range;
+use swath_model::RangeSet;
+
+use super::*;
+
+const GROUP: u64 = 256 << 10;
+/// A head and a group.
+const ONE: u64 = GROUP + 4096;
+
+fn key(name: &str, validator: &str) -> Key {
+    Key { url: format!("http://origin/{name}"), validator: format!("\"{validator}\"") }
+}
+
+/// The byte that belongs at `offset` of a file of this key.
+fn byte_of(key: &Key, offset: u64) -> u8 {
+    let mix = key.url.len() as u64 * 7 + u64::from(key.validator.as_bytes()[1]);
+    let mixed = (offset ^ (offset >> 13) ^ mix).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 56) as u8 | 1
+}
+
+fn content(key: &Key, range: Range) -> Vec<u8> {
+    (range.start..range.end).map(|offset| byte_of(key, offset)).collect()
+}
+
+fn open(folder: &Path, size_bytes: u64) -> Cache {
+    Cache::open(folder, size_bytes).unwrap().0
+}
+
+fn bytes_of(part: &Part) -> Vec<u8> {
+    let mut bytes = vec![0; part.range.len() as usize];
+    let file = part.as_fd_for_tests();
+    file.read_exact_at(&mut bytes, part.place).unwrap();
+    bytes
+}
+
+impl Part {
+    /// Another descriptor of the file, as a server would have it.
+    fn as_fd_for_tests(&self) -> File {
+        use std::os::fd::AsFd;
+        self.as_fd().try_clone_to_owned().unwrap().into()
+    }
+}
+
+/// Fetch what is missing of `range` and read all of it; how many bytes were fetched, and how many
+/// of these found no room.
+fn read_all(entry: &Entry, key: &Key, range: Range) -> (u64, u64) {
+    let (mut fetched, mut passed, mut at) = (0, 0, range.start);
+    while at < range.end {
+        match entry.next(Range::new(at, range.end)).unwrap() {
+            Step::Held(part) => {
+                assert!(bytes_of(&part) == content(key, part.range), "{:?}", part.range);
+                at = part.range.end;
+            }
+            Step::Fetch(mut fetch) => {
+                fetched += fetch.range().len();
+                fetch.write(&content(key, fetch.range())).unwrap();
+                assert!(fetch.range().is_empty());
+            }
+            Step::Pass(gap) => {
+                passed += gap.len();
+                at = gap.end;
+            }
+            Step::Wait(wait) => panic!("nobody else fetches: {wait:?}"),
+        }
+    }
+    (fetched, passed)
+}
+
+#[test]
+fn what_was_fetched_once_is_read_from_then_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = open(folder.path(), 100 * ONE);
+    let key = key("file", "1");
+    let size_bytes = 2 * GROUP + 1000;
+    let entry = cache.lookup(&key, size_bytes).unwrap();
+    let (middle, all) = (Range::new(GROUP - 5, GROUP + 5), Range::new(0, size_bytes));
+    assert_eq!(read_all(&entry, &key, middle), (10, 0));
+    assert_eq!(entry.held(), RangeSet::from(middle));
+    assert_eq!(read_all(&entry, &key, all), (size_bytes - 10, 0));
+    drop(entry);
+    let entry = cache.lookup(&key, size_bytes).unwrap();
+    assert_eq!(read_all(&entry, &key, all), (0, 0));
+    assert_eq!(cache.known(&key.url), Some((key.validator.clone(), size_bytes)));
+    for bad in [Range::new(3, 3), Range::new(0, size_bytes + 1)] {
+        assert_eq!(entry.next(bad).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}
+
+#[test]
+fn another_validator_makes_the_old_file_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = open(folder.path(), 100 * ONE);
+    let (old, new) = (key("file", "1"), key("file", "2"));
+    let all = Range::new(0, GROUP);
+    let before = cache.lookup(&old, GROUP).unwrap();
+    read_all(&before, &old, all);
+    let after = cache.lookup(&new, GROUP).unwrap();
+    assert_eq!(read_all(&after, &new, all), (GROUP, 0));
+    // Who was reading reads on.
+    assert_eq!(read_all(&before, &old, all), (0, 0));
+    assert_eq!(cache.room(), CacheRoom { size_bytes: 100 * ONE, taken_bytes: 2 * ONE, files: 1 });
+    drop(before);
+    assert_eq!(cache.room().taken_bytes, ONE);
+    // So does another size.
+    let longer = cache.lookup(&new, GROUP + 1).unwrap();
+    assert!(longer.held().is_empty());
+    drop((after, longer));
+    assert_eq!(cache.room().taken_bytes, 4096);
+    assert_eq!(std::fs::read_dir(folder.path().join("files")).unwrap().count(), 1);
+    cache.forget(&new.url);
+    assert_eq!(cache.room(), CacheRoom { size_bytes: 100 * ONE, taken_bytes: 0, files: 0 });
+    assert_eq!(std::fs::read_dir(folder.path().join("files")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_cannot_be_told_apart_is_not_cached() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = open(folder.path(), 100 * ONE);
+    let weak = Key { validator: "W/\"1\"".into(), ..key("file", "1") };
+    let none = Key { validator: String::new(), ..key("file", "1") };
+    let long = Key { url: "x".repeat(20_000), ..key("file", "1") };
+    for (key, size_bytes) in [(weak, 9), (none, 9), (long, 9), (key("file", "1"), 0)] {
+        assert!(matches!(cache.lookup(&key, size_bytes), Err(LookupError::NotCacheable)));
+    }
+    assert!(cache.lookup(&key("file", "1"), u64::MAX).is_err());
+    assert_eq!(cache.room().files, 0);
+}
+
+#[test]
+fn what_was_asked_for_the_longest_ago_goes_first_and_nothing_in_use_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = open(folder.path(), 3 * ONE);
+    let keys = ["a", "b", "c", "d", "e"].map(|name| key(name, "1"));
+    let all = Range::new(0, GROUP);
+    let fetch = |key: &Key| {
+        let entry = cache.lookup(key, GROUP).unwrap();
+        (read_all(&entry, key, all), entry)
+    };
+    for key in &keys[..3] {
+        assert_eq!(fetch(key).0, (GROUP, 0));
+    }
+    let in_use = fetch(&keys[0]).1;
+    assert_eq!(fetch(&keys[3]).0, (GROUP, 0));
+    let here = |key: &Key| cache.known(&key.url).is_some();
+    assert_eq!(keys.each_ref().map(here), [true, false, true, true, false]);
+    let (_, also) = fetch(&keys[2]);
+    let (_, third) = fetch(&keys[3]);
+    // Now everything is in use.
+    assert!(matches!(cache.lookup(&keys[4], GROUP), Err(LookupError::Full)));
+    drop(also);
+    assert_eq!(fetch(&keys[4]).0, (GROUP, 0));
+    assert_eq!(keys.each_ref().map(here), [true, false, false, true, true]);
+    assert_eq!(read_all(&in_use, &keys[0], all), (0, 0));
+    drop(third);
+    assert_eq!(cache.room().taken_bytes, 3 * ONE);
+    assert_eq!(std::fs::read_dir(folder.path().join("files")).unwrap().count(), 3);
+}
+
+#[test]
+fn a_file_that_is_larger_than_the_cache_is_cached_as_far_as_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = open(folder.path(), 2 * GROUP + 4096);
+    let key = key("large", "1");
+    let entry = cache.lookup(&key, 5 * GROUP).unwrap();
+    let all = Range::new(100, 5 * GROUP);
+    let Step::Fetch(fetch) = entry.next(all).unwrap() else { panic!("nothing is here") };
+    assert_eq!(fetch.range(), Range::new(100, 2 * GROUP));
+    drop(fetch);
+    assert_eq!(cache.room().taken_bytes, 4096);
+    assert_eq!(read_all(&entry, &key, all), (2 * GROUP - 100, 3 * GROUP));
+    assert_eq!(read_all(&entry, &key, all), (0, 3 * GROUP));
+}

@@ -1,0 +1,253 @@
+//! Allocating: space is promised in the books, reserved on the disk, and written down; then the
+//! capabilities are given away.
+//!
+//! Space comes back only after a name was taken away durably, or when its lease has ended, which a
+//! restart sees by itself: so no power loss brings back more than there is room for.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::capability::{Capability, LeaseId};
+use super::clock::{Moment, Term};
+use super::contents::Contents;
+use super::lease::{Lease, remove};
+use super::ledger::{Entry, Medium, Refusal};
+use super::{Depot, Shared};
+use crate::journal::JournalFile;
+use crate::sealed_file::{Layout, blocks};
+use crate::sys;
+
+/// What whoever allocates is given.
+#[derive(Clone, Debug)]
+pub struct Allocation {
+    /// Its name, which is no secret.
+    pub id: LeaseId,
+    /// To read it.
+    pub read: Capability,
+    /// To store in it.
+    pub write: Capability,
+    /// To extend it, to release it.
+    pub manage: Capability,
+    /// How large it is.
+    pub size_bytes: u64,
+    /// Where it lies. What is in memory is lost when the program ends.
+    pub medium: Medium,
+    /// How long its lease runs from now on.
+    pub left: Duration,
+}
+
+/// Why nothing was allocated. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AllocateError {
+    /// Nothing was asked for.
+    #[error("an allocation has at least one byte")]
+    Empty,
+    /// The lease would be longer than the depot allows.
+    #[error("a lease of more than {} s is not given", .length_max.as_secs())]
+    TooLong {
+        /// The longest.
+        length_max: Duration,
+    },
+    /// There are as many allocations as there may be.
+    #[error("there are {leases_max} allocations, and no more are given")]
+    TooMany {
+        /// How many there may be.
+        leases_max: usize,
+    },
+    /// All else is promised to others.
+    #[error("only {free_bytes} bytes are free")]
+    NoRoom {
+        /// How much is not promised.
+        free_bytes: u64,
+    },
+    /// The disk has less space than the depot was told that it has.
+    #[error("the depot's disk is fuller than it should be")]
+    DiskFull,
+    /// Anything else.
+    #[error("cannot allocate")]
+    Io(#[source] io::Error),
+}
+
+impl Depot {
+    /// Lease `size_bytes` bytes for `length`. The space is there when this returns, as far as the
+    /// file system can promise that, and the allocation survives restarts if it is on the disk.
+    ///
+    /// # Errors
+    /// See [`AllocateError`].
+    pub fn allocate(
+        &self,
+        size_bytes: u64,
+        length: Duration,
+        medium: Medium,
+    ) -> Result<Allocation, AllocateError> {
+        let shared = &self.shared;
+        if size_bytes == 0 {
+            return Err(AllocateError::Empty);
+        }
+        if size_bytes > SIZE_BYTES_MAX {
+            let free_bytes = shared.books().ledger.free_bytes(medium);
+            return Err(AllocateError::NoRoom { free_bytes });
+        }
+        let bytes = blocks(size_bytes);
+        let mut waited = false;
+        loop {
+            shared.promise(medium, bytes, length)?;
+            match shared.found(size_bytes, length, medium) {
+                Ok((allocation, lease, from)) => {
+                    let marks = [&allocation.read, &allocation.write, &allocation.manage];
+                    let marks = marks.map(Capability::mark);
+                    let ends = from.since_boot + length;
+                    let entry = Entry { medium, bytes, ends, marks, lease };
+                    shared.books().ledger.enter(allocation.id, entry);
+                    return Ok(allocation);
+                }
+                Err(error) => {
+                    let ending = {
+                        let mut books = shared.books();
+                        books.ledger.give_back(medium, bytes);
+                        books.ending > 0
+                    };
+                    shared.given_back.notify_all();
+                    let is_full = matches!(error, AllocateError::DiskFull);
+                    // Perhaps what is being taken away just now is what it lacks.
+                    if !is_full || !ending || std::mem::replace(&mut waited, true) {
+                        return Err(error);
+                    }
+                    let books = shared.books();
+                    let done = shared.given_back.wait_while(books, |books| books.ending > 0);
+                    drop(done.unwrap_or_else(PoisonError::into_inner));
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Promise space, which that of leases that have ended is a part of.
+    fn promise(&self, medium: Medium, bytes: u64, length: Duration) -> Result<(), AllocateError> {
+        self.sweep();
+        let mut books = self.books();
+        loop {
+            match books.ledger.promise(medium, bytes, length) {
+                Ok(()) => return Ok(()),
+                Err(Refusal::TooLong) => {
+                    return Err(AllocateError::TooLong { length_max: self.options.length_max });
+                }
+                // Others are taking away what has ended.
+                Err(Refusal::NoRoom { .. } | Refusal::TooMany) if books.ending > 0 => {
+                    let woken = self.given_back.wait(books);
+                    books = woken.unwrap_or_else(PoisonError::into_inner);
+                }
+                Err(Refusal::NoRoom { free_bytes }) => {
+                    return Err(AllocateError::NoRoom { free_bytes });
+                }
+                Err(Refusal::TooMany) => {
+                    let leases_max = self.options.leases_max;
+                    return Err(AllocateError::TooMany { leases_max });
+                }
+            }
+        }
+    }
+
+    /// Make the allocation that was promised.
+    fn found(
+        &self,
+        size_bytes: u64,
+        length: Duration,
+        medium: Medium,
+    ) -> Result<(Allocation, Arc<Lease>, Moment), AllocateError> {
+        let capability = || Capability::random().map_err(AllocateError::Io);
+        let id = LeaseId::random().map_err(AllocateError::Io)?;
+        let (read, write, manage) = (capability()?, capability()?, capability()?);
+        let from = self.clock.now();
+        let marks = [read.mark(), write.mark(), manage.mark()];
+        let contents = Contents::new(size_bytes, marks, Term { from, length });
+        let ends = from.since_boot + length;
+        let lease = match medium {
+            Medium::Disk => self.found_on_disk(id, ends, contents)?,
+            Medium::Memory => {
+                let file = in_memory(contents.layout()).map_err(AllocateError::Io)?;
+                Lease::in_memory(id, ends, contents, file)
+            }
+        };
+        let left = ends.since(self.clock.now().since_boot);
+        let allocation = Allocation { id, read, write, manage, size_bytes, medium, left };
+        Ok((allocation, Arc::new(lease), from))
+    }
+
+    fn found_on_disk(
+        &self,
+        id: LeaseId,
+        ends: swath_model::Time,
+        contents: Contents,
+    ) -> Result<Lease, AllocateError> {
+        let names = self.names(id).map_err(AllocateError::Io)?;
+        let steps = self.steps.as_ref();
+        let make = || {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create_new(true).mode(0o600);
+            options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+            let file = options.open(&names.part)?;
+            self.reserve(&file, contents.layout())?;
+            steps.sync_data(&file)?;
+            JournalFile::create(steps, &names, &contents).map_err(|error| error.into_io())
+        };
+        match make() {
+            Ok(journal) => Ok(Lease::on_disk(id, ends, contents, journal.end())),
+            Err(error) => {
+                // Its space is going to be promised to others.
+                let _ =
+                    remove(steps, &names.journal).and_then(|()| steps.sync_folder(&names.folder));
+                let _ = remove(steps, &names.part);
+                let is_full = sys::is_full(&error);
+                Err(if is_full { AllocateError::DiskFull } else { AllocateError::Io(error) })
+            }
+        }
+    }
+
+    /// Take the space for a file from the file system.
+    fn reserve(&self, file: &File, layout: Layout) -> io::Result<()> {
+        let bytes = layout.file_bytes();
+        // Whoever is promised what there is not takes all that there is until the promise is broken:
+        // others would find the disk full meanwhile.
+        let free_bytes = sys::free_bytes(file)?;
+        if bytes > free_bytes {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        match sys::reserve(file, 0, bytes) {
+            Err(error) if sys::is_unsupported(&error) => {
+                // All that can be done here: to count what others were promised and have not used.
+                if bytes > free_bytes.saturating_sub(self.unused_bytes()) {
+                    return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+                }
+            }
+            done => done?,
+        }
+        file.set_len(bytes)
+    }
+
+    /// What is promised on the disk and not stored yet.
+    fn unused_bytes(&self) -> u64 {
+        let leases = self.books().ledger.leases();
+        let on_disk = leases.iter().filter(|lease| lease.medium == Medium::Disk);
+        let unused = |lease: &Arc<Lease>| {
+            blocks(lease.layout.size_bytes) - lease.book().contents.held.total_bytes()
+        };
+        on_disk.map(unused).sum()
+    }
+}
+
+/// A file in memory that nobody else can open.
+fn in_memory(layout: Layout) -> io::Result<File> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    let file = File::from(rustix::fs::memfd_create(c"swath-depot", flags)?);
+    file.set_len(layout.file_bytes())?;
+    Ok(file)
+}
+
+/// Beyond every disk, and far from where sums overflow.
+pub(super) const SIZE_BYTES_MAX: u64 = 1 << 60;

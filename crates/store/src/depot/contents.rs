@@ -1,0 +1,261 @@
+//! What the journal of one allocation says: its size, its capabilities' marks, its term, and which
+//! bytes are stored.
+//!
+//! Bytes are vouched for by whole groups, whose seals lie behind the bytes in the same file, and,
+//! where a group is not whole yet, by pieces, whose seals are in the journal. Always holds: `held`
+//! is exactly the whole groups and the pieces; a piece lies in one group that is not whole; no two
+//! pieces share a byte. A record that would break this is left out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use swath_model::{Range, RangeSet, Time};
+
+use super::capability::Mark;
+use super::clock::{Moment, Term};
+use crate::journal::{Bytes, Entry, Sum, put_range, put_u64};
+use crate::sealed_file::{Layout, Seal};
+
+/// One fact about an allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fact {
+    /// It exists: the first record, and there is no other of this kind.
+    Grant { size_bytes: u64, marks: [Mark; 3], term: Term },
+    /// It runs for this long now.
+    Term(Term),
+    /// These whole groups are stored, and their seals are.
+    Whole { range: Range },
+    /// These bytes of one group are stored, in place of what lies within them.
+    Piece { range: Range, seal: Seal },
+    /// These bytes do not fit their seals any more: they, their groups and pieces are not stored.
+    Bad { range: Range },
+}
+
+/// The sum of an allocation's journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Contents {
+    pub(crate) grant: Option<Grant>,
+    pub(crate) held: RangeSet,
+    /// Start → end and seal.
+    pub(crate) pieces: BTreeMap<u64, (u64, Seal)>,
+    /// What was stored and is damaged, until it is stored again.
+    pub(crate) damaged: RangeSet,
+}
+
+/// What was granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) size_bytes: u64,
+    /// For reading, writing, managing.
+    pub(crate) marks: [Mark; 3],
+    pub(crate) term: Term,
+}
+
+impl Contents {
+    pub(crate) fn new(size_bytes: u64, marks: [Mark; 3], term: Term) -> Contents {
+        let grant = Some(Grant { size_bytes, marks, term });
+        Contents { grant, ..Contents::default() }
+    }
+
+    /// Where things lie in its file.
+    pub(crate) fn layout(&self) -> Layout {
+        let size_bytes = self.grant.as_ref().map_or(0, |grant| grant.size_bytes);
+        Layout { head_bytes: 0, size_bytes }
+    }
+
+    /// The pieces that have a byte in `range`.
+    pub(crate) fn pieces_within(
+        &self,
+        range: Range,
+    ) -> impl Iterator<Item = (Range, Seal)> + use<'_> {
+        let first = self.pieces.range(..range.start).next_back();
+        let first = first.filter(|(_, (end, _))| *end > range.start);
+        let rest = self.pieces.range(range.start..range.end.max(range.start));
+        first.into_iter().chain(rest).map(|(&start, &(end, seal))| (Range::new(start, end), seal))
+    }
+
+    fn add_piece(&mut self, range: Range, seal: Seal) {
+        let layout = self.layout();
+        if range.is_empty() || range.end > layout.size_bytes {
+            return;
+        }
+        let group = layout.group_at(range.start);
+        let inside: Vec<Range> = self.pieces_within(range).map(|(piece, _)| piece).collect();
+        let inside_bytes = inside.iter().map(|piece| piece.len()).sum::<u64>();
+        if range.end > group.end
+            || range == group
+            || !inside.iter().all(|&piece| range.covers(piece))
+            // Of a whole group, then.
+            || self.held.bytes_within(range) != inside_bytes
+        {
+            return;
+        }
+        for piece in inside {
+            self.pieces.remove(&piece.start);
+        }
+        self.pieces.insert(range.start, (range.end, seal));
+        self.held.insert(range);
+        self.damaged.remove(range);
+    }
+
+    fn add_whole(&mut self, range: Range) {
+        if range.is_empty() || !self.layout().is_whole(range) {
+            return;
+        }
+        let within: Vec<u64> =
+            self.pieces.range(range.start..range.end).map(|(&at, _)| at).collect();
+        for start in within {
+            self.pieces.remove(&start);
+        }
+        self.held.insert(range);
+        self.damaged.remove(range);
+    }
+
+    fn forget(&mut self, range: Range) {
+        let layout = self.layout();
+        let Some(range) = range.intersect(Range::new(0, layout.size_bytes)) else { return };
+        // At most the first and the last group reach out of the range.
+        let (first, last) = (layout.group_at(range.start), layout.group_at(range.end - 1));
+        let inner = Range::new(first.start, last.end);
+        let mut lost: RangeSet = self.held.within(inner).collect();
+        for (piece, _) in self.pieces_within(inner) {
+            lost.remove(piece);
+        }
+        let pieces: Vec<Range> = self.pieces_within(range).map(|(piece, _)| piece).collect();
+        for piece in pieces {
+            self.pieces.remove(&piece.start);
+            lost.insert(piece);
+        }
+        for range in lost.iter() {
+            self.held.remove(range);
+            self.damaged.insert(range);
+        }
+        // A shortened journal says it of bytes that it says nothing else of.
+        for gap in self.held.gaps_within(range) {
+            self.damaged.insert(gap);
+        }
+    }
+
+    /// The held bytes that are of whole groups.
+    fn whole(&self) -> RangeSet {
+        let mut whole = self.held.clone();
+        for (&start, &(end, _)) in &self.pieces {
+            whole.remove(Range::new(start, end));
+        }
+        whole
+    }
+}
+
+impl Sum for Contents {
+    type Record = Fact;
+    const MAGIC: &'static [u8; 16] = b"swath lease 1  \n";
+
+    fn apply(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Grant { size_bytes, marks, term } => {
+                let grant = Grant { size_bytes: *size_bytes, marks: *marks, term: *term };
+                self.grant.get_or_insert(grant);
+            }
+            Fact::Term(term) => {
+                if let Some(grant) = &mut self.grant {
+                    grant.term = *term;
+                }
+            }
+            Fact::Whole { range } => self.add_whole(*range),
+            Fact::Piece { range, seal } => self.add_piece(*range, *seal),
+            Fact::Bad { range } => self.forget(*range),
+        }
+    }
+
+    fn records(&self) -> impl Iterator<Item = Fact> + '_ {
+        let grant = self.grant.iter().map(|grant| Fact::Grant {
+            size_bytes: grant.size_bytes,
+            marks: grant.marks,
+            term: grant.term,
+        });
+        let piece = |(&start, &(end, seal)): (&u64, &(u64, Seal))| Fact::Piece {
+            range: Range::new(start, end),
+            seal,
+        };
+        let whole: Vec<Range> = self.whole().iter().collect();
+        let damaged: Vec<Range> = self.damaged.iter().collect();
+        grant
+            .chain(whole.into_iter().map(|range| Fact::Whole { range }))
+            .chain(self.pieces.iter().map(piece))
+            .chain(damaged.into_iter().map(|range| Fact::Bad { range }))
+    }
+
+    fn room_bytes(&self) -> u64 {
+        // A record for each group, so that a disk that others fill still takes what was promised.
+        FIRST_ROOM_BYTES + self.layout().groups() * GROUP_ROOM_BYTES
+    }
+}
+
+impl Entry for Fact {
+    fn kind(&self) -> u8 {
+        match self {
+            Fact::Grant { .. } => KIND_GRANT,
+            Fact::Term(_) => KIND_TERM,
+            Fact::Whole { .. } => KIND_WHOLE,
+            Fact::Piece { .. } => KIND_PIECE,
+            Fact::Bad { .. } => KIND_BAD,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Fact::Grant { size_bytes, marks, term } => {
+                put_u64(out, *size_bytes);
+                marks.iter().for_each(|mark| out.extend_from_slice(mark));
+                put_term(out, term);
+            }
+            Fact::Term(term) => put_term(out, term),
+            Fact::Whole { range } | Fact::Bad { range } => put_range(out, *range),
+            Fact::Piece { range, seal } => {
+                put_range(out, *range);
+                out.extend_from_slice(seal);
+            }
+        }
+    }
+
+    fn decode(kind: u8, payload: &[u8]) -> Option<Fact> {
+        let mut bytes = Bytes(payload);
+        let fact = match kind {
+            KIND_GRANT => Fact::Grant {
+                size_bytes: bytes.u64()?,
+                marks: [bytes.array()?, bytes.array()?, bytes.array()?],
+                term: term(&mut bytes)?,
+            },
+            KIND_TERM => Fact::Term(term(&mut bytes)?),
+            KIND_WHOLE => Fact::Whole { range: bytes.range()? },
+            KIND_PIECE => Fact::Piece { range: bytes.range()?, seal: bytes.array()? },
+            KIND_BAD => Fact::Bad { range: bytes.range()? },
+            _ => return None,
+        };
+        bytes.is_empty().then_some(fact)
+    }
+}
+
+fn put_term(out: &mut Vec<u8>, term: &Term) {
+    out.extend_from_slice(&term.from.boot);
+    put_u64(out, term.from.since_boot.as_nanos());
+    put_u64(out, term.from.wall_ms);
+    put_u64(out, u64::try_from(term.length.as_nanos()).unwrap_or(u64::MAX));
+}
+
+fn term(bytes: &mut Bytes<'_>) -> Option<Term> {
+    let boot = bytes.array()?;
+    let since_boot = Time::from_nanos(bytes.u64()?);
+    let from = Moment { boot, since_boot, wall_ms: bytes.u64()? };
+    Some(Term { from, length: Duration::from_nanos(bytes.u64()?) })
+}
+
+const KIND_GRANT: u8 = 1;
+const KIND_TERM: u8 = 2;
+const KIND_WHOLE: u8 = 3;
+const KIND_PIECE: u8 = 4;
+const KIND_BAD: u8 = 5;
+/// What is left of the first block, which the grant takes a part of.
+const FIRST_ROOM_BYTES: u64 = 3500;
+/// A frame with a range in it.
+const GROUP_ROOM_BYTES: u64 = 40;

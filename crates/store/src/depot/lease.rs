@@ -1,0 +1,384 @@
+//! One live allocation: what of it is stored, who is storing, and how that becomes durable.
+//!
+//! Order of a commit: bytes and seals are written, the file is synced, the journal says so, the
+//! journal is synced; only then do the bytes count as held. Whoever commits while a commit is
+//! under way waits for the next one, which is made for all who wait. Always holds: a byte that is
+//! held never changes, unless it is found damaged.
+//!
+//! Locks: `journal` before `book`, and neither is taken by who holds the depot's ledger; `book` is
+//! never held while the disk works.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use swath_model::{Range, RangeSet, Time};
+
+use super::Shared;
+use super::capability::LeaseId;
+use super::clock::Term;
+use super::contents::{Contents, Fact};
+use super::ledger::Medium;
+use super::settle::{Parts, settle};
+use crate::bits::Bits;
+use crate::journal::{JournalEnd, JournalFile, Sum as _};
+use crate::sealed_file::{Layout, SealedFile};
+
+pub(crate) struct Lease {
+    pub(crate) id: LeaseId,
+    pub(crate) medium: Medium,
+    pub(crate) layout: Layout,
+    /// Nanoseconds since the machine started; zero once it was given up.
+    ends: AtomicU64,
+    book: Mutex<Book>,
+    journal: Mutex<Journal>,
+    committed: Condvar,
+}
+
+/// What is known of the bytes.
+pub(crate) struct Book {
+    pub(crate) contents: Contents,
+    /// What writers have claimed and not committed.
+    pub(crate) writing: RangeSet,
+    /// Whole groups that were found right since they were stored or the depot was opened.
+    pub(crate) checked: Bits,
+    /// How often a sync has failed: what was written before that may be lost, whatever later
+    /// syncs say.
+    pub(crate) epoch: u32,
+    pending: Vec<Pending>,
+    is_committing: bool,
+    /// Open as long as anybody uses it.
+    file: Weak<SealedFile>,
+    /// In memory it is all there is.
+    kept: Option<Arc<SealedFile>>,
+}
+
+enum Journal {
+    /// There is none, for the bytes are in memory.
+    None,
+    Ends(JournalEnd),
+    /// The allocation is gone: nothing may be written any more.
+    Gone,
+}
+
+struct Pending {
+    parts: Parts,
+    epoch: u32,
+    answer: Arc<OnceLock<Result<(), Fault>>>,
+}
+
+/// Why a commit failed; shared by all whom it was made for.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    Gone,
+    /// What was written may not be there.
+    Lost(Arc<io::Error>),
+    Io(Arc<io::Error>),
+}
+
+impl Lease {
+    /// One on the disk, whose journal ends there.
+    pub(crate) fn on_disk(id: LeaseId, ends: Time, contents: Contents, end: JournalEnd) -> Lease {
+        Lease::new(id, Medium::Disk, ends, contents, Journal::Ends(end), None)
+    }
+
+    /// One in memory.
+    pub(crate) fn in_memory(id: LeaseId, ends: Time, contents: Contents, file: File) -> Lease {
+        let file = Arc::new(SealedFile::new(file, contents.layout()));
+        Lease::new(id, Medium::Memory, ends, contents, Journal::None, Some(file))
+    }
+
+    fn new(
+        id: LeaseId,
+        medium: Medium,
+        ends: Time,
+        contents: Contents,
+        journal: Journal,
+        kept: Option<Arc<SealedFile>>,
+    ) -> Lease {
+        let layout = contents.layout();
+        let book = Book {
+            contents,
+            writing: RangeSet::new(),
+            checked: Bits::default(),
+            epoch: 0,
+            pending: Vec::new(),
+            is_committing: false,
+            file: kept.as_ref().map_or_else(Weak::new, Arc::downgrade),
+            kept,
+        };
+        Lease {
+            id,
+            medium,
+            layout,
+            ends: AtomicU64::new(ends.as_nanos()),
+            book: Mutex::new(book),
+            journal: Mutex::new(journal),
+            committed: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ends(&self) -> Time {
+        Time::from_nanos(self.ends.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn is_live(&self, depot: &Shared) -> bool {
+        self.ends() > depot.clock.now().since_boot
+    }
+
+    /// The file, opened if nobody has it open.
+    pub(crate) fn file(&self, depot: &Shared) -> io::Result<Arc<SealedFile>> {
+        let mut book = self.book();
+        if let Some(file) = book.file.upgrade() {
+            return Ok(file);
+        }
+        let names = depot.names(self.id)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        let file = Arc::new(SealedFile::new(options.open(&names.part)?, self.layout));
+        book.file = Arc::downgrade(&file);
+        Ok(file)
+    }
+
+    /// Make what was written durable, and held from then on. Its claims end, whatever comes of it.
+    pub(crate) fn commit(
+        &self,
+        depot: &Shared,
+        file: &SealedFile,
+        parts: Parts,
+        epoch: u32,
+    ) -> Result<(), Fault> {
+        let answer = Arc::new(OnceLock::new());
+        let pending = Pending { parts, epoch, answer: Arc::clone(&answer) };
+        let mut book = self.book();
+        book.pending.push(pending);
+        while book.is_committing {
+            book = self.committed.wait(book).unwrap_or_else(PoisonError::into_inner);
+            // By who was committing meanwhile.
+            if let Some(done) = answer.get() {
+                return done.clone();
+            }
+        }
+        book.is_committing = true;
+        drop(book);
+        let mut journal = self.journal();
+        let (batch, epoch) = {
+            let mut book = self.book();
+            (std::mem::take(&mut book.pending), book.epoch)
+        };
+        let (batch, lost): (Vec<_>, Vec<_>) = batch.into_iter().partition(|one| one.epoch == epoch);
+        let parts: Vec<&Parts> = batch.iter().map(|one| &one.parts).collect();
+        let outcome = self.commit_batch(depot, file, &mut journal, &parts);
+        let earlier = Err(Fault::Lost(Arc::new(io::Error::other("an earlier sync failed"))));
+        let mut book = self.book();
+        for (one, outcome) in
+            batch.iter().map(|one| (one, &outcome)).chain(lost.iter().map(|one| (one, &earlier)))
+        {
+            for range in one.parts.ranges() {
+                book.writing.remove(range);
+            }
+            let _ = one.answer.set(outcome.clone());
+        }
+        book.is_committing = false;
+        drop(book);
+        // All at once, so that those who come back soon find each other in the next one.
+        self.committed.notify_all();
+        answer.get().cloned().unwrap_or(Err(Fault::Gone))
+    }
+
+    fn commit_batch(
+        &self,
+        depot: &Shared,
+        file: &SealedFile,
+        journal: &mut Journal,
+        parts: &[&Parts],
+    ) -> Result<(), Fault> {
+        if matches!(journal, Journal::Gone) {
+            return Err(Fault::Gone);
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let facts = settle(file, || self.book(), parts)?;
+        if self.medium == Medium::Disk
+            && let Err(error) = depot.steps.sync_data(file.file())
+        {
+            self.book().epoch += 1;
+            return Err(Fault::Lost(Arc::new(error)));
+        }
+        self.enter(depot, journal, &facts)
+    }
+
+    /// Write facts down and take them into account.
+    fn enter(&self, depot: &Shared, journal: &mut Journal, facts: &[Fact]) -> Result<(), Fault> {
+        let end = match journal {
+            Journal::Gone => return Err(Fault::Gone),
+            Journal::None => {
+                self.apply(depot, facts);
+                return Ok(());
+            }
+            Journal::Ends(end) => end,
+        };
+        let io_fault = |error| Fault::Io(Arc::new(error));
+        let names = depot.names(self.id).map_err(io_fault)?;
+        let mut file = JournalFile::reopen(&names, *end).map_err(io_fault)?;
+        let steps = depot.steps.as_ref();
+        let mut append = || {
+            if file.is_broken() {
+                let contents = self.book().contents.clone();
+                file.compact(steps, &names, &contents)?;
+            }
+            file.append_only::<Contents>(steps, facts)
+        };
+        let appended = append();
+        if appended.is_ok() {
+            self.apply(depot, facts);
+            if file.is_long() {
+                let contents = self.book().contents.clone();
+                file.shorten(steps, &names, &contents);
+            }
+        }
+        *end = file.end();
+        appended.map_err(|error| io_fault(error.into_io()))
+    }
+
+    fn apply(&self, depot: &Shared, facts: &[Fact]) {
+        let mut book = self.book();
+        let before = book.contents.pieces.len();
+        for fact in facts {
+            if let Fact::Whole { range } | Fact::Bad { range } = fact {
+                for group in self.layout.groups_of(*range) {
+                    book.checked.clear(group.start / swath_model::digest::blake3_tree::GROUP_BYTES);
+                }
+            }
+            book.contents.apply(fact);
+        }
+        let after = book.contents.pieces.len();
+        depot.pieces.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// Let it run for another term, durably, and have `enter` put that into the ledger.
+    pub(crate) fn extend(
+        &self,
+        depot: &Shared,
+        term: Term,
+        enter: impl FnOnce(Time) -> bool,
+    ) -> Result<(), Fault> {
+        let mut journal = self.journal();
+        self.enter(depot, &mut journal, &[Fact::Term(term)])?;
+        let ends = term.from.since_boot + term.length;
+        if !enter(ends) {
+            return Err(Fault::Gone);
+        }
+        self.ends.store(ends.as_nanos(), Ordering::Release);
+        Ok(())
+    }
+
+    /// These bytes were found not to fit their seals. If that is still so, they are not held any
+    /// more, and may be stored again.
+    pub(crate) fn suspect(
+        &self,
+        depot: &Shared,
+        file: &SealedFile,
+        range: Range,
+    ) -> io::Result<()> {
+        let mut journal = self.journal();
+        if matches!(*journal, Journal::Gone) {
+            return Ok(());
+        }
+        let pieces: Vec<_> = self.book().contents.pieces_within(range).collect();
+        let held = self.book().contents.held.covers(range);
+        let seal = match pieces.as_slice() {
+            [] if self.layout.is_whole(range) => file.read_seal(range.start)?,
+            [(piece, seal)] if *piece == range => *seal,
+            _ => return Ok(()),
+        };
+        if !held || file.fits(range, &seal)? {
+            return Ok(());
+        }
+        tracing::warn!(lease = %self.id, %range, "stored bytes are damaged");
+        let bad = [Fact::Bad { range }];
+        if self.enter(depot, &mut journal, &bad).is_err() {
+            // The journal still vouches for them, and the next one to read them finds out again.
+            self.apply(depot, &bad);
+        }
+        Ok(())
+    }
+
+    /// Give up everything: from here on nothing is stored, and what is read ends. With `durably` no
+    /// power loss brings it back, which it cannot anyway if its term is over. Fails if the journal
+    /// could not be taken away, so that a restart would find the allocation again.
+    pub(crate) fn end(&self, depot: &Shared, durably: bool) -> io::Result<()> {
+        self.ends.store(0, Ordering::Release);
+        // After this no commit brings anything back.
+        let mut journal = self.journal();
+        *journal = Journal::Gone;
+        let (file, pieces) = {
+            let mut book = self.book();
+            let pieces = book.contents.pieces.len();
+            book.contents = Contents::default();
+            book.checked = Bits::default();
+            (book.kept.take().or_else(|| book.file.upgrade()), pieces)
+        };
+        depot.pieces.fetch_sub(pieces, Ordering::Relaxed);
+        let steps = depot.steps.as_ref();
+        let names = match self.medium {
+            Medium::Disk => Some(depot.names(self.id)?),
+            Medium::Memory => None,
+        };
+        if let Some(names) = &names {
+            remove(steps, &names.journal_new)?;
+            remove(steps, &names.journal)?;
+            if durably {
+                // Before the data goes: a journal that comes back finds it.
+                steps.sync_folder(&names.folder)?;
+            }
+        }
+        // Readers may have it open for long: they are not to keep its space.
+        if let Some(file) = file {
+            file.empty();
+        }
+        if let Some(names) = &names {
+            // What is left without a journal is taken away when the depot is opened.
+            let _ = remove(steps, &names.part);
+        }
+        Ok(())
+    }
+}
+
+impl Parts {
+    fn ranges(&self) -> impl Iterator<Item = Range> + '_ {
+        self.whole.iter().chain(self.pieces.iter().map(|(range, _)| *range))
+    }
+}
+
+/// Take a name away that may not be there.
+pub(crate) fn remove(steps: &dyn crate::steps::Steps, path: &std::path::Path) -> io::Result<()> {
+    match steps.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+impl Lease {
+    /// How many wait for the next commit.
+    pub(crate) fn pending(&self) -> usize {
+        self.book().pending.len()
+    }
+
+    /// Write any facts down.
+    pub(crate) fn note(&self, depot: &Shared, facts: &[Fact]) {
+        assert!(self.enter(depot, &mut self.journal(), facts).is_ok());
+    }
+}

@@ -1,0 +1,244 @@
+//! Who has been promised what: sizes, terms, capabilities. Pure; the time is a parameter.
+//!
+//! Always holds: what is taken of either medium never exceeds its size, unless it did so when the
+//! depot was opened with less than before. Space is taken before anything of an allocation exists
+//! and given back when nothing of it is left.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use swath_model::Time;
+
+use super::capability::{LeaseId, Mark, Right};
+
+/// Where an allocation lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Medium {
+    /// In the depot's folder: what is acknowledged there survives restarts and power loss.
+    Disk,
+    /// In memory: fast, and lost when the program ends.
+    Memory,
+}
+
+/// What a depot has to give.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) disk_bytes: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) length_max: Duration,
+    pub(crate) leases_max: usize,
+}
+
+/// Why nothing is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    TooLong,
+    TooMany,
+    NoRoom { free_bytes: u64 },
+}
+
+/// The books. `L` is what they keep of each allocation.
+#[derive(Debug)]
+pub(crate) struct Ledger<L> {
+    limits: Limits,
+    disk_taken: u64,
+    memory_taken: u64,
+    /// Promised, and not entered yet or not given back yet.
+    between: usize,
+    entries: HashMap<LeaseId, Entry<L>>,
+    by_end: BTreeSet<(Time, LeaseId)>,
+    by_mark: HashMap<Mark, (LeaseId, Right)>,
+    ended: Ended,
+}
+
+/// Marks of what has ended lately, so that whoever comes late is told so.
+#[derive(Debug, Default)]
+struct Ended {
+    marks: HashSet<Mark>,
+    order: VecDeque<Mark>,
+}
+
+/// One allocation in the books.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry<L> {
+    pub(crate) medium: Medium,
+    /// What it takes.
+    pub(crate) bytes: u64,
+    pub(crate) ends: Time,
+    pub(crate) marks: [Mark; 3],
+    pub(crate) lease: L,
+}
+
+impl<L: Clone> Ledger<L> {
+    pub(crate) fn new(limits: Limits) -> Ledger<L> {
+        Ledger {
+            limits,
+            disk_taken: 0,
+            memory_taken: 0,
+            between: 0,
+            entries: HashMap::new(),
+            by_end: BTreeSet::new(),
+            by_mark: HashMap::new(),
+            ended: Ended::default(),
+        }
+    }
+
+    /// Take `bytes` for an allocation that is to be entered, or given back.
+    pub(crate) fn promise(
+        &mut self,
+        medium: Medium,
+        bytes: u64,
+        length: Duration,
+    ) -> Result<(), Refusal> {
+        if length > self.limits.length_max {
+            return Err(Refusal::TooLong);
+        }
+        if self.entries.len() + self.between >= self.limits.leases_max {
+            return Err(Refusal::TooMany);
+        }
+        let free_bytes = self.free_bytes(medium);
+        if bytes > free_bytes {
+            return Err(Refusal::NoRoom { free_bytes });
+        }
+        *self.taken(medium) += bytes;
+        self.between += 1;
+        Ok(())
+    }
+
+    /// Enter what was promised.
+    pub(crate) fn enter(&mut self, id: LeaseId, entry: Entry<L>) {
+        self.between -= 1;
+        self.insert(id, entry);
+    }
+
+    /// Give back what was promised or taken out: nothing of it is left.
+    pub(crate) fn give_back(&mut self, medium: Medium, bytes: u64) {
+        *self.taken(medium) -= bytes;
+        self.between -= 1;
+    }
+
+    /// Enter what an earlier run has promised, whether there is room for it or not.
+    pub(crate) fn resume(&mut self, id: LeaseId, entry: Entry<L>) {
+        *self.taken(entry.medium) += entry.bytes;
+        self.insert(id, entry);
+    }
+
+    /// Whether an allocation has this mark.
+    pub(crate) fn knows(&self, mark: &Mark) -> bool {
+        self.by_mark.contains_key(mark)
+    }
+
+    /// Take space for what is no allocation any more and lies there still.
+    pub(crate) fn occupy(&mut self, bytes: u64) {
+        self.disk_taken += bytes;
+    }
+
+    fn insert(&mut self, id: LeaseId, entry: Entry<L>) {
+        for (mark, right) in entry.marks.iter().zip([Right::Read, Right::Write, Right::Manage]) {
+            self.by_mark.insert(*mark, (id, right));
+        }
+        self.by_end.insert((entry.ends, id));
+        self.entries.insert(id, entry);
+    }
+
+    /// The allocation that a capability with this mark is for, and what it allows, if it is live.
+    pub(crate) fn find(&self, mark: &Mark, now: Time) -> Option<(LeaseId, Right, &Entry<L>)> {
+        let (id, right) = *self.by_mark.get(mark)?;
+        let entry = self.entries.get(&id).filter(|entry| entry.ends > now)?;
+        Some((id, right, entry))
+    }
+
+    /// Let an allocation end later. False if it is not there any more.
+    pub(crate) fn extend(&mut self, id: LeaseId, ends: Time, now: Time) -> bool {
+        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.ends > now) else {
+            return false;
+        };
+        self.by_end.remove(&(entry.ends, id));
+        entry.ends = ends;
+        self.by_end.insert((ends, id));
+        true
+    }
+
+    /// Take an allocation out. Its space stays taken until it is given back.
+    pub(crate) fn take_out(&mut self, id: LeaseId) -> Option<Entry<L>> {
+        let entry = self.entries.remove(&id)?;
+        self.by_end.remove(&(entry.ends, id));
+        for mark in &entry.marks {
+            self.by_mark.remove(mark);
+        }
+        self.note_ended(&entry.marks);
+        self.between += 1;
+        Some(entry)
+    }
+
+    /// Take out one that has ended.
+    pub(crate) fn take_ended(&mut self, now: Time) -> Option<(LeaseId, Entry<L>)> {
+        let &(ends, id) = self.by_end.first()?;
+        if ends > now {
+            return None;
+        }
+        self.take_out(id).map(|entry| (id, entry))
+    }
+
+    /// These were the marks of one that is no more.
+    pub(crate) fn note_ended(&mut self, marks: &[Mark; 3]) {
+        for mark in marks {
+            if self.ended.marks.insert(*mark) {
+                self.ended.order.push_back(*mark);
+            }
+        }
+        while self.ended.order.len() > ENDED_MAX {
+            if let Some(oldest) = self.ended.order.pop_front() {
+                self.ended.marks.remove(&oldest);
+            }
+        }
+    }
+
+    /// Whether this is the mark of an allocation that has ended, as far back as is remembered.
+    pub(crate) fn has_ended(&self, mark: &Mark, now: Time) -> bool {
+        let entry = self.by_mark.get(mark).and_then(|(id, _)| self.entries.get(id));
+        entry.map_or_else(|| self.ended.marks.contains(mark), |entry| entry.ends <= now)
+    }
+
+    /// When the next one ends.
+    pub(crate) fn next_end(&self) -> Option<Time> {
+        self.by_end.first().map(|&(ends, _)| ends)
+    }
+
+    /// How much is not taken.
+    pub(crate) fn free_bytes(&self, medium: Medium) -> u64 {
+        let (size, taken) = match medium {
+            Medium::Disk => (self.limits.disk_bytes, self.disk_taken),
+            Medium::Memory => (self.limits.memory_bytes, self.memory_taken),
+        };
+        size.saturating_sub(taken)
+    }
+
+    /// How much is taken.
+    pub(crate) fn taken_bytes(&self, medium: Medium) -> u64 {
+        match medium {
+            Medium::Disk => self.disk_taken,
+            Medium::Memory => self.memory_taken,
+        }
+    }
+
+    /// All allocations.
+    pub(crate) fn leases(&self) -> Vec<L> {
+        self.entries.values().map(|entry| entry.lease.clone()).collect()
+    }
+
+    /// How many allocations there are.
+    pub(crate) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn taken(&mut self, medium: Medium) -> &mut u64 {
+        match medium {
+            Medium::Disk => &mut self.disk_taken,
+            Medium::Memory => &mut self.memory_taken,
+        }
+    }
+}
+
+/// Of some ten thousand allocations: a few MiB.
+const ENDED_MAX: usize = 3 << 14;

@@ -1,0 +1,402 @@
+//! The depot: space on a relay that is leased to others, on its disk or in memory.
+//!
+//! Who may allocate is for the server to say; who holds a capability of an allocation may do with
+//! it what that capability is for, and needs nothing else. All functions block, some for as long as
+//! a disk needs to sync: they belong on threads for that.
+//!
+//! Always holds, across restarts, crashes and power loss:
+//! - what is promised never exceeds the size given; the space of a lease that ends is free again at
+//!   that moment, whoever still reads;
+//! - what `commit` has acknowledged is there until the lease ends, and is the same for all readers;
+//! - nothing is read that was not stored: a flipped byte is noticed when its group (256 KiB) is read
+//!   first after it was stored or after the depot was opened, and whenever [`Reader::check`] is
+//!   asked. In between the server sends from the page cache, and the receiver verifies anyway.
+//!
+//! ```
+//! use std::time::Duration;
+//! use swath_store::depot::{Depot, DepotOptions, Medium};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! let options = DepotOptions { size_bytes: 1 << 30, ..DepotOptions::in_folder(folder.path()) };
+//! let (depot, found) = Depot::open(options)?;
+//! assert!(found.notes.is_empty(), "nothing was damaged");
+//!
+//! let lease = depot.allocate(1 << 20, Duration::from_secs(3600), Medium::Disk)?;
+//! let mut writer = depot.writer(&lease.write, 100)?;
+//! writer.write(b"hello")?;
+//! writer.commit()?;
+//!
+//! let reader = depot.reader(&lease.read)?;
+//! let mut bytes = [0; 5];
+//! assert_eq!(reader.read(100, &mut bytes)?, 5);
+//! assert_eq!(&bytes, b"hello");
+//! depot.release(&lease.manage)?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod allocate;
+mod capability;
+mod check;
+mod clock;
+mod contents;
+mod lease;
+mod ledger;
+mod open;
+mod reader;
+mod settle;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use swath_model::RangeSet;
+
+use crate::names::Names;
+use crate::steps::Steps;
+use clock::Term;
+use lease::{Fault, Lease};
+use ledger::{Entry, Ledger};
+
+pub(crate) use capability::random;
+
+pub use allocate::{AllocateError, Allocation};
+pub use capability::{Capability, LeaseId, NoCapability, Right};
+pub use clock::{Clock, Moment, SystemClock};
+pub use ledger::Medium;
+pub use open::{Found, Note, OpenError};
+pub use reader::{Part, ReadError, Reader};
+pub use writer::{StoreError, Writer};
+
+/// What a depot has to give, and where.
+#[derive(Clone, Debug)]
+pub struct DepotOptions {
+    /// The folder for allocations on the disk, which is the depot's alone. `None`: there are none.
+    pub folder: Option<PathBuf>,
+    /// How many bytes may be allocated there. What an allocation has is counted in blocks of 4 KiB;
+    /// its seals (an 8192nd of that) and a journal of a few KiB come on top.
+    pub size_bytes: u64,
+    /// How many bytes may be allocated in memory.
+    pub memory_bytes: u64,
+    /// The longest lease.
+    pub length_max: Duration,
+    /// How many allocations there may be at once. Each takes about 1 KiB of memory.
+    pub leases_max: usize,
+}
+
+impl DepotOptions {
+    /// Nothing to give yet, in this folder; leases of a week, 100,000 of them.
+    pub fn in_folder(folder: &Path) -> DepotOptions {
+        DepotOptions { folder: Some(folder.to_owned()), ..DepotOptions::default() }
+    }
+}
+
+impl Default for DepotOptions {
+    fn default() -> DepotOptions {
+        DepotOptions {
+            folder: None,
+            size_bytes: 0,
+            memory_bytes: 0,
+            length_max: Duration::from_secs(7 * 24 * 3600),
+            leases_max: 100_000,
+        }
+    }
+}
+
+/// A depot. Clones are the same one; it is open, and locked, as long as there is one of them, a
+/// reader or a writer.
+#[derive(Clone)]
+pub struct Depot {
+    shared: Arc<Shared>,
+}
+
+/// What all who use a depot share.
+pub(crate) struct Shared {
+    options: DepotOptions,
+    place: Option<open::Place>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) steps: Arc<dyn Steps>,
+    ledger: Mutex<Books>,
+    /// Somebody has given space back.
+    given_back: Condvar,
+    /// How many pieces all allocations have together.
+    pub(crate) pieces: AtomicUsize,
+}
+
+struct Books {
+    ledger: Ledger<Arc<Lease>>,
+    /// How many allocations are being taken away.
+    ending: usize,
+}
+
+/// What an allocation is like now.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Its name, which is no secret.
+    pub id: LeaseId,
+    /// What the capability allows.
+    pub right: Right,
+    /// Where it lies.
+    pub medium: Medium,
+    /// How large it is.
+    pub size_bytes: u64,
+    /// Which bytes are stored.
+    pub held: RangeSet,
+    /// Which bytes were stored, were found damaged, and have not been stored again since.
+    pub damaged: RangeSet,
+    /// How long its lease still runs.
+    pub left: Duration,
+}
+
+/// What a depot has given and has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes on the disk that are promised.
+    pub disk_taken_bytes: u64,
+    /// Bytes on the disk that may be promised still.
+    pub disk_free_bytes: u64,
+    /// Bytes of memory that are promised.
+    pub memory_taken_bytes: u64,
+    /// Bytes of memory that may be promised still.
+    pub memory_free_bytes: u64,
+    /// How many allocations there are.
+    pub allocations: usize,
+}
+
+/// Why a lease could not be extended or given up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManageError {
+    /// No live allocation can be managed by this capability.
+    #[error("no allocation can be managed by this capability")]
+    NoLease,
+    /// The lease would be longer than the depot allows.
+    #[error("a lease of more than {} s is not given", .length_max.as_secs())]
+    TooLong {
+        /// The longest.
+        length_max: Duration,
+    },
+    /// The disk did not take it. The lease is what it was.
+    #[error("cannot change the lease")]
+    Io(#[source] Arc<io::Error>),
+}
+
+impl Depot {
+    /// Store from `offset` on, by the capability to write.
+    ///
+    /// # Errors
+    /// [`StoreError::NoLease`], and [`StoreError::Io`] if its file cannot be opened.
+    pub fn writer(&self, write: &Capability, offset: u64) -> Result<Writer, StoreError> {
+        let (lease, _) = self.find(write, Right::Write).ok_or(StoreError::NoLease)?;
+        Writer::new(Arc::clone(&self.shared), lease, offset)
+    }
+
+    /// Store these bytes at `offset`: when this returns, they are held. Those who call at the same
+    /// time share the syncs.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. What precedes the byte that could not be written may be held.
+    pub fn store(&self, write: &Capability, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let mut writer = self.writer(write, offset)?;
+        let written = writer.write(bytes);
+        writer.commit()?;
+        written
+    }
+
+    /// Read, by the capability to read.
+    ///
+    /// # Errors
+    /// [`ReadError::NoLease`], and [`ReadError::Io`] if its file cannot be opened.
+    pub fn reader(&self, read: &Capability) -> Result<Reader, ReadError> {
+        let (lease, _) = self.find(read, Right::Read).ok_or(ReadError::NoLease)?;
+        Reader::new(Arc::clone(&self.shared), lease)
+    }
+
+    /// What an allocation is like, by any of its capabilities; `None` if there is none.
+    pub fn status(&self, capability: &Capability) -> Option<Status> {
+        let now = self.shared.clock.now().since_boot;
+        let (id, right, lease) = {
+            let books = self.shared.books();
+            let (id, right, entry) = books.ledger.find(&capability.mark(), now)?;
+            (id, right, Arc::clone(&entry.lease))
+        };
+        let left = lease.ends().since(now);
+        let book = lease.book();
+        let (held, damaged) = (book.contents.held.clone(), book.contents.damaged.clone());
+        let size_bytes = lease.layout.size_bytes;
+        Some(Status { id, right, medium: lease.medium, size_bytes, held, damaged, left })
+    }
+
+    /// Whether this opened an allocation that has ended or was given up, as far back as is remembered:
+    /// some ten thousand allocations, and those that ended while nobody had the depot open.
+    pub fn has_ended(&self, capability: &Capability) -> bool {
+        let now = self.shared.clock.now().since_boot;
+        self.shared.books().ledger.has_ended(&capability.mark(), now)
+    }
+
+    /// What it has to give, as it was opened.
+    pub fn options(&self) -> &DepotOptions {
+        &self.shared.options
+    }
+
+    /// Let a lease run for `length` from now on, or for longer if it does already. How long it runs.
+    ///
+    /// # Errors
+    /// See [`ManageError`].
+    pub fn extend(&self, manage: &Capability, length: Duration) -> Result<Duration, ManageError> {
+        let shared = &self.shared;
+        if length > shared.options.length_max {
+            return Err(ManageError::TooLong { length_max: shared.options.length_max });
+        }
+        let (lease, _) = self.find(manage, Right::Manage).ok_or(ManageError::NoLease)?;
+        let from = shared.clock.now();
+        let left = lease.ends().since(from.since_boot);
+        if left >= length {
+            return Ok(left);
+        }
+        let enter = |ends| {
+            let now = shared.clock.now().since_boot;
+            shared.books().ledger.extend(lease.id, ends, now)
+        };
+        lease.extend(shared, Term { from, length }, enter).map_err(manage_error)?;
+        Ok(length)
+    }
+
+    /// Give an allocation up. Its space is free when this returns, and nobody reads it any more.
+    ///
+    /// # Errors
+    /// See [`ManageError`].
+    pub fn release(&self, manage: &Capability) -> Result<(), ManageError> {
+        let now = self.shared.clock.now().since_boot;
+        let entry = {
+            let mut books = self.shared.books();
+            let found = books.ledger.find(&manage.mark(), now);
+            let id = found.filter(|(_, right, _)| *right == Right::Manage).map(|(id, ..)| id);
+            let entry = id.and_then(|id| books.ledger.take_out(id)).ok_or(ManageError::NoLease)?;
+            books.ending += 1;
+            entry
+        };
+        let ended = self.shared.end(&entry, true);
+        ended.map_err(|error| ManageError::Io(Arc::new(error)))
+    }
+
+    /// Take away what has ended. How long it is until the next lease ends, if there is one: to be
+    /// called again then. Whatever happens, nothing that has ended can be read, and its space is
+    /// found when somebody allocates; this gives it back to the file system.
+    pub fn sweep(&self) -> Option<Duration> {
+        let now = self.shared.sweep();
+        self.shared.books().ledger.next_end().map(|ends| ends.since(now))
+    }
+
+    /// What is given and what is left.
+    pub fn room(&self) -> Room {
+        self.shared.sweep();
+        let books = self.shared.books();
+        Room {
+            disk_taken_bytes: books.ledger.taken_bytes(Medium::Disk),
+            disk_free_bytes: books.ledger.free_bytes(Medium::Disk),
+            memory_taken_bytes: books.ledger.taken_bytes(Medium::Memory),
+            memory_free_bytes: books.ledger.free_bytes(Medium::Memory),
+            allocations: books.ledger.count(),
+        }
+    }
+
+    fn find(&self, capability: &Capability, wanted: Right) -> Option<(Arc<Lease>, LeaseId)> {
+        let now = self.shared.clock.now().since_boot;
+        let books = self.shared.books();
+        let (id, right, entry) = books.ledger.find(&capability.mark(), now)?;
+        (right == wanted).then(|| (Arc::clone(&entry.lease), id))
+    }
+}
+
+impl Shared {
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The names of an allocation's files.
+    pub(crate) fn names(&self, id: LeaseId) -> io::Result<Names> {
+        let place = self.place.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok(place.names(id))
+    }
+
+    /// Take away what has ended by now, which is returned.
+    fn sweep(&self) -> swath_model::Time {
+        let now = self.clock.now().since_boot;
+        loop {
+            let mut books = self.books();
+            let Some((_, entry)) = books.ledger.take_ended(now) else { return now };
+            books.ending += 1;
+            drop(books);
+            if let Err(error) = self.end(&entry, false) {
+                tracing::warn!(%error, lease = %entry.lease.id, "a lease that has ended could not be removed");
+            }
+        }
+    }
+
+    /// Take away an allocation that was taken out of the books, and give its space back; durably, if
+    /// a restart would not see by itself that it has ended.
+    fn end(&self, entry: &Entry<Arc<Lease>>, durably: bool) -> io::Result<()> {
+        let ended = entry.lease.end(self, durably);
+        let mut books = self.books();
+        books.ending -= 1;
+        // What could not be taken away would be found again by a restart: it is still promised.
+        if ended.is_ok() {
+            books.ledger.give_back(entry.medium, entry.bytes);
+        }
+        drop(books);
+        self.given_back.notify_all();
+        ended
+    }
+}
+
+impl std::fmt::Debug for Depot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Depot({:?})", self.shared.options)
+    }
+}
+
+fn manage_error(fault: Fault) -> ManageError {
+    match fault {
+        Fault::Gone => ManageError::NoLease,
+        Fault::Lost(error) | Fault::Io(error) => ManageError::Io(error),
+    }
+}
+
+/// Any bytes as the journal of an allocation, and as its facts one after the other: nothing that
+/// comes of it reaches beyond the allocation, and it can be written down again.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz_lease(bytes: &[u8]) {
+    use crate::journal::{Entry as _, Recovery, Sum as _, recover};
+    use contents::{Contents, Fact};
+    let sound = |contents: &Contents| {
+        let size_bytes = contents.layout().size_bytes;
+        assert!(contents.held.last().is_none_or(|last| last.end <= size_bytes));
+        let mut again = Contents::default();
+        contents.records().for_each(|fact| again.apply(&fact));
+        assert_eq!(again, *contents);
+    };
+    if let Ok(Recovery::Journal { state, .. }) = recover::<Contents>(bytes) {
+        sound(&state);
+    }
+    // And without the tags, which no fuzzer finds.
+    let mut contents = Contents::default();
+    for frame in bytes.chunks(1 + 49) {
+        let Some((kind, payload)) = frame.split_first() else { break };
+        for payload in
+            [payload, &payload[..payload.len().min(16)], &payload[..payload.len().min(48)]]
+        {
+            if let Some(fact) = Fact::decode(*kind, payload) {
+                contents.apply(&fact);
+            }
+        }
+    }
+    sound(&contents);
+}

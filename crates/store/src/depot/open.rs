@@ -1,0 +1,338 @@
+//! Opening a depot: what an earlier run has promised is promised still.
+//!
+//! The folder has a lock, `leases` with two files for each allocation (`ID.data`, and the journal
+//! `ID.lease`, without which the other means nothing), and `damaged`, where a file goes that cannot
+//! be believed: there it stays, counted as taken, until somebody removes it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Condvar, Mutex};
+
+use super::allocate::SIZE_BYTES_MAX;
+use super::capability::LeaseId;
+use super::clock::{Clock, Moment, SystemClock};
+use super::contents::Contents;
+use super::lease::{Lease, remove};
+use super::ledger::{Entry, Ledger, Limits, Medium};
+use super::{Books, Depot, DepotOptions, Shared};
+use crate::journal::{JournalFile, Recovery, recover};
+use crate::names::Names;
+use crate::sealed_file::{Layout, blocks};
+use crate::steps::{Steps, SystemSteps};
+use crate::sys;
+
+/// Where a depot's files lie.
+pub(crate) struct Place {
+    pub(super) leases: PathBuf,
+    damaged: PathBuf,
+    _lock: File,
+}
+
+/// What was there when a depot was opened.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Live allocations.
+    pub allocations: usize,
+    /// Allocations that have ended meanwhile, and are gone.
+    pub ended: usize,
+    /// What was damaged.
+    pub notes: Vec<Note>,
+}
+
+/// Something in the depot's folder that was not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// The last records of an allocation's journal are not what was written, as after power loss
+    /// while they were being written, and do not count. What was acknowledged lies before them,
+    /// unless the disk has damaged it.
+    Cut {
+        /// Which allocation.
+        id: LeaseId,
+        /// How many bytes of its journal do not count.
+        dropped_bytes: u64,
+    },
+    /// Nothing is known any more of an allocation that has data, or its data is gone: what there
+    /// is of it lies at `path` now, and can be reached by nobody.
+    SetAside {
+        /// Which allocation.
+        id: LeaseId,
+        /// Where what is left of it lies.
+        path: PathBuf,
+    },
+}
+
+/// Why a depot could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another process has it open.
+    #[error("the depot in {} is in use by another process", .0.display())]
+    Locked(PathBuf),
+    /// The folder cannot be used.
+    #[error("cannot open the depot in {}", path.display())]
+    Io {
+        /// What was worked on.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl Depot {
+    /// Open the depot, and make it if it is new.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. A damaged allocation is no error: it is set aside and named.
+    pub fn open(options: DepotOptions) -> Result<(Depot, Found), OpenError> {
+        Depot::open_at(options, Arc::new(SystemClock))
+    }
+
+    /// As [`Depot::open`], by another clock.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_at(
+        options: DepotOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Depot, Found), OpenError> {
+        Depot::open_with(options, clock, Arc::new(SystemSteps::new()))
+    }
+
+    pub(crate) fn open_with(
+        options: DepotOptions,
+        clock: Arc<dyn Clock>,
+        steps: Arc<dyn Steps>,
+    ) -> Result<(Depot, Found), OpenError> {
+        let place = options.folder.as_deref();
+        let place = place.map(|folder| Place::open(folder, steps.as_ref())).transpose()?;
+        let limits = Limits {
+            disk_bytes: if place.is_some() { options.size_bytes } else { 0 },
+            memory_bytes: options.memory_bytes,
+            length_max: options.length_max,
+            leases_max: options.leases_max,
+        };
+        let mut found = Found::default();
+        let mut books = Books { ledger: Ledger::new(limits), ending: 0 };
+        let mut pieces = 0;
+        if let Some(place) = &place {
+            let mut recovery = Recover {
+                place,
+                steps: steps.as_ref(),
+                now: clock.now(),
+                options: &options,
+                found: &mut found,
+                books: &mut books,
+                pieces: &mut pieces,
+            };
+            recovery
+                .all()
+                .map_err(|source| OpenError::Io { path: place.leases.clone(), source })?;
+        }
+        found.allocations = books.ledger.count();
+        let shared = Shared {
+            options,
+            place,
+            clock,
+            steps,
+            ledger: Mutex::new(books),
+            given_back: Condvar::new(),
+            pieces: AtomicUsize::new(pieces),
+        };
+        Ok((Depot { shared: Arc::new(shared) }, found))
+    }
+}
+
+impl Place {
+    fn open(folder: &Path, steps: &dyn Steps) -> Result<Place, OpenError> {
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |source| OpenError::Io { path, source }
+        };
+        let (leases, damaged) = (folder.join("leases"), folder.join("damaged"));
+        let is_new = !leases.exists();
+        for made in [&leases, &damaged] {
+            std::fs::create_dir_all(made).map_err(at(made))?;
+        }
+        if is_new {
+            // What is synced into a folder is there only if the folder is.
+            let above = std::path::absolute(folder).map_err(at(folder))?;
+            for above in above.ancestors() {
+                match steps.sync_folder(above) {
+                    // Above what may be read, all was there before.
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
+                    synced => synced.map_err(at(above))?,
+                }
+            }
+        }
+        let path = folder.join("lock");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        let lock = options.open(&path).map_err(at(&path))?;
+        if !sys::try_lock(&lock).map_err(at(&path))? {
+            return Err(OpenError::Locked(folder.to_owned()));
+        }
+        Ok(Place { leases, damaged, _lock: lock })
+    }
+
+    /// The names of an allocation's files.
+    pub(super) fn names(&self, id: LeaseId) -> Names {
+        let named = |end: &str| self.leases.join(format!("{id}.{end}"));
+        Names {
+            target: PathBuf::new(),
+            folder: self.leases.clone(),
+            part: named("data"),
+            journal: named("lease"),
+            journal_new: named("new"),
+        }
+    }
+}
+
+/// Takes over what lies in the folder.
+struct Recover<'a> {
+    place: &'a Place,
+    steps: &'a dyn Steps,
+    now: Moment,
+    options: &'a DepotOptions,
+    found: &'a mut Found,
+    books: &'a mut Books,
+    pieces: &'a mut usize,
+}
+
+impl Recover<'_> {
+    fn all(&mut self) -> io::Result<()> {
+        for entry in std::fs::read_dir(&self.place.damaged)? {
+            self.books.ledger.occupy(space_of(&entry?.path()));
+        }
+        let mut without_lease = Vec::new();
+        for entry in std::fs::read_dir(&self.place.leases)? {
+            let name = entry?.file_name();
+            let Some((id, end)) = name.to_str().and_then(|name| name.split_once('.')) else {
+                continue;
+            };
+            let Some(id) = LeaseId::of(id) else { continue };
+            let names = self.place.names(id);
+            match end {
+                "lease" => self.one(id, &names)?,
+                // A journal that was being rewritten: the old one has the name.
+                "new" => remove(self.steps, &names.journal_new)?,
+                "data" if !names.journal.exists() => without_lease.push(names),
+                _ => {}
+            }
+        }
+        // Being made or being taken away when the program ended.
+        for names in without_lease {
+            remove(self.steps, &names.part)?;
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, id: LeaseId, names: &Names) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        let file = options.open(&names.journal)?;
+        let recovered = recover::<Contents>(BufReader::with_capacity(READ_BYTES, &file));
+        let (contents, chain, valid_bytes, dropped_bytes) = match recovered {
+            Ok(Recovery::Journal { state, chain, valid_bytes, dropped_bytes })
+                if state.grant.is_some() && is_possible(&state) =>
+            {
+                (*state, chain, valid_bytes, dropped_bytes)
+            }
+            // One that cannot be read at all is like one that says nothing.
+            _ => return self.without_grant(id, names),
+        };
+        let Some(grant) = &contents.grant else { return self.without_grant(id, names) };
+        let left = grant.term.left(&self.now).min(self.options.length_max);
+        if left.is_zero() {
+            self.books.ledger.note_ended(&grant.marks);
+            remove(self.steps, &names.journal)?;
+            remove(self.steps, &names.part)?;
+            self.found.ended += 1;
+            return Ok(());
+        }
+        let layout = contents.layout();
+        let has_data = names
+            .part
+            .symlink_metadata()
+            .is_ok_and(|data| data.is_file() && data.len() == layout.file_bytes());
+        // Nothing is lost where nothing was stored.
+        let has_data = has_data
+            || (contents.held.is_empty() && remake(self.steps, names, contents.layout()).is_ok());
+        let known = grant.marks.iter().any(|mark| self.books.ledger.knows(mark));
+        if !has_data || known {
+            return self.set_aside(id, names);
+        }
+        if dropped_bytes > 0 {
+            self.found.notes.push(Note::Cut { id, dropped_bytes });
+        }
+        let journal = JournalFile::resume(self.steps, file, chain, valid_bytes, dropped_bytes)?;
+        *self.pieces += contents.pieces.len();
+        let (ends, marks, bytes) =
+            (self.now.since_boot + left, grant.marks, blocks(layout.size_bytes));
+        let lease = Arc::new(Lease::on_disk(id, ends, contents, journal.end()));
+        let entry = Entry { medium: Medium::Disk, bytes, ends, marks, lease };
+        self.books.ledger.resume(id, entry);
+        Ok(())
+    }
+
+    /// A journal that grants nothing: one that was being made, if there is no data.
+    fn without_grant(&mut self, id: LeaseId, names: &Names) -> io::Result<()> {
+        let data = File::open(&names.part);
+        let is_empty = match &data {
+            Ok(data) => {
+                data.metadata()?.len() == 0 || sys::is_hole(data, 0, data.metadata()?.len())
+            }
+            Err(_) => true,
+        };
+        if is_empty {
+            remove(self.steps, &names.journal)?;
+            return remove(self.steps, &names.part);
+        }
+        self.set_aside(id, names)
+    }
+
+    fn set_aside(&mut self, id: LeaseId, names: &Names) -> io::Result<()> {
+        let path = self.place.damaged.join(id.to_string());
+        for (from, end) in [(&names.journal, "lease"), (&names.part, "data")] {
+            let to = path.with_extension(end);
+            match self.steps.rename(from, &to, true) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            self.books.ledger.occupy(space_of(&to));
+        }
+        self.found.notes.push(Note::SetAside { id, path });
+        Ok(())
+    }
+}
+
+/// Whether an allocation of this size can have been made.
+fn is_possible(contents: &Contents) -> bool {
+    (1..=SIZE_BYTES_MAX).contains(&contents.layout().size_bytes)
+}
+
+/// Make the file of an allocation that has nothing stored, and has none or not all of it.
+fn remake(steps: &dyn Steps, names: &Names, layout: Layout) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    let file = options.open(&names.part)?;
+    match sys::reserve(&file, 0, layout.file_bytes()) {
+        Err(error) if !sys::is_unsupported(&error) => return Err(error),
+        _ => {}
+    }
+    file.set_len(layout.file_bytes())?;
+    steps.sync_data(&file)
+}
+
+/// What a file takes of the disk.
+fn space_of(path: &Path) -> u64 {
+    path.symlink_metadata().map_or(0, |found| found.blocks().saturating_mul(512))
+}
+
+/// Most journals are shorter than that.
+const READ_BYTES: usize = 8 << 10;

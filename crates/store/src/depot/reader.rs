@@ -1,0 +1,187 @@
+//! Reading what is stored: for a server that hands a descriptor to the kernel, or into memory.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::{Range, RangeSet};
+
+use super::Shared;
+use super::check::check;
+use super::lease::Lease;
+use crate::sealed_file::SealedFile;
+
+/// Reads one allocation for as long as its lease runs.
+pub struct Reader {
+    depot: Arc<Shared>,
+    lease: Arc<Lease>,
+    file: Arc<SealedFile>,
+}
+
+/// Stored bytes as a part of an open file, to be sent by `sendfile` or read at `place`.
+///
+/// If the lease ends while it is being sent, the file is empty from that moment on: what is read of
+/// it is right or missing, never wrong. So whoever finds it short asks the reader again, and is told.
+#[derive(Clone, Debug)]
+pub struct Part {
+    file: Arc<SealedFile>,
+    /// The bytes of the allocation.
+    pub range: Range,
+    /// Where in the file they begin.
+    pub place: u64,
+}
+
+impl AsFd for Part {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Why bytes could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// No live allocation can be read by this capability.
+    #[error("no allocation can be read by this capability")]
+    NoLease,
+    /// The lease has ended, or was given up, meanwhile.
+    #[error("the lease has ended")]
+    Ended,
+    /// These bytes lie behind the end of the allocation.
+    #[error("bytes {range} lie behind the end of the allocation at {size_bytes}")]
+    PastEnd {
+        /// What was asked for.
+        range: Range,
+        /// How large the allocation is.
+        size_bytes: u64,
+    },
+    /// Nothing is stored here, up to the end of this range.
+    #[error("bytes {range} are not stored")]
+    NotHeld {
+        /// From the byte that was asked for to the next that is stored, or to the end of the
+        /// allocation.
+        range: Range,
+    },
+    /// What is stored here is not what was stored; it is not held any more, and can be stored again.
+    #[error("stored bytes {range} are damaged")]
+    Damaged {
+        /// What is lost.
+        range: Range,
+    },
+    /// Anything else.
+    #[error("cannot read from the depot")]
+    Io(#[source] io::Error),
+}
+
+impl Reader {
+    pub(crate) fn new(depot: Arc<Shared>, lease: Arc<Lease>) -> Result<Reader, ReadError> {
+        match lease.file(&depot) {
+            Ok(file) => Ok(Reader { depot, lease, file }),
+            Err(_) if !lease.is_live(&depot) => Err(ReadError::NoLease),
+            Err(error) => Err(ReadError::Io(error)),
+        }
+    }
+
+    /// How large the allocation is.
+    pub fn size_bytes(&self) -> u64 {
+        self.lease.layout.size_bytes
+    }
+
+    /// Which bytes are stored now.
+    pub fn held(&self) -> RangeSet {
+        self.lease.book().contents.held.clone()
+    }
+
+    /// How long the lease runs from now on; zero once it has ended.
+    pub fn left(&self) -> Duration {
+        self.lease.ends().since(self.depot.clock.now().since_boot)
+    }
+
+    /// The stored bytes from the beginning of `range` on, as far as they can be had at once: up to
+    /// its end, the first byte that is not stored, or some MiB. Each group is checked when it is
+    /// read first, see the module's head.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn part(&self, range: Range) -> Result<Part, ReadError> {
+        self.must_live()?;
+        let size_bytes = self.size_bytes();
+        if range.end > size_bytes || range.is_empty() {
+            return Err(ReadError::PastEnd { range, size_bytes });
+        }
+        let held = self.lease.book().contents.held.first_from(range.start);
+        let Some(run) = held.filter(|run| run.start == range.start) else {
+            self.must_live()?;
+            let until = held.map_or(size_bytes, |next| next.start);
+            return Err(ReadError::NotHeld { range: Range::new(range.start, until) });
+        };
+        let first = self.lease.layout.group_at(range.start);
+        let end = range.end.min(run.end).min(first.start + PART_BYTES_MAX);
+        let wanted = Range::new(range.start, end);
+        let damaged = check(&self.depot, &self.lease, &self.file, wanted, false);
+        self.must_live()?;
+        let range = match damaged.map_err(ReadError::Io)? {
+            Some(damaged) if damaged.start <= wanted.start => {
+                return Err(ReadError::Damaged { range: damaged });
+            }
+            // What lies before it is sound.
+            Some(damaged) => Range::new(wanted.start, damaged.start),
+            None => wanted,
+        };
+        Ok(Part { file: Arc::clone(&self.file), range, place: self.file.place_of(range.start) })
+    }
+
+    /// Read stored bytes from `offset` on into `bytes`: how many, at least one.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, ReadError> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let end = self.size_bytes().min(offset.saturating_add(bytes.len() as u64));
+        let part = self.part(Range::new(offset, end))?;
+        let count = part.range.len() as usize;
+        let read = self.file.read(offset, &mut bytes[..count]);
+        self.must_live()?;
+        read.map_err(ReadError::Io)?;
+        Ok(count)
+    }
+
+    /// Hash everything stored of `range` now, whatever was checked before: what does not fit any
+    /// more. It is not held from then on, and can be stored again.
+    ///
+    /// # Errors
+    /// [`ReadError::Ended`] and [`ReadError::Io`].
+    pub fn check(&self, range: Range) -> Result<RangeSet, ReadError> {
+        let mut damaged = RangeSet::new();
+        for group in self.lease.layout.groups_of(range) {
+            // One after the other, for each answer is of the first damage only.
+            while let Some(bad) = {
+                let checked = check(&self.depot, &self.lease, &self.file, group, true);
+                self.must_live()?;
+                checked.map_err(ReadError::Io)?
+            } {
+                if damaged.insert(bad) == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(damaged)
+    }
+
+    fn must_live(&self) -> Result<(), ReadError> {
+        if self.lease.is_live(&self.depot) { Ok(()) } else { Err(ReadError::Ended) }
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reader({})", self.lease.id)
+    }
+}
+
+/// Checking so much takes about a millisecond, so that the first byte does not wait for the last.
+const PART_BYTES_MAX: u64 = 16 * GROUP_BYTES;

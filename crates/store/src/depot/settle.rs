@@ -1,0 +1,126 @@
+//! From what was written to what is said of it: pieces become whole groups, many pieces fewer ones.
+//!
+//! What a seal is made of anew is read back and held against the older seals first, so that damage
+//! is never sealed in.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::DerefMut;
+use std::sync::Arc;
+
+use swath_model::{Range, RangeSet};
+
+use super::contents::Fact;
+use super::lease::{Book, Fault};
+use crate::sealed_file::{Seal, SealedFile, Sealer};
+
+/// What one writer has written.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    /// Whole groups, whose seals are written.
+    pub(crate) whole: RangeSet,
+    /// Of groups that were not written as a whole.
+    pub(crate) pieces: Vec<(Range, Seal)>,
+}
+
+impl Parts {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.whole.is_empty() && self.pieces.is_empty()
+    }
+}
+
+/// The facts that come of `parts`; the seals of groups that become whole are written.
+pub(crate) fn settle<B: DerefMut<Target = Book>>(
+    file: &SealedFile,
+    book: impl Fn() -> B,
+    parts: &[&Parts],
+) -> Result<Vec<Fact>, Fault> {
+    let mut whole = RangeSet::new();
+    let mut groups: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
+    for part in parts {
+        whole.union_with(&part.whole);
+        for &(range, seal) in &part.pieces {
+            let group = file.layout().group_at(range.start);
+            groups.entry(group.start).or_default().push(Piece { range, seal, is_new: true });
+        }
+    }
+    let mut facts = Vec::new();
+    for (start, mut pieces) in groups {
+        let group = file.layout().group_at(start);
+        for (range, seal) in book().contents.pieces_within(group) {
+            pieces.push(Piece { range, seal, is_new: false });
+        }
+        pieces.sort_unstable_by_key(|piece| piece.range.start);
+        let runs = runs_of(&pieces);
+        let is_whole =
+            runs.len() == 1 && pieces.iter().map(|one| one.range.len()).sum::<u64>() == group.len();
+        if !is_whole && pieces.len() - runs.len() < MERGE_FROM {
+            let new = pieces.iter().filter(|piece| piece.is_new);
+            facts.extend(new.map(|piece| Fact::Piece { range: piece.range, seal: piece.seal }));
+            continue;
+        }
+        for run in runs {
+            match merge(file, run).map_err(|error| Fault::Io(Arc::new(error)))? {
+                Merged::Sealed(range, seal) if range == group => {
+                    file.write_seal(start, &seal).map_err(|error| Fault::Io(Arc::new(error)))?;
+                    whole.insert(range);
+                }
+                Merged::Sealed(range, seal) => facts.push(Fact::Piece { range, seal }),
+                Merged::Damaged(piece) if piece.is_new => {
+                    let error = io::Error::other("what was written reads as something else");
+                    return Err(Fault::Lost(Arc::new(error)));
+                }
+                Merged::Damaged(damaged) => {
+                    tracing::warn!(range = %damaged.range, "stored bytes are damaged");
+                    facts.push(Fact::Bad { range: damaged.range });
+                    let new = run.iter().filter(|piece| piece.is_new);
+                    facts.extend(new.map(|new| Fact::Piece { range: new.range, seal: new.seal }));
+                }
+            }
+        }
+    }
+    facts.extend(whole.iter().map(|range| Fact::Whole { range }));
+    Ok(facts)
+}
+
+struct Piece {
+    range: Range,
+    seal: Seal,
+    is_new: bool,
+}
+
+/// Pieces that lie end to end, in order.
+fn runs_of(pieces: &[Piece]) -> Vec<&[Piece]> {
+    pieces.chunk_by(|one, next| one.range.end == next.range.start).collect()
+}
+
+enum Merged<'a> {
+    Sealed(Range, Seal),
+    Damaged(&'a Piece),
+}
+
+/// One seal for pieces that lie end to end, if all of them are right.
+fn merge<'a>(file: &SealedFile, run: &'a [Piece]) -> io::Result<Merged<'a>> {
+    let (Some(first), Some(last)) = (run.first(), run.last()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let range = Range::new(first.range.start, last.range.end);
+    if run.len() == 1 {
+        return Ok(Merged::Sealed(range, first.seal));
+    }
+    let mut bytes = vec![0; range.len() as usize];
+    file.read(range.start, &mut bytes)?;
+    let mut all = Sealer::new(range.start);
+    for piece in run {
+        let from = (piece.range.start - range.start) as usize;
+        let bytes = &bytes[from..from + piece.range.len() as usize];
+        if crate::sealed_file::seal_of(piece.range.start, bytes) != piece.seal {
+            return Ok(Merged::Damaged(piece));
+        }
+        all.update(bytes);
+    }
+    Ok(Merged::Sealed(range, all.seal()))
+}
+
+/// So many pieces more than gaps between them are worth reading the group again.
+const MERGE_FROM: usize = 64;

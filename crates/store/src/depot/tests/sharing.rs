@@ -1,0 +1,181 @@
+//! Several at once: shared syncs, writers that meet, readers that follow.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::steps::{Steps, SystemSteps};
+
+/// Counts the syncs of data; the first one waits until so many others wait for the next.
+struct Slow {
+    system: SystemSteps,
+    syncs: AtomicUsize,
+    wait_for: usize,
+    lease: Mutex<Option<Arc<Lease>>>,
+}
+
+impl Steps for Slow {
+    fn sync_data(&self, part: &File) -> io::Result<()> {
+        let lease = self.lease.lock().unwrap().clone();
+        if let Some(lease) = lease
+            && self.syncs.fetch_add(1, Ordering::Relaxed) == 0
+        {
+            while lease.pending() < self.wait_for {
+                std::thread::yield_now();
+            }
+        }
+        self.system.sync_data(part)
+    }
+    fn append_journal(&self, journal: &File, at_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        self.system.append_journal(journal, at_bytes, bytes)
+    }
+    fn sync_journal(&self, journal: &File) -> io::Result<()> {
+        self.system.sync_journal(journal)
+    }
+    fn set_size(&self, file: &File, size_bytes: u64) -> io::Result<()> {
+        self.system.set_size(file, size_bytes)
+    }
+    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
+        self.system.rename(from, to, replace)
+    }
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        self.system.sync_folder(folder)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.system.remove(path)
+    }
+}
+
+#[test]
+fn who_waits_for_a_sync_shares_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow = Arc::new(Slow {
+        system: SystemSteps::new(),
+        syncs: AtomicUsize::new(0),
+        wait_for: 15,
+        lease: Mutex::new(None),
+    });
+    let (depot, _) = Depot::open_with(options(folder.path()), Hands::new(), slow.clone()).unwrap();
+    let lease = depot.allocate(GROUP, HOUR, Medium::Disk).unwrap();
+    *slow.lease.lock().unwrap() = Some(depot.find(&lease.write, Right::Write).unwrap().0);
+    std::thread::scope(|scope| {
+        for number in 0..16 {
+            let (depot, lease) = (&depot, &lease);
+            scope.spawn(move || {
+                let range = Range::of_len(number * 1000, 1000);
+                depot.store(&lease.write, range.start, &content(range)).unwrap();
+                let reader = depot.reader(&lease.read).unwrap();
+                assert!(read_all(&reader, range).unwrap() == content(range));
+            });
+        }
+    });
+    assert_eq!(slow.syncs.load(Ordering::Relaxed), 2);
+    assert_eq!(depot.status(&lease.read).unwrap().held, set(&[(0, 16_000)]));
+}
+
+#[test]
+fn where_somebody_writes_others_are_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let depot = open(folder.path(), &Hands::new());
+    let lease = depot.allocate(GROUP, HOUR, Medium::Disk).unwrap();
+    let mut first = depot.writer(&lease.write, 100).unwrap();
+    first.write(b"first").unwrap();
+    let busy = depot.store(&lease.write, 90, &[1; 20]).unwrap_err();
+    assert!(matches!(busy, StoreError::Busy { .. }));
+    // Not read before it is durable.
+    let reader = depot.reader(&lease.read).unwrap();
+    assert!(matches!(reader.read(100, &mut [0]), Err(ReadError::NotHeld { .. })));
+    // Who breaks off leaves the place to others.
+    drop(first);
+    depot.store(&lease.write, 90, b"0123456789others").unwrap();
+    assert_eq!(read_all(&reader, Range::new(90, 106)).unwrap(), b"0123456789others");
+}
+
+#[test]
+fn many_threads_store_one_allocation_in_random_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let depot = open(folder.path(), &Hands::new());
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    for medium in [Medium::Disk, Medium::Memory] {
+        let all = Range::new(0, 2 * GROUP + 77_777);
+        let lease = depot.allocate(all.end, HOUR, medium).unwrap();
+        std::thread::scope(|scope| {
+            for number in 0..6 {
+                let (depot, lease) = (&depot, &lease);
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(seed + number);
+                    let reader = depot.reader(&lease.read).unwrap();
+                    while !reader.held().covers(all) {
+                        let start = random.u64(..all.end + 60_000).saturating_sub(60_000);
+                        let range = Range::new(start, all.end.min(start + random.u64(1..60_000)));
+                        match depot.store(&lease.write, start, &content(range)) {
+                            Ok(()) => assert!(read_all(&reader, range).unwrap() == content(range)),
+                            Err(StoreError::Busy { .. }) => std::thread::yield_now(),
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+        });
+        let reader = depot.reader(&lease.read).unwrap();
+        assert!(read_all(&reader, all).unwrap() == content(all));
+        assert!(reader.check(all).unwrap().is_empty());
+        assert_eq!(depot.shared.pieces.load(Ordering::Relaxed), 0, "all groups are whole");
+        depot.release(&lease.manage).unwrap();
+    }
+}
+
+#[test]
+fn leases_come_and_go_on_many_threads_and_space_is_never_promised_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let (depot, _) = Depot::open(options(folder.path())).unwrap();
+    let promised = Mutex::new(0i64);
+    std::thread::scope(|scope| {
+        for number in 0..6 {
+            let (depot, promised) = (&depot, &promised);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(number);
+                for _ in 0..30 {
+                    let bytes = random.u64(1..5) * GROUP;
+                    let Ok(lease) = depot.allocate(bytes, HOUR, Medium::Disk) else { continue };
+                    let mut sum = promised.lock().unwrap();
+                    *sum += bytes as i64;
+                    assert!(*sum <= 8 * GROUP as i64, "{sum}");
+                    drop(sum);
+                    depot.store(&lease.write, 0, b"mine").unwrap();
+                    // Before it is given up, for another may have it the next moment.
+                    *promised.lock().unwrap() -= bytes as i64;
+                    depot.release(&lease.manage).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(depot.room().disk_free_bytes, 8 * GROUP);
+}
+
+#[test]
+fn pieces_are_bounded_and_adjoining_ones_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let depot = open(folder.path(), &Hands::new());
+    let lease = depot.allocate(2 * GROUP, HOUR, Medium::Memory).unwrap();
+    let mut refused = None;
+    for at in (1..4000).step_by(2) {
+        if let Err(error) = depot.store(&lease.write, at, &content(Range::of_len(at, 1))) {
+            refused = Some((at, error));
+            break;
+        }
+    }
+    let Some((at, StoreError::TooScattered { .. })) = refused else { panic!("{refused:?}") };
+    // The gaps are filled all the same, bytewise, and few seals are left of them.
+    for gap in (0..at).step_by(2) {
+        depot.store(&lease.write, gap, &content(Range::of_len(gap, 1))).unwrap();
+    }
+    assert!(depot.shared.pieces.load(Ordering::Relaxed) < 200);
+    // Elsewhere there is no lack.
+    depot.store(&lease.write, GROUP + 1, b"a").unwrap();
+    depot.store(&lease.write, 0, &content(Range::new(0, GROUP))).unwrap();
+    assert_eq!(depot.shared.pieces.load(Ordering::Relaxed), 1);
+    let reader = depot.reader(&lease.read).unwrap();
+    assert!(reader.check(Range::new(0, 2 * GROUP)).unwrap().is_empty());
+}

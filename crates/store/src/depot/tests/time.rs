@@ -1,0 +1,130 @@
+//! Leases that end, in virtual time.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use super::*;
+
+const TICK: Duration = Duration::from_nanos(1);
+
+#[test]
+fn a_lease_ends_at_its_moment_and_its_space_is_free_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hands::new();
+    let depot = open(folder.path(), &clock);
+    for medium in [Medium::Disk, Medium::Memory] {
+        let size_bytes = if medium == Medium::Disk { 8 * GROUP } else { 4 * GROUP };
+        let lease = depot.allocate(size_bytes, HOUR, medium).unwrap();
+        depot.store(&lease.write, 0, &content(Range::new(0, GROUP))).unwrap();
+        let reader = depot.reader(&lease.read).unwrap();
+        let mut writer = depot.writer(&lease.write, GROUP).unwrap();
+        let part = reader.part(Range::new(0, GROUP)).unwrap();
+        clock.pass(HOUR - TICK);
+        assert_eq!((reader.left(), depot.sweep()), (TICK, Some(TICK)));
+        assert_eq!(depot.status(&lease.read).unwrap().left, TICK);
+        assert!(read_all(&reader, Range::new(0, GROUP)).unwrap() == content(Range::new(0, GROUP)));
+        writer.write(b"in time").unwrap();
+        assert!(matches!(depot.allocate(1, HOUR, medium), Err(AllocateError::NoRoom { .. })));
+
+        clock.pass(TICK);
+        // Without anybody sweeping.
+        assert!(matches!(reader.read(0, &mut [0; 9]), Err(ReadError::Ended)));
+        assert!(matches!(reader.part(Range::new(0, 1)), Err(ReadError::Ended)));
+        assert!(matches!(reader.check(Range::new(0, GROUP)), Err(ReadError::Ended)));
+        assert!(matches!(writer.write(b"late"), Err(StoreError::Ended)));
+        assert!(matches!(writer.commit(), Err(StoreError::Ended)));
+        assert!(matches!(depot.reader(&lease.read), Err(ReadError::NoLease)));
+        assert!(matches!(depot.writer(&lease.write, 0), Err(StoreError::NoLease)));
+        assert!(matches!(depot.extend(&lease.manage, HOUR), Err(ManageError::NoLease)));
+        assert!(matches!(depot.release(&lease.manage), Err(ManageError::NoLease)));
+        assert!(depot.status(&lease.manage).is_none());
+        assert!([&lease.read, &lease.write, &lease.manage].iter().all(|one| depot.has_ended(one)));
+        let next = depot.allocate(size_bytes, HOUR, medium).unwrap();
+
+        // Whoever still has the descriptor keeps no space, and finds the file short.
+        let mut bytes = [0u8; 10];
+        let fd = part.as_fd().as_raw_fd();
+        // SAFETY: ten bytes of ours.
+        let got = unsafe { libc::pread(fd, bytes.as_mut_ptr().cast(), 10, part.place as i64) };
+        assert_eq!(got, 0);
+        assert!(!folder.path().join(format!("leases/{}.data", lease.id)).exists());
+        assert!(!depot.has_ended(&next.read));
+        depot.release(&next.manage).unwrap();
+        assert!(depot.has_ended(&next.read) && depot.has_ended(&lease.read));
+        assert!(!depot.has_ended(&Capability::random().unwrap()));
+        assert_eq!(depot.sweep(), None);
+    }
+    assert_eq!(std::fs::read_dir(folder.path().join("leases")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_lease_that_is_extended_runs_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hands::new();
+    let depot = open(folder.path(), &clock);
+    let lease = depot.allocate(GROUP, HOUR, Medium::Disk).unwrap();
+    depot.store(&lease.write, 0, b"kept").unwrap();
+    clock.pass(HOUR / 2);
+    assert!(matches!(depot.extend(&lease.manage, 11 * HOUR), Err(ManageError::TooLong { .. })));
+    assert_eq!(depot.extend(&lease.manage, 2 * HOUR).unwrap(), 2 * HOUR);
+    // Never shortened by it.
+    assert_eq!(depot.extend(&lease.manage, HOUR).unwrap(), 2 * HOUR);
+    clock.pass(HOUR);
+    drop(depot);
+    let depot = open(folder.path(), &clock);
+    assert_eq!(depot.status(&lease.read).unwrap().left, HOUR);
+    clock.reboot(HOUR / 2);
+    drop(depot);
+    let depot = open(folder.path(), &clock);
+    assert_eq!(depot.status(&lease.read).unwrap().left, HOUR / 2);
+    assert_eq!(read_all(&depot.reader(&lease.read).unwrap(), Range::new(0, 4)).unwrap(), b"kept");
+    clock.pass(HOUR / 2);
+    assert!(depot.status(&lease.read).is_none());
+}
+
+#[test]
+fn the_wall_clock_may_jump_and_leases_stay_what_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hands::new();
+    let mut depot = open(folder.path(), &clock);
+    let lease = depot.allocate(GROUP, 4 * HOUR, Medium::Disk).unwrap();
+    for jump_ms in [-(1i64 << 39), 1 << 41, -3_600_000, 3_600_000] {
+        let mut now = clock.0.lock().unwrap();
+        now.wall_ms = now.wall_ms.saturating_add_signed(jump_ms);
+        drop(now);
+        clock.pass(HOUR / 2);
+        // While it runs, and over a restart of the program.
+        let left = depot.status(&lease.read).unwrap().left;
+        drop(depot);
+        depot = open(folder.path(), &clock);
+        assert_eq!(depot.status(&lease.read).unwrap().left, left);
+    }
+    assert_eq!(depot.status(&lease.read).unwrap().left, 2 * HOUR);
+    // A restart of the machine with a clock set back by years: no longer than was granted.
+    clock.reboot(Duration::ZERO);
+    clock.0.lock().unwrap().wall_ms = 0;
+    drop(depot);
+    let depot = open(folder.path(), &clock);
+    assert_eq!(depot.status(&lease.read).unwrap().left, 4 * HOUR);
+    drop(depot);
+    // And never longer than the depot gives now.
+    let short = DepotOptions { length_max: HOUR, ..options(folder.path()) };
+    let (depot, _) = Depot::open_at(short, clock.clone()).unwrap();
+    assert_eq!(depot.status(&lease.read).unwrap().left, HOUR);
+    drop(depot);
+    // Set forward: it has ended.
+    clock.reboot(Duration::ZERO);
+    clock.0.lock().unwrap().wall_ms = 1 << 42;
+    let (_, found) = Depot::open_at(options(folder.path()), clock).unwrap();
+    assert_eq!((found.ended, found.allocations), (1, 0));
+    assert_eq!(std::fs::read_dir(folder.path().join("leases")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_ended_while_nobody_had_it_open_is_known_to_have_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hands::new();
+    let lease = open(folder.path(), &clock).allocate(GROUP, HOUR, Medium::Disk).unwrap();
+    clock.pass(HOUR);
+    let depot = open(folder.path(), &clock);
+    assert!(depot.has_ended(&lease.read) && depot.status(&lease.read).is_none());
+}

@@ -1,0 +1,291 @@
+//! Storing: bytes come one after the other from some offset on, and are acknowledged by `commit`.
+//!
+//! A byte that is held stays as it is: the same byte again is taken, another one is refused, so
+//! that nobody changes what others have read. What a writer has written and not committed is its
+//! own until it commits or is dropped; others are told that somebody is busy there.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use swath_model::Range;
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+
+use super::Shared;
+use super::lease::{Fault, Lease};
+use super::settle::Parts;
+use crate::sealed_file::{SealedFile, Sealer};
+use crate::sys;
+
+/// Stores bytes from one offset on. Dropped without a commit, what came since the last one is
+/// forgotten.
+pub struct Writer {
+    depot: Arc<Shared>,
+    lease: Arc<Lease>,
+    file: Arc<SealedFile>,
+    at: u64,
+    /// The piece that is being written.
+    run: Option<(u64, Sealer)>,
+    parts: Parts,
+    epoch: u32,
+    written_back: u64,
+}
+
+/// Why bytes could not be stored. What was acknowledged before stays so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No live allocation can be written by this capability.
+    #[error("no allocation can be written by this capability")]
+    NoLease,
+    /// The lease has ended, or was given up, meanwhile.
+    #[error("the lease has ended")]
+    Ended,
+    /// The bytes would lie behind the end of the allocation.
+    #[error("bytes {range} lie behind the end of the allocation at {size_bytes}")]
+    PastEnd {
+        /// Where they were to go.
+        range: Range,
+        /// How large the allocation is.
+        size_bytes: u64,
+    },
+    /// Somebody else is storing here just now.
+    #[error("bytes {range} are being stored by somebody else")]
+    Busy {
+        /// What was to be stored.
+        range: Range,
+    },
+    /// Other bytes are stored here.
+    #[error("bytes {range} are stored already, and are others")]
+    Differs {
+        /// What was to be stored.
+        range: Range,
+    },
+    /// There are so many separate pieces that one more would cost too much memory. Bytes that adjoin
+    /// stored ones are taken, and whole groups (of 256 KiB) are.
+    #[error("bytes {range} would be one separate piece too many")]
+    TooScattered {
+        /// What was to be stored.
+        range: Range,
+    },
+    /// The disk is full, although the space was reserved where that can be done.
+    #[error("no space left on the depot's disk")]
+    NoSpace(#[source] io::Error),
+    /// The bytes could not be made durable: all that was not acknowledged has to be stored again.
+    #[error("what was stored could not be made durable")]
+    DataLost(#[source] Arc<io::Error>),
+    /// Anything else.
+    #[error("cannot store")]
+    Io(#[source] Arc<io::Error>),
+}
+
+impl Writer {
+    pub(crate) fn new(
+        depot: Arc<Shared>,
+        lease: Arc<Lease>,
+        offset: u64,
+    ) -> Result<Writer, StoreError> {
+        let file = lease.file(&depot).map_err(|error| io_error(&lease, &depot, error))?;
+        let epoch = lease.book().epoch;
+        let parts = Parts::default();
+        Ok(Writer { depot, lease, file, at: offset, run: None, parts, epoch, written_back: offset })
+    }
+
+    /// Where the next byte goes.
+    pub fn offset(&self) -> u64 {
+        self.at
+    }
+
+    /// How large the allocation is.
+    pub fn size_bytes(&self) -> u64 {
+        self.lease.layout.size_bytes
+    }
+
+    /// Write the next bytes. They are held once a later [`Writer::commit`] has returned. After an
+    /// error those before [`Writer::offset`] can still be committed.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
+        let range = Range::of_len(self.at, bytes.len() as u64);
+        let size_bytes = self.size_bytes();
+        if range.end > size_bytes {
+            return Err(StoreError::PastEnd { range, size_bytes });
+        }
+        while !bytes.is_empty() {
+            let slice = Range::new(self.at, range.end.min(self.lease.layout.group_at(self.at).end));
+            let (part, is_held) = self.claim(slice)?;
+            let (now, later) = bytes.split_at(part.len() as usize);
+            if is_held {
+                self.end_run()?;
+                if !self.compare(part, now)? {
+                    // It was damaged, and is not held any more.
+                    continue;
+                }
+            } else {
+                self.put(part, now)?;
+            }
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// Make everything written so far durable. When this returns, it is held: it survives `kill -9`
+    /// and power loss, and can be read. In memory it is held at once, and lost with the program.
+    /// Returns [`Writer::offset`].
+    ///
+    /// # Errors
+    /// See [`StoreError`]. What was written since the last commit is not held then, and has to be
+    /// written again by another writer.
+    pub fn commit(&mut self) -> Result<u64, StoreError> {
+        if let Err(error) = self.end_run() {
+            self.give_up();
+            return Err(error);
+        }
+        let parts = std::mem::take(&mut self.parts);
+        if !self.lease.is_live(&self.depot) {
+            self.parts = parts;
+            self.give_up();
+            return Err(StoreError::Ended);
+        }
+        if !parts.is_empty() {
+            self.lease.commit(&self.depot, &self.file, parts, self.epoch).map_err(|fault| {
+                match fault {
+                    Fault::Gone => StoreError::Ended,
+                    Fault::Lost(error) => StoreError::DataLost(error),
+                    Fault::Io(error) => StoreError::Io(error),
+                }
+            })?;
+        }
+        Ok(self.at)
+    }
+
+    /// The first part of `slice` that is either held or not, claimed for us in the second case.
+    fn claim(&mut self, slice: Range) -> Result<(Range, bool), StoreError> {
+        if !self.lease.is_live(&self.depot) {
+            return Err(StoreError::Ended);
+        }
+        let mut book = self.lease.book();
+        let next =
+            book.contents.held.first_from(slice.start).unwrap_or(Range::new(u64::MAX, u64::MAX));
+        if next.start == slice.start {
+            return Ok((Range::new(slice.start, slice.end.min(next.end)), true));
+        }
+        let gap = Range::new(slice.start, slice.end.min(next.start));
+        if book.writing.bytes_within(gap) > 0 {
+            return Err(StoreError::Busy { range: gap });
+        }
+        if self.run.is_none() && !self.lease.layout.is_whole(gap) {
+            let group = self.lease.layout.group_at(gap.start);
+            // One at the start of a group may become the whole of it, and there are few of these.
+            let adjoins = gap.start == group.start
+                || book.contents.held.contains(gap.start - 1)
+                || (gap.end < group.end && next.start == gap.end);
+            if !adjoins
+                && (book.contents.held.within(group).count() >= RUNS_IN_GROUP_MAX
+                    || self.depot.pieces.load(Ordering::Relaxed) >= PIECES_MAX)
+            {
+                return Err(StoreError::TooScattered { range: gap });
+            }
+        }
+        book.writing.insert(gap);
+        Ok((gap, false))
+    }
+
+    /// Write bytes that were claimed.
+    fn put(&mut self, part: Range, bytes: &[u8]) -> Result<(), StoreError> {
+        if let Err(error) = self.file.write(part.start, bytes) {
+            self.lease.book().writing.remove(part);
+            return Err(io_error(&self.lease, &self.depot, error));
+        }
+        if !self.lease.is_live(&self.depot) {
+            // Its space was given back perhaps before this took some again.
+            self.file.empty();
+            return Err(StoreError::Ended);
+        }
+        let (_, sealer) = self.run.get_or_insert_with(|| (part.start, Sealer::new(part.start)));
+        sealer.update(bytes);
+        self.at = part.end;
+        if self.at >= self.written_back + WRITE_BACK_BYTES {
+            self.file.begin_write_back(Range::new(self.written_back, self.at));
+            self.written_back = self.at;
+        }
+        if part.end == self.lease.layout.group_at(part.start).end {
+            self.end_run()?;
+        }
+        Ok(())
+    }
+
+    /// The piece that is being written ends where we are.
+    fn end_run(&mut self) -> Result<(), StoreError> {
+        let Some((start, sealer)) = self.run.take() else { return Ok(()) };
+        let range = Range::new(start, self.at);
+        if self.lease.layout.is_whole(range) {
+            if let Err(error) = self.file.write_seal(start, &sealer.seal()) {
+                self.lease.book().writing.remove(range);
+                return Err(io_error(&self.lease, &self.depot, error));
+            }
+            self.parts.whole.insert(range);
+        } else {
+            self.parts.pieces.push((range, sealer.seal()));
+        }
+        Ok(())
+    }
+
+    /// Hold `bytes` against what is held at `part`, and go on behind it. False if that turns out to
+    /// be damaged.
+    fn compare(&mut self, part: Range, bytes: &[u8]) -> Result<bool, StoreError> {
+        let mut held = vec![0; bytes.len()];
+        if let Err(error) = self.file.read(part.start, &mut held) {
+            return Err(io_error(&self.lease, &self.depot, error));
+        }
+        if held == bytes {
+            self.at = part.end;
+            return Ok(true);
+        }
+        let checked = super::check::check(&self.depot, &self.lease, &self.file, part, true);
+        match checked.map_err(|error| io_error(&self.lease, &self.depot, error))? {
+            None => Err(StoreError::Differs { range: part }),
+            Some(_) => Ok(false),
+        }
+    }
+
+    fn give_up(&mut self) {
+        let run = self.run.take().map(|(start, _)| Range::new(start, self.at));
+        let parts = std::mem::take(&mut self.parts);
+        let pieces = parts.pieces.iter().map(|(range, _)| *range);
+        let mut book = self.lease.book();
+        for range in parts.whole.iter().chain(pieces).chain(run) {
+            book.writing.remove(range);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Writer({} at {})", self.lease.id, self.at)
+    }
+}
+
+fn io_error(lease: &Lease, depot: &Shared, error: io::Error) -> StoreError {
+    if !lease.is_live(depot) {
+        StoreError::Ended
+    } else if sys::is_full(&error) {
+        StoreError::NoSpace(error)
+    } else {
+        StoreError::Io(Arc::new(error))
+    }
+}
+
+/// So that the last sync of a long store has little left to wait for.
+const WRITE_BACK_BYTES: u64 = 32 * GROUP_BYTES;
+/// 64 KiB of memory for a group of 256 KiB, in the worst case.
+const RUNS_IN_GROUP_MAX: usize = 1024;
+/// About 100 MiB of memory, for all allocations together.
+const PIECES_MAX: usize = 1 << 20;

@@ -1,0 +1,274 @@
+//! A file of bytes and the seals of their groups, for bytes that are kept for others.
+//!
+//! The bytes come first (after a head of the owner's), then 32 bytes for each group of
+//! [`GROUP_BYTES`]: the chaining value that the group has in BLAKE3's own tree. Both lie in one
+//! file, so one sync covers a group and its seal. Which bytes are there, and which seals count, is
+//! for the owner to know: nothing here is believed by itself.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+
+use blake3::hazmat::HasherExt;
+use swath_model::Range;
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+
+use crate::sys;
+
+/// What 32 bytes say of a group, or of a piece of one.
+pub(crate) type Seal = [u8; 32];
+
+/// Bytes with their seals.
+#[derive(Debug)]
+pub(crate) struct SealedFile {
+    file: File,
+    layout: Layout,
+}
+
+/// Where things lie in such a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Where the bytes begin, a multiple of a block.
+    pub(crate) head_bytes: u64,
+    /// How many there are.
+    pub(crate) size_bytes: u64,
+}
+
+impl Layout {
+    /// The length of the file.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.seals_start() + self.groups() * SEAL_BYTES
+    }
+
+    /// How many groups there are.
+    pub(crate) fn groups(&self) -> u64 {
+        self.size_bytes.div_ceil(GROUP_BYTES)
+    }
+
+    fn seals_start(&self) -> u64 {
+        self.head_bytes + blocks(self.size_bytes)
+    }
+
+    /// The bytes of the group that `offset` lies in.
+    pub(crate) fn group_at(&self, offset: u64) -> Range {
+        let start = offset - offset % GROUP_BYTES;
+        Range::new(start, self.size_bytes.min(start + GROUP_BYTES))
+    }
+
+    /// Whether these are the bytes of some whole groups.
+    pub(crate) fn is_whole(&self, range: Range) -> bool {
+        range.start.is_multiple_of(GROUP_BYTES)
+            && range.end <= self.size_bytes
+            && (range.end.is_multiple_of(GROUP_BYTES) || range.end == self.size_bytes)
+    }
+
+    /// The groups that have a byte in `range`.
+    pub(crate) fn groups_of(&self, range: Range) -> impl Iterator<Item = Range> + use<> {
+        let layout = *self;
+        let first = range.start / GROUP_BYTES;
+        let last = if range.is_empty() { first } else { range.end.div_ceil(GROUP_BYTES) };
+        (first..last).map(move |group| layout.group_at(group * GROUP_BYTES))
+    }
+}
+
+/// As many bytes as the blocks of a disk come to that hold `bytes` bytes.
+pub(crate) fn blocks(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES)
+}
+
+impl SealedFile {
+    pub(crate) fn new(file: File, layout: Layout) -> SealedFile {
+        SealedFile { file, layout }
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Where in the file the byte at `offset` lies.
+    pub(crate) fn place_of(&self, offset: u64) -> u64 {
+        self.layout.head_bytes + offset
+    }
+
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.place_of(offset))
+    }
+
+    /// Have the kernel begin to write this back, so that a sync later has little left to do.
+    pub(crate) fn begin_write_back(&self, range: Range) {
+        let (start, end) = (self.place_of(range.start), self.place_of(range.end));
+        sys::begin_write_back(&self.file, start, end);
+    }
+
+    pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(bytes, self.place_of(offset))
+    }
+
+    /// Write down the seal of the group that begins at `group`.
+    pub(crate) fn write_seal(&self, group: u64, seal: &Seal) -> io::Result<()> {
+        self.file.write_all_at(seal, self.seal_place(group))
+    }
+
+    /// What is written down as the seal of the group that begins at `group`.
+    pub(crate) fn read_seal(&self, group: u64) -> io::Result<Seal> {
+        let mut seal = [0; 32];
+        self.file.read_exact_at(&mut seal, self.seal_place(group))?;
+        Ok(seal)
+    }
+
+    fn seal_place(&self, group: u64) -> u64 {
+        self.layout.seals_start() + group / GROUP_BYTES * SEAL_BYTES
+    }
+
+    /// Whether the bytes of `range`, which lie in one group, are those that `seal` was made of.
+    /// What does not fit is read a second time from the disk itself: the page cache can be wrong
+    /// where the disk is right.
+    pub(crate) fn fits(&self, range: Range, seal: &Seal) -> io::Result<bool> {
+        let mut bytes = vec![0; range.len() as usize];
+        for again in [false, true] {
+            if again {
+                self.give_up_cached(range);
+            }
+            self.read(range.start, &mut bytes)?;
+            if seal_of(range.start, &bytes) == *seal {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn give_up_cached(&self, range: Range) {
+        let start = self.place_of(range.start) as i64;
+        // SAFETY: a plain system call on a descriptor that `file` keeps open; it is advice only.
+        unsafe {
+            libc::posix_fadvise(
+                self.file.as_raw_fd(),
+                start,
+                range.len() as i64,
+                libc::POSIX_FADV_DONTNEED,
+            )
+        };
+    }
+
+    /// Give the space of these bytes back, where the file system can do that.
+    pub(crate) fn make_hole(&self, range: Range) {
+        let _ = sys::make_hole(&self.file, self.place_of(range.start), self.place_of(range.end));
+    }
+
+    /// The seals that are not zero: the start of each group, and its seal.
+    pub(crate) fn seals(&self) -> io::Result<Vec<(u64, Seal)>> {
+        let (mut found, end) = (Vec::new(), self.layout.file_bytes());
+        let mut at = self.layout.seals_start();
+        let mut bytes = Vec::new();
+        while at < end {
+            // Most of a large file may be holes.
+            let Some(data) = sys::first_data(&self.file, at) else { break };
+            at = at.max(data - data % SEAL_BYTES);
+            bytes.resize((end.saturating_sub(at)).min(SEALS_READ_BYTES) as usize, 0);
+            self.file.read_exact_at(&mut bytes, at)?;
+            for (number, seal) in bytes.chunks_exact(SEAL_BYTES as usize).enumerate() {
+                let group = (at - self.layout.seals_start()) / SEAL_BYTES + number as u64;
+                if let Ok(seal) = Seal::try_from(seal)
+                    && seal != [0; 32]
+                {
+                    found.push((group * GROUP_BYTES, seal));
+                }
+            }
+            at += bytes.len() as u64;
+        }
+        Ok(found)
+    }
+
+    /// Give all its space back now, whoever has it open. Whoever reads it finds it short.
+    pub(crate) fn empty(&self) {
+        let _ = self.file.set_len(0);
+    }
+}
+
+impl AsFd for SealedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Seals bytes that come one after the other and lie in one group. What begins with its group is
+/// sealed by its chaining value in the tree, other pieces by their own BLAKE3.
+pub(crate) struct Sealer {
+    start: u64,
+    // Boxed: it holds 1.9 KiB of state.
+    hasher: Box<blake3::Hasher>,
+}
+
+impl Sealer {
+    /// Begin with the byte at `start`.
+    pub(crate) fn new(start: u64) -> Sealer {
+        let mut hasher = Box::new(blake3::Hasher::new());
+        if start.is_multiple_of(GROUP_BYTES) {
+            hasher.set_input_offset(start);
+        }
+        Sealer { start, hasher }
+    }
+
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+    }
+
+    pub(crate) fn seal(&self) -> Seal {
+        if self.start.is_multiple_of(GROUP_BYTES) {
+            self.hasher.finalize_non_root()
+        } else {
+            *self.hasher.finalize().as_bytes()
+        }
+    }
+}
+
+/// The seal of `bytes`, which begin at `start` and lie in one group.
+pub(crate) fn seal_of(start: u64, bytes: &[u8]) -> Seal {
+    let mut sealer = Sealer::new(start);
+    sealer.update(bytes);
+    sealer.seal()
+}
+
+const SEAL_BYTES: u64 = 32;
+/// The seals of 512 MiB.
+const SEALS_READ_BYTES: u64 = 64 << 10;
+/// What file systems give space in, nearly everywhere.
+const BLOCK_BYTES: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use swath_model::digest::blake3_tree::group_value;
+
+    #[test]
+    fn a_whole_group_is_sealed_as_everywhere_in_the_house() {
+        let bytes: Vec<u8> = (0..GROUP_BYTES).map(|at| (at % 251) as u8).collect();
+        for group in [0, 1, 7] {
+            let start = group * GROUP_BYTES;
+            assert_eq!(seal_of(start, &bytes), group_value(group, &bytes));
+            assert_eq!(seal_of(start, &bytes[..10]), group_value(group, &bytes[..10]));
+        }
+        assert_eq!(seal_of(5, &bytes), *blake3::hash(&bytes).as_bytes());
+    }
+
+    #[test]
+    fn the_layout_keeps_bytes_and_seals_apart() {
+        for size_bytes in [1, 4096, 4097, GROUP_BYTES, GROUP_BYTES + 1, 10 * GROUP_BYTES - 1] {
+            let layout = Layout { head_bytes: 4096, size_bytes };
+            let file = SealedFile::new(tempfile::tempfile().unwrap(), layout);
+            let last = layout.groups() - 1;
+            assert!(file.seal_place(0) >= file.place_of(size_bytes));
+            assert_eq!(file.seal_place(last * GROUP_BYTES) + SEAL_BYTES, layout.file_bytes());
+            let groups: Vec<Range> = layout.groups_of(Range::new(0, size_bytes)).collect();
+            assert_eq!(groups.len() as u64, layout.groups());
+            assert_eq!(groups.iter().map(|group| group.len()).sum::<u64>(), size_bytes);
+            assert!(groups.iter().all(|&group| layout.is_whole(group)));
+            assert_eq!(layout.groups_of(Range::new(1, 1)).count(), 0);
+        }
+    }
+}

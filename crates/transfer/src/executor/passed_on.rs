@@ -1,0 +1,154 @@
+//! Groups of a tree that relays passed on: proved by the source itself before anything vouches for
+//! them.
+//!
+//! A group comes with its seal, and whoever can change the one on the way can change the other. So
+//! the seals of what came through relays are asked for once more, of the source without relays: 32
+//! bytes for each group of 256 KiB. Until then such groups are written, but neither journaled nor
+//! counted as proved.
+
+use std::collections::BTreeMap;
+
+use swath_model::{Range, RangeSet};
+use swath_source::Seal;
+
+use super::Ended;
+use super::sealed::sealed_of;
+use super::sink::JobDone;
+use super::state::Run;
+use crate::tree::seals_of;
+use swath_plan::routes::Fault;
+
+/// What relays passed on, and is not proved.
+#[derive(Debug, Default)]
+pub(super) struct PassedOn {
+    /// By the groups' numbers.
+    groups: BTreeMap<u64, Group>,
+    /// Questions that are under way.
+    asked: u32,
+    /// The source does not answer without relays: nothing can be proved.
+    is_hopeless: bool,
+}
+
+/// A group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group {
+    seal: Seal,
+    source: usize,
+    /// In bytes of the plain file.
+    range: Range,
+}
+
+impl PassedOn {
+    fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.asked == 0
+    }
+}
+
+impl Run<'_> {
+    /// Groups that `source` brought are written; whether they wait for a proof.
+    pub(super) fn waits_for_proof(&mut self, source: usize, good: &[(Range, u64, Seal)]) -> bool {
+        if !self.sources.get(source).is_some_and(|entry| entry.source.is_passed()) {
+            return false;
+        }
+        let Some(tree) = &mut self.tree else { return false };
+        if tree.passed_on.is_hopeless {
+            return false;
+        }
+        for &(range, number, seal) in good {
+            tree.passed_on.groups.insert(number, Group { seal, source, range });
+        }
+        self.prove_some(AT_ONCE);
+        true
+    }
+
+    /// Whether nothing waits for a proof any more. At the end what is left is asked for.
+    pub(super) fn are_proved(&mut self) -> bool {
+        if self.planner_done {
+            self.prove_some(1);
+        }
+        self.tree.as_ref().is_none_or(|tree| tree.passed_on.is_empty())
+    }
+
+    /// Ask the source for seals, if so many wait for that.
+    fn prove_some(&mut self, least: usize) {
+        let Some(tree) = &mut self.tree else { return };
+        let passed_on = &mut tree.passed_on;
+        if passed_on.groups.len() < least || passed_on.asked >= ASKED_MAX {
+            return;
+        }
+        let rest = match passed_on.groups.keys().nth(AT_ONCE) {
+            Some(&end) => passed_on.groups.split_off(&end),
+            None => BTreeMap::new(),
+        };
+        let batch = std::mem::replace(&mut passed_on.groups, rest);
+        passed_on.asked += 1;
+        let (url, trust) = (tree.pass.taking.seals.clone(), tree.pass.taking.trust);
+        let net = self.engine.net.clone();
+        self.jobs.add(async move {
+            let numbers: RangeSet = batch.keys().map(|&number| Range::of_len(number, 1)).collect();
+            let told = seals_of(&net, &url, trust, &numbers).await;
+            JobDone::Proved { batch, told }
+        });
+    }
+
+    /// The source has told the seals of these groups, or has not.
+    pub(super) fn proved(
+        &mut self,
+        batch: BTreeMap<u64, Group>,
+        told: Result<Vec<Seal>, String>,
+    ) -> Result<(), Ended> {
+        let Some(tree) = &mut self.tree else { return Ok(()) };
+        tree.passed_on.asked -= 1;
+        let seals = match told {
+            Ok(seals) => seals,
+            Err(why) => {
+                let bytes: u64 = batch.values().map(|group| group.range.len()).sum();
+                tree.written.extend(batch.values().map(|group| group.range));
+                self.verified_bytes += bytes;
+                let Some(tree) = &mut self.tree else { return Ok(()) };
+                if !std::mem::replace(&mut tree.passed_on.is_hopeless, true) {
+                    let name = tree.pass.taking.name.clone();
+                    self.verification.push_str(", as relays passed them on");
+                    let text = format!(
+                        "{name} does not tell us itself what the relays should have brought ({why}): what comes by them is taken on their word"
+                    );
+                    self.note(text, true);
+                }
+                return Ok(());
+            }
+        };
+        let mut wrong: BTreeMap<usize, u64> = BTreeMap::new();
+        for ((_, group), seal) in batch.into_iter().zip(seals) {
+            if group.seal == seal {
+                self.verified_bytes += group.range.len();
+                if let Some(tree) = &mut self.tree {
+                    tree.written.push(group.range);
+                }
+                continue;
+            }
+            *wrong.entry(group.source).or_default() += group.range.len();
+            self.open_again(group.source, sealed_of(group.range), true);
+        }
+        for (source, bytes) in wrong {
+            let name = self.sources[source].source.display_name().to_owned();
+            let bytes = crate::report::units::bytes(bytes);
+            self.note(
+                format!("{name} brought {bytes} that are not what the source has; they are fetched again"),
+                true,
+            );
+            if !self.is_bad(source) {
+                self.sources[source].fault = Fault::Corrupt;
+                self.drop_source(
+                    source,
+                    "what relays passed on is not what the source has".to_owned(),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Groups of one question: 64 MiB of files …
+const AT_ONCE: usize = 256;
+/// … and so many questions at a time.
+const ASKED_MAX: u32 = 2;

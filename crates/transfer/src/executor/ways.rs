@@ -1,0 +1,530 @@
+//! The ways of a transfer: by which relays its replicas are reached.
+//!
+//! Each way is one more source to the planner. Which ways there are is decided by the router
+//! (`swath_plan::routes`); here it hears what relays tell of themselves and of their hops and what each
+//! way brings, and what it decides is done. What is learnt goes to the memory that all transfers of
+//! this machine share.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use swath_formats::{Hop, relay};
+use swath_model::{LaneId, SourceId, Time};
+use swath_plan::Event as PlanEvent;
+use swath_plan::routes::{
+    Fault, ReplicaId, Route, RouteAction, RouteEvent, Router, SiteId, WayId, WayState,
+};
+use swath_source::{AboutRelay, Carriage, LaneError, Sealable};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use url::Url;
+
+use super::state::{Run, SourceEntry};
+use crate::observe::{Event, SourceState};
+use crate::routes::{Known, Learnt, Memory, RouteChoice, Routes};
+
+/// The routes of one transfer.
+pub(super) struct Ways {
+    pub(super) router: Router,
+    pub(super) routes: Routes,
+    pub(super) memory: Memory,
+    /// By their numbers, less one: `SiteId(0)` is us.
+    pub(super) sites: Vec<Site>,
+    /// By their numbers: the source that is the replica itself, without relays.
+    pub(super) replicas: Vec<usize>,
+    /// Where each of these is.
+    pub(super) origins: HashMap<usize, SiteId>,
+    pub(super) open: BTreeMap<WayId, usize>,
+    /// Every source that a way ever led to.
+    pub(super) known: HashMap<(ReplicaId, Route), usize>,
+    pub(super) told: UnboundedSender<(SiteId, Result<AboutRelay, String>)>,
+    pub(super) heard: UnboundedReceiver<(SiteId, Result<AboutRelay, String>)>,
+    /// What is remembered of sites that are not known yet.
+    pub(super) unknown: Vec<Known>,
+    /// Ways that wait until their last relay has told its key.
+    pub(super) deferred: Vec<(WayId, ReplicaId, Route, bool)>,
+    /// What was reported last on each lane.
+    pub(super) hops: HashMap<LaneId, (usize, Time, Vec<Hop>)>,
+    pub(super) looked_at: Time,
+    pub(super) saved_at: Time,
+    pub(super) has_asked: bool,
+    /// Relays that have not told of themselves yet.
+    pub(super) unheard: usize,
+    /// Nobody can deliver anything, unless a way comes yet.
+    pub(super) is_exhausted: bool,
+    pub(super) changes: u32,
+}
+
+/// A vertex of the graph.
+pub(super) struct Site {
+    /// Host and port.
+    pub name: String,
+    /// Where it is asked, with its scheme.
+    url: Url,
+}
+
+/// What a source is to the routes.
+#[derive(Clone, Debug)]
+pub(super) struct OnRoute {
+    pub replica: ReplicaId,
+    pub route: Route,
+}
+
+impl Ways {
+    pub fn new(routes: Routes) -> Ways {
+        let (told, heard) = unbounded_channel();
+        Ways {
+            router: Router::new(routes.config()),
+            memory: routes.memory(),
+            routes,
+            sites: Vec::new(),
+            replicas: Vec::new(),
+            origins: HashMap::new(),
+            open: BTreeMap::new(),
+            known: HashMap::new(),
+            told,
+            heard,
+            unknown: Vec::new(),
+            deferred: Vec::new(),
+            hops: HashMap::new(),
+            looked_at: Time::ZERO,
+            saved_at: Time::ZERO,
+            has_asked: false,
+            unheard: 0,
+            is_exhausted: false,
+            changes: 0,
+        }
+    }
+
+    /// The next word of a relay; for ever none if there are no relays.
+    pub async fn word(ways: &mut Option<Box<Ways>>) -> (SiteId, Result<AboutRelay, String>) {
+        match ways {
+            Some(ways) => match ways.heard.recv().await {
+                Some(word) => word,
+                None => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
+    }
+
+    /// When the router wants to be asked again.
+    pub fn wake_at(&self) -> Option<Time> {
+        self.router.poll_timeout()
+    }
+
+    /// Whether relays have yet to tell of themselves, or ways wait for that.
+    fn may_bring_more(&self) -> bool {
+        self.unheard > 0 || !self.deferred.is_empty()
+    }
+
+    /// The number of the site with this address.
+    pub(super) fn site(&mut self, url: &Url) -> SiteId {
+        let name = relay::site(url).unwrap_or_default();
+        let at = self.sites.iter().position(|site| site.name == name).unwrap_or_else(|| {
+            let mut base = url.clone();
+            base.set_path("/");
+            base.set_query(None);
+            base.set_fragment(None);
+            self.sites.push(Site { name, url: base });
+            self.sites.len() - 1
+        });
+        SiteId(at as u32 + 1)
+    }
+
+    pub(super) fn of(&self, id: SiteId) -> Option<&Site> {
+        self.sites.get((id.0 as usize).checked_sub(1)?)
+    }
+
+    /// What is remembered of the hops between the sites that are known by now, and what others measure.
+    fn remember(&mut self, now: Time) {
+        self.unknown.extend(self.memory.news());
+        let number = |name: &str| match name {
+            Routes::HERE => Some(SiteId::HERE),
+            _ => {
+                let at = self.sites.iter().position(|site| site.name == name)?;
+                Some(SiteId(at as u32 + 1))
+            }
+        };
+        let mut unknown = Vec::new();
+        for known in std::mem::take(&mut self.unknown) {
+            let (Some(from), Some(to)) = (number(&known.from), number(&known.to)) else {
+                // One of them may become known later.
+                unknown.push(known);
+                continue;
+            };
+            if let Some(reading) = known.reading {
+                self.router.handle(RouteEvent::Remembered { from, to, reading }, now);
+            }
+            if let Some(rtt_s) = known.rtt_s {
+                self.router.handle(RouteEvent::RoundTrip { from, to, rtt_s: Some(rtt_s) }, now);
+            }
+        }
+        unknown.truncate(UNKNOWN_MAX);
+        self.unknown = unknown;
+    }
+
+    /// What was measured goes to the memory.
+    fn save(&mut self) {
+        let name = |id: SiteId| match id {
+            SiteId::HERE => Some(Routes::HERE.to_owned()),
+            id => self.of(id).map(|site| site.name.clone()),
+        };
+        let mut used: Vec<(SiteId, SiteId)> = Vec::new();
+        for view in self.router.views() {
+            if view.state == WayState::InUse {
+                let at = self.replicas.get(view.replica.0 as usize);
+                let origin = at.and_then(|at| self.origins.get(at));
+                used.extend(origin.into_iter().flat_map(|&site| view.route.edges(site)));
+            }
+        }
+        let mut learnt = Vec::new();
+        for (from, to, reading) in self.router.readings() {
+            if let (Some(from_name), Some(to_name)) = (name(from), name(to)) {
+                let rtt_s = self.router.graph().edge(from, to).and_then(|edge| edge.rtt_s);
+                let is_used = used.contains(&(from, to));
+                learnt.push(Learnt { from: from_name, to: to_name, reading, rtt_s, is_used });
+            }
+        }
+        self.memory.learn(learnt);
+    }
+}
+
+impl Run<'_> {
+    /// The relays get their numbers, before all else.
+    pub(super) fn name_relays(&mut self) {
+        if let Some(ways) = &mut self.ways {
+            for relay in ways.routes.relays() {
+                ways.site(&relay);
+            }
+        }
+    }
+
+    /// A replica is known: the router hears of it.
+    pub(super) fn route_replica(&mut self, at: usize) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        let Some(entry) = self.sources.get_mut(at) else { return };
+        let replica = ReplicaId(ways.replicas.len() as u32);
+        ways.replicas.push(at);
+        ways.known.insert((replica, Route::direct()), at);
+        entry.on_route = Some(OnRoute { replica, route: Route::direct() });
+        let site = ways.site(entry.source.url());
+        ways.origins.insert(at, site);
+        if matches!(ways.routes.choice(), RouteChoice::Fixed(_)) {
+            // Until the router opens it.
+            let source = entry.source.id();
+            self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
+        }
+        ways.router.handle(RouteEvent::ReplicaAdded { replica, site }, now);
+        ways.remember(now);
+    }
+
+    /// Ask all relays what they are and how far they are from everybody else.
+    pub(super) fn ask_relays(&mut self) {
+        let Some(ways) = &mut self.ways else { return };
+        if std::mem::replace(&mut ways.has_asked, true) {
+            return;
+        }
+        let relays = ways.routes.relays();
+        let numbers: Vec<SiteId> = relays.iter().map(|url| ways.site(url)).collect();
+        let all: Vec<Url> = ways.sites.iter().map(|site| site.url.clone()).collect();
+        for (url, number) in relays.into_iter().zip(numbers) {
+            let own = number.0 as usize - 1;
+            let to: Vec<Url> = all
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| *at != own)
+                .map(|(_, url)| url.clone())
+                .collect();
+            let (net, told) = (self.engine.net.clone(), ways.told.clone());
+            ways.unheard += 1;
+            tokio::spawn(async move {
+                let about = net.about_relay(&url, &to).await;
+                let _ = told.send((number, about.map_err(|error| error.to_string())));
+            });
+        }
+        let now = self.now();
+        if let Some(ways) = &mut self.ways {
+            ways.remember(now);
+        }
+    }
+
+    /// A relay has told of itself, or has not.
+    pub(super) fn relay_told(&mut self, site: SiteId, about: Result<AboutRelay, String>) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        ways.unheard = ways.unheard.saturating_sub(1);
+        let name = ways.of(site).map(|site| site.name.clone()).unwrap_or_default();
+        let url = ways.of(site).map(|site| site.url.clone());
+        if let Some(url) = url {
+            ways.memory.met(&url, about.as_ref().err().cloned());
+        }
+        let about = match about {
+            Ok(about) => about,
+            Err(why) => {
+                ways.router.handle(RouteEvent::RelayLost { site }, now);
+                for (way, ..) in std::mem::take(&mut ways.deferred) {
+                    let fault = Fault::Broken;
+                    ways.router.handle(RouteEvent::WayFailed { way, fault, at: Some(site) }, now);
+                }
+                let is_news = ways.routes.note_lost(&name, &why);
+                if is_news {
+                    self.note(format!("the relay {name} is not used: {why}"), false);
+                }
+                return;
+            }
+        };
+        let rtt_s = Some(about.rtt.as_secs_f64());
+        let here = RouteEvent::RoundTrip { from: site, to: SiteId::HERE, rtt_s };
+        ways.router.handle(here, now);
+        let others = (1..=ways.sites.len() as u32).map(SiteId).filter(|other| *other != site);
+        for (other, rtt) in others.zip(&about.hops) {
+            let rtt_s = rtt.map(|rtt| rtt.as_secs_f64());
+            ways.router.handle(RouteEvent::RoundTrip { from: other, to: site, rtt_s }, now);
+        }
+        ways.router.handle(RouteEvent::RelayUp { site }, now);
+        for (way, replica, route, on_trial) in std::mem::take(&mut ways.deferred) {
+            self.open_way(way, replica, route, on_trial);
+        }
+        self.route();
+    }
+
+    /// No source that is open can deliver what is missing: whether a way may come that can.
+    pub(super) fn waits_for_ways(&mut self) -> bool {
+        let Some(ways) = &mut self.ways else { return false };
+        ways.is_exhausted = ways.may_bring_more();
+        ways.is_exhausted
+    }
+
+    /// Whether that was waited for and came to nothing.
+    pub(super) fn waited_for_ways(&mut self) -> bool {
+        let Some(ways) = &mut self.ways else { return false };
+        let is_over = ways.is_exhausted && !ways.may_bring_more();
+        ways.is_exhausted &= !is_over;
+        is_over
+            && !ways
+                .open
+                .values()
+                .any(|&at| self.sources.get(at).is_some_and(|it| it.state != SourceState::Bad))
+    }
+
+    /// A lane of this source is connected.
+    pub(super) fn way_up(&mut self, at: usize, rtt: Duration) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        let Some(way) = ways.open.iter().find(|(_, source)| **source == at).map(|(&way, _)| way)
+        else {
+            return;
+        };
+        let entry = &self.sources[at];
+        if entry.on_route.as_ref().is_some_and(|own| own.route.is_direct()) {
+            let from = ways.site(entry.source.url());
+            let rtt_s = Some(rtt.as_secs_f64());
+            ways.router.handle(RouteEvent::RoundTrip { from, to: SiteId::HERE, rtt_s }, now);
+        }
+        ways.router.handle(RouteEvent::WayUp { way }, now);
+    }
+
+    /// What relays reported with an answer.
+    pub(super) fn hops_told(&mut self, lane: LaneId, at: usize, hops: Vec<Hop>) {
+        let now = self.now();
+        if let Some(ways) = &mut self.ways {
+            ways.hops.insert(lane, (at, now, hops));
+        }
+    }
+
+    /// A source is out: so is its way.
+    pub(super) fn way_failed(&mut self, at: usize) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        let Some(entry) = self.sources.get(at) else { return };
+        let way = ways.open.iter().find(|(_, source)| **source == at).map(|(&way, _)| way);
+        if let Some(way) = way {
+            ways.open.remove(&way);
+            ways.router.handle(RouteEvent::WayFailed { way, fault: entry.fault, at: None }, now);
+        }
+        // What the origin itself says of its file holds over all ways.
+        let own = entry.on_route.as_ref().filter(|own| own.route.is_direct());
+        if let Some(own) = own
+            && entry.fault != Fault::Broken
+        {
+            let replica = own.replica;
+            ways.router.handle(RouteEvent::ReplicaLost { replica }, now);
+        }
+    }
+
+    /// Tell the router how the ways are doing, and do what it decides.
+    pub(super) fn look_at_ways(&mut self) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        let is_due = now.since(ways.looked_at) >= LOOK || ways.looked_at == Time::ZERO;
+        if is_due {
+            ways.looked_at = now;
+            self.report_hops(now);
+            self.report_progress(now);
+        }
+        self.route();
+        let Some(ways) = &mut self.ways else { return };
+        if now.since(ways.saved_at) >= SAVE {
+            ways.saved_at = now;
+            ways.save();
+            ways.remember(now);
+        }
+    }
+
+    /// What is learnt is kept, at the end of a transfer.
+    pub(super) fn keep_routes(&mut self) {
+        if let Some(ways) = &mut self.ways {
+            ways.save();
+        }
+    }
+
+    /// Do what the router decides.
+    pub(super) fn route(&mut self) {
+        let now = self.now();
+        loop {
+            let Some(ways) = &mut self.ways else { return };
+            let Some(action) = ways.router.poll(now) else { break };
+            tracing::debug!(at_s = now.as_secs_f64(), ?action, "routed");
+            match action {
+                RouteAction::Open { way, replica, route, on_trial } => {
+                    self.open_way(way, replica, route, on_trial);
+                }
+                RouteAction::Use { way } => {
+                    if let Some(&at) = ways.open.get(&way) {
+                        let source = SourceId(at as u32);
+                        self.planner.handle(PlanEvent::LaneLimit { source, lanes: None }, now);
+                    }
+                }
+                RouteAction::Close { way } => {
+                    if let Some(at) = ways.open.remove(&way) {
+                        let source = SourceId(at as u32);
+                        self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
+                    }
+                }
+            }
+        }
+        self.tell_changes();
+    }
+
+    fn open_way(&mut self, way: WayId, replica: ReplicaId, route: Route, on_trial: bool) {
+        // Until it has shown that it is worth more.
+        let lanes = on_trial.then_some(1);
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        let key = (replica, route.clone());
+        if let Some(&at) = ways.known.get(&key) {
+            if self.sources.get(at).is_none_or(|entry| entry.state == SourceState::Bad) {
+                let fault = self.sources.get(at).map_or(Fault::Broken, |entry| entry.fault);
+                ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
+                return;
+            }
+            ways.open.insert(way, at);
+            let source = SourceId(at as u32);
+            self.planner.handle(PlanEvent::LaneLimit { source, lanes }, now);
+            self.planner.handle(PlanEvent::SourceRests { source, rests: false }, now);
+            return;
+        }
+        let Some(&direct) = ways.replicas.get(replica.0 as usize) else { return };
+        let urls: Option<Vec<Url>> =
+            route.relays().iter().map(|&site| ways.of(site).map(|site| site.url.clone())).collect();
+        let Some(urls) = urls else { return };
+        let carriage = ways.routes.carriage();
+        if carriage == Carriage::Passed && self.engine.net.awaits_keys(&urls) {
+            ways.deferred.push((way, replica, route, on_trial));
+            return;
+        }
+        if carriage == Carriage::Passed
+            && self.sources[direct].source.has_secrets()
+            && let Some(last) = urls.last()
+        {
+            match self.engine.net.can_seal_for(last) {
+                Sealable::Yes => {}
+                Sealable::NotYet => {
+                    ways.deferred.push((way, replica, route, on_trial));
+                    return;
+                }
+                Sealable::Never => {
+                    let fault = Fault::Refused;
+                    ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
+                    let name = relay::site(last).unwrap_or_default();
+                    if ways.routes.note_lost(&format!("{name} unsealed"), "") {
+                        let text = format!(
+                            "what opens the source is not sent by way of {name}, whose key came unencrypted (--end-to-end carries it past relays)"
+                        );
+                        self.note(text, true);
+                    }
+                    return;
+                }
+            }
+        }
+        let origin = ways.site(self.sources[direct].source.url());
+        // What lies behind the first relay.
+        let far_s: f64 = route
+            .edges(origin)
+            .skip(1)
+            .filter_map(|(from, to)| ways.router.graph().edge(from, to)?.rtt_s)
+            .sum();
+        let id = SourceId(self.sources.len() as u32);
+        let far = Duration::from_secs_f64(far_s.clamp(0.0, 60.0));
+        let source = self.sources[direct].source.by_way_of(id, &urls, carriage, far);
+        ways.open.insert(way, id.index());
+        ways.known.insert(key, id.index());
+        let mut entry = SourceEntry::new(source);
+        entry.on_route = Some(OnRoute { replica, route });
+        self.enter_source(entry);
+        self.planner.handle(PlanEvent::LaneLimit { source: id, lanes }, now);
+        self.tree_way(direct, id.index());
+    }
+
+    /// A way to a replica of a tree has of it what the replica has.
+    fn tree_way(&mut self, direct: usize, at: usize) {
+        let Some(tree) = &mut self.tree else { return };
+        let own = tree.source(direct);
+        let (changed, void) = (own.changed.clone(), own.void.clone());
+        let way = tree.source(at);
+        (way.changed, way.void) = (changed, void.clone());
+        self.sources[at].accepted = Some(true);
+        let (source, now) = (SourceId(at as u32), self.now());
+        for range in void.iter() {
+            self.planner.handle(PlanEvent::Forbidden { source, range }, now);
+        }
+    }
+
+    /// Whoever watches hears when the routes that are in use change.
+    fn tell_changes(&mut self) {
+        let Some(ways) = &mut self.ways else { return };
+        let changes = ways.router.changes();
+        if changes == ways.changes {
+            return;
+        }
+        ways.changes = changes;
+        let views = ways.router.views();
+        let in_use: Vec<u32> = views
+            .iter()
+            .filter(|view| view.state == WayState::InUse)
+            .filter_map(|view| ways.open.get(&view.way).map(|&at| at as u32))
+            .collect();
+        let at_s = self.at_s();
+        self.observer.observe(&Event::Routes { at_s, sources: in_use });
+    }
+}
+
+impl SourceEntry {
+    /// What an error says of the way that a source is reached by.
+    pub fn blame_way(&mut self, error: &LaneError) {
+        use swath_formats::ProxyFault::{Denied, IpProhibited, Loop};
+        self.fault = match error {
+            LaneError::Relay { fault: Some(Denied | IpProhibited | Loop), .. }
+            | LaneError::Denied { .. } => Fault::Refused,
+            LaneError::Status { code: 400..=499, .. } => Fault::Refused,
+            _ => Fault::Broken,
+        };
+    }
+}
+
+/// How often the router hears of the ways.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often what is learnt is saved.
+const SAVE: Duration = Duration::from_secs(1);
+/// Edges of sites that do not take part are not kept in mind without end.
+const UNKNOWN_MAX: usize = 4096;

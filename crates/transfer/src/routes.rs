@@ -1,0 +1,185 @@
+//! What the user chose about routes, and what all transfers of an engine share of them.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use swath_plan::routes::{Grade, Mode, Reading, Route, RouterConfig, SiteId};
+use swath_source::{Carriage, RelayAccess};
+use swath_state::{By, EdgeReading, HERE, Mark, Measured, RelayNote, State};
+use url::Url;
+
+/// Which routes a transfer takes.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum RouteChoice {
+    /// Direct, and by relays where that pays.
+    #[default]
+    Auto,
+    /// Without relays.
+    Direct,
+    /// By these relays and no others, the nearest first; each a place in the list of relays.
+    Fixed(Vec<usize>),
+    /// By the widest route, one at a time.
+    Widest,
+    /// By as many routes as pay.
+    Multi,
+}
+
+/// Relays, and how they are used.
+#[derive(Clone, Debug, Default)]
+pub struct RouteOptions {
+    /// The relays that the user named.
+    pub relays: Vec<RelayAccess>,
+    /// Which routes are taken.
+    pub choice: RouteChoice,
+    /// Whether relays see what they pass on.
+    pub carriage: Carriage,
+    /// What earlier transfers have learnt, and what this one learns; nothing if `None`.
+    pub state: Option<State>,
+}
+
+/// An engine's routes; clones are the same.
+#[derive(Clone)]
+pub(crate) struct Routes {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: RouteOptions,
+    /// Relays of which it was told that they are not used.
+    told: Mutex<HashSet<String>>,
+}
+
+/// What is remembered of a hop.
+pub(crate) struct Known {
+    pub from: String,
+    pub to: String,
+    pub reading: Option<Reading>,
+    pub rtt_s: Option<f64>,
+}
+
+/// What one transfer has measured on a hop.
+pub(crate) struct Learnt {
+    pub from: String,
+    pub to: String,
+    pub reading: Reading,
+    pub rtt_s: Option<f64>,
+    pub is_used: bool,
+}
+
+/// What one transfer hears and tells of the memory that all share.
+#[derive(Default)]
+pub(crate) struct Memory {
+    state: Option<State>,
+    mark: Mark,
+}
+
+impl Memory {
+    /// What earlier transfers have measured, and others of this machine measure now, since the last
+    /// time.
+    pub fn news(&mut self) -> Vec<Known> {
+        let Some(state) = &self.state else { return Vec::new() };
+        let known = state.changed_since(&mut self.mark).into_iter().map(|edge| Known {
+            from: edge.from,
+            to: edge.to,
+            reading: edge.measured.map(|it| Reading {
+                rate_bytes_per_s: it.rate_bytes_per_s,
+                grade: match it.grade {
+                    swath_state::Grade::AtLeast => Grade::AtLeast,
+                    swath_state::Grade::Exact => Grade::Exact,
+                },
+                age_s: it.age_s,
+            }),
+            rtt_s: edge.rtt_s,
+        });
+        known.collect()
+    }
+
+    /// For those to come, and others of this machine.
+    pub fn learn(&self, learnt: Vec<Learnt>) {
+        let Some(state) = &self.state else { return };
+        let readings = learnt.into_iter().map(|it| {
+            let by = if it.to == HERE { By::Us } else { By::Relay(it.to.clone()) };
+            let measured = Measured {
+                rate_bytes_per_s: it.reading.rate_bytes_per_s,
+                grade: match it.reading.grade {
+                    Grade::AtLeast => swath_state::Grade::AtLeast,
+                    Grade::Exact => swath_state::Grade::Exact,
+                },
+                age_s: it.reading.age_s,
+                by,
+            };
+            let (from, to, rtt_s, is_used) = (it.from, it.to, it.rtt_s, it.is_used);
+            EdgeReading { from, to, measured: Some(measured), rtt_s, is_used }
+        });
+        state.note(readings.collect());
+    }
+
+    /// A relay has answered, or why it has not.
+    pub fn met(&self, relay: &Url, error: Option<String>) {
+        if let Some(state) = &self.state {
+            let url = relay.origin().ascii_serialization();
+            state.note_relay(RelayNote { url, public_key: None, error });
+        }
+    }
+}
+
+impl Routes {
+    /// What we are called where sites are named.
+    pub const HERE: &str = HERE;
+
+    /// `None` where there are no relays to be used.
+    pub fn of(options: &RouteOptions) -> Option<Routes> {
+        let has_some = !options.relays.is_empty() && options.choice != RouteChoice::Direct;
+        let shared = || Shared { options: options.clone(), told: Mutex::default() };
+        has_some.then(|| Routes { shared: Arc::new(shared()) })
+    }
+
+    /// The choice.
+    pub fn choice(&self) -> &RouteChoice {
+        &self.shared.options.choice
+    }
+
+    /// Whether relays see what they pass on.
+    pub fn carriage(&self) -> Carriage {
+        self.shared.options.carriage
+    }
+
+    /// The relays' addresses.
+    pub fn relays(&self) -> Vec<Url> {
+        self.shared.options.relays.iter().map(|relay| relay.url.clone()).collect()
+    }
+
+    /// For the router of one transfer. Relays must have been told to it in their order, before any
+    /// replica, if a route is fixed.
+    pub fn config(&self) -> RouterConfig {
+        let mode = match self.choice() {
+            RouteChoice::Auto => Mode::Auto,
+            RouteChoice::Direct => Mode::Direct,
+            RouteChoice::Widest => Mode::Widest,
+            RouteChoice::Multi => Mode::Multi,
+            RouteChoice::Fixed(relays) => {
+                let relays = relays.iter().map(|&at| SiteId(at as u32 + 1)).collect();
+                Mode::Fixed(vec![Route::through(relays)])
+            }
+        };
+        RouterConfig { mode, seed: seed(), ..RouterConfig::default() }
+    }
+
+    /// Whether it is news that a relay is not used.
+    pub fn note_lost(&self, name: &str, _why: &str) -> bool {
+        let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.insert(name.to_owned())
+    }
+
+    /// The memory, for one transfer.
+    pub fn memory(&self) -> Memory {
+        Memory { state: self.shared.options.state.clone(), mark: Mark::default() }
+    }
+}
+
+/// Transfers that begin together are not to do the same at the same moments.
+fn seed() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nanos = since.map_or(0, |since| since.as_nanos() as u64);
+    nanos ^ u64::from(std::process::id()).rotate_left(40)
+}
