@@ -308,3 +308,21 @@ fn a_relay_that_forges_seals_too_is_found_out_by_the_source_itself() {
     home.run(["cp", &origin.url, "copy"]).code_is(0);
     support::trees::assert_same(&home.path("tree"), &home.path("copy"));
 }
+
+#[test]
+fn a_dead_relay_takes_no_part_of_a_route_that_does_without_it() {
+    // A way that waited for the key of its own relay was given up when another one was lost.
+    let home = Home::new();
+    let content = Content::random(11, SIZE);
+    home.write("served/data.bin", content.read(0, SIZE));
+    home.write("tokens", "for-the-origin\n");
+    home.write("token", "for-the-origin");
+    let origin = home.serve(&["served", "--plain", "--token-file", "tokens"]);
+    let alive = home.relay(&[]);
+    let named = alive.named();
+    let from = origin.at("data.bin");
+    let usual = ["get", &from, "-o", "got", "--bearer-file", "token"];
+    let routes = ["--relay", "http://127.0.0.1:9", "--relay", &named, "--route", &named];
+    home.run([&usual[..], &routes].concat()).code_is(0);
+    home.holds("got", &content);
+}

@@ -166,7 +166,7 @@ impl Routes {
     }
 
     /// Whether it is news that a relay is not used.
-    pub fn note_lost(&self, name: &str, _why: &str) -> bool {
+    pub fn note_lost(&self, name: &str) -> bool {
         let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.insert(name.to_owned())
     }

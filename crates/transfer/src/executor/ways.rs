@@ -262,11 +262,17 @@ impl Run<'_> {
             Ok(about) => about,
             Err(why) => {
                 ways.router.handle(RouteEvent::RelayLost { site }, now);
-                for (way, ..) in std::mem::take(&mut ways.deferred) {
+                // Others may yet tell their keys.
+                let (lost, others) = std::mem::take(&mut ways.deferred)
+                    .into_iter()
+                    .partition(|(_, _, route, _)| route.contains(site));
+                ways.deferred = others;
+                let lost: Vec<(WayId, ReplicaId, Route, bool)> = lost;
+                for (way, ..) in lost {
                     let fault = Fault::Broken;
                     ways.router.handle(RouteEvent::WayFailed { way, fault, at: Some(site) }, now);
                 }
-                let is_news = ways.routes.note_lost(&name, &why);
+                let is_news = ways.routes.note_lost(&name);
                 if is_news {
                     self.note(format!("the relay {name} is not used: {why}"), false);
                 }
@@ -447,7 +453,7 @@ impl Run<'_> {
                     let fault = Fault::Refused;
                     ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
                     let name = relay::site(last).unwrap_or_default();
-                    if ways.routes.note_lost(&format!("{name} unsealed"), "") {
+                    if ways.routes.note_lost(&format!("{name} unsealed")) {
                         let text = format!(
                             "what opens the source is not sent by way of {name}, whose key came unencrypted (--end-to-end carries it past relays)"
                         );
