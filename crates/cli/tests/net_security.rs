@@ -94,6 +94,32 @@ fn a_server_without_tls_is_told_so() {
 }
 
 #[test]
+fn a_connection_closed_before_encryption_is_agreed_upon_is_tried_again() {
+    // A server that ended just then closed it properly; the transfer was over, although the one that
+    // stood in its place a moment later had the file.
+    let home = Home::new();
+    let server = secure(Certificate::Valid);
+    let behind = server.address();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("https://{}/data.bin", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for (count, stream) in listener.incoming().enumerate() {
+            let mut client = stream.unwrap();
+            if count < 3 {
+                let _ = client.read(&mut [0; 4096]);
+                continue;
+            }
+            let mut server = TcpStream::connect(behind).unwrap();
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            std::thread::spawn(move || std::io::copy(&mut server, &mut client));
+        }
+    });
+    home.run(["get", &address, "--insecure"]).code_is(0);
+    home.holds_only("data.bin", &content());
+}
+
+#[test]
 fn a_header_that_is_none_is_not_shown() {
     let home = Home::new();
     for header in [

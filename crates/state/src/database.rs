@@ -27,6 +27,10 @@ use crate::warning::Fault;
 /// The version of the tables that this code makes and understands.
 pub(crate) const VERSION: i64 = 1;
 
+/// What every file of SQLite begins with, and no page of it is smaller
+/// (<https://sqlite.org/fileformat2.html>, 1.3).
+const HEADER_BYTES: u64 = 100;
+
 /// An open file.
 pub(crate) struct Database {
     connection: Connection,
@@ -214,6 +218,10 @@ impl Database {
 /// lies beside it. It is looked at as it lies, while others may be writing it: only what cannot be
 /// half written counts, and the rest is seen when it has been opened.
 fn look(path: &Path) -> Result<(), Fault> {
+    // What is shorter than SQLite's header lacks the place where our mark was.
+    if path.metadata().is_ok_and(|it| (1..HEADER_BYTES).contains(&it.len())) {
+        return Err(Fault::Damaged);
+    }
     let marks = || -> Result<(i64, i64), Fault> {
         let how = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
         let connection = Connection::open_with_flags(immutable(path)?, flags(how))?;

@@ -62,7 +62,9 @@ fn a_damaged_file_is_set_aside_and_named_and_a_new_one_begun() {
             // A changed byte of a number or a name is seen by nobody, or it reads as another
             // program's or a newer one's mark; neither may be touched.
             None | Some(Warning::Foreign { .. } | Warning::Newer { .. }) if round % 4 > 1 => {}
-            other => panic!("round {round}, seed {seed}: {other:?}"),
+            // So are the last row's last bytes: what lacks of the last page is read as zeros.
+            None if round % 4 == 1 && bytes.len() > whole.len() - 100 => {}
+            other => panic!("round {round}, seed {seed}, {} bytes: {other:?}", bytes.len()),
         }
         works(&state);
         drop(state);

@@ -263,17 +263,20 @@ pub(super) fn server_name(host: &Host<String>) -> Option<ServerName<'static>> {
     })
 }
 
-/// Why no encryption was agreed upon with `origin`. That the connection broke meanwhile, as it does
-/// where either side was asleep, says nothing of how it would go the next time.
+/// Why no encryption was agreed upon with `origin`. That the connection broke or was closed meanwhile,
+/// as it is where either side was asleep or ended, says nothing of how it would go the next time.
 pub(super) fn handshake_failed(origin: &Origin, error: &std::io::Error) -> LaneError {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
     let host = origin.to_string();
-    match error.kind() {
-        BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut => {
-            LaneError::Connect { host, reason: plain_words(error) }
+    let reason = match error.kind() {
+        _ if tls::is_behind(error) => return LaneError::Tls { host, reason: tls::words(error) },
+        std::io::ErrorKind::UnexpectedEof => {
+            "it closed the connection before encryption was agreed upon".to_owned()
         }
-        _ => LaneError::Tls { host, reason: tls::words(error) },
-    }
+        BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut => plain_words(error),
+        _ => return LaneError::Tls { host, reason: tls::words(error) },
+    };
+    LaneError::Connect { host, reason }
 }
 
 /// Whether the server refused because it speaks no HTTP/1.1.
