@@ -436,7 +436,7 @@ impl Run<'_> {
             route.relays().iter().map(|&site| ways.of(site).map(|site| site.url.clone())).collect();
         let Some(urls) = urls else { return };
         let carriage = ways.routes.carriage();
-        if carriage == Carriage::Passed && self.engine.net.awaits_keys(&urls) {
+        if self.engine.net.awaits_keys(&urls, carriage) {
             ways.deferred.push((way, replica, route, on_trial));
             return;
         }
