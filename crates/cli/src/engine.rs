@@ -2,19 +2,18 @@
 
 use swath_model::digest::Digest;
 use swath_source::{Bearer, NetOptions};
-use swath_transfer::{Engine, EngineError, EngineOptions, IoMode};
+use swath_transfer::{Engine, EngineError, EngineOptions, IoMode, RouteOptions};
 
 use crate::args::Net;
 use crate::exit::{Exit, chain};
 use crate::progress::units;
-use crate::relays::Relays;
 
 /// What a command asks of its engine.
 pub struct Wishes<'a> {
     /// The network.
     pub net: &'a Net,
     /// The ways that data may take.
-    pub routes: Option<&'a Relays>,
+    pub routes: RouteOptions,
     /// Most bytes a second, over all sources.
     pub limit_rate: Option<u64>,
     /// Ask for Metalinks.
@@ -30,7 +29,7 @@ pub struct Wishes<'a> {
 }
 
 /// Start an engine; the error is an exit code and a sentence.
-pub fn start(wishes: &Wishes<'_>) -> Result<Engine, (Exit, String)> {
+pub fn start(wishes: Wishes<'_>) -> Result<Engine, (Exit, String)> {
     let memory_bytes = usize::try_from(wishes.memory).unwrap_or(usize::MAX);
     let to_stdout = wishes.to_stdout;
     let mut net = crate::net::options(wishes.net).map_err(|error| (Exit::Input, error))?;
@@ -38,10 +37,8 @@ pub fn start(wishes: &Wishes<'_>) -> Result<Engine, (Exit, String)> {
         net.bearer = Some(bearer.clone());
         net.fingerprints.push(*fingerprint);
     }
-    let routes = wishes.routes.map(Relays::options).transpose();
-    let routes = routes?.unwrap_or_default();
     let options = EngineOptions {
-        routes,
+        routes: wishes.routes,
         net: NetOptions {
             limit_bytes_per_s: wishes.limit_rate,
             metalinks: wishes.metalinks,

@@ -32,6 +32,7 @@ use clap::Parser as _;
 
 use args::{Cli, Command};
 use exit::Exit;
+use routes::args::{Routes, Then};
 use swath_transfer::{Pin, Topology};
 
 fn main() -> ExitCode {
@@ -65,7 +66,10 @@ fn main() -> ExitCode {
         }
         Command::Relay(relay) => with_runtime(|| relay::run(*relay)),
         Command::Probe(probe) => with_runtime(|| probe::run(probe)),
-        Command::Routes(routes) => routes::run(*routes),
+        Command::Routes(mut routes) => match routes.command.take() {
+            Some(Then::Probe(probe)) => with_runtime(|| routes::probe::run(*probe)),
+            command => routes::run(Routes { command, ..*routes }),
+        },
         Command::Verify(mut verify) => match verify.index.take() {
             Some(index) => with_runtime(|| verify_tree::run(verify, index)),
             None => verify::run(&verify),

@@ -1,6 +1,6 @@
 //! `swath verify DIR --index FILE|URL`: a copied tree against its index.
 
-use swath_transfer::{Against, Filter, IoMode, Mirror, Trust, Wrong};
+use swath_transfer::{Against, Filter, IoMode, Mirror, RouteOptions, Trust, Wrong};
 
 use crate::args::Verify;
 use crate::engine::{self, Wishes};
@@ -20,7 +20,7 @@ pub async fn run(verify: Verify, index: String) -> Exit {
     }
     let wishes = Wishes {
         net: &verify.net,
-        routes: None,
+        routes: RouteOptions::default(),
         limit_rate: None,
         metalinks: false,
         io: IoMode::Buffered,
@@ -28,7 +28,7 @@ pub async fn run(verify: Verify, index: String) -> Exit {
         to_stdout: false,
         own_server: None,
     };
-    let engine = match engine::start(&wishes) {
+    let engine = match engine::start(wishes) {
         Ok(engine) => engine,
         Err((exit, message)) => return fail(exit, &message),
     };

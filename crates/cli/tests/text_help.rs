@@ -20,6 +20,7 @@ const SHOWN: &[(&str, &[&str])] = &[
     ("du", &["du", "--help"]),
     ("probe", &["probe", "--help"]),
     ("routes", &["routes", "--help"]),
+    ("routes-probe", &["routes", "probe", "--help"]),
     ("routes-forget", &["routes", "forget", "--help"]),
     ("verify", &["verify", "--help"]),
 ];

@@ -19,7 +19,7 @@ pub mod validators;
 pub mod words;
 
 pub use id::{LaneId, SourceId, SwathId};
-pub use limiter::Limiter;
+pub use limiter::{Limiter, Share};
 pub use pool::{Buffer, Pool};
 pub use range::Range;
 pub use range_map::RangeMap;

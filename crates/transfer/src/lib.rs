@@ -36,6 +36,7 @@ pub mod report;
 mod request;
 mod routes;
 pub mod sending;
+mod survey;
 mod tree;
 mod verify;
 
@@ -45,6 +46,7 @@ pub use executor::{Agreement, Version};
 pub use put::{PutError, PutRequest};
 pub use request::{Destination, Mirror, Request, RequestError};
 pub use routes::{RouteChoice, RouteOptions};
+pub use survey::{Asked, Sampled, Survey, Surveyed, Tried};
 pub use swath_model::digest::{self, Algorithm, Digest, DigestError};
 pub use swath_model::index::{Absence, Counts};
 pub use swath_model::pieces::{Pieces, PiecesError};

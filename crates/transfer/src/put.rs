@@ -7,6 +7,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::Limiter;
@@ -87,20 +88,21 @@ async fn send(
     told.opened(state.size_bytes);
     let mut upload = Upload::begin(engine.net(), &request.to, state.size_bytes, &digest).await?;
     told.running();
-    let limiter = Limiter::new(engine.limit_bytes_per_s);
+    let limiter = Arc::new(Limiter::new(engine.limit_bytes_per_s));
     let mut parts = read_ahead(file, state);
     'sending: while let Some(part) = parts.recv().await {
         // The connection ends with this, and what came there has no name.
         let part = part.map_err(failed)?.ok_or_else(changed)?;
         let mut rest = part.as_slice();
         while !rest.is_empty() {
-            let now = match limiter.reserve(Instant::now().into_std()) {
-                None => rest.len(),
-                Some((bytes, due)) => {
+            let mut now = rest.len();
+            if let Some(mut share) = limiter.reserve(Instant::now().into_std()) {
+                if let Some(due) = share.due(Instant::now().into_std()) {
                     tokio::time::sleep_until(due.into()).await;
-                    bytes.min(rest.len())
                 }
-            };
+                now = now.min(usize::try_from(share.left_bytes()).unwrap_or(usize::MAX));
+                share.spend(now as u64);
+            }
             if !upload.send(&rest[..now]).await? {
                 break 'sending;
             }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use swath_model::Range;
 use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_model::pieces::Pieces;
 use swath_plan::Config;
@@ -30,6 +31,12 @@ pub enum Destination {
     Tree(PathBuf),
     /// In order to this writer, within bounded memory.
     Writer(Box<dyn AsyncWrite + Send + Unpin>),
+    /// Nowhere: what is wanted is to know how fast they come. Nothing is checked.
+    Nowhere {
+        /// The bytes that are wanted, as far as the file has them. Only a source's first answer may
+        /// bring others.
+        range: Range,
+    },
 }
 
 impl fmt::Debug for Destination {
@@ -38,6 +45,7 @@ impl fmt::Debug for Destination {
             Self::File(path) => write!(f, "File({})", path.display()),
             Self::Tree(path) => write!(f, "Tree({})", path.display()),
             Self::Writer(_) => f.write_str("Writer"),
+            Self::Nowhere { range } => write!(f, "Nowhere({range:?})"),
         }
     }
 }
@@ -181,7 +189,7 @@ impl Request {
     pub fn destination_name(&self) -> String {
         match &self.destination {
             Destination::File(path) | Destination::Tree(path) => path.display().to_string(),
-            Destination::Writer(_) => "-".to_owned(),
+            Destination::Writer(_) | Destination::Nowhere { .. } => "-".to_owned(),
         }
     }
 }

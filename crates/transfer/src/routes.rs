@@ -58,10 +58,12 @@ pub(crate) struct Known {
 }
 
 /// What one transfer has measured on a hop.
+#[derive(Clone)]
 pub(crate) struct Learnt {
     pub from: String,
     pub to: String,
-    pub reading: Reading,
+    /// `None` where only the round trip is known.
+    pub reading: Option<Reading>,
     pub rtt_s: Option<f64>,
     pub is_used: bool,
 }
@@ -99,17 +101,17 @@ impl Memory {
         let Some(state) = &self.state else { return };
         let readings = learnt.into_iter().map(|it| {
             let by = if it.to == HERE { By::Us } else { By::Relay(it.to.clone()) };
-            let measured = Measured {
-                rate_bytes_per_s: it.reading.rate_bytes_per_s,
-                grade: match it.reading.grade {
+            let measured = it.reading.map(|reading| Measured {
+                rate_bytes_per_s: reading.rate_bytes_per_s,
+                grade: match reading.grade {
                     Grade::AtLeast => swath_state::Grade::AtLeast,
                     Grade::Exact => swath_state::Grade::Exact,
                 },
-                age_s: it.reading.age_s,
+                age_s: reading.age_s,
                 by,
-            };
+            });
             let (from, to, rtt_s, is_used) = (it.from, it.to, it.rtt_s, it.is_used);
-            EdgeReading { from, to, measured: Some(measured), rtt_s, is_used }
+            EdgeReading { from, to, measured, rtt_s, is_used }
         });
         state.note(readings.collect());
     }
@@ -132,6 +134,12 @@ impl Routes {
         let has_some = !options.relays.is_empty() && options.choice != RouteChoice::Direct;
         let shared = || Shared { options: options.clone(), told: Mutex::default() };
         has_some.then(|| Routes { shared: Arc::new(shared()) })
+    }
+
+    /// The same relays and the same memory, for other routes.
+    pub fn by(&self, choice: RouteChoice) -> Routes {
+        let options = RouteOptions { choice, ..self.shared.options.clone() };
+        Routes { shared: Arc::new(Shared { options, told: Mutex::default() }) }
     }
 
     /// The choice.

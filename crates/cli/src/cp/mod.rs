@@ -166,17 +166,21 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     };
     let names = session.as_ref().and_then(|it| it.through.as_deref()).unwrap_or_default();
     let own_server = session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint));
+    let routes = match cp.routes.options() {
+        Ok(routes) => routes,
+        Err((exit, message)) => return fail(exit, &message),
+    };
     let wishes = Wishes {
         own_server,
         net: &cp.net,
-        routes: Some(&cp.routes),
+        routes,
         limit_rate: cp.limit_rate,
         metalinks: false,
         io: cp.io,
         memory: cp.memory,
         to_stdout: false,
     };
-    let engine = match engine::start(&wishes) {
+    let engine = match engine::start(wishes) {
         Ok(engine) => engine,
         Err((exit, message)) => return fail(exit, &message),
     };

@@ -108,7 +108,7 @@ fn read_ahead(entries: Entries) -> mpsc::Receiver<Entry> {
 fn taken(names: &mut Names, request: &Request) -> Result<(), &'static str> {
     match &request.destination {
         Destination::File(path) => names.take(path),
-        Destination::Writer(_) | Destination::Tree(_) => Ok(()),
+        Destination::Writer(_) | Destination::Tree(_) | Destination::Nowhere { .. } => Ok(()),
     }
 }
 

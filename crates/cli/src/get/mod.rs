@@ -32,9 +32,13 @@ pub async fn run(get: Get) -> Exit {
     log_to(&progress);
     let stop = Stop::default();
     signals::watch(&stop);
+    let routes = match get.routes.options() {
+        Ok(routes) => routes,
+        Err((exit, message)) => return fail(exit, &message),
+    };
     let wishes = Wishes {
         net: &get.net,
-        routes: Some(&get.routes),
+        routes,
         limit_rate: get.limit_rate,
         metalinks: !get.no_discover,
         io: get.io,
@@ -42,7 +46,7 @@ pub async fn run(get: Get) -> Exit {
         to_stdout,
         own_server: None,
     };
-    let engine = match engine::start(&wishes) {
+    let engine = match engine::start(wishes) {
         Ok(engine) => engine,
         Err((exit, message)) => return fail(exit, &message),
     };

@@ -1,6 +1,6 @@
 //! Where `swath ls` and `swath du` look.
 
-use swath_transfer::{Engine, Mirror, Trust};
+use swath_transfer::{Engine, Mirror, RouteOptions, Trust};
 use url::Url;
 
 use crate::args::{Net, Ssh};
@@ -53,7 +53,7 @@ impl Place {
         }
         let wishes = Wishes {
             net,
-            routes: None,
+            routes: RouteOptions::default(),
             limit_rate: None,
             metalinks: false,
             io: swath_transfer::IoMode::Buffered,
@@ -61,7 +61,7 @@ impl Place {
             to_stdout: false,
             own_server: session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint)),
         };
-        let engine = engine::start(&wishes)?;
+        let engine = engine::start(wishes)?;
         let folder = Mirror { url, priority: 1, trust: Trust::Named };
         let is_file = session.as_ref().is_some_and(|session| session.is_file);
         Ok(Place { engine, folder, is_file, file, _session: session })

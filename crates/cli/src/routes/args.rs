@@ -1,10 +1,14 @@
 //! The command lines of `swath routes`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
 
+use crate::args::Net;
+use crate::config::{self, Relay};
 use crate::relays::Which;
+use crate::units;
 
 /// `swath routes`
 #[derive(Args, Debug)]
@@ -33,8 +37,34 @@ pub struct Routes {
 /// What else `swath routes` does.
 #[derive(Debug, Subcommand)]
 pub enum Then {
+    /// Ask all relays and measure all distances now, and what routes bring: a transfer that follows knows its way from the first moment
+    Probe(Box<Probe>),
     /// Forget what is remembered of the network, all of it or some sites
     Forget(Forget),
+}
+
+/// `swath routes probe`
+#[derive(Args, Debug)]
+#[command(after_long_help = PROBE_EXAMPLES)]
+pub struct Probe {
+    /// Files to fetch from; without any, rates are not measured
+    #[arg(value_name = "SRC", value_hint = ValueHint::Url)]
+    pub sources: Vec<String>,
+    /// A relay to be asked (repeatable), in place of those of the configuration file
+    #[arg(long, value_name = "URL", value_parser = config::relay, value_hint = ValueHint::Url)]
+    pub relay: Vec<Relay>,
+    /// Fetch at most so much, of all sources together; 0: only distances are measured
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = units::size, value_hint = ValueHint::Other)]
+    pub bytes: u64,
+    /// Fetch for at most so long, from all sources together
+    #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = units::time, value_hint = ValueHint::Other)]
+    pub lasts: Duration,
+    /// Print one JSON object a line: for each edge, each that could not be reached, each source
+    #[arg(long)]
+    pub json: bool,
+    /// The network
+    #[command(flatten)]
+    pub net: Net,
 }
 
 /// `swath routes forget`
@@ -52,4 +82,13 @@ Examples:
   swath routes https://data.example/run7.h5
   swath routes https://data.example/run7.h5 --route r1,r2
   swath routes --svg routes.svg
+  swath routes probe https://data.example/run7.h5
   swath routes forget r1.example";
+
+/// Below the help of `swath routes probe`.
+const PROBE_EXAMPLES: &str = "\
+Examples:
+  swath routes probe
+  swath routes probe https://data.example/run7.h5
+  swath routes probe https://data.example/run7.h5 --bytes 500M --for 30s
+  swath routes probe --relay https://r1.example --relay https://r2.example:8471";

@@ -1,6 +1,7 @@
 //! `swath routes`: the network as it is remembered, and which route through it is the widest.
 //!
-//! Nothing is asked over the network here. Looking makes no file; `forget` changes it.
+//! Looking asks nothing over the network and makes no file; `forget` and `probe` change what is
+//! remembered, and `probe` alone asks the network.
 
 pub mod args;
 
@@ -8,6 +9,7 @@ mod draw;
 mod forget;
 mod json;
 mod map;
+pub mod probe;
 mod table;
 
 use swath_state::{HERE, KnownEdge, KnownRelay, Place};
@@ -23,6 +25,8 @@ use map::{Map, NoSite, Path};
 pub fn run(args: Routes) -> Exit {
     match &args.command {
         Some(Then::Forget(forget)) => forget::run(forget),
+        // It needs the network, and has its own entry.
+        Some(Then::Probe(_)) => Exit::Internal,
         None => match show(&args) {
             Ok(exit) => exit,
             Err((exit, message)) => fail(exit, &message),
@@ -36,21 +40,50 @@ fn show(args: &Routes) -> Result<Exit, Failed> {
     // What a file says of transfers does not hide anything here.
     let config = args.which.configured()?;
     let config = Config { route: args.which.route.clone(), ..config };
-    let memory = Memory::look();
-    let relays = relays(&config, memory.relays);
-    let map = Map::new(memory.edges, relays.iter().map(|(site, _)| site.clone()).collect());
-    let found = Found::new(&map, args, &config)?;
-    let routes: Vec<&Path> = found.routes.iter().flat_map(|of| &of.paths).collect();
+    let (from, to) = (args.from.as_deref(), args.to.as_deref());
+    let shown = Shown::new(Memory::look(), &config, from, to)?;
     if let Some(path) = &args.svg {
-        let to = args.to.as_ref().map_or(Ok(HERE), |text| site(&map, text))?;
-        draw::write(path, &map, to, &routes)?;
+        let to = to.map_or(Ok(HERE), |text| site(&shown.map, text))?;
+        draw::write(path, &shown.map, to, &shown.routes())?;
     }
-    let text = if args.json {
-        json::edges(&map.edges, &routes).map_err(|error| (Exit::Internal, error.to_string()))?
-    } else {
-        words(&map, &found, &routes, &relays, &memory.nothing, args.from.is_some())
-    };
+    let text = if args.json { shown.json()? } else { shown.words(from.is_some()) };
     Ok(say::out(text.as_bytes(), Exit::Done))
+}
+
+/// What is remembered as it is shown.
+struct Shown {
+    map: Map,
+    found: Found,
+    relays: Vec<(String, Option<KnownRelay>)>,
+    nothing: String,
+}
+
+impl Shown {
+    fn new(
+        memory: Memory,
+        config: &Config,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<Shown, Failed> {
+        let relays = relays(config, memory.relays);
+        let map = Map::new(memory.edges, relays.iter().map(|(site, _)| site.clone()).collect());
+        let found = Found::new(&map, from, to, config)?;
+        Ok(Shown { map, found, relays, nothing: memory.nothing })
+    }
+
+    fn routes(&self) -> Vec<&Path> {
+        self.found.routes.iter().flat_map(|of| &of.paths).collect()
+    }
+
+    fn json(&self) -> Result<String, Failed> {
+        json::edges(&self.map.edges, &self.routes())
+            .map_err(|error| (Exit::Internal, error.to_string()))
+    }
+
+    fn words(&self, is_asked: bool) -> String {
+        let (routes, nothing) = (self.routes(), &self.nothing);
+        words(&self.map, &self.found, &routes, &self.relays, nothing, is_asked)
+    }
 }
 
 /// What is remembered.
@@ -101,9 +134,14 @@ struct Of {
 }
 
 impl Found {
-    fn new(map: &Map, args: &Routes, config: &Config) -> Result<Found, Failed> {
-        let to = args.to.as_ref().map_or(Ok(HERE), |text| site(map, text))?.to_owned();
-        let from: Vec<String> = match &args.from {
+    fn new(
+        map: &Map,
+        from: Option<&str>,
+        to: Option<&str>,
+        config: &Config,
+    ) -> Result<Found, Failed> {
+        let to = to.map_or(Ok(HERE), |text| site(map, text))?.to_owned();
+        let from: Vec<String> = match from {
             Some(text) => vec![site(map, text)?.to_owned()],
             None => map.origins().into_iter().map(str::to_owned).collect(),
         };

@@ -5,12 +5,18 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use super::Home;
-use super::serve::Served;
+use super::serve::{FINGERPRINT, Served};
 
 impl Home {
     /// A relay for this machine, to what is on it, without encryption.
     pub fn relay(&self, args: &[&str]) -> Served {
         self.relay_at("127.0.0.1:0", args)
+    }
+
+    /// The same, with a certificate that it has made for itself.
+    pub fn tls_relay(&self, args: &[&str]) -> Served {
+        let usual = ["relay", "--upstream", "127.0.0.1", "--listen", "127.0.0.1:0"];
+        Served::of(self.swath(usual.iter().chain(args)), &[FINGERPRINT])
     }
 
     /// The same at this address.

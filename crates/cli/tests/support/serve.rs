@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::Home;
 
+/// The last line of what is said by whoever has made its certificate and no token.
+pub const FINGERPRINT: &str = "fingerprint ";
+
 /// A server that stands. Killed when dropped.
 pub struct Served {
     child: Child,
@@ -57,7 +60,11 @@ impl Served {
                 url.get_or_insert_with(|| line.trim().to_owned());
             }
             words.push_str(&line);
-            if args.contains(&"--token-file") && url.is_some() {
+            let is_last = match args.contains(&FINGERPRINT) {
+                true => line.starts_with(FINGERPRINT),
+                false => args.contains(&"--token-file") && url.is_some(),
+            };
+            if is_last {
                 break;
             }
         }

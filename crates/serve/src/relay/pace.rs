@@ -4,21 +4,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use swath_model::Limiter;
+use swath_model::{Limiter, Share};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// What a connection may move just now.
 #[derive(Debug, Default)]
 pub(super) struct PolledPace {
     limiter: Option<Arc<Limiter>>,
-    allowance_bytes: usize,
-    due: Option<Pin<Box<Sleep>>>,
+    share: Option<Share>,
+    sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl PolledPace {
     /// A part in this limit.
     pub fn new(limiter: Option<Arc<Limiter>>) -> PolledPace {
-        PolledPace { limiter, allowance_bytes: 0, due: None }
+        PolledPace { limiter, share: None, sleep: None }
     }
 
     /// Whether there is a limit.
@@ -31,24 +31,24 @@ impl PolledPace {
         let Some(limiter) = self.limiter.as_ref().filter(|limiter| limiter.is_on()) else {
             return Poll::Ready(bytes);
         };
-        if self.allowance_bytes == 0 {
-            let Some((share_bytes, due)) = limiter.reserve(Instant::now().into_std()) else {
-                return Poll::Ready(bytes);
-            };
-            self.allowance_bytes = share_bytes.max(1);
-            self.due = Some(Box::pin(sleep_until(Instant::from_std(due))));
+        if self.share.as_ref().is_none_or(|share| share.left_bytes() == 0) {
+            (self.share, self.sleep) = (limiter.reserve(Instant::now().into_std()), None);
         }
-        if let Some(due) = &mut self.due {
-            match due.as_mut().poll(cx) {
+        let Some(share) = &mut self.share else { return Poll::Ready(bytes) };
+        while let Some(due) = share.due(Instant::now().into_std()) {
+            let sleeping = || Box::pin(sleep_until(Instant::from_std(due)));
+            match self.sleep.get_or_insert_with(sleeping).as_mut().poll(cx) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(()) => self.due = None,
+                Poll::Ready(()) => self.sleep = None,
             }
         }
-        Poll::Ready(bytes.min(self.allowance_bytes))
+        Poll::Ready(bytes.min(usize::try_from(share.left_bytes()).unwrap_or(usize::MAX)))
     }
 
     /// So many bytes were moved.
     pub fn spend(&mut self, bytes: usize) {
-        self.allowance_bytes = self.allowance_bytes.saturating_sub(bytes);
+        if let Some(share) = &mut self.share {
+            share.spend(bytes as u64);
+        }
     }
 }

@@ -1,16 +1,14 @@
 //! What a relay carries without reading it (`CONNECT`, RFC 9110, section 9.3.6): by it a client
-//! speaks TLS with the origin itself, through one relay or several.
-//!
-//! The relays that are left of a route are named in one header field, `swath-route`, the next one
-//! first: `https://r2.example:8471, https://r3.example`. Each relay takes its own name off.
+//! speaks TLS with the origin itself, or with the next relay, which it asks in the tunnel for one that
+//! leads on. Whom it speaks with there, and what it shows, this relay does not know.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use swath_formats::{ProxyFault, relay as address};
-use swath_source::{LaneError, Upstream};
+use swath_formats::ProxyFault;
+use swath_source::Upstream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use url::Url;
@@ -29,7 +27,7 @@ pub(super) async fn open(
 ) -> Next {
     let began = Instant::now();
     let opened = match judge(relay, head, peer) {
-        Ok(way) => dial(relay, &way, head).await,
+        Ok(end) => dial(relay, &end, head).await,
         Err(refusal) => Err(refusal),
     };
     let upstream = match opened {
@@ -67,14 +65,8 @@ pub(super) async fn open(
     Next::Cut
 }
 
-/// Where a tunnel leads: whom to ask, and what for.
-struct Way {
-    next: Url,
-    /// The request for the next relay, if it is one.
-    request: Option<Vec<u8>>,
-}
-
-fn judge(relay: &Relay, head: &Head, peer: SocketAddr) -> Result<Way, Response> {
+/// Where a tunnel leads.
+fn judge(relay: &Relay, head: &Head, peer: SocketAddr) -> Result<Url, Response> {
     relay.admit(head, peer, Form::Proxy)?;
     let denied = |text: &str| Err(relay.refusal(ProxyFault::Denied, None, text));
     if head.version == Version::OneZero || head.body != Body::None {
@@ -87,72 +79,15 @@ fn judge(relay: &Relay, head: &Head, peer: SocketAddr) -> Result<Way, Response> 
     if !target.contains(':') || end.path() != "/" || !end.username().is_empty() {
         return denied("a tunnel leads to HOST:PORT");
     }
-    let route: Vec<&str> =
-        head.fields(ROUTE).flat_map(|value| value.split(',')).map(str::trim).collect();
-    let relays: Option<Vec<Url>> = route
-        .iter()
-        .map(|one| Url::parse(one).ok().filter(|url| matches!(url.scheme(), "http" | "https")))
-        .collect();
-    let Some(relays) = relays else { return denied("the relays of a route are whole addresses") };
-    let Some((next, rest)) = relays.split_first() else {
-        relay.judge_way(head, &end)?;
-        return Ok(Way { next: end, request: None });
-    };
-    if rest.len() + 2 > address::HOPS_MAX {
-        return denied("the route has too many relays");
-    }
-    relay.judge_way(head, next)?;
-    let mut text = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
-    if !rest.is_empty() {
-        let rest: Vec<&str> = route[1..].to_vec();
-        text.push_str(&format!("{ROUTE}: {}\r\n", rest.join(", ")));
-    }
-    let passed: String = head.fields("via").map(|one| format!("{one}, ")).collect();
-    text.push_str(&format!("Via: {passed}1.1 {}\r\n\r\n", relay.pseudonym));
-    Ok(Way { next: next.clone(), request: Some(text.into_bytes()) })
+    relay.judge_way(head, &end)?;
+    Ok(end)
 }
 
-async fn dial(relay: &Arc<Relay>, way: &Way, head: &Head) -> Result<Upstream, Response> {
-    let site = match &way.request {
-        Some(_) => address::site(&way.next).unwrap_or_default(),
-        None => head.raw_target.clone(),
-    };
-    let failed = |error: &LaneError| {
-        let (fault, words) = faults::of(error);
-        faults::response(&relay.name, fault, Some(&site), &words)
-    };
-    let Some(request) = &way.request else {
-        return relay.net.dial(&way.next).await.map_err(|error| failed(&error));
-    };
-    let mut upstream =
-        relay.net.upstream(&way.next, false).await.map_err(|error| failed(&error))?;
-    upstream.send(request);
-    let answered = async {
-        std::future::poll_fn(|cx| upstream.poll_send(cx))
-            .await
-            .map_err(|error| LaneError::Reset { reason: error.to_string() })?;
-        // What follows a success is the tunnel, whatever its head says of a body.
-        std::future::poll_fn(|cx| upstream.poll_head(cx, true)).await
-    };
-    let head = match timeout(relay.timeout, answered).await {
-        Ok(Ok(Some(head))) => head,
-        Ok(Ok(None)) => {
-            let text = "it closed the connection without an answer";
-            return Err(faults::response(&relay.name, ProxyFault::Terminated, Some(&site), text));
-        }
-        Ok(Err(error)) => return Err(failed(&error)),
-        Err(_) => {
-            let error = LaneError::Timeout { after: relay.timeout };
-            return Err(failed(&error));
-        }
-    };
-    if head.status / 100 == 2 {
-        return Ok(upstream);
-    }
-    let told = head.fields.iter().find(|(name, _)| name == "proxy-status");
-    let text = format!("it opens no tunnel: {} {}", head.status, head.reason);
-    let fault = told.and_then(|(_, value)| swath_formats::proxy_status::read(value)?.fault);
-    Err(faults::response(&relay.name, fault.unwrap_or(ProxyFault::Denied), Some(&site), &text))
+async fn dial(relay: &Relay, end: &Url, head: &Head) -> Result<Upstream, Response> {
+    relay.net.dial(end).await.map_err(|error| {
+        let (fault, words) = faults::of(&error);
+        faults::response(&relay.name, fault, Some(&head.raw_target), &words)
+    })
 }
 
 /// Both ways at once, until both have ended or nothing moves for too long. Answers how much passed.
@@ -209,8 +144,6 @@ async fn one_way(
     }
 }
 
-/// The relays that are left of a tunnel's route.
-const ROUTE: &str = "swath-route";
 /// In memory for each direction.
 const BUFFER_BYTES: usize = 128 << 10;
 /// A tunnel in which nothing moves for so long is closed.

@@ -1,4 +1,4 @@
-//! Asking a relay what it is, and how far it is from it to others.
+//! Asking a relay what it is, and how far it is from it to others; and how far it is from us.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -19,11 +19,26 @@ pub struct AboutRelay {
     /// The round trip to it, as its connection showed it.
     pub rtt: Duration,
     /// To each of the servers that were asked for, in their order: the round trip from the relay,
-    /// `None` where it cannot reach that server or may not.
-    pub hops: Vec<Option<Duration>>,
+    /// or in its own words why it cannot reach that server or may not.
+    pub hops: Vec<Result<Duration, String>>,
 }
 
 impl Net {
+    /// How long it takes to the server of `url` and back. The connection that shows it is kept for
+    /// what is fetched from there then.
+    ///
+    /// # Errors
+    /// [`LaneError`] if it cannot be reached.
+    pub async fn round_trip(&self, url: &Url) -> Result<Duration, LaneError> {
+        self.note_named(url);
+        let limit = self.timeout().min(ANSWERS_WITHIN);
+        let connected = self.awake().within(limit, self.upstream(url, true)).await;
+        let upstream = connected.unwrap_or(Err(LaneError::Timeout { after: limit }))?;
+        let rtt = upstream.rtt();
+        upstream.put_aside();
+        Ok(rtt)
+    }
+
     /// Ask the relay at `url` what it is, and for its round trips to the servers of `to`. The
     /// connection is kept for what is fetched through the relay then.
     ///
@@ -95,9 +110,15 @@ fn read(body: &[u8], origins: &[String], rtt: Duration) -> Option<(AboutRelay, O
     let name = about.get("name").and_then(Value::as_str).unwrap_or_default();
     let hops = about.get("hops");
     let hop = |origin: &String| {
-        let rtt_ms = hops?.get(origin)?.get("rtt_ms")?.as_f64()?;
-        let is_sane = rtt_ms.is_finite() && (0.0..RTT_MAX_MS).contains(&rtt_ms);
-        is_sane.then(|| Duration::from_secs_f64(rtt_ms / 1e3))
+        let told = hops.and_then(|hops| hops.get(origin));
+        let of_it = |member: &str| told.and_then(|told| told.get(member));
+        if let Some(why) = of_it("error").and_then(Value::as_str) {
+            return Err(crate::http::head::shortened(why));
+        }
+        let rtt_ms = of_it("rtt_ms").and_then(Value::as_f64);
+        let rtt_ms = rtt_ms.filter(|it| (0.0..RTT_MAX_MS).contains(it));
+        let rtt = rtt_ms.map(|rtt_ms| Duration::from_secs_f64(rtt_ms / 1e3));
+        rtt.ok_or_else(|| "it does not say".to_owned())
     };
     let key = about.get("key").and_then(Value::as_str).filter(|key| key.len() <= KEY_LENGTH_MAX);
     let told = AboutRelay {
@@ -126,7 +147,9 @@ mod tests {
             "http://b":{"error":"not listed"},"http://c":{"rtt_ms":-1},"http://x":{"rtt_ms":1}}}"#;
         let (about, key) = read(body, &origins, Duration::from_millis(3)).unwrap();
         assert_eq!(key.as_deref(), Some("k"));
-        let hops = vec![Some(Duration::from_micros(12_500)), None, None, None];
+        let (near, why) = (Duration::from_micros(12_500), |text: &str| Err(text.to_owned()));
+        let unsaid = || why("it does not say");
+        let hops = vec![Ok(near), why("not listed"), unsaid(), unsaid()];
         let expected = AboutRelay { name: "r1".to_owned(), rtt: Duration::from_millis(3), hops };
         assert_eq!(about, expected);
         for wrong in ["", "[]", "{}", r#"{"relay":"other"}"#, "<html>"] {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use swath_model::Share;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
@@ -30,9 +31,8 @@ pub(super) struct OwnLane {
     /// The owner gives the connection up behind a trimmed swath: the lane ends there, or as soon
     /// as it owes nothing if that place has passed or was never asked for.
     dropping: bool,
-    /// Bytes that the rate limit lets us read, and from when on.
-    allowance: usize,
-    allowed_from: Instant,
+    /// What the rate limit lets us read.
+    share: Option<Share>,
     /// An idle connection may be used; not after one turned out stale.
     pub may_reuse: bool,
     /// What the sender may have under way.
@@ -60,8 +60,7 @@ impl OwnLane {
             target,
             closing: false,
             dropping: false,
-            allowance: 0,
-            allowed_from: Instant::now(),
+            share: None,
             may_reuse: true,
             window_bytes: None,
             went_back: false,
@@ -206,21 +205,23 @@ impl OwnLane {
         if !limiter.is_on() {
             return Ok(bytes);
         }
-        let now = Instant::now();
-        if self.allowance == 0
-            && let Some((share, due)) = limiter.reserve(now.into_std())
-        {
-            (self.allowance, self.allowed_from) = (share, Instant::from_std(due));
+        let now = Instant::now().into_std();
+        if self.share.as_ref().is_none_or(|share| share.left_bytes() == 0) {
+            self.share = limiter.reserve(now);
         }
-        if self.allowed_from > now {
-            Err(self.allowed_from)
-        } else {
-            Ok(bytes.min(self.allowance.max(1) as u64))
+        match &mut self.share {
+            None => Ok(bytes),
+            Some(share) => match share.due(now) {
+                Some(due) => Err(Instant::from_std(due)),
+                None => Ok(bytes.min(share.left_bytes())),
+            },
         }
     }
 
     /// `bytes` were read under the limit.
     pub fn spend(&mut self, bytes: usize) {
-        self.allowance = self.allowance.saturating_sub(bytes);
+        if let Some(share) = &mut self.share {
+            share.spend(bytes as u64);
+        }
     }
 }

@@ -1,10 +1,16 @@
-//! Connections to an origin that relays carry without reading them: each relay is asked for a tunnel,
-//! the first one by us, the others by one another, in one request.
+//! Connections to an origin that relays carry without reading them. We ask the first relay for a
+//! tunnel to the second, in that tunnel the second one for a tunnel to the third, and so on, and speak
+//! TLS with each of them that does: so each hears what is meant for it alone, its token above all, and
+//! those before it hear neither that nor where it goes on.
+//!
+//! With a relay behind the first that speaks no TLS, the one before it reads along. What opens such a
+//! one is sealed for it (`swath-pass`), or not shown.
 
 use std::future::poll_fn;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use swath_formats::{proxy_status, relay};
+use url::Url;
 
 use super::Net;
 use super::connect::{CONNECT_WITHIN, handshake_failed, server_name};
@@ -34,48 +40,76 @@ impl Net {
     }
 
     async fn carried(&self, origin: &Origin, via: &Via) -> Result<Conn, LaneError> {
-        let tunnel = self.tunnel(origin, via).await?;
-        let near = tunnel.conn().rtt;
-        if !origin.tls {
-            return Ok(Conn::tunnel(tunnel, origin.clone(), Via::clone(via), near));
+        let no_origin = |url: &Url| LaneError::Scheme { scheme: url.scheme().to_owned() };
+        let (first, rest) =
+            via.split_first().ok_or_else(|| LaneError::Scheme { scheme: "none".to_owned() })?;
+        let own = Origin::of(first).ok_or_else(|| no_origin(first))?;
+        let mut conn = Box::pin(self.connect_to(&own, Trust::Named, true, false)).await?;
+        let near = conn.rtt;
+        for (at, relay) in via.iter().enumerate() {
+            let end = match rest.get(at) {
+                Some(next) => &Origin::of(next).ok_or_else(|| no_origin(next))?,
+                None => origin,
+            };
+            // The way to the first one is nobody's but ours; what is sent in a tunnel, the relay that
+            // carries it could read.
+            let is_private = at == 0 || relay.scheme() == "https";
+            let tunnel = self.tunnel(conn, relay, end, is_private).await?;
+            conn = self.in_tunnel(tunnel, end, via, near).await?;
         }
-        let tls_error = |reason: String| LaneError::Tls { host: origin.to_string(), reason };
-        let name = server_name(&origin.host)
-            .ok_or_else(|| tls_error("not a proper host name".to_owned()))?;
+        Ok(conn)
+    }
+
+    /// What is spoken in a tunnel with its other end.
+    async fn in_tunnel(
+        &self,
+        tunnel: Tunnel,
+        end: &Origin,
+        via: &Via,
+        near: Duration,
+    ) -> Result<Conn, LaneError> {
+        if !end.tls {
+            return Ok(Conn::tunnel(tunnel, end.clone(), Via::clone(via), near));
+        }
+        let tls_error = |reason: String| LaneError::Tls { host: end.to_string(), reason };
+        let name =
+            server_name(&end.host).ok_or_else(|| tls_error("not a proper host name".to_owned()))?;
         let began = Instant::now();
         match self.shared.tls.connect(name, ReadAhead::new(tunnel)).await {
             Ok(tls) => {
-                // One round trip to the origin, and its work for it.
+                // One round trip to the other end, and its work for it.
                 let rtt = began.elapsed().max(near);
-                Ok(Conn::tls_tunnel(tls, origin.clone(), Via::clone(via), rtt))
+                Ok(Conn::tls_tunnel(tls, end.clone(), Via::clone(via), rtt))
             }
-            Err(error) => Err(handshake_failed(origin, &error)),
+            Err(error) => Err(handshake_failed(end, &error)),
         }
     }
 
-    /// Ask the first of the relays for a tunnel to `origin` that leads through all of them.
-    async fn tunnel(&self, origin: &Origin, via: &Via) -> Result<Tunnel, LaneError> {
-        let nobody = || LaneError::Scheme { scheme: "none".to_owned() };
-        let (first, rest) = via.split_first().ok_or_else(nobody)?;
-        let own = Origin::of(first)
-            .ok_or_else(|| LaneError::Scheme { scheme: first.scheme().to_owned() })?;
-        let conn = Box::pin(self.connect_to(&own, Trust::Named, true, false)).await?;
+    /// Ask the relay at the other end of `conn` for a tunnel to `end`.
+    async fn tunnel(
+        &self,
+        conn: Conn,
+        url: &Url,
+        end: &Origin,
+        is_private: bool,
+    ) -> Result<Tunnel, LaneError> {
         let mut upstream = Upstream::new(self.clone(), conn);
-        let mut request = format!("CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n");
-        if !rest.is_empty() {
-            let rest: Vec<String> =
-                rest.iter().map(|url| url.origin().ascii_serialization()).collect();
-            request.push_str(&format!("swath-route: {}\r\n", rest.join(", ")));
-        }
-        if let Some(authorization) = &self.credentials_for_relay(&own).authorization {
-            request.push_str(&format!("Proxy-Authorization: {}\r\n", authorization.expose()));
+        let mut request = format!("CONNECT {end} HTTP/1.1\r\nHost: {end}\r\n");
+        if is_private {
+            let own = Origin::of(url).map(|own| self.credentials_for_relay(&own));
+            if let Some(authorization) = own.and_then(|own| own.authorization) {
+                let shown = authorization.expose();
+                request.push_str(&format!("Proxy-Authorization: {shown}\r\n"));
+            }
+        } else if let Some(sealed) = self.sealed_pass(url) {
+            request.push_str(&format!("swath-pass: {sealed}\r\n"));
         }
         request.push_str("\r\n");
         upstream.send(request.as_bytes());
         poll_fn(|cx| upstream.poll_send(cx)).await.map_err(|error| LaneError::reset(&error))?;
         // What follows a success is the tunnel, whatever its head says of a body.
         let head = poll_fn(|cx| upstream.poll_head(cx, true)).await?;
-        let name = relay::site(first).unwrap_or_default();
+        let name = relay::site(url).unwrap_or_default();
         let refused =
             |fault, reason: String| LaneError::Relay { relay: name.clone(), fault, reason };
         let Some(head) = head else {

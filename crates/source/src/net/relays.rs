@@ -10,7 +10,7 @@ use url::Url;
 use super::Net;
 use super::credentials::{self, Credentials};
 use crate::sealing::{PASS, seal};
-use crate::source::Trust;
+use crate::source::{Carriage, Trust};
 use crate::target::Origin;
 
 /// The keys of relays, by host and port.
@@ -67,28 +67,31 @@ impl Net {
     }
 
     /// Whether a relay of a route, the nearest first, is opened by a token that cannot be sealed for it
-    /// yet, since it has not told its key. The first one is shown its token itself.
-    pub fn awaits_keys(&self, relays: &[Url]) -> bool {
-        relays.iter().skip(1).any(|relay| {
+    /// yet, since it has not told its key. The first one is shown its token itself, and so is any
+    /// with which we speak TLS in a tunnel.
+    pub fn awaits_keys(&self, relays: &[Url], carriage: Carriage) -> bool {
+        let is_shown = |relay: &Url| carriage == Carriage::Carried && relay.scheme() == "https";
+        relays.iter().skip(1).filter(|relay| !is_shown(relay)).any(|relay| {
             let has_token = Origin::of(relay)
                 .is_some_and(|origin| self.credentials_for_relay(&origin).authorization.is_some());
             has_token && self.relay_key(relay).is_none()
         })
     }
 
+    /// What opens a relay, for its eyes alone; nothing if there is no such thing, or no key of its own
+    /// to seal it with.
+    pub(super) fn sealed_pass(&self, url: &Url) -> Option<String> {
+        let opens = self.credentials_for_relay(&Origin::of(url)?).authorization?;
+        let key = self.relay_key(url).filter(|key| key.is_its_own)?;
+        seal(&key.public, PASS, opens.expose().as_bytes()).ok()
+    }
+
     /// Header lines that show each relay of a route what is meant for it alone: tokens for those behind
     /// the first, and for the last one what opens the origin. Nothing where keys are missing.
     pub(crate) fn sealed_lines(&self, relays: &[Url], end: &Url, own: Credentials) -> String {
         let mut lines = String::new();
-        for relay in relays.iter().skip(1) {
-            let Some(origin) = Origin::of(relay) else { continue };
-            let opens = self.credentials_for_relay(&origin).authorization;
-            if let (Some(key), Some(opens)) =
-                (self.relay_key(relay).filter(|it| it.is_its_own), opens)
-                && let Ok(sealed) = seal(&key.public, PASS, opens.expose().as_bytes())
-            {
-                lines.push_str(&format!("swath-pass: {sealed}\r\n"));
-            }
+        for sealed in relays.iter().skip(1).filter_map(|relay| self.sealed_pass(relay)) {
+            lines.push_str(&format!("swath-pass: {sealed}\r\n"));
         }
         let mut text = String::new();
         for (name, value) in &own.headers {

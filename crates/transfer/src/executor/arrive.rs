@@ -215,6 +215,9 @@ impl Run<'_> {
             self.proof.pieces = None;
             self.note(text, true);
         }
+        if matches!(self.request.destination, Destination::Nowhere { .. }) {
+            self.proof = Proof { wholes: Vec::new(), pieces: None };
+        }
         self.verification = describe(&self.proof, self.agreement);
         if self.digests_offered {
             self.verification.push_str(" as its server told it");
@@ -297,7 +300,12 @@ impl Run<'_> {
             kept_bytes: 0,
             verification,
         });
-        let mut missing = RangeSet::full(size);
+        let mut missing = match &self.request.destination {
+            Destination::Nowhere { range } => {
+                range.intersect(Range::new(0, size)).into_iter().collect()
+            }
+            _ => RangeSet::full(size),
+        };
         missing.subtract(&self.have);
         self.planner.handle(PlanEvent::Layout { size_bytes: size, missing }, self.now());
         Ok(())
@@ -499,9 +507,9 @@ pub(super) fn describe(proof: &Proof, agreement: Option<Agreement>) -> String {
     }
 }
 
-/// From this size on what came in the first second is worth syncing by itself; the store has a
 /// Of a list, files smaller than this are not worth a look at relays.
 const ROUTES_FROM_BYTES: u64 = 8 << 20;
+/// From this size on what came in the first second is worth syncing by itself; the store has a
 /// journal for such files from the beginning.
 const EARLY_COMMITS_FROM_BYTES: u64 = 16 << 20;
 /// Stands for the size of a stream that does not tell it.

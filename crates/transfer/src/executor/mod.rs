@@ -61,7 +61,7 @@ pub(crate) async fn run(
     }
     let left = match &request.destination {
         Destination::File(path) => look(path, request.overwrite)?.filter(|_| request.resume),
-        Destination::Writer(_) | Destination::Tree(_) => None,
+        Destination::Writer(_) | Destination::Tree(_) | Destination::Nowhere { .. } => None,
     };
     request.mirrors.sort_by_key(|mirror| mirror.priority);
     let mut run = Run::new(engine, request, observer);

@@ -181,7 +181,8 @@ impl Ways {
             if let (Some(from_name), Some(to_name)) = (name(from), name(to)) {
                 let rtt_s = self.router.graph().edge(from, to).and_then(|edge| edge.rtt_s);
                 let is_used = used.contains(&(from, to));
-                learnt.push(Learnt { from: from_name, to: to_name, reading, rtt_s, is_used });
+                let (from, to, reading) = (from_name, to_name, Some(reading));
+                learnt.push(Learnt { from, to, reading, rtt_s, is_used });
             }
         }
         self.memory.learn(learnt);
@@ -284,7 +285,7 @@ impl Run<'_> {
         ways.router.handle(here, now);
         let others = (1..=ways.sites.len() as u32).map(SiteId).filter(|other| *other != site);
         for (other, rtt) in others.zip(&about.hops) {
-            let rtt_s = rtt.map(|rtt| rtt.as_secs_f64());
+            let rtt_s = rtt.as_ref().ok().map(Duration::as_secs_f64);
             ways.router.handle(RouteEvent::RoundTrip { from: other, to: site, rtt_s }, now);
         }
         ways.router.handle(RouteEvent::RelayUp { site }, now);
@@ -435,7 +436,7 @@ impl Run<'_> {
             route.relays().iter().map(|&site| ways.of(site).map(|site| site.url.clone())).collect();
         let Some(urls) = urls else { return };
         let carriage = ways.routes.carriage();
-        if carriage == Carriage::Passed && self.engine.net.awaits_keys(&urls) {
+        if self.engine.net.awaits_keys(&urls, carriage) {
             ways.deferred.push((way, replica, route, on_trial));
             return;
         }

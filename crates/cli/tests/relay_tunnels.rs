@@ -1,0 +1,110 @@
+//! `--end-to-end`: what relays carry without reading it, and what each of them hears meanwhile. An ear
+//! in front of a relay hears all that this relay ever hears of us.
+
+mod support;
+
+use std::fs;
+
+use support::Home;
+use support::net::{honest, url};
+use support::relay::Ear;
+use support::serve::Served;
+use swath_netlab::faulty::Content;
+
+const SIZE: u64 = 3_000_017;
+const FIRST: &str = "opens-the-first-relay";
+const SECOND: &str = "opens-the-second-relay";
+
+/// Two relays, each open to whoever shows a token of its own, with an ear before each, and a
+/// configuration file that has both tokens.
+struct Two {
+    home: Home,
+    near: Ear,
+    far: Ear,
+    _relays: [Served; 2],
+    route: String,
+    more: Vec<String>,
+}
+
+impl Two {
+    fn new(is_far_tls: bool) -> Two {
+        let home = Home::new();
+        let tokens = [FIRST, SECOND].map(|token| {
+            home.write(&format!("{token}.clients"), format!("{token}\n"));
+            home.write(token, token).display().to_string()
+        });
+        let first = home.relay(&["--clients", &format!("{FIRST}.clients"), "--log", "near.log"]);
+        let of_second = format!("{SECOND}.clients");
+        let args = ["--clients", &of_second, "--log", "far.log"];
+        let second = if is_far_tls { home.tls_relay(&args) } else { home.relay(&args) };
+        let (near, far) =
+            (Ear::before(first.address(), |_| {}), Ear::before(second.address(), |_| {}));
+        let scheme = if is_far_tls { "https" } else { "http" };
+        let urls = [near.url(), far.url().replace("http", scheme)];
+        let [one, two] = [0, 1].map(|at| {
+            format!("  {{ url = \"{}\", token-file = \"{}\" }},\n", urls[at], tokens[at])
+        });
+        home.write("config.toml", format!("relays = [\n{one}{two}]\n"));
+        let print = second.words.lines().find_map(|line| line.strip_prefix("fingerprint "));
+        let more = print.map(|print| vec!["--fingerprint".to_owned(), print.trim().to_owned()]);
+        let (route, more) = (urls.join(","), more.unwrap_or_default());
+        Two { home, near, far, _relays: [first, second], route, more }
+    }
+
+    fn get(&self, from: &str, config: &str) -> support::Ran {
+        let more: Vec<&str> = self.more.iter().map(String::as_str).collect();
+        let usual =
+            ["get", from, "-o", "got", "--overwrite", "--end-to-end", "--route", &self.route];
+        let swath = self.home.swath([&usual[..], &more].concat());
+        swath.env("SWATH_CONFIG", self.home.path(config).to_str().unwrap()).run()
+    }
+}
+
+#[test]
+fn each_relay_of_a_tunnel_is_shown_its_own_token_and_hears_of_no_other() {
+    // The second relay answered 407: the first one asked it for a tunnel in its own name.
+    let content = Content::random(41, SIZE);
+    let origin = honest(&content);
+    let from = url(&origin);
+    for is_far_tls in [true, false] {
+        let two = Two::new(is_far_tls);
+        two.get(&from, "config.toml").code_is(0);
+        two.home.holds("got", &content);
+        // The ears hear: in the clear where the relay speaks no TLS.
+        assert!(two.near.heard(FIRST) && two.near.heard("CONNECT "));
+        assert!(
+            two.far.heard("CONNECT ") != is_far_tls && two.far.heard("swath-pass: ") != is_far_tls
+        );
+        assert!(
+            !two.near.heard(SECOND),
+            "the first relay hears the second one's token ({is_far_tls})"
+        );
+        assert!(
+            !two.far.heard(FIRST),
+            "the second relay hears the first one's token ({is_far_tls})"
+        );
+        assert!(!two.far.heard("Proxy-Authorization"), "it went where the first relay reads along");
+        // Nor does the first one hear where the way goes on, if the second speaks TLS.
+        let end = from.trim_start_matches("http://").split('/').next().unwrap().to_owned();
+        assert_eq!(two.near.heard(&format!("CONNECT {end} ")), !is_far_tls);
+        for log in ["near.log", "far.log"] {
+            let log = fs::read_to_string(two.home.path(log)).unwrap();
+            assert!(log.contains("CONNECT ") && !log.contains("opens-the-"), "{log}");
+        }
+    }
+}
+
+#[test]
+fn a_relay_of_a_tunnel_that_lacks_its_token_is_named() {
+    let content = Content::random(42, SIZE);
+    let origin = honest(&content);
+    let two = Two::new(true);
+    let whole = fs::read_to_string(two.home.path("config.toml")).unwrap();
+    let (head, _) = whole
+        .split_once(&format!(", token-file = \"{}\"", two.home.path(SECOND).display()))
+        .unwrap();
+    two.home.write("half.toml", format!("{head} }},\n]\n"));
+    let far = two.far.url().replace("http://", "");
+    two.get(&url(&origin), "half.toml").code_is(7).says(&[&far, "it lets others in"]);
+    assert!(!two.near.heard(SECOND));
+}

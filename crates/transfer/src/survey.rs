@@ -1,0 +1,332 @@
+//! Finding out, without a transfer, what a transfer would have to find out first: which sites are
+//! reached from where, how far they are from one another, and what routes bring.
+//!
+//! What routes bring is measured by fetching: a transfer like any other whose bytes go nowhere, with
+//! the same planner, the same router and the same memory, until its time or its bytes are spent. So
+//! nothing is learnt here that a transfer would learn otherwise.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use swath_formats::relay;
+use swath_model::Range;
+use swath_source::Trust;
+use url::Url;
+
+use crate::engine::{Engine, Stop};
+use crate::error::GetError;
+use crate::observe::{Event, SourceState, Summary};
+use crate::request::{Destination, Mirror, Request};
+use crate::routes::{Learnt, RouteChoice, Routes};
+
+/// What is to be found out, and what that may cost.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// Files to be fetched from; also the sites to which distances are measured.
+    pub sources: Vec<Url>,
+    /// How much is fetched of all of them together. 0: nothing.
+    pub bytes: u64,
+    /// How long that may take. Asking how far sites are from one another comes before it.
+    pub lasts: Duration,
+}
+
+/// What was found out; the rates are in the memory.
+#[derive(Debug)]
+pub struct Surveyed {
+    /// The relays, in their order.
+    pub relays: Vec<Asked>,
+    /// The sources, in their order.
+    pub sources: Vec<Sampled>,
+}
+
+/// A relay that was asked what it is.
+#[derive(Debug)]
+pub struct Asked {
+    /// Host and port.
+    pub site: String,
+    /// Why it has not told.
+    pub error: Option<String>,
+    /// Sites that it cannot reach or may not, and why, in its words.
+    pub unreached: Vec<(String, String)>,
+    /// From us to it and back.
+    near: Duration,
+    /// From it to each site that it reaches and back.
+    reached: Vec<(String, Duration)>,
+}
+
+impl Asked {
+    /// From us to it, from it to that site, and back.
+    fn far(&self, site: &str) -> Duration {
+        let behind = self.reached.iter().find(|(reached, _)| reached == site);
+        self.near + behind.map_or(Duration::ZERO, |(_, rtt)| *rtt)
+    }
+}
+
+/// A source that was fetched from.
+#[derive(Debug, Default)]
+pub struct Sampled {
+    /// Host and port.
+    pub site: String,
+    /// Why it cannot be reached without relays.
+    pub unreached: Option<String>,
+    /// Its size, as soon as anything came of it.
+    pub size_bytes: Option<u64>,
+    /// Each way that was taken, in the order in which they were tried.
+    pub ways: Vec<Tried>,
+    /// Relays for which there was no time, or nothing left to be fetched.
+    pub untried: Vec<String>,
+    /// The last error, where nothing came.
+    pub error: Option<GetError>,
+}
+
+/// A way that a source was fetched by.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// The source and its relays, as a user reads them.
+    pub name: String,
+    /// What came.
+    pub bytes: u64,
+    /// Why it was left, or brought nothing.
+    pub error: Option<String>,
+    /// What might be fetched by it was here before its rate could be told.
+    pub was_brief: bool,
+}
+
+impl Sampled {
+    /// Bytes that came.
+    pub fn bytes(&self) -> u64 {
+        self.ways.iter().map(|way| way.bytes).sum()
+    }
+
+    fn enter(&mut self, tried: Tried) {
+        match self.ways.iter_mut().find(|known| known.name == tried.name) {
+            Some(known) => {
+                known.bytes += tried.bytes;
+                known.was_brief &= tried.was_brief;
+                known.error = tried.error.or(known.error.take());
+            }
+            None if tried.bytes > 0 || tried.error.is_some() => self.ways.push(tried),
+            None => {}
+        }
+    }
+}
+
+/// What may be spent.
+struct Purse {
+    bytes: u64,
+    until: Instant,
+    /// Where of the file it is fetched next: a relay with a cache would answer what came before.
+    next: u64,
+}
+
+impl Engine {
+    /// Ask all relays, measure all distances, and fetch from the sources, one after another with equal
+    /// shares of what may be spent. What fails is told of the one that it failed for.
+    pub async fn survey(&self, survey: &Survey, stop: &Stop) -> Surveyed {
+        let relays = self.routes.as_ref().map(Routes::relays).unwrap_or_default();
+        let mut all: Vec<Url> = Vec::new();
+        for url in relays.iter().chain(&survey.sources) {
+            if !all.iter().any(|known| relay::site(known) == relay::site(url)) {
+                all.push(url.clone());
+            }
+        }
+        let asked = join_all(relays.iter().map(|url| self.ask(url, &all)));
+        let near = join_all(survey.sources.iter().map(|url| self.net.round_trip(url)));
+        let ((asked, mut learnt), near) = tokio::join!(
+            async {
+                let (asked, learnt): (Vec<Asked>, Vec<_>) = asked.await.into_iter().unzip();
+                (asked, learnt.concat())
+            },
+            near
+        );
+        let mut sources = Vec::new();
+        for (url, near) in survey.sources.iter().zip(near) {
+            let site = relay::site(url).unwrap_or_default();
+            if let Ok(rtt) = near {
+                learnt.push(distance(&site, Routes::HERE, rtt));
+            }
+            let unreached = near.err().map(|error| error.to_string());
+            sources.push(Sampled { site, unreached, ..Sampled::default() });
+        }
+        if let Some(routes) = &self.routes {
+            routes.memory().learn(learnt);
+        }
+        let (mut bytes, until) = (survey.bytes, Instant::now() + survey.lasts);
+        for (at, url) in survey.sources.iter().enumerate() {
+            let rest = (survey.sources.len() - at) as u64;
+            let lasts = until.saturating_duration_since(Instant::now()) / rest as u32;
+            let until = Instant::now() + lasts;
+            let mut purse = Purse { bytes: bytes / rest, until, next: 0 };
+            let own = &mut sources[at];
+            self.measure(url, &asked, &relays, &mut purse, stop, own).await;
+            bytes -= own.bytes().min(bytes);
+        }
+        Surveyed { relays: asked, sources }
+    }
+
+    /// What one relay tells of itself and of its distances to the other sites.
+    async fn ask(&self, url: &Url, all: &[Url]) -> (Asked, Vec<Learnt>) {
+        let site = relay::site(url).unwrap_or_default();
+        let others: Vec<Url> = all
+            .iter()
+            .filter(|other| relay::site(other).as_ref() != Some(&site))
+            .cloned()
+            .collect();
+        let about = self.net.about_relay(url, &others).await;
+        let error = about.as_ref().err().map(ToString::to_string);
+        if let Some(routes) = &self.routes {
+            routes.memory().met(url, error.clone());
+        }
+        let near = about.as_ref().map_or(Duration::ZERO, |about| about.rtt);
+        let mut asked = Asked { site, error, unreached: Vec::new(), near, reached: Vec::new() };
+        let Ok(about) = about else { return (asked, Vec::new()) };
+        let mut learnt = vec![distance(&asked.site, Routes::HERE, about.rtt)];
+        for (other, told) in others.iter().zip(about.hops) {
+            let other = relay::site(other).unwrap_or_default();
+            match told {
+                Ok(rtt) => {
+                    learnt.push(distance(&other, &asked.site, rtt));
+                    asked.reached.push((other, rtt));
+                }
+                Err(why) => asked.unreached.push((other, why)),
+            }
+        }
+        (asked, learnt)
+    }
+
+    /// Fetch from a source without relays, then by each of them alone, so that nothing else disturbs
+    /// what is measured; then, with what is left, by whatever routes the router tries.
+    async fn measure(
+        &self,
+        url: &Url,
+        asked: &[Asked],
+        relays: &[Url],
+        purse: &mut Purse,
+        stop: &Stop,
+        of: &mut Sampled,
+    ) {
+        let mut alone: Vec<(RouteChoice, Option<&Asked>)> =
+            vec![(RouteChoice::Fixed(vec![]), None)];
+        for (at, relay) in asked.iter().enumerate().take(relays.len()) {
+            let reaches = !relay.unreached.iter().any(|(site, _)| *site == of.site);
+            if relay.error.is_none() && reaches && relay.site != of.site {
+                alone.push((RouteChoice::Fixed(vec![at]), Some(relay)));
+            }
+        }
+        // The nearest first: if the time is short, these are the likeliest to be of use.
+        alone.sort_by_key(|(_, relay)| relay.map(|it| it.far(&of.site)));
+        let lasts = purse.until.saturating_duration_since(Instant::now());
+        let alone_until = purse.until - lasts.mul_f64(ROUTER_PART);
+        for at in 0..alone.len() {
+            let (choice, relay) = &alone[at];
+            let far = relay.map_or(Duration::ZERO, |it| it.far(&of.site));
+            let lasts = SLICE + far * SLICE_TRIPS;
+            let late = at > 0 && Instant::now() + lasts > alone_until;
+            let share = purse.bytes / (alone.len() - at + 1) as u64;
+            if late || share == 0 || stop.is_set() {
+                of.untried.extend(
+                    alone[at..].iter().filter_map(|(_, it)| Some(it.as_ref()?.site.clone())),
+                );
+                break;
+            }
+            let lasts = lasts.min(purse.until.saturating_duration_since(Instant::now()));
+            self.sample(url, choice.clone(), share, lasts, purse, stop, of).await;
+        }
+        let lasts = purse.until.saturating_duration_since(Instant::now());
+        let is_worth_it = alone.len() > 1 && of.bytes() > 0 && !lasts.is_zero();
+        if is_worth_it && purse.bytes > 0 && !stop.is_set() {
+            self.sample(url, RouteChoice::Multi, purse.bytes, lasts, purse, stop, of).await;
+        }
+        if of.bytes() > 0 {
+            of.error = None;
+        }
+    }
+
+    /// Fetch by these routes until so much has come, or so much time is over.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is something else that may be spent or said"
+    )]
+    async fn sample(
+        &self,
+        url: &Url,
+        choice: RouteChoice,
+        bytes: u64,
+        lasts: Duration,
+        purse: &mut Purse,
+        stop: &Stop,
+        of: &mut Sampled,
+    ) {
+        let is_single = choice != RouteChoice::Multi;
+        let routes = self.routes.as_ref().map(|routes| routes.by(choice));
+        let engine = Engine { routes, ..self.clone() };
+        let fits = of.size_bytes.is_none_or(|size| purse.next + bytes <= size);
+        let start = if fits { purse.next } else { 0 };
+        let range = Range::of_len(start, bytes);
+        let mut request = Request::to(Destination::Nowhere { range });
+        request.mirrors = vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named }];
+        (request.discover, request.refuses_folders) = (false, true);
+        // Nothing twice, and next to nothing before it is known what is wanted: what is spent is to be
+        // what was allowed.
+        request.plan.initial_chunk_bytes = request.plan.grid_bytes;
+        (request.plan.waste_fraction, request.plan.waste_limit_bytes) = (0.0, 0);
+        let mut last: Option<Summary> = None;
+        let mut observer = |event: &Event| {
+            if let Event::Finished(summary) | Event::Failed { summary, .. } = event {
+                last = Some(summary.clone());
+            }
+        };
+        let (over, began) = (Stop::default(), Instant::now());
+        let time_is_over = async {
+            tokio::select! {
+                () = tokio::time::sleep(lasts) => {}
+                () = stop.wait() => {}
+            }
+            over.set();
+            std::future::pending::<()>().await;
+        };
+        let result = tokio::select! {
+            result = engine.get_observed(request, &mut observer, &over) => result,
+            () = time_is_over => return,
+        };
+        let elapsed = began.elapsed();
+        let Some(summary) = last else { return };
+        let came = summary.fetched_bytes;
+        purse.bytes = purse.bytes.saturating_sub(came + summary.wasted_bytes);
+        if came > 0 {
+            of.size_bytes = Some(summary.size_bytes);
+            purse.next = range.end;
+        }
+        // What ends because it has taken long enough has not failed.
+        let is_over = matches!(result, Err(GetError::Stopped));
+        let was_brief = is_single && result.is_ok() && elapsed < BRIEF;
+        for way in summary.sources {
+            let is_out = matches!(way.state, SourceState::Bad | SourceState::Silent);
+            let error = way.reason.filter(|_| is_out || way.bytes == 0);
+            of.enter(Tried { name: way.name, bytes: way.bytes, error, was_brief });
+        }
+        if came == 0 && !(is_over && stop.is_set()) {
+            of.error = result.err();
+        }
+    }
+}
+
+/// A distance, from where data would come to where it would go.
+fn distance(from: &str, to: &str, rtt: Duration) -> Learnt {
+    Learnt {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        reading: None,
+        rtt_s: Some(rtt.as_secs_f64()),
+        is_used: false,
+    }
+}
+
+/// How long one route is measured: its rate climbs for a while, and counts from 0.6 s on.
+const SLICE: Duration = Duration::from_millis(1300);
+/// So many round trips longer for each that it is far: some to connect, eight to climb.
+const SLICE_TRIPS: u32 = 12;
+/// Which part of the time is left to the router, which tries routes of several relays.
+const ROUTER_PART: f64 = 0.4;
+/// What was here within this time has told no rate.
+const BRIEF: Duration = Duration::from_millis(1000);
