@@ -270,7 +270,13 @@ impl LaneError {
             },
             Self::Relay { fault: Some(ProxyFault::Limit), .. } => Class::Busy(DEFAULT_PATIENCE),
             Self::Relay {
-                fault: Some(ProxyFault::Denied | ProxyFault::IpProhibited | ProxyFault::Loop),
+                fault:
+                    Some(
+                        ProxyFault::Denied
+                        | ProxyFault::IpProhibited
+                        | ProxyFault::Loop
+                        | ProxyFault::Certificate,
+                    ),
                 ..
             } => Class::Unsupported,
             Self::Relay { .. } => Class::Transient,

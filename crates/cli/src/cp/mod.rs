@@ -533,6 +533,7 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn
         if let Some(hint) = reasons.iter().find_map(https) {
             say::err(&hint);
         }
+        exit::hints_of_relays(reasons).iter().for_each(|hint| say::err(hint));
     }
     tell_kept(kept_bytes);
 }

@@ -13,6 +13,12 @@ impl Home {
         self.relay_at("127.0.0.1:0", args)
     }
 
+    /// A relay for this machine, to this network alone.
+    pub fn relay_to(&self, network: &str) -> Served {
+        let usual = ["relay", "--plain", "--clients", "127.0.0.0/8", "--listen", "127.0.0.1:0"];
+        Served::of(self.swath(usual.iter().chain(&["--upstream", network])), &["--token-file"])
+    }
+
     /// The same, with a certificate that it has made for itself.
     pub fn tls_relay(&self, args: &[&str]) -> Served {
         let usual = ["relay", "--upstream", "127.0.0.1", "--listen", "127.0.0.1:0"];

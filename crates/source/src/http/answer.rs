@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use swath_formats::{ContentRange, content_range, http_date, proxy_status};
+use swath_formats::{ContentRange, ProxyFault, content_range, http_date, proxy_status};
 use swath_model::{Range, counted};
 
 use super::head::{Head, explained, shortened};
@@ -118,7 +118,8 @@ fn status_error(head: &Head) -> LaneError {
             Some(details) => shortened_to(&details, RELAY_WORDS_MAX),
             None => explained(head, b""),
         };
-        return LaneError::Relay { relay: shortened(&told.proxy), fault: told.fault, reason };
+        let fault = told.fault.or(ProxyFault::of_status(head.status));
+        return LaneError::Relay { relay: shortened(&told.proxy), fault, reason };
     }
     LaneError::Status {
         code: head.status,

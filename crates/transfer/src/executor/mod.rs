@@ -22,6 +22,7 @@ mod left;
 mod meet;
 mod ordered;
 mod passed_on;
+mod reasons;
 mod sealed;
 mod sink;
 mod state;
@@ -38,7 +39,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
-use crate::observe::{Event, Observer, Phase, SourceState, Summary};
+use crate::observe::{Event, Observer, Phase, Summary};
 use crate::request::{Destination, Request};
 pub use agree::{Agreement, Version};
 use sealed::Tree;
@@ -357,22 +358,6 @@ impl Run<'_> {
             && self.unproved_pieces() == 0
             && self.ordered_done()
             && !self.waits_for_joins()
-    }
-
-    /// (source, why it is out) for every source that is.
-    pub(super) fn reasons(&self) -> Vec<(String, String)> {
-        self.sources
-            .iter()
-            .map(|source| {
-                let why = source.barren.words().map(str::to_owned);
-                let why = why.or_else(|| source.reason.clone());
-                let why = why.unwrap_or_else(|| match source.state {
-                    SourceState::Silent => "it went silent".to_owned(),
-                    _ => "no answer".to_owned(),
-                });
-                (source.source.display_name().to_owned(), why)
-            })
-            .collect()
     }
 }
 
