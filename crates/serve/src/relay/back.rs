@@ -311,7 +311,6 @@ pub(super) fn hop(url: &Url, upstream: &Upstream, gauge: &Gauge) -> Hop {
         rate: reading.map(|reading| reading.rate),
         held: reading.map(|reading| reading.held),
         able: reading.and_then(|reading| reading.able),
-        down: None,
     }
 }
 
