@@ -30,7 +30,7 @@ pub(crate) struct Lease {
     pub(crate) id: LeaseId,
     pub(crate) medium: Medium,
     pub(crate) layout: Layout,
-    /// Nanoseconds since the machine started; zero once it was given up.
+    /// Nanoseconds since the machine started, or [`GIVEN_UP`].
     ends: AtomicU64,
     book: Mutex<Book>,
     journal: Mutex<Journal>,
@@ -134,6 +134,11 @@ impl Lease {
 
     pub(crate) fn is_live(&self, depot: &Shared) -> bool {
         self.ends() > depot.clock.now().since_boot
+    }
+
+    /// Whether it is being taken away, or was: its space is, or is about to be, another's.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.ends.load(Ordering::Acquire) == GIVEN_UP
     }
 
     /// The file, opened if nobody has it open.
@@ -267,21 +272,29 @@ impl Lease {
         depot.pieces.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// Let it run for another term, durably, and have `enter` put that into the ledger.
+    /// Let it run for another term, durably, and have `enter` put that into the ledger. When it ends
+    /// then, which is later if somebody else was promised more.
     pub(crate) fn extend(
         &self,
         depot: &Shared,
         term: Term,
         enter: impl FnOnce(Time) -> bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<Time, Fault> {
         let mut journal = self.journal();
-        self.enter(depot, &mut journal, &[Fact::Term(term)])?;
         let ends = term.from.since_boot + term.length;
+        // Since whoever asks has looked.
+        let promised = self.ends();
+        if promised >= ends {
+            return Ok(promised);
+        }
+        self.enter(depot, &mut journal, &[Fact::Term(term)])?;
         if !enter(ends) {
             return Err(Fault::Gone);
         }
-        self.ends.store(ends.as_nanos(), Ordering::Release);
-        Ok(())
+        // Who gave it up meanwhile waits for the journal, and nothing lives on behind that.
+        let later = |ends_now| (ends_now != GIVEN_UP).then_some(ends.as_nanos());
+        let extended = self.ends.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
+        extended.map(|_| ends).map_err(|_| Fault::Gone)
     }
 
     /// These bytes were found not to fit their seals. If that is still so, they are not held any
@@ -319,7 +332,7 @@ impl Lease {
     /// power loss brings it back, which it cannot anyway if its term is over. Fails if the journal
     /// could not be taken away, so that a restart would find the allocation again.
     pub(crate) fn end(&self, depot: &Shared, durably: bool) -> io::Result<()> {
-        self.ends.store(0, Ordering::Release);
+        self.ends.store(GIVEN_UP, Ordering::Release);
         // After this no commit brings anything back.
         let mut journal = self.journal();
         *journal = Journal::Gone;
@@ -369,6 +382,9 @@ pub(crate) fn remove(steps: &dyn crate::steps::Steps, path: &std::path::Path) ->
         _ => Ok(()),
     }
 }
+
+/// In place of when it ends.
+const GIVEN_UP: u64 = 0;
 
 #[cfg(test)]
 impl Lease {

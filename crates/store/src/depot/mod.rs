@@ -265,8 +265,8 @@ impl Depot {
             let now = shared.clock.now().since_boot;
             shared.books().ledger.extend(lease.id, ends, now)
         };
-        lease.extend(shared, Term { from, length }, enter).map_err(manage_error)?;
-        Ok(length)
+        let ends = lease.extend(shared, Term { from, length }, enter).map_err(manage_error)?;
+        Ok(ends.since(from.since_boot))
     }
 
     /// Give an allocation up. Its space is free when this returns, and nobody reads it any more.

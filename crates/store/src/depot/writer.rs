@@ -199,8 +199,11 @@ impl Writer {
             return Err(io_error(&self.lease, &self.depot, error));
         }
         if !self.lease.is_live(&self.depot) {
-            // Its space was given back perhaps before this took some again.
-            self.file.empty();
+            // Its space was given back perhaps before this took some again. (If its time is over and
+            // no more than that, it may be extended just now: who takes it away empties it.)
+            if self.lease.is_given_up() {
+                self.file.empty();
+            }
             return Err(StoreError::Ended);
         }
         let (_, sealer) = self.run.get_or_insert_with(|| (part.start, Sealer::new(part.start)));
