@@ -131,7 +131,7 @@ impl Relay {
             return Err(RelayError::NoClients);
         }
         let allowed = Allowed::new(options.upstreams);
-        let reach = Some(allowed.networks());
+        let reach = Some(allowed.reach());
         let net = Net::new(NetOptions { reach, metalinks: false, ..options.net })?;
         let mut random = [0; 8];
         crate::tls::random(&mut random);
