@@ -127,7 +127,7 @@ impl Relay {
         if options.upstreams.is_empty() {
             return Err(RelayError::NoUpstreams);
         }
-        if options.clients.are_none() {
+        if options.clients.are_none() || options.clients.are_all() {
             return Err(RelayError::NoClients);
         }
         let allowed = Allowed::new(options.upstreams);
@@ -411,3 +411,6 @@ impl Answer for Relay {
 
 /// With what the names of relays of this kind begin in `Via`.
 const PSEUDONYM: &str = "swath-";
+
+#[cfg(test)]
+mod tests;
