@@ -2,36 +2,32 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use swath_store::depot::DepotOptions;
 
 use super::*;
 use crate::{RelayServerOptions, Server, Stop, Tls};
 
-/// A relay for this machine, to what is on it; where it listens. It runs as long as the test does.
-async fn relay(timeout: Duration, cache: Option<&Path>) -> SocketAddr {
-    limited(timeout, cache, None).await
+/// A relay for this machine, to what is on it.
+fn options(timeout: Duration) -> RelayOptions {
+    let own = "127.0.0.0/8";
+    RelayOptions {
+        name: "between".to_owned(),
+        upstreams: vec![own.parse().unwrap()],
+        clients: Clients::new(vec![own.parse().unwrap()], None),
+        net: NetOptions::default(),
+        send_limit: None,
+        timeout,
+        cache: None,
+        depot: None,
+    }
 }
 
-/// The same with a limit in bytes per second.
-async fn limited(timeout: Duration, cache: Option<&Path>, limit: Option<u64>) -> SocketAddr {
-    let own = || "127.0.0.0/8";
-    let cache = cache.map(|folder| CacheOptions { folder: folder.to_owned(), size_bytes: 1 << 30 });
-    let options = RelayServerOptions {
-        relay: RelayOptions {
-            name: "between".to_owned(),
-            upstreams: vec![own().parse().unwrap()],
-            clients: Clients::new(vec![own().parse().unwrap()], None),
-            net: NetOptions::default(),
-            send_limit: limit.map(|limit| Arc::new(Limiter::new(Some(limit)))),
-            timeout,
-            cache,
-            depot: None,
-        },
-        listen: vec![(Ipv4Addr::LOCALHOST, 0).into()],
-        tls: Tls::Plain,
-        max_connections: 100,
-    };
+/// Where such a relay listens. It runs as long as the test does.
+async fn run(relay: RelayOptions) -> SocketAddr {
+    let listen = vec![(Ipv4Addr::LOCALHOST, 0).into()];
+    let options = RelayServerOptions { relay, listen, tls: Tls::Plain, max_connections: 100 };
     let server = Server::relay(options, None).await.unwrap();
     let address = server.addresses()[0];
     tokio::spawn(server.run(std::future::pending::<Stop>(), Duration::ZERO, |_| {}));
@@ -101,26 +97,20 @@ fn deaf() -> (tokio::net::TcpListener, Vec<TcpStream>) {
 
 #[tokio::test]
 async fn a_relay_for_everybody_does_not_begin() {
-    let options = |clients| RelayOptions {
-        name: "between".to_owned(),
-        upstreams: vec!["data.example.org".parse().unwrap()],
-        clients,
-        net: NetOptions::default(),
-        send_limit: None,
-        timeout: Duration::from_secs(1),
-        cache: None,
-        depot: None,
-    };
     for tokens in [None, Some(crate::Access::new(Vec::new(), Vec::new()))] {
         let life = watch::channel(Life::Open).1;
-        let opened = Relay::open(options(Clients::new(Vec::new(), tokens)), None, life);
+        let opened = Relay::open(
+            RelayOptions { clients: Clients::new(Vec::new(), tokens), ..options(LONG) },
+            None,
+            life,
+        );
         assert!(matches!(opened, Err(RelayError::NoClients)));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_of_a_connection_that_was_given_up_is_not_for_the_next_request() {
-    let relay = relay(Duration::from_secs(1), None).await;
+    let relay = run(options(Duration::from_secs(1))).await;
     let well = server(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell".to_owned()));
     let (listener, _waiting) = deaf();
     let deaf = listener.local_addr().unwrap();
@@ -133,8 +123,10 @@ async fn what_comes_of_a_connection_that_was_given_up_is_not_for_the_next_reques
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crowd_waits_once_for_a_server_that_tells_nothing_of_a_file() {
     let folder = tempfile::tempdir().unwrap();
+    let cache = CacheOptions { folder: folder.path().to_owned(), size_bytes: 1 << 30 };
     // Longer than what is not known just now stays so.
-    let relay = relay(Duration::from_secs(3), Some(folder.path())).await;
+    let timeout = Duration::from_secs(3);
+    let relay = run(RelayOptions { cache: Some(cache), ..options(timeout) }).await;
     let asked = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&asked);
     let silent = server(move |head| {
@@ -153,7 +145,7 @@ async fn a_crowd_waits_once_for_a_server_that_tells_nothing_of_a_file() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_follows_a_body_that_ends_with_its_connection() {
-    let relay = relay(Duration::from_secs(60), None).await;
+    let relay = run(options(LONG)).await;
     let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nwell\r\n0\r\n\r\n";
     let server = server(|_| Some(chunks.to_owned()));
     // Chunks are nothing to a client of HTTP/1.0, and it has asked for two files at once.
@@ -166,7 +158,7 @@ async fn nothing_follows_a_body_that_ends_with_its_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_status_that_is_none_is_not_passed_on() {
-    let relay = relay(Duration::from_secs(60), None).await;
+    let relay = run(options(LONG)).await;
     let server = server(|_| Some("HTTP/1.1 042 Odd\r\nContent-Length: 0\r\n\r\n".to_owned()));
     let came = ask(relay, get(server, "Connection: close\r\n")).await;
     assert!(came.starts_with("HTTP/1.1 502 "), "{came}");
@@ -175,10 +167,29 @@ async fn a_status_that_is_none_is_not_passed_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_the_relays_own_limit_is_not_silent() {
     // A share of it is a second's worth, and half a second without any was silence once.
-    let relay = limited(Duration::from_millis(500), None, Some(1000)).await;
+    let send_limit = Some(Arc::new(Limiter::new(Some(1000))));
+    let relay = run(RelayOptions { send_limit, ..options(Duration::from_millis(500)) }).await;
     let body = "x".repeat(2500);
     let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let server = server(move |_| Some(text.clone()));
     let came = ask(relay, get(server, "Connection: close\r\n")).await;
     assert!(came.ends_with(&body), "{} bytes came", came.len());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_a_client_looks_at_takes_no_space_of_the_depot() {
+    let memory = DepotOptions { memory_bytes: 1 << 20, ..DepotOptions::default() };
+    let depot = Some(Depot::open(memory).unwrap().0);
+    let relay = run(RelayOptions { depot, ..options(LONG) }).await;
+    let post = |more: &str| {
+        let target = "/depot?size=1000&lease=60&medium=memory";
+        format!("POST {target} HTTP/1.1\r\nHost: r\r\nConnection: close\r\n{more}\r\n")
+    };
+    // Browsers send this without asking whether they may, from the address of whoever looks.
+    let came = ask(relay, post("Origin: https://evil.example\r\nContent-Length: 0\r\n")).await;
+    assert!(came.starts_with("HTTP/1.1 403 "), "{came}");
+    assert!(ask(relay, post("")).await.starts_with("HTTP/1.1 201 "));
+}
+
+/// Longer than any test waits.
+const LONG: Duration = Duration::from_secs(60);

@@ -31,7 +31,7 @@ use tokio::sync::{Notify, watch};
 
 use super::Relay;
 use crate::exposition::Page;
-use crate::http::{Content, Head, Make, Response};
+use crate::http::{Content, Head, Make, Method, Response};
 use crate::server::Life;
 use ask::Ask;
 pub(super) use ask::is_for_depot;
@@ -211,6 +211,12 @@ impl Relay {
         let Some(door) = &self.door else {
             return Response::text(404, "this relay has no depot (it was started without --depot)");
         };
+        // Whoever may use the relay by their address alone may look at pages, and these have browsers
+        // ask: which tell so, as no other client does.
+        let is_read = matches!(head.method, Method::Get | Method::Head);
+        if !is_read && head.field("origin").is_some() {
+            return Response::text(403, "a depot does nothing on behalf of web pages");
+        }
         let asked = match Ask::read(head) {
             Ok(asked) => asked,
             Err(error) => return error.response(),
