@@ -77,6 +77,34 @@ impl Ear {
         Ear { address, heard }
     }
 
+    /// In front of a relay at this address: where it is asked for something of `from`, it is asked for
+    /// that of `to`, a name of the same length.
+    pub fn leading_astray(relay: SocketAddr, from: &str, to: &str) -> Ear {
+        assert_eq!(from.len(), to.len(), "or lengths would have to be mended");
+        let (from, to) = (from.to_owned(), to.to_owned());
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            while let Ok((near, _)) = listener.accept() {
+                let Ok(far) = TcpStream::connect(relay) else { continue };
+                let (near_too, far_too) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                let (from, to) = (from.clone(), to.clone());
+                std::thread::spawn(move || {
+                    pass(near, far, |bytes| {
+                        for at in 0..(bytes.len() + 1).saturating_sub(from.len()) {
+                            let part = &mut bytes[at..at + from.len()];
+                            if part == from.as_bytes() {
+                                part.copy_from_slice(to.as_bytes());
+                            }
+                        }
+                    });
+                });
+                std::thread::spawn(move || pass(far_too, near_too, |_| {}));
+            }
+        });
+        Ear { address, heard: Arc::default() }
+    }
+
     /// As a server's address.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)

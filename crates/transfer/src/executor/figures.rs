@@ -288,11 +288,16 @@ impl Run<'_> {
 
     /// Whether digests prove every byte.
     fn is_proved(&self) -> bool {
-        !self.proof.is_empty() || self.tree.is_some()
+        !self.proof.is_empty() && !self.word_of_relays || self.tree.is_some()
     }
 
     /// What the file was verified by, in words.
     fn verified_by(&self) -> String {
+        if !self.is_proved()
+            && let Some(words) = self.word_of_relays()
+        {
+            return words;
+        }
         let accepted = self.sources.iter().filter(|entry| entry.accepted == Some(true)).count();
         if !self.is_proved() && accepted == 1 && !self.verification.is_empty() {
             // A single one agrees with nobody.

@@ -28,6 +28,7 @@ mod sink;
 mod state;
 mod suspect;
 mod ways;
+mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

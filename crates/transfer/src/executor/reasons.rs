@@ -34,7 +34,7 @@ impl Run<'_> {
     }
 
     /// The relays of the route that the user has named.
-    fn named_relays(&self) -> Option<&[usize]> {
+    pub(super) fn named_relays(&self) -> Option<&[usize]> {
         match self.ways.as_ref()?.routes.choice() {
             RouteChoice::Fixed(relays) if !relays.is_empty() => Some(relays),
             _ => None,

@@ -157,6 +157,9 @@ pub(super) struct Run<'a> {
     pub resumed: RangeSet,
     /// The digests of the request came from a source's answer.
     pub digests_offered: bool,
+    /// They came by relays, which could have changed them with the bytes, and the source itself has
+    /// not told them.
+    pub word_of_relays: bool,
     pub verified_bytes: u64,
     pub proof: Proof,
     pub verification: String,
@@ -286,6 +289,7 @@ impl<'a> Run<'a> {
             kept_bytes: 0,
             resumed: RangeSet::new(),
             digests_offered: false,
+            word_of_relays: false,
             verified_bytes: 0,
             proof: Proof { wholes: Vec::new(), pieces: request.pieces.clone() },
             verification: String::new(),
