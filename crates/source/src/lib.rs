@@ -29,8 +29,8 @@ pub mod fuzzing {
 }
 
 pub use control::{
-    AboutRelay, Document, Download, ProbeReport, Stored, Turned, Upload, fetch_part, fetch_small,
-    head, probe,
+    AboutRelay, DepotError, DepotFetch, DepotLease, DepotStatus, DepotWish, Document, Download,
+    Fetched, ProbeReport, Stored, Turned, Upload, fetch_part, fetch_small, head, probe,
 };
 pub use error::{Class, LaneError, Presented};
 pub use facts::Facts;

@@ -400,12 +400,12 @@ pub(crate) fn without_credentials(url: &Url) -> Url {
     url
 }
 
-/// `url` without credentials, query and fragment.
+/// `url` without credentials, query and fragment, and without what opens a depot.
 pub fn display_name(url: &Url) -> String {
     let mut shown = without_credentials(url);
     shown.set_query(None);
     shown.set_fragment(None);
-    shown.into()
+    swath_formats::depot::redacted(shown.as_str())
 }
 
 fn strong(etag: &Option<String>) -> Option<&str> {

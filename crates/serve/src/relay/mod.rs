@@ -283,7 +283,7 @@ impl Relay {
                 (None, Some((address, _))) if depot::is_for_depot(head) => format!("{address}?"),
                 _ => head.raw_target.clone(),
             };
-            let target = depot::redacted(&target);
+            let target = swath_formats::depot::redacted(&target);
             let line = LogLine::of(head, peer, status, bytes, took);
             log.note(&LogLine { target: &target, ..line });
         }

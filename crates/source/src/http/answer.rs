@@ -63,6 +63,9 @@ pub(crate) fn judge(head: &Head, asked: Range) -> Answer {
         },
         416 => match head.field("content-range").map(content_range::parse) {
             Some(Ok(ContentRange { range: None, size_bytes: Some(size_bytes) })) => {
+                if asked.start < size_bytes && asked.end <= size_bytes {
+                    return Answer::Refused(LaneError::NotHeld { range: asked });
+                }
                 Answer::PastEnd { size_bytes }
             }
             _ => Answer::Refused(status_error(head)),

@@ -5,8 +5,8 @@
 //! under way waits for the next one, which is made for all who wait. Always holds: a byte that is
 //! held never changes, unless it is found damaged.
 //!
-//! Locks: `journal` before `book`, and neither is taken by who holds the depot's ledger; `book` is
-//! never held while the disk works.
+//! Locks: `journal` before `book` before the depot's ledger; `book` is never held while the disk
+//! works.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,16 +20,17 @@ use super::Shared;
 use super::capability::LeaseId;
 use super::clock::Term;
 use super::contents::{Contents, Fact};
-use super::ledger::Medium;
+use super::ledger::{Medium, Refusal, Space};
 use super::settle::{Parts, settle};
 use crate::bits::Bits;
 use crate::journal::{JournalEnd, JournalFile, Sum as _};
-use crate::sealed_file::{Layout, SealedFile};
+use crate::sealed_file::{Layout, SealedFile, blocks};
 
 pub(crate) struct Lease {
     pub(crate) id: LeaseId,
     pub(crate) medium: Medium,
     pub(crate) layout: Layout,
+    pub(crate) space: Space,
     /// Nanoseconds since the machine started, or [`GIVEN_UP`].
     ends: AtomicU64,
     book: Mutex<Book>,
@@ -42,6 +43,8 @@ pub(crate) struct Book {
     pub(crate) contents: Contents,
     /// What writers have claimed and not committed.
     pub(crate) writing: RangeSet,
+    /// Blocks whose space is taken, where that is done as bytes are stored.
+    covered: RangeSet,
     /// Whole groups that were found right since they were stored or the depot was opened.
     pub(crate) checked: Bits,
     /// How often a sync has failed: what was written before that may be lost, whatever later
@@ -98,8 +101,9 @@ impl Lease {
         journal: Journal,
         kept: Option<Arc<SealedFile>>,
     ) -> Lease {
-        let layout = contents.layout();
+        let (layout, space) = (contents.layout(), contents.space());
         let book = Book {
+            covered: if space == Space::AsStored { contents.covered() } else { RangeSet::new() },
             contents,
             writing: RangeSet::new(),
             checked: Bits::default(),
@@ -113,6 +117,7 @@ impl Lease {
             id,
             medium,
             layout,
+            space,
             ends: AtomicU64::new(ends.as_nanos()),
             book: Mutex::new(book),
             journal: Mutex::new(journal),
@@ -139,6 +144,33 @@ impl Lease {
     /// Whether it is being taken away, or was: its space is, or is about to be, another's.
     pub(crate) fn is_given_up(&self) -> bool {
         self.ends.load(Ordering::Acquire) == GIVEN_UP
+    }
+
+    /// The space that it takes.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        match self.space {
+            Space::Reserved => blocks(self.layout.size_bytes),
+            Space::AsStored => self.book().covered.total_bytes(),
+        }
+    }
+
+    /// Take the space that bytes need which are going to be stored at `range`.
+    pub(crate) fn cover(
+        &self,
+        depot: &Shared,
+        book: &mut Book,
+        range: Range,
+    ) -> Result<(), Refusal> {
+        if self.space == Space::Reserved {
+            return Ok(());
+        }
+        let wanted = self.layout.blocks_of(range);
+        let more_bytes = wanted.len() - book.covered.bytes_within(wanted);
+        if more_bytes > 0 {
+            depot.books().ledger.grow(self.id, more_bytes)?;
+            book.covered.insert(wanted);
+        }
+        Ok(())
     }
 
     /// The file, opened if nobody has it open.
@@ -340,6 +372,7 @@ impl Lease {
             let mut book = self.book();
             let pieces = book.contents.pieces.len();
             book.contents = Contents::default();
+            book.covered = RangeSet::new();
             book.checked = Bits::default();
             (book.kept.take().or_else(|| book.file.upgrade()), pieces)
         };

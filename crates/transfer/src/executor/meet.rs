@@ -293,8 +293,8 @@ impl Run<'_> {
                 continue;
             };
             let priority = link.pri.map_or(DISCOVERED_PRIORITY, |pri| pri.max(2));
-            let mirror =
-                crate::request::Mirror { url, priority, trust: swath_source::Trust::Discovered };
+            let trust = swath_source::Trust::Discovered;
+            let mirror = crate::request::Mirror { url, priority, trust, holds: None };
             if self.add_source(&mirror) {
                 self.discovered += 1;
                 found += 1;
@@ -353,7 +353,7 @@ impl Run<'_> {
             figures.wasted_bytes += bytes;
             self.wasted_bytes += bytes;
             let source = SourceId(at as u32);
-            self.planner.handle(PlanEvent::SourceAdded { source, max_lanes: None }, now);
+            self.plan_source(at);
             if self.sources[at].state == SourceState::Bad {
                 self.planner.handle(PlanEvent::SourceBad { source }, now);
             } else {

@@ -43,6 +43,7 @@ use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, Summary};
 use crate::request::{Destination, Request};
 pub use agree::{Agreement, Version};
+pub(crate) use figures::forecast;
 use sealed::Tree;
 pub(crate) use sealed::{Pass, PassEnd, run_pass};
 use state::Run;

@@ -488,6 +488,7 @@ impl Run<'_> {
         ways.open.insert(way, id.index());
         ways.known.insert(key, id.index());
         let mut entry = SourceEntry::new(source);
+        entry.lacks = self.sources[direct].lacks.clone();
         entry.on_route = Some(OnRoute { replica, route });
         if is_news {
             let text = format!(
