@@ -358,7 +358,7 @@ impl TypedValueParser for HeaderParser {
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands that have a man page of their own, and another name of one.
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "get",
     "cp",
     "sync",
@@ -372,6 +372,7 @@ const COMMANDS: [&str; 17] = [
     "du",
     "probe",
     "routes",
+    "routes-probe",
     "routes-forget",
     "verify",
     "completions",

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use swath_model::{Range, RangeSet};
 use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_model::pieces::Pieces;
+use swath_model::{Range, RangeSet};
 use swath_plan::Config;
 use swath_source::Trust;
 use tokio::io::AsyncWrite;
