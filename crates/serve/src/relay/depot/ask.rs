@@ -199,7 +199,8 @@ fn version(head: &Head) -> Result<Option<Version>, AskError> {
         Some(text) => Some(Etag::parse(text).ok_or(AskError::Value { name: "etag", what: ETAG })?),
         None => None,
     };
-    if modified.is_some_and(|date| http_date::parse(date).is_none()) {
+    let is_date = |date: &str| http_date::parse(date).is_some() && !date.contains(char::is_control);
+    if modified.is_some_and(|date| !is_date(date)) {
         return Err(AskError::Value { name: "modified", what: DATE });
     }
     Ok(Some(Version { etag, modified: modified.map(str::to_owned) }))
@@ -276,6 +277,10 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         }
         Ok(Ask::Allocate { length, .. } | Ask::Extend { length, .. }) => {
             assert!(!length.is_zero());
+        }
+        Ok(Ask::Read { version: Some(Version { etag, modified }), .. }) => {
+            let shown = etag.iter().map(Etag::as_str).chain(modified.as_deref());
+            shown.for_each(|text| assert!(!text.contains(char::is_control)));
         }
         Ok(_) => {}
         Err(error) => {
@@ -368,7 +373,7 @@ mod tests {
             ("POST", "/depot?size=1&size=2&lease=1", "", 400),
             ("POST", "/depot?size=1&leese=1&lease=1", "", 400),
             ("POST", "/depot?size=1&lease=1&reserve=maybe", "", 400),
-            ("GET", &*format!("{one}?etag=a"), "", 400),
+            ("GET", &*format!("{one}?etag=%01"), "", 400),
             ("GET", &*format!("{one}?etag=%22a%0d%22"), "", 400),
             ("GET", &*format!("{one}?modified=now"), "", 400),
             ("POST", &*format!("{one}?extend=0"), "", 400),

@@ -287,6 +287,21 @@ impl Lines {
     }
 }
 
+impl Drop for Lines {
+    /// Whoever leaves takes nothing along: what has come is made durable, since it takes space.
+    fn drop(&mut self) {
+        if let Some(Fetching { mut writer, .. }) = self.fetching.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn_blocking(move || {
+                if let Err(error) = writer.commit() {
+                    tracing::debug!(%error, "what had come of a fetch that was given up is lost");
+                }
+            });
+        }
+    }
+}
+
 /// Fill a buffer, or take what has come `until` then; with why no more comes.
 async fn fill(
     upstream: &mut Upstream,
