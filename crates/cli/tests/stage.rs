@@ -147,6 +147,21 @@ fn what_nothing_but_its_version_tells_apart_is_the_same_in_depots() {
 }
 
 #[test]
+fn depots_that_gave_all_they_hold_are_not_to_blame_for_what_is_missing() {
+    let home = Home::new();
+    let content = Content::random(14, SIZE);
+    let origin = slow(&content, 9_000_000);
+    let mut depots = depots(&home, &["20M", "20M"]);
+    stage(&home, &url(&origin), &depots, &["--digest", &sha256(&content)]).code_is(0);
+    origin.die();
+    drop(depots.remove(0));
+    let ran = home.run(["get", "staged.meta4", "-o", "got", "--timeout", "4s"]);
+    ran.code_is(3)
+        .says(&["all that it holds has come", "cannot connect"])
+        .never_says(&["no answer"]);
+}
+
+#[test]
 fn with_two_replicas_any_depot_may_die() {
     let home = Home::new();
     let content = Content::random(4, SIZE);

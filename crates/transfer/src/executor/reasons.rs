@@ -1,5 +1,6 @@
 //! Why nothing more comes: of each source, of the way that it is reached by, and of relays.
 
+use swath_model::Range;
 use swath_plan::routes::{Fault, SiteId};
 use swath_source::LaneError;
 
@@ -17,12 +18,20 @@ impl Run<'_> {
                 let why = why.or_else(|| source.reason.clone());
                 let why = why.unwrap_or_else(|| match source.state {
                     SourceState::Silent => "it went silent".to_owned(),
+                    _ if self.has_given_all(source) => "all that it holds has come".to_owned(),
                     _ => "no answer".to_owned(),
                 });
                 (source.source.display_name().to_owned(), why)
             })
             .collect();
         if reasons.is_empty() { self.lost_relays() } else { reasons }
+    }
+
+    /// Whether this source has some of the file alone, and nothing of that is missing.
+    fn has_given_all(&self, entry: &SourceEntry) -> bool {
+        let missing = self.size_bytes.map(|size| self.have.gaps_within(Range::new(0, size)));
+        !entry.lacks.is_empty()
+            && missing.is_some_and(|missing| missing.iter().all(|&range| entry.lacks.covers(range)))
     }
 
     /// Whether nobody wanted anything of this source: the user has named the route that is taken, and
