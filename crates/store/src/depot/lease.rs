@@ -22,7 +22,6 @@ use super::clock::Term;
 use super::contents::{Contents, Fact};
 use super::ledger::{Medium, Refusal, Space};
 use super::settle::{Parts, settle};
-use crate::bits::Bits;
 use crate::journal::{JournalEnd, JournalFile, Sum as _};
 use crate::sealed_file::{Layout, SealedFile, blocks};
 
@@ -46,7 +45,8 @@ pub(crate) struct Book {
     /// Blocks whose space is taken, where that is done as bytes are stored.
     covered: RangeSet,
     /// Whole groups that were found right since they were stored or the depot was opened.
-    pub(crate) checked: Bits,
+    /// (As ranges: an allocation may be much larger than what is stored of it.)
+    pub(crate) checked: RangeSet,
     /// How often a sync has failed: what was written before that may be lost, whatever later
     /// syncs say.
     pub(crate) epoch: u32,
@@ -106,7 +106,7 @@ impl Lease {
             covered: if space == Space::AsStored { contents.covered() } else { RangeSet::new() },
             contents,
             writing: RangeSet::new(),
-            checked: Bits::default(),
+            checked: RangeSet::new(),
             epoch: 0,
             pending: Vec::new(),
             is_committing: false,
@@ -295,7 +295,7 @@ impl Lease {
         for fact in facts {
             if let Fact::Whole { range } | Fact::Bad { range } = fact {
                 for group in self.layout.groups_of(*range) {
-                    book.checked.clear(group.start / swath_model::digest::blake3_tree::GROUP_BYTES);
+                    book.checked.remove(group);
                 }
             }
             book.contents.apply(fact);
@@ -373,7 +373,7 @@ impl Lease {
             let pieces = book.contents.pieces.len();
             book.contents = Contents::default();
             book.covered = RangeSet::new();
-            book.checked = Bits::default();
+            book.checked = RangeSet::new();
             (book.kept.take().or_else(|| book.file.upgrade()), pieces)
         };
         depot.pieces.fetch_sub(pieces, Ordering::Relaxed);
