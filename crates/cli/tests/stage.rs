@@ -95,7 +95,7 @@ fn what_lies_in_parts_comes_from_depots_alone_when_the_origin_is_gone() {
     let origin = slow(&content, 9_000_000);
     let depots = depots(&home, &["20M", "20M", "20M"]);
     let ran = stage(&home, &url(&origin), &depots, &["--digest", &sha256(&content)]);
-    ran.code_is(0).says(&["in 3 depots", "partial"]);
+    ran.code_is(0).says(&["to 3 depots", "in 3 depots", "partial"]).never_says(&["source"]);
     let text = String::from_utf8(home.read("staged.meta4")).unwrap();
     assert_eq!(text.matches("<held ").count(), 3, "{text}");
     assert_eq!(text.matches("<url ").count(), 1, "{text}");

@@ -187,8 +187,8 @@ struct Staging<'a> {
 
 impl Staging<'_> {
     async fn all(&mut self, stop: &Stop) -> Result<Staged, StageError> {
-        let sources = self.depots.iter().map(|depot| depot.name.clone()).collect();
-        self.observer.observe(&Event::Started { path: self.request.name.clone(), sources });
+        let depots = self.depots.iter().map(|depot| depot.name.clone()).collect();
+        self.observer.observe(&Event::Staging { path: self.request.name.clone(), depots });
         tokio::select! {
             biased;
             () = stop.wait() => return Err(StageError::Stopped),

@@ -352,7 +352,7 @@ impl<'a> Round<'a> {
         let eta = forecast(&mut self.rates, rate_bytes_per_s, wanted_bytes - done_bytes);
         observer.observe(&Event::Progress(Snapshot {
             at_s: self.began.elapsed().as_secs_f64(),
-            phase: Phase::Fetching,
+            phase: Phase::Staging,
             size_bytes: Some(wanted_bytes),
             done_bytes,
             resumed_bytes: 0,
