@@ -17,6 +17,7 @@ use crate::relay::args::Relay;
 use crate::relays::Relays;
 use crate::routes::args::Routes;
 use crate::serve::args::Serve;
+use crate::stage::args::Stage;
 use crate::units;
 
 /// Moves large datasets from many replicas at once, verified and resumable.
@@ -46,6 +47,8 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Pass on what servers have, for those who may and from where it may
     Relay(Box<Relay>),
+    /// Bring a file to the depots of relays, near those who will need it
+    Stage(Box<Stage>),
     /// List a folder of a swath server, or where ssh leads to
     Ls(Box<Ls>),
     /// Tell how large a folder of a swath server is, or one where ssh leads to
@@ -355,16 +358,21 @@ impl TypedValueParser for HeaderParser {
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands that have a man page of their own, and another name of one.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 18] = [
     "get",
     "cp",
     "sync",
     "serve",
     "relay",
+    "stage",
+    "stage-status",
+    "stage-extend",
+    "stage-release",
     "ls",
     "du",
     "probe",
     "routes",
+    "routes-probe",
     "routes-forget",
     "verify",
     "completions",

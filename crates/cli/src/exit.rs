@@ -189,6 +189,26 @@ pub fn hint_of_trust(reason: &str) -> Option<&'static str> {
     )
 }
 
+/// What to do where relays pass nothing on: about the first reason of that kind, and, where nothing but
+/// a route that was named has been tried, that there are others.
+pub fn hints_of_relays(reasons: &[(String, String)]) -> Vec<String> {
+    let says = |what: &str| reasons.iter().any(|(_, reason)| reason.contains(what));
+    let mut hints = Vec::new();
+    if says("it lets others in") {
+        hints.push(
+            "  whoever runs it names who asks it (--clients: you, or the relay before it), or has given you a token (token-file in the configuration)",
+        );
+    }
+    if says("(--upstream)") {
+        hints.push("  whoever runs it names whom it asks (--upstream): the source, or the next relay, with the port");
+    }
+    let is_of_relays = |name: &str| name.contains(" by ") || name.starts_with("the relay ");
+    if !reasons.is_empty() && reasons.iter().all(|(name, _)| is_of_relays(name)) {
+        hints.push("  nothing but the route that was named was tried: --route auto takes others, --route direct none");
+    }
+    hints.into_iter().map(str::to_owned).collect()
+}
+
 /// A sentence with what to do about these reasons, each in a line of its own.
 pub fn with_hints(sentence: &str, reasons: &[impl AsRef<str>]) -> String {
     let first = |hint: fn(&str) -> Option<&'static str>| {

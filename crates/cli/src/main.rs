@@ -21,6 +21,7 @@ mod routes;
 mod say;
 mod serve;
 mod signals;
+mod stage;
 mod units;
 mod verify;
 mod verify_tree;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
             pinned(&serve.pin.clone(), &near, || with_runtime(|| serve::run(*serve)))
         }
         Command::Relay(relay) => with_runtime(|| relay::run(*relay)),
+        Command::Stage(stage) => with_runtime(|| stage::run(*stage)),
         Command::Probe(probe) => with_runtime(|| probe::run(probe)),
         Command::Routes(mut routes) => match routes.command.take() {
             Some(Then::Probe(probe)) => with_runtime(|| routes::probe::run(*probe)),

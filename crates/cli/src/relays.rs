@@ -27,7 +27,7 @@ pub struct Relays {
     /// Relays and routes
     #[command(flatten)]
     pub which: Which,
-    /// Relays carry connections with the origin itself, which they cannot read where these are encrypted
+    /// Relays carry connections with the origin itself, which they can neither read nor change where it is an https:// one; of an http:// one it hides nothing
     #[arg(long)]
     pub end_to_end: bool,
 }

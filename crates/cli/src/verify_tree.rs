@@ -103,7 +103,10 @@ fn against(verify: &Verify, index: &str) -> Result<Against, String> {
     if !url.path().ends_with('/') {
         url.set_path(&format!("{}/", url.path()));
     }
-    Ok(Against::Now(Mirror { url, priority: 1, trust: Trust::Named }, Box::new(filter)))
+    Ok(Against::Now(
+        Mirror { url, priority: 1, trust: Trust::Named, holds: None },
+        Box::new(filter),
+    ))
 }
 
 /// Files of which nobody can say more than that their blocks are wrong.

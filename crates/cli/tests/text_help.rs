@@ -21,6 +21,10 @@ const SHOWN: &[(&str, &[&str])] = &[
     ("probe", &["probe", "--help"]),
     ("routes", &["routes", "--help"]),
     ("routes-probe", &["routes", "probe", "--help"]),
+    ("stage", &["stage", "--help"]),
+    ("stage-status", &["stage", "status", "--help"]),
+    ("stage-extend", &["stage", "extend", "--help"]),
+    ("stage-release", &["stage", "release", "--help"]),
     ("routes-forget", &["routes", "forget", "--help"]),
     ("verify", &["verify", "--help"]),
 ];
@@ -64,6 +68,7 @@ fn every_option_is_in_the_man_page_the_completions_and_the_guide() {
         ("du", "cp.md"),
         ("serve", "serve.md"),
         ("routes", "relays.md"),
+        ("stage", "relays.md"),
     ];
     for (command, guide) in guides {
         let man = home.path(format!("man/swath-{command}.1"));

@@ -21,9 +21,6 @@ pub struct Hop {
     pub held: Option<f64>,
     /// The most that came for a while when it was not held up, in bytes per second.
     pub able: Option<f64>,
-    /// What the hop from the relay to whoever asked it carries, as the kernel there sees it, in bytes
-    /// per second.
-    pub down: Option<f64>,
 }
 
 impl Hop {
@@ -45,7 +42,6 @@ impl Hop {
         member("rate", self.rate, 0);
         member("held", self.held, 3);
         member("able", self.able, 0);
-        member("down", self.down, 0);
         text
     }
 
@@ -71,7 +67,6 @@ impl Hop {
                 "rate" => hop.rate = number(),
                 "held" => hop.held = number().map(|part| part.min(1.0)),
                 "able" => hop.able = number(),
-                "down" => hop.down = number(),
                 _ => {}
             }
         }
@@ -108,13 +103,9 @@ mod tests {
             rate: Some(14_534_000.0),
             held: Some(0.031),
             able: None,
-            down: Some(9e6),
         };
         let text = first.write();
-        assert_eq!(
-            text,
-            "hop;desc=\"data.example.org:443\";dur=48.25;rate=14534000;held=0.031;down=9000000"
-        );
+        assert_eq!(text, "hop;desc=\"data.example.org:443\";dur=48.25;rate=14534000;held=0.031");
         let second = Hop { upstream: "r1:80".to_owned(), ..Hop::default() };
         let value = format!("cache;dur=1, {text},{}", second.write());
         assert_eq!(Hop::parse(&value), [first, second]);

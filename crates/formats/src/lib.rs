@@ -8,6 +8,7 @@
 pub mod accept;
 pub mod conditions;
 pub mod content_range;
+pub mod depot;
 pub mod digest_header;
 pub mod etag;
 pub mod hop;

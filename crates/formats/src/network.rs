@@ -15,6 +15,11 @@ pub struct Network {
 pub struct NetworkError(String);
 
 impl Network {
+    /// Whether it has every address of its kind.
+    pub fn is_everything(&self) -> bool {
+        self.bits == 0
+    }
+
     /// Whether it has this address.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {

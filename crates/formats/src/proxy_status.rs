@@ -54,6 +54,17 @@ impl ProxyFault {
         NAMES.iter().find(|(fault, _)| *fault == self).map_or("", |(_, name)| name)
     }
 
+    /// What an answer of this status means where a relay does not say it in other words: a definite
+    /// no, or not just now. `None`: nothing definite.
+    pub fn of_status(status: u16) -> Option<Self> {
+        match status {
+            408 | 425 => None,
+            429 | 503 => Some(Self::Limit),
+            400..=499 => Some(Self::Denied),
+            _ => None,
+        }
+    }
+
     /// The status of an answer that says so.
     pub fn status(self) -> u16 {
         match self {

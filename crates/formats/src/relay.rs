@@ -65,6 +65,10 @@ fn read(text: &str) -> Result<Url, UpstreamError> {
         return Err(UpstreamError::NotWhole);
     }
     let mut url = Url::parse(&format!("{scheme}://{rest}")).map_err(UpstreamError::Unreadable)?;
+    // Within another address those would be steps of its path, and lead elsewhere.
+    if matches!(url.host_str(), Some("." | "..")) {
+        return Err(UpstreamError::NotWhole);
+    }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(UpstreamError::Credentials);
     }
@@ -157,6 +161,9 @@ mod tests {
             ("/relay/ftp://host/f", UpstreamError::NotWhole),
             ("/relay/https:///f", UpstreamError::NotWhole),
             ("/relay/https://", UpstreamError::NotWhole),
+            ("/relay/https://./", UpstreamError::NotWhole),
+            ("/relay/https://../other.example.org/f", UpstreamError::NotWhole),
+            ("/relay/https://%2e%2E/other.example.org/f", UpstreamError::NotWhole),
             ("/relay/https://u@host/f", UpstreamError::Credentials),
             ("/relay/https://u:p@host/f", UpstreamError::Credentials),
         ] {

@@ -110,6 +110,13 @@ pub enum Event {
         /// The bytes.
         range: Range,
     },
+    /// A source does not have these bytes, whatever is allowed later.
+    Lacks {
+        /// Which.
+        source: SourceId,
+        /// The bytes.
+        range: Range,
+    },
     /// A source may be asked for these bytes again.
     Allowed {
         /// Which.

@@ -136,7 +136,13 @@ impl Planner {
         let bytes = bytes.min(self.config.window_bytes.unwrap_or(u64::MAX)).max(1);
         let range = Range::of_len(self.first_gap.start, bytes.min(self.first_gap.len()));
         let Some(source) = self.sources.get(lane.source.index()) else { return };
-        if let Some(range) = source.forbidden.gaps_within(range).into_iter().next() {
+        // One that has only some of the file tells as much of it by what it has.
+        let first = source.forbidden.gaps_within(range).into_iter().next().or_else(|| {
+            let all = Range::new(0, u64::MAX);
+            let own = source.lacks.gaps_within(all).into_iter().next()?;
+            (!source.lacks.is_empty()).then(|| Range::of_len(own.start, bytes.min(own.len())))
+        });
+        if let Some(range) = first {
             self.assign(id, range, now);
         }
     }

@@ -150,9 +150,17 @@ impl Planner {
                     source.forbidden.insert(range);
                 }
             }
+            Event::Lacks { source, range } => {
+                if let Some(source) = self.sources.get_mut(source.index()) {
+                    source.lacks.insert(range);
+                    source.forbidden.insert(range);
+                }
+            }
             Event::Allowed { source, range } => {
                 if let Some(source) = self.sources.get_mut(source.index()) {
-                    source.forbidden.remove(range);
+                    for range in source.lacks.gaps_within(range) {
+                        source.forbidden.remove(range);
+                    }
                 }
                 self.ended = false;
             }

@@ -21,6 +21,8 @@ pub(crate) struct Source {
     pub stream_only: bool,
     pub request_limit: Option<u32>,
     pub forbidden: RangeSet,
+    /// What of that it does not have.
+    pub lacks: RangeSet,
     /// What its last lane brought, bytes per second: all that is known of a new one.
     pub lane_rate: Option<f64>,
     /// How long its lanes waited for connections and first bytes while there was work, in all.
@@ -64,6 +66,7 @@ impl Source {
             stream_only: false,
             request_limit: None,
             forbidden: RangeSet::new(),
+            lacks: RangeSet::new(),
             lane_rate: None,
             waited_s: 0.0,
             failures: 0,

@@ -405,10 +405,14 @@ impl Planner {
             && !source.rests
             && (source.forbidden.is_empty()
                 || self.grows
+                // Nobody knows yet what is missing.
+                || (self.size_bytes.is_none() && !source.forbidden.covers(ALL))
                 || self.undelivered.iter().any(|range| !source.forbidden.covers(range)))
     }
 }
 
+/// Beyond every file.
+const ALL: Range = Range { start: 0, end: u64::MAX };
 /// How often everything is looked at. Also the executor's pace for reading the lanes' meters.
 pub(crate) const TICK_S: f64 = 0.02;
 /// When nothing has come from anybody for so long, back-offs are cut short.

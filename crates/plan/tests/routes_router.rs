@@ -2,8 +2,8 @@
 
 use swath_model::Time;
 use swath_plan::routes::{
-    Fault, Mode, ReplicaId, Route, RouteAction, RouteEvent, Router, RouterConfig, SiteId, WayId,
-    WayNow,
+    Fault, Grade, Mode, Reading, ReplicaId, Route, RouteAction, RouteEvent, Router, RouterConfig,
+    SiteId, WayId, WayNow,
 };
 
 const ORIGIN: SiteId = SiteId(1);
@@ -126,4 +126,30 @@ fn nothing_is_believed_of_ways_that_nobody_opened() {
     progress(&mut router, 0.1, &[(way, 1e9)], 1 << 30);
     assert_eq!(router.views().len(), 1);
     assert!(router.graph().is_relay(RELAY));
+}
+
+#[test]
+fn a_relay_that_tells_of_an_endless_round_trip_is_not_waited_for_endlessly() {
+    let mut router = router(Mode::Auto);
+    actions(&mut router, 0.0);
+    let far = SiteId(3);
+    router.handle(RouteEvent::RelayLost { site: RELAY }, Time::ZERO);
+    router.handle(RouteEvent::RelayUp { site: far }, Time::ZERO);
+    // It is said to be good, and says of its hop what nobody can have measured.
+    for (from, to) in [(ORIGIN, far), (far, SiteId::HERE)] {
+        let reading = Reading { rate_bytes_per_s: 1e8, grade: Grade::Exact, age_s: 0.0 };
+        router.handle(RouteEvent::Remembered { from, to, reading }, Time::ZERO);
+    }
+    router.handle(RouteEvent::RoundTrip { from: ORIGIN, to: far, rtt_s: Some(1e9) }, Time::ZERO);
+    let (mut open, mut closed) = (0, 0);
+    for tenth in 1..600 {
+        let now_s = f64::from(tenth) / 10.0;
+        // Nothing ever comes over the ways through it.
+        progress(&mut router, now_s, &[(WayId(0), 1e6)], 1 << 32);
+        for action in actions(&mut router, now_s) {
+            open += u32::from(matches!(action, RouteAction::Open { .. }));
+            closed += u32::from(matches!(action, RouteAction::Close { .. }));
+        }
+    }
+    assert!(open > 0 && closed > 0, "{open} opened, {closed} closed");
 }

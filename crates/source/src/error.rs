@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use swath_formats::ProxyFault;
-use swath_model::counted;
+use swath_model::{Range, counted};
 
 /// Why an answer was bad or a lane ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -119,6 +119,15 @@ pub enum LaneError {
         /// The size that the server tells.
         size_bytes: u64,
     },
+    /// The server has only some of the file, and not this.
+    #[error("it does not have bytes {range} of the file (any more)")]
+    NotHeld {
+        /// What was asked for.
+        range: Range,
+    },
+    /// What lay in a depot is gone with its lease.
+    #[error("the depot's lease has ended")]
+    LeaseEnded,
     /// The file has another size than the one expected.
     #[error("the file there has {}, {expected} {} expected", counted(*actual, "byte"), if *expected == 1 { "was" } else { "were" })]
     SizeMismatch {
@@ -270,7 +279,13 @@ impl LaneError {
             },
             Self::Relay { fault: Some(ProxyFault::Limit), .. } => Class::Busy(DEFAULT_PATIENCE),
             Self::Relay {
-                fault: Some(ProxyFault::Denied | ProxyFault::IpProhibited | ProxyFault::Loop),
+                fault:
+                    Some(
+                        ProxyFault::Denied
+                        | ProxyFault::IpProhibited
+                        | ProxyFault::Loop
+                        | ProxyFault::Certificate,
+                    ),
                 ..
             } => Class::Unsupported,
             Self::Relay { .. } => Class::Transient,
@@ -280,6 +295,7 @@ impl LaneError {
             | Self::BeyondEnd { .. }
             | Self::Changed { .. }
             | Self::Html => Class::Lying,
+            Self::NotHeld { .. } | Self::LeaseEnded => Class::Gone,
             Self::Tls { .. }
             | Self::RedirectLoop { .. }
             | Self::RedirectInsecure { .. }

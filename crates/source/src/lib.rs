@@ -29,8 +29,8 @@ pub mod fuzzing {
 }
 
 pub use control::{
-    AboutRelay, Document, Download, ProbeReport, Stored, Turned, Upload, fetch_part, fetch_small,
-    head, probe,
+    AboutRelay, DepotError, DepotFetch, DepotLease, DepotStatus, DepotWish, Document, Download,
+    Fetched, ProbeReport, Stored, Turned, Upload, fetch_part, fetch_small, head, probe,
 };
 pub use error::{Class, LaneError, Presented};
 pub use facts::Facts;
@@ -38,7 +38,7 @@ pub use habits::Quirks;
 pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};
 pub use net::{
     Accepted, Bearer, BearerSearch, Come, Dialled, Net, NetError, NetOptions, Proxies, ProxyError,
-    RelayAccess, Sealable, Secret, check_header, discover_bearer,
+    Reach, RelayAccess, Sealable, Secret, check_header, discover_bearer,
 };
 pub use sealed::{
     SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, plain_bytes, sealed_bytes, to_sealed,

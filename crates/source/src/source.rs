@@ -199,6 +199,11 @@ impl Source {
         self.way.as_ref().is_some_and(|way| way.carriage == Carriage::Passed)
     }
 
+    /// Whether relays could change what comes of it: they pass it on, or carry what is not encrypted.
+    pub fn is_exposed(&self) -> bool {
+        self.is_passed() || self.is_relayed() && self.url.scheme() == "http"
+    }
+
     /// The round trip from the first relay to the origin.
     pub(crate) fn far(&self) -> Duration {
         let far_us = self.way.as_ref().map_or(0, |way| way.far_us.load(Ordering::Relaxed));
@@ -395,12 +400,12 @@ pub(crate) fn without_credentials(url: &Url) -> Url {
     url
 }
 
-/// `url` without credentials, query and fragment.
+/// `url` without credentials, query and fragment, and without what opens a depot.
 pub fn display_name(url: &Url) -> String {
     let mut shown = without_credentials(url);
     shown.set_query(None);
     shown.set_fragment(None);
-    shown.into()
+    swath_formats::depot::redacted(shown.as_str())
 }
 
 fn strong(etag: &Option<String>) -> Option<&str> {

@@ -192,6 +192,11 @@ impl Upstream {
                             return Poll::Ready(Err(protocol(&error)));
                         }
                         100..=199 => continue,
+                        // Nobody could read that if it were passed on.
+                        ..100 => {
+                            let error = "its status has less than three digits";
+                            return Poll::Ready(Err(protocol(&error)));
+                        }
                         _ => {}
                     }
                     let body = Body::after(&head).map_err(|error| protocol(&error))?;

@@ -22,13 +22,6 @@ impl Bits {
         is_new
     }
 
-    /// Clear it.
-    pub fn clear(&mut self, number: u64) {
-        if self.has(number) {
-            self.0[(number / 64) as usize] &= !(1 << (number % 64));
-        }
-    }
-
     /// Words of memory.
     #[cfg(test)]
     pub fn capacity(&self) -> usize {

@@ -63,6 +63,12 @@ impl Layout {
             && (range.end.is_multiple_of(GROUP_BYTES) || range.end == self.size_bytes)
     }
 
+    /// The blocks of a disk that have a byte of `range`.
+    pub(crate) fn blocks_of(&self, range: Range) -> Range {
+        let end = blocks(range.end).min(blocks(self.size_bytes));
+        Range::new(range.start - range.start % BLOCK_BYTES, end)
+    }
+
     /// The groups that have a byte in `range`.
     pub(crate) fn groups_of(&self, range: Range) -> impl Iterator<Item = Range> + use<> {
         let layout = *self;

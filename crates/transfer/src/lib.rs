@@ -36,6 +36,7 @@ pub mod report;
 mod request;
 mod routes;
 pub mod sending;
+pub mod stage;
 mod survey;
 mod tree;
 mod verify;

@@ -20,6 +20,14 @@ pub enum Event {
         /// The replicas, in the order of their numbers.
         sources: Vec<String>,
     },
+    /// The staging of a file in depots begins, in place of [`Event::Started`]. What follows tells of
+    /// depots as of sources.
+    Staging {
+        /// Name of the file.
+        path: String,
+        /// The depots, in the order of their numbers.
+        depots: Vec<String>,
+    },
     /// The size and what an earlier run left are known.
     Opened {
         /// Size of the file in bytes, where the source tells it.
@@ -160,6 +168,8 @@ pub enum Phase {
     Probing,
     /// Fetching (and verifying what arrived).
     Fetching,
+    /// Depots fetch what they are to hold.
+    Staging,
     /// Everything is here; hashing what is left.
     Verifying,
     /// The digest does not match; disputed ranges are fetched from other sources.

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use swath_model::Range;
 use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_model::pieces::Pieces;
+use swath_model::{Range, RangeSet};
 use swath_plan::Config;
 use swath_source::Trust;
 use tokio::io::AsyncWrite;
@@ -21,6 +21,8 @@ pub struct Mirror {
     pub priority: u32,
     /// Who named it: the user's own sources get the user's credentials, discovered ones do not.
     pub trust: Trust,
+    /// What of the file it has, where that is not all.
+    pub holds: Option<RangeSet>,
 }
 
 /// Where the bytes go.
@@ -147,7 +149,7 @@ impl Request {
             text: text.to_owned(),
             reason: error.to_string(),
         })?;
-        self.mirrors.push(Mirror { url, priority: 1, trust: Trust::Named });
+        self.mirrors.push(Mirror { url, priority: 1, trust: Trust::Named, holds: None });
         Ok(self)
     }
 

@@ -264,7 +264,8 @@ impl Engine {
         let start = if fits { purse.next } else { 0 };
         let range = Range::of_len(start, bytes);
         let mut request = Request::to(Destination::Nowhere { range });
-        request.mirrors = vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named }];
+        request.mirrors =
+            vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named, holds: None }];
         (request.discover, request.refuses_folders) = (false, true);
         // Nothing twice, and next to nothing before it is known what is wanted: what is spent is to be
         // what was allowed.

@@ -255,7 +255,10 @@ fn later(event: &mut Event, by_s: f64) {
             swath.ended_at_s += by_s;
             swath.first_byte_at_s = swath.first_byte_at_s.map(|at_s| at_s + by_s);
         }
-        Event::Started { .. } | Event::Opened { .. } | Event::Finished(_) => {}
+        Event::Started { .. }
+        | Event::Staging { .. }
+        | Event::Opened { .. }
+        | Event::Finished(_) => {}
     }
 }
 

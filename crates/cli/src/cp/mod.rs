@@ -343,7 +343,7 @@ async fn named(
     let name = PathBuf::from(name);
     let mut folder = from.clone();
     folder.set_path(&format!("{}/", from.path()));
-    let asked = Mirror { url: folder.clone(), priority: 1, trust: Trust::Named };
+    let asked = Mirror { url: folder.clone(), priority: 1, trust: Trust::Named, holds: None };
     let is_folder = tokio::select! {
         biased;
         () = stop.wait() => return Err(stopped()),
@@ -354,7 +354,7 @@ async fn named(
         return Ok(Thing::Folder(Job::Fetch { from, to, single: None }));
     }
     if let Some((above, there)) = job::in_folder(&from) {
-        let asked = Mirror { url: above.clone(), priority: 1, trust: Trust::Named };
+        let asked = Mirror { url: above.clone(), priority: 1, trust: Trust::Named, holds: None };
         let is_file = tokio::select! {
             biased;
             () = stop.wait() => return Err(stopped()),
@@ -409,7 +409,7 @@ async fn file(
     stop: &Stop,
 ) -> Exit {
     let mut request = Request::to_file(path);
-    request.mirrors = vec![Mirror { url: from, priority: 1, trust: Trust::Named }];
+    request.mirrors = vec![Mirror { url: from, priority: 1, trust: Trust::Named, holds: None }];
     request.overwrite = true;
     request.refuses_folders = true;
     request.resume = cp.resume || !cp.no_resume;
@@ -477,7 +477,7 @@ async fn fetch(
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Result<Received, GetError> {
-    let mirror = |url| Mirror { url, priority: 1, trust: Trust::Named };
+    let mirror = |url| Mirror { url, priority: 1, trust: Trust::Named, holds: None };
     let request = TreeRequest {
         replicas: from.into_iter().map(mirror).collect(),
         destination: to,
@@ -533,6 +533,7 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn
         if let Some(hint) = reasons.iter().find_map(https) {
             say::err(&hint);
         }
+        exit::hints_of_relays(reasons).iter().for_each(|hint| say::err(hint));
     }
     tell_kept(kept_bytes);
 }

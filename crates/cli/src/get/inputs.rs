@@ -99,8 +99,10 @@ pub async fn read(get: &Get, engine: &Engine, progress: &Progress) -> Result<Inp
         ),
     };
     let mut request = request(get, destination(get, name.as_ref()));
-    request.mirrors =
-        urls.into_iter().map(|url| Mirror { url, priority: 1, trust: Trust::Named }).collect();
+    request.mirrors = urls
+        .into_iter()
+        .map(|url| Mirror { url, priority: 1, trust: Trust::Named, holds: None })
+        .collect();
     request.digests.clone_from(&get.digest);
     request.metalinks = !get.no_discover;
     Ok(Inputs::One(Box::new(request)))
@@ -310,7 +312,7 @@ impl Template {
         trust: Trust,
     ) -> Result<Request, (String, String)> {
         let name = file.name.as_str().to_owned();
-        if file.mirrors.is_empty() {
+        if file.mirrors.is_empty() && file.held.is_empty() {
             let why = file
                 .skipped
                 .first()
@@ -329,8 +331,14 @@ impl Template {
         request.mirrors = file
             .mirrors
             .into_iter()
-            .map(|mirror| Mirror { url: mirror.url, priority: mirror.priority, trust })
+            .map(|it| Mirror { url: it.url, priority: it.priority, trust, holds: None })
             .collect();
+        request.mirrors.extend(file.held.into_iter().map(|it| Mirror {
+            url: it.url,
+            priority: it.priority,
+            trust,
+            holds: Some(it.ranges),
+        }));
         request.told_digests = file.digests;
         request.pieces = file.pieces;
         request.size_bytes = file.size_bytes;

@@ -115,7 +115,7 @@ fn request(template: &Template, item: Item) -> Result<Request, (String, String)>
     request.mirrors = item
         .mirrors
         .into_iter()
-        .map(|url| Mirror { url, priority: 1, trust: Trust::Named })
+        .map(|url| Mirror { url, priority: 1, trust: Trust::Named, holds: None })
         .collect();
     request.digests = item.digests;
     request.overwrite |= item.overwrite;

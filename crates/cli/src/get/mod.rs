@@ -15,6 +15,7 @@ use crate::signals;
 use swath_transfer::Stop;
 
 use inputs::Inputs;
+pub use inputs::{name_of, shown};
 pub use one::Kept;
 
 /// Run the command.

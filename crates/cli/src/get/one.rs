@@ -136,6 +136,7 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         if let Some(hint) = reasons.iter().find_map(https) {
             say::err(&hint);
         }
+        exit::hints_of_relays(reasons).iter().for_each(|hint| say::err(hint));
     }
     let kept = || {
         format!(

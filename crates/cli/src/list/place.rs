@@ -62,7 +62,7 @@ impl Place {
             own_server: session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint)),
         };
         let engine = engine::start(wishes)?;
-        let folder = Mirror { url, priority: 1, trust: Trust::Named };
+        let folder = Mirror { url, priority: 1, trust: Trust::Named, holds: None };
         let is_file = session.as_ref().is_some_and(|session| session.is_file);
         Ok(Place { engine, folder, is_file, file, _session: session })
     }

@@ -315,7 +315,7 @@ impl Tally {
     /// Take in an event of one file.
     pub(super) fn add(&mut self, file: u64, event: &Event) {
         match event {
-            Event::Started { path, .. } => {
+            Event::Started { path, .. } | Event::Staging { path, .. } => {
                 self.active.insert(file, Active { path: path.clone(), snapshot: None });
             }
             Event::Progress(snapshot) => {

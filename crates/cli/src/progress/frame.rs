@@ -22,8 +22,10 @@ const NAME_MIN: usize = 16;
 pub(super) struct View {
     /// Final path of the file.
     pub(super) path: String,
-    /// How many sources were named at the start.
+    /// How many sources, or depots, were named at the start.
     pub(super) sources: usize,
+    /// Whether those are the depots of a file that is staged.
+    pub(super) is_staging: bool,
     /// The latest snapshot.
     pub(super) snapshot: Option<Snapshot>,
     /// Why a source is in its state, by number.
@@ -35,13 +37,13 @@ pub(super) struct View {
 /// The lines of a frame; remembers which sources it shows.
 pub(super) fn frame(view: &mut View, look: Look) -> Vec<String> {
     let Some(snapshot) = view.snapshot.clone() else {
-        let what = format!(
-            "asking {} {} what they offer",
-            view.sources,
-            plural(view.sources, "source", "sources")
-        );
-        let what =
-            if view.sources == 1 { "asking the source what it offers".to_owned() } else { what };
+        let what = match (view.sources, view.is_staging) {
+            (1, false) => "asking the source what it offers".to_owned(),
+            (count, false) => {
+                format!("asking {count} {} what they offer", plural(count, "source", "sources"))
+            }
+            (_, true) => "asking the source what it offers, and depots for room".to_owned(),
+        };
         let name = text::cut_middle(
             &name_of(&view.path, look),
             look.width.saturating_sub(width_of(&what) + 4),
@@ -82,6 +84,7 @@ pub(super) fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::Probing => "probing",
         Phase::Fetching => "fetching",
+        Phase::Staging => "staging",
         Phase::Verifying => "verifying",
         Phase::Disputing => "disputing",
         Phase::Finishing => "finishing",
@@ -100,7 +103,8 @@ fn head(path: &str, snapshot: &Snapshot, look: Look) -> Vec<String> {
         None => units::bytes(done),
     };
     let mut figures = vec![amount];
-    if snapshot.phase == Phase::Fetching || snapshot.rate_bytes_per_s > 0.0 {
+    let flows = matches!(snapshot.phase, Phase::Fetching | Phase::Staging);
+    if flows || snapshot.rate_bytes_per_s > 0.0 {
         figures.push(units::rate(snapshot.rate_bytes_per_s));
     }
     let dash = look.either("–", "-");
@@ -108,7 +112,7 @@ fn head(path: &str, snapshot: &Snapshot, look: Look) -> Vec<String> {
         Some(eta) => {
             figures.push(format!("ETA {}", units::eta(eta.likely_s, eta.low_s, eta.high_s, dash)))
         }
-        None if snapshot.phase == Phase::Fetching => figures.push(format!("ETA {dash}")),
+        None if flows => figures.push(format!("ETA {dash}")),
         None => {}
     }
     let mut out = title(phase, &name_of(path, look), &figures, look);

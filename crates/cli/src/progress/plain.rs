@@ -42,6 +42,7 @@ pub struct Plain {
     pace: Pace,
     phase: Option<Phase>,
     names: Vec<String>,
+    is_staging: bool,
 }
 
 impl Plain {
@@ -52,7 +53,7 @@ impl Plain {
 
     /// The same with a given look.
     pub fn with_look(out: Box<dyn Write + Send>, look: Look) -> Self {
-        Self { out, look, pace: Pace::default(), phase: None, names: Vec::new() }
+        Self { out, look, pace: Pace::default(), phase: None, names: Vec::new(), is_staging: false }
     }
 
     fn line(&mut self, line: &str) {
@@ -79,6 +80,16 @@ impl Observer for Plain {
                 };
                 self.line(&line);
             }
+            Event::Staging { path, depots } => {
+                self.names.clone_from(depots);
+                self.is_staging = true;
+                let name = name_of(path, self.look);
+                let line = match depots.as_slice() {
+                    [depot] => format!("{name} to {depot}"),
+                    all => format!("{name} to {} depots", all.len()),
+                };
+                self.line(&line);
+            }
             Event::Opened { size_bytes, resumed_bytes, kept_bytes, verification } => {
                 let mut line = size_bytes.map_or("size unknown".to_owned(), units::bytes);
                 if *resumed_bytes > 0 {
@@ -101,7 +112,8 @@ impl Observer for Plain {
                 let name =
                     self.names.get(*source as usize).map_or(String::new(), |n| format!(" ({n})"));
                 let why = reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
-                self.line(&format!("source {}{name} is left out{why}", u64::from(*source) + 1));
+                let kind = if self.is_staging { "depot" } else { "source" };
+                self.line(&format!("{kind} {}{name} is left out{why}", u64::from(*source) + 1));
             }
             Event::Progress(snapshot) => {
                 let phase_is_new =
@@ -140,7 +152,7 @@ fn progress_line(snapshot: &Snapshot) -> String {
         phase @ (Phase::Disputing | Phase::Finishing | Phase::Probing) => {
             return format!("{:.0} s: {}", snapshot.at_s, phase_word(phase));
         }
-        Phase::Fetching => (snapshot.done_bytes, ""),
+        Phase::Fetching | Phase::Staging => (snapshot.done_bytes, ""),
     };
     let mut line = match snapshot.size_bytes {
         Some(size) => format!(
@@ -152,7 +164,12 @@ fn progress_line(snapshot: &Snapshot) -> String {
         ),
         None => format!("{:.0} s: {verb}{}", snapshot.at_s, units::bytes(done)),
     };
-    if snapshot.phase == Phase::Fetching {
+    let peers = match snapshot.phase {
+        Phase::Fetching => Some(("from", "sources")),
+        Phase::Staging => Some(("to", "depots")),
+        _ => None,
+    };
+    if let Some((from, peers)) = peers {
         line.push_str(&format!(", {}", units::rate(snapshot.rate_bytes_per_s)));
         let running = snapshot
             .sources
@@ -161,7 +178,7 @@ fn progress_line(snapshot: &Snapshot) -> String {
             .count();
         let all = snapshot.sources.len();
         if all > 1 {
-            line.push_str(&format!(" from {running} of {all} sources"));
+            line.push_str(&format!(" {from} {running} of {all} {peers}"));
         }
     }
     if let Some(eta) = snapshot.eta {

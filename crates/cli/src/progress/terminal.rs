@@ -71,6 +71,12 @@ impl Observer for Terminal {
                     View { path: path.clone(), sources: sources.len(), ..View::default() };
                 shared.draw_view(true);
             }
+            Event::Staging { path, depots } => {
+                let sources = depots.len();
+                let (path, is_staging) = (path.clone(), true);
+                shared.view = View { path, sources, is_staging, ..View::default() };
+                shared.draw_view(true);
+            }
             Event::Source { source, state, reason, .. } => {
                 match reason {
                     Some(reason) => shared.view.reasons.insert(*source, reason.clone()),
@@ -87,7 +93,8 @@ impl Observer for Terminal {
                         format!(" ({})", text::cut_address(&text::safe(&s.name, look), 60, look))
                     });
                     let why = reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
-                    let line = format!("source {}{name} is left out{why}", u64::from(*source) + 1);
+                    let kind = if shared.view.is_staging { "depot" } else { "source" };
+                    let line = format!("{kind} {}{name} is left out{why}", u64::from(*source) + 1);
                     shared.note(&line, Tone::Warn);
                 }
             }

@@ -69,6 +69,7 @@ fn view() -> View {
     View {
         path: "/data/big-file.h5".to_owned(),
         sources: 5,
+        is_staging: false,
         snapshot: Some(snapshot()),
         reasons,
         shown: Vec::new(),

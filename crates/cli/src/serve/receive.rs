@@ -80,7 +80,7 @@ async fn receive(engine: Engine, order: Order) {
         single: wishes.single.clone(),
         single_there: None,
         keep_index: None,
-        replicas: vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named }],
+        replicas: vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named, holds: None }],
         destination: destination.path.clone(),
         preserve: wishes.preserve,
         delete: wishes.delete,

@@ -13,6 +13,12 @@ impl Home {
         self.relay_at("127.0.0.1:0", args)
     }
 
+    /// A relay for this machine, to this network alone.
+    pub fn relay_to(&self, network: &str) -> Served {
+        let usual = ["relay", "--plain", "--clients", "127.0.0.0/8", "--listen", "127.0.0.1:0"];
+        Served::of(self.swath(usual.iter().chain(&["--upstream", network])), &["--token-file"])
+    }
+
     /// The same, with a certificate that it has made for itself.
     pub fn tls_relay(&self, args: &[&str]) -> Served {
         let usual = ["relay", "--upstream", "127.0.0.1", "--listen", "127.0.0.1:0"];
@@ -69,6 +75,34 @@ impl Ear {
             }
         });
         Ear { address, heard }
+    }
+
+    /// In front of a relay at this address: where it is asked for something of `from`, it is asked for
+    /// that of `to`, a name of the same length.
+    pub fn leading_astray(relay: SocketAddr, from: &str, to: &str) -> Ear {
+        assert_eq!(from.len(), to.len(), "or lengths would have to be mended");
+        let (from, to) = (from.to_owned(), to.to_owned());
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            while let Ok((near, _)) = listener.accept() {
+                let Ok(far) = TcpStream::connect(relay) else { continue };
+                let (near_too, far_too) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                let (from, to) = (from.clone(), to.clone());
+                std::thread::spawn(move || {
+                    pass(near, far, |bytes| {
+                        for at in 0..(bytes.len() + 1).saturating_sub(from.len()) {
+                            let part = &mut bytes[at..at + from.len()];
+                            if part == from.as_bytes() {
+                                part.copy_from_slice(to.as_bytes());
+                            }
+                        }
+                    });
+                });
+                std::thread::spawn(move || pass(far_too, near_too, |_| {}));
+            }
+        });
+        Ear { address, heard: Arc::default() }
     }
 
     /// As a server's address.

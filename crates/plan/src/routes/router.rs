@@ -273,12 +273,14 @@ impl Router {
         true
     }
 
-    /// Sum of the round trips of a route's hops, in seconds, as far as they are known.
+    /// Sum of the round trips of a route's hops, in seconds, as far as they are known and can be:
+    /// it says how long a way is waited for, and relays tell it.
     pub(crate) fn rtt_s(&self, route: &Route, source: SiteId) -> f64 {
         let edges = route.edges(source);
         edges
             .map(|(from, to)| self.graph.edge(from, to).and_then(|edge| edge.rtt_s))
             .fold(0.0, |sum, rtt_s| sum + rtt_s.unwrap_or(UNKNOWN_RTT_S))
+            .min(LONGEST_RTT_S)
     }
 
     /// A moment that other transfers do not choose as well.
@@ -289,6 +291,10 @@ impl Router {
 
 /// How many closed ways are shown.
 const CLOSED_MAX: usize = 64;
+
+/// Longer ones there are not, by satellites neither, but in what somebody tells who wants to be
+/// waited for.
+const LONGEST_RTT_S: f64 = 2.0;
 
 /// Of hops whose round trip nobody has told, for how long to wait for them.
 const UNKNOWN_RTT_S: f64 = 0.1;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use swath_formats::Network;
+use swath_source::Reach;
 use url::{Host, Url};
 
 /// One thing that a relay may ask: a host, all hosts below a domain, or a block of addresses.
@@ -42,12 +43,12 @@ impl FromStr for Upstream {
     fn from_str(text: &str) -> Result<Upstream, UpstreamError> {
         let unreadable = || UpstreamError::Unreadable(text.to_owned());
         let everything = || UpstreamError::Everything(text.to_owned());
+        let block = |network: Network, port| match network.is_everything() {
+            true => Err(everything()),
+            false => Ok(Upstream { what: What::Network(network), port }),
+        };
         if let Ok(network) = text.parse::<Network>() {
-            let all = ["0.0.0.0/0", "::/0"].map(|all| all.parse::<Network>().ok());
-            if all.contains(&Some(network)) {
-                return Err(everything());
-            }
-            return Ok(Upstream { what: What::Network(network), port: None });
+            return block(network, None);
         }
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) => (host, Some(port.parse().map_err(|_| unreadable())?)),
@@ -55,7 +56,7 @@ impl FromStr for Upstream {
         };
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if let Ok(network) = bare.parse::<Network>() {
-            return Ok(Upstream { what: What::Network(network), port });
+            return block(network, port);
         }
         if host == "*" || host == "*." {
             return Err(everything());
@@ -109,20 +110,21 @@ impl Allowed {
     }
 
     /// The blocks of addresses that are listed: where names may lead beside what is public.
-    pub fn networks(&self) -> Vec<Network> {
-        let mut networks: Vec<Network> = Vec::new();
+    pub fn reach(&self) -> Vec<Reach> {
+        let mut reach: Vec<Reach> = Vec::new();
         for one in &self.all {
+            let on_port = |network| Reach { network, port: one.port };
             match &one.what {
-                What::Network(network) => networks.push(*network),
+                What::Network(network) => reach.push(on_port(*network)),
                 // Everybody has it, and who lists it means it.
                 What::Host(name) if name == "localhost" => {
                     let own = ["127.0.0.0/8", "::1"].iter();
-                    networks.extend(own.filter_map(|it| it.parse::<Network>().ok()));
+                    reach.extend(own.filter_map(|it| it.parse().ok()).map(on_port));
                 }
                 _ => {}
             }
         }
-        networks
+        reach
     }
 }
 
@@ -172,12 +174,36 @@ mod tests {
 
     #[test]
     fn everything_is_no_list() {
-        for text in ["*", "*:443", "0.0.0.0/0", "::/0", "*."] {
+        for text in [
+            "*",
+            "*:443",
+            "0.0.0.0/0",
+            "::/0",
+            "*.",
+            "192.0.2.1/0",
+            "0.0.0.0/0:80",
+            "[::/0]:443",
+            "::ffff:0:0/96",
+        ] {
             let error = text.parse::<Upstream>();
             assert_eq!(error, Err(UpstreamError::Everything(text.to_owned())), "{text}");
         }
         for text in ["", "http://host", "a b", "host:port", "*.*", "*.", "a.*", "host:70000"] {
             assert!(text.parse::<Upstream>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn where_names_may_lead_is_listed_with_its_port() {
+        let listed = ["*.example.org", "127.0.0.1:8080", "10.1.0.0/16", "localhost:81"];
+        let allowed = Allowed::new(listed.map(|text| text.parse().unwrap()).to_vec());
+        let may = |address: &str, port| {
+            let address = address.parse().unwrap();
+            allowed.reach().iter().any(|one| one.has(address, Some(port)))
+        };
+        assert!(may("127.0.0.1", 8080) && may("127.0.0.1", 81) && may("::1", 81));
+        assert!(may("10.1.2.3", 9) && !may("10.2.2.3", 9));
+        // Whoever has a name below example.org could have it lead to any service of this machine.
+        assert!(!may("127.0.0.1", 6379) && !may("127.0.0.2", 8080) && !may("::1", 8080));
     }
 }

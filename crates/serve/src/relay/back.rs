@@ -92,7 +92,8 @@ impl Carry<'_> {
         };
         let framing = Framing::of(head, front.head.version);
         let keeps_alive = front.head.keeps_alive && !self.relay.is_ending();
-        self.closes |= !keeps_alive || framing == Framing::Close;
+        let is_last = !keeps_alive || framing == Framing::Close;
+        self.closes |= is_last;
         let hop = hop(&front.url, upstream, &self.held.gauge);
         let marks = Marks {
             via: &self.relay.pseudonym,
@@ -107,7 +108,12 @@ impl Carry<'_> {
         front.state = State::Answering(framing);
         if framing == Framing::None {
             front.state = State::Done;
-        } else {
+        }
+        if is_last {
+            // Whatever came behind it would be taken for more of this one's body.
+            self.queue.truncate(1);
+        }
+        if framing != Framing::None {
             self.held.gauge.run(Instant::now(), false);
             // What came with the head goes out with it.
             if self.held.upstream.as_ref().is_some_and(Upstream::has_some) {
@@ -311,7 +317,6 @@ pub(super) fn hop(url: &Url, upstream: &Upstream, gauge: &Gauge) -> Hop {
         rate: reading.map(|reading| reading.rate),
         held: reading.map(|reading| reading.held),
         able: reading.and_then(|reading| reading.able),
-        down: None,
     }
 }
 

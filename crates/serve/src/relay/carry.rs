@@ -186,11 +186,15 @@ impl Carry<'_> {
     /// Neither side may be silent for ever while it owes something.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         loop {
-            let due = self.moved_at + self.relay.timeout;
             if self.silence.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
             let now = Instant::now();
+            if self.pace.is_waiting() {
+                // A limit that many share may let each wait for long.
+                self.moved_at = now;
+            }
+            let due = self.moved_at + self.relay.timeout;
             if due > now {
                 self.silence.as_mut().reset((due).into());
                 continue;
@@ -202,6 +206,8 @@ impl Carry<'_> {
             }
             self.moved_at = now;
             self.silence.as_mut().reset((now + self.relay.timeout).into());
+            // Whatever comes of it is not for the one behind this.
+            self.dial = None;
             self.drop_upstream();
             let after_s = self.relay.timeout.as_secs_f64();
             self.refuse(ProxyFault::ReadTimeout, format!("it said nothing for {after_s} s"));

@@ -26,6 +26,11 @@ impl Clients {
         self.networks.is_empty() && self.tokens.is_none()
     }
 
+    /// Whether everybody may: tokens of which there are none are shown by anybody.
+    pub fn are_all(&self) -> bool {
+        self.tokens.as_ref().is_some_and(Access::asks_for_nothing)
+    }
+
     /// What opens it beside addresses.
     pub fn tokens(&self) -> Option<&Access> {
         self.tokens.as_ref()

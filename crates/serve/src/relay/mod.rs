@@ -127,11 +127,11 @@ impl Relay {
         if options.upstreams.is_empty() {
             return Err(RelayError::NoUpstreams);
         }
-        if options.clients.are_none() {
+        if options.clients.are_none() || options.clients.are_all() {
             return Err(RelayError::NoClients);
         }
         let allowed = Allowed::new(options.upstreams);
-        let reach = Some(allowed.networks());
+        let reach = Some(allowed.reach());
         let net = Net::new(NetOptions { reach, metalinks: false, ..options.net })?;
         let mut random = [0; 8];
         crate::tls::random(&mut random);
@@ -283,7 +283,7 @@ impl Relay {
                 (None, Some((address, _))) if depot::is_for_depot(head) => format!("{address}?"),
                 _ => head.raw_target.clone(),
             };
-            let target = depot::redacted(&target);
+            let target = swath_formats::depot::redacted(&target);
             let line = LogLine::of(head, peer, status, bytes, took);
             log.note(&LogLine { target: &target, ..line });
         }
@@ -411,3 +411,6 @@ impl Answer for Relay {
 
 /// With what the names of relays of this kind begin in `Via`.
 const PSEUDONYM: &str = "swath-";
+
+#[cfg(test)]
+mod tests;

@@ -45,6 +45,11 @@ impl PolledPace {
         Poll::Ready(bytes.min(usize::try_from(share.left_bytes()).unwrap_or(usize::MAX)))
     }
 
+    /// Whether somebody waits for our own limit, and not for anybody else.
+    pub fn is_waiting(&self) -> bool {
+        self.sleep.is_some()
+    }
+
     /// So many bytes were moved.
     pub fn spend(&mut self, bytes: usize) {
         if let Some(share) = &mut self.share {

@@ -135,7 +135,7 @@ pub(super) fn answer(answer: &AnswerHead, marks: &Marks<'_>) -> Vec<u8> {
     let mut via = String::new();
     for (name, value) in fields() {
         match name {
-            "via" => via.push_str(&format!("{value}, ")),
+            "via" => via.push_str(&format!("{}, ", clean(value))),
             "content-length" => {
                 // To a request for the head alone it tells what there would be.
                 if marks.framing == Framing::None && answer.is_bodiless {
@@ -158,7 +158,7 @@ pub(super) fn answer(answer: &AnswerHead, marks: &Marks<'_>) -> Vec<u8> {
         }
     }
     text.push_str(&format!("via: {via}1.1 {}\r\n", marks.via));
-    text.push_str(&format!("server-timing: {}\r\n", marks.timing));
+    text.push_str(&format!("server-timing: {}\r\n", clean(marks.timing)));
     match marks.framing {
         Framing::Length(length) => text.push_str(&format!("content-length: {length}\r\n")),
         Framing::Chunks => text.push_str("transfer-encoding: chunked\r\n"),
@@ -318,6 +318,19 @@ mod tests {
              connection: keep-alive\r\n\r\n"
         );
         assert!(back(&head, Form::Path, Framing::Close).ends_with("connection: close\r\n\r\n"));
+    }
+
+    #[test]
+    fn fields_that_came_in_several_lines_go_back_in_one() {
+        let head = answer_head(200, &[("via", "1.1 a\r\n b"), ("x", "1\r\n 2")]);
+        let url = Url::parse(URL).unwrap();
+        let framing = Framing::Length(0);
+        // A cache tells what servers behind it told of their hops.
+        let timing = "hop;dur=1\r\n\tx";
+        let form = Form::Path;
+        let marks = Marks { via: "v", timing, framing, keeps_alive: true, url: &url, form };
+        let text = String::from_utf8(answer(&head, &marks)).unwrap();
+        assert!(text.split("\r\n").all(|line| !line.starts_with([' ', '\t'])), "{text}");
     }
 
     #[test]

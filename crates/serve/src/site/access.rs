@@ -40,6 +40,11 @@ impl Access {
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
     }
 
+    /// Whether nothing need be shown.
+    pub(crate) fn asks_for_nothing(&self) -> bool {
+        self.tokens().is_empty()
+    }
+
     fn tokens(&self) -> RwLockReadGuard<'_, Vec<Token>> {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner)
     }

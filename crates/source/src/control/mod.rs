@@ -3,6 +3,7 @@
 //! They follow the same rules as lanes: redirects, credentials, permitted addresses, proxies.
 
 mod about;
+mod depot;
 mod download;
 mod exchange;
 mod probe;
@@ -15,6 +16,7 @@ use swath_model::Range;
 use url::Url;
 
 pub use about::AboutRelay;
+pub use depot::{DepotError, DepotFetch, DepotLease, DepotStatus, DepotWish, Fetched};
 pub use download::Download;
 pub use probe::{ProbeReport, probe};
 pub use turned::Turned;

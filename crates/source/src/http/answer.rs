@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use swath_formats::{ContentRange, content_range, http_date, proxy_status};
+use swath_formats::{ContentRange, ProxyFault, content_range, http_date, proxy_status};
 use swath_model::{Range, counted};
 
 use super::head::{Head, explained, shortened};
@@ -63,6 +63,11 @@ pub(crate) fn judge(head: &Head, asked: Range) -> Answer {
         },
         416 => match head.field("content-range").map(content_range::parse) {
             Some(Ok(ContentRange { range: None, size_bytes: Some(size_bytes) })) => {
+                // A depot tells what it holds; whoever else refuses what there is is not to be believed.
+                let is_within = asked.start < size_bytes && asked.end <= size_bytes;
+                if is_within && head.field("swath-held").is_some() {
+                    return Answer::Refused(LaneError::NotHeld { range: asked });
+                }
                 Answer::PastEnd { size_bytes }
             }
             _ => Answer::Refused(status_error(head)),
@@ -118,7 +123,8 @@ fn status_error(head: &Head) -> LaneError {
             Some(details) => shortened_to(&details, RELAY_WORDS_MAX),
             None => explained(head, b""),
         };
-        return LaneError::Relay { relay: shortened(&told.proxy), fault: told.fault, reason };
+        let fault = told.fault.or(ProxyFault::of_status(head.status));
+        return LaneError::Relay { relay: shortened(&told.proxy), fault, reason };
     }
     LaneError::Status {
         code: head.status,

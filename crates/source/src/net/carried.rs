@@ -9,7 +9,7 @@
 use std::future::poll_fn;
 use std::time::{Duration, Instant};
 
-use swath_formats::{proxy_status, relay};
+use swath_formats::{ProxyFault, proxy_status, relay};
 use url::Url;
 
 use super::Net;
@@ -123,11 +123,11 @@ impl Net {
             Some(told) => {
                 let details = told.details.unwrap_or_default();
                 let reason: String = details.chars().filter(|it| !it.is_control()).collect();
-                Err(refused(told.fault, reason))
+                Err(refused(told.fault.or(ProxyFault::of_status(head.status)), reason))
             }
             None => {
                 let reason = format!("it answered {} {}", head.status, shortened(&head.reason));
-                Err(refused(None, reason))
+                Err(refused(ProxyFault::of_status(head.status), reason))
             }
         }
     }

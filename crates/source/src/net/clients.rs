@@ -87,7 +87,7 @@ impl Resolve for Resolver {
             let shared = net.ok_or("the network is gone")?;
             let net = Net { shared, headers: Arc::default() };
             let found = net.shared.names.resolve(name.as_str(), 0).await?;
-            let permitted = net.permitted(found, trust)?;
+            let permitted = net.permitted(found, None, trust)?;
             let addresses: Addrs =
                 Box::new(permitted.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)

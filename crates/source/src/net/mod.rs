@@ -25,6 +25,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use swath_formats::depot;
 use swath_formats::digest_header;
 use swath_model::Limiter;
 use tokio::time::Instant;
@@ -35,7 +36,7 @@ pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
 pub(crate) use credentials::{Credentials, has};
 pub use dialled::{Accepted, Come, Dialled};
 pub(crate) use kernel::Came;
-pub use options::{NetError, NetOptions, RelayAccess, check_header};
+pub use options::{NetError, NetOptions, Reach, RelayAccess, check_header};
 pub use proxy::{Proxies, ProxyError};
 pub use relays::Sealable;
 pub(crate) use stream::{Conn, Via};
@@ -179,6 +180,14 @@ impl Net {
         let (Some(own), Some(origin)) = (Origin::of(source_url), Origin::of(url)) else {
             return Credentials::default();
         };
+        let is_relay = || {
+            let relays = &self.shared.options.relays;
+            relays.iter().any(|relay| Origin::of(&relay.url).as_ref() == Some(&origin))
+        };
+        if own == origin && depot::is_path(url.path()) && is_relay() {
+            // Whoever has such an address may use it, but its relay must let them in.
+            return self.credentials_for_relay(&origin);
+        }
         let entitled = own == origin && (trust == crate::Trust::Named || self.is_named(&origin));
         if !entitled {
             return Credentials::default();

@@ -1,5 +1,6 @@
 //! What the user may choose about the network.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,9 +42,26 @@ pub struct NetOptions {
     pub metalinks: bool,
     /// Of addresses that are not public contact only those in these blocks, whoever named them and
     /// whatever name they were found by; `None` where the user alone says what is contacted.
-    pub reach: Option<Vec<Network>>,
+    pub reach: Option<Vec<Reach>>,
     /// What opens the user's relays.
     pub relays: Vec<RelayAccess>,
+}
+
+/// Where connections may lead beside what is public: a block of addresses, on one port or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// The addresses.
+    pub network: Network,
+    /// `None`: every port of theirs.
+    pub port: Option<u16>,
+}
+
+impl Reach {
+    /// Whether this address may be contacted on this port; one that is not known is none of those
+    /// that are named.
+    pub fn has(&self, address: IpAddr, port: Option<u16>) -> bool {
+        self.network.contains(address) && (self.port.is_none() || self.port == port)
+    }
 }
 
 /// What opens one relay.

@@ -110,7 +110,7 @@ impl Net {
     }
 
     /// Whether requests to `url` show anything that others are not to see.
-    pub(crate) fn has_secrets_for(&self, url: &Url, trust: Trust) -> bool {
+    pub fn has_secrets_for(&self, url: &Url, trust: Trust) -> bool {
         let own = self.credentials_for(url, url, trust);
         own.authorization.is_some() || !own.headers.is_empty()
     }

@@ -15,7 +15,6 @@ use tokio::sync::watch;
 use super::Shared;
 use super::fetch::{Fetch, Wait};
 use super::head::Head;
-use crate::bits::Bits;
 use crate::sealed_file::{Layout, Seal, SealedFile};
 
 /// What the cache keeps of a file.
@@ -41,10 +40,11 @@ pub(crate) struct State {
     /// By the number of the fetch.
     pub(crate) fetching: RangeMap<u32>,
     fetches: u32,
-    /// Groups that space is taken for.
-    pub(crate) taken: Bits,
+    /// Groups that space is taken for. (As ranges: how large a file is, its server says, and what is
+    /// kept of it alone may cost memory.)
+    pub(crate) taken: RangeSet,
     /// Groups that came in this run, or were held against their seals in it.
-    pub(crate) proven: Bits,
+    pub(crate) proven: RangeSet,
 }
 
 /// A handle of a cached file; as long as there is one, the file is not evicted.
@@ -158,8 +158,7 @@ impl Entry {
         let mut evicted = Vec::new();
         let mut got = None;
         for group in self.inner.layout.groups_of(gap) {
-            let number = group.start / GROUP_BYTES;
-            if !self.inner.state().taken.has(number) {
+            if !self.inner.state().taken.covers(group) {
                 let bytes = crate::sealed_file::blocks(group.len());
                 evicted.extend(books.make_room(bytes));
                 if books.taken_bytes.saturating_add(bytes) > books.size_bytes {
@@ -168,9 +167,9 @@ impl Entry {
                 books.taken_bytes += bytes;
                 self.inner.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
                 let mut state = self.inner.state();
-                state.taken.set(number);
+                state.taken.insert(group);
                 // Whatever comes, comes in this run.
-                state.proven.set(number);
+                state.proven.insert(group);
             }
             got = Some(Range::new(gap.start, gap.end.min(group.end)));
         }
@@ -183,8 +182,7 @@ impl Entry {
     /// held, can be believed. `None` if its first byte cannot, and is not held any more.
     fn prove(&self, wanted: Range) -> io::Result<Option<Range>> {
         for group in self.inner.layout.groups_of(wanted) {
-            let number = group.start / GROUP_BYTES;
-            if self.inner.state().proven.has(number) {
+            if self.inner.state().proven.covers(group) {
                 continue;
             }
             let seal = self.inner.masked(self.file.read_seal(group.start)?);
@@ -194,10 +192,12 @@ impl Entry {
             };
             let mut state = self.inner.state();
             // Another reader may have found out before us.
-            if !state.proven.set(number) || fits {
+            if state.proven.insert(group) == 0 || fits {
                 continue;
             }
-            tracing::warn!(url = %self.inner.head.url, range = %group, "cached bytes are damaged");
+            // Queries open things, as signed ones do: they are for no log.
+            let url = self.inner.head.url.split('?').next().unwrap_or_default();
+            tracing::warn!(%url, range = %group, "cached bytes are damaged");
             state.held.remove(group);
         }
         let held = self.inner.state().held.first_from(wanted.start);
@@ -213,11 +213,8 @@ impl Entry {
 impl Inner {
     pub(crate) fn new(head: Head, path: PathBuf, state: State, shared: &Arc<Shared>) -> Inner {
         let layout = head.layout();
-        let taken_bytes = layout
-            .groups_of(Range::new(0, layout.size_bytes))
-            .filter(|group| state.taken.has(group.start / GROUP_BYTES))
-            .map(|group| crate::sealed_file::blocks(group.len()))
-            .sum::<u64>();
+        let taken = state.taken.iter().flat_map(|run| layout.groups_of(run));
+        let taken_bytes = taken.map(|group| crate::sealed_file::blocks(group.len())).sum::<u64>();
         Inner {
             layout,
             path,
@@ -280,14 +277,13 @@ impl Inner {
     pub(crate) fn release(&self, file: &SealedFile, range: Range) {
         let mut bytes = 0;
         for group in self.layout.groups_of(range) {
-            let number = group.start / GROUP_BYTES;
             let mut state = self.state();
             let is_empty =
                 state.held.bytes_within(group) == 0 && state.fetching.within(group).is_empty();
-            if is_empty && state.taken.has(number) {
+            if is_empty && state.taken.covers(group) {
                 // With the state held: who claims it next finds a hole and nothing else.
                 file.make_hole(group);
-                state.taken.clear(number);
+                state.taken.remove(group);
                 bytes += crate::sealed_file::blocks(group.len());
             }
         }

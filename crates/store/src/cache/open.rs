@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use swath_model::Range;
-use swath_model::digest::blake3_tree::GROUP_BYTES;
 
 use super::books::Books;
 use super::entry::{Inner, State};
@@ -121,7 +120,7 @@ fn read(path: &Path, shared: &Arc<Shared>) -> io::Result<Option<(SystemTime, Arc
     let mut state = State::default();
     for (group, _) in sealed.seals()? {
         state.held.insert(layout.group_at(group));
-        state.taken.set(group / GROUP_BYTES);
+        state.taken.insert(layout.group_at(group));
     }
     if state.held.is_empty() {
         return Ok(None);

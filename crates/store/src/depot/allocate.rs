@@ -14,7 +14,7 @@ use super::capability::{Capability, LeaseId};
 use super::clock::{Moment, Term};
 use super::contents::Contents;
 use super::lease::{Lease, remove};
-use super::ledger::{Entry, Medium, Refusal};
+use super::ledger::{Entry, Medium, Refusal, Space};
 use super::{Depot, Shared};
 use crate::journal::JournalFile;
 use crate::sealed_file::{Layout, blocks};
@@ -84,6 +84,20 @@ impl Depot {
         length: Duration,
         medium: Medium,
     ) -> Result<Allocation, AllocateError> {
+        self.allocate_with(size_bytes, length, medium, Space::Reserved)
+    }
+
+    /// As [`Depot::allocate`], with a word on when its space is taken.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn allocate_with(
+        &self,
+        size_bytes: u64,
+        length: Duration,
+        medium: Medium,
+        space: Space,
+    ) -> Result<Allocation, AllocateError> {
         let shared = &self.shared;
         if size_bytes == 0 {
             return Err(AllocateError::Empty);
@@ -92,11 +106,11 @@ impl Depot {
             let free_bytes = shared.books().ledger.free_bytes(medium);
             return Err(AllocateError::NoRoom { free_bytes });
         }
-        let bytes = blocks(size_bytes);
+        let bytes = if space == Space::Reserved { blocks(size_bytes) } else { 0 };
         let mut waited = false;
         loop {
             shared.promise(medium, bytes, length)?;
-            match shared.found(size_bytes, length, medium) {
+            match shared.found(size_bytes, length, medium, space) {
                 Ok((allocation, lease, from)) => {
                     let marks = [&allocation.read, &allocation.write, &allocation.manage];
                     let marks = marks.map(Capability::mark);
@@ -145,12 +159,20 @@ impl Shared {
                 Err(Refusal::NoRoom { free_bytes }) => {
                     return Err(AllocateError::NoRoom { free_bytes });
                 }
-                Err(Refusal::TooMany) => {
+                Err(Refusal::TooMany | Refusal::Ended) => {
                     let leases_max = self.options.leases_max;
                     return Err(AllocateError::TooMany { leases_max });
                 }
             }
         }
+    }
+
+    /// Take away what has ended, and wait for those who do: whether there is more room then.
+    pub(crate) fn make_room(&self, medium: Medium) -> bool {
+        let before_bytes = self.books().ledger.free_bytes(medium);
+        self.sweep();
+        let books = self.given_back.wait_while(self.books(), |books| books.ending > 0);
+        books.unwrap_or_else(PoisonError::into_inner).ledger.free_bytes(medium) > before_bytes
     }
 
     /// Make the allocation that was promised.
@@ -159,13 +181,14 @@ impl Shared {
         size_bytes: u64,
         length: Duration,
         medium: Medium,
+        space: Space,
     ) -> Result<(Allocation, Arc<Lease>, Moment), AllocateError> {
         let capability = || Capability::random().map_err(AllocateError::Io);
         let id = LeaseId::random().map_err(AllocateError::Io)?;
         let (read, write, manage) = (capability()?, capability()?, capability()?);
         let from = self.clock.now();
         let marks = [read.mark(), write.mark(), manage.mark()];
-        let contents = Contents::new(size_bytes, marks, Term { from, length });
+        let contents = Contents::new(size_bytes, marks, Term { from, length }, space);
         let ends = from.since_boot + length;
         let lease = match medium {
             Medium::Disk => self.found_on_disk(id, ends, contents)?,
@@ -192,7 +215,10 @@ impl Shared {
             options.read(true).write(true).create_new(true).mode(0o600);
             options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
             let file = options.open(&names.part)?;
-            self.reserve(&file, contents.layout())?;
+            match contents.space() {
+                Space::Reserved => self.reserve(&file, contents.layout())?,
+                Space::AsStored => file.set_len(contents.layout().file_bytes())?,
+            }
             steps.sync_data(&file)?;
             JournalFile::create(steps, &names, &contents).map_err(|error| error.into_io())
         };
@@ -235,7 +261,7 @@ impl Shared {
         let leases = self.books().ledger.leases();
         let on_disk = leases.iter().filter(|lease| lease.medium == Medium::Disk);
         let unused = |lease: &Arc<Lease>| {
-            blocks(lease.layout.size_bytes) - lease.book().contents.held.total_bytes()
+            lease.taken_bytes().saturating_sub(lease.book().contents.held.total_bytes())
         };
         on_disk.map(unused).sum()
     }

@@ -7,7 +7,6 @@
 use std::io;
 
 use swath_model::Range;
-use swath_model::digest::blake3_tree::GROUP_BYTES;
 
 use super::Shared;
 use super::lease::Lease;
@@ -23,11 +22,10 @@ pub(crate) fn check(
     again: bool,
 ) -> io::Result<Option<Range>> {
     for group in lease.layout.groups_of(range) {
-        let number = group.start / GROUP_BYTES;
         let mut pieces = Vec::new();
         let is_whole = {
             let book = lease.book();
-            if !again && book.checked.has(number) {
+            if !again && book.checked.covers(group) {
                 continue;
             }
             pieces.extend(book.contents.pieces_within(group));
@@ -42,7 +40,7 @@ pub(crate) fn check(
             let mut book = lease.book();
             // Unless it became another one meanwhile.
             if book.contents.held.covers(group) {
-                book.checked.set(number);
+                book.checked.insert(group);
             }
         }
         for (piece, seal) in

@@ -13,6 +13,7 @@ use swath_model::{Range, RangeSet, Time};
 
 use super::capability::Mark;
 use super::clock::{Moment, Term};
+use super::ledger::Space;
 use crate::journal::{Bytes, Entry, Sum, put_range, put_u64};
 use crate::sealed_file::{Layout, Seal};
 
@@ -20,7 +21,7 @@ use crate::sealed_file::{Layout, Seal};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
     /// It exists: the first record, and there is no other of this kind.
-    Grant { size_bytes: u64, marks: [Mark; 3], term: Term },
+    Grant { size_bytes: u64, marks: [Mark; 3], term: Term, space: Space },
     /// It runs for this long now.
     Term(Term),
     /// These whole groups are stored, and their seals are.
@@ -49,11 +50,12 @@ pub(crate) struct Grant {
     /// For reading, writing, managing.
     pub(crate) marks: [Mark; 3],
     pub(crate) term: Term,
+    pub(crate) space: Space,
 }
 
 impl Contents {
-    pub(crate) fn new(size_bytes: u64, marks: [Mark; 3], term: Term) -> Contents {
-        let grant = Some(Grant { size_bytes, marks, term });
+    pub(crate) fn new(size_bytes: u64, marks: [Mark; 3], term: Term, space: Space) -> Contents {
+        let grant = Some(Grant { size_bytes, marks, term, space });
         Contents { grant, ..Contents::default() }
     }
 
@@ -61,6 +63,17 @@ impl Contents {
     pub(crate) fn layout(&self) -> Layout {
         let size_bytes = self.grant.as_ref().map_or(0, |grant| grant.size_bytes);
         Layout { head_bytes: 0, size_bytes }
+    }
+
+    /// When its space is taken.
+    pub(crate) fn space(&self) -> Space {
+        self.grant.as_ref().map_or(Space::Reserved, |grant| grant.space)
+    }
+
+    /// The blocks that what is stored lies in, what is damaged of it included.
+    pub(crate) fn covered(&self) -> RangeSet {
+        let stored = self.held.iter().chain(self.damaged.iter());
+        stored.map(|range| self.layout().blocks_of(range)).collect()
     }
 
     /// The pieces that have a byte in `range`.
@@ -152,8 +165,9 @@ impl Sum for Contents {
 
     fn apply(&mut self, fact: &Fact) {
         match fact {
-            Fact::Grant { size_bytes, marks, term } => {
-                let grant = Grant { size_bytes: *size_bytes, marks: *marks, term: *term };
+            Fact::Grant { size_bytes, marks, term, space } => {
+                let (marks, term, space) = (*marks, *term, *space);
+                let grant = Grant { size_bytes: *size_bytes, marks, term, space };
                 self.grant.get_or_insert(grant);
             }
             Fact::Term(term) => {
@@ -172,6 +186,7 @@ impl Sum for Contents {
             size_bytes: grant.size_bytes,
             marks: grant.marks,
             term: grant.term,
+            space: grant.space,
         });
         let piece = |(&start, &(end, seal)): (&u64, &(u64, Seal))| Fact::Piece {
             range: Range::new(start, end),
@@ -187,14 +202,18 @@ impl Sum for Contents {
 
     fn room_bytes(&self) -> u64 {
         // A record for each group, so that a disk that others fill still takes what was promised.
-        FIRST_ROOM_BYTES + self.layout().groups() * GROUP_ROOM_BYTES
+        match self.space() {
+            Space::Reserved => FIRST_ROOM_BYTES + self.layout().groups() * GROUP_ROOM_BYTES,
+            Space::AsStored => FIRST_ROOM_BYTES,
+        }
     }
 }
 
 impl Entry for Fact {
     fn kind(&self) -> u8 {
         match self {
-            Fact::Grant { .. } => KIND_GRANT,
+            Fact::Grant { space: Space::Reserved, .. } => KIND_GRANT,
+            Fact::Grant { space: Space::AsStored, .. } => KIND_GRANT_AS_STORED,
             Fact::Term(_) => KIND_TERM,
             Fact::Whole { .. } => KIND_WHOLE,
             Fact::Piece { .. } => KIND_PIECE,
@@ -204,7 +223,7 @@ impl Entry for Fact {
 
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Fact::Grant { size_bytes, marks, term } => {
+            Fact::Grant { size_bytes, marks, term, .. } => {
                 put_u64(out, *size_bytes);
                 marks.iter().for_each(|mark| out.extend_from_slice(mark));
                 put_term(out, term);
@@ -221,10 +240,11 @@ impl Entry for Fact {
     fn decode(kind: u8, payload: &[u8]) -> Option<Fact> {
         let mut bytes = Bytes(payload);
         let fact = match kind {
-            KIND_GRANT => Fact::Grant {
+            KIND_GRANT | KIND_GRANT_AS_STORED => Fact::Grant {
                 size_bytes: bytes.u64()?,
                 marks: [bytes.array()?, bytes.array()?, bytes.array()?],
                 term: term(&mut bytes)?,
+                space: if kind == KIND_GRANT { Space::Reserved } else { Space::AsStored },
             },
             KIND_TERM => Fact::Term(term(&mut bytes)?),
             KIND_WHOLE => Fact::Whole { range: bytes.range()? },
@@ -255,6 +275,7 @@ const KIND_TERM: u8 = 2;
 const KIND_WHOLE: u8 = 3;
 const KIND_PIECE: u8 = 4;
 const KIND_BAD: u8 = 5;
+const KIND_GRANT_AS_STORED: u8 = 6;
 /// What is left of the first block, which the grant takes a part of.
 const FIRST_ROOM_BYTES: u64 = 3500;
 /// A frame with a range in it.

@@ -5,8 +5,8 @@
 //! under way waits for the next one, which is made for all who wait. Always holds: a byte that is
 //! held never changes, unless it is found damaged.
 //!
-//! Locks: `journal` before `book`, and neither is taken by who holds the depot's ledger; `book` is
-//! never held while the disk works.
+//! Locks: `journal` before `book` before the depot's ledger; `book` is never held while the disk
+//! works.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,17 +20,17 @@ use super::Shared;
 use super::capability::LeaseId;
 use super::clock::Term;
 use super::contents::{Contents, Fact};
-use super::ledger::Medium;
+use super::ledger::{Medium, Refusal, Space};
 use super::settle::{Parts, settle};
-use crate::bits::Bits;
 use crate::journal::{JournalEnd, JournalFile, Sum as _};
-use crate::sealed_file::{Layout, SealedFile};
+use crate::sealed_file::{Layout, SealedFile, blocks};
 
 pub(crate) struct Lease {
     pub(crate) id: LeaseId,
     pub(crate) medium: Medium,
     pub(crate) layout: Layout,
-    /// Nanoseconds since the machine started; zero once it was given up.
+    pub(crate) space: Space,
+    /// Nanoseconds since the machine started, or [`GIVEN_UP`].
     ends: AtomicU64,
     book: Mutex<Book>,
     journal: Mutex<Journal>,
@@ -42,8 +42,11 @@ pub(crate) struct Book {
     pub(crate) contents: Contents,
     /// What writers have claimed and not committed.
     pub(crate) writing: RangeSet,
+    /// Blocks whose space is taken, where that is done as bytes are stored.
+    covered: RangeSet,
     /// Whole groups that were found right since they were stored or the depot was opened.
-    pub(crate) checked: Bits,
+    /// (As ranges: an allocation may be much larger than what is stored of it.)
+    pub(crate) checked: RangeSet,
     /// How often a sync has failed: what was written before that may be lost, whatever later
     /// syncs say.
     pub(crate) epoch: u32,
@@ -98,11 +101,12 @@ impl Lease {
         journal: Journal,
         kept: Option<Arc<SealedFile>>,
     ) -> Lease {
-        let layout = contents.layout();
+        let (layout, space) = (contents.layout(), contents.space());
         let book = Book {
+            covered: if space == Space::AsStored { contents.covered() } else { RangeSet::new() },
             contents,
             writing: RangeSet::new(),
-            checked: Bits::default(),
+            checked: RangeSet::new(),
             epoch: 0,
             pending: Vec::new(),
             is_committing: false,
@@ -113,6 +117,7 @@ impl Lease {
             id,
             medium,
             layout,
+            space,
             ends: AtomicU64::new(ends.as_nanos()),
             book: Mutex::new(book),
             journal: Mutex::new(journal),
@@ -134,6 +139,38 @@ impl Lease {
 
     pub(crate) fn is_live(&self, depot: &Shared) -> bool {
         self.ends() > depot.clock.now().since_boot
+    }
+
+    /// Whether it is being taken away, or was: its space is, or is about to be, another's.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.ends.load(Ordering::Acquire) == GIVEN_UP
+    }
+
+    /// The space that it takes.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        match self.space {
+            Space::Reserved => blocks(self.layout.size_bytes),
+            Space::AsStored => self.book().covered.total_bytes(),
+        }
+    }
+
+    /// Take the space that bytes need which are going to be stored at `range`.
+    pub(crate) fn cover(
+        &self,
+        depot: &Shared,
+        book: &mut Book,
+        range: Range,
+    ) -> Result<(), Refusal> {
+        if self.space == Space::Reserved {
+            return Ok(());
+        }
+        let wanted = self.layout.blocks_of(range);
+        let more_bytes = wanted.len() - book.covered.bytes_within(wanted);
+        if more_bytes > 0 {
+            depot.books().ledger.grow(self.id, more_bytes)?;
+            book.covered.insert(wanted);
+        }
+        Ok(())
     }
 
     /// The file, opened if nobody has it open.
@@ -258,7 +295,7 @@ impl Lease {
         for fact in facts {
             if let Fact::Whole { range } | Fact::Bad { range } = fact {
                 for group in self.layout.groups_of(*range) {
-                    book.checked.clear(group.start / swath_model::digest::blake3_tree::GROUP_BYTES);
+                    book.checked.remove(group);
                 }
             }
             book.contents.apply(fact);
@@ -267,21 +304,29 @@ impl Lease {
         depot.pieces.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// Let it run for another term, durably, and have `enter` put that into the ledger.
+    /// Let it run for another term, durably, and have `enter` put that into the ledger. When it ends
+    /// then, which is later if somebody else was promised more.
     pub(crate) fn extend(
         &self,
         depot: &Shared,
         term: Term,
         enter: impl FnOnce(Time) -> bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<Time, Fault> {
         let mut journal = self.journal();
-        self.enter(depot, &mut journal, &[Fact::Term(term)])?;
         let ends = term.from.since_boot + term.length;
+        // Since whoever asks has looked.
+        let promised = self.ends();
+        if promised >= ends {
+            return Ok(promised);
+        }
+        self.enter(depot, &mut journal, &[Fact::Term(term)])?;
         if !enter(ends) {
             return Err(Fault::Gone);
         }
-        self.ends.store(ends.as_nanos(), Ordering::Release);
-        Ok(())
+        // Who gave it up meanwhile waits for the journal, and nothing lives on behind that.
+        let later = |ends_now| (ends_now != GIVEN_UP).then_some(ends.as_nanos());
+        let extended = self.ends.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
+        extended.map(|_| ends).map_err(|_| Fault::Gone)
     }
 
     /// These bytes were found not to fit their seals. If that is still so, they are not held any
@@ -319,7 +364,7 @@ impl Lease {
     /// power loss brings it back, which it cannot anyway if its term is over. Fails if the journal
     /// could not be taken away, so that a restart would find the allocation again.
     pub(crate) fn end(&self, depot: &Shared, durably: bool) -> io::Result<()> {
-        self.ends.store(0, Ordering::Release);
+        self.ends.store(GIVEN_UP, Ordering::Release);
         // After this no commit brings anything back.
         let mut journal = self.journal();
         *journal = Journal::Gone;
@@ -327,7 +372,8 @@ impl Lease {
             let mut book = self.book();
             let pieces = book.contents.pieces.len();
             book.contents = Contents::default();
-            book.checked = Bits::default();
+            book.covered = RangeSet::new();
+            book.checked = RangeSet::new();
             (book.kept.take().or_else(|| book.file.upgrade()), pieces)
         };
         depot.pieces.fetch_sub(pieces, Ordering::Relaxed);
@@ -369,6 +415,9 @@ pub(crate) fn remove(steps: &dyn crate::steps::Steps, path: &std::path::Path) ->
         _ => Ok(()),
     }
 }
+
+/// In place of when it ends.
+const GIVEN_UP: u64 = 0;
 
 #[cfg(test)]
 impl Lease {

@@ -20,6 +20,17 @@ pub enum Medium {
     Memory,
 }
 
+/// When the space of an allocation is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// All of it at once: whatever is stored there finds room.
+    #[default]
+    Reserved,
+    /// Block by block, as bytes are stored: for those who cannot say beforehand how many of the bytes
+    /// will come to lie here. What is stored stays; what does not find room is refused.
+    AsStored,
+}
+
 /// What a depot has to give.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -34,7 +45,11 @@ pub(crate) struct Limits {
 pub(crate) enum Refusal {
     TooLong,
     TooMany,
-    NoRoom { free_bytes: u64 },
+    /// There is no such allocation any more.
+    Ended,
+    NoRoom {
+        free_bytes: u64,
+    },
 }
 
 /// The books. `L` is what they keep of each allocation.
@@ -109,6 +124,20 @@ impl<L: Clone> Ledger<L> {
     pub(crate) fn enter(&mut self, id: LeaseId, entry: Entry<L>) {
         self.between -= 1;
         self.insert(id, entry);
+    }
+
+    /// Take `bytes` more for an allocation that is live.
+    pub(crate) fn grow(&mut self, id: LeaseId, bytes: u64) -> Result<(), Refusal> {
+        let medium = self.entries.get(&id).ok_or(Refusal::Ended)?.medium;
+        let free_bytes = self.free_bytes(medium);
+        if bytes > free_bytes {
+            return Err(Refusal::NoRoom { free_bytes });
+        }
+        *self.taken(medium) += bytes;
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.bytes += bytes;
+        }
+        Ok(())
     }
 
     /// Give back what was promised or taken out: nothing of it is left.

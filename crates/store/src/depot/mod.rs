@@ -70,7 +70,7 @@ pub(crate) use capability::random;
 pub use allocate::{AllocateError, Allocation};
 pub use capability::{Capability, LeaseId, NoCapability, Right};
 pub use clock::{Clock, Moment, SystemClock};
-pub use ledger::Medium;
+pub use ledger::{Medium, Space};
 pub use open::{Found, Note, OpenError};
 pub use reader::{Part, ReadError, Reader};
 pub use writer::{StoreError, Writer};
@@ -153,6 +153,8 @@ pub struct Status {
     pub damaged: RangeSet,
     /// How long its lease still runs.
     pub left: Duration,
+    /// The space that it takes of what the depot has to give.
+    pub taken_bytes: u64,
 }
 
 /// What a depot has given and has left.
@@ -227,11 +229,12 @@ impl Depot {
             let (id, right, entry) = books.ledger.find(&capability.mark(), now)?;
             (id, right, Arc::clone(&entry.lease))
         };
-        let left = lease.ends().since(now);
+        let (left, taken_bytes) = (lease.ends().since(now), lease.taken_bytes());
         let book = lease.book();
         let (held, damaged) = (book.contents.held.clone(), book.contents.damaged.clone());
         let size_bytes = lease.layout.size_bytes;
-        Some(Status { id, right, medium: lease.medium, size_bytes, held, damaged, left })
+        let medium = lease.medium;
+        Some(Status { id, right, medium, size_bytes, held, damaged, left, taken_bytes })
     }
 
     /// Whether this opened an allocation that has ended or was given up, as far back as is remembered:
@@ -265,8 +268,8 @@ impl Depot {
             let now = shared.clock.now().since_boot;
             shared.books().ledger.extend(lease.id, ends, now)
         };
-        lease.extend(shared, Term { from, length }, enter).map_err(manage_error)?;
-        Ok(length)
+        let ends = lease.extend(shared, Term { from, length }, enter).map_err(manage_error)?;
+        Ok(ends.since(from.since_boot))
     }
 
     /// Give an allocation up. Its space is free when this returns, and nobody reads it any more.

@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex};
 
+use swath_model::Range;
+
 use super::allocate::SIZE_BYTES_MAX;
 use super::capability::LeaseId;
 use super::clock::{Clock, Moment, SystemClock};
 use super::contents::Contents;
 use super::lease::{Lease, remove};
-use super::ledger::{Entry, Ledger, Limits, Medium};
+use super::ledger::{Entry, Ledger, Limits, Medium, Space};
 use super::{Books, Depot, DepotOptions, Shared};
 use crate::journal::{JournalFile, Recovery, recover};
 use crate::names::Names;
-use crate::sealed_file::{Layout, blocks};
 use crate::steps::{Steps, SystemSteps};
 use crate::sys;
 
@@ -260,8 +261,8 @@ impl Recover<'_> {
             .symlink_metadata()
             .is_ok_and(|data| data.is_file() && data.len() == layout.file_bytes());
         // Nothing is lost where nothing was stored.
-        let has_data = has_data
-            || (contents.held.is_empty() && remake(self.steps, names, contents.layout()).is_ok());
+        let has_data =
+            has_data || (contents.held.is_empty() && remake(self.steps, names, &contents).is_ok());
         let known = grant.marks.iter().any(|mark| self.books.ledger.knows(mark));
         if !has_data || known {
             return self.set_aside(id, names);
@@ -271,9 +272,12 @@ impl Recover<'_> {
         }
         let journal = JournalFile::resume(self.steps, file, chain, valid_bytes, dropped_bytes)?;
         *self.pieces += contents.pieces.len();
-        let (ends, marks, bytes) =
-            (self.now.since_boot + left, grant.marks, blocks(layout.size_bytes));
+        if contents.space() == Space::AsStored {
+            give_back_unstored(names, &contents);
+        }
+        let (ends, marks) = (self.now.since_boot + left, grant.marks);
         let lease = Arc::new(Lease::on_disk(id, ends, contents, journal.end()));
+        let bytes = lease.taken_bytes();
         let entry = Entry { medium: Medium::Disk, bytes, ends, marks, lease };
         self.books.ledger.resume(id, entry);
         Ok(())
@@ -316,17 +320,33 @@ fn is_possible(contents: &Contents) -> bool {
 }
 
 /// Make the file of an allocation that has nothing stored, and has none or not all of it.
-fn remake(steps: &dyn Steps, names: &Names, layout: Layout) -> io::Result<()> {
+fn remake(steps: &dyn Steps, names: &Names, contents: &Contents) -> io::Result<()> {
+    let layout = contents.layout();
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
     let file = options.open(&names.part)?;
-    match sys::reserve(&file, 0, layout.file_bytes()) {
-        Err(error) if !sys::is_unsupported(&error) => return Err(error),
-        _ => {}
+    if contents.space() == Space::Reserved {
+        match sys::reserve(&file, 0, layout.file_bytes()) {
+            Err(error) if !sys::is_unsupported(&error) => return Err(error),
+            _ => {}
+        }
     }
     file.set_len(layout.file_bytes())?;
     steps.sync_data(&file)
+}
+
+/// What was written and never acknowledged takes no space any more, where the file system can do
+/// that: nobody has counted it.
+fn give_back_unstored(names: &Names, contents: &Contents) {
+    let mut options = OpenOptions::new();
+    options.write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    let Ok(file) = options.open(&names.part) else { return };
+    let layout = contents.layout();
+    let all = layout.blocks_of(Range::new(0, layout.size_bytes));
+    for gap in contents.covered().gaps_within(all) {
+        let _ = sys::make_hole(&file, gap.start, gap.end);
+    }
 }
 
 /// What a file takes of the disk.

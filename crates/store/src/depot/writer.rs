@@ -13,6 +13,7 @@ use swath_model::digest::blake3_tree::GROUP_BYTES;
 
 use super::Shared;
 use super::lease::{Fault, Lease};
+use super::ledger::Refusal;
 use super::settle::Parts;
 use crate::sealed_file::{SealedFile, Sealer};
 use crate::sys;
@@ -68,6 +69,12 @@ pub enum StoreError {
         /// What was to be stored.
         range: Range,
     },
+    /// All else is promised to others, of an allocation whose space is taken as bytes are stored.
+    #[error("only {free_bytes} bytes are free")]
+    NoRoom {
+        /// How much is not promised.
+        free_bytes: u64,
+    },
     /// The disk is full, although the space was reserved where that can be done.
     #[error("no space left on the depot's disk")]
     NoSpace(#[source] io::Error),
@@ -114,7 +121,12 @@ impl Writer {
         }
         while !bytes.is_empty() {
             let slice = Range::new(self.at, range.end.min(self.lease.layout.group_at(self.at).end));
-            let (part, is_held) = self.claim(slice)?;
+            let (part, is_held) = match self.claim(slice) {
+                Err(StoreError::NoRoom { .. }) if self.depot.make_room(self.lease.medium) => {
+                    continue;
+                }
+                claimed => claimed?,
+            };
             let (now, later) = bytes.split_at(part.len() as usize);
             if is_held {
                 self.end_run()?;
@@ -188,6 +200,10 @@ impl Writer {
                 return Err(StoreError::TooScattered { range: gap });
             }
         }
+        self.lease.cover(&self.depot, &mut book, gap).map_err(|refusal| match refusal {
+            Refusal::NoRoom { free_bytes } => StoreError::NoRoom { free_bytes },
+            _ => StoreError::Ended,
+        })?;
         book.writing.insert(gap);
         Ok((gap, false))
     }
@@ -199,8 +215,11 @@ impl Writer {
             return Err(io_error(&self.lease, &self.depot, error));
         }
         if !self.lease.is_live(&self.depot) {
-            // Its space was given back perhaps before this took some again.
-            self.file.empty();
+            // Its space was given back perhaps before this took some again. (If its time is over and
+            // no more than that, it may be extended just now: who takes it away empties it.)
+            if self.lease.is_given_up() {
+                self.file.empty();
+            }
             return Err(StoreError::Ended);
         }
         let (_, sealer) = self.run.get_or_insert_with(|| (part.start, Sealer::new(part.start)));

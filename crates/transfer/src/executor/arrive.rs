@@ -203,6 +203,7 @@ impl Run<'_> {
                 .unwrap_or_default();
             self.digests_offered = !offered.is_empty();
             self.request.told_digests = offered;
+            self.call_witness(source);
         }
         self.proof.wholes = self.request.checked_digests();
         if let (Some(pieces), Some(size)) = (&self.proof.pieces, size_bytes)

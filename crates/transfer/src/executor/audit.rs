@@ -147,7 +147,7 @@ impl Run<'_> {
         }
         while let Some(&hypothesis) = self.hypotheses.front() {
             let ranges = self.wrong_under(hypothesis);
-            if !ranges.is_empty() && self.can_try(hypothesis) {
+            if !ranges.is_empty() && self.can_try(hypothesis, &ranges) {
                 return self.replace(hypothesis, ranges, stop).await;
             }
             self.hypotheses.pop_front();
@@ -175,14 +175,21 @@ impl Run<'_> {
     fn nobody_to_compare_with(&self) -> bool {
         let whole = Range::new(0, self.size_bytes.unwrap_or(0));
         let parts = self.deliverers.within(whole);
-        !(0..self.sources.len())
-            .any(|at| self.is_usable(at) && parts.iter().any(|&(_, id)| id != self.journal_ids[at]))
+        !(0..self.sources.len()).any(|at| {
+            let mut others = parts.iter().filter(|&&(_, id)| id != self.journal_ids[at]);
+            self.is_usable(at) && others.any(|&(range, _)| self.has_some(at, range))
+        })
     }
 
     /// Whether somebody is left who can deliver what the hypothesis takes for right.
-    fn can_try(&self, hypothesis: Hypothesis) -> bool {
-        (0..self.sources.len())
-            .any(|at| self.is_usable(at) && !hypothesis.blames(self.journal_ids[at]))
+    fn can_try(&self, hypothesis: Hypothesis, ranges: &[Range]) -> bool {
+        let mut left: RangeSet = ranges.iter().copied().collect();
+        for at in 0..self.sources.len() {
+            if self.is_usable(at) && !hypothesis.blames(self.journal_ids[at]) {
+                left = left.iter().flat_map(|range| self.sources[at].lacks.within(range)).collect();
+            }
+        }
+        left.is_empty()
     }
 
     /// What of the file is wrong if the hypothesis is right. Earlier tries have replaced some: what
@@ -298,7 +305,7 @@ impl Run<'_> {
         self.last_arrival = now;
         for at in 0..self.sources.len() {
             let source = SourceId(at as u32);
-            self.planner.handle(PlanEvent::SourceAdded { source, max_lanes: None }, now);
+            self.plan_source(at);
             if !self.is_usable(at) {
                 self.planner.handle(PlanEvent::SourceBad { source }, now);
             }

@@ -149,30 +149,11 @@ impl Run<'_> {
         self.observer.observe(&Event::Progress(snapshot));
     }
 
-    /// The time left: what is left over the rate, with the spread of the rates seen lately.
+    /// The time left.
     fn eta(&mut self, rate: f64) -> Option<Eta> {
-        self.rates.push_back(rate);
-        if self.rates.len() > RATES_KEPT {
-            self.rates.pop_front();
-        }
-        let size = self.size_bytes?;
-        let left = size.saturating_sub(self.have.total_bytes()) as f64;
-        if self.rates.len() < 5 || self.phase != Phase::Fetching {
-            return None;
-        }
-        let count = self.rates.len() as f64;
-        let mean = self.rates.iter().sum::<f64>() / count;
-        let spread = (self.rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / count).sqrt();
-        if mean <= 0.0 {
-            return None;
-        }
-        // Where it goes on for as long as what was seen so far, the spread averages out.
-        let seen_s = count * 0.2;
-        let likely_s = left / mean;
-        let spread = DECILE * spread / (1.0 + likely_s / seen_s).sqrt().max(1.0) + 0.02 * mean;
-        let low_s = left / (mean + spread);
-        let high_s = left / (mean - spread).max(0.1 * mean);
-        Some(Eta { likely_s, low_s, high_s })
+        let left_bytes = self.size_bytes?.saturating_sub(self.have.total_bytes());
+        let eta = forecast(&mut self.rates, rate, left_bytes);
+        eta.filter(|_| self.phase == Phase::Fetching)
     }
 
     /// Bring the states that users see up to what the planner sees.
@@ -288,11 +269,16 @@ impl Run<'_> {
 
     /// Whether digests prove every byte.
     fn is_proved(&self) -> bool {
-        !self.proof.is_empty() || self.tree.is_some()
+        !self.proof.is_empty() && !self.word_of_relays || self.tree.is_some()
     }
 
     /// What the file was verified by, in words.
     fn verified_by(&self) -> String {
+        if !self.is_proved()
+            && let Some(words) = self.word_of_relays()
+        {
+            return words;
+        }
         let accepted = self.sources.iter().filter(|entry| entry.accepted == Some(true)).count();
         if !self.is_proved() && accepted == 1 && !self.verification.is_empty() {
             // A single one agrees with nobody.
@@ -380,6 +366,29 @@ pub(super) fn process_cpu_s() -> f64 {
     // SAFETY: the clock exists on every Linux, and `time` lives across the call.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// The time left at the rates told so far, of which `rate` is the last: what is left over their mean,
+/// with the spread of those seen lately.
+pub(crate) fn forecast(rates: &mut VecDeque<f64>, rate: f64, left_bytes: u64) -> Option<Eta> {
+    rates.push_back(rate);
+    if rates.len() > RATES_KEPT {
+        rates.pop_front();
+    }
+    let left = left_bytes as f64;
+    let count = rates.len() as f64;
+    let mean = rates.iter().sum::<f64>() / count;
+    let spread = (rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / count).sqrt();
+    if rates.len() < 5 || mean <= 0.0 {
+        return None;
+    }
+    // Where it goes on for as long as what was seen so far, the spread averages out.
+    let seen_s = count * 0.2;
+    let likely_s = left / mean;
+    let spread = DECILE * spread / (1.0 + likely_s / seen_s).sqrt().max(1.0) + 0.02 * mean;
+    let low_s = left / (mean + spread);
+    let high_s = left / (mean - spread).max(0.1 * mean);
+    Some(Eta { likely_s, low_s, high_s })
 }
 
 /// Snapshots over which the spread of the rate is taken: 6 s.

@@ -236,7 +236,7 @@ impl Run<'_> {
     }
 
     /// Whether a source's own digest of its file contradicts what is known.
-    fn contradicts_digest(&self, facts: &Facts) -> Option<String> {
+    pub(super) fn contradicts_digest(&self, facts: &Facts) -> Option<String> {
         for known in self.request.known_digests() {
             for theirs in
                 facts.digests.iter().filter(|theirs| theirs.algorithm() == known.algorithm())
@@ -293,8 +293,8 @@ impl Run<'_> {
                 continue;
             };
             let priority = link.pri.map_or(DISCOVERED_PRIORITY, |pri| pri.max(2));
-            let mirror =
-                crate::request::Mirror { url, priority, trust: swath_source::Trust::Discovered };
+            let trust = swath_source::Trust::Discovered;
+            let mirror = crate::request::Mirror { url, priority, trust, holds: None };
             if self.add_source(&mirror) {
                 self.discovered += 1;
                 found += 1;
@@ -312,6 +312,7 @@ impl Run<'_> {
         if std::mem::take(&mut self.digests_offered) {
             self.request.told_digests.clear();
         }
+        self.word_of_relays = false;
         self.proof = Proof { wholes: Vec::new(), pieces: self.request.pieces.clone() };
     }
 
@@ -352,10 +353,12 @@ impl Run<'_> {
             figures.wasted_bytes += bytes;
             self.wasted_bytes += bytes;
             let source = SourceId(at as u32);
-            self.planner.handle(PlanEvent::SourceAdded { source, max_lanes: None }, now);
+            self.plan_source(at);
             if self.sources[at].state == SourceState::Bad {
                 self.planner.handle(PlanEvent::SourceBad { source }, now);
             } else {
+                let rests = self.rests_beside(at);
+                self.planner.handle(PlanEvent::SourceRests { source, rests }, now);
                 // As new, so that it tells again what it offers and is held to nothing old.
                 let entry = &mut self.sources[at];
                 entry.source = entry.source.anew();

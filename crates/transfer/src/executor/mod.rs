@@ -22,11 +22,13 @@ mod left;
 mod meet;
 mod ordered;
 mod passed_on;
+mod reasons;
 mod sealed;
 mod sink;
 mod state;
 mod suspect;
 mod ways;
+mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -38,9 +40,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
-use crate::observe::{Event, Observer, Phase, SourceState, Summary};
+use crate::observe::{Event, Observer, Phase, Summary};
 use crate::request::{Destination, Request};
 pub use agree::{Agreement, Version};
+pub(crate) use figures::forecast;
 use sealed::Tree;
 pub(crate) use sealed::{Pass, PassEnd, run_pass};
 use state::Run;
@@ -357,22 +360,6 @@ impl Run<'_> {
             && self.unproved_pieces() == 0
             && self.ordered_done()
             && !self.waits_for_joins()
-    }
-
-    /// (source, why it is out) for every source that is.
-    pub(super) fn reasons(&self) -> Vec<(String, String)> {
-        self.sources
-            .iter()
-            .map(|source| {
-                let why = source.barren.words().map(str::to_owned);
-                let why = why.or_else(|| source.reason.clone());
-                let why = why.unwrap_or_else(|| match source.state {
-                    SourceState::Silent => "it went silent".to_owned(),
-                    _ => "no answer".to_owned(),
-                });
-                (source.source.display_name().to_owned(), why)
-            })
-            .collect()
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use swath_model::digest::Digest;
 use swath_model::{Buffer, Range};
-use swath_source::Seal;
+use swath_source::{Facts, Seal};
 use swath_store::{CommitError, HashState, ReadError, Record, WriteError};
 
 use super::Ended;
@@ -40,6 +40,8 @@ pub(super) enum JobDone {
     TreeCommitted { result: Result<(), GetError> },
     /// The source has told the seals of groups that relays passed on, or why it has not.
     Proved { batch: BTreeMap<u64, Group>, told: Result<Vec<Seal>, String> },
+    /// What a source says of its file without relays, where it has said it.
+    Witnessed { told: Option<Box<Facts>> },
     /// The parts of a suspect piece were hashed: of a piece that came to `bad`, or that is good now.
     Printed { piece: Range, prints: Vec<PartPrint>, bad: Option<Digest> },
 }
@@ -98,6 +100,7 @@ impl Run<'_> {
             JobDone::Placed { source, result } => self.placed(source, result?),
             JobDone::TreeChecked { result } => result?,
             JobDone::Proved { batch, told } => self.proved(batch, told)?,
+            JobDone::Witnessed { told } => self.witnessed(told.as_deref())?,
             JobDone::TreeCommitted { result } => {
                 self.committing = false;
                 result?;

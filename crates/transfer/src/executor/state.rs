@@ -33,6 +33,8 @@ use crate::verify::{Proof, Report, VerifierHandle};
 pub(super) struct SourceEntry {
     pub source: Arc<Source>,
     pub facts: Option<Facts>,
+    /// What of the file it does not have.
+    pub lacks: RangeSet,
     /// Whether its file is the one that we fetch; `None` while it has not said.
     pub accepted: Option<bool>,
     pub state: SourceState,
@@ -60,6 +62,7 @@ impl SourceEntry {
     pub fn new(source: Arc<Source>) -> Self {
         Self {
             source,
+            lacks: RangeSet::new(),
             facts: None,
             accepted: None,
             state: SourceState::Waiting,
@@ -157,6 +160,9 @@ pub(super) struct Run<'a> {
     pub resumed: RangeSet,
     /// The digests of the request came from a source's answer.
     pub digests_offered: bool,
+    /// They came by relays, which could have changed them with the bytes, and the source itself has
+    /// not told them.
+    pub word_of_relays: bool,
     pub verified_bytes: u64,
     pub proof: Proof,
     pub verification: String,
@@ -286,6 +292,7 @@ impl<'a> Run<'a> {
             kept_bytes: 0,
             resumed: RangeSet::new(),
             digests_offered: false,
+            word_of_relays: false,
             verified_bytes: 0,
             proof: Proof { wholes: Vec::new(), pieces: request.pieces.clone() },
             verification: String::new(),
@@ -363,7 +370,12 @@ impl<'a> Run<'a> {
             Some(tree) => Source::of_sealed(net, id, url, mirror.trust, tree.length()),
             None => Source::new(net, id, url, mirror.trust),
         };
-        self.enter_source(SourceEntry::new(source));
+        let mut entry = SourceEntry::new(source);
+        if let Some(holds) = &mirror.holds {
+            let all = Range::new(0, u64::MAX);
+            entry.lacks = holds.gaps_within(all).into_iter().collect();
+        }
+        self.enter_source(entry);
         self.route_replica(number);
         true
     }
@@ -374,7 +386,21 @@ impl<'a> Run<'a> {
         let journal_id = self.journal_id_for(entry.source.display_name());
         self.journal_ids.push(journal_id);
         self.sources.push(entry);
-        self.planner.handle(PlanEvent::SourceAdded { source: id, max_lanes: None }, self.now());
+        self.plan_source(id.index());
+    }
+
+    /// The planner hears of a source, and of what it does not have before it is asked for anything.
+    pub fn plan_source(&mut self, at: usize) {
+        let (source, now) = (SourceId(at as u32), self.now());
+        self.planner.handle(PlanEvent::SourceAdded { source, max_lanes: None }, now);
+        for range in self.sources[at].lacks.iter() {
+            self.planner.handle(PlanEvent::Lacks { source, range }, now);
+        }
+    }
+
+    /// Whether a source has any of these bytes.
+    pub fn has_some(&self, at: usize, range: Range) -> bool {
+        self.sources.get(at).is_some_and(|entry| !entry.lacks.covers(range))
     }
 
     /// The number under which the journal knows (from now on) the source of this name.

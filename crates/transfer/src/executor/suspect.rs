@@ -74,7 +74,8 @@ impl Run<'_> {
                 .collect()
         };
         let (involved, alone) = (of(&tries, false), of(&tries, true));
-        let usable: Vec<usize> = (0..self.sources.len()).filter(|&at| self.is_usable(at)).collect();
+        let usable = |at: &usize| self.is_usable(*at) && self.has_some(*at, piece);
+        let usable: Vec<usize> = (0..self.sources.len()).filter(usable).collect();
         let untouched = usable.iter().any(|at| !involved.contains(at));
         // Who has not shown yet what it delivers when nobody else has a part in it.
         let fresh: Vec<usize> = usable.iter().copied().filter(|at| !alone.contains(at)).collect();

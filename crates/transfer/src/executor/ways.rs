@@ -14,7 +14,7 @@ use swath_plan::Event as PlanEvent;
 use swath_plan::routes::{
     Fault, ReplicaId, Route, RouteAction, RouteEvent, Router, SiteId, WayId, WayState,
 };
-use swath_source::{AboutRelay, Carriage, LaneError, Sealable};
+use swath_source::{AboutRelay, Carriage, Sealable};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use url::Url;
 
@@ -49,6 +49,8 @@ pub(super) struct Ways {
     pub(super) has_asked: bool,
     /// Relays that have not told of themselves yet.
     pub(super) unheard: usize,
+    /// Relays that nothing can be had by, and why.
+    pub(super) lost: BTreeMap<SiteId, String>,
     /// Nobody can deliver anything, unless a way comes yet.
     pub(super) is_exhausted: bool,
     pub(super) changes: u32,
@@ -90,6 +92,7 @@ impl Ways {
             saved_at: Time::ZERO,
             has_asked: false,
             unheard: 0,
+            lost: BTreeMap::new(),
             is_exhausted: false,
             changes: 0,
         }
@@ -263,6 +266,7 @@ impl Run<'_> {
             Ok(about) => about,
             Err(why) => {
                 ways.router.handle(RouteEvent::RelayLost { site }, now);
+                ways.lost.insert(site, why.clone());
                 // Others may yet tell their keys.
                 let (lost, others) = std::mem::take(&mut ways.deferred)
                     .into_iter()
@@ -454,6 +458,9 @@ impl Run<'_> {
                     let fault = Fault::Refused;
                     ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
                     let name = relay::site(last).unwrap_or_default();
+                    if let Some(&site) = route.relays().last() {
+                        ways.lost.insert(site, "its key came unencrypted".to_owned());
+                    }
                     if ways.routes.note_lost(&format!("{name} unsealed")) {
                         let text = format!(
                             "what opens the source is not sent by way of {name}, whose key came unencrypted (--end-to-end carries it past relays)"
@@ -464,7 +471,11 @@ impl Run<'_> {
                 }
             }
         }
-        let origin = ways.site(self.sources[direct].source.url());
+        let end = self.sources[direct].source.url();
+        let is_bare = carriage == Carriage::Carried && !urls.is_empty() && end.scheme() == "http";
+        let origin = ways.site(end);
+        let name = ways.of(origin).map(|site| site.name.clone()).unwrap_or_default();
+        let is_news = is_bare && ways.routes.note_lost(&format!("{name} bare"));
         // What lies behind the first relay.
         let far_s: f64 = route
             .edges(origin)
@@ -477,7 +488,14 @@ impl Run<'_> {
         ways.open.insert(way, id.index());
         ways.known.insert(key, id.index());
         let mut entry = SourceEntry::new(source);
+        entry.lacks = self.sources[direct].lacks.clone();
         entry.on_route = Some(OnRoute { replica, route });
+        if is_news {
+            let text = format!(
+                "--end-to-end hides nothing of {name}, and proves nothing: its address begins with http://, so that relays read what they carry, and could change it"
+            );
+            self.note(text, true);
+        }
         self.enter_source(entry);
         self.planner.handle(PlanEvent::LaneLimit { source: id, lanes }, now);
         self.tree_way(direct, id.index());
@@ -513,19 +531,6 @@ impl Run<'_> {
             .collect();
         let at_s = self.at_s();
         self.observer.observe(&Event::Routes { at_s, sources: in_use });
-    }
-}
-
-impl SourceEntry {
-    /// What an error says of the way that a source is reached by.
-    pub fn blame_way(&mut self, error: &LaneError) {
-        use swath_formats::ProxyFault::{Denied, IpProhibited, Loop};
-        self.fault = match error {
-            LaneError::Relay { fault: Some(Denied | IpProhibited | Loop), .. }
-            | LaneError::Denied { .. } => Fault::Refused,
-            LaneError::Status { code: 400..=499, .. } => Fault::Refused,
-            _ => Fault::Broken,
-        };
     }
 }
 

@@ -126,7 +126,7 @@ impl ListRecorder {
 impl List {
     fn add(&mut self, file: u64, event: &Event, now_s: f64) {
         match event {
-            Event::Started { path, sources } => {
+            Event::Started { path, sources } | Event::Staging { path, depots: sources } => {
                 let hosts: Vec<u32> = sources.iter().map(|name| self.host(name)).collect();
                 let slot =
                     (0..).find(|slot| self.active.values().all(|a| a.slot != *slot)).unwrap_or(0);

@@ -195,7 +195,7 @@ impl Recording {
     /// Take in one event.
     pub(super) fn add(&mut self, event: &Event) {
         match event {
-            Event::Started { path, sources } => {
+            Event::Started { path, sources } | Event::Staging { path, depots: sources } => {
                 self.path.clone_from(path);
                 self.sources.clone_from(sources);
             }

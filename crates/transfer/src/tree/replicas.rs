@@ -19,7 +19,7 @@ pub(crate) enum Joined {
     /// It holds the same tree.
     Same {
         /// Its sealed file.
-        mirror: Mirror,
+        mirror: Box<Mirror>,
         /// Where it tells which files changed.
         changed: url::Url,
         /// Of the sealed file, what holds files that were modified at another time than in the
@@ -83,7 +83,7 @@ async fn look(
             match compare(&index::read(first), &index::read(&taking.index)) {
                 Err(reason) => Joined::Out { name, reason },
                 Ok(doubtful) => Joined::Same {
-                    mirror: Mirror { url: taking.sealed.clone(), ..mirror },
+                    mirror: Box::new(Mirror { url: taking.sealed.clone(), ..mirror }),
                     changed: taking.changed.clone(),
                     doubtful,
                 },

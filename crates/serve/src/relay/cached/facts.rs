@@ -35,6 +35,11 @@ impl Facts {
         let age = Duration::from_secs(age);
         let mut fields: Vec<(String, String)> =
             answer.fields.iter().filter(|(name, _)| is_of_the_file(name)).cloned().collect();
+        if fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+            > FIELDS_BYTES_MAX
+        {
+            return None;
+        }
         if answer.field("accept-ranges").is_none() {
             fields.push(("accept-ranges".to_owned(), "bytes".to_owned()));
         }
@@ -71,7 +76,7 @@ impl Facts {
     }
 
     fn age_at(&self, now: Instant) -> Duration {
-        self.age + now.saturating_duration_since(self.asked)
+        self.age.saturating_add(now.saturating_duration_since(self.asked))
     }
 }
 
@@ -129,6 +134,8 @@ fn is_of_the_file(name: &str) -> bool {
 /// Where the server says nothing, a file is asked for again after this: long enough for a crowd
 /// that comes at once, too short for anybody to be shown yesterday's file.
 const FRESH: Duration = Duration::from_secs(2);
+/// More than this nobody has to say of a file, and it is kept in memory for each.
+const FIELDS_BYTES_MAX: usize = 8 << 10;
 /// Whatever the server says, once a day is little.
 const FRESH_MAX: Duration = Duration::from_secs(86_400);
 
@@ -195,6 +202,23 @@ mod tests {
         }
         let facts = facts(&[("age", "7")]).unwrap();
         assert_eq!(facts.age_s(facts.asked + Duration::from_secs(3)), 10);
+    }
+
+    #[test]
+    fn no_age_is_too_great_to_be_reckoned_with() {
+        // The sum with the time since then once panicked, and so did whoever looked for room for
+        // another address from then on.
+        let facts =
+            facts(&[("cache-control", "max-age=60"), ("age", "18446744073709551615")]).unwrap();
+        let later = facts.asked + Duration::from_secs(2);
+        assert!(!facts.is_fresh(later) && facts.is_ageing(later));
+        assert_eq!(facts.age_s(later), u64::MAX);
+    }
+
+    #[test]
+    fn what_says_too_much_is_not_kept() {
+        let long = "x".repeat(FIELDS_BYTES_MAX);
+        assert_eq!(facts(&[("x-long", &long)]), None);
     }
 
     #[test]

@@ -118,7 +118,8 @@ impl Fetcher {
 
     /// The foremost does not come.
     fn give_up(&mut self, front: Waiting, trouble: Trouble) {
-        tracing::debug!(url = %front.job.version.url, range = %front.range, ?trouble, "not fetched");
+        let url = &front.job.version.url;
+        tracing::debug!(site = url.host_str(), path = url.path(), range = %front.range, ?trouble, "not fetched");
         if self.sent > 0 {
             self.upstream = None;
             self.sent = 0;

@@ -145,7 +145,9 @@ impl Place {
             let is_passing = |status| matches!(status, 404 | 408 | 410 | 429 | 500..=599);
             let is_lasting = answer.is_some_and(|answer| !is_passing(answer.status));
             let apart = if is_lasting { APART } else { APART_PASSING };
-            *standing = Standing::Apart(asked + apart);
+            // From now on, for a server that does not answer was asked long ago: those who waited for
+            // their turn would each wait for it anew.
+            *standing = Standing::Apart(Instant::now() + apart);
             return None;
         };
         let same = before

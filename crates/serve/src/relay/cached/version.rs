@@ -79,9 +79,11 @@ impl Version {
     pub fn comes(&self, answer: &AnswerHead, hop: &str) {
         let is_digest = |name: &str| matches!(name, "repr-digest" | "digest");
         self.digests.get_or_init(|| {
-            answer.fields.iter().filter(|(name, _)| is_digest(name)).cloned().collect()
+            let all = answer.fields.iter().filter(|(name, _)| is_digest(name));
+            all.filter(|(_, value)| value.len() <= TOLD_BYTES_MAX).take(TOLD_MAX).cloned().collect()
         });
         let farther = answer.fields.iter().filter(|(name, _)| name == "server-timing");
+        let farther = farther.filter(|(_, value)| value.len() <= TOLD_BYTES_MAX).take(TOLD_MAX);
         let mut timing: String = farther.map(|(_, value)| format!("{value}, ")).collect();
         timing.push_str(hop);
         *self.timing.lock().unwrap_or_else(PoisonError::into_inner) = timing;
@@ -123,6 +125,10 @@ impl Drop for Wish {
         self.version.less.send_replace(());
     }
 }
+
+/// Longer values, and more of them, are not kept in memory.
+const TOLD_BYTES_MAX: usize = 1 << 10;
+const TOLD_MAX: usize = 8;
 
 /// Whether what is fetched is still wanted.
 pub(super) struct Need {

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use swath_formats::content_range;
+use swath_formats::{Etag, content_range, http_date};
 use swath_model::Range;
-use swath_store::depot::{Capability, Medium};
+use swath_store::depot::{Capability, Medium, Space};
 use url::Url;
 
 use crate::http::{Head, Method, Response};
@@ -22,6 +22,7 @@ pub(super) enum Ask {
         size_bytes: u64,
         length: Duration,
         medium: Option<Medium>,
+        space: Space,
     },
     /// To store the body: at this range of so many bytes, or as the whole.
     Store {
@@ -38,6 +39,7 @@ pub(super) enum Ask {
     /// To read, as the head says further.
     Read {
         read: Capability,
+        version: Option<Version>,
     },
     /// What an allocation is like now.
     Status {
@@ -50,6 +52,15 @@ pub(super) enum Ask {
     Release {
         manage: Capability,
     },
+}
+
+/// What the version that is stored is called where it came from, by whoever reads: a depot does not
+/// know that. Without a word of it the depot has a tag of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    pub etag: Option<Etag>,
+    /// As `Last-Modified` has it.
+    pub modified: Option<String>,
 }
 
 /// Why a request asks for nothing that a depot does.
@@ -109,8 +120,8 @@ impl Ask {
                 Ok(Ask::Status { any: capability })
             }
             Method::Get | Method::Head => {
-                only(head, &[])?;
-                Ok(Ask::Read { read: capability })
+                only(head, &["etag", "modified"])?;
+                Ok(Ask::Read { read: capability, version: version(head)? })
             }
             Method::Put => {
                 only(head, &[])?;
@@ -138,7 +149,7 @@ impl Ask {
         match head.method {
             Method::Get | Method::Head => only(head, &[]).map(|()| Ask::Room),
             Method::Post => {
-                only(head, &["size", "lease", "medium"])?;
+                only(head, &["size", "lease", "medium", "reserve"])?;
                 let size_bytes = number(required(head, "size", BYTES)?)
                     .ok_or(AskError::Value { name: "size", what: BYTES })?;
                 let length = seconds(head, "lease")?;
@@ -151,7 +162,14 @@ impl Ask {
                         return Err(AskError::Value { name: "medium", what });
                     }
                 };
-                Ok(Ask::Allocate { size_bytes, length, medium })
+                let space = match head.target.parameter("reserve") {
+                    None | Some("yes") => Space::Reserved,
+                    Some("no") => Space::AsStored,
+                    Some(_) => {
+                        return Err(AskError::Value { name: "reserve", what: "'yes' or 'no'" });
+                    }
+                };
+                Ok(Ask::Allocate { size_bytes, length, medium, space })
             }
             _ => Err(AskError::Method { allowed: "GET, HEAD, POST" }),
         }
@@ -169,6 +187,23 @@ impl Ask {
         let range = told.range.ok_or(AskError::ContentRange)?;
         Ok(Ask::Store { write, range: Some(range), size_bytes: told.size_bytes })
     }
+}
+
+/// What a reader calls the version that is stored, if it does. An empty tag: it has none.
+fn version(head: &Head) -> Result<Option<Version>, AskError> {
+    let (etag, modified) = (head.target.parameter("etag"), head.target.parameter("modified"));
+    if etag.is_none() && modified.is_none() {
+        return Ok(None);
+    }
+    let etag = match etag.filter(|etag| !etag.is_empty()) {
+        Some(text) => Some(Etag::parse(text).ok_or(AskError::Value { name: "etag", what: ETAG })?),
+        None => None,
+    };
+    let is_date = |date: &str| http_date::parse(date).is_some() && !date.contains(char::is_control);
+    if modified.is_some_and(|date| !is_date(date)) {
+        return Err(AskError::Value { name: "modified", what: DATE });
+    }
+    Ok(Some(Version { etag, modified: modified.map(str::to_owned) }))
 }
 
 /// Nothing else is asked for, and nothing twice.
@@ -243,6 +278,10 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         Ok(Ask::Allocate { length, .. } | Ask::Extend { length, .. }) => {
             assert!(!length.is_zero());
         }
+        Ok(Ask::Read { version: Some(Version { etag, modified }), .. }) => {
+            let shown = etag.iter().map(Etag::as_str).chain(modified.as_deref());
+            shown.for_each(|text| assert!(!text.contains(char::is_control)));
+        }
         Ok(_) => {}
         Err(error) => {
             let response = error.response();
@@ -251,6 +290,8 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     }
 }
 
+const ETAG: &str = "an entity tag, percent-encoded";
+const DATE: &str = "a date as HTTP has them, percent-encoded";
 const BYTES: &str = "how many bytes, in digits";
 const SECONDS: &str = "how many seconds from now on, in digits, at least 1";
 const FROM: &str = "a whole address of HTTP without credentials, percent-encoded";
@@ -283,7 +324,22 @@ mod tests {
             ask("POST", "/depot?size=10&lease=60&medium=memory", ""),
             Ok(Ask::Allocate { size_bytes: 10, medium: Some(Medium::Memory), .. })
         ));
-        assert!(matches!(ask("HEAD", &one, ""), Ok(Ask::Read { .. })));
+        assert!(matches!(
+            ask("POST", "/depot?size=10&lease=60&reserve=no", ""),
+            Ok(Ask::Allocate { space: Space::AsStored, .. })
+        ));
+        assert!(matches!(ask("HEAD", &one, ""), Ok(Ask::Read { version: None, .. })));
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let named = format!("{one}?etag=%22a%22&modified={}", date.replace(' ', "%20"));
+        let Ok(Ask::Read { version: Some(version), .. }) = ask("GET", &named, "") else {
+            panic!("the version is called by its names");
+        };
+        assert_eq!((version.etag, version.modified.as_deref()), (Etag::parse("\"a\""), Some(date)));
+        let Ok(Ask::Read { version: Some(version), .. }) = ask("GET", &format!("{one}?etag="), "")
+        else {
+            panic!("it has no tag");
+        };
+        assert_eq!(version, Version { etag: None, modified: None });
         assert!(matches!(ask("GET", &format!("{one}?status"), ""), Ok(Ask::Status { .. })));
         assert!(matches!(ask("DELETE", &one, ""), Ok(Ask::Release { .. })));
         let Ok(Ask::Store { range, size_bytes, .. }) =
@@ -316,6 +372,10 @@ mod tests {
             ("POST", "/depot?size=1&lease=1&medium=tape", "", 400),
             ("POST", "/depot?size=1&size=2&lease=1", "", 400),
             ("POST", "/depot?size=1&leese=1&lease=1", "", 400),
+            ("POST", "/depot?size=1&lease=1&reserve=maybe", "", 400),
+            ("GET", &*format!("{one}?etag=%01"), "", 400),
+            ("GET", &*format!("{one}?etag=%22a%0d%22"), "", 400),
+            ("GET", &*format!("{one}?modified=now"), "", 400),
             ("POST", &*format!("{one}?extend=0"), "", 400),
             ("POST", &*one, "", 400),
             ("POST", &*format!("{one}?from=ftp://a/b&range=0-1"), "", 400),
@@ -343,7 +403,7 @@ mod tests {
         #[test]
         fn no_request_can_do_harm(
             method in "GET|PUT|POST|DELETE|HEAD",
-            rest in "(/[0-9a-f]{64})?(\\?((size|lease|from|range|extend|status|medium)=[a-z0-9:/%-]{0,12}&?){0,3})?",
+            rest in "(/[0-9a-f]{64})?(\\?((size|lease|from|range|extend|status|medium|reserve|etag|modified)=[a-z0-9:/%-]{0,12}&?){0,3})?",
             value in "bytes [0-9]{0,20}-[0-9]{0,20}/[0-9*]{1,20}",
         ) {
             let text = format!("{method} /depot{rest} HTTP/1.1\r\nHost: a\r\nContent-Range: {value}\r\n\r\n");

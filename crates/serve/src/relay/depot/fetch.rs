@@ -3,9 +3,9 @@
 //!
 //! It asks only whom the relay may ask, on conditions that whoever sent it gives (`If-Match`), with
 //! what was sealed for this relay. What goes wrong before bytes come is told by the status. From then
-//! on lines of JSON tell how many bytes are durable; the last one is `{"done":true,…}` or
-//! `{"error":…,"status":…}`, and a body without either was cut off. It goes on as long as somebody
-//! reads the lines; what was stored by then stays.
+//! on lines of JSON tell how many bytes have come and how many are durable; the last one is
+//! `{"done":true,…}` or `{"error":…,"status":…}`, and a body without either was cut off. It goes on
+//! as long as somebody reads the lines; what was stored by then stays.
 
 use std::future::poll_fn;
 use std::io;
@@ -60,6 +60,7 @@ impl Relay {
             range,
             timeout: self.timeout,
             is_over: false,
+            durable_at: Instant::now() + DURABLE_EVERY,
         };
         Ok(Response::empty(200)
             .with("content-type", "application/x-ndjson")
@@ -217,19 +218,25 @@ struct Lines {
     range: Range,
     timeout: Duration,
     is_over: bool,
+    /// When what was taken is to be durable.
+    durable_at: Instant,
 }
 
 impl Lines {
     /// Work for a while, and tell of it.
     async fn line(&mut self) -> Value {
-        let until = Instant::now() + LINE_EVERY;
+        let until = Instant::now() + CAME_EVERY;
         while let Some(fetching) = self.fetching.take() {
             match self.step(fetching, until).await {
                 Ok((fetching, is_durable)) if !fetching.left.is_empty() => {
                     let at = fetching.left.start;
                     self.fetching = Some(fetching);
                     if is_durable {
+                        self.durable_at = Instant::now() + DURABLE_EVERY;
                         return json!({"stored": at - self.range.start});
+                    }
+                    if Instant::now() >= until {
+                        return json!({"came": at - self.range.start});
                     }
                 }
                 Ok((fetching, _)) => {
@@ -268,7 +275,7 @@ impl Lines {
         fetching.left.start = fetching.writer.offset();
         self.door.figures.fetched_bytes.fetch_add(came as u64, Ordering::Relaxed);
         let ends = broken.is_some() || error.is_some() || fetching.left.is_empty();
-        let is_durable = ends || Instant::now() >= until;
+        let is_durable = ends || Instant::now() >= self.durable_at;
         if is_durable {
             fetching.writer = commit(fetching.writer).await.map_err(|refusal| said(&refusal))?;
         }
@@ -276,6 +283,21 @@ impl Lines {
             (Some(error), _) => Err(said(&unstored(&error))),
             (None, Some((fault, words))) => Err(failure(fault.status(), &words)),
             (None, None) => Ok((fetching, is_durable)),
+        }
+    }
+}
+
+impl Drop for Lines {
+    /// Whoever leaves takes nothing along: what has come is made durable, since it takes space.
+    fn drop(&mut self) {
+        if let Some(Fetching { mut writer, .. }) = self.fetching.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn_blocking(move || {
+                if let Err(error) = writer.commit() {
+                    tracing::debug!(%error, "what had come of a fetch that was given up is lost");
+                }
+            });
         }
     }
 }
@@ -340,7 +362,9 @@ impl Make for Lines {
 }
 
 /// So often a line tells what is durable: each costs a sync of the disk.
-const LINE_EVERY: Duration = Duration::from_millis(500);
+const DURABLE_EVERY: Duration = Duration::from_millis(500);
+/// And so often what has come, by which its rate is seen.
+const CAME_EVERY: Duration = Duration::from_millis(100);
 /// Written at a time.
 const BUFFER_BYTES: usize = 1 << 20;
 /// As many as a transfer follows would be more than a depot needs.

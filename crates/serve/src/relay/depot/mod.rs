@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! GET    /depot                                    room, the longest lease
-//! POST   /depot?size=BYTES&lease=SECONDS[&medium=] 201 and three capabilities, as paths
+//! POST   /depot?size=BYTES&lease=SECONDS           201 and three capabilities, as paths
+//!        [&medium=disk|memory][&reserve=no]        reserve=no: space is taken as bytes are stored
 //! PUT    /depot/WRITE     Content-Range            2xx once it is durable
 //! POST   /depot/WRITE?from=URL&range=A-B           the depot fetches it: lines of JSON
-//! GET    /depot/READ      Range                    what is stored
+//! GET    /depot/READ[?etag=][&modified=]  Range    what is stored, by what its version is called
 //! GET    /depot/ANY?status                         size, ranges held, lease
 //! POST   /depot/MANAGE?extend=SECONDS              DELETE /depot/MANAGE
 //! ```
@@ -25,13 +26,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use swath_model::RangeSet;
 use swath_store::depot::{
-    AllocateError, Allocation, Capability, Depot, ManageError, Medium, Right, Status,
+    AllocateError, Allocation, Capability, Depot, ManageError, Medium, Right, Space, Status,
 };
 use tokio::sync::{Notify, watch};
 
 use super::Relay;
 use crate::exposition::Page;
-use crate::http::{Content, Head, Make, Response};
+use crate::http::{Content, Head, Make, Method, Response};
 use crate::server::Life;
 use ask::Ask;
 pub(super) use ask::is_for_depot;
@@ -118,11 +119,13 @@ impl Door {
         size_bytes: u64,
         length: Duration,
         medium: Option<Medium>,
+        space: Space,
     ) -> Result<Response, Response> {
         let has_disk = self.depot.options().folder.is_some();
         let usual = if has_disk { Medium::Disk } else { Medium::Memory };
         let medium = medium.unwrap_or(usual);
-        let made = self.blocking(move |depot| depot.allocate(size_bytes, length, medium)).await?;
+        let make = move |depot: &Depot| depot.allocate_with(size_bytes, length, medium, space);
+        let made = self.blocking(make).await?;
         let Allocation { read, write, manage, left, .. } = made.map_err(|error| refused(&error))?;
         self.sooner.notify_one();
         Ok(told(
@@ -132,6 +135,7 @@ impl Door {
                 "write": format!("/depot/{write}"),
                 "manage": format!("/depot/{manage}"),
                 "size": size_bytes,
+                "reserved": space == Space::Reserved,
                 "lease_s": seconds(left),
                 "medium": name_of(medium),
             }),
@@ -150,6 +154,7 @@ impl Door {
                 "size": status.size_bytes,
                 "held": ranges(&status.held),
                 "held_bytes": status.held.total_bytes(),
+                "taken_bytes": status.taken_bytes,
                 "damaged": ranges(&status.damaged),
                 "lease_s": seconds(status.left),
                 "medium": name_of(status.medium),
@@ -211,20 +216,26 @@ impl Relay {
         let Some(door) = &self.door else {
             return Response::text(404, "this relay has no depot (it was started without --depot)");
         };
+        // Whoever may use the relay by their address alone may look at pages, and these have browsers
+        // ask: which tell so, as no other client does.
+        let is_read = matches!(head.method, Method::Get | Method::Head);
+        if !is_read && head.field("origin").is_some() {
+            return Response::text(403, "a depot does nothing on behalf of web pages");
+        }
         let asked = match Ask::read(head) {
             Ok(asked) => asked,
             Err(error) => return error.response(),
         };
         let done = match asked {
             Ask::Room => door.room().await,
-            Ask::Allocate { size_bytes, length, medium } => {
-                door.allocate(size_bytes, length, medium).await
+            Ask::Allocate { size_bytes, length, medium, space } => {
+                door.allocate(size_bytes, length, medium, space).await
             }
             Ask::Store { write, range, size_bytes } => {
                 door.store(&write, range, size_bytes, body).await
             }
             Ask::Fetch { write, from, range } => self.fetch(door, head, write, from, range).await,
-            Ask::Read { read } => door.read(&read, head).await,
+            Ask::Read { read, version } => door.read(&read, version, head).await,
             Ask::Status { any } => door.status(&any).await,
             Ask::Extend { manage, length } => door.extend(manage, length).await,
             Ask::Release { manage } => door.release(manage).await,
@@ -246,23 +257,6 @@ async fn sweep(depot: Depot, sooner: Arc<Notify>, mut life: watch::Receiver<Life
             _ = life.wait_for(|&life| life == Life::Ending) => return,
         }
     }
-}
-
-/// As it stands in an address, of a log that others may read: enough to tell one from another.
-pub(super) fn redacted(target: &str) -> String {
-    let mut text = String::with_capacity(target.len());
-    let mut rest = target;
-    while let Some(at) = rest.find(PREFIX) {
-        let (before, after) = rest.split_at(at + PREFIX.len());
-        let end = after.find(|it: char| !it.is_ascii_hexdigit()).unwrap_or(after.len());
-        text.push_str(before);
-        text.push_str(&after[..end.min(SHOWN_DIGITS)]);
-        if end > SHOWN_DIGITS {
-            text.push_str("...");
-        }
-        rest = &after[end..];
-    }
-    text + rest
 }
 
 async fn blocking<T: Send + 'static>(
@@ -333,28 +327,3 @@ fn word(right: Right) -> &'static str {
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// Many leases that end one soon after the other are taken away together.
 const SWEEP_PAUSE: Duration = Duration::from_millis(100);
-/// What precedes a capability in an address, encoded or not.
-const PREFIX: &str = "/depot/";
-/// 32 of 256 bits.
-const SHOWN_DIGITS: usize = 8;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn capabilities_are_not_written_down_whole() {
-        let one = "0123456789abcdef".repeat(4);
-        for (target, expected) in [
-            (format!("/depot/{one}?status"), "/depot/01234567...?status".to_owned()),
-            (
-                format!("/relay/http://r2/depot/{one}"),
-                "/relay/http://r2/depot/01234567...".to_owned(),
-            ),
-            ("/depot".to_owned(), "/depot".to_owned()),
-            ("/relay/http://a/depot/b".to_owned(), "/relay/http://a/depot/b".to_owned()),
-        ] {
-            assert_eq!(redacted(&target), expected);
-        }
-    }
-}

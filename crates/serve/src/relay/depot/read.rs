@@ -4,12 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use swath_formats::Etag;
 use swath_formats::conditions::{Conditions, Current, Decision};
 use swath_formats::range_header::{self, Ranges};
+use swath_formats::{Etag, http_date};
 use swath_model::{Range, RangeSet};
 use swath_store::depot::{Capability, Part, ReadError, Reader, Right, Status};
 
+use super::ask::Version;
 use super::{Door, blocking, broken, over, seconds};
 use crate::http::{Content, Find, Finding, FoundPart, Head, Made, Make, Method, Response, now_s};
 
@@ -18,22 +19,27 @@ impl Door {
     pub(super) async fn read(
         self: &Arc<Self>,
         read: &Capability,
+        version: Option<Version>,
         head: &Head,
     ) -> Result<Response, Response> {
         let status = self.find(read, Right::Read).await?;
         let size_bytes = status.size_bytes;
         // What is held does not change.
-        let etag = Etag::parse(&format!("\"depot-{}\"", status.id));
-        let described = |response: Response| describe(response, &status, etag.as_ref());
+        let version = version.unwrap_or_else(|| Version {
+            etag: Etag::parse(&format!("\"depot-{}\"", status.id)),
+            modified: None,
+        });
+        let described = |response: Response| describe(response, &status, &version);
         let field = |name: &str| head.field(name);
         let conditions = Conditions {
             if_match: field("if-match"),
             if_none_match: field("if-none-match"),
-            if_modified_since: None,
-            if_unmodified_since: None,
+            if_modified_since: field("if-modified-since"),
+            if_unmodified_since: field("if-unmodified-since"),
             if_range: field("if-range"),
         };
-        let current = Current { etag: etag.as_ref(), modified_s: None };
+        let modified_s = version.modified.as_deref().and_then(http_date::parse);
+        let current = Current { etag: version.etag.as_ref(), modified_s };
         match conditions.decide(current, true) {
             Decision::Proceed => {}
             Decision::NotModified => return Ok(described(Response::empty(304))),
@@ -105,13 +111,16 @@ impl Door {
     }
 }
 
-fn describe(response: Response, status: &Status, etag: Option<&Etag>) -> Response {
+fn describe(response: Response, status: &Status, version: &Version) -> Response {
     let mut response = response
         .with("accept-ranges", "bytes")
         .with("cache-control", "no-store")
         .with("swath-lease", seconds(status.left).to_string());
-    if let Some(etag) = etag {
+    if let Some(etag) = &version.etag {
         response = response.with("etag", etag.as_str());
+    }
+    if let Some(modified) = &version.modified {
+        response = response.with("last-modified", modified.clone());
     }
     if !status.held.covers(Range::new(0, status.size_bytes)) {
         response = response.with("swath-held", held(&status.held));

@@ -118,7 +118,7 @@ pub(super) fn unstored(error: &StoreError) -> Response {
         StoreError::PastEnd { .. } => Response::text(413, error.to_string()),
         StoreError::Differs { .. } => Response::text(409, error.to_string()),
         StoreError::Busy { .. } => Response::text(503, error.to_string()).with("retry-after", "1"),
-        StoreError::TooScattered { .. } | StoreError::NoSpace(_) => {
+        StoreError::TooScattered { .. } | StoreError::NoRoom { .. } | StoreError::NoSpace(_) => {
             Response::text(507, error.to_string())
         }
         error => broken(error),

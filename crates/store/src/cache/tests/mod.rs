@@ -177,3 +177,23 @@ fn a_file_that_is_larger_than_the_cache_is_cached_as_far_as_there_is_room() {
     assert_eq!(read_all(&entry, &key, all), (2 * GROUP - 100, 3 * GROUP));
     assert_eq!(read_all(&entry, &key, all), (0, 3 * GROUP));
 }
+
+#[test]
+fn a_file_that_is_said_to_be_larger_than_all_disks_costs_no_more_than_what_is_kept_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = open(folder.path(), 2 * ONE);
+    let (Key { url, validator }, size_bytes) = (key("huge", "v1"), 1 << 60);
+    let head = Head { nonce: [0; 32], size_bytes, url, validator };
+    // Not by `lookup`, for few file systems have such files: those that do are no worse off.
+    let path = folder.path().join("files/none");
+    let inner = Arc::new(Inner::new(head, path, State::default(), &cache.shared));
+    let file = tempfile::tempfile().unwrap();
+    let file = Arc::new(crate::sealed_file::SealedFile::new(file, inner.layout));
+    let entry = Entry { inner, file, shared: Arc::clone(&cache.shared) };
+    let last = Range::new(size_bytes - 1, size_bytes);
+    let Ok(Step::Fetch(fetch)) = entry.next(last) else { panic!("it is to be fetched") };
+    assert_eq!(fetch.range(), last);
+    assert_eq!(cache.room().taken_bytes, GROUP);
+    drop(fetch);
+    assert_eq!(cache.room().taken_bytes, 0);
+}

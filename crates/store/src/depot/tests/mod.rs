@@ -270,3 +270,83 @@ fn a_folder_is_open_once() {
     drop(depot);
     Depot::open(options(folder.path())).unwrap();
 }
+
+#[test]
+fn space_that_is_taken_as_bytes_come_is_promised_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hands::new();
+    for medium in [Medium::Disk, Medium::Memory] {
+        let depot = open(folder.path(), &clock);
+        let all = if medium == Medium::Disk { 8 * GROUP } else { 4 * GROUP };
+        let free = |depot: &Depot| match medium {
+            Medium::Disk => depot.room().disk_free_bytes,
+            Medium::Memory => depot.room().memory_free_bytes,
+        };
+        // Far more than there is, and nothing is taken yet.
+        let size_bytes = 1 << 40;
+        let make = || depot.allocate_with(size_bytes, HOUR, medium, Space::AsStored).unwrap();
+        let (one, two) = (make(), make());
+        assert_eq!(free(&depot), all);
+        let far = Range::of_len(size_bytes / 2, GROUP);
+        depot.store(&one.write, far.start, &content(far)).unwrap();
+        depot.store(&two.write, 5000, b"a").unwrap();
+        assert_eq!(free(&depot), all - GROUP - 4 * KIB);
+        assert_eq!(depot.status(&two.read).unwrap().taken_bytes, 4 * KIB);
+        // The same block again costs nothing.
+        depot.store(&two.write, 6000, b"a").unwrap();
+        let rest = depot.allocate(free(&depot), HOUR, medium).unwrap();
+        let full = depot.store(&two.write, 9000, b"a").unwrap_err();
+        assert!(matches!(full, StoreError::NoRoom { free_bytes: 0 }), "{full}");
+        let reader = depot.reader(&one.read).unwrap();
+        assert!(read_all(&reader, far).unwrap() == content(far));
+        drop(reader);
+        depot.release(&rest.manage).unwrap();
+        // What was written and not acknowledged is taken until somebody opens the depot again.
+        let mut writer = depot.writer(&two.write, 0).unwrap();
+        writer.write(&content(Range::new(0, GROUP))).unwrap_err();
+        drop(writer);
+        let before = free(&depot);
+        if medium == Medium::Disk {
+            drop(depot);
+            let depot = open(folder.path(), &clock);
+            assert_eq!(free(&depot), before + 4 * KIB);
+            assert_eq!(depot.status(&one.read).unwrap().held, RangeSet::from(far));
+            depot.release(&one.manage).unwrap();
+            depot.release(&two.manage).unwrap();
+            assert_eq!(free(&depot), all);
+            continue;
+        }
+        depot.release(&one.manage).unwrap();
+        depot.release(&two.manage).unwrap();
+        assert_eq!(free(&depot), all);
+    }
+}
+
+#[test]
+fn a_lease_that_has_ended_makes_room_for_what_is_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hands::new();
+    let depot = open(folder.path(), &clock);
+    let kept = depot.allocate_with(1 << 30, 2 * HOUR, Medium::Disk, Space::AsStored).unwrap();
+    depot.allocate(8 * GROUP, HOUR, Medium::Disk).unwrap();
+    let full = depot.store(&kept.write, 0, b"a").unwrap_err();
+    assert!(matches!(full, StoreError::NoRoom { .. }));
+    clock.pass(HOUR);
+    depot.store(&kept.write, 0, b"a").unwrap();
+}
+
+#[test]
+fn an_allocation_much_larger_than_what_is_stored_of_it_costs_no_memory_for_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let depot = open(folder.path(), &Hands::new());
+    let size_bytes = 1 << 60;
+    let made = depot.allocate_with(size_bytes, HOUR, Medium::Memory, Space::AsStored);
+    let lease = made.unwrap();
+    let last = Range::new(size_bytes - GROUP, size_bytes);
+    depot.store(&lease.write, last.start, &content(last)).unwrap();
+    // To remember that its last group was checked once took a bit for each group before it: half a
+    // terabyte, which was the end of the relay.
+    let reader = depot.reader(&lease.read).unwrap();
+    assert!(read_all(&reader, last).unwrap() == content(last));
+    assert_eq!(depot.room().memory_taken_bytes, GROUP);
+}

@@ -1,6 +1,6 @@
 //! Random operations against a model that keeps a byte for each byte.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::sealed_file::blocks;
@@ -10,7 +10,23 @@ struct Known {
     allocation: Allocation,
     bytes: Vec<Option<u8>>,
     ends: Duration,
+    /// The blocks that were ever written, of one that takes its space so.
+    written: Option<BTreeSet<u64>>,
 }
+
+impl Known {
+    fn taken_bytes(&self) -> u64 {
+        let size_bytes = self.allocation.size_bytes;
+        self.written.as_ref().map_or(blocks(size_bytes), |written| written.len() as u64 * BLOCK)
+    }
+}
+
+fn blocks_of(range: Range) -> impl Iterator<Item = u64> {
+    let end = if range.is_empty() { 0 } else { range.end.div_ceil(BLOCK) };
+    range.start / BLOCK..end
+}
+
+const BLOCK: u64 = 4 * KIB;
 
 struct World {
     folder: tempfile::TempDir,
@@ -49,7 +65,7 @@ impl World {
     fn free(&self, medium: Medium) -> u64 {
         let size = if medium == Medium::Disk { 8 * GROUP } else { 4 * GROUP };
         let taken = self.known.values().filter(|known| known.allocation.medium == medium);
-        size - taken.map(|known| blocks(known.allocation.size_bytes)).sum::<u64>()
+        size - taken.map(Known::taken_bytes).sum::<u64>()
     }
 
     fn allocate(&mut self, number: u64) {
@@ -60,10 +76,13 @@ impl World {
             _ => self.random.u64(1..3 * GROUP),
         };
         let length = HOUR * self.random.u32(1..12);
-        let allocated = self.depot().allocate(size_bytes, length, medium);
+        let space = if self.random.u8(0..3) == 0 { Space::AsStored } else { Space::Reserved };
+        let as_stored = space == Space::AsStored;
+        let size_bytes = if as_stored { size_bytes * 4 } else { size_bytes };
+        let allocated = self.depot().allocate_with(size_bytes, length, medium, space);
         if length > 10 * HOUR {
             assert!(matches!(allocated, Err(AllocateError::TooLong { .. })));
-        } else if blocks(size_bytes) > self.free(medium) {
+        } else if !as_stored && blocks(size_bytes) > self.free(medium) {
             let free = self.free(medium);
             assert!(
                 matches!(allocated, Err(AllocateError::NoRoom { free_bytes }) if free_bytes == free)
@@ -71,7 +90,9 @@ impl World {
         } else {
             let bytes = vec![None; size_bytes as usize];
             let ends = self.now + length;
-            self.known.insert(number, Known { allocation: allocated.unwrap(), bytes, ends });
+            let written = as_stored.then(BTreeSet::new);
+            let allocation = allocated.unwrap();
+            self.known.insert(number, Known { allocation, bytes, ends, written });
         }
     }
 
@@ -98,6 +119,7 @@ impl World {
             right[from..].copy_from_slice(&other_content(range)[from..]);
         }
         let depot = self.depot().clone();
+        let free_bytes = self.free(self.known[&key].allocation.medium);
         let known = self.known.get_mut(&key).unwrap();
         let mut writer = depot.writer(&known.allocation.write, start).unwrap();
         // In pieces of any size.
@@ -116,7 +138,22 @@ impl World {
         let place = &mut known.bytes[start as usize..end as usize];
         let conflict =
             place.iter().zip(&right).position(|(held, new)| held.is_some_and(|held| held != *new));
-        match (outcome, conflict) {
+        if let Some(blocks) = &mut known.written {
+            // What was claimed is taken, whatever becomes of it.
+            let before = blocks.len() as u64;
+            blocks.extend(blocks_of(Range::new(start, start + written as u64)));
+            let left_bytes = free_bytes - (blocks.len() as u64 - before) * BLOCK;
+            if matches!(outcome, Err(StoreError::NoRoom { free_bytes }) if free_bytes == left_bytes)
+            {
+                let at = start + written as u64;
+                let rest = blocks_of(Range::new(at, end.min((at / GROUP + 1) * GROUP)));
+                let more = rest.filter(|block| !blocks.contains(block)).count() as u64;
+                assert!(more * BLOCK > left_bytes, "there was room for {more} blocks");
+                outcome = Ok(());
+                right.truncate(written);
+            }
+        }
+        match (outcome, conflict.filter(|&first| first < right.len())) {
             (Ok(()), None) => assert_eq!(written, right.len()),
             (Err(StoreError::Differs { .. }), Some(first)) => assert!(written <= first),
             (outcome, conflict) => panic!("{outcome:?} where the model has {conflict:?}"),
@@ -182,6 +219,13 @@ impl World {
     fn reopen(&mut self) {
         self.depot = None;
         self.depot = Some(open(self.folder.path(), &self.clock));
+        for known in self.known.values_mut() {
+            if let Some(written) = &mut known.written {
+                // Nobody was told that the rest is there.
+                let held = known.bytes.iter().enumerate().filter(|(_, held)| held.is_some());
+                *written = held.map(|(at, _)| at as u64 / BLOCK).collect();
+            }
+        }
         let lost: Vec<u64> = self
             .known
             .iter()
@@ -197,6 +241,7 @@ impl World {
         for known in self.known.values() {
             let status = self.depot().status(&known.allocation.read).unwrap();
             assert_eq!(status.left, known.ends - self.now);
+            assert_eq!(status.taken_bytes, known.taken_bytes());
             let mut held = RangeSet::new();
             let mut at = 0;
             for run in known.bytes.chunk_by(|one, next| one.is_some() == next.is_some()) {
@@ -295,7 +340,7 @@ mod contents {
             facts in proptest::collection::vec(any_fact(), 0..40),
         ) {
             let now = Hands::new().now();
-            let mut sum = Contents::new(size, [[1; 32]; 3], Term { from: now, length: HOUR });
+            let mut sum = Contents::new(size, [[1; 32]; 3], Term { from: now, length: HOUR }, Space::AsStored);
             for fact in &facts {
                 let mut bytes = Vec::new();
                 fact.encode(&mut bytes);

@@ -3,6 +3,8 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use super::*;
+use crate::depot::clock::Term;
+use crate::depot::lease::{Fault, Lease};
 
 const TICK: Duration = Duration::from_nanos(1);
 
@@ -127,4 +129,101 @@ fn what_ended_while_nobody_had_it_open_is_known_to_have_ended() {
     clock.pass(HOUR);
     let depot = open(folder.path(), &clock);
     assert!(depot.has_ended(&lease.read) && depot.status(&lease.read).is_none());
+}
+
+/// What it takes to extend a lease step by step.
+fn extend(
+    depot: &Depot,
+    lease: &Lease,
+    (from, length): (Moment, Duration),
+    meanwhile: impl FnOnce(),
+) -> Result<Time, Fault> {
+    lease.extend(&depot.shared, Term { from, length }, |ends| {
+        let is_there = depot.shared.books().ledger.extend(lease.id, ends, from.since_boot);
+        meanwhile();
+        is_there
+    })
+}
+
+#[test]
+fn of_two_who_extend_at_once_the_one_who_was_promised_more_keeps_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hands::new();
+    let depot = open(folder.path(), &clock);
+    let lease = depot.allocate(GROUP, HOUR, Medium::Disk).unwrap();
+    let (found, _) = depot.find(&lease.manage, Right::Manage).unwrap();
+    // Both have seen that it runs for an hour; the one who wants more comes first.
+    extend(&depot, &found, (clock.now(), 5 * HOUR), || {}).unwrap();
+    let ends = extend(&depot, &found, (clock.now(), 2 * HOUR), || {}).unwrap();
+    assert_eq!(ends, clock.now().since_boot + 5 * HOUR);
+    assert_eq!(depot.status(&lease.read).unwrap().left, 5 * HOUR);
+    drop((depot, found));
+    let depot = open(folder.path(), &clock);
+    assert_eq!(depot.status(&lease.read).unwrap().left, 5 * HOUR);
+}
+
+#[test]
+fn what_is_released_while_it_is_extended_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hands::new();
+    let depot = open(folder.path(), &clock);
+    for medium in [Medium::Disk, Medium::Memory] {
+        let lease = depot.allocate(GROUP, HOUR, medium).unwrap();
+        depot.store(&lease.write, 0, b"hello").unwrap();
+        let reader = depot.reader(&lease.read).unwrap();
+        let mut writer = depot.writer(&lease.write, 100).unwrap();
+        let (found, _) = depot.find(&lease.manage, Right::Manage).unwrap();
+        std::thread::scope(|scope| {
+            let extended = extend(&depot, &found, (clock.now(), 5 * HOUR), || {
+                scope.spawn(|| depot.release(&lease.manage).unwrap());
+                while !found.is_given_up() {
+                    std::thread::yield_now();
+                }
+            });
+            assert!(matches!(extended, Err(Fault::Gone)), "{extended:?}");
+        });
+        // Its space is another's now.
+        assert!(matches!(reader.read(0, &mut [0; 5]), Err(ReadError::Ended)));
+        assert!(matches!(writer.write(b"late"), Err(StoreError::Ended)));
+    }
+}
+
+/// A clock on which an hour passes before somebody looks at it for the so manieth time.
+struct Jumps {
+    hands: Arc<Hands>,
+    looks: Mutex<Option<u32>>,
+}
+
+impl Clock for Jumps {
+    fn now(&self) -> Moment {
+        let mut looks = self.looks.lock().unwrap();
+        *looks = looks.and_then(|left| left.checked_sub(1));
+        if *looks == Some(0) {
+            self.hands.pass(HOUR);
+        }
+        self.hands.now()
+    }
+}
+
+#[test]
+fn who_stores_at_the_old_end_of_a_lease_that_is_extended_just_now_destroys_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let hands = Hands::new();
+    let clock = Arc::new(Jumps { hands: hands.clone(), looks: Mutex::new(None) });
+    let (depot, _) = Depot::open_at(options(folder.path()), clock.clone()).unwrap();
+    let lease = depot.allocate(2 * GROUP, HOUR, Medium::Disk).unwrap();
+    depot.store(&lease.write, 0, &content(Range::new(0, GROUP))).unwrap();
+    let mut writer = depot.writer(&lease.write, GROUP).unwrap();
+    let (found, _) = depot.find(&lease.manage, Right::Manage).unwrap();
+    let from = hands.now();
+    extend(&depot, &found, (from, 5 * HOUR), || {
+        // It begins to write in time, and has written when the hour is over.
+        *clock.looks.lock().unwrap() = Some(2);
+        assert!(matches!(writer.write(b"late"), Err(StoreError::Ended)));
+    })
+    .unwrap();
+    let reader = depot.reader(&lease.read).unwrap();
+    let all = Range::new(0, GROUP);
+    assert!(read_all(&reader, all).unwrap() == content(all));
+    assert_eq!(depot.status(&lease.read).unwrap().left, 4 * HOUR);
 }

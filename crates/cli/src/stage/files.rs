@@ -1,0 +1,205 @@
+//! The two files that tell of what is staged: the Metalink, which anybody reads who fetches, and the
+//! keys beside it. Both hold secrets, so that nobody but their owner may read them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use swath_formats::{metalink, percent};
+use swath_model::{Range, Validators};
+use swath_transfer::stage::{Staged, StagedDepot};
+use url::Url;
+
+use super::Failed;
+use super::source::Source;
+use crate::exit::{Exit, chain};
+
+/// Where a staged file's depots are, and what opens them.
+pub struct Keys {
+    /// What it is about.
+    pub file: String,
+    pub size_bytes: u64,
+    pub depots: Vec<Key>,
+}
+
+/// One depot.
+#[derive(Clone)]
+pub struct Key {
+    /// Its relay.
+    pub relay: Url,
+    /// Where the lease is extended and given up.
+    pub manage: Option<Url>,
+    /// Where it is read.
+    pub read: Url,
+}
+
+impl Keys {
+    /// As they stand in their file.
+    pub fn text(&self) -> String {
+        let key = |key: &Key| {
+            let manage = key.manage.as_ref().map(Url::as_str);
+            json!({"relay": key.relay.as_str(), "manage": manage, "read": key.read.as_str()})
+        };
+        let depots: Vec<Value> = self.depots.iter().map(key).collect();
+        let keys = json!({"file": self.file, "size_bytes": self.size_bytes, "depots": depots});
+        format!("{keys:#}\n")
+    }
+
+    fn of(text: &str) -> Option<Keys> {
+        let keys: Value = serde_json::from_str(text).ok()?;
+        let url = |key: &Value, name: &str| Url::parse(key.get(name)?.as_str()?).ok();
+        let key = |key: &Value| {
+            let manage = Some(url(key, "manage")?);
+            Some(Key { relay: url(key, "relay")?, manage, read: url(key, "read")? })
+        };
+        Some(Keys {
+            file: keys.get("file")?.as_str()?.to_owned(),
+            size_bytes: keys.get("size_bytes")?.as_u64()?,
+            depots: keys.get("depots")?.as_array()?.iter().map(key).collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// The name of the keys of this Metalink.
+pub fn keys_of(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".keys");
+    name.into()
+}
+
+/// A file that is being written: it gets its name when it is whole.
+pub struct Draft {
+    file: File,
+    path: PathBuf,
+    draft: PathBuf,
+}
+
+impl Draft {
+    /// Begin one; the error is a sentence.
+    pub fn begin(path: &Path, overwrite: bool) -> Result<Draft, Failed> {
+        let target = |text: String| (Exit::Target, text);
+        if !overwrite && path.symlink_metadata().is_ok() {
+            let text = format!(
+                "{} exists\n  use --overwrite to replace it, or -o for another name",
+                path.display()
+            );
+            return Err(target(text));
+        }
+        let mut draft = path.as_os_str().to_owned();
+        draft.push(format!(".{}.new", std::process::id()));
+        let draft = PathBuf::from(draft);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let file = options.open(&draft);
+        let file =
+            file.map_err(|error| target(format!("cannot write {}: {error}", path.display())))?;
+        Ok(Draft { file, path: path.to_owned(), draft })
+    }
+
+    /// Give it its contents and its name, durably.
+    pub fn finish(mut self, text: &str) -> io::Result<()> {
+        self.file.write_all(text.as_bytes())?;
+        self.file.sync_all()?;
+        fs::rename(&self.draft, &self.path)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Not there any more if it has its name.
+        let _ = fs::remove_file(&self.draft);
+    }
+}
+
+/// The Metalink of a staged file.
+pub fn metalink(source: &Source, staged: &Staged) -> String {
+    let mut file = metalink::File::new(source.name.clone());
+    file.size_bytes = Some(staged.size_bytes);
+    file.digests.clone_from(&staged.digests);
+    file.pieces.clone_from(&source.pieces);
+    let is_proved = !file.digests.is_empty() || file.pieces.is_some();
+    let whole = Range::new(0, staged.size_bytes);
+    for depot in &staged.depots {
+        let url = read_by(depot, &staged.version, is_proved);
+        if depot.held.covers(whole) {
+            let mirror = metalink::Mirror { priority: 1, ..metalink::Mirror::new(url) };
+            file.mirrors.push(mirror);
+        } else {
+            let ranges = depot.held.clone();
+            file.held.push(metalink::Held { url, ranges, priority: 1 });
+        }
+    }
+    // Depots are near those who fetch; otherwise there would be no need of them.
+    let origin = |url: &Url| metalink::Mirror { priority: 2, ..metalink::Mirror::new(url.clone()) };
+    file.mirrors.extend(staged.origins.iter().map(origin));
+    let generator = Some(concat!("swath/", env!("CARGO_PKG_VERSION")).to_owned());
+    let header = metalink::Header { generator, ..metalink::Header::default() };
+    metalink::to_string(&metalink::Metalink { header, files: vec![file] })
+}
+
+/// Where a depot is read. Where no digest proves the bytes it calls them by what the origin calls its
+/// version, so that they can be told to be the same.
+fn read_by(depot: &StagedDepot, version: &Validators, is_proved: bool) -> Url {
+    let mut url = depot.read.clone();
+    if !is_proved {
+        let etag = version.etag.as_deref().unwrap_or_default();
+        let mut query = format!("etag={}", percent::encode(etag.as_bytes()));
+        if let Some(modified) = &version.last_modified {
+            query.push_str(&format!("&modified={}", percent::encode(modified.as_bytes())));
+        }
+        url.set_query(Some(&query));
+    }
+    url
+}
+
+/// The keys of a staged file.
+pub fn keys(source: &Source, staged: &Staged) -> Keys {
+    let depots = staged.depots.iter().map(|depot| Key {
+        relay: without_login(&depot.relay),
+        manage: Some(depot.manage.clone()),
+        read: depot.read.clone(),
+    });
+    let file = source.name.as_str().to_owned();
+    Keys { file, size_bytes: staged.size_bytes, depots: depots.collect() }
+}
+
+/// What is known of a staged file: its keys, or what its Metalink says without them.
+pub fn read(file: &Path) -> Result<Keys, Failed> {
+    let input = |path: &Path, text: String| (Exit::Input, format!("{}: {text}", path.display()));
+    let path = keys_of(file);
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            let keys = Keys::of(&text);
+            return keys.ok_or_else(|| input(&path, "'swath stage' did not write this".to_owned()));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(input(&path, error.to_string())),
+    }
+    let bytes = fs::read(file).map_err(|error| input(file, error.to_string()))?;
+    let read = metalink::parse(&bytes).map_err(|error| input(file, chain(&error)))?;
+    let Some(one) = read.files.first() else {
+        return Err(input(file, "it names no file".to_owned()));
+    };
+    let urls = one.mirrors.iter().map(|it| &it.url).chain(one.held.iter().map(|it| &it.url));
+    let depots = urls.filter(|url| swath_formats::depot::is_path(url.path())).map(|url| {
+        let mut relay = without_login(url);
+        relay.set_path("/");
+        relay.set_query(None);
+        Key { relay, manage: None, read: url.clone() }
+    });
+    let depots: Vec<Key> = depots.collect();
+    if depots.is_empty() {
+        return Err(input(file, "it names no depot: 'swath stage' did not write it".to_owned()));
+    }
+    let (file, size_bytes) = (one.name.as_str().to_owned(), one.size_bytes.unwrap_or(0));
+    Ok(Keys { file, size_bytes, depots })
+}
+
+fn without_login(url: &Url) -> Url {
+    let mut url = url.clone();
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url
+}

@@ -1,0 +1,178 @@
+//! Staging a file: progress as of any transfer, the two files, a table at the end.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+use swath_source::display_name;
+use swath_transfer::Stop;
+use swath_transfer::stage::{StageError, StageRequest, Staged, stage};
+use url::Url;
+
+use super::args::Stage;
+use super::files::{self, Draft, keys_of};
+use super::{Failed, manage, source};
+use crate::exit::{Exit, fail};
+use crate::get::log_to;
+use crate::progress::{Mode, Progress, units};
+use crate::{args, say, signals};
+
+/// Run the command.
+pub async fn run(args: Stage) -> Result<Exit, Failed> {
+    if let Err(message) = args::one_value_each(&args.digest) {
+        return Err((Exit::Usage, message));
+    }
+    let depots: Vec<Url> = args.at.iter().map(|relay| relay.url.clone()).collect();
+    for (at, relay) in args.at.iter().enumerate() {
+        if args.at[..at].iter().any(|other| other.site() == relay.site()) {
+            return Err((Exit::Usage, format!("--at names {} twice", relay.site())));
+        }
+    }
+    let replicas = usize::from(args.replicas);
+    if replicas > depots.len() {
+        let named = depots.len();
+        let text = format!("--replicas {replicas} takes as many depots: --at names {named}");
+        return Err((Exit::Usage, text));
+    }
+    let progress = Progress::new(Mode::choose(args.json, args.quiet));
+    log_to(&progress);
+    let stop = Stop::default();
+    signals::watch(&stop);
+    let net = super::net(&args.net, &depots)?;
+    let source = tokio::select! {
+        biased;
+        () = stop.wait() => return Err((Exit::Interrupted, "stopped before anything was staged".to_owned())),
+        source = source::read(&args, &net) => source?,
+    };
+    let output = args.output.clone().unwrap_or_else(|| {
+        let name = source.name.as_str();
+        PathBuf::from(format!("{}.meta4", name.rsplit('/').next().unwrap_or(name)))
+    });
+    // Before anything is leased.
+    let metalink = Draft::begin(&output, args.overwrite)?;
+    let keys = Draft::begin(&keys_of(&output), args.overwrite)?;
+    let request = StageRequest {
+        mirrors: source.mirrors.clone(),
+        size_bytes: source.size_bytes,
+        digests: source.digests.clone(),
+        depots,
+        length: args.length.unwrap_or_default(),
+        replicas,
+        name: source.name.as_str().to_owned(),
+        stall_s: args.net.timeout.as_secs_f64(),
+    };
+    let staged = stage(&net, &request, &mut *progress.observer(), &stop).await;
+    progress.clear();
+    let staged = match staged {
+        Ok(staged) => staged,
+        Err(error) => return Ok(complain(source.name.as_str(), &error)),
+    };
+    // The keys first: whatever happens then, what is leased can be given up.
+    let written = keys
+        .finish(&files::keys(&source, &staged).text())
+        .and_then(|()| metalink.finish(&files::metalink(&source, &staged)));
+    if let Err(error) = written {
+        for depot in &staged.depots {
+            let _ = net.depot_release(&depot.manage).await;
+        }
+        let _ = std::fs::remove_file(keys_of(&output));
+        let text = format!("cannot write {}: {error}; nothing is staged", output.display());
+        return Err((Exit::Target, text));
+    }
+    if args.json {
+        return Ok(say::out(json(&staged, &output).as_bytes(), Exit::Done));
+    }
+    if !args.quiet {
+        words(source.name.as_str(), &staged, &output).lines().for_each(say::err);
+    }
+    Ok(Exit::Done)
+}
+
+/// For people.
+fn words(name: &str, staged: &Staged, output: &std::path::Path) -> String {
+    let size_bytes = staged.size_bytes;
+    let depots = match staged.depots.len() {
+        1 => "one depot".to_owned(),
+        count => format!("{count} depots"),
+    };
+    let mut text = format!(
+        "{name}: {} in {depots}, {}\n",
+        units::bytes(size_bytes),
+        units::duration(staged.elapsed_s)
+    );
+    let rows = staged.depots.iter().map(|depot| manage::Row {
+        name: display_name(&depot.relay),
+        held_bytes: Some(depot.held.total_bytes()),
+        size_bytes,
+        left: Some(depot.left),
+        state: match &depot.reason {
+            Some(reason) => reason.clone(),
+            None if depot.held.total_bytes() == size_bytes => "whole".to_owned(),
+            None => "partial".to_owned(),
+        },
+    });
+    text += &manage::table(&rows.collect::<Vec<_>>());
+    for (name, reason) in &staged.left_out {
+        text += &format!("  {name} holds nothing: {reason}\n");
+    }
+    text += &format!(
+        "'swath get {0}' fetches it; {1} extends and releases it\n",
+        output.display(),
+        keys_of(output).display()
+    );
+    text
+}
+
+/// For programs: the last line.
+fn json(staged: &Staged, output: &std::path::Path) -> String {
+    let depots: Vec<_> = staged
+        .depots
+        .iter()
+        .map(|depot| {
+            json!({
+                "depot": display_name(&depot.relay),
+                "held_bytes": depot.held.total_bytes(),
+                "lease_s": depot.left.as_secs_f64(),
+                "reason": depot.reason,
+            })
+        })
+        .collect();
+    let left_out: Vec<_> = staged
+        .left_out
+        .iter()
+        .map(|(name, reason)| json!({"depot": name, "reason": reason}))
+        .collect();
+    let line = json!({
+        "event": "staged",
+        "size_bytes": staged.size_bytes,
+        "elapsed_s": staged.elapsed_s,
+        "metalink": output.display().to_string(),
+        "depots": depots,
+        "left_out": left_out,
+    });
+    format!("{line}\n")
+}
+
+/// What happened, and what became of what was leased.
+fn complain(name: &str, error: &StageError) -> Exit {
+    let released = "what was leased is given up again";
+    let (exit, text, reasons) = match error {
+        StageError::NoSource { reasons } => (Exit::Sources, error.to_string(), Some(reasons)),
+        StageError::TooFew { reasons, .. } => {
+            (Exit::Sources, format!("{error}; {released}"), Some(reasons))
+        }
+        StageError::NoPlace { lacking_bytes, reasons } => {
+            let text = format!("{} found no place; {released}", units::bytes(*lacking_bytes));
+            (Exit::Sources, text, Some(reasons))
+        }
+        StageError::Stalled { reasons, .. } => {
+            (Exit::Sources, format!("{error}; {released}"), Some(reasons))
+        }
+        StageError::Stopped => (Exit::Interrupted, format!("stopped; {released}"), None),
+        error => (Exit::Input, error.to_string(), None),
+    };
+    let exit = fail(exit, &format!("{name}: {text}"));
+    for (whose, reason) in reasons.into_iter().flatten() {
+        say::err(&format!("  {whose}: {reason}"));
+    }
+    exit
+}

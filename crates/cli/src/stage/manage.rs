@@ -1,0 +1,214 @@
+//! What becomes of a staged file: how each depot is doing, longer leases, an end.
+//!
+//! All depots are asked at the same time; one that does not answer hides no other.
+
+use std::time::Duration;
+
+use serde_json::json;
+use swath_source::{DepotError, DepotStatus, Net, display_name};
+use tokio::task::JoinSet;
+use unicode_width::UnicodeWidthStr as _;
+use url::Url;
+
+use super::Failed;
+use super::args::{Extend, Staged};
+use super::files::{self, Key, keys_of};
+use crate::exit::Exit;
+use crate::progress::look::Look;
+use crate::progress::units;
+use crate::say;
+
+/// A line of a table of depots.
+pub struct Row {
+    pub name: String,
+    pub held_bytes: Option<u64>,
+    pub size_bytes: u64,
+    pub left: Option<Duration>,
+    pub state: String,
+}
+
+/// `swath stage status`
+pub async fn status(args: Staged) -> Result<Exit, Failed> {
+    let keys = files::read(&args.file)?;
+    let net = net(&args, &keys.depots)?;
+    let asked = each(&net, &keys.depots, |net, key| async move {
+        net.depot_status(key.manage.as_ref().unwrap_or(&key.read)).await
+    });
+    let answers = asked.await;
+    let rows: Vec<Row> = answers
+        .iter()
+        .map(|(key, answer)| {
+            let name = display_name(&key.relay);
+            let size_bytes = keys.size_bytes;
+            match answer {
+                Ok(status) => Row {
+                    held_bytes: Some(status.held.total_bytes()),
+                    left: Some(status.left),
+                    state: state(status),
+                    name,
+                    size_bytes,
+                },
+                Err(error) => {
+                    let state = error.to_string();
+                    Row { held_bytes: None, left: None, state, name, size_bytes }
+                }
+            }
+        })
+        .collect();
+    let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();
+    Ok(told(&args, &rows, &is_done))
+}
+
+/// `swath stage extend`
+pub async fn extend(args: Extend) -> Result<Exit, Failed> {
+    let (length, args) = (args.length, args.staged);
+    let keys = files::read(&args.file)?;
+    let depots = managed(&args, keys.depots)?;
+    let net = net(&args, &depots)?;
+    let answers = each(&net, &depots, move |net, key| async move {
+        net.depot_extend(key.manage.as_ref().unwrap_or(&key.read), length).await
+    });
+    let answers = answers.await;
+    let row = |(key, answer): &(Key, Result<Duration, DepotError>)| Row {
+        name: display_name(&key.relay),
+        held_bytes: None,
+        size_bytes: keys.size_bytes,
+        left: answer.as_ref().ok().copied(),
+        state: answer.as_ref().map_or_else(ToString::to_string, |_| "extended".to_owned()),
+    };
+    let rows: Vec<Row> = answers.iter().map(row).collect();
+    let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();
+    Ok(told(&args, &rows, &is_done))
+}
+
+/// `swath stage release`
+pub async fn release(args: Staged) -> Result<Exit, Failed> {
+    let keys = files::read(&args.file)?;
+    let depots = managed(&args, keys.depots)?;
+    let net = net(&args, &depots)?;
+    let answers = each(&net, &depots, |net, key| async move {
+        net.depot_release(key.manage.as_ref().unwrap_or(&key.read)).await
+    });
+    let answers = answers.await;
+    let row = |(key, answer): &(Key, Result<(), DepotError>)| Row {
+        name: display_name(&key.relay),
+        held_bytes: None,
+        size_bytes: keys.size_bytes,
+        left: None,
+        state: answer.as_ref().map_or_else(ToString::to_string, |()| "released".to_owned()),
+    };
+    let rows: Vec<Row> = answers.iter().map(row).collect();
+    let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();
+    let exit = told(&args, &rows, &is_done);
+    if exit == Exit::Done {
+        // They open nothing any more.
+        let _ = std::fs::remove_file(keys_of(&args.file));
+    }
+    Ok(exit)
+}
+
+/// The depots, if the keys are there.
+fn managed(args: &Staged, depots: Vec<Key>) -> Result<Vec<Key>, Failed> {
+    if depots.iter().all(|key| key.manage.is_some()) {
+        return Ok(depots);
+    }
+    let keys = keys_of(&args.file);
+    let words = "is not there: who staged the file has it, and nobody else extends or releases it";
+    Err((Exit::Input, format!("{} {words}", keys.display())))
+}
+
+fn net(args: &Staged, depots: &[Key]) -> Result<Net, Failed> {
+    let relays: Vec<Url> = depots.iter().map(|key| key.relay.clone()).collect();
+    super::net(&args.net, &relays)
+}
+
+/// Ask all depots at once: their answers, in the order of the depots.
+async fn each<T: Send + 'static, F>(
+    net: &Net,
+    depots: &[Key],
+    ask: impl Fn(Net, Key) -> F,
+) -> Vec<(Key, Result<T, DepotError>)>
+where
+    F: Future<Output = Result<T, DepotError>> + Send + 'static,
+{
+    let mut asked = JoinSet::new();
+    for (at, key) in depots.iter().enumerate() {
+        let answer = ask(net.clone(), key.clone());
+        let key = key.clone();
+        asked.spawn(async move { (at, key, answer.await) });
+    }
+    let mut answers = asked.join_all().await;
+    answers.sort_by_key(|(at, ..)| *at);
+    answers.into_iter().map(|(_, key, answer)| (key, answer)).collect()
+}
+
+fn state(status: &DepotStatus) -> String {
+    let damaged_bytes = status.damaged.total_bytes();
+    if damaged_bytes > 0 {
+        return format!("{} damaged", units::bytes(damaged_bytes));
+    }
+    let is_whole = status.held.total_bytes() == status.size_bytes;
+    if is_whole { "whole".to_owned() } else { "partial".to_owned() }
+}
+
+/// Tell of all depots; the exit code says whether all have done it.
+fn told(args: &Staged, rows: &[Row], is_done: &[bool]) -> Exit {
+    let done = is_done.iter().filter(|is_done| **is_done).count();
+    let exit = match done {
+        done if done == rows.len() => Exit::Done,
+        0 => Exit::Sources,
+        _ => Exit::Some,
+    };
+    let text = if args.json { lines(rows, is_done) } else { table(rows) };
+    say::out(text.as_bytes(), exit)
+}
+
+fn lines(rows: &[Row], is_done: &[bool]) -> String {
+    let line = |(row, is_done): (&Row, &bool)| {
+        let line = json!({
+            "depot": row.name,
+            "held_bytes": row.held_bytes,
+            "size_bytes": row.size_bytes,
+            "lease_s": row.left.map(|left| left.as_secs_f64()),
+            "ok": is_done,
+            "state": row.state,
+        });
+        format!("{line}\n")
+    };
+    rows.iter().zip(is_done).map(line).collect()
+}
+
+/// In columns, for people.
+pub fn table(rows: &[Row]) -> String {
+    let look = Look::of_lines();
+    let has_held = rows.iter().any(|row| row.held_bytes.is_some());
+    let has_left = rows.iter().any(|row| row.left.is_some());
+    let none = || "-".to_owned();
+    let mut cells = vec![["DEPOT", "HELD", "", "LEASE", "STATE"].map(str::to_owned)];
+    for row in rows {
+        let part = row.held_bytes.map(|held| units::percent_done(held, row.size_bytes));
+        cells.push([
+            row.name.clone(),
+            row.held_bytes.map_or_else(none, units::bytes),
+            part.unwrap_or_default(),
+            row.left.map_or_else(none, |left| units::duration(left.as_secs_f64())),
+            look.safe_words(&row.state),
+        ]);
+    }
+    let shown = [true, has_held, has_held, has_left, true];
+    let width = |column: usize| cells.iter().map(|row| row[column].width()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..shown.len()).map(width).collect();
+    let mut out = String::new();
+    for row in &cells {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate().filter(|(column, _)| shown[*column]) {
+            let pad = " ".repeat(widths[column] - cell.width());
+            // Figures stand to the right.
+            let is_figure = column == 1 || column == 2;
+            line += &if is_figure { format!("{pad}{cell}") } else { format!("{cell}{pad}") };
+            line += "  ";
+        }
+        out += &format!("  {}\n", line.trim_end());
+    }
+    out
+}

@@ -1,0 +1,136 @@
+//! What relays refuse, and what is said of it.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Arc, Mutex};
+
+use support::Home;
+use support::net::{honest, url};
+use swath_netlab::faulty::Content;
+
+const SIZE: u64 = 3_000_017;
+
+/// Somebody who answers every request with the same status, and is no swath.
+struct Gatekeeper {
+    url: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Gatekeeper {
+    fn who_says(status: &'static str) -> Gatekeeper {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            while let Ok((mut tcp, _)) = listener.accept() {
+                let (mut head, mut byte) = (Vec::new(), [0]);
+                while !head.ends_with(b"\r\n\r\n") && matches!(tcp.read(&mut byte), Ok(1)) {
+                    head.push(byte[0]);
+                }
+                let line =
+                    String::from_utf8_lossy(&head).lines().next().unwrap_or_default().to_owned();
+                hears.lock().unwrap().push(line);
+                let fields = "Content-Length: 0\r\nConnection: close\r\n\r\n";
+                let _ = tcp.write_all(format!("HTTP/1.1 {status}\r\n{fields}").as_bytes());
+            }
+        });
+        Gatekeeper { url, asked }
+    }
+
+    /// How often it was asked for more than what it is.
+    fn asked(&self) -> usize {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|line| !line.starts_with("GET /relay?")).count()
+    }
+}
+
+#[test]
+fn a_definite_no_is_taken_for_one() {
+    // It was asked again for ten seconds, as if it were starting up.
+    let home = Home::new();
+    let origin = honest(&Content::random(61, SIZE));
+    let from = url(&origin);
+    for status in ["403 Forbidden", "407 Proxy Authentication Required", "421 Misdirected Request"]
+    {
+        for end_to_end in [true, false] {
+            let keeper = Gatekeeper::who_says(status);
+            let more: &[&str] = if end_to_end { &["--end-to-end"] } else { &[] };
+            let args = ["get", &from, "-o", "got", "--route", &keeper.url];
+            let ran = home.run([&args[..], more].concat());
+            ran.code_is(7)
+                .says(&[status, "--route auto"])
+                .never_says(&["no answer", "trying again"]);
+            assert_eq!(keeper.asked(), 1, "{status} {end_to_end}");
+        }
+    }
+    // What may pass is asked again.
+    let keeper = Gatekeeper::who_says("502 Bad Gateway");
+    let args =
+        ["get", &from, "-o", "got", "--timeout", "3s", "--end-to-end", "--route", &keeper.url];
+    home.run(args).code_is(7).says(&["502 Bad Gateway", "trying again"]);
+    assert!(keeper.asked() > 1);
+}
+
+#[test]
+fn who_refuses_costs_the_others_nothing() {
+    let home = Home::new();
+    let content = Content::random(62, SIZE);
+    let origin = honest(&content);
+    let (keeper, good) = (Gatekeeper::who_says("403 Forbidden"), home.relay(&[]));
+    for choice in ["auto", "multi", "widest"] {
+        let relays = ["--relay", &keeper.url, "--relay", &good.named()];
+        let args = ["get", &url(&origin), "-o", choice, "--route", choice];
+        home.run([&args[..], &relays].concat()).code_is(0);
+        home.holds(choice, &content);
+    }
+}
+
+#[test]
+fn a_named_route_that_fails_is_told_with_the_relay_and_what_helps() {
+    // The source itself, which nobody had asked, was said not to answer.
+    let home = Home::new();
+    let origin = honest(&Content::random(63, SIZE));
+    let from = url(&origin);
+    let near = home.relay(&[]);
+    let closed = home.relay(&["--clients", "192.0.2.0/24"]);
+    let narrow = home.relay_to("192.0.2.0/24");
+    let two = |far: &str| format!("{},{far}", near.named());
+    let (closed, narrow) = (closed.named(), narrow.named());
+    for (route, words, hint) in [
+        (closed.clone(), "it lets others in", "--clients"),
+        (two(&closed), "it lets others in", "--clients"),
+        (narrow.clone(), "it is not among those that this relay asks", "whom it asks (--upstream)"),
+        (two(&narrow), "it is not among those that this relay asks", "whom it asks (--upstream)"),
+    ] {
+        for end_to_end in [false, true] {
+            let more: &[&str] = if end_to_end { &["--end-to-end"] } else { &[] };
+            let ran =
+                home.run([&["get", &from, "-o", "got", "--route", &route][..], more].concat());
+            ran.code_is(7).says(&["passes nothing on", words, hint, "--route auto"]);
+            ran.never_says(&["no answer"]);
+        }
+    }
+    // What opens the source is not entrusted to the one next to it: nothing was even asked.
+    home.write("token", "for-the-origin");
+    let args =
+        ["get", &from, "-o", "got", "--bearer-file", "token", "--route", "http://127.0.0.1:9"];
+    let ran = home.run(args);
+    ran.code_is(7).says(&["the relay 127.0.0.1:9: ", "--route auto"]).never_says(&["no answer"]);
+}
+
+#[test]
+fn what_end_to_end_cannot_do_is_told() {
+    let home = Home::new();
+    let content = Content::random(64, SIZE);
+    let origin = honest(&content);
+    let relay = home.relay(&[]);
+    let args = ["get", &url(&origin), "-o", "got", "--end-to-end", "--route", &relay.named()];
+    let ran = home.run(args);
+    ran.code_is(0).says(&["--end-to-end hides nothing of 127.0.0.1:", "begins with http://"]);
+    home.holds("got", &content);
+    let plain = ["get", &url(&origin), "-o", "plain", "--route", &relay.named()];
+    home.run(plain).code_is(0).never_says(&["--end-to-end hides"]);
+}

@@ -1,0 +1,146 @@
+//! What relays say of a file, where nothing that came another way proves it.
+
+mod support;
+
+use support::Home;
+use support::net::{building, honest, sha256, url};
+use support::relay::Ear;
+use support::serve::Served;
+use swath_netlab::faulty::{Algorithm, Behaviour, Content, DigestField, Server};
+
+const SIZE: u64 = 3_000_017;
+
+const DIGEST: Behaviour = Behaviour::DigestHeader {
+    field: DigestField::ReprDigest,
+    algorithm: Algorithm::Sha256,
+    right: true,
+};
+
+/// A server that tells the digest of what it has.
+fn telling(content: &Content) -> Server {
+    building(content).behaviour(DIGEST).start().unwrap()
+}
+
+/// A relay that fetches another file of the same size in place of the one that it is asked for, and
+/// tells that one's digest.
+struct Liar {
+    ear: Ear,
+    _relay: Served,
+    _other: Server,
+}
+
+impl Liar {
+    fn about(home: &Home, content: &Content, origin: &Server) -> Liar {
+        let other = telling(content);
+        let relay = home.relay(&[]);
+        let ear = Ear::leading_astray(relay.address(), &site(&url(origin)), &site(&url(&other)));
+        Liar { ear, _relay: relay, _other: other }
+    }
+}
+
+fn site(url: &str) -> String {
+    url.split('/').nth(2).unwrap().to_owned()
+}
+
+fn summary(ran: &support::Ran) -> serde_json::Value {
+    let out = ran.out();
+    let line = out.lines().rfind(|line| line.contains("\"finished\"")).unwrap_or_default();
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}:\n{ran}"))
+}
+
+#[test]
+fn without_a_digest_the_end_says_that_relays_could_have_changed_it() {
+    let home = Home::new();
+    let content = Content::random(71, SIZE);
+    let origin = honest(&content);
+    let relay = home.relay(&[]);
+    for more in [&[][..], &["--end-to-end"]] {
+        let args = ["get", &url(&origin), "-o", "got", "--overwrite", "--route", &relay.named()];
+        let ran = home.run([&args[..], more].concat());
+        ran.code_is(0);
+        let words = "verified by nothing: no digest of it is known, and relays could have changed the 3.00 MB";
+        assert!(ran.all().contains(words), "{ran}");
+        let ran = home.run([&args[..], more, &["--json", "--report", "report.html"]].concat());
+        assert_eq!(summary(ran.code_is(0))["proved"], false);
+        let report = String::from_utf8(home.read("report.html")).unwrap();
+        assert!(
+            report.contains("not verified: no digest of it is known, and relays could have"),
+            "{more:?}"
+        );
+    }
+    // A digest that came another way proves it.
+    let digest = sha256(&content);
+    let args =
+        ["get", &url(&origin), "-o", "proved", "--digest", &digest, "--route", &relay.named()];
+    assert!(home.run(args).code_is(0).all().contains("verified by sha-256"));
+}
+
+#[test]
+fn a_digest_counts_when_the_source_itself_tells_it() {
+    let home = Home::new();
+    let content = Content::random(72, SIZE);
+    let origin = telling(&content);
+    let relay = home.relay(&[]);
+    let args = ["get", &url(&origin), "-o", "got", "--json", "--route", &relay.named()];
+    let told = summary(home.run(args).code_is(0));
+    assert_eq!(
+        (&told["proved"], &told["verified_by"]),
+        (&true.into(), &"sha-256 as its server told it".into())
+    );
+    assert_eq!(asked_directly(&origin), ["HEAD"]);
+}
+
+/// What came without a relay: one question, for the head alone.
+fn asked_directly(origin: &Server) -> Vec<String> {
+    let log = origin.log();
+    let direct = log.on("/data.bin").filter(|it| it.header("via").is_none());
+    direct.map(|it| it.method.clone()).collect()
+}
+
+#[test]
+fn a_relay_that_passes_on_another_file_with_its_digest_is_found_out_by_the_source() {
+    // All of it fitted together: nobody but the source could know.
+    let home = Home::new();
+    let (content, other) = (Content::random(73, SIZE), Content::random(74, SIZE));
+    let origin = telling(&content);
+    let liar = Liar::about(&home, &other, &origin);
+    let args = ["get", &url(&origin), "-o", "got", "--route", &liar.ear.url()];
+    let ran = home.run(args);
+    ran.code_is(0).says(&["what relays passed on is not what the source has"]);
+    home.holds("got", &content);
+}
+
+#[test]
+fn a_digest_that_a_relay_withholds_is_asked_of_the_source() {
+    let home = Home::new();
+    let content = Content::random(77, SIZE);
+    let origin = telling(&content);
+    let relay = home.relay(&[]);
+    let ear = Ear::before(relay.address(), |bytes| {
+        let name = b"repr-digest:";
+        for at in 0..(bytes.len() + 1).saturating_sub(name.len()) {
+            if bytes[at..at + name.len()].eq_ignore_ascii_case(name) {
+                bytes[at] = b'x';
+            }
+        }
+    });
+    let args = ["get", &url(&origin), "-o", "got", "--json", "--route", &ear.url()];
+    let told = summary(home.run(args).code_is(0));
+    assert_eq!((&told["proved"], &told["verified_by"]), (&true.into(), &"sha-256".into()));
+    assert_eq!(asked_directly(&origin), ["HEAD"]);
+    home.holds("got", &content);
+}
+
+#[test]
+fn what_nobody_can_be_asked_about_is_not_said_to_be_proved() {
+    let home = Home::new();
+    let (content, other) = (Content::random(75, SIZE), Content::random(76, SIZE));
+    let origin = telling(&content);
+    let liar = Liar::about(&home, &other, &origin);
+    let from = url(&origin);
+    drop(origin);
+    let ran = home.run(["get", &from, "-o", "got", "--route", &liar.ear.url()]);
+    ran.code_is(0);
+    let words = "verified by nothing: its sha-256 came by relays like 3.00 MB of it";
+    assert!(ran.all().contains(words), "{ran}");
+}

@@ -1,0 +1,195 @@
+//! A relay between clients and servers of a few lines, each of which misbehaves in its own way.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use swath_store::depot::DepotOptions;
+
+use super::*;
+use crate::{RelayServerOptions, Server, Stop, Tls};
+
+/// A relay for this machine, to what is on it.
+fn options(timeout: Duration) -> RelayOptions {
+    let own = "127.0.0.0/8";
+    RelayOptions {
+        name: "between".to_owned(),
+        upstreams: vec![own.parse().unwrap()],
+        clients: Clients::new(vec![own.parse().unwrap()], None),
+        net: NetOptions::default(),
+        send_limit: None,
+        timeout,
+        cache: None,
+        depot: None,
+    }
+}
+
+/// Where such a relay listens. It runs as long as the test does.
+async fn run(relay: RelayOptions) -> SocketAddr {
+    let listen = vec![(Ipv4Addr::LOCALHOST, 0).into()];
+    let options = RelayServerOptions { relay, listen, tls: Tls::Plain, max_connections: 100 };
+    let server = Server::relay(options, None).await.unwrap();
+    let address = server.addresses()[0];
+    tokio::spawn(server.run(std::future::pending::<Stop>(), Duration::ZERO, |_| {}));
+    address
+}
+
+/// A server that has this said on each connection of its own thread, head by head.
+fn server(answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = Arc::new(answer);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(mut stream), answer) = (stream, Arc::clone(&answer)) else { continue };
+            std::thread::spawn(move || {
+                while let Some(head) = head(&mut stream) {
+                    // `None`: nothing is ever said.
+                    if let Some(text) = answer(&head) {
+                        let _ = stream.write_all(text.as_bytes());
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// The next head; `None` at the end.
+fn head(stream: &mut TcpStream) -> Option<String> {
+    let mut text = String::new();
+    while !text.ends_with("\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        text.push(char::from(byte[0]));
+    }
+    Some(text)
+}
+
+/// All that comes back for these requests, the last of which ends the connection.
+async fn ask(relay: SocketAddr, requests: String) -> String {
+    let asked = tokio::task::spawn_blocking(move || {
+        let mut stream = TcpStream::connect(relay).unwrap();
+        stream.write_all(requests.as_bytes()).unwrap();
+        let mut came = String::new();
+        let _ = stream.read_to_string(&mut came);
+        came
+    });
+    asked.await.unwrap()
+}
+
+fn get(server: SocketAddr, more: &str) -> String {
+    format!("GET /relay/http://{server}/f HTTP/1.1\r\nHost: r\r\n{more}\r\n")
+}
+
+/// A listener that takes no connection and refuses none, with those that fill it.
+fn deaf() -> (tokio::net::TcpListener, Vec<TcpStream>) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut all = Vec::new();
+    while let Ok(one) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        all.push(one);
+    }
+    (listener, all)
+}
+
+#[tokio::test]
+async fn a_relay_for_everybody_does_not_begin() {
+    for tokens in [None, Some(crate::Access::new(Vec::new(), Vec::new()))] {
+        let life = watch::channel(Life::Open).1;
+        let opened = Relay::open(
+            RelayOptions { clients: Clients::new(Vec::new(), tokens), ..options(LONG) },
+            None,
+            life,
+        );
+        assert!(matches!(opened, Err(RelayError::NoClients)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_of_a_connection_that_was_given_up_is_not_for_the_next_request() {
+    let relay = run(options(Duration::from_secs(1))).await;
+    let well = server(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell".to_owned()));
+    let (listener, _waiting) = deaf();
+    let deaf = listener.local_addr().unwrap();
+    // Both at once: the second one was behind the first when that was given up.
+    let came = ask(relay, get(deaf, "") + &get(well, "Connection: close\r\n")).await;
+    assert!(came.starts_with("HTTP/1.1 504 "), "{came}");
+    assert!(came.contains("HTTP/1.1 200 ") && came.ends_with("well"), "{came}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_waits_once_for_a_server_that_tells_nothing_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = CacheOptions { folder: folder.path().to_owned(), size_bytes: 1 << 30 };
+    // Longer than what is not known just now stays so.
+    let timeout = Duration::from_secs(3);
+    let relay = run(RelayOptions { cache: Some(cache), ..options(timeout) }).await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&asked);
+    let silent = server(move |head| {
+        if head.starts_with("HEAD ") {
+            counts.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell".to_owned())
+    });
+    let all = (0..4).map(|_| tokio::spawn(ask(relay, get(silent, "Connection: close\r\n"))));
+    for one in all.collect::<Vec<_>>() {
+        assert!(one.await.unwrap().ends_with("well"));
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_follows_a_body_that_ends_with_its_connection() {
+    let relay = run(options(LONG)).await;
+    let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nwell\r\n0\r\n\r\n";
+    let server = server(|_| Some(chunks.to_owned()));
+    // Chunks are nothing to a client of HTTP/1.0, and it has asked for two files at once.
+    let one = format!("GET /relay/http://{server}/f HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let came = ask(relay, one.repeat(2)).await;
+    let (head, body) = came.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("connection: close"), "{came}");
+    assert_eq!(body, "well");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_is_none_is_not_passed_on() {
+    let relay = run(options(LONG)).await;
+    let server = server(|_| Some("HTTP/1.1 042 Odd\r\nContent-Length: 0\r\n\r\n".to_owned()));
+    let came = ask(relay, get(server, "Connection: close\r\n")).await;
+    assert!(came.starts_with("HTTP/1.1 502 "), "{came}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_the_relays_own_limit_is_not_silent() {
+    // A share of it is a second's worth, and half a second without any was silence once.
+    let send_limit = Some(Arc::new(Limiter::new(Some(1000))));
+    let relay = run(RelayOptions { send_limit, ..options(Duration::from_millis(500)) }).await;
+    let body = "x".repeat(2500);
+    let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let server = server(move |_| Some(text.clone()));
+    let came = ask(relay, get(server, "Connection: close\r\n")).await;
+    assert!(came.ends_with(&body), "{} bytes came", came.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_a_client_looks_at_takes_no_space_of_the_depot() {
+    let memory = DepotOptions { memory_bytes: 1 << 20, ..DepotOptions::default() };
+    let depot = Some(Depot::open(memory).unwrap().0);
+    let relay = run(RelayOptions { depot, ..options(LONG) }).await;
+    let post = |more: &str| {
+        let target = "/depot?size=1000&lease=60&medium=memory";
+        format!("POST {target} HTTP/1.1\r\nHost: r\r\nConnection: close\r\n{more}\r\n")
+    };
+    // Browsers send this without asking whether they may, from the address of whoever looks.
+    let came = ask(relay, post("Origin: https://evil.example\r\nContent-Length: 0\r\n")).await;
+    assert!(came.starts_with("HTTP/1.1 403 "), "{came}");
+    assert!(ask(relay, post("")).await.starts_with("HTTP/1.1 201 "));
+}
+
+/// Longer than any test waits.
+const LONG: Duration = Duration::from_secs(60);

@@ -1,0 +1,458 @@
+//! A depot of a relay, as its client: space is leased there, it fetches ranges by itself, and what is
+//! held is asked for, kept for longer, and given up.
+//!
+//! Who may use the relay may allocate; from then on the addresses that come back open everything. They
+//! are secrets: no error holds one.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use serde_json::Value;
+use swath_formats::{percent, relay};
+use swath_model::{Range, RangeSet};
+use url::Url;
+
+use crate::error::LaneError;
+use crate::net::Net;
+use crate::source::Trust;
+use crate::target::Origin;
+use crate::upstream::{AnswerHead, Upstream};
+
+/// Space that a depot has leased.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DepotLease {
+    /// Where it is read: no secret of whoever may read.
+    pub read: Url,
+    /// Where it is stored.
+    pub write: Url,
+    /// Where it is extended and given up.
+    pub manage: Url,
+    /// How long it runs.
+    pub left: Duration,
+}
+
+/// What an allocation is like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DepotStatus {
+    /// How many bytes could be stored there.
+    pub size_bytes: u64,
+    /// Which are.
+    pub held: RangeSet,
+    /// Which were stored and are damaged.
+    pub damaged: RangeSet,
+    /// How long its lease still runs.
+    pub left: Duration,
+}
+
+/// Bytes that a depot is to fetch.
+#[derive(Clone, Copy, Debug)]
+pub struct DepotWish<'a> {
+    /// Where it stores them.
+    pub write: &'a Url,
+    /// Where they come from.
+    pub from: &'a Url,
+    /// Who named that.
+    pub trust: Trust,
+    /// Which bytes, of both.
+    pub range: Range,
+    /// The strong entity tag of the version that is meant, as written.
+    pub etag: Option<&'a str>,
+    /// When that was modified, as written.
+    pub modified: Option<&'a str>,
+}
+
+/// A depot that fetches. Dropped, it stops; what it has told to be durable stays.
+pub struct DepotFetch {
+    upstream: Upstream,
+    line: Vec<u8>,
+    limit: Duration,
+    net: Net,
+}
+
+/// What a depot tells while it fetches; all counts are from the beginning of the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// So many bytes have come.
+    Came(u64),
+    /// So many are durable.
+    Stored(u64),
+    /// All are.
+    Done,
+}
+
+/// Why a depot does not do what is asked of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DepotError {
+    /// It cannot be reached, breaks off, or does not answer as depots do.
+    #[error(transparent)]
+    Lane(#[from] LaneError),
+    /// There is no such allocation (any more).
+    #[error("its lease has ended")]
+    Ended,
+    /// It is full, or has as many allocations as it may have.
+    #[error("it has no room: {words}")]
+    Full {
+        /// Its words for it.
+        words: String,
+    },
+    /// It could not have from the source what it was to fetch.
+    #[error("it cannot fetch: {words}")]
+    Source {
+        /// Its words for it.
+        words: String,
+        /// Whether trying again may help.
+        may_pass: bool,
+    },
+    /// The source has another file by now.
+    #[error("{words}")]
+    Changed {
+        /// Its words for it.
+        words: String,
+    },
+    /// Anything else that it refuses.
+    #[error("it answered {status}: {words}")]
+    Refused {
+        /// The status code.
+        status: u16,
+        /// Its words for it.
+        words: String,
+    },
+}
+
+impl DepotError {
+    /// Whether the same request may do better later.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            DepotError::Lane(error) => {
+                matches!(error.class(), crate::Class::Transient | crate::Class::Busy(_))
+            }
+            DepotError::Source { may_pass, .. } => *may_pass,
+            DepotError::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
+            DepotError::Ended | DepotError::Full { .. } | DepotError::Changed { .. } => false,
+        }
+    }
+
+    /// What an answer, or the last line of one, says.
+    fn of(status: u16, words: &str) -> DepotError {
+        let words = crate::http::head::shortened(words.trim());
+        match status {
+            404 | 410 => DepotError::Ended,
+            507 => DepotError::Full { words },
+            409 => DepotError::Changed { words },
+            502 | 504 => DepotError::Source { words, may_pass: true },
+            status => DepotError::Refused { status, words },
+        }
+    }
+}
+
+impl Net {
+    /// Lease `size_bytes` at the depot of `relay` for `length`. Space is taken as bytes come to be
+    /// stored.
+    ///
+    /// # Errors
+    /// See [`DepotError`].
+    pub async fn depot_allocate(
+        &self,
+        relay: &Url,
+        size_bytes: u64,
+        length: Duration,
+    ) -> Result<DepotLease, DepotError> {
+        self.note_named(relay);
+        let at = |path: &str| relay.join(path).map_err(|_| no_depot());
+        let lease_s = length.as_secs().max(1);
+        let target = at(&format!("/depot?size={size_bytes}&lease={lease_s}&reserve=no"))?;
+        let told = self.depot_told("POST", &target).await.map_err(|error| match error {
+            DepotError::Ended => {
+                DepotError::Refused { status: 404, words: "it has no depot".to_owned() }
+            }
+            error => error,
+        })?;
+        let path = |name: &str| {
+            let path = told.get(name).and_then(Value::as_str).filter(|path| path.starts_with('/'));
+            path.ok_or_else(no_depot).and_then(at)
+        };
+        Ok(DepotLease {
+            read: path("read")?,
+            write: path("write")?,
+            manage: path("manage")?,
+            left: lease_of(&told)?,
+        })
+    }
+
+    /// What an allocation is like, by any of its addresses.
+    ///
+    /// # Errors
+    /// See [`DepotError`].
+    pub async fn depot_status(&self, any: &Url) -> Result<DepotStatus, DepotError> {
+        let mut target = any.clone();
+        target.set_query(Some("status"));
+        let told = self.depot_told("GET", &target).await?;
+        let size_bytes = told.get("size").and_then(Value::as_u64).ok_or_else(no_depot)?;
+        let ranges = |name: &str| ranges_of(told.get(name)?, size_bytes);
+        Ok(DepotStatus {
+            size_bytes,
+            held: ranges("held").ok_or_else(no_depot)?,
+            damaged: ranges("damaged").unwrap_or_default(),
+            left: lease_of(&told)?,
+        })
+    }
+
+    /// Let a lease run for `length` from now on: how long it runs.
+    ///
+    /// # Errors
+    /// See [`DepotError`].
+    pub async fn depot_extend(
+        &self,
+        manage: &Url,
+        length: Duration,
+    ) -> Result<Duration, DepotError> {
+        let mut target = manage.clone();
+        target.set_query(Some(&format!("extend={}", length.as_secs().max(1))));
+        lease_of(&self.depot_told("POST", &target).await?)
+    }
+
+    /// Give an allocation up. One that is no more is given up already.
+    ///
+    /// # Errors
+    /// See [`DepotError`].
+    pub async fn depot_release(&self, manage: &Url) -> Result<(), DepotError> {
+        let (mut upstream, head) = self.depot_ask("DELETE", manage, "", false).await?;
+        match head.status {
+            200..=299 | 404 | 410 => {
+                upstream.put_aside();
+                Ok(())
+            }
+            status => Err(DepotError::of(status, &text_of(&mut upstream).await?)),
+        }
+    }
+
+    /// Have a depot fetch bytes. What opens the source goes along, sealed for the depot's relay.
+    ///
+    /// # Errors
+    /// See [`DepotError`].
+    pub async fn depot_fetch(&self, wish: DepotWish<'_>) -> Result<DepotFetch, DepotError> {
+        let mut lines = String::new();
+        if let Some(etag) = wish.etag {
+            lines.push_str(&format!("If-Match: {etag}\r\n"));
+        } else if let Some(modified) = wish.modified {
+            lines.push_str(&format!("If-Unmodified-Since: {modified}\r\n"));
+        }
+        let own = self.credentials_for(wish.from, wish.from, wish.trust);
+        let from = crate::source::without_credentials(wish.from);
+        lines.push_str(&self.sealed_lines(std::slice::from_ref(wish.write), &from, own));
+        let mut target = wish.write.clone();
+        let from = percent::encode(from.as_str().as_bytes());
+        let Range { start, end } = wish.range;
+        target.set_query(Some(&format!("from={from}&range={start}-{}", end.saturating_sub(1))));
+        let (mut upstream, head) = self.depot_ask("POST", &target, &lines, true).await?;
+        if head.status != 200 {
+            let words = text_of(&mut upstream).await?;
+            // What the server behind it answered, if it was that.
+            let told = head.field("swath-status").and_then(|code| code.parse::<u16>().ok());
+            let fault = head.field("proxy-status").is_some();
+            return Err(match (head.status, told) {
+                (_, Some(code)) => {
+                    let may_pass = matches!(code, 408 | 425 | 429 | 500..=599);
+                    DepotError::Source { words: words.trim().to_owned(), may_pass }
+                }
+                (403 | 508, None) if fault => {
+                    DepotError::Source { words: words.trim().to_owned(), may_pass: false }
+                }
+                (status, None) => DepotError::of(status, &words),
+            });
+        }
+        let (net, limit) = (self.clone(), self.timeout());
+        Ok(DepotFetch { upstream, line: Vec::new(), limit, net })
+    }
+
+    /// The JSON that a depot answers with.
+    async fn depot_told(&self, method: &str, target: &Url) -> Result<Value, DepotError> {
+        let (mut upstream, head) = self.depot_ask(method, target, "", false).await?;
+        let text = text_of(&mut upstream).await?;
+        upstream.put_aside();
+        match head.status {
+            200 | 201 => serde_json::from_str(&text).map_err(|_| no_depot()),
+            status => Err(DepotError::of(status, &text)),
+        }
+    }
+
+    /// Ask a depot: the head of its answer. `again`: the request may be sent twice.
+    async fn depot_ask(
+        &self,
+        method: &str,
+        target: &Url,
+        lines: &str,
+        again: bool,
+    ) -> Result<(Upstream, AnswerHead), DepotError> {
+        let limit = self.timeout().min(ANSWERS_WITHIN);
+        let asked = async {
+            let first = self.depot_send(method, target, lines, again).await;
+            match first {
+                // Servers close connections that nobody used for a while.
+                Err((_, true)) => self.depot_send(method, target, lines, false).await,
+                first => first,
+            }
+        };
+        let asked = self.awake().within(limit, asked).await;
+        let answered = asked.unwrap_or(Err((LaneError::Timeout { after: limit }, false)));
+        Ok(answered.map_err(|(error, _)| error)?)
+    }
+
+    /// One try; with an error goes whether the connection had been used before.
+    async fn depot_send(
+        &self,
+        method: &str,
+        target: &Url,
+        lines: &str,
+        reuse: bool,
+    ) -> Result<(Upstream, AnswerHead), (LaneError, bool)> {
+        let origin = Origin::of(target)
+            .ok_or_else(|| (LaneError::Scheme { scheme: target.scheme().to_owned() }, false))?;
+        self.note_named(target);
+        let mut upstream = self.upstream(target, reuse).await.map_err(|error| (error, false))?;
+        let was_used = reuse && upstream.was_used();
+        let host = relay::site(target).unwrap_or_default();
+        let query = target.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let mut request = format!(
+            "{method} {}{query} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {}\r\n{lines}",
+            target.path(),
+            self.user_agent()
+        );
+        if method == "POST" {
+            request.push_str("Content-Length: 0\r\n");
+        }
+        if let Some(authorization) = &self.credentials_for_relay(&origin).authorization {
+            request.push_str(&format!("Authorization: {}\r\n", authorization.expose()));
+        }
+        request.push_str("\r\n");
+        upstream.send(request.as_bytes());
+        let sent = poll_fn(|cx| upstream.poll_send(cx)).await;
+        sent.map_err(|error| (LaneError::reset(&error), was_used))?;
+        let head = poll_fn(|cx| upstream.poll_head(cx, false)).await;
+        let head = head.map_err(|error| (error, was_used))?;
+        let none = || (LaneError::protocol("it closed the connection without an answer"), was_used);
+        head.ok_or_else(none).map(|head| (upstream, head))
+    }
+}
+
+impl DepotFetch {
+    /// The next word of it; after [`Fetched::Done`] there is none.
+    ///
+    /// # Errors
+    /// See [`DepotError`].
+    pub async fn next(&mut self) -> Result<Fetched, DepotError> {
+        loop {
+            let line = self.line().await?;
+            let Ok(told) = serde_json::from_slice::<Value>(&line) else { return Err(no_depot()) };
+            let number = |name: &str| told.get(name).and_then(Value::as_u64);
+            if let Some(words) = told.get("error").and_then(Value::as_str) {
+                let status = number("status").and_then(|status| u16::try_from(status).ok());
+                return Err(DepotError::of(status.unwrap_or(500), words));
+            }
+            if told.get("done").and_then(Value::as_bool) == Some(true) {
+                return Ok(Fetched::Done);
+            }
+            if let Some(stored) = number("stored") {
+                return Ok(Fetched::Stored(stored));
+            }
+            if let Some(came) = number("came") {
+                return Ok(Fetched::Came(came));
+            }
+            // A depot of later days may have more to tell.
+        }
+    }
+
+    async fn line(&mut self) -> Result<Vec<u8>, DepotError> {
+        loop {
+            if let Some(end) = self.line.iter().position(|&byte| byte == b'\n') {
+                let rest = self.line.split_off(end + 1);
+                return Ok(std::mem::replace(&mut self.line, rest));
+            }
+            if self.line.len() > LINE_BYTES_MAX {
+                return Err(no_depot());
+            }
+            let mut space = [0; 4096];
+            let (upstream, limit) = (&mut self.upstream, self.limit);
+            let reading = poll_fn(|cx| upstream.poll_body(cx, &mut space));
+            let read = self.net.awake().within(limit, reading).await;
+            match read.unwrap_or(Err(LaneError::Timeout { after: limit }))? {
+                0 => return Err(LaneError::protocol("its answer ends before it is done").into()),
+                bytes => self.line.extend_from_slice(&space[..bytes]),
+            }
+        }
+    }
+
+    /// It has told that it is done: its connection serves the next one.
+    pub async fn put_aside(mut self) {
+        let mut space = [0; 16];
+        let upstream = &mut self.upstream;
+        let rest = poll_fn(|cx| upstream.poll_body(cx, &mut space));
+        if let Some(Ok(0)) = self.net.awake().within(END_WITHIN, rest).await {
+            self.upstream.put_aside();
+        }
+    }
+}
+
+impl std::fmt::Debug for DepotLease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DepotLease({}, {:?})", crate::source::display_name(&self.read), self.left)
+    }
+}
+
+/// The whole body, as text.
+async fn text_of(upstream: &mut Upstream) -> Result<String, LaneError> {
+    let mut body = Vec::new();
+    let mut space = [0; 16 << 10];
+    loop {
+        match poll_fn(|cx| upstream.poll_body(cx, &mut space)).await? {
+            0 => return Ok(String::from_utf8_lossy(&body).into_owned()),
+            bytes => body.extend_from_slice(&space[..bytes]),
+        }
+        if body.len() > BODY_BYTES_MAX {
+            return Err(LaneError::TooLarge { limit_bytes: BODY_BYTES_MAX as u64 });
+        }
+    }
+}
+
+fn lease_of(told: &Value) -> Result<Duration, DepotError> {
+    let left = told.get("lease_s").and_then(Value::as_f64);
+    left.and_then(|left| Duration::try_from_secs_f64(left).ok()).ok_or_else(no_depot)
+}
+
+/// Half-open ranges, in order or not.
+fn ranges_of(told: &Value, size_bytes: u64) -> Option<RangeSet> {
+    let range = |pair: &Value| {
+        let (start, end) = (pair.get(0)?.as_u64()?, pair.get(1)?.as_u64()?);
+        (start < end && end <= size_bytes).then(|| Range::new(start, end))
+    };
+    told.as_array()?.iter().map(range).collect()
+}
+
+fn no_depot() -> DepotError {
+    LaneError::protocol("it does not answer as a depot does").into()
+}
+
+/// Allocating and committing take a depot's disk; whoever takes longer is not there.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
+/// For the end of an answer whose last line was there.
+const END_WITHIN: Duration = Duration::from_secs(1);
+const LINE_BYTES_MAX: usize = 64 << 10;
+/// A status names up to some hundred thousand ranges.
+const BODY_BYTES_MAX: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_beyond_the_end_are_not_believed() {
+        let read = |text: &str| ranges_of(&serde_json::from_str(text).unwrap(), 100);
+        let expected = [Range::new(0, 10), Range::new(90, 100)].into_iter().collect();
+        assert_eq!(read("[[90,100],[0,10]]"), Some(expected));
+        assert_eq!(read("[]"), Some(RangeSet::new()));
+        for wrong in ["[[0,101]]", "[[5,5]]", "[[9,3]]", "[[1]]", "[1,2]", "{}", "[[-1,4]]"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

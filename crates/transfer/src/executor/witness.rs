@@ -1,0 +1,121 @@
+//! What relays say of a single file, held against what its source says itself.
+//!
+//! Whoever passes bytes on can change them, and with them their size, their version and their digest.
+//! So where the first word of a file that nobody gave us a digest of came by relays (which happens by
+//! a route that was named; otherwise no relay is used before its source has answered), the source is
+//! asked once more without them: one request. What the source itself says counts, and relays that say
+//! otherwise are left. Where it says nothing, that is told at the end: a digest that came by relays
+//! proves no more than that nothing broke by accident.
+
+use std::time::Duration;
+
+use swath_plan::routes::Fault;
+use swath_source::{Facts, head};
+
+use super::Ended;
+use super::agree::Version;
+use super::sink::JobDone;
+use super::state::Run;
+use crate::report::units;
+use crate::request::Destination;
+
+impl Run<'_> {
+    /// The first answer, by which the file is known, is that of this source: if it came by relays, its
+    /// origin is asked.
+    pub(super) fn call_witness(&mut self, source: usize) {
+        let entry = &self.sources[source];
+        let is_wanted = !matches!(self.request.destination, Destination::Nowhere { .. });
+        if !entry.source.is_exposed() || !is_wanted {
+            return;
+        }
+        self.word_of_relays = self.digests_offered;
+        let (url, trust) = (entry.source.url().clone(), entry.source.trust());
+        let net = self.engine.net.clone();
+        self.jobs.add(async move {
+            let told = tokio::time::timeout(ANSWERS_WITHIN, head(&net, &url, trust)).await;
+            JobDone::Witnessed { told: told.ok().and_then(Result::ok).map(Box::new) }
+        });
+    }
+
+    /// The origin has said this of its file without relays, or nothing.
+    pub(super) fn witnessed(&mut self, told: Option<&Facts>) -> Result<(), Ended> {
+        let Some(told) = told else { return Ok(()) };
+        let reference = self
+            .sources
+            .iter()
+            .filter(|entry| entry.accepted == Some(true))
+            .find_map(|entry| entry.facts.as_ref().and_then(Version::of));
+        let is_other = match (reference, Version::of(told)) {
+            (Some(ours), Some(theirs)) => ours.admits(&theirs, self.digests_offered).is_err(),
+            _ => false,
+        };
+        if is_other || self.digests_offered && self.contradicts_digest(told).is_some() {
+            return self.leave_relays();
+        }
+        let is_told = |known| told.digests.contains(&known);
+        if self.request.known_digests().all(is_told) {
+            self.word_of_relays = false;
+        }
+        let is_withheld = self.proof.is_empty() && !told.digests.is_empty();
+        if is_withheld && !self.is_stream && self.resumed_bytes == 0 {
+            // What has come was not hashed, and is little yet.
+            self.request.told_digests.clone_from(&told.digests);
+            return Err(Ended::Restart);
+        }
+        Ok(())
+    }
+
+    /// What came by relays is not what the source itself has: begin again without them.
+    pub(super) fn leave_relays(&mut self) -> Result<(), Ended> {
+        let said = "what relays passed on is not what the source has";
+        for at in 0..self.sources.len() {
+            if self.sources[at].accepted == Some(true) && self.sources[at].source.is_exposed() {
+                let name = self.sources[at].source.display_name().to_owned();
+                self.note(format!("{name}: {said}; it is fetched without it"), true);
+                self.sources[at].accepted = Some(false);
+                self.sources[at].fault = Fault::Corrupt;
+                self.drop_source(at, said.to_owned());
+            }
+        }
+        if self.is_stream {
+            // What is written cannot be taken back.
+            let reasons = self.reasons();
+            return Err(crate::GetError::Exhausted { has_some: true, reasons }.into());
+        }
+        Err(Ended::Restart)
+    }
+
+    /// Whether nothing is to be fetched from this source as long as a route that was named leads to it.
+    pub(super) fn rests_beside(&self, source: usize) -> bool {
+        let replica = |at: usize| self.sources[at].on_route.as_ref().map(|own| own.replica);
+        self.named_relays().is_some()
+            && !self.sources[source].source.is_relayed()
+            && (0..self.sources.len()).any(|at| {
+                self.sources[at].source.is_relayed()
+                    && replica(at) == replica(source)
+                    && !self.is_bad(at)
+            })
+    }
+
+    /// What is said where nothing but the word of relays speaks for what they passed on.
+    pub(super) fn word_of_relays(&self) -> Option<String> {
+        let exposed = self.sources.iter().filter(|entry| entry.source.is_exposed());
+        let bytes: u64 = exposed.map(|entry| entry.figures.bytes).sum();
+        if bytes == 0 {
+            return None;
+        }
+        let bytes = units::bytes(bytes);
+        Some(match self.proof.wholes.first() {
+            Some(whole) => format!(
+                "nothing: its {} came by relays like {bytes} of it, and they could have changed both",
+                whole.algorithm().name()
+            ),
+            None => format!(
+                "nothing: no digest of it is known, and relays could have changed the {bytes} that they passed on"
+            ),
+        })
+    }
+}
+
+/// A source that takes longer is not waited for, nor is one that only relays reach.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);

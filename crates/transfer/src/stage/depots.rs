@@ -1,0 +1,158 @@
+//! What is known of each depot while a file is staged, and how many copies they hold together.
+
+use std::time::Duration;
+
+use swath_model::{Range, RangeSet};
+use swath_source::{DepotLease, display_name};
+use tokio::time::Instant;
+use url::Url;
+
+use super::errand::Mirrors;
+use crate::observe::{Event, Observer, SourceState};
+
+/// A relay's depot.
+pub(super) struct Depot {
+    pub relay: Url,
+    /// As users see it.
+    pub name: String,
+    pub lease: Option<DepotLease>,
+    /// How long that runs.
+    pub left: Duration,
+    /// What it holds, as far as it has told.
+    pub held: RangeSet,
+    pub rtt: Duration,
+    pub mirrors: Mirrors,
+    pub condition: Condition,
+    /// Since when nothing but errors comes of it.
+    pub failing_since: Option<Instant>,
+}
+
+/// Whether a depot takes more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    Usable,
+    /// It has no room for more; what it holds counts.
+    Full(String),
+    /// It cannot be used; what it holds counts if it says so.
+    Lost(String),
+}
+
+impl Condition {
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Condition::Usable => None,
+            Condition::Full(reason) | Condition::Lost(reason) => Some(reason),
+        }
+    }
+}
+
+impl Depot {
+    pub fn new(relay: Url) -> Depot {
+        Depot {
+            name: display_name(&relay),
+            relay,
+            lease: None,
+            left: Duration::ZERO,
+            held: RangeSet::new(),
+            rtt: Duration::ZERO,
+            mirrors: Mirrors::default(),
+            condition: Condition::Usable,
+            failing_since: None,
+        }
+    }
+
+    /// Whether it may be asked to fetch.
+    pub fn is_usable(&self) -> bool {
+        self.lease.is_some() && self.condition == Condition::Usable
+    }
+
+    /// Its condition is another one from now on, which whoever watches hears.
+    pub fn tell(
+        &mut self,
+        at: usize,
+        condition: Condition,
+        began: Instant,
+        observer: &mut dyn Observer,
+    ) {
+        if self.condition != Condition::Usable {
+            return;
+        }
+        let reason = condition.reason().map(str::to_owned);
+        self.condition = condition;
+        let at_s = began.elapsed().as_secs_f64();
+        let (source, state) = (at as u32, SourceState::Bad);
+        observer.observe(&Event::Source { at_s, source, state, reason });
+    }
+}
+
+/// The bytes that have at least one copy, at least two, and so on.
+pub(super) fn copies<'a>(
+    held: impl Iterator<Item = &'a RangeSet>,
+    replicas: usize,
+) -> Vec<RangeSet> {
+    let mut layers = vec![RangeSet::new(); replicas];
+    for held in held {
+        let mut carried = held.clone();
+        for layer in &mut layers {
+            let twice: RangeSet = carried.iter().flat_map(|range| both(layer, range)).collect();
+            layer.union_with(&carried);
+            carried = twice;
+        }
+    }
+    layers
+}
+
+fn both(set: &RangeSet, range: Range) -> Vec<Range> {
+    set.within(range).collect()
+}
+
+/// What has fewer copies than are wanted.
+pub(super) fn lacking(depots: &[Depot], replicas: usize, size_bytes: u64) -> RangeSet {
+    let mut lacking = RangeSet::full(size_bytes);
+    if let Some(enough) = copies(depots.iter().map(|depot| &depot.held), replicas).last() {
+        lacking.subtract(enough);
+    }
+    lacking
+}
+
+/// Each depot with what became of it.
+pub(super) fn reasons(depots: &[Depot]) -> Vec<(String, String)> {
+    let reason = |depot: &Depot| match depot.condition.reason() {
+        Some(reason) => reason.to_owned(),
+        None => "it takes no more of it".to_owned(),
+    };
+    depots.iter().map(|depot| (depot.name.clone(), reason(depot))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_those_that_a_naive_count_finds() {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..300 {
+            let size = random.u64(1..40);
+            let mut held = Vec::new();
+            for _ in 0..random.usize(0..5) {
+                let mut set = RangeSet::new();
+                for _ in 0..random.usize(0..5) {
+                    let start = random.u64(..size);
+                    set.insert(Range::new(start, random.u64(start..=size)));
+                }
+                held.push(set);
+            }
+            let replicas = random.usize(1..4);
+            let layers = copies(held.iter(), replicas);
+            assert_eq!(layers.len(), replicas);
+            for at in 0..size {
+                let count = held.iter().filter(|set| set.contains(at)).count();
+                for (layer, set) in layers.iter().enumerate() {
+                    assert_eq!(set.contains(at), count > layer, "byte {at}, layer {layer}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! Staging: ranges of a file are brought to the depots of relays, near those who will need them.
+//!
+//! To the planner each depot is a source and fetching is what its lanes do, so that faster depots take
+//! more and all end together; the bytes never come here. One round of it adds a copy of whatever has
+//! too few, a depot being forbidden what it holds. What a depot itself says that it holds is what
+//! counts at the end of a round: one that died is asked in vain, and its part goes to others.
+//!
+//! `depots` keeps what is known of each depot, `round` joins them with the planner, `errand` is one
+//! fetch of one depot.
+
+mod depots;
+mod errand;
+mod round;
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use swath_model::digest::Digest;
+use swath_model::{RangeSet, Time, Validators};
+use swath_source::{AboutRelay, Facts, LaneError, Net, Trust, display_name, probe};
+use tokio::time::{Instant, timeout};
+use url::Url;
+
+use crate::engine::Stop;
+use crate::executor::Version;
+use crate::observe::{Event, Observer};
+use crate::request::Mirror;
+use depots::{Condition, Depot};
+use round::Round;
+
+/// What is to be staged, where and for how long.
+#[derive(Clone, Debug)]
+pub struct StageRequest {
+    /// Its replicas, from which depots fetch.
+    pub mirrors: Vec<Mirror>,
+    /// Its size, if known beforehand.
+    pub size_bytes: Option<u64>,
+    /// Digests that it must have as far as replicas tell any.
+    pub digests: Vec<Digest>,
+    /// The relays whose depots are to hold it.
+    pub depots: Vec<Url>,
+    /// For how long.
+    pub length: Duration,
+    /// On how many of the depots each byte is to lie.
+    pub replicas: usize,
+    /// How the file is called where progress is told.
+    pub name: String,
+    /// End with an error when no depot has fetched a byte for this long, in seconds.
+    pub stall_s: f64,
+}
+
+/// A file that lies in depots.
+#[derive(Clone, Debug)]
+pub struct Staged {
+    /// Its size.
+    pub size_bytes: u64,
+    /// Digests that its replicas tell.
+    pub digests: Vec<Digest>,
+    /// What its version is called where it came from.
+    pub version: Validators,
+    /// The replicas that have it, without credentials.
+    pub origins: Vec<Url>,
+    /// The depots that hold some of it.
+    pub depots: Vec<StagedDepot>,
+    /// The depots that do not, and why.
+    pub left_out: Vec<(String, String)>,
+    /// How long that took.
+    pub elapsed_s: f64,
+}
+
+/// What lies in one depot.
+#[derive(Clone, Debug)]
+pub struct StagedDepot {
+    /// The relay.
+    pub relay: Url,
+    /// Where it is read.
+    pub read: Url,
+    /// Where it is extended and given up: a secret of whoever staged it.
+    pub manage: Url,
+    /// Which bytes it holds.
+    pub held: RangeSet,
+    /// How long its lease runs from now on.
+    pub left: Duration,
+    /// Why it did not take more, if something went wrong with it.
+    pub reason: Option<String>,
+}
+
+/// Why a file is not staged. Nothing of it is left in depots, as far as they could be told so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StageError {
+    /// No replica can be used.
+    #[error("no source can be used")]
+    NoSource {
+        /// Each with the reason.
+        reasons: Vec<(String, String)>,
+    },
+    /// It has no bytes.
+    #[error("the file is empty: there is nothing to stage")]
+    Empty,
+    /// More copies are wanted than there are depots that can be used.
+    #[error("{wanted} depots are needed and {usable} can be used")]
+    TooFew {
+        /// How many are needed at least.
+        wanted: usize,
+        /// How many there are.
+        usable: usize,
+        /// Each that cannot be used, with the reason.
+        reasons: Vec<(String, String)>,
+    },
+    /// The depots that are left cannot take what is missing.
+    #[error("{lacking_bytes} bytes found no place")]
+    NoPlace {
+        /// How many bytes have too few copies.
+        lacking_bytes: u64,
+        /// Each depot with what became of it.
+        reasons: Vec<(String, String)>,
+    },
+    /// No depot has fetched anything for too long.
+    #[error("no depot has fetched anything for {stall_s} s")]
+    Stalled {
+        /// How long that was, in seconds.
+        stall_s: f64,
+        /// Each depot with what became of it.
+        reasons: Vec<(String, String)>,
+    },
+    /// It was told to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Stage a file. Whatever goes wrong, and when `stop` is set, all that was leased is given up again.
+///
+/// # Errors
+/// [`StageError`].
+pub async fn stage(
+    net: &Net,
+    request: &StageRequest,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+) -> Result<Staged, StageError> {
+    let mut staging = Staging {
+        net,
+        request,
+        observer,
+        began: Instant::now(),
+        depots: request.depots.iter().cloned().map(Depot::new).collect(),
+        file: File::default(),
+    };
+    let done = staging.all(stop).await;
+    if done.is_err() {
+        let leases = staging.depots.iter().filter_map(|depot| depot.lease.as_ref());
+        let releases =
+            leases.map(|lease| timeout(RELEASE_WITHIN, net.depot_release(&lease.manage)));
+        join_all(releases).await;
+    }
+    done
+}
+
+/// What is known of the file.
+#[derive(Default)]
+struct File {
+    size_bytes: u64,
+    digests: Vec<Digest>,
+    version: Validators,
+    /// The replicas that agree.
+    replicas: Vec<Replica>,
+}
+
+/// A replica that depots may fetch from.
+#[derive(Clone, Debug)]
+struct Replica {
+    url: Url,
+    trust: Trust,
+    version: Validators,
+}
+
+/// A file that is being staged.
+struct Staging<'a> {
+    net: &'a Net,
+    request: &'a StageRequest,
+    observer: &'a mut dyn Observer,
+    began: Instant,
+    depots: Vec<Depot>,
+    file: File,
+}
+
+impl Staging<'_> {
+    async fn all(&mut self, stop: &Stop) -> Result<Staged, StageError> {
+        let depots = self.depots.iter().map(|depot| depot.name.clone()).collect();
+        self.observer.observe(&Event::Staging { path: self.request.name.clone(), depots });
+        tokio::select! {
+            biased;
+            () = stop.wait() => return Err(StageError::Stopped),
+            found = self.find() => found?,
+        }
+        let verification = String::new();
+        let (size_bytes, resumed_bytes) = (Some(self.file.size_bytes), 0);
+        self.observer.observe(&Event::Opened {
+            size_bytes,
+            resumed_bytes,
+            kept_bytes: 0,
+            verification,
+        });
+        // Not given up in the middle: what was leased must be known to be released.
+        self.allocate().await;
+        let usable = self.depots.iter().filter(|depot| depot.is_usable()).count();
+        if usable < self.request.replicas {
+            let (wanted, reasons) = (self.request.replicas, self.reasons());
+            return Err(StageError::TooFew { wanted, usable, reasons });
+        }
+        // Each round adds a copy, or follows the loss of a depot.
+        for _ in 0..self.request.replicas + self.depots.len() + 1 {
+            let lacking =
+                depots::lacking(&self.depots, self.request.replicas, self.file.size_bytes);
+            if lacking.is_empty() {
+                return Ok(self.staged());
+            }
+            let (net, began) = (self.net, self.began);
+            let replicas = self.request.replicas;
+            Round::new(net, began, &self.file, &mut self.depots, replicas, lacking)
+                .run(self.observer, stop, self.request.stall_s)
+                .await?;
+            tokio::select! {
+                biased;
+                () = stop.wait() => return Err(StageError::Stopped),
+                () = self.count() => {}
+            }
+        }
+        let lacking = depots::lacking(&self.depots, self.request.replicas, self.file.size_bytes);
+        if lacking.is_empty() {
+            return Ok(self.staged());
+        }
+        Err(StageError::NoPlace { lacking_bytes: lacking.total_bytes(), reasons: self.reasons() })
+    }
+
+    /// Ask the replicas what they have; those that have the same as the first one are used.
+    async fn find(&mut self) -> Result<(), StageError> {
+        let (net, request) = (self.net, self.request);
+        let asked = request.mirrors.iter().map(|mirror| async move {
+            let found = probe(net, &mirror.url, mirror.trust).await;
+            (mirror, usable(mirror, found.map(|report| report.facts)))
+        });
+        let mut reasons = Vec::new();
+        let mut first: Option<Version> = None;
+        for (mirror, found) in join_all(asked).await {
+            let judged = found.and_then(|(version, facts)| {
+                if let Some(wanted) = request.size_bytes.filter(|it| *it != version.size_bytes) {
+                    return Err(format!(
+                        "it has {} bytes, {wanted} are expected",
+                        version.size_bytes
+                    ));
+                }
+                let known = || request.digests.iter().chain(&self.file.digests);
+                let rival = facts.digests.iter().find(|theirs| {
+                    known().any(|it| it.algorithm() == theirs.algorithm() && it != *theirs)
+                });
+                if let Some(digest) = rival {
+                    return Err(format!("its file has the digest {digest}, which is another one"));
+                }
+                let is_proved = known().next().is_some();
+                if let Some(first) = &first {
+                    first.admits(&version, is_proved)?;
+                }
+                Ok((version, facts))
+            });
+            match judged {
+                Ok((version, facts)) => {
+                    let trust = mirror.trust;
+                    let own = version.validators.clone();
+                    if first.is_none() {
+                        self.file.size_bytes = version.size_bytes;
+                        self.file.version = own.clone();
+                        first = Some(version);
+                    }
+                    for digest in facts.digests {
+                        if !self.file.digests.contains(&digest) {
+                            self.file.digests.push(digest);
+                        }
+                    }
+                    let url = mirror.url.clone();
+                    self.file.replicas.push(Replica { url, trust, version: own });
+                }
+                Err(reason) => reasons.push((display_name(&mirror.url), reason)),
+            }
+        }
+        for digest in &request.digests {
+            if !self.file.digests.contains(digest) {
+                self.file.digests.push(*digest);
+            }
+        }
+        if first.is_none() {
+            return Err(StageError::NoSource { reasons });
+        }
+        for (name, reason) in reasons {
+            self.note(format!("{name} is not used: {reason}"), true);
+        }
+        if self.file.size_bytes == 0 {
+            return Err(StageError::Empty);
+        }
+        Ok(())
+    }
+
+    /// Ask the depots what they are, and for space.
+    async fn allocate(&mut self) {
+        let net = self.net;
+        let (size_bytes, length) = (self.file.size_bytes, self.request.length);
+        let origins: Vec<Url> = self.file.replicas.iter().map(|it| it.url.clone()).collect();
+        let replicas = &self.file.replicas;
+        let asked = self.depots.iter().map(|depot| {
+            let (relay, origins) = (&depot.relay, &origins);
+            async move {
+                let about = net.about_relay(relay, origins).await.map_err(|it| it.to_string())?;
+                let open: Vec<bool> = replicas.iter().map(|it| can_show(net, relay, it)).collect();
+                if !open.contains(&true) {
+                    let text = "what opens the source is not sent to it, as its key came unencrypted (https:// lets it)";
+                    return Err(text.to_owned());
+                }
+                let lease = net.depot_allocate(relay, size_bytes, length).await;
+                Ok((about, open, lease.map_err(|error| error.to_string())?))
+            }
+        });
+        let answers = join_all(asked).await;
+        for (at, answer) in answers.into_iter().enumerate() {
+            match answer {
+                Ok((about, open, lease)) => {
+                    let depot = &mut self.depots[at];
+                    depot.rtt = trip(&about);
+                    depot.mirrors = errand::Mirrors::new(at, open);
+                    depot.lease = Some(lease);
+                }
+                Err(reason) => {
+                    let condition = Condition::Lost(reason);
+                    self.depots[at].tell(at, condition, self.began, self.observer);
+                }
+            }
+        }
+    }
+
+    /// Ask every depot that holds something what it holds by now.
+    async fn count(&mut self) {
+        let net = self.net;
+        let asked = self.depots.iter().map(|depot| async move {
+            let lease = depot.lease.as_ref()?;
+            // One that is starting again is no lost one.
+            let mut status = net.depot_status(&lease.manage).await;
+            for wait in STATUS_WAITS {
+                match &status {
+                    Err(error) if error.may_pass() => {
+                        tokio::time::sleep(wait).await;
+                        status = net.depot_status(&lease.manage).await;
+                    }
+                    _ => break,
+                }
+            }
+            Some(status)
+        });
+        let answers = join_all(asked).await;
+        for (at, answer) in answers.into_iter().enumerate() {
+            match answer {
+                None => {}
+                Some(Ok(status)) => {
+                    let depot = &mut self.depots[at];
+                    depot.held = status.held;
+                    depot.left = status.left;
+                }
+                Some(Err(error)) => {
+                    self.depots[at].held = RangeSet::new();
+                    let condition = Condition::Lost(error.to_string());
+                    self.depots[at].tell(at, condition, self.began, self.observer);
+                }
+            }
+        }
+    }
+
+    fn staged(&self) -> Staged {
+        let holds = |depot: &&Depot| !depot.held.is_empty();
+        let depots = self.depots.iter().filter(holds).filter_map(|depot| {
+            let lease = depot.lease.as_ref()?;
+            Some(StagedDepot {
+                relay: depot.relay.clone(),
+                read: lease.read.clone(),
+                manage: lease.manage.clone(),
+                held: depot.held.clone(),
+                left: depot.left,
+                reason: depot.condition.reason().map(str::to_owned),
+            })
+        });
+        let without = self.depots.iter().filter(|depot| depot.held.is_empty());
+        let left_out = without.map(|depot| {
+            let reason = depot.condition.reason().unwrap_or("others had it all before");
+            (depot.name.clone(), reason.to_owned())
+        });
+        Staged {
+            size_bytes: self.file.size_bytes,
+            digests: self.file.digests.clone(),
+            version: self.file.version.clone(),
+            origins: self.file.replicas.iter().map(|it| bare(&it.url)).collect(),
+            depots: depots.collect(),
+            left_out: left_out.collect(),
+            elapsed_s: self.began.elapsed().as_secs_f64(),
+        }
+    }
+
+    fn reasons(&self) -> Vec<(String, String)> {
+        depots::reasons(&self.depots)
+    }
+
+    fn note(&mut self, text: String, warning: bool) {
+        let at_s = self.began.elapsed().as_secs_f64();
+        self.observer.observe(&Event::Note { at_s, text, warning });
+    }
+}
+
+/// What a replica has, if depots can fetch ranges of it.
+fn usable(mirror: &Mirror, found: Result<Facts, LaneError>) -> Result<(Version, Facts), String> {
+    let facts = found.map_err(|error| error.to_string())?;
+    let version = Version::of(&facts).ok_or("it does not tell the size of its file")?;
+    let name = mirror.url.path().rsplit('/').next().unwrap_or_default();
+    if facts.is_web_page() && !facts.ranges && !Facts::names_web_page(name) {
+        return Err(LaneError::Html.to_string());
+    }
+    if !facts.ranges && version.size_bytes > 0 {
+        return Err("it does not answer with ranges".to_owned());
+    }
+    Ok((version, facts))
+}
+
+/// Whether the depot of this relay may be shown what opens a replica.
+fn can_show(net: &Net, relay: &Url, replica: &Replica) -> bool {
+    let is_open = !net.has_secrets_for(&replica.url, replica.trust);
+    is_open || net.can_seal_for(relay) == swath_source::Sealable::Yes
+}
+
+/// The longer of the two trips that each request makes: from us to the depot, from there to the
+/// nearest replica.
+fn trip(about: &AboutRelay) -> Duration {
+    let nearest = about.hops.iter().flatten().min().copied().unwrap_or_default();
+    about.rtt.max(nearest)
+}
+
+/// An address without what opens it.
+fn bare(url: &Url) -> Url {
+    let mut url = url.clone();
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_fragment(None);
+    url
+}
+
+fn since(began: Instant) -> Time {
+    Time::ZERO + began.elapsed()
+}
+
+/// For giving up what was leased: whoever waits has decided to end.
+const RELEASE_WITHIN: Duration = Duration::from_secs(5);
+/// Before one that does not answer is asked again what it holds.
+const STATUS_WAITS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];

@@ -1,0 +1,392 @@
+//! One round of staging: a copy of what has too few, planned over all depots.
+//!
+//! The planner's lanes are requests here: each carries one swath at a time, by which a depot fetches a
+//! range from a replica. What a depot tells to be durable counts as delivered, in whole groups.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId, Time};
+use swath_plan::{Action, Config, Event as PlanEvent, Lanes, Loss, Planner};
+use swath_source::{DepotError, Fetched, Net};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep_until};
+
+use super::depots::{self, Condition, Depot};
+use super::errand::{Errand, Said};
+use super::{File, StageError, since};
+use crate::engine::Stop;
+use crate::executor::forecast;
+use crate::observe::{Event, Observer, Phase, Snapshot, SourceSnapshot, SourceState};
+
+/// One round.
+pub(super) struct Round<'a> {
+    net: &'a Net,
+    began: Instant,
+    file: &'a File,
+    depots: &'a mut [Depot],
+    planner: Planner,
+    lanes: BTreeMap<LaneId, Lane>,
+    sender: UnboundedSender<Said>,
+    words: UnboundedReceiver<Said>,
+    /// What each depot has brought in this round.
+    brought: Vec<RangeSet>,
+    /// When any depot last had something.
+    heard_at: Instant,
+    rates: VecDeque<f64>,
+    replicas: usize,
+}
+
+/// What the planner takes for a connection.
+struct Lane {
+    depot: usize,
+    /// What came by all its errands that have ended.
+    before_bytes: u64,
+    task: Option<Task>,
+}
+
+/// A swath that is under way.
+struct Task {
+    swath: SwathId,
+    range: Range,
+    /// Where it ends now.
+    end: u64,
+    came_bytes: u64,
+    /// Up to where it counts as delivered.
+    delivered_to: u64,
+    heard_at: Instant,
+    /// The lane ends with it.
+    is_last: bool,
+    _errand: Errand,
+}
+
+impl<'a> Round<'a> {
+    pub fn new(
+        net: &'a Net,
+        began: Instant,
+        file: &'a File,
+        depots: &'a mut [Depot],
+        replicas: usize,
+        lacking: RangeSet,
+    ) -> Round<'a> {
+        let (sender, words) = unbounded_channel();
+        let brought = vec![RangeSet::new(); depots.len()];
+        let mut round = Round {
+            net,
+            began,
+            file,
+            planner: Planner::new(config(file.size_bytes, depots.len())),
+            depots,
+            lanes: BTreeMap::new(),
+            sender,
+            words,
+            brought,
+            heard_at: Instant::now(),
+            rates: VecDeque::new(),
+            replicas,
+        };
+        round.lay_out(lacking);
+        round
+    }
+
+    fn lay_out(&mut self, lacking: RangeSet) {
+        let now = self.now();
+        for (at, depot) in self.depots.iter().enumerate() {
+            let source = SourceId(at as u32);
+            self.planner.handle(PlanEvent::SourceAdded { source, max_lanes: None }, now);
+            for range in depot.held.iter() {
+                self.planner.handle(PlanEvent::Forbidden { source, range }, now);
+            }
+            if !depot.is_usable() {
+                self.planner.handle(PlanEvent::SourceBad { source }, now);
+            }
+        }
+        let size_bytes = self.file.size_bytes;
+        self.planner.handle(PlanEvent::Layout { size_bytes, missing: lacking }, now);
+    }
+
+    /// Until all has its copy, or nobody is left who could take what is missing.
+    pub async fn run(
+        mut self,
+        observer: &mut dyn Observer,
+        stop: &Stop,
+        stall_s: f64,
+    ) -> Result<(), StageError> {
+        let mut shown_at = self.began;
+        loop {
+            self.keep_lanes_awake();
+            while let Some(action) = self.planner.poll(self.now()) {
+                match action {
+                    Action::Finished | Action::Exhausted => {
+                        self.show(observer);
+                        return Ok(());
+                    }
+                    action => self.act(action, observer),
+                }
+            }
+            if self.heard_at.max(self.net.awake_since()).elapsed().as_secs_f64() > stall_s {
+                let reasons = depots::reasons(self.depots);
+                return Err(StageError::Stalled { stall_s, reasons });
+            }
+            if shown_at.elapsed() >= SHOW {
+                shown_at = Instant::now();
+                self.show(observer);
+            }
+            let due = self.planner.poll_timeout().unwrap_or(Time::MAX);
+            let wake = self.began + due.since(Time::ZERO).min(self.began.elapsed() + LOOK);
+            tokio::select! {
+                biased;
+                () = stop.wait() => return Err(StageError::Stopped),
+                Some(said) = self.words.recv() => self.hear(said, observer),
+                () = sleep_until(wake) => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        since(self.began)
+    }
+
+    /// A depot tells a few times a second how far it is: that is no silence.
+    fn keep_lanes_awake(&mut self) {
+        let now = self.now();
+        for (&lane, own) in &self.lanes {
+            if own.task.as_ref().is_some_and(|task| task.heard_at.elapsed() < QUIET) {
+                self.planner.handle(PlanEvent::HeldUp { lane }, now);
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action, observer: &mut dyn Observer) {
+        let now = self.now();
+        tracing::trace!(at_s = now.as_secs_f64(), ?action, "staging");
+        match action {
+            Action::OpenLane { source, lane } => {
+                let depot = source.index();
+                let rtt = self.depots[depot].rtt;
+                self.lanes.insert(lane, Lane { depot, before_bytes: 0, task: None });
+                self.planner.handle(PlanEvent::LaneUp { lane, rtt, pipelines: false }, now);
+            }
+            Action::Fetch { lane, swath, range } => self.fetch(lane, swath, range, observer),
+            Action::Trim { lane, swath, end, drop_lane } => {
+                let own = self.lanes.get_mut(&lane).and_then(|own| own.task.as_mut());
+                if let Some(task) = own.filter(|task| task.swath == swath) {
+                    task.end = task.end.min(end.max(task.range.start));
+                    task.is_last |= drop_lane;
+                    if task.delivered_to >= task.end {
+                        self.done(lane);
+                    }
+                }
+            }
+            Action::CloseLane { lane } => {
+                self.lanes.remove(&lane);
+                self.planner.handle(PlanEvent::LaneLost { lane, loss: Loss::Clean }, now);
+            }
+            Action::Window { .. } | Action::Finished | Action::Exhausted => {}
+        }
+    }
+
+    fn fetch(&mut self, lane: LaneId, swath: SwathId, range: Range, observer: &mut dyn Observer) {
+        let Some(own) = self.lanes.get_mut(&lane) else { return };
+        let depot = &self.depots[own.depot];
+        let replica = depot.mirrors.present().and_then(|at| self.file.replicas.get(at));
+        let (Some(replica), Some(lease)) = (replica, &depot.lease) else {
+            let at = own.depot;
+            self.lose(at, Condition::Lost("it can fetch from no source".to_owned()), observer);
+            return;
+        };
+        let words = self.sender.clone();
+        let errand = Errand::begin(self.net, &lease.write, replica, range, (lane, swath), words);
+        own.task = Some(Task {
+            swath,
+            range,
+            end: range.end,
+            came_bytes: 0,
+            delivered_to: range.start,
+            heard_at: Instant::now(),
+            is_last: false,
+            _errand: errand,
+        });
+    }
+
+    fn hear(&mut self, said: Said, observer: &mut dyn Observer) {
+        let Said { lane, swath, word } = said;
+        let Some(own) = self.lanes.get_mut(&lane) else { return };
+        // What was given up may have been telling something just then.
+        let Some(task) = own.task.as_mut().filter(|task| task.swath == swath) else { return };
+        let length = task.range.len();
+        let (came, stored) = match word {
+            Ok(Fetched::Came(bytes)) => (bytes, 0),
+            Ok(Fetched::Stored(bytes)) => (bytes, bytes),
+            Ok(Fetched::Done) => (length, length),
+            Err(error) => return self.failed(lane, error, observer),
+        };
+        task.heard_at = Instant::now();
+        let stored_to = task.range.start + stored.min(length);
+        if came > task.came_bytes {
+            task.came_bytes = came.min(length);
+            self.heard_at = task.heard_at;
+            let depot = &mut self.depots[own.depot];
+            depot.failing_since = None;
+            depot.mirrors.brought();
+        }
+        let total_bytes = own.before_bytes + task.came_bytes;
+        // Whole groups, so that what is delivered can be cut anywhere that the planner cuts.
+        let whole = stored_to - stored_to % GROUP_BYTES;
+        let to = if stored_to >= task.end { task.end } else { whole.min(task.end) };
+        let new = (to > task.delivered_to).then(|| Range::new(task.delivered_to, to));
+        task.delivered_to = task.delivered_to.max(to);
+        let is_done = task.delivered_to >= task.end;
+        let depot = own.depot;
+        if stored_to > task.range.start {
+            self.depots[depot].held.insert(Range::new(task.range.start, stored_to));
+        }
+        let now = self.now();
+        self.planner.handle(PlanEvent::Arrived { lane, total_bytes }, now);
+        if let Some(range) = new {
+            self.brought[depot].insert(range);
+            self.planner.handle(PlanEvent::Delivered { swath, range }, now);
+        }
+        if is_done {
+            self.done(lane);
+        }
+    }
+
+    /// What is left of a lane's swath has been delivered.
+    fn done(&mut self, lane: LaneId) {
+        let now = self.now();
+        let Some(own) = self.lanes.get_mut(&lane) else { return };
+        let Some(task) = own.task.take() else { return };
+        own.before_bytes += task.came_bytes;
+        self.planner.handle(PlanEvent::SwathDone { swath: task.swath }, now);
+        if task.is_last {
+            self.lanes.remove(&lane);
+            self.planner.handle(PlanEvent::LaneLost { lane, loss: Loss::Clean }, now);
+        }
+    }
+
+    fn failed(&mut self, lane: LaneId, error: DepotError, observer: &mut dyn Observer) {
+        let Some(own) = self.lanes.remove(&lane) else { return };
+        let at = own.depot;
+        let depot = &mut self.depots[at];
+        tracing::debug!(depot = depot.name, %error, "a depot failed");
+        let since = *depot.failing_since.get_or_insert_with(Instant::now);
+        let mut loss = if error.may_pass() { Loss::Broken } else { Loss::Final };
+        let condition = match &error {
+            DepotError::Full { .. } => Some(Condition::Full(error.to_string())),
+            DepotError::Source { .. } | DepotError::Changed { .. } => {
+                let before = depot.mirrors.present();
+                depot.mirrors.failed(error.may_pass());
+                if depot.mirrors.present() != before {
+                    loss = Loss::Clean;
+                }
+                let is_out = depot.mirrors.present().is_none();
+                is_out.then(|| Condition::Lost(error.to_string()))
+            }
+            error if !error.may_pass() || since.elapsed() >= GIVE_UP => {
+                Some(Condition::Lost(error.to_string()))
+            }
+            _ => None,
+        };
+        if condition.is_some() {
+            loss = Loss::Final;
+        }
+        self.planner.handle(PlanEvent::LaneLost { lane, loss }, self.now());
+        if let Some(condition) = condition {
+            // What it holds may be gone with it; if it is not, so much the better.
+            if matches!(error, DepotError::Lane(_) | DepotError::Ended) {
+                for range in std::mem::take(&mut self.brought[at]).iter() {
+                    self.planner.handle(PlanEvent::Reopened { range }, self.now());
+                }
+            }
+            self.lose(at, condition, observer);
+        }
+    }
+
+    /// Nothing more is asked of a depot.
+    fn lose(&mut self, at: usize, condition: Condition, observer: &mut dyn Observer) {
+        self.depots[at].tell(at, condition, self.began, observer);
+        let source = SourceId(at as u32);
+        self.planner.handle(PlanEvent::SourceBad { source }, self.now());
+        let lanes: Vec<LaneId> =
+            self.lanes.iter().filter(|(_, own)| own.depot == at).map(|(&lane, _)| lane).collect();
+        for lane in lanes {
+            self.lanes.remove(&lane);
+            self.planner.handle(PlanEvent::LaneLost { lane, loss: Loss::Final }, self.now());
+        }
+    }
+
+    /// Tell how far it is.
+    fn show(&mut self, observer: &mut dyn Observer) {
+        let size_bytes = self.file.size_bytes;
+        let wanted_bytes = size_bytes * self.replicas as u64;
+        let copies = depots::copies(self.depots.iter().map(|depot| &depot.held), self.replicas);
+        let done_bytes = copies.iter().map(RangeSet::total_bytes).sum::<u64>();
+        let mut rate_bytes_per_s = 0.0;
+        let sources = self.depots.iter().enumerate().map(|(at, depot)| {
+            let view = self.planner.source(SourceId(at as u32));
+            let rate = view.as_ref().map_or(0.0, |view| view.rate_bytes_per_s);
+            rate_bytes_per_s += rate;
+            let own = self.lanes.values().filter(|lane| lane.depot == at);
+            let lanes = own.filter(|lane| lane.task.is_some()).count() as u32;
+            let bytes = depot.held.total_bytes();
+            SourceSnapshot {
+                source: at as u32,
+                name: depot.name.clone(),
+                state: match (&depot.condition, lanes) {
+                    (Condition::Usable, 0) => SourceState::Idle,
+                    (Condition::Usable, _) if bytes == 0 && rate == 0.0 => SourceState::Probing,
+                    (Condition::Usable, _) => SourceState::Running,
+                    _ => SourceState::Bad,
+                },
+                rate_bytes_per_s: rate,
+                bytes,
+                share: bytes as f64 / size_bytes.max(1) as f64,
+                rtt_ms: Some(depot.rtt.as_secs_f64() * 1e3),
+                lanes,
+                requests: 0,
+            }
+        });
+        let sources = sources.collect();
+        let eta = forecast(&mut self.rates, rate_bytes_per_s, wanted_bytes - done_bytes);
+        observer.observe(&Event::Progress(Snapshot {
+            at_s: self.began.elapsed().as_secs_f64(),
+            phase: Phase::Staging,
+            size_bytes: Some(wanted_bytes),
+            done_bytes,
+            resumed_bytes: 0,
+            verified_bytes: 0,
+            rate_bytes_per_s,
+            eta,
+            sources,
+        }));
+    }
+}
+
+/// Cells of which a few hundred make up the file, so that what each depot holds is told in a few words;
+/// nothing is asked for twice, since each copy takes space.
+fn config(size_bytes: u64, depots: usize) -> Config {
+    Config {
+        lanes: Lanes::Auto { max: LANES_MAX },
+        max_sources: depots.max(1),
+        grid_bytes: size_bytes.div_ceil(CELLS).next_multiple_of(GROUP_BYTES).max(GROUP_BYTES),
+        unit_bytes: GROUP_BYTES,
+        waste_fraction: 0.0,
+        waste_limit_bytes: 0,
+        give_up_s: GIVE_UP.as_secs_f64(),
+        ..Config::default()
+    }
+}
+
+const CELLS: u64 = 256;
+/// Fetches of one depot at a time.
+const LANES_MAX: u32 = 4;
+/// A depot that fails for so long is left.
+const GIVE_UP: Duration = Duration::from_secs(10);
+/// A depot tells how far it is ten times a second, but for a sync of its disk and its first answer.
+const QUIET: Duration = Duration::from_secs(3);
+/// How often the clock is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often observers hear how far it is.
+const SHOW: Duration = Duration::from_millis(200);
