@@ -3,8 +3,8 @@
 mod support;
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use swath_netlab::faulty::{Behaviour, Content};
@@ -30,6 +30,75 @@ fn a_relay_that_is_killed_and_started_again_brings_the_rest() {
     let _again = home.relay_at(&address, &[]);
     getting.wait().code_is(0);
     home.holds("got", &content);
+}
+
+#[test]
+fn a_relay_that_pauses_is_waited_for_as_any_server_is() {
+    // A named route was closed after a few seconds of silence, and the transfer was over.
+    let home = Home::new();
+    let content = Content::random(11, 24 << 20);
+    let origin = slow(&content, 6 << 20);
+    let relay = home.relay(&[]);
+    let args = ["get", &url(&origin), "-o", "got", "--route", &relay.named()];
+    let getting = home.swath(args).start();
+    home.wait_for_bytes("got.swath.part", 6 << 20);
+    relay.signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_secs(6));
+    relay.signal(libc::SIGCONT);
+    getting.wait().code_is(0);
+    home.holds("got", &content);
+}
+
+/// Before a server, for relays alone: whoever is none is let in, and hears nothing.
+fn for_relays_alone(server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for near in listener.incoming() {
+            let mut near = near.unwrap();
+            std::thread::spawn(move || {
+                let mut head = vec![0; 16384];
+                let Ok(bytes @ 1..) = near.read(&mut head) else { return };
+                head.truncate(bytes);
+                if !String::from_utf8_lossy(&head).to_lowercase().contains("\r\nvia:") {
+                    return;
+                }
+                let mut far = TcpStream::connect(server).unwrap();
+                far.write_all(&head).unwrap();
+                let (mut from, mut to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                std::thread::spawn(move || io::copy(&mut from, &mut to));
+                let _ = io::copy(&mut far, &mut near);
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_source_that_only_relays_reach_is_reached_by_them() {
+    // Relays were asked only once a source had answered, so that none ever was.
+    let home = Home::new();
+    let content = Content::random(12, 8 << 20);
+    let origin = honest(&content);
+    let address = for_relays_alone(origin.address());
+    let relay = home.relay(&[]);
+    for choice in ["auto", "multi", "widest"] {
+        let source = format!("http://{address}/data.bin");
+        let ran =
+            home.run(["get", &source, "-o", choice, "--relay", &relay.named(), "--route", choice]);
+        ran.code_is(0).says(&[" by ", "verified by nothing"]);
+        home.holds(choice, &content);
+    }
+    // Nobody listens there at all: that is told as before.
+    let gone = home.run([
+        "get",
+        "http://127.0.0.1:9/data.bin",
+        "--relay",
+        &relay.named(),
+        "--timeout",
+        "5s",
+    ]);
+    gone.code_is(7).says(&["cannot connect to 127.0.0.1:9"]);
 }
 
 #[test]

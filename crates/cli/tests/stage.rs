@@ -355,6 +355,51 @@ fn what_opens_the_source_goes_to_the_depot_alone() {
 }
 
 #[test]
+fn what_opens_a_depots_relay_is_written_nowhere() {
+    // `--at http://u:TOKEN@R` wrote the token into the Metalink, which is handed on, and nobody could
+    // look at the lease or give it up.
+    let home = Home::new();
+    let content = Content::random(15, SIZE);
+    let origin = honest(&content);
+    home.write("tokens", "sesame-open\n");
+    let depot = home.relay(&["--clients", "tokens", "--depot", "depot0", "--depot-size", "20M"]);
+    let opened = depot.named().replace("http://", "http://any:sesame-open@");
+    let args = ["stage", &url(&origin), "--at", &opened, "--for", "1h", "-o", "staged.meta4"];
+    home.run(args).code_is(0).says(&["whole"]).never_says(&["sesame"]);
+    for name in ["staged.meta4", "staged.meta4.keys"] {
+        let text = String::from_utf8(home.read(name)).unwrap();
+        assert!(text.contains("/depot/") && !text.contains("sesame"), "{text}");
+    }
+    let hint = format!("--at http://any:TOKEN@{}", depot.address());
+    for command in [&["status"][..], &["extend", "--for", "2h"], &["release"]] {
+        let bare = [&["stage"], command, &["staged.meta4"]].concat();
+        home.run(&bare).code_is(7).says(&[&hint, "token-file"]);
+    }
+    let with = |command: &[&str]| {
+        home.run([&["stage"], command, &["staged.meta4", "--at", &opened]].concat())
+    };
+    with(&["status"]).code_is(0);
+    with(&["extend", "--for", "2h"]).code_is(0);
+    let other = ["stage", "status", "staged.meta4", "--at", "http://127.0.0.1:9"];
+    home.run(other).code_is(2).says(&["nothing of it lies at 127.0.0.1:9"]);
+    origin.die();
+    home.run(["get", "staged.meta4", "-o", "got", "--relay", &opened]).code_is(0);
+    home.holds("got", &content);
+    with(&["release"]).code_is(0);
+    assert!(!home.exists("staged.meta4.keys"));
+    // What the configuration file says of the relay does as well.
+    home.write("token", "sesame-open");
+    let config = format!("relays = [{{ url = \"{}\", token-file = \"token\" }}]", depot.named());
+    home.write("config.toml", config);
+    let again = honest(&content);
+    let (again, named) = (url(&again), depot.named());
+    let args = ["stage", &again, "--at", &named, "--for", "1h", "-o", "staged.meta4"];
+    let configured = |args: &[&str]| home.swath(args).env("SWATH_CONFIG", "config.toml").run();
+    configured(&[&args[..], &["--overwrite"]].concat()).code_is(0);
+    configured(&["stage", "release", "staged.meta4"]).code_is(0);
+}
+
+#[test]
 fn several_mirrors_a_metalink_and_relays_on_the_way() {
     let home = Home::new();
     let content = Content::random(13, SIZE);

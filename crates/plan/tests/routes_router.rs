@@ -84,6 +84,42 @@ fn what_is_named_is_opened_and_nothing_else() {
     assert_eq!(opened(&actions(&mut router, 25.0)), [(WayId(1), named)]);
 }
 
+/// What came over the one way so far, and whether it is silent.
+fn came(router: &mut Router, now_s: f64, delivered_bytes: u64, left_bytes: Option<u64>) {
+    let way = WayNow { rate_bytes_per_s: 0.0, delivered_bytes, silent: true, busy: true };
+    let event = RouteEvent::Progress { ways: vec![(WayId(0), way)], left_bytes };
+    router.handle(event, Time::from_secs_f64(now_s));
+}
+
+#[test]
+fn a_source_that_only_relays_reach_is_reached_by_them() {
+    // Nobody had told its size, and without that no way was looked for.
+    for mode in [Mode::Auto, Mode::Multi, Mode::Widest] {
+        let mut router = router(mode);
+        actions(&mut router, 0.0);
+        let mut open = Vec::new();
+        for tenth in 1..20 {
+            let now_s = f64::from(tenth) / 10.0;
+            came(&mut router, now_s, 0, None);
+            open.extend(opened(&actions(&mut router, now_s)));
+            assert!(now_s >= 1.0 || open.is_empty(), "direct has its time");
+        }
+        assert_eq!(open, [(WayId(1), Route::through(vec![RELAY]))]);
+    }
+}
+
+#[test]
+fn what_is_named_may_be_silent_for_a_while() {
+    // It was closed after two seconds, and with it the transfer was over.
+    let mut router = router(Mode::Fixed(vec![Route::through(vec![RELAY])]));
+    actions(&mut router, 0.0);
+    for tenth in 1..300_u32 {
+        let now_s = f64::from(tenth) / 10.0;
+        came(&mut router, now_s, u64::from(tenth.min(30)) * 100_000, Some(1 << 30));
+        assert_eq!(actions(&mut router, now_s), []);
+    }
+}
+
 #[test]
 fn small_transfers_try_nothing() {
     let mut router = router(Mode::Auto);

@@ -139,7 +139,7 @@ pub struct Snapshot {
     pub done_bytes: u64,
     /// Bytes of them that an earlier run left.
     pub resumed_bytes: u64,
-    /// Bytes proved by a digest or piece hash so far.
+    /// Bytes proved by a digest or piece hash so far; while sources dispute, those compared.
     pub verified_bytes: u64,
     /// What arrives now, over all sources.
     pub rate_bytes_per_s: f64,

@@ -86,7 +86,7 @@ pub(super) fn phase_word(phase: Phase) -> &'static str {
         Phase::Fetching => "fetching",
         Phase::Staging => "staging",
         Phase::Verifying => "verifying",
-        Phase::Disputing => "disputing",
+        Phase::Disputing => "comparing",
         Phase::Finishing => "finishing",
     }
 }
@@ -95,7 +95,7 @@ pub(super) fn phase_word(phase: Phase) -> &'static str {
 fn head(path: &str, snapshot: &Snapshot, look: Look) -> Vec<String> {
     let phase = phase_word(snapshot.phase);
     let done = match snapshot.phase {
-        Phase::Verifying => snapshot.verified_bytes,
+        Phase::Verifying | Phase::Disputing => snapshot.verified_bytes,
         _ => snapshot.done_bytes,
     };
     let amount = match snapshot.size_bytes {

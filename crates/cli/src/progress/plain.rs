@@ -149,7 +149,8 @@ impl Observer for Plain {
 fn progress_line(snapshot: &Snapshot) -> String {
     let (done, verb) = match snapshot.phase {
         Phase::Verifying => (snapshot.verified_bytes, "verifying "),
-        phase @ (Phase::Disputing | Phase::Finishing | Phase::Probing) => {
+        Phase::Disputing => (snapshot.verified_bytes, "comparing "),
+        phase @ (Phase::Finishing | Phase::Probing) => {
             return format!("{:.0} s: {}", snapshot.at_s, phase_word(phase));
         }
         Phase::Fetching | Phase::Staging => (snapshot.done_bytes, ""),
@@ -165,7 +166,7 @@ fn progress_line(snapshot: &Snapshot) -> String {
         None => format!("{:.0} s: {verb}{}", snapshot.at_s, units::bytes(done)),
     };
     let peers = match snapshot.phase {
-        Phase::Fetching => Some(("from", "sources")),
+        Phase::Fetching | Phase::Disputing => Some(("from", "sources")),
         Phase::Staging => Some(("to", "depots")),
         _ => None,
     };

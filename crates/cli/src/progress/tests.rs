@@ -421,6 +421,23 @@ fn the_terminal_cleans_up_and_leaves_the_summary() {
     assert!(!after.contains("\x1b[2K") && !after.contains('━'));
 }
 
+/// A file that was fetched once more, to compare, said nothing but its phase for as long as that took.
+#[test]
+fn comparing_and_staging_are_told_as_fetching_is() {
+    for (phase, line) in [
+        (Phase::Disputing, "1 s: comparing 60 %, 630 MB of 1.05 GB, "),
+        (Phase::Staging, "1 s: 60 %, 640 MB of 1.05 GB, "),
+    ] {
+        let out = Shared::default();
+        let mut plain = Plain::new(Box::new(out.clone()));
+        plain.observe(&Event::Progress(Snapshot { phase, at_s: 1.2, ..snapshot() }));
+        let text = out.text();
+        assert!(text.contains(line), "{text}");
+        let whom = if phase == Phase::Staging { "depots" } else { "sources" };
+        assert!(text.contains(whom), "{text}");
+    }
+}
+
 /// What scrolled out at the top of a low window, or wrapped in a narrow one, was left behind.
 #[test]
 fn a_small_window_is_never_overrun() {

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use swath_formats::relay::site;
 use swath_source::{DepotError, DepotStatus, Net, display_name};
 use tokio::task::JoinSet;
 use unicode_width::UnicodeWidthStr as _;
@@ -56,7 +57,9 @@ pub async fn status(args: Staged) -> Result<Exit, Failed> {
         })
         .collect();
     let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();
-    Ok(told(&args, &rows, &is_done))
+    let exit = told(&args, &rows, &is_done);
+    hint(&answers);
+    Ok(exit)
 }
 
 /// `swath stage extend`
@@ -78,7 +81,9 @@ pub async fn extend(args: Extend) -> Result<Exit, Failed> {
     };
     let rows: Vec<Row> = answers.iter().map(row).collect();
     let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();
-    Ok(told(&args, &rows, &is_done))
+    let exit = told(&args, &rows, &is_done);
+    hint(&answers);
+    Ok(exit)
 }
 
 /// `swath stage release`
@@ -100,6 +105,7 @@ pub async fn release(args: Staged) -> Result<Exit, Failed> {
     let rows: Vec<Row> = answers.iter().map(row).collect();
     let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();
     let exit = told(&args, &rows, &is_done);
+    hint(&answers);
     if exit == Exit::Done {
         // They open nothing any more.
         let _ = std::fs::remove_file(keys_of(&args.file));
@@ -118,8 +124,30 @@ fn managed(args: &Staged, depots: Vec<Key>) -> Result<Vec<Key>, Failed> {
 }
 
 fn net(args: &Staged, depots: &[Key]) -> Result<Net, Failed> {
-    let relays: Vec<Url> = depots.iter().map(|key| key.relay.clone()).collect();
+    let mut relays: Vec<Url> = depots.iter().map(|key| key.relay.clone()).collect();
+    for named in &args.at {
+        let mut own = relays.iter_mut().filter(|relay| site(relay) == site(&named.url)).peekable();
+        if own.peek().is_none() {
+            let text = format!("--at: nothing of it lies at {}", named.site());
+            return Err((Exit::Usage, text));
+        }
+        own.for_each(|relay| *relay = named.url.clone());
+    }
     super::net(&args.net, &relays)
+}
+
+/// Which of the relays ask for a token, and what gives them one.
+fn hint<T>(answers: &[(Key, Result<T, DepotError>)]) {
+    for (key, answer) in answers {
+        if let Err(DepotError::Refused { status: 401, .. }) = answer {
+            let named = site(&key.relay).unwrap_or_default();
+            let scheme = key.relay.scheme();
+            say::err(&format!(
+                "  {named} asks for a token: --at {scheme}://any:TOKEN@{named} shows one, or \
+                 'token-file' in the configuration file"
+            ));
+        }
+    }
 }
 
 /// Ask all depots at once: their answers, in the order of the depots.

@@ -27,9 +27,14 @@ impl Router {
     /// time, when it is time for it.
     pub(crate) fn seek(&mut self, urgent: bool) {
         let now_s = self.now_s;
-        let Some(left_bytes) = self.left_bytes else { return };
+        let left_bytes = match self.left_bytes {
+            Some(left_bytes) => left_bytes as f64,
+            // Nobody can tell how large the file is: perhaps who is reached by relays can.
+            None if self.first_s.is_none() && self.has_waited() => f64::INFINITY,
+            None => return,
+        };
         let total = self.total();
-        let left_s = left_bytes as f64 / total.max(1.0);
+        let left_s = left_bytes / total.max(1.0);
         let hurried = self.config.mode == Mode::Multi;
         let guesses = self.may_guess() && left_s >= if hurried { LEFT_MULTI_S } else { LEFT_S };
         if left_s < LEFT_KNOWN_S || (!urgent && !guesses && !self.wants_known()) {
@@ -120,14 +125,14 @@ impl Router {
         let now_s = self.now_s;
         let shown = |first_s: f64| now_s - first_s >= SHOWN_S;
         let direct_ripe = self.ways.values().any(|it| it.route.is_direct() && it.is_ripe(now_s));
-        let waited = now_s - self.began_s() >= STUCK_S;
-        (self.first_s.is_some_and(shown) && direct_ripe || waited)
+        (self.first_s.is_some_and(shown) && direct_ripe || self.has_waited())
             && now_s >= self.next_trial_s
             && self.trials() < self.trials_max()
     }
 
-    fn began_s(&self) -> f64 {
-        self.ways.values().map(|book| book.opened_s).fold(f64::INFINITY, f64::min)
+    /// Whether direct had time enough to begin.
+    fn has_waited(&self) -> bool {
+        self.began_s.is_some_and(|began_s| self.now_s - began_s >= STUCK_S)
     }
 
     /// Whether what is known may have changed since ways were last sought by it. Looking costs

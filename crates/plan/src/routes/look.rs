@@ -90,7 +90,9 @@ impl Router {
                 self.open_instead();
             }
             let gone_s = GONE_S + GONE_TRIPS * self.ways.get(&id).map_or(0.0, |book| book.rtt_s);
-            if silent && !direct && low_s >= gone_s {
+            // What the user has named is given up by whoever waits for its bytes, and not by us.
+            let named = matches!(self.config.mode, Mode::Fixed(_));
+            if silent && !direct && !named && low_s >= gone_s {
                 self.give_up(id);
             }
         }

@@ -37,6 +37,8 @@ pub struct Router {
     pub(crate) whole: Samples,
     closed_bytes: f64,
     pub(crate) now_s: f64,
+    /// When the first replica was known.
+    pub(crate) began_s: Option<f64>,
     /// When the first byte of all came.
     pub(crate) first_s: Option<f64>,
     pub(crate) next_look_s: f64,
@@ -78,6 +80,7 @@ impl Router {
             whole: Samples::default(),
             closed_bytes: 0.0,
             now_s: 0.0,
+            began_s: None,
             first_s: None,
             next_look_s: 0.0,
             next_trial_s: 0.0,
@@ -176,6 +179,7 @@ impl Router {
     }
 
     fn add_replica(&mut self, replica: ReplicaId, site: SiteId) {
+        self.began_s.get_or_insert(self.now_s);
         if self.replicas.insert(replica, site).is_none() {
             self.open_named();
         }

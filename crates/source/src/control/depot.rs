@@ -159,7 +159,9 @@ impl Net {
         length: Duration,
     ) -> Result<DepotLease, DepotError> {
         self.note_named(relay);
-        let at = |path: &str| relay.join(path).map_err(|_| no_depot());
+        // What opens the relay is nobody else's: these addresses are written down and handed on.
+        let bare = crate::source::without_credentials(relay);
+        let at = |path: &str| bare.join(path).map_err(|_| no_depot());
         let lease_s = length.as_secs().max(1);
         let target = at(&format!("/depot?size={size_bytes}&lease={lease_s}&reserve=no"))?;
         let told = self.depot_told("POST", &target).await.map_err(|error| match error {

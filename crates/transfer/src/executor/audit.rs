@@ -28,6 +28,13 @@ pub(super) struct Audit {
     disputes: RangeMap<(u32, u32)>,
 }
 
+impl Audit {
+    /// How much of the file has been compared so far.
+    pub(super) fn compared_bytes(&self) -> u64 {
+        self.compared.total_bytes()
+    }
+}
+
 /// What could explain all disputes; sources by their numbers in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hypothesis {
@@ -139,7 +146,7 @@ impl Run<'_> {
                 self.mismatch = true;
                 return failed("; there is no second source to compare with");
             }
-            let text = "the digest does not match: comparing what the sources deliver";
+            let text = "the digest does not match: all is fetched once more, each part from another source, to compare";
             self.note(text.to_owned(), true);
             self.compare_all(stop).await?;
             self.hypotheses = hypotheses(&self.disputed);

@@ -8,6 +8,7 @@ use swath_model::{SourceId, Time};
 use swath_plan::SourceStatus;
 use swath_source::plain_bytes;
 
+use super::audit::Audit;
 use super::state::Run;
 use crate::observe::{
     Eta, Event, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary,
@@ -135,13 +136,15 @@ impl Run<'_> {
             })
             .collect();
         let hashed_bytes = self.verifier.as_ref().map_or(0, VerifierHandle::hashed_bytes);
+        let compared_bytes = self.audit.as_ref().map(Audit::compared_bytes);
         let snapshot = Snapshot {
             at_s: now.as_secs_f64(),
             phase: self.phase,
             size_bytes: self.size_bytes.map(|bytes| self.told(bytes)),
             done_bytes: self.told(self.have.total_bytes()),
             resumed_bytes: self.told(self.resumed_bytes),
-            verified_bytes: self.told(self.verified_bytes.max(hashed_bytes)),
+            verified_bytes: self
+                .told(compared_bytes.unwrap_or_else(|| self.verified_bytes.max(hashed_bytes))),
             rate_bytes_per_s: rate,
             eta: self.eta(rate),
             sources,
@@ -151,9 +154,11 @@ impl Run<'_> {
 
     /// The time left.
     fn eta(&mut self, rate: f64) -> Option<Eta> {
-        let left_bytes = self.size_bytes?.saturating_sub(self.have.total_bytes());
+        let compared = self.audit.as_ref().map(Audit::compared_bytes);
+        let done_bytes = compared.unwrap_or_else(|| self.have.total_bytes());
+        let left_bytes = self.size_bytes?.saturating_sub(done_bytes);
         let eta = forecast(&mut self.rates, rate, left_bytes);
-        eta.filter(|_| self.phase == Phase::Fetching)
+        eta.filter(|_| matches!(self.phase, Phase::Fetching | Phase::Disputing))
     }
 
     /// Bring the states that users see up to what the planner sees.

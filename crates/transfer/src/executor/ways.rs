@@ -51,6 +51,8 @@ pub(super) struct Ways {
     pub(super) unheard: usize,
     /// Relays that nothing can be had by, and why.
     pub(super) lost: BTreeMap<SiteId, String>,
+    /// Until when the router may find a way by the relays that have told of themselves lately.
+    pub(super) hope_until: Time,
     /// Nobody can deliver anything, unless a way comes yet.
     pub(super) is_exhausted: bool,
     pub(super) changes: u32,
@@ -93,6 +95,7 @@ impl Ways {
             has_asked: false,
             unheard: 0,
             lost: BTreeMap::new(),
+            hope_until: Time::ZERO,
             is_exhausted: false,
             changes: 0,
         }
@@ -114,9 +117,14 @@ impl Ways {
         self.router.poll_timeout()
     }
 
-    /// Whether relays have yet to tell of themselves, or ways wait for that.
-    fn may_bring_more(&self) -> bool {
-        self.unheard > 0 || !self.deferred.is_empty()
+    /// Whether relays have yet to tell of themselves, or ways wait for that, or for the router.
+    fn may_bring_more(&self, now: Time) -> bool {
+        self.unheard > 0 || !self.deferred.is_empty() || now < self.hope_until
+    }
+
+    /// Whether relays are found that nobody has named for this transfer.
+    fn is_seeking(&self) -> bool {
+        !matches!(self.routes.choice(), RouteChoice::Direct | RouteChoice::Fixed(_))
     }
 
     /// The number of the site with this address.
@@ -293,6 +301,9 @@ impl Run<'_> {
             ways.router.handle(RouteEvent::RoundTrip { from: other, to: site, rtt_s }, now);
         }
         ways.router.handle(RouteEvent::RelayUp { site }, now);
+        if ways.is_seeking() {
+            ways.hope_until = now.plus_secs(ROUTER_WITHIN_S);
+        }
         for (way, replica, route, on_trial) in std::mem::take(&mut ways.deferred) {
             self.open_way(way, replica, route, on_trial);
         }
@@ -301,15 +312,20 @@ impl Run<'_> {
 
     /// No source that is open can deliver what is missing: whether a way may come that can.
     pub(super) fn waits_for_ways(&mut self) -> bool {
+        let now = self.now();
+        if self.ways.as_ref().is_some_and(|ways| ways.is_seeking()) {
+            self.ask_relays();
+        }
         let Some(ways) = &mut self.ways else { return false };
-        ways.is_exhausted = ways.may_bring_more();
+        ways.is_exhausted = ways.may_bring_more(now);
         ways.is_exhausted
     }
 
     /// Whether that was waited for and came to nothing.
     pub(super) fn waited_for_ways(&mut self) -> bool {
+        let now = self.now();
         let Some(ways) = &mut self.ways else { return false };
-        let is_over = ways.is_exhausted && !ways.may_bring_more();
+        let is_over = ways.is_exhausted && !ways.may_bring_more(now);
         ways.is_exhausted &= !is_over;
         is_over
             && !ways
@@ -366,6 +382,11 @@ impl Run<'_> {
     /// Tell the router how the ways are doing, and do what it decides.
     pub(super) fn look_at_ways(&mut self) {
         let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        if self.size_bytes.is_none() && now.as_secs_f64() >= UNREACHED_S && ways.is_seeking() {
+            // Perhaps relays reach what we do not.
+            self.ask_relays();
+        }
         let Some(ways) = &mut self.ways else { return };
         let is_due = now.since(ways.looked_at) >= LOOK || ways.looked_at == Time::ZERO;
         if is_due {
@@ -538,5 +559,9 @@ impl Run<'_> {
 const LOOK: Duration = Duration::from_millis(100);
 /// How often what is learnt is saved.
 const SAVE: Duration = Duration::from_secs(1);
+/// If no source has answered by then, relays are asked whether they reach it.
+const UNREACHED_S: f64 = 1.0;
+/// The router waits this long for direct at most (`STUCK_S`, 1.2 s), and looks ten times a second.
+const ROUTER_WITHIN_S: f64 = 1.5;
 /// Edges of sites that do not take part are not kept in mind without end.
 const UNKNOWN_MAX: usize = 4096;
