@@ -1,6 +1,7 @@
 //! `swath relay`: bytes passed on for those who may, from where it may.
 
 pub mod args;
+mod folders;
 
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ pub async fn run(args: Relay) -> Exit {
         Ok(depot) => depot,
         Err(error) => return fail(Exit::Target, &format!("--depot: {}", chain(&error))),
     };
+    let watched = (depot.clone(), args.cache.clone());
     let host = machine::hostname();
     let log = args.log.as_deref().map(|path| log::Lines::open(path, args.log_format));
     let log = match log.transpose() {
@@ -75,6 +77,7 @@ pub async fn run(args: Relay) -> Exit {
         Ok(server) => server,
         Err(error) => return fail(exit_of(&error), &words_of(&error)),
     };
+    folders::watch(watched.0, watched.1);
     let told = say::out(words(&args, &server, &host, &name).as_bytes(), Exit::Done);
     if told != Exit::Done {
         return told;

@@ -90,6 +90,9 @@ pub enum DepotError {
     /// There is no such allocation (any more).
     #[error("its lease has ended")]
     Ended,
+    /// Somebody has taken away the files of the allocation.
+    #[error("what was stored there was removed from its disk")]
+    Lost,
     /// It is full, or has as many allocations as it may have.
     #[error("it has no room: {words}")]
     Full {
@@ -129,7 +132,10 @@ impl DepotError {
             }
             DepotError::Source { may_pass, .. } => *may_pass,
             DepotError::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
-            DepotError::Ended | DepotError::Full { .. } | DepotError::Changed { .. } => false,
+            DepotError::Ended
+            | DepotError::Lost
+            | DepotError::Full { .. }
+            | DepotError::Changed { .. } => false,
         }
     }
 
@@ -298,7 +304,11 @@ impl Net {
         };
         let asked = self.awake().within(limit, asked).await;
         let answered = asked.unwrap_or(Err((LaneError::Timeout { after: limit }, false)));
-        Ok(answered.map_err(|(error, _)| error)?)
+        let (upstream, head) = answered.map_err(|(error, _)| error)?;
+        if head.field("swath-lost").is_some() {
+            return Err(DepotError::Lost);
+        }
+        Ok((upstream, head))
     }
 
     /// One try; with an error goes whether the connection had been used before.

@@ -117,6 +117,9 @@ fn whole(head: &Head) -> Answer {
 }
 
 fn status_error(head: &Head) -> LaneError {
+    if head.field("swath-lost").is_some() {
+        return LaneError::DepotLost;
+    }
     let told = head.fields("proxy-status").filter_map(proxy_status::read).last();
     if let Some(told) = told {
         let reason = match told.details {

@@ -53,7 +53,7 @@ mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -128,6 +128,8 @@ pub(crate) struct Shared {
     given_back: Condvar,
     /// How many pieces all allocations have together.
     pub(crate) pieces: AtomicUsize,
+    /// How many allocations were found without their files.
+    pub(crate) lost: AtomicUsize,
 }
 
 struct Books {
@@ -155,6 +157,8 @@ pub struct Status {
     pub left: Duration,
     /// The space that it takes of what the depot has to give.
     pub taken_bytes: u64,
+    /// Its files were taken away from under the depot: nothing of it can be read or stored any more.
+    pub is_lost: bool,
 }
 
 /// What a depot has given and has left.
@@ -234,7 +238,14 @@ impl Depot {
         let (held, damaged) = (book.contents.held.clone(), book.contents.damaged.clone());
         let size_bytes = lease.layout.size_bytes;
         let medium = lease.medium;
-        Some(Status { id, right, medium, size_bytes, held, damaged, left, taken_bytes })
+        drop(book);
+        let is_lost = lease.is_lost(&self.shared);
+        Some(Status { id, right, medium, size_bytes, held, damaged, left, taken_bytes, is_lost })
+    }
+
+    /// How many allocations have been asked for whose files had been taken away from under the depot.
+    pub fn lost(&self) -> usize {
+        self.shared.lost.load(Ordering::Relaxed)
     }
 
     /// Whether this opened an allocation that has ended or was given up, as far back as is remembered:

@@ -142,6 +142,7 @@ impl Depot {
             ledger: Mutex::new(books),
             given_back: Condvar::new(),
             pieces: AtomicUsize::new(pieces),
+            lost: AtomicUsize::new(0),
         };
         Ok((Depot { shared: Arc::new(shared) }, found))
     }
