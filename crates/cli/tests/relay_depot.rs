@@ -296,6 +296,26 @@ fn a_lease_that_ends_ends_what_is_read_and_gives_its_space_back() {
 }
 
 #[test]
+fn a_depot_promises_no_more_than_its_disk_has() {
+    // `--depot-size 500T` on a small disk started silently, told of 500 T, and refused what that disk
+    // has no room for as if others had filled it.
+    let home = Home::new();
+    let depot = home.depot("500T", &[]);
+    depot.says("--depot-size 500 TB: its disk has ");
+    let free = |depot: &Served| {
+        let room = depot.ask("GET", "/depot", "", b"").is(200).json();
+        room["disk"]["free_bytes"].as_u64().unwrap()
+    };
+    assert!(free(&depot) < 500_000_000_000_000, "no test runs on such a disk");
+    let told = depot.ask("POST", "/depot?size=400000000000000&lease=60", "", b"").is(507);
+    let text = told.text();
+    assert!(text.contains("disk has only ") && text.contains(" bytes free"), "{text}");
+    drop(depot);
+    let depot = home.depot("1M", &[]);
+    assert_eq!(free(&depot), 1_000_000);
+}
+
+#[test]
 fn files_that_are_taken_away_from_under_a_depot_are_missed() {
     // What lay there stayed "held" or "whole"; who read it got a 500, and nobody was told why.
     let home = Home::new();

@@ -166,7 +166,7 @@ pub struct Status {
 pub struct Room {
     /// Bytes on the disk that are promised.
     pub disk_taken_bytes: u64,
-    /// Bytes on the disk that may be promised still.
+    /// Bytes on the disk that may be promised still, and that the disk has.
     pub disk_free_bytes: u64,
     /// Bytes of memory that are promised.
     pub memory_taken_bytes: u64,
@@ -184,7 +184,7 @@ pub enum ManageError {
     #[error("no allocation can be managed by this capability")]
     NoLease,
     /// The lease would be longer than the depot allows.
-    #[error("a lease of more than {} s is not given", .length_max.as_secs())]
+    #[error("a lease of more than {} is not given", spoken(*.length_max))]
     TooLong {
         /// The longest.
         length_max: Duration,
@@ -312,10 +312,11 @@ impl Depot {
     /// What is given and what is left.
     pub fn room(&self) -> Room {
         self.shared.sweep();
+        let disk_has = self.shared.disk_free_bytes();
         let books = self.shared.books();
         Room {
             disk_taken_bytes: books.ledger.taken_bytes(Medium::Disk),
-            disk_free_bytes: books.ledger.free_bytes(Medium::Disk),
+            disk_free_bytes: books.ledger.free_bytes(Medium::Disk).min(disk_has),
             memory_taken_bytes: books.ledger.taken_bytes(Medium::Memory),
             memory_free_bytes: books.ledger.free_bytes(Medium::Memory),
             allocations: books.ledger.count(),
@@ -333,6 +334,11 @@ impl Depot {
 impl Shared {
     fn books(&self) -> MutexGuard<'_, Books> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that the disk has; beyond all measure if there is none, or if it does not tell.
+    fn disk_free_bytes(&self) -> u64 {
+        self.place.as_ref().and_then(open::Place::free_bytes).unwrap_or(u64::MAX)
     }
 
     /// The names of an allocation's files.
@@ -375,6 +381,15 @@ impl std::fmt::Debug for Depot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Depot({:?})", self.shared.options)
     }
+}
+
+/// A length of time in the largest unit that it is whole in.
+fn spoken(length: Duration) -> String {
+    let seconds = length.as_secs();
+    let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
+    let whole = units.into_iter().find(|(unit, _)| seconds > 0 && seconds.is_multiple_of(*unit));
+    let (unit, name) = whole.unwrap_or((1, "s"));
+    format!("{} {name}", seconds / unit)
 }
 
 fn manage_error(fault: Fault) -> ManageError {

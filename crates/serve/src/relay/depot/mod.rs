@@ -306,9 +306,9 @@ fn refused(error: &AllocateError) -> Response {
         AllocateError::Empty | AllocateError::TooLong { .. } => {
             Response::text(400, error.to_string())
         }
-        AllocateError::NoRoom { .. } | AllocateError::TooMany { .. } | AllocateError::DiskFull => {
-            Response::text(507, error.to_string())
-        }
+        AllocateError::NoRoom { .. }
+        | AllocateError::TooMany { .. }
+        | AllocateError::DiskFull { .. } => Response::text(507, error.to_string()),
         error => broken(error),
     }
 }
