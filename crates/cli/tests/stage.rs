@@ -373,7 +373,9 @@ fn what_opens_a_depots_relay_is_written_nowhere() {
     let hint = format!("--at http://any:TOKEN@{}", depot.address());
     for command in [&["status"][..], &["extend", "--for", "2h"], &["release"]] {
         let bare = [&["stage"], command, &["staged.meta4"]].concat();
-        home.run(&bare).code_is(7).says(&[&hint, "token-file"]);
+        let ran = home.run(&bare);
+        ran.code_is(7).says(&[&hint, "token-file"]);
+        assert!(ran.out().contains("needed here (Authorization: Bearer …)\n"), "{ran}");
     }
     let with = |command: &[&str]| {
         home.run([&["stage"], command, &["staged.meta4", "--at", &opened]].concat())
@@ -445,6 +447,6 @@ fn slips_are_told_before_anything_is_leased() {
     stage(&home, &url(&origin), &depots, &[]).code_is(6).says(&["the file is empty"]);
     let origin = honest(&Content::random(1, 1000));
     let long = ["stage", &url(&origin), "--at", &at, "--for", "400d"];
-    home.run(long).code_is(7).says(&["a lease of more than"]);
+    home.run(long).code_is(7).says(&["it answered 400: a lease of more than 7 d is not given\n"]);
     assert_eq!(taken_bytes(&depots[0]), 0);
 }

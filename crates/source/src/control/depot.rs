@@ -141,7 +141,7 @@ impl DepotError {
 
     /// What an answer, or the last line of one, says.
     fn of(status: u16, words: &str) -> DepotError {
-        let words = crate::http::head::shortened(words.trim());
+        let words = crate::http::head::words(words);
         match status {
             404 | 410 => DepotError::Ended,
             507 => DepotError::Full { words },
@@ -262,10 +262,10 @@ impl Net {
             return Err(match (head.status, told) {
                 (_, Some(code)) => {
                     let may_pass = matches!(code, 408 | 425 | 429 | 500..=599);
-                    DepotError::Source { words: words.trim().to_owned(), may_pass }
+                    DepotError::Source { words: crate::http::head::words(&words), may_pass }
                 }
                 (403 | 508, None) if fault => {
-                    DepotError::Source { words: words.trim().to_owned(), may_pass: false }
+                    DepotError::Source { words: crate::http::head::words(&words), may_pass: false }
                 }
                 (status, None) => DepotError::of(status, &words),
             });
