@@ -220,16 +220,16 @@ impl Net {
         lease_of(&self.depot_told("POST", &target).await?)
     }
 
-    /// Give an allocation up. One that is no more is given up already.
+    /// Give an allocation up; `false` if it is no more, as when its lease has ended.
     ///
     /// # Errors
     /// See [`DepotError`].
-    pub async fn depot_release(&self, manage: &Url) -> Result<(), DepotError> {
+    pub async fn depot_release(&self, manage: &Url) -> Result<bool, DepotError> {
         let (mut upstream, head) = self.depot_ask("DELETE", manage, "", false).await?;
         match head.status {
             200..=299 | 404 | 410 => {
                 upstream.put_aside();
-                Ok(())
+                Ok(head.status < 300)
             }
             status => Err(DepotError::of(status, &text_of(&mut upstream).await?)),
         }
