@@ -134,3 +134,19 @@ fn what_end_to_end_cannot_do_is_told() {
     let plain = ["get", &url(&origin), "-o", "plain", "--route", &relay.named()];
     home.run(plain).code_is(0).never_says(&["--end-to-end hides"]);
 }
+
+#[test]
+fn everything_in_parts_is_everything_too() {
+    // Two halves were listed, with loopback and all private networks in them.
+    let home = Home::new();
+    for halves in ["0.0.0.0/1,128.0.0.0/1", "data.example.org,::/1,8000::/1", "0.0.0.0/7:80"] {
+        let ran = home.run(["relay", "--upstream", halves, "--clients", "127.0.0.0/8"]);
+        ran.code_is(2).says(&["is too wide: ", "in blocks of /8 at most"]);
+    }
+    home.relay(&["--clients", "0.0.0.0/0"])
+        .says("warning: --clients 0.0.0.0/0: anybody may use this relay");
+    home.relay(&["--clients", "::/0,127.0.0.0/8"])
+        .says("warning: --clients ::/0: anybody may use this relay");
+    home.relay(&["--clients", "127.0.0.0/8,0.0.0.0/1"])
+        .says("warning: --clients 0.0.0.0/1: a large part of the internet may use this relay");
+}

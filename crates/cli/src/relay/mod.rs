@@ -82,6 +82,14 @@ pub async fn run(args: Relay) -> Exit {
     if told != Exit::Done {
         return told;
     }
+    for network in args.networks() {
+        let who = match network {
+            _ if network.is_everything() => "anybody",
+            _ if network.is_wide() => "a large part of the internet",
+            _ => continue,
+        };
+        warn(&format!("--clients {network}: {who} may use this relay"));
+    }
     if args.plain && token_file.is_some() {
         warn("without encryption tokens can be read by everybody on the way");
     }
