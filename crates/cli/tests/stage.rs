@@ -202,11 +202,28 @@ fn the_part_of_a_depot_that_dies_goes_to_the_others() {
     home.run(["get", "staged.meta4", "-o", "got"]).code_is(0);
     home.holds("got", &content);
     // Once it is back, what it had by then is given up like the rest: its key was thrown away.
-    home.run(["stage", "status", "staged.meta4"]).code_is(8).says(&[]);
+    home.run(["stage", "status", "staged.meta4"]).code_is(8);
     let back = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
     assert!(back.ask("GET", "/depot", "", b"").is(200).json()["allocations"] == 1);
     home.run(["stage", "release", "staged.meta4"]).code_is(0);
     assert!(back.ask("GET", "/depot", "", b"").is(200).json()["allocations"] == 0);
+}
+
+#[test]
+fn the_part_of_a_depot_that_loses_its_folder_goes_to_the_others() {
+    // It counted as held, and whoever fetched it got nothing of it.
+    let home = Home::new();
+    let content = Content::random(18, SIZE);
+    let origin = slow(&content, 2_000_000);
+    let depots = depots(&home, &["20M", "20M"]);
+    let running = staging(&home, &url(&origin), &depots, &["--digest", &sha256(&content)]).start();
+    until("it begins", || depots.iter().all(|depot| taken_bytes(depot) > 0));
+    fs::remove_dir_all(home.path("depot1")).unwrap();
+    running.wait().code_is(0).says(&["in one depot", "holds nothing: "]);
+    depots[1].says("this folder was removed or replaced");
+    origin.die();
+    home.run(["get", "staged.meta4", "-o", "got"]).code_is(0);
+    home.holds("got", &content);
 }
 
 #[test]
