@@ -285,6 +285,7 @@ impl LaneError {
                 fault:
                     Some(
                         ProxyFault::Denied
+                        | ProxyFault::Request
                         | ProxyFault::IpProhibited
                         | ProxyFault::Loop
                         | ProxyFault::Certificate,
