@@ -150,3 +150,28 @@ fn everything_in_parts_is_everything_too() {
     home.relay(&["--clients", "127.0.0.0/8,0.0.0.0/1"])
         .says("warning: --clients 0.0.0.0/1: a large part of the internet may use this relay");
 }
+
+#[test]
+fn a_token_that_is_refused_is_told_apart_from_none() {
+    // "It lets others in" was all that was said of either.
+    let home = Home::new();
+    let origin = honest(&Content::random(65, SIZE));
+    home.write("clients", "the-right-one\n");
+    home.write("wrong", "the-wrong-one\n");
+    home.write("right", "the-right-one\n");
+    let relay = home.relay(&["--clients", "clients"]);
+    let get = |token: &str| {
+        let list = match token {
+            "" => format!("\"{}\"", relay.named()),
+            _ => format!("{{ url = \"{}\", token-file = \"{token}\" }}", relay.named()),
+        };
+        let config = home.write("my.toml", format!("relays = [{list}]\n"));
+        let from = url(&origin);
+        let args = ["get", &from, "-o", "got", "--overwrite", "--route", &relay.named()];
+        home.swath(args).env("SWATH_CONFIG", config).run()
+    };
+    get("right").code_is(0);
+    let (no_token, wrong) = ("and was shown no token", "not who shows this token");
+    get("").code_is(7).says(&[no_token]).never_says(&[wrong, "source 2 "]);
+    get("wrong").code_is(7).says(&[wrong]).never_says(&[no_token, "source 2 "]);
+}

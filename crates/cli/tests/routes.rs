@@ -244,3 +244,40 @@ fn a_configuration_that_has_no_end_is_not_read() {
     }
     ran(&most).code_is(0);
 }
+
+#[test]
+fn what_cannot_be_read_is_not_said_to_be_nothing() {
+    // "Nothing is remembered yet" was said of a folder, with exit code 0.
+    let home = Home::new();
+    let folder = home.path("folder.db");
+    fs::create_dir(&folder).unwrap();
+    let ran = home.swath(["routes"]).env("SWATH_STATE", &folder).run();
+    ran.code_is(6).says(&["folder.db cannot be read ("]).never_says(&["cannot be written"]);
+    let out = ran.out();
+    assert!(out.contains("what is remembered cannot be read (/") && !out.contains("yet"), "{out}");
+    routes(&home, &[""]).code_is(2).says(&["a site is wanted"]);
+}
+
+#[test]
+fn relays_that_answered_are_not_nothing_and_those_that_failed_are_told_at_their_route() {
+    let known = home(&[]);
+    let out = routes(&known, &[]).code_is(0).out();
+    assert!(out.starts_with("no rates and no round trips are known yet\n\nrelays:\n"), "{out}");
+    // The widest route led over a relay that was listed below as failed.
+    let home = home(SMALL);
+    let note = |error: Option<&str>| {
+        let (state, _) = State::open(&home.home().join(".local/state/swath/state.db"));
+        let error = error.map(str::to_owned);
+        state.note_relay(RelayNote {
+            url: "https://r1.example".into(),
+            error,
+            ..RelayNote::default()
+        });
+    };
+    let words = "               not now: r1.example:443 has failed: no answer\n";
+    assert!(!routes(&home, &[]).code_is(0).out().contains("not now"));
+    note(Some("no answer"));
+    let out = routes(&home, &[]).code_is(0).out();
+    let at = |what: &str| out.find(what).unwrap_or_else(|| panic!("{what}:\n{out}"));
+    assert!(at("  59.9 Mbit/s  data") < at(words) && at(words) < at("relays:"), "{out}");
+}

@@ -111,6 +111,17 @@ pub(super) fn cut_address(text: &str, columns: usize, look: Look) -> String {
     format!("{host}{dots}{end}")
 }
 
+/// What a row of this name is, which is left out for this reason. Whoever named one source knows of no
+/// second one; a name may not be known yet.
+pub(super) fn kind(name: &str, reason: Option<&str>, is_staging: bool) -> &'static str {
+    let is_of_relay = reason.is_some_and(|reason| reason.starts_with("the relay "));
+    match is_of_relay || name.contains(" by ") {
+        _ if is_staging => "depot",
+        true => "way",
+        false => "source",
+    }
+}
+
 /// A way at most `columns` wide: the file's name goes first, then relays in the middle. The first one
 /// tells ways apart, for it is the one nearest to us; the last one is the one nearest to the source.
 fn cut_way(replica: &str, relays: &[&str], columns: usize, look: Look) -> String {

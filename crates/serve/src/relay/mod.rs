@@ -241,14 +241,21 @@ impl Relay {
             Err(refusal) => refusal,
         };
         // Who comes by way of other relays shows it to this one alone.
+        let mut is_shown = head.field(field).is_some();
         for sealed in head.fields(pass::PASSES).take(address::HOPS_MAX) {
             let opened = self.key.open(sealed, PASS).ok();
             let shown = opened.and_then(|bytes| String::from_utf8(bytes).ok());
+            is_shown |= shown.is_some();
             if shown.is_some_and(|shown| self.clients.check(Some(&shown), peer, now).is_ok()) {
                 return Ok(());
             }
         }
-        let status = proxy_status::write(&self.name, ProxyFault::Denied, None, "it lets others in");
+        let words = match self.clients.tokens() {
+            None => "it lets others in",
+            Some(_) if is_shown => "it lets others in, not who shows this token",
+            Some(_) => "it lets others in, and was shown no token",
+        };
+        let status = proxy_status::write(&self.name, ProxyFault::Denied, None, words);
         let refusal = refusal.with("proxy-status", status);
         Err(match form {
             Form::Path => refusal,
