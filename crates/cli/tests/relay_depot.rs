@@ -11,7 +11,7 @@ use swath_netlab::faulty::{Behaviour, Content};
 
 use support::Home;
 use support::depot::until;
-use support::net::{FILE, honest, server, url};
+use support::net::{FILE, honest, server, slow, url};
 use support::serve::{Served, succeeds};
 
 const SIZE: u64 = 3_000_017;
@@ -320,7 +320,8 @@ fn files_that_are_taken_away_from_under_a_depot_are_missed() {
     // What lay there stayed "held" or "whole"; who read it got a 500, and nobody was told why.
     let home = Home::new();
     let content = Content::random(5, SIZE);
-    let origin = honest(&content);
+    // So slow that the depot has answered before all has come from there.
+    let origin = slow(&content, 3_000_000);
     let depot = home.depot("20M", &["--depot-memory", "1M"]);
     let at = depot.named();
     let address = url(&origin);
