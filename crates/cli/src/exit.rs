@@ -182,17 +182,29 @@ pub fn hint_of_token(reason: &str) -> Option<&'static str> {
 
 /// What to do where nothing is known that a server's certificate could be trusted by.
 pub fn hint_of_trust(reason: &str) -> Option<&'static str> {
-    let is_untrusted =
-        reason.contains("certificate is not trusted") && !reason.contains("its fingerprint is");
+    let is_untrusted = is_untrusted_here(reason) && !reason.contains("its fingerprint is");
     is_untrusted.then_some(
         "  --fingerprint trusts the certificate that 'swath serve' prints, --ca FILE an authority",
     )
 }
 
+/// Whether it is us who do not trust a certificate, and not a relay on the way.
+pub fn is_untrusted_here(reason: &str) -> bool {
+    reason.contains(UNTRUSTED) && !is_said_by_a_relay(reason)
+}
+
+fn is_said_by_a_relay(reason: &str) -> bool {
+    reason.contains(" passes nothing on: ")
+}
+
+/// How every complaint about a certificate begins.
+const UNTRUSTED: &str = "certificate is not trusted";
+
 /// What to do where relays pass nothing on: about the first reason of that kind, and, where nothing but
 /// a route that was named has been tried, that there are others.
 pub fn hints_of_relays(reasons: &[(String, String)]) -> Vec<String> {
     let says = |what: &str| reasons.iter().any(|(_, reason)| reason.contains(what));
+    let is_of_relays = |name: &str| name.contains(" by ") || name.starts_with("the relay ");
     let mut hints = Vec::new();
     if says("it lets others in") {
         hints.push(
@@ -202,7 +214,25 @@ pub fn hints_of_relays(reasons: &[(String, String)]) -> Vec<String> {
     if says("(--upstream)") {
         hints.push("  whoever runs it names whom it asks (--upstream): the source, or the next relay, with the port");
     }
-    let is_of_relays = |name: &str| name.contains(" by ") || name.starts_with("the relay ");
+    if reasons.iter().any(|(_, reason)| is_said_by_a_relay(reason) && reason.contains(UNTRUSTED)) {
+        hints.push(
+            "  it is that relay which does not trust it: whoever runs it names the next one's certificate (--fingerprint or --ca of 'swath relay')",
+        );
+    }
+    let is_relays_own = |(name, reason): &(String, String)| {
+        let host = reason
+            .split_once("no secure connection to ")
+            .and_then(|(_, rest)| rest.split_once(": "));
+        let relays = name.split_once(" by ").map(|(_, relays)| relays).unwrap_or(name);
+        is_untrusted_here(reason)
+            && host.is_some_and(|(host, _)| relays.contains(host))
+            && is_of_relays(name)
+    };
+    if reasons.iter().any(is_relays_own) {
+        hints.push(
+            "  a relay is known by the fingerprint that 'swath relay' prints: fingerprint in the configuration, beside its url",
+        );
+    }
     if !reasons.is_empty() && reasons.iter().all(|(name, _)| is_of_relays(name)) {
         hints.push("  nothing but the route that was named was tried: --route auto takes others, --route direct none");
     }

@@ -1,10 +1,12 @@
 //! Relays and routes as the command line names them, together with what the configuration file says.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueHint};
 use swath_state::{Place, State};
 use swath_transfer::{Carriage, RelayAccess, RouteChoice, RouteOptions};
 
-use crate::config::{self, Config, Relay, RouteWish, Wrong};
+use crate::config::{self, Config, ConfigError, Relay, RouteWish, Wrong};
 use crate::exit::Exit;
 use crate::{net, remember};
 
@@ -38,7 +40,8 @@ impl Which {
     /// What is said here and in the configuration file together. The error is a sentence.
     pub fn configured(&self) -> Result<Config, Failed> {
         let file = Config::load().map_err(|error| (Exit::Input, error.to_string()))?;
-        self.over(file).map_err(|wrong| (Exit::Usage, format!("--route: {wrong}")))
+        let route_at = file.route_at.clone().filter(|_| self.route.is_none());
+        self.over(file).map_err(|wrong| blame(route_at, wrong))
     }
 
     fn over(&self, file: Config) -> Result<Config, Wrong> {
@@ -46,17 +49,22 @@ impl Which {
         let mut add = |relay: &Relay| {
             let is_it = |known: &&Relay| known.site() == relay.site();
             if !relays.iter().any(|known| is_it(&known)) {
-                // Its token is that of the file, whoever names it.
+                // Its token and its certificate are those of the file, whoever names it.
                 let of_file = file.relays.iter().find(is_it);
                 let token_file = of_file.and_then(|known| known.token_file.clone());
-                relays.push(Relay { token_file, ..relay.clone() });
+                let fingerprint = of_file.and_then(|known| known.fingerprint);
+                relays.push(Relay { token_file, fingerprint, ..relay.clone() });
             }
         };
         self.relay.iter().for_each(&mut add);
         if let Some(RouteWish::Over(names)) = &self.route {
             names.iter().filter_map(|name| config::relay(name).ok()).for_each(|it| add(&it));
         }
-        let config = Config { relays, route: self.route.clone().or(file.route) };
+        let (route, route_at) = match &self.route {
+            Some(route) => (Some(route.clone()), None),
+            None => (file.route, file.route_at),
+        };
+        let config = Config { relays, route, route_at };
         config.relays_of_the_route()?;
         Ok(config)
     }
@@ -66,9 +74,12 @@ impl Relays {
     /// As transfers take it; the error is a sentence.
     pub fn options(&self) -> Result<RouteOptions, Failed> {
         let config = self.which.configured()?;
-        let none = |word: &str| {
-            let text = format!("--route {word} needs relays: --relay URL names one");
-            Err((Exit::Usage, text))
+        let none = |word: &'static str| match config.route_at.clone() {
+            Some(at) => Err(blame(Some(at), Wrong::Needs(word))),
+            None => {
+                let text = format!("--route {word} needs relays: --relay URL names one");
+                Err((Exit::Usage, text))
+            }
         };
         let choice = match config.route.clone().unwrap_or_default() {
             RouteWish::Auto => RouteChoice::Auto,
@@ -92,10 +103,19 @@ impl Relays {
     }
 }
 
+/// What is wrong with a route, told where it was wished for.
+fn blame(route_at: Option<(PathBuf, usize)>, wrong: Wrong) -> Failed {
+    match route_at {
+        Some((path, line)) => (Exit::Input, ConfigError::At { path, line, wrong }.to_string()),
+        None => (Exit::Usage, format!("--route: {wrong}")),
+    }
+}
+
 /// A relay with what opens it.
 fn access(relay: Relay) -> Result<RelayAccess, Failed> {
     let token = relay.token_file.as_deref().map(net::token).transpose();
-    Ok(RelayAccess { url: relay.url, token: token.map_err(|error| (Exit::Input, error))? })
+    let token = token.map_err(|error| (Exit::Input, error))?;
+    Ok(RelayAccess { url: relay.url, token, fingerprint: relay.fingerprint })
 }
 
 /// What earlier transfers have learnt; whatever is wrong with it is told and does not matter.
@@ -118,6 +138,7 @@ mod tests {
                 config::relay("https://r2.other").unwrap(),
             ],
             route: route.map(|text| config::route(text).unwrap()),
+            route_at: None,
         };
         let line = |relays: &[&str], route: Option<&str>| Which {
             relay: relays.iter().map(|text| config::relay(text).unwrap()).collect(),

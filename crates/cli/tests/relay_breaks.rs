@@ -217,3 +217,62 @@ fn a_thousand_clients_are_served_within_bounded_memory() {
     let peak = peak_mib(relay.pid());
     assert!(peak < 200, "{peak} MiB");
 }
+
+/// A server whose answer for `/a` has something behind it, at once; all others are in order.
+fn too_much(excess: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for tcp in listener.incoming() {
+            let mut tcp = tcp.unwrap();
+            std::thread::spawn(move || {
+                loop {
+                    let (mut head, mut byte) = (Vec::new(), [0]);
+                    while !head.ends_with(b"\r\n\r\n") {
+                        let Ok(1) = tcp.read(&mut byte) else { return };
+                        head.push(byte[0]);
+                    }
+                    let is_odd = head.starts_with(b"GET /a ");
+                    let (body, more) = if is_odd { ("fine\n", excess) } else { ("good\n", "") };
+                    let answer =
+                        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}{more}", 5);
+                    if tcp.write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn what_comes_behind_an_answer_is_nobodys() {
+    // It was taken for the answer to what was asked next, which was a 502 for somebody who had done
+    // nothing, or whatever the server liked.
+    let home = Home::new();
+    for (excess, is_like_http) in
+        [("junk", false), ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nevil\n", true)]
+    {
+        let relay = home.relay(&[]);
+        let origin = too_much(excess);
+        let at = |path: &str| relay.through(&format!("http://{origin}{path}"));
+        let curl = |urls: &[&str]| other(&home.work(), "curl", &[&["-sS"], urls].concat());
+        for _ in 0..5 {
+            // On the connection of the same client, and on one that was kept.
+            let Some(told) = curl(&[&at("/a"), &at("/b"), &at("/a")]) else { return };
+            assert_eq!(told, (0, "fine\ngood\nfine\n".to_owned()), "{excess}");
+            assert_eq!(curl(&[&at("/b")]), Some((0, "good\n".to_owned())), "{excess}");
+        }
+        if is_like_http {
+            continue;
+        }
+        // What was sent ahead is sent once more.
+        let path = |path: &str| {
+            format!("GET {} HTTP/1.1\r\nHost: r\r\n\r\n", &at(path)[relay.named().len()..])
+        };
+        let answers = relay.raw((path("/a") + &path("/b")).as_bytes());
+        let text = String::from_utf8_lossy(&answers).into_owned();
+        assert!(text.contains("\r\n\r\nfine\n") && text.ends_with("\r\n\r\ngood\n"), "{text}");
+    }
+}

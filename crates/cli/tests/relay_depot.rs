@@ -11,7 +11,7 @@ use swath_netlab::faulty::{Behaviour, Content};
 
 use support::Home;
 use support::depot::until;
-use support::net::{FILE, honest, server, url};
+use support::net::{FILE, honest, server, slow, url};
 use support::serve::{Served, succeeds};
 
 const SIZE: u64 = 3_000_017;
@@ -293,4 +293,81 @@ fn a_lease_that_ends_ends_what_is_read_and_gives_its_space_back() {
     assert!(page.contains("swath_depot_stored_bytes_total 40000000\n"), "{page}");
     until("its file is gone", || fs::read_dir(home.path("depot/leases")).unwrap().count() == 0);
     depot.allocate(49_000_000, 60, "");
+}
+
+#[test]
+fn a_depot_promises_no_more_than_its_disk_has() {
+    // `--depot-size 500T` on a small disk started silently, told of 500 T, and refused what that disk
+    // has no room for as if others had filled it.
+    let home = Home::new();
+    let depot = home.depot("500T", &[]);
+    depot.says("--depot-size 500 TB: its disk has ");
+    let free = |depot: &Served| {
+        let room = depot.ask("GET", "/depot", "", b"").is(200).json();
+        room["disk"]["free_bytes"].as_u64().unwrap()
+    };
+    assert!(free(&depot) < 500_000_000_000_000, "no test runs on such a disk");
+    let told = depot.ask("POST", "/depot?size=400000000000000&lease=60", "", b"").is(507);
+    let text = told.text();
+    assert!(text.contains("disk has only ") && text.contains(" bytes free"), "{text}");
+    drop(depot);
+    let depot = home.depot("1M", &[]);
+    assert_eq!(free(&depot), 1_000_000);
+}
+
+#[test]
+fn files_that_are_taken_away_from_under_a_depot_are_missed() {
+    // What lay there stayed "held" or "whole"; who read it got a 500, and nobody was told why.
+    let home = Home::new();
+    let content = Content::random(5, SIZE);
+    // So slow that the depot has answered before all has come from there.
+    let origin = slow(&content, 3_000_000);
+    let depot = home.depot("20M", &["--depot-memory", "1M"]);
+    let at = depot.named();
+    let address = url(&origin);
+    let stage = ["stage", &address, "--at", &at, "--for", "1h", "-o", "staged.meta4"];
+    home.run(stage).code_is(0);
+    let lease = depot.allocate(SIZE, 600, "");
+    depot.put(&lease, 0, SIZE, &content.read(0, SIZE)).is(204);
+    for entry in fs::read_dir(home.path("depot/leases")).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    let status = home.run(["stage", "status", "staged.meta4"]);
+    let out = status.code_is(7).out();
+    assert!(out.contains("was removed from its disk") && !out.contains("whole"), "{out}");
+    let status = format!("{}?status", lease.read);
+    for target in [&lease.read, &status] {
+        let told = depot.ask("GET", target, "", b"").is(410);
+        assert!(told.head.contains("swath-lost: ") && told.text().contains("removed"), "{told:?}");
+    }
+    depot.put(&lease, 0, SIZE, b"more").is(410);
+    depot.says("files of allocations were removed from its folder");
+    home.run(["get", "staged.meta4", "-o", "got"])
+        .code_is(0)
+        .says(&["removed from the depot's disk"]);
+    home.holds("got", &content);
+    // The depot goes on, and what is lost is given up.
+    home.run(["stage", "release", "staged.meta4"]).code_is(0);
+    depot.ask("DELETE", &lease.manage, "", b"").is(204);
+    let again = [&stage[..], &["--overwrite"]].concat();
+    home.run(&again).code_is(0).says(&["whole"]);
+    fs::remove_dir_all(home.path("depot")).unwrap();
+    depot.says("leases: this folder was removed or replaced");
+    home.run(["stage", "status", "staged.meta4"]).code_is(7);
+    depot.ask("POST", "/depot?size=10&lease=60", "", b"").is(500);
+    home.run(&again).code_is(7).says(&["the depot's disk"]);
+    let room = depot.ask("GET", "/depot", "", b"").is(200).json();
+    assert_eq!(room["allocations"], 1, "{room}");
+    home.run(["stage", "release", "staged.meta4"]).code_is(0);
+    depot.allocate(1000, 60, "&medium=memory");
+}
+
+#[test]
+fn a_cache_without_its_folder_says_so() {
+    let home = Home::new();
+    let origin = honest(&Content::random(6, SIZE));
+    let relay = home.relay(&["--cache", "kept"]);
+    fs::remove_dir_all(home.path("kept")).unwrap();
+    relay.says("files: this folder was removed or replaced while the cache uses it");
+    home.run(["get", &relay.through(&url(&origin)), "-o", "got"]).code_is(0);
 }

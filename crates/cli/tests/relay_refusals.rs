@@ -134,3 +134,44 @@ fn what_end_to_end_cannot_do_is_told() {
     let plain = ["get", &url(&origin), "-o", "plain", "--route", &relay.named()];
     home.run(plain).code_is(0).never_says(&["--end-to-end hides"]);
 }
+
+#[test]
+fn everything_in_parts_is_everything_too() {
+    // Two halves were listed, with loopback and all private networks in them.
+    let home = Home::new();
+    for halves in ["0.0.0.0/1,128.0.0.0/1", "data.example.org,::/1,8000::/1", "0.0.0.0/7:80"] {
+        let ran = home.run(["relay", "--upstream", halves, "--clients", "127.0.0.0/8"]);
+        ran.code_is(2).says(&["is too wide: ", "in blocks of /8 at most"]);
+    }
+    home.relay(&["--clients", "0.0.0.0/0"])
+        .says("warning: --clients 0.0.0.0/0: anybody may use this relay");
+    home.relay(&["--clients", "::/0,127.0.0.0/8"])
+        .says("warning: --clients ::/0: anybody may use this relay");
+    home.relay(&["--clients", "127.0.0.0/8,0.0.0.0/1"])
+        .says("warning: --clients 0.0.0.0/1: a large part of the internet may use this relay");
+}
+
+#[test]
+fn a_token_that_is_refused_is_told_apart_from_none() {
+    // "It lets others in" was all that was said of either.
+    let home = Home::new();
+    let origin = honest(&Content::random(65, SIZE));
+    home.write("clients", "the-right-one\n");
+    home.write("wrong", "the-wrong-one\n");
+    home.write("right", "the-right-one\n");
+    let relay = home.relay(&["--clients", "clients"]);
+    let get = |token: &str| {
+        let list = match token {
+            "" => format!("\"{}\"", relay.named()),
+            _ => format!("{{ url = \"{}\", token-file = \"{token}\" }}", relay.named()),
+        };
+        let config = home.write("my.toml", format!("relays = [{list}]\n"));
+        let from = url(&origin);
+        let args = ["get", &from, "-o", "got", "--overwrite", "--route", &relay.named()];
+        home.swath(args).env("SWATH_CONFIG", config).run()
+    };
+    get("right").code_is(0);
+    let (no_token, wrong) = ("and was shown no token", "not who shows this token");
+    get("").code_is(7).says(&[no_token]).never_says(&[wrong, "source 2 "]);
+    get("wrong").code_is(7).says(&[wrong]).never_says(&[no_token, "source 2 "]);
+}

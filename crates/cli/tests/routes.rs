@@ -195,3 +195,89 @@ fn the_configuration_names_relays_and_the_command_line_wins() {
     let none = home.swath(["routes"]).env("SWATH_CONFIG", "none.toml").run();
     none.code_is(6).says(&["cannot read the configuration in none.toml"]);
 }
+
+#[test]
+fn what_is_wrong_in_the_file_is_told_of_the_file() {
+    // An option was blamed that nobody had given.
+    let home = Home::new();
+    let config = |text: &str, args: &[&str]| {
+        let file = home.write("my.toml", text);
+        let get = ["get", "http://127.0.0.1:9/x", "--timeout", "1s"];
+        home.swath([&get[..], args].concat()).env("SWATH_CONFIG", &file).run()
+    };
+    for (text, args, words) in [
+        ("\nroute = \"sideways\"", &[][..], "my.toml, line 2: the route leads over 'sideways'"),
+        ("route = \"widest\"", &[], "my.toml, line 1: the route 'widest' needs relays"),
+        ("relays = []\nroute = \"multi\"", &[], "my.toml, line 2: the route 'multi' needs relays"),
+        (
+            "relays = [\"http://r1\"]\nroute = \"r1\"",
+            &["--relay", "http://x"],
+            "my.toml, line 2: the route leads over 'r1', which is none of the relays x:80",
+        ),
+    ] {
+        let ran = config(text, args);
+        ran.code_is(6).says(&[words]).never_says(&["--route:"]);
+    }
+    for word in ["widest", "sideways"] {
+        let ran = config("route = \"multi\"", &["--route", word]);
+        ran.code_is(2).says(&["--route"]).never_says(&["my.toml"]);
+    }
+}
+
+#[test]
+fn a_configuration_that_has_no_end_is_not_read() {
+    // A device was read until the memory was full; at a pipe it was waited for ever.
+    let home = Home::new();
+    let large = home.write("large.toml", "#".repeat((1 << 20) + 1));
+    let most = home.write("most.toml", "#".repeat(1 << 20));
+    let fifo = home.path("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.is_ok_and(|made| made.success()));
+    let ran = |file: &std::path::Path| home.swath(["routes"]).env("SWATH_CONFIG", file).run();
+    for (file, words) in [
+        ("/dev/zero".as_ref(), "cannot read the configuration in /dev/zero: it is no regular file"),
+        (&*fifo, "it is no regular file"),
+        (&home.work(), "it is no regular file"),
+        (&large, "it is larger than 1 MiB"),
+    ] {
+        ran(file).code_is(6).says(&[words]);
+    }
+    ran(&most).code_is(0);
+}
+
+#[test]
+fn what_cannot_be_read_is_not_said_to_be_nothing() {
+    // "Nothing is remembered yet" was said of a folder, with exit code 0.
+    let home = Home::new();
+    let folder = home.path("folder.db");
+    fs::create_dir(&folder).unwrap();
+    let ran = home.swath(["routes"]).env("SWATH_STATE", &folder).run();
+    ran.code_is(6).says(&["folder.db cannot be read ("]).never_says(&["cannot be written"]);
+    let out = ran.out();
+    assert!(out.contains("what is remembered cannot be read (/") && !out.contains("yet"), "{out}");
+    routes(&home, &[""]).code_is(2).says(&["a site is wanted"]);
+}
+
+#[test]
+fn relays_that_answered_are_not_nothing_and_those_that_failed_are_told_at_their_route() {
+    let known = home(&[]);
+    let out = routes(&known, &[]).code_is(0).out();
+    assert!(out.starts_with("no rates and no round trips are known yet\n\nrelays:\n"), "{out}");
+    // The widest route led over a relay that was listed below as failed.
+    let home = home(SMALL);
+    let note = |error: Option<&str>| {
+        let (state, _) = State::open(&home.home().join(".local/state/swath/state.db"));
+        let error = error.map(str::to_owned);
+        state.note_relay(RelayNote {
+            url: "https://r1.example".into(),
+            error,
+            ..RelayNote::default()
+        });
+    };
+    let words = "               not now: r1.example:443 has failed: no answer\n";
+    assert!(!routes(&home, &[]).code_is(0).out().contains("not now"));
+    note(Some("no answer"));
+    let out = routes(&home, &[]).code_is(0).out();
+    let at = |what: &str| out.find(what).unwrap_or_else(|| panic!("{what}:\n{out}"));
+    assert!(at("  59.9 Mbit/s  data") < at(words) && at(words) < at("relays:"), "{out}");
+}

@@ -193,9 +193,34 @@ fn the_part_of_a_depot_that_dies_goes_to_the_others() {
     let mut depots = depots(&home, &["20M", "20M", "20M"]);
     let running = staging(&home, &url(&origin), &depots, &["--digest", &sha256(&content)]).start();
     until("it begins", || depots.iter().all(|depot| taken_bytes(depot) > 0));
-    drop(depots.remove(1));
+    let dead = depots.remove(1);
+    let address = dead.address().to_string();
+    drop(dead);
     let ran = running.wait();
     ran.code_is(0).says(&["in 2 depots", "is left out"]);
+    origin.die();
+    home.run(["get", "staged.meta4", "-o", "got"]).code_is(0);
+    home.holds("got", &content);
+    // Once it is back, what it had by then is given up like the rest: its key was thrown away.
+    home.run(["stage", "status", "staged.meta4"]).code_is(8);
+    let back = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
+    assert!(back.ask("GET", "/depot", "", b"").is(200).json()["allocations"] == 1);
+    home.run(["stage", "release", "staged.meta4"]).code_is(0);
+    assert!(back.ask("GET", "/depot", "", b"").is(200).json()["allocations"] == 0);
+}
+
+#[test]
+fn the_part_of_a_depot_that_loses_its_folder_goes_to_the_others() {
+    // It counted as held, and whoever fetched it got nothing of it.
+    let home = Home::new();
+    let content = Content::random(18, SIZE);
+    let origin = slow(&content, 2_000_000);
+    let depots = depots(&home, &["20M", "20M"]);
+    let running = staging(&home, &url(&origin), &depots, &["--digest", &sha256(&content)]).start();
+    until("it begins", || depots.iter().all(|depot| taken_bytes(depot) > 0));
+    fs::remove_dir_all(home.path("depot1")).unwrap();
+    running.wait().code_is(0).says(&["in one depot", "holds nothing: "]);
+    depots[1].says("this folder was removed or replaced");
     origin.die();
     home.run(["get", "staged.meta4", "-o", "got"]).code_is(0);
     home.holds("got", &content);
@@ -217,6 +242,35 @@ fn a_depot_takes_what_it_has_room_for() {
 }
 
 #[test]
+fn a_second_copy_without_a_place_is_told_as_that() {
+    let home = Home::new();
+    let content = Content::random(16, SIZE);
+    let origin = honest(&content);
+    let both = depots(&home, &["20M", "3M"]);
+    let ran = stage(&home, &url(&origin), &both, &["--replicas", "2"]);
+    ran.code_is(7).says(&[
+        "found no place",
+        "it has no room",
+        "each further copy of what it holds has to lie at another one",
+    ]);
+}
+
+#[test]
+fn a_lease_that_ended_before_is_told_as_that() {
+    let home = Home::new();
+    let origin = honest(&Content::random(17, 1000));
+    let depots = depots(&home, &["20M"]);
+    stage(&home, &url(&origin), &depots, &[]).code_is(0);
+    let keys = home.read("staged.meta4.keys");
+    let release = ["stage", "release", "staged.meta4"];
+    assert!(home.run(release).code_is(0).out().contains("released"));
+    home.write("staged.meta4.keys", keys);
+    let ran = home.run(release);
+    let out = ran.code_is(0).out();
+    assert!(out.contains("its lease had ended") && !out.contains("released"), "{out}");
+}
+
+#[test]
 fn where_there_is_no_place_nothing_is_left() {
     let home = Home::new();
     let content = Content::random(7, SIZE);
@@ -229,7 +283,7 @@ fn where_there_is_no_place_nothing_is_left() {
     // Neither a relay without a depot nor nobody is one.
     let bare = [home.relay(&[])];
     let ran = stage(&home, &url(&origin), &bare, &[]);
-    ran.code_is(7).says(&["1 depots are needed and 0 can be used", "has no depot"]);
+    ran.code_is(7).says(&["1 depot is needed and 0 can be used", "has no depot"]);
     let gone = honest(&content);
     let address = url(&gone);
     drop(gone);
@@ -373,7 +427,9 @@ fn what_opens_a_depots_relay_is_written_nowhere() {
     let hint = format!("--at http://any:TOKEN@{}", depot.address());
     for command in [&["status"][..], &["extend", "--for", "2h"], &["release"]] {
         let bare = [&["stage"], command, &["staged.meta4"]].concat();
-        home.run(&bare).code_is(7).says(&[&hint, "token-file"]);
+        let ran = home.run(&bare);
+        ran.code_is(7).says(&[&hint, "token-file"]);
+        assert!(ran.out().contains("needed here (Authorization: Bearer …)\n"), "{ran}");
     }
     let with = |command: &[&str]| {
         home.run([&["stage"], command, &["staged.meta4", "--at", &opened]].concat())
@@ -445,6 +501,6 @@ fn slips_are_told_before_anything_is_leased() {
     stage(&home, &url(&origin), &depots, &[]).code_is(6).says(&["the file is empty"]);
     let origin = honest(&Content::random(1, 1000));
     let long = ["stage", &url(&origin), "--at", &at, "--for", "400d"];
-    home.run(long).code_is(7).says(&["a lease of more than"]);
+    home.run(long).code_is(7).says(&["it answered 400: a lease of more than 7 d is not given\n"]);
     assert_eq!(taken_bytes(&depots[0]), 0);
 }

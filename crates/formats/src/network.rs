@@ -20,6 +20,12 @@ impl Network {
         self.bits == 0
     }
 
+    /// Whether it is wider than any network of one's own: `10.0.0.0/8` and `fc00::/7` are the widest
+    /// (RFC 1918, RFC 4193). Two such may be everything together.
+    pub fn is_wide(&self) -> bool {
+        self.bits < if self.address.is_ipv4() { 8 } else { 7 }
+    }
+
     /// Whether it has this address.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
@@ -33,6 +39,12 @@ impl Network {
             }
             _ => false,
         }
+    }
+}
+
+impl std::fmt::Display for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
     }
 }
 
@@ -79,6 +91,17 @@ mod tests {
         }
         let mapped: Network = "::ffff:192.0.2.0/120".parse().unwrap();
         assert_eq!(mapped, "192.0.2.0/24".parse().unwrap());
+        for (text, is_wide) in [
+            ("10.0.0.0/8", false),
+            ("128.0.0.0/7", true),
+            ("fc00::/7", false),
+            ("2000::/3", true),
+            ("0.0.0.0/0", true),
+            ("::/0", true),
+        ] {
+            let network: Network = text.parse().unwrap();
+            assert_eq!((network.is_wide(), network.to_string().as_str()), (is_wide, text));
+        }
         let all: Network = "0.0.0.0/0".parse().unwrap();
         assert!(
             all.contains("255.1.2.3".parse().unwrap()) && !all.contains("::1".parse().unwrap())

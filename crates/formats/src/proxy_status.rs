@@ -8,6 +8,8 @@ pub enum ProxyFault {
     DnsError,
     /// What is asked for may not be asked here.
     Denied,
+    /// The request is none that could be answered.
+    Request,
     /// The address is one that the relay does not contact.
     IpProhibited,
     /// Nobody takes the connection.
@@ -35,6 +37,7 @@ pub enum ProxyFault {
 const NAMES: &[(ProxyFault, &str)] = &[
     (ProxyFault::DnsError, "dns_error"),
     (ProxyFault::Denied, "http_request_denied"),
+    (ProxyFault::Request, "http_request_error"),
     (ProxyFault::IpProhibited, "destination_ip_prohibited"),
     (ProxyFault::Refused, "connection_refused"),
     (ProxyFault::Terminated, "connection_terminated"),
@@ -69,6 +72,7 @@ impl ProxyFault {
     pub fn status(self) -> u16 {
         match self {
             Self::Denied | Self::IpProhibited => 403,
+            Self::Request => 400,
             Self::Limit => 503,
             Self::ConnectTimeout | Self::ReadTimeout => 504,
             Self::Loop => 508,
@@ -91,20 +95,23 @@ pub struct Told {
 
 /// The entry of the relay `name` whose way to `next_hop` came to nothing.
 pub fn write(name: &str, fault: ProxyFault, next_hop: Option<&str>, details: &str) -> String {
+    let hop = next_hop.map_or_else(String::new, |hop| format!("; next-hop={}", quoted(hop)));
+    let details =
+        if details.is_empty() { String::new() } else { format!("; details={}", quoted(details)) };
+    format!("{}; error={}{hop}{details}", own(name), fault.name())
+}
+
+/// The entry of the relay `name` which answers itself, and with which nothing is wrong.
+pub fn own(name: &str) -> String {
     let token: String = name
         .chars()
         .map(|it| if it.is_ascii_alphanumeric() || "-._:".contains(it) { it } else { '-' })
         .collect();
     // A token begins with a letter (RFC 8941, section 3.3.4).
-    let token = if token.starts_with(|it: char| it.is_ascii_alphabetic()) {
-        token
-    } else {
-        format!("relay-{token}")
-    };
-    let hop = next_hop.map_or_else(String::new, |hop| format!("; next-hop={}", quoted(hop)));
-    let details =
-        if details.is_empty() { String::new() } else { format!("; details={}", quoted(details)) };
-    format!("{token}; error={}{hop}{details}", fault.name())
+    match token.starts_with(|it: char| it.is_ascii_alphabetic()) {
+        true => token,
+        false => format!("relay-{token}"),
+    }
 }
 
 /// As a string of RFC 8941: printable ASCII, quotes and backslashes replaced.

@@ -128,6 +128,9 @@ pub enum LaneError {
     /// What lay in a depot is gone with its lease.
     #[error("the depot's lease has ended")]
     LeaseEnded,
+    /// Somebody has taken away what lay in a depot.
+    #[error("what was stored there was removed from the depot's disk")]
+    DepotLost,
     /// The file has another size than the one expected.
     #[error("the file there has {}, {expected} {} expected", counted(*actual, "byte"), if *expected == 1 { "was" } else { "were" })]
     SizeMismatch {
@@ -282,6 +285,7 @@ impl LaneError {
                 fault:
                     Some(
                         ProxyFault::Denied
+                        | ProxyFault::Request
                         | ProxyFault::IpProhibited
                         | ProxyFault::Loop
                         | ProxyFault::Certificate,
@@ -295,7 +299,7 @@ impl LaneError {
             | Self::BeyondEnd { .. }
             | Self::Changed { .. }
             | Self::Html => Class::Lying,
-            Self::NotHeld { .. } | Self::LeaseEnded => Class::Gone,
+            Self::NotHeld { .. } | Self::LeaseEnded | Self::DepotLost => Class::Gone,
             Self::Tls { .. }
             | Self::RedirectLoop { .. }
             | Self::RedirectInsecure { .. }

@@ -138,6 +138,19 @@ impl Upstream {
         self.used < self.input.len()
     }
 
+    /// Whether bytes have come that no request asked for. Whoever sends such may send anything: they
+    /// could be taken for the answer to what is asked next, by somebody else perhaps.
+    pub fn has_excess(&self) -> bool {
+        self.owed == 0 && self.body.is_none() && self.has_some()
+    }
+
+    /// Whether nothing has come that no request asked for, neither here nor to the socket, not even an
+    /// end.
+    pub fn is_quiet(&mut self) -> bool {
+        let is_asked = self.owed > 0 || self.body.is_some();
+        is_asked || !self.has_some() && self.conn.is_quiet()
+    }
+
     /// Append a whole request.
     pub fn send(&mut self, request: &[u8]) {
         if self.sent > 0 {

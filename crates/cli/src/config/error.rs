@@ -52,6 +52,14 @@ pub enum Wrong {
         /// What it is, as TOML calls it.
         found: &'static str,
     },
+    /// What cannot be the fingerprint of a certificate.
+    #[error("the 'fingerprint' of this relay: {0}")]
+    Fingerprint(String),
+    /// A fingerprint of what shows no certificate.
+    #[error(
+        "the relay {0} has no certificate, since its address begins with http://: it cannot have a 'fingerprint'"
+    )]
+    Unencrypted(String),
     /// A table without what it is about.
     #[error("this relay has no 'url'")]
     NoUrl,
@@ -80,6 +88,9 @@ pub enum Wrong {
         /// The sites of the relays there are.
         known: Vec<String>,
     },
+    /// A wish that nothing could fulfil.
+    #[error("the route '{0}' needs relays: 'relays' here names them, or --relay")]
+    Needs(&'static str),
     /// A route over one of two relays, and it is not clear which.
     #[error("the route leads over '{name}', which may be {known}", known = .known.join(" or "))]
     Ambiguous {

@@ -8,8 +8,10 @@ mod read;
 mod relay;
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 
 pub use error::{ConfigError, Wrong};
 pub use relay::{Relay, RouteWish, relay, route};
@@ -21,6 +23,8 @@ pub struct Config {
     pub relays: Vec<Relay>,
     /// How a transfer's route is chosen.
     pub route: Option<RouteWish>,
+    /// The file that says so, and its line; `None` where the command line says it.
+    pub route_at: Option<(PathBuf, usize)>,
 }
 
 impl Config {
@@ -30,17 +34,35 @@ impl Config {
             Place::At { path, is_named } => (path, is_named),
             Place::Nowhere => return Ok(Config::default()),
         };
-        let text = match std::fs::read_to_string(&path) {
+        let text = match text_of(&path) {
             Ok(text) => text,
             Err(error) if !is_named && error.kind() == ErrorKind::NotFound => {
                 return Ok(Config::default());
             }
             Err(error) => return Err(ConfigError::Read { path, error }),
         };
-        let folder = path.parent().map(PathBuf::from).unwrap_or_default();
-        read::read(&text, &folder).map_err(|(line, wrong)| ConfigError::At { path, line, wrong })
+        read::read(&text, &path).map_err(|(line, wrong)| ConfigError::At { path, line, wrong })
     }
 }
+
+/// What a file holds, if it is a file, and one that somebody may have written: devices have no end,
+/// and pipes wait for somebody.
+fn text_of(path: &Path) -> io::Result<String> {
+    // Without this flag opening a pipe would wait already.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut text = String::new();
+    file.take(TEXT_MAX_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > TEXT_MAX_BYTES {
+        return Err(io::Error::other("it is larger than 1 MiB"));
+    }
+    Ok(text)
+}
+
+/// Nobody writes more by hand.
+const TEXT_MAX_BYTES: u64 = 1 << 20;
 
 /// Where the file is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

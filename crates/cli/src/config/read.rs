@@ -8,11 +8,13 @@ use toml::de::{DeTable, DeValue};
 use super::Config;
 use super::error::Wrong;
 use super::relay::{Relay, distinct, relay, route};
+use crate::args::fingerprint;
 
 type Line = usize;
 
-/// What a file says, whose relative paths begin in `folder`.
-pub(super) fn read(text: &str, folder: &Path) -> Result<Config, (Line, Wrong)> {
+/// What the file at `path` says; relative paths in it begin in its folder.
+pub(super) fn read(text: &str, path: &Path) -> Result<Config, (Line, Wrong)> {
+    let folder = path.parent().unwrap_or(Path::new(""));
     // Editors of some systems begin a file with this mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let reader = Reader { text, folder };
@@ -28,6 +30,7 @@ pub(super) fn read(text: &str, folder: &Path) -> Result<Config, (Line, Wrong)> {
             "route" => {
                 let text = reader.text(value, "route", "a text such as \"auto\"")?;
                 config.route = Some(route(text).map_err(|wrong| reader.at(value, wrong))?);
+                config.route_at = Some((path.to_owned(), reader.line(value.span().start)));
             }
             other => {
                 let wrong = Wrong::Key { key: other.to_owned(), place: "", known: KEYS };
@@ -85,7 +88,7 @@ impl Reader<'_> {
             let text = self.text(value, "relays", "a list of texts or tables")?;
             return relay(text).map_err(|wrong| self.at(value, wrong));
         };
-        let (mut found, mut token_file) = (None, None);
+        let (mut found, mut token_file, mut print) = (None, None, None);
         for (key, value) in table {
             match key.get_ref().as_ref() {
                 "url" => {
@@ -96,6 +99,11 @@ impl Reader<'_> {
                     let text = self.text(value, "token-file", "a text")?;
                     token_file = Some(self.folder.join(PathBuf::from(text)));
                 }
+                "fingerprint" => {
+                    let text = self.text(value, "fingerprint", "a text such as \"sha-256:1f…\"")?;
+                    let wrong = |why| self.at(value, Wrong::Fingerprint(why));
+                    print = Some(fingerprint(text).map_err(wrong)?);
+                }
                 other => {
                     let (key_text, place) = (other.to_owned(), " of a relay");
                     let wrong = Wrong::Key { key: key_text, place, known: RELAY_KEYS };
@@ -104,7 +112,10 @@ impl Reader<'_> {
             }
         }
         let relay = found.ok_or_else(|| self.at(value, Wrong::NoUrl))?;
-        Ok(Relay { token_file, ..relay })
+        if print.is_some() && relay.url.scheme() != "https" {
+            return Err(self.at(value, Wrong::Unencrypted(relay.site())));
+        }
+        Ok(Relay { token_file, fingerprint: print, ..relay })
     }
 }
 
@@ -121,7 +132,7 @@ fn of_type(key: &'static str, wanted: &'static str, found: &Spanned<DeValue<'_>>
 }
 
 const KEYS: &[&str] = &["relays", "route"];
-const RELAY_KEYS: &[&str] = &["url", "token-file"];
+const RELAY_KEYS: &[&str] = &["url", "token-file", "fingerprint"];
 
 #[cfg(test)]
 mod tests {
@@ -129,7 +140,8 @@ mod tests {
     use crate::config::RouteWish;
 
     fn said(text: &str) -> Result<Config, (Line, String)> {
-        read(text, Path::new("/etc/swath")).map_err(|(line, wrong)| (line, wrong.to_string()))
+        read(text, Path::new("/etc/swath/config.toml"))
+            .map_err(|(line, wrong)| (line, wrong.to_string()))
     }
 
     #[test]
@@ -143,6 +155,10 @@ mod tests {
         assert_eq!(sites, ["r1.example:443", "r2.example:8080"]);
         assert_eq!(config.relays[1].token_file, Some("/etc/swath/r2.token".into()));
         assert_eq!(config.route, Some(RouteWish::Over(vec!["r2".into(), "r1".into()])));
+        let print = format!("sha-256:{}", "1f".repeat(32));
+        let pinned =
+            said(&format!("relays = [{{ url = \"https://r\", fingerprint = \"{print}\" }}]"));
+        assert_eq!(pinned.unwrap().relays[0].fingerprint, fingerprint(&print).ok());
         let other = said("[[relays]]\nurl = \"https://r1\"\ntoken-file = \"/t\"\n").unwrap();
         assert_eq!(other.relays[0].token_file, Some("/t".into()));
         assert_eq!(said(""), Ok(Config::default()));
@@ -151,6 +167,8 @@ mod tests {
 
     #[test]
     fn every_mistake_is_told_with_its_line() {
+        let print = format!("sha-256:{}", "1f".repeat(32));
+        let odd = format!("relays = [{{ url = \"http://r\", fingerprint = \"{print}\" }}]");
         for (text, line, words) in [
             ("relay = []", 1, "there is no 'relay'; there are relays, route"),
             ("\n\nroutes = \"auto\"", 3, "there is no 'routes'"),
@@ -161,6 +179,13 @@ mod tests {
             ("relays = [\n{ token-file = \"x\" } ]", 2, "this relay has no 'url'"),
             ("relays = [\n{ url = \"https://r\", token = \"x\" } ]", 2, "'token' of a relay"),
             ("relays = [\"http://r\",\n\"http://r:80\"]", 2, "the relay r:80 is there twice"),
+            (
+                "relays = [\n{ url = \"https://r\", fingerprint = \"1f\" } ]",
+                2,
+                "the 'fingerprint' of this relay: ",
+            ),
+            ("relays = [\n{ url = \"https://r\", fingerprint = 1 } ]", 2, "and is a number"),
+            (&odd, 1, "has no certificate, since its address begins with http://"),
             ("route = true", 1, "and is true or false"),
             ("\nroute = \"r1,\"", 2, "is no route"),
             ("relays = [\"http://r1\"]\nroute = \"r2\"", 2, "none of the relays r1:80"),

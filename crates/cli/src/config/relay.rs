@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use swath_formats::relay::site;
+use swath_model::digest::Digest;
 use url::Url;
 
 use super::Config;
@@ -16,6 +17,8 @@ pub struct Relay {
     pub url: Url,
     /// Where the token lies that opens it.
     pub token_file: Option<PathBuf>,
+    /// SHA-256 of the certificate that it is known by.
+    pub fingerprint: Option<Digest>,
 }
 
 impl Relay {
@@ -116,7 +119,7 @@ pub fn relay(text: &str) -> Result<Relay, Wrong> {
             return Err(wrong(RelayFault::Behind(sign)));
         }
     }
-    Ok(Relay { url, token_file: None })
+    Ok(Relay { url, token_file: None, fingerprint: None })
 }
 
 /// A route as users write it.

@@ -123,9 +123,10 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
     say::err(&format!("swath: {}", exit::about(name, &exit::words(error))));
     let (mut no_trust, mut unknown_authority) = (false, false);
     if let GetError::Exhausted { reasons, .. } | GetError::Stalled { reasons, .. } = error {
-        let says = |what: &str| reasons.iter().any(|(_, reason)| reason.contains(what));
-        no_trust = says("certificate is not trusted");
-        unknown_authority = says("no authority known here has signed it");
+        let ours = || reasons.iter().filter(|(_, reason)| exit::is_untrusted_here(reason));
+        no_trust = ours().next().is_some();
+        let unknown = "no authority known here has signed it";
+        unknown_authority = ours().any(|(_, reason)| reason.contains(unknown));
         for (source, reason) in reasons {
             say::err(&format!("  {source}: {reason}"));
         }

@@ -112,7 +112,7 @@ impl Observer for Plain {
                 let name =
                     self.names.get(*source as usize).map_or(String::new(), |n| format!(" ({n})"));
                 let why = reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
-                let kind = if self.is_staging { "depot" } else { "source" };
+                let kind = text::kind(&name, reason.as_deref(), self.is_staging);
                 self.line(&format!("{kind} {}{name} is left out{why}", u64::from(*source) + 1));
             }
             Event::Progress(snapshot) => {

@@ -93,7 +93,7 @@ impl Observer for Terminal {
                         format!(" ({})", text::cut_address(&text::safe(&s.name, look), 60, look))
                     });
                     let why = reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
-                    let kind = if shared.view.is_staging { "depot" } else { "source" };
+                    let kind = text::kind(&name, reason.as_deref(), shared.view.is_staging);
                     let line = format!("{kind} {}{name} is left out{why}", u64::from(*source) + 1);
                     shared.note(&line, Tone::Warn);
                 }

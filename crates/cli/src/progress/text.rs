@@ -87,6 +87,15 @@ pub(super) fn cut_middle(text: &str, columns: usize, look: Look) -> String {
 /// path, which is what tells replicas and files apart.
 pub(super) fn cut_address(text: &str, columns: usize, look: Look) -> String {
     let text = text.split_once("://").map_or(text, |(_, rest)| rest);
+    // Addresses hold no spaces.
+    if let Some((replica, relays)) = text.split_once(" by ") {
+        return cut_way(
+            replica,
+            &relays.split(", ").map(without_port).collect::<Vec<_>>(),
+            columns,
+            look,
+        );
+    }
     if width(text) <= columns {
         return text.to_owned();
     }
@@ -101,6 +110,49 @@ pub(super) fn cut_address(text: &str, columns: usize, look: Look) -> String {
     let end = if width(last) < room { format!("/{last}") } else { tail(last, room).to_owned() };
     format!("{host}{dots}{end}")
 }
+
+/// What a row of this name is, which is left out for this reason. Whoever named one source knows of no
+/// second one; a name may not be known yet.
+pub(super) fn kind(name: &str, reason: Option<&str>, is_staging: bool) -> &'static str {
+    let is_of_relay = reason.is_some_and(|reason| reason.starts_with("the relay "));
+    match is_of_relay || name.contains(" by ") {
+        _ if is_staging => "depot",
+        true => "way",
+        false => "source",
+    }
+}
+
+/// A way at most `columns` wide: the file's name goes first, then relays in the middle. The first one
+/// tells ways apart, for it is the one nearest to us; the last one is the one nearest to the source.
+fn cut_way(replica: &str, relays: &[&str], columns: usize, look: Look) -> String {
+    let least = width(replica.split('/').next().unwrap_or(replica)).min(HOST_LEAST_COLUMNS);
+    let cut = |relays: &[&str]| {
+        let relays = format!(" by {}", relays.join(", "));
+        let room = columns.checked_sub(width(&relays)).filter(|&room| room >= least)?;
+        Some(cut_address(replica, room, look) + &relays)
+    };
+    let dots = look.either("…", "...");
+    let shorter = |kept: usize| match (&relays[..kept], relays.last()) {
+        (first, Some(last)) => cut(&[first, &[dots, last]].concat()),
+        (first, None) => cut(first),
+    };
+    let first = relays.first().copied().unwrap_or_default();
+    cut(relays)
+        .or_else(|| (1..relays.len().saturating_sub(1)).rev().find_map(shorter))
+        .or_else(|| (relays.len() > 1).then(|| cut(&[first, dots]))?)
+        .unwrap_or_else(|| {
+            cut_middle(&format!("{replica} by {}", relays.join(", ")), columns, look)
+        })
+}
+
+/// A relay's site without a port that says nothing: that of relays, and those of HTTP.
+fn without_port(site: &str) -> &str {
+    let port = [":8471", ":443", ":80"].into_iter().find_map(|port| site.strip_suffix(port));
+    port.unwrap_or(site)
+}
+
+/// Less of a host says nothing.
+const HOST_LEAST_COLUMNS: usize = 8;
 
 /// `text` with its longer lines broken between words, so that none reaches the last of `columns`.
 pub(super) fn wrapped(text: &str, columns: usize) -> String {
@@ -201,6 +253,29 @@ mod tests {
         assert_eq!(cut_middle("abcdefghij", 7, Look::PLAIN), "abc…hij");
         assert_eq!(cut_middle("abcdefghij", 1, Look::PLAIN), "a");
         assert_eq!(cut_middle("日本語日本語", 7, Look::PLAIN), "日…本語");
+    }
+
+    #[test]
+    fn ways_keep_the_relay_nearest_to_us() {
+        // Of 'ornl/…er:8471, kansascity:8471' nobody knew by whom it came.
+        let way = "http://ornl.example/run7.h5 by denver:8471, kansascity:443, [::1]:80, atlanta:9";
+        let cut = |columns| cut_address(way, columns, Look::PLAIN);
+        for (columns, wanted) in [
+            (90, "ornl.example/run7.h5 by denver, kansascity, [::1], atlanta:9"),
+            (58, "ornl.example/…7.h5 by denver, kansascity, [::1], atlanta:9"),
+            (54, "ornl.example by denver, kansascity, [::1], atlanta:9"),
+            (50, "ornl.…mple by denver, kansascity, [::1], atlanta:9"),
+            (46, "ornl.…mple by denver, kansascity, …, atlanta:9"),
+            (34, "ornl.…mple by denver, …, atlanta:9"),
+            (24, "ornl.…ample by denver, …"),
+            (14, "ornl.ex…anta:9"),
+        ] {
+            let cut = cut(columns);
+            assert!(width(&cut) <= columns, "{columns}: {cut}");
+            assert_eq!(cut, wanted, "{columns}");
+        }
+        let one = cut_address("https://ornl.example/run7.h5 by denver:8471", 29, Look::PLAIN);
+        assert_eq!(one, "ornl.example/…n7.h5 by denver");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `swath relay`: bytes passed on for those who may, from where it may.
 
 pub mod args;
+mod folders;
 
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ pub async fn run(args: Relay) -> Exit {
         Ok(depot) => depot,
         Err(error) => return fail(Exit::Target, &format!("--depot: {}", chain(&error))),
     };
+    let watched = (depot.clone(), args.cache.clone());
     let host = machine::hostname();
     let log = args.log.as_deref().map(|path| log::Lines::open(path, args.log_format));
     let log = match log.transpose() {
@@ -75,9 +77,18 @@ pub async fn run(args: Relay) -> Exit {
         Ok(server) => server,
         Err(error) => return fail(exit_of(&error), &words_of(&error)),
     };
+    folders::watch(watched.0, watched.1);
     let told = say::out(words(&args, &server, &host, &name).as_bytes(), Exit::Done);
     if told != Exit::Done {
         return told;
+    }
+    for network in args.networks() {
+        let who = match network {
+            _ if network.is_everything() => "anybody",
+            _ if network.is_wide() => "a large part of the internet",
+            _ => continue,
+        };
+        warn(&format!("--clients {network}: {who} may use this relay"));
     }
     if args.plain && token_file.is_some() {
         warn("without encryption tokens can be read by everybody on the way");
@@ -89,6 +100,14 @@ pub async fn run(args: Relay) -> Exit {
 /// Open the depot, and say what was damaged.
 fn open(options: DepotOptions) -> Result<Depot, OpenError> {
     let (depot, found) = Depot::open(options)?;
+    let (room, size_bytes) = (depot.room(), depot.options().size_bytes);
+    if room.disk_free_bytes < size_bytes.saturating_sub(room.disk_taken_bytes) {
+        warn(&format!(
+            "--depot-size {}: its disk has {} free, and no more is leased",
+            units::bytes(size_bytes),
+            units::bytes(room.disk_free_bytes)
+        ));
+    }
     for note in found.notes {
         match note {
             Note::Cut { id, dropped_bytes } => warn(&format!(

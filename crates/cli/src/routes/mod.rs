@@ -41,13 +41,15 @@ fn show(args: &Routes) -> Result<Exit, Failed> {
     let config = args.which.configured()?;
     let config = Config { route: args.which.route.clone(), ..config };
     let (from, to) = (args.from.as_deref(), args.to.as_deref());
-    let shown = Shown::new(Memory::look(), &config, from, to)?;
+    let memory = Memory::look();
+    let exit = if memory.is_read { Exit::Done } else { Exit::Input };
+    let shown = Shown::new(memory, &config, from, to)?;
     if let Some(path) = &args.svg {
         let to = to.map_or(Ok(HERE), |text| site(&shown.map, text))?;
         draw::write(path, &shown.map, to, &shown.routes())?;
     }
     let text = if args.json { shown.json()? } else { shown.words(from.is_some()) };
-    Ok(say::out(text.as_bytes(), Exit::Done))
+    Ok(say::out(text.as_bytes(), exit))
 }
 
 /// What is remembered as it is shown.
@@ -90,13 +92,20 @@ impl Shown {
 struct Memory {
     edges: Vec<KnownEdge>,
     relays: Vec<KnownRelay>,
+    /// Whether all that there is of it could be read.
+    is_read: bool,
     /// What is said where that is nothing.
     nothing: String,
 }
 
 impl Memory {
     fn look() -> Memory {
-        let none = |nothing: String| Memory { edges: Vec::new(), relays: Vec::new(), nothing };
+        let none = |nothing: String| Memory {
+            edges: Vec::new(),
+            relays: Vec::new(),
+            is_read: true,
+            nothing,
+        };
         match remember::place() {
             Place::Off => none("nothing is remembered, since SWATH_STATE says so".to_owned()),
             Place::Homeless => none(
@@ -108,8 +117,12 @@ impl Memory {
                 if !path.exists() {
                     return none(nothing);
                 }
-                let state = remember::open(&path);
-                Memory { edges: state.edges(), relays: state.relays(), nothing }
+                let (state, is_read) = remember::look(&path);
+                let nothing = match is_read {
+                    true => nothing,
+                    false => format!("what is remembered cannot be read ({})", path.display()),
+                };
+                Memory { edges: state.edges(), relays: state.relays(), is_read, nothing }
             }
         }
     }
@@ -194,6 +207,9 @@ impl Of {
 
 fn site<'m>(map: &'m Map, text: &str) -> Result<&'m str, Failed> {
     map.site(text).map_err(|error| match error {
+        NoSite::Unknown(name) if name.is_empty() => {
+            (Exit::Usage, "a site is wanted, as host:port, and it is empty".to_owned())
+        }
         NoSite::Unknown(name) => (Exit::Input, format!("nothing is known of {name}")),
         NoSite::Ambiguous(name, names) => {
             (Exit::Usage, format!("{name} may be {}", names.join(" or ")))
@@ -225,6 +241,9 @@ fn words(
     let look = Look::of_lines();
     let mut parts = Vec::new();
     if map.edges.is_empty() {
+        // Relays may be known all the same, and are told of below.
+        let is_known = relays.iter().any(|(_, known)| known.is_some());
+        let nothing = if is_known { "no rates and no round trips are known yet" } else { nothing };
         parts.push(format!("{nothing}\n"));
     } else {
         parts.push(table::edges(&map.edges, routes));
@@ -234,6 +253,9 @@ fn words(
         let arrow = look.either(" → ", " -> ");
         for path in &of.paths {
             said += &table::path(path, look);
+            for (site, error) in failed(path, relays) {
+                said += &format!("{}not now: {site} has failed: {error}\n", " ".repeat(15));
+            }
         }
         if let Some((sum, count)) = of.together {
             said += &table::together(sum, count);
@@ -254,6 +276,19 @@ fn words(
         parts.push(format!("relays:\n{}", table::relays(relays)));
     }
     parts.join("\n")
+}
+
+/// The relays of a route that failed when they were asked last: what was measured of it is no news of
+/// today.
+fn failed<'a>(path: &Path, relays: &'a [(String, Option<KnownRelay>)]) -> Vec<(&'a str, String)> {
+    let failed = relays.iter().filter(|(site, _)| path.sites.contains(site));
+    let failed = failed.filter_map(|(site, known)| {
+        let known = known.as_ref()?;
+        let (error, age_s) = known.error.as_ref()?;
+        let is_last = known.seen_age_s.is_none_or(|seen_s| *age_s <= seen_s);
+        is_last.then(|| (site.as_str(), error.chars().filter(|it| !it.is_control()).collect()))
+    });
+    failed.collect()
 }
 
 /// Origins whose routes are told without being asked for.

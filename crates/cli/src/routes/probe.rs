@@ -69,7 +69,7 @@ async fn probe(args: &Probe) -> Result<Exit, Failed> {
         warn(&warning.to_string());
     }
     let nothing = "nothing is known yet".to_owned();
-    let memory = Memory { edges: state.edges(), relays: state.relays(), nothing };
+    let memory = Memory { edges: state.edges(), relays: state.relays(), is_read: true, nothing };
     let shown = show(memory, &config, args, &surveyed)?;
     let exit = match &surveyed {
         _ if stop.is_set() => Exit::Interrupted,

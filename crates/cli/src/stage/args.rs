@@ -66,7 +66,7 @@ pub struct Staged {
     /// What 'swath stage' wrote, with the keys beside it
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// One of its relays with what opens it, as https://any:TOKEN@r3.example (repeatable), where the configuration file does not say that
+    /// One of its relays, with what opens it as any:TOKEN@ before its host (repeatable), where the configuration file does not say that
     #[arg(long, value_name = "URL", value_parser = config::relay, value_hint = ValueHint::Url)]
     pub at: Vec<Relay>,
     /// Print one JSON object a line, one for each depot

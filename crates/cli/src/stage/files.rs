@@ -156,7 +156,8 @@ fn read_by(depot: &StagedDepot, version: &Validators, is_proved: bool) -> Url {
 
 /// The keys of a staged file.
 pub fn keys(source: &Source, staged: &Staged) -> Keys {
-    let depots = staged.depots.iter().map(|depot| Key {
+    // Those that did not answer at the end too: they may be back before their leases end.
+    let depots = staged.depots.iter().chain(&staged.unreached).map(|depot| Key {
         relay: without_login(&depot.relay),
         manage: Some(depot.manage.clone()),
         read: depot.read.clone(),

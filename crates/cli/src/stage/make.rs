@@ -71,7 +71,7 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
         .finish(&files::keys(&source, &staged).text())
         .and_then(|()| metalink.finish(&files::metalink(&source, &staged)));
     if let Err(error) = written {
-        for depot in &staged.depots {
+        for depot in staged.depots.iter().chain(&staged.unreached) {
             let _ = net.depot_release(&depot.manage).await;
         }
         let _ = std::fs::remove_file(keys_of(&output));

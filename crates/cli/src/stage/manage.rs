@@ -95,12 +95,16 @@ pub async fn release(args: Staged) -> Result<Exit, Failed> {
         net.depot_release(key.manage.as_ref().unwrap_or(&key.read)).await
     });
     let answers = answers.await;
-    let row = |(key, answer): &(Key, Result<(), DepotError>)| Row {
+    let words = |was_there: &bool| match was_there {
+        true => "released".to_owned(),
+        false => "its lease had ended".to_owned(),
+    };
+    let row = |(key, answer): &(Key, Result<bool, DepotError>)| Row {
         name: display_name(&key.relay),
         held_bytes: None,
         size_bytes: keys.size_bytes,
         left: None,
-        state: answer.as_ref().map_or_else(ToString::to_string, |()| "released".to_owned()),
+        state: answer.as_ref().map_or_else(ToString::to_string, words),
     };
     let rows: Vec<Row> = answers.iter().map(row).collect();
     let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();

@@ -39,13 +39,14 @@ fn net(args: &crate::args::Net, relays: &[Url]) -> Result<Net, Failed> {
     let options = crate::net::options(args).map_err(input)?;
     let mut known: Vec<RelayAccess> = Vec::new();
     for url in relays {
-        let site = Relay { url: url.clone(), token_file: None }.site();
+        let site = Relay { url: url.clone(), token_file: None, fingerprint: None }.site();
         let own = config.relays.iter().find(|relay| relay.site() == site);
         let token = own.and_then(|relay| relay.token_file.as_deref()).map(crate::net::token);
         let token = token.transpose().map_err(input)?;
         let is_open = url.password().is_some() || !url.username().is_empty();
         let url = own.filter(|_| !is_open).map_or(url, |relay| &relay.url).clone();
-        known.push(RelayAccess { url, token });
+        let fingerprint = own.and_then(|relay| relay.fingerprint);
+        known.push(RelayAccess { url, token, fingerprint });
     }
     let options = NetOptions { relays: known, metalinks: false, ..options };
     Net::new(options).map_err(|error| input(chain(&error)))

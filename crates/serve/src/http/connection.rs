@@ -40,6 +40,11 @@ pub(crate) trait Answer: Send + Sync + 'static {
         body: &mut dyn Make,
     ) -> impl Future<Output = Response> + Send;
 
+    /// An answer that was made without asking anybody, as the one who answers marks it.
+    fn marked(&self, response: Response) -> Response {
+        response
+    }
+
     /// It was answered with `status`, `bytes` of body among it, after `took`.
     fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration);
 
@@ -117,6 +122,7 @@ pub(crate) async fn serve<A: Answer>(
             Ok(None) if seat.is_wanted() => return,
             Ok(None) => break,
             Err(refusal) => {
+                let refusal = answers.marked(refusal);
                 let _ =
                     write(&mut stream, &mut pace, refusal, false, Version::OneOne, After::Close)
                         .await;

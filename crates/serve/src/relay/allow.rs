@@ -29,6 +29,12 @@ pub enum UpstreamError {
     /// Everything, in one way or another.
     #[error("'{0}' is everything: a relay passes on only what is listed")]
     Everything(String),
+    /// So much that a few of its kind would be everything.
+    #[error(
+        "'{0}' is too wide: a relay passes on only what is listed, in blocks of /8 at most (of IPv6 \
+         /7)"
+    )]
+    Wide(String),
     /// Anything else.
     #[error(
         "'{0}' is no host (data.example.org, *.example.org, r2.example.org:8471) and no block of \
@@ -43,9 +49,10 @@ impl FromStr for Upstream {
     fn from_str(text: &str) -> Result<Upstream, UpstreamError> {
         let unreadable = || UpstreamError::Unreadable(text.to_owned());
         let everything = || UpstreamError::Everything(text.to_owned());
-        let block = |network: Network, port| match network.is_everything() {
-            true => Err(everything()),
-            false => Ok(Upstream { what: What::Network(network), port }),
+        let block = |network: Network, port| match network {
+            _ if network.is_everything() => Err(everything()),
+            _ if network.is_wide() => Err(UpstreamError::Wide(text.to_owned())),
+            _ => Ok(Upstream { what: What::Network(network), port }),
         };
         if let Ok(network) = text.parse::<Network>() {
             return block(network, None);
@@ -188,6 +195,13 @@ mod tests {
             let error = text.parse::<Upstream>();
             assert_eq!(error, Err(UpstreamError::Everything(text.to_owned())), "{text}");
         }
+        // Two halves were no everything, and had loopback and all private networks in them.
+        for text in ["0.0.0.0/1", "128.0.0.0/1", "0.0.0.0/7", "::/1", "2000::/3", "[8000::/1]:443"]
+        {
+            let error = text.parse::<Upstream>();
+            assert_eq!(error, Err(UpstreamError::Wide(text.to_owned())), "{text}");
+        }
+        assert!(["10.0.0.0/8", "fc00::/7"].iter().all(|text| text.parse::<Upstream>().is_ok()));
         for text in ["", "http://host", "a b", "host:port", "*.*", "*.", "a.*", "host:70000"] {
             assert!(text.parse::<Upstream>().is_err(), "{text}");
         }

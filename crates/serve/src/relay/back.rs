@@ -127,7 +127,9 @@ impl Carry<'_> {
     fn lost(&mut self, error: Option<LaneError>) -> Result<(), Broken> {
         let was_used = self.held.upstream.as_ref().is_none_or(Upstream::was_used);
         self.drop_upstream();
-        let is_gone = matches!(&error, None | Some(LaneError::Reset { .. }));
+        // What is no answer may be what came too much of the one before.
+        let is_gone =
+            matches!(&error, None | Some(LaneError::Reset { .. } | LaneError::Protocol { .. }));
         let tries = self.queue.front().map_or(0, |front| front.tries);
         if is_gone && was_used && tries < TRIES_MAX {
             // Servers close connections when they like; what was asked changes nothing there.

@@ -302,9 +302,17 @@ impl Carry<'_> {
                 Err(error) => self.refuse_for(&error),
             }
         }
+        let waits =
+            matches!(self.queue.front(), Some(front) if matches!(front.state, State::Waiting));
+        if waits && self.held.upstream.as_mut().is_some_and(|upstream| !upstream.is_quiet()) {
+            // Bytes behind the last answer would be taken for the next one.
+            self.drop_upstream();
+        }
         let mut is_first = true;
         for exchange in &mut self.queue {
             match (&exchange.state, &mut self.held.upstream) {
+                // Bytes behind an answer: what is asked next waits to be the first, and goes elsewhere.
+                (State::Waiting, Some(upstream)) if upstream.has_excess() => break,
                 (State::Waiting, Some(upstream))
                     if upstream.leads_to(&exchange.url)
                         && upstream.takes_more()

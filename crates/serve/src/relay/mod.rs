@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use swath_formats::{ProxyFault, relay as address};
+use swath_formats::{ProxyFault, proxy_status, relay as address};
 use swath_model::Limiter;
 use swath_source::{Net, NetError, NetOptions, PASS, SealingError, SealingKey};
 use swath_store::cache::CacheOpenError;
@@ -34,7 +34,7 @@ use swath_store::depot::Depot;
 use tokio::sync::watch;
 use url::Url;
 
-use crate::http::{Answer, Body, Head, Make, Method, Next, Response, Seat, Stream, serve};
+use crate::http::{Answer, Body, Content, Head, Make, Method, Next, Response, Seat, Stream, serve};
 use crate::server::{Later, Life, Service, Traffic};
 use crate::site::{Log, LogLine, Misleads};
 use allow::Allowed;
@@ -241,19 +241,21 @@ impl Relay {
             Err(refusal) => refusal,
         };
         // Who comes by way of other relays shows it to this one alone.
+        let mut is_shown = head.field(field).is_some();
         for sealed in head.fields(pass::PASSES).take(address::HOPS_MAX) {
             let opened = self.key.open(sealed, PASS).ok();
             let shown = opened.and_then(|bytes| String::from_utf8(bytes).ok());
+            is_shown |= shown.is_some();
             if shown.is_some_and(|shown| self.clients.check(Some(&shown), peer, now).is_ok()) {
                 return Ok(());
             }
         }
-        let status = swath_formats::proxy_status::write(
-            &self.name,
-            ProxyFault::Denied,
-            None,
-            "it lets others in",
-        );
+        let words = match self.clients.tokens() {
+            None => "it lets others in",
+            Some(_) if is_shown => "it lets others in, not who shows this token",
+            Some(_) => "it lets others in, and was shown no token",
+        };
+        let status = proxy_status::write(&self.name, ProxyFault::Denied, None, words);
         let refusal = refusal.with("proxy-status", status);
         Err(match form {
             Form::Path => refusal,
@@ -326,7 +328,7 @@ impl Answer for Relay {
         let is_read = matches!(head.method, Method::Get | Method::Head);
         let path = head.target.path.as_slice();
         if is_read && path == b"health" {
-            return Response::text(200, "well");
+            return self.marked(Response::text(200, "well"));
         }
         if let Err(refusal) = self.admit(head, peer, Form::Path) {
             return refusal;
@@ -334,7 +336,7 @@ impl Answer for Relay {
         if depot::is_for_depot(head) {
             return self.answer_for_depot(head, body).await;
         }
-        match path {
+        let response = match path {
             _ if !is_read => {
                 Response::text(405, "GET and HEAD are possible here").with("allow", "GET, HEAD")
             }
@@ -355,7 +357,27 @@ impl Answer for Relay {
                 ),
             ),
             _ => Response::text(404, "this is a relay: /relay/https://HOST/PATH is passed on"),
+        };
+        self.marked(response)
+    }
+
+    /// Nobody is to take it for that of a server behind this relay. (A depot is where its bytes come
+    /// from: its answers are no relay's.)
+    fn marked(&self, response: Response) -> Response {
+        if response.fields.iter().any(|(name, _)| *name == "proxy-status") {
+            return response;
         }
+        let words = match &response.body {
+            Content::Bytes(bytes) => String::from_utf8_lossy(bytes).trim_end().to_owned(),
+            _ => String::new(),
+        };
+        let entry = match response.status {
+            // What may pass is no definite no.
+            ..400 | 408 => proxy_status::own(&self.name),
+            400..500 => proxy_status::write(&self.name, ProxyFault::Request, None, &words),
+            _ => proxy_status::write(&self.name, ProxyFault::Internal, None, &words),
+        };
+        response.with("proxy-status", entry)
     }
 
     fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration) {

@@ -113,7 +113,7 @@ fn read(body: &[u8], origins: &[String], rtt: Duration) -> Option<(AboutRelay, O
         let told = hops.and_then(|hops| hops.get(origin));
         let of_it = |member: &str| told.and_then(|told| told.get(member));
         if let Some(why) = of_it("error").and_then(Value::as_str) {
-            return Err(crate::http::head::shortened(why));
+            return Err(crate::http::head::words(why));
         }
         let rtt_ms = of_it("rtt_ms").and_then(Value::as_f64);
         let rtt_ms = rtt_ms.filter(|it| (0.0..RTT_MAX_MS).contains(it));

@@ -90,6 +90,9 @@ pub enum DepotError {
     /// There is no such allocation (any more).
     #[error("its lease has ended")]
     Ended,
+    /// Somebody has taken away the files of the allocation.
+    #[error("what was stored there was removed from its disk")]
+    Lost,
     /// It is full, or has as many allocations as it may have.
     #[error("it has no room: {words}")]
     Full {
@@ -129,13 +132,16 @@ impl DepotError {
             }
             DepotError::Source { may_pass, .. } => *may_pass,
             DepotError::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
-            DepotError::Ended | DepotError::Full { .. } | DepotError::Changed { .. } => false,
+            DepotError::Ended
+            | DepotError::Lost
+            | DepotError::Full { .. }
+            | DepotError::Changed { .. } => false,
         }
     }
 
     /// What an answer, or the last line of one, says.
     fn of(status: u16, words: &str) -> DepotError {
-        let words = crate::http::head::shortened(words.trim());
+        let words = crate::http::head::words(words);
         match status {
             404 | 410 => DepotError::Ended,
             507 => DepotError::Full { words },
@@ -214,16 +220,16 @@ impl Net {
         lease_of(&self.depot_told("POST", &target).await?)
     }
 
-    /// Give an allocation up. One that is no more is given up already.
+    /// Give an allocation up; `false` if it is no more, as when its lease has ended.
     ///
     /// # Errors
     /// See [`DepotError`].
-    pub async fn depot_release(&self, manage: &Url) -> Result<(), DepotError> {
+    pub async fn depot_release(&self, manage: &Url) -> Result<bool, DepotError> {
         let (mut upstream, head) = self.depot_ask("DELETE", manage, "", false).await?;
         match head.status {
             200..=299 | 404 | 410 => {
                 upstream.put_aside();
-                Ok(())
+                Ok(head.status < 300)
             }
             status => Err(DepotError::of(status, &text_of(&mut upstream).await?)),
         }
@@ -256,10 +262,10 @@ impl Net {
             return Err(match (head.status, told) {
                 (_, Some(code)) => {
                     let may_pass = matches!(code, 408 | 425 | 429 | 500..=599);
-                    DepotError::Source { words: words.trim().to_owned(), may_pass }
+                    DepotError::Source { words: crate::http::head::words(&words), may_pass }
                 }
                 (403 | 508, None) if fault => {
-                    DepotError::Source { words: words.trim().to_owned(), may_pass: false }
+                    DepotError::Source { words: crate::http::head::words(&words), may_pass: false }
                 }
                 (status, None) => DepotError::of(status, &words),
             });
@@ -298,7 +304,11 @@ impl Net {
         };
         let asked = self.awake().within(limit, asked).await;
         let answered = asked.unwrap_or(Err((LaneError::Timeout { after: limit }, false)));
-        Ok(answered.map_err(|(error, _)| error)?)
+        let (upstream, head) = answered.map_err(|(error, _)| error)?;
+        if head.field("swath-lost").is_some() {
+            return Err(DepotError::Lost);
+        }
+        Ok((upstream, head))
     }
 
     /// One try; with an error goes whether the connection had been used before.

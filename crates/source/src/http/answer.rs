@@ -7,7 +7,7 @@ use std::time::Duration;
 use swath_formats::{ContentRange, ProxyFault, content_range, http_date, proxy_status};
 use swath_model::{Range, counted};
 
-use super::head::{Head, explained, shortened};
+use super::head::{Head, explained, shortened, words};
 use crate::error::LaneError;
 
 /// What an answer is.
@@ -117,10 +117,13 @@ fn whole(head: &Head) -> Answer {
 }
 
 fn status_error(head: &Head) -> LaneError {
+    if head.field("swath-lost").is_some() {
+        return LaneError::DepotLost;
+    }
     let told = head.fields("proxy-status").filter_map(proxy_status::read).last();
     if let Some(told) = told {
         let reason = match told.details {
-            Some(details) => shortened_to(&details, RELAY_WORDS_MAX),
+            Some(details) => words(&details),
             None => explained(head, b""),
         };
         let fault = told.fault.or(ProxyFault::of_status(head.status));
@@ -141,13 +144,6 @@ pub(crate) fn retry_after(head: &Head) -> Option<Duration> {
     Some(Duration::from_secs(seconds.min(RETRY_AFTER_LIMIT_S)))
 }
 
-/// At most so many characters, none of which can disturb a screen.
-fn shortened_to(text: &str, most: usize) -> String {
-    text.chars().filter(|character| !character.is_control()).take(most).collect()
-}
-
-/// Of a relay's words.
-const RELAY_WORDS_MAX: usize = 200;
 /// Nobody is made to wait longer than this by a header.
 const RETRY_AFTER_LIMIT_S: u64 = 24 * 3600;
 

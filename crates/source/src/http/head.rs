@@ -139,6 +139,15 @@ pub(crate) fn shortened(text: &str) -> String {
     text.chars().take(40).filter(|character| !character.is_control()).collect()
 }
 
+/// The words of a relay or a depot, whole as far as they are some.
+pub(crate) fn words(text: &str) -> String {
+    let shown = text.trim().chars().filter(|&c| !c.is_control() && !turns_around(c));
+    shown.take(WORDS_CHARS_MAX).collect()
+}
+
+/// Longer than anything that swath says there.
+const WORDS_CHARS_MAX: usize = 200;
+
 /// The words of a refusal: what its status line says, and the first line of what follows where that
 /// is text for people, or else what a challenge says of the credentials (RFC 6750, section 3).
 /// Nothing in it can disturb a screen.

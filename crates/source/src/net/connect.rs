@@ -128,7 +128,7 @@ impl Net {
         let tls_error = |reason: String| LaneError::Tls { host: origin.to_string(), reason };
         let name = server_name(&origin.host)
             .ok_or_else(|| tls_error("not a proper host name".to_owned()))?;
-        match self.shared.tls.connect(name, ReadAhead::new(tcp)).await {
+        match self.shared.tls.of(origin).connect(name, ReadAhead::new(tcp)).await {
             Ok(tls) => Ok(Conn::tls(tls, origin.clone(), peer, rtt)),
             Err(error) if speaks_other_http(&error) => by_library(),
             Err(error) => Err(handshake_failed(origin, &error)),

@@ -53,7 +53,7 @@ pub struct Net {
 
 struct Shared {
     options: NetOptions,
-    tls: tokio_rustls::TlsConnector,
+    tls: tls::Connectors,
     names: resolve::Names,
     idle: idle::IdleConnections,
     limiter: Arc<Limiter>,
@@ -75,7 +75,7 @@ impl Net {
     /// [`NetError`] if a CA file cannot be read or a header cannot be sent.
     pub fn new(options: NetOptions) -> Result<Net, NetError> {
         options.check()?;
-        let tls = tls::connector(&options)?;
+        let tls = tls::Connectors::new(&options)?;
         let digest_wishes = format!(
             "Want-Repr-Digest: {}\r\nWant-Digest: {}\r\n",
             digest_header::WANT_REPR_DIGEST,

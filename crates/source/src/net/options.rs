@@ -71,6 +71,9 @@ pub struct RelayAccess {
     pub url: Url,
     /// A token.
     pub token: Option<Secret>,
+    /// SHA-256 of a certificate that is trusted of this relay, and of nobody else: a relay that carries
+    /// connections could otherwise pass for the origin at their end.
+    pub fingerprint: Option<Digest>,
 }
 
 impl Default for NetOptions {

@@ -1,5 +1,6 @@
 //! TLS: the system's authorities and the user's, session resumption, HTTP/1.1 by ALPN.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
@@ -17,9 +18,36 @@ use swath_model::digest::{Algorithm, Digest, Hasher};
 use tokio_rustls::TlsConnector;
 
 use super::options::{NetError, NetOptions};
+use crate::target::Origin;
 
-/// The connector of our own lanes.
-pub(super) fn connector(options: &NetOptions) -> Result<TlsConnector, NetError> {
+/// The connectors of our own lanes: one for everybody, and one for each relay that has a certificate
+/// which is trusted of it alone.
+pub(super) struct Connectors {
+    usual: TlsConnector,
+    pinned: HashMap<Origin, TlsConnector>,
+}
+
+impl Connectors {
+    pub fn new(options: &NetOptions) -> Result<Connectors, NetError> {
+        let mut pinned = HashMap::new();
+        for relay in &options.relays {
+            let (Some(origin), Some(own)) = (Origin::of(&relay.url), relay.fingerprint) else {
+                continue;
+            };
+            let fingerprints = options.fingerprints.iter().copied().chain([own]).collect();
+            let options = NetOptions { fingerprints, ..options.clone() };
+            pinned.insert(origin, connector(&options)?);
+        }
+        Ok(Connectors { usual: connector(options)?, pinned })
+    }
+
+    /// The one that judges the certificate of `origin`.
+    pub fn of(&self, origin: &Origin) -> &TlsConnector {
+        self.pinned.get(origin).unwrap_or(&self.usual)
+    }
+}
+
+fn connector(options: &NetOptions) -> Result<TlsConnector, NetError> {
     let mut config = config(options)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))

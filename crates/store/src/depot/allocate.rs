@@ -15,7 +15,7 @@ use super::clock::{Moment, Term};
 use super::contents::Contents;
 use super::lease::{Lease, remove};
 use super::ledger::{Entry, Medium, Refusal, Space};
-use super::{Depot, Shared};
+use super::{Depot, Shared, spoken};
 use crate::journal::JournalFile;
 use crate::sealed_file::{Layout, blocks};
 use crate::sys;
@@ -47,7 +47,7 @@ pub enum AllocateError {
     #[error("an allocation has at least one byte")]
     Empty,
     /// The lease would be longer than the depot allows.
-    #[error("a lease of more than {} s is not given", .length_max.as_secs())]
+    #[error("a lease of more than {} is not given", spoken(*.length_max))]
     TooLong {
         /// The longest.
         length_max: Duration,
@@ -65,8 +65,11 @@ pub enum AllocateError {
         free_bytes: u64,
     },
     /// The disk has less space than the depot was told that it has.
-    #[error("the depot's disk is fuller than it should be")]
-    DiskFull,
+    #[error("the depot's disk has only {free_bytes} bytes free")]
+    DiskFull {
+        /// How much it has.
+        free_bytes: u64,
+    },
     /// Anything else.
     #[error("cannot allocate")]
     Io(#[source] io::Error),
@@ -126,7 +129,7 @@ impl Depot {
                         books.ending > 0
                     };
                     shared.given_back.notify_all();
-                    let is_full = matches!(error, AllocateError::DiskFull);
+                    let is_full = matches!(error, AllocateError::DiskFull { .. });
                     // Perhaps what is being taken away just now is what it lacks.
                     if !is_full || !ending || std::mem::replace(&mut waited, true) {
                         return Err(error);
@@ -229,8 +232,10 @@ impl Shared {
                 let _ =
                     remove(steps, &names.journal).and_then(|()| steps.sync_folder(&names.folder));
                 let _ = remove(steps, &names.part);
-                let is_full = sys::is_full(&error);
-                Err(if is_full { AllocateError::DiskFull } else { AllocateError::Io(error) })
+                if sys::is_full(&error) {
+                    return Err(AllocateError::DiskFull { free_bytes: self.disk_free_bytes() });
+                }
+                Err(AllocateError::Io(error))
             }
         }
     }

@@ -11,7 +11,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use swath_model::{Range, RangeSet, Time};
@@ -35,6 +35,8 @@ pub(crate) struct Lease {
     book: Mutex<Book>,
     journal: Mutex<Journal>,
     committed: Condvar,
+    /// It was found to be without its files.
+    lost: AtomicBool,
 }
 
 /// What is known of the bytes.
@@ -122,6 +124,7 @@ impl Lease {
             book: Mutex::new(book),
             journal: Mutex::new(journal),
             committed: Condvar::new(),
+            lost: AtomicBool::new(false),
         }
     }
 
@@ -144,6 +147,25 @@ impl Lease {
     /// Whether it is being taken away, or was: its space is, or is about to be, another's.
     pub(crate) fn is_given_up(&self) -> bool {
         self.ends.load(Ordering::Acquire) == GIVEN_UP
+    }
+
+    /// Whether somebody has taken its files away, or one of them: open ones live on, and tell nobody.
+    pub(crate) fn is_lost(&self, depot: &Shared) -> bool {
+        if self.medium == Medium::Memory {
+            return false;
+        }
+        let Ok(names) = depot.names(self.id) else { return false };
+        let is_missing = |path: &std::path::Path| {
+            let found = path.symlink_metadata();
+            found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        // One that is given up meanwhile loses them too, and is called so before.
+        let is_lost =
+            (is_missing(&names.part) || is_missing(&names.journal)) && !self.is_given_up();
+        if is_lost && !self.lost.swap(true, Ordering::Relaxed) {
+            depot.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        is_lost
     }
 
     /// The space that it takes.
@@ -387,7 +409,11 @@ impl Lease {
             remove(steps, &names.journal)?;
             if durably {
                 // Before the data goes: a journal that comes back finds it.
-                steps.sync_folder(&names.folder)?;
+                match steps.sync_folder(&names.folder) {
+                    // Nothing comes back that has no folder.
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
             }
         }
         // Readers may have it open for long: they are not to keep its space.

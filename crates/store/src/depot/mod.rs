@@ -53,7 +53,7 @@ mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -128,6 +128,8 @@ pub(crate) struct Shared {
     given_back: Condvar,
     /// How many pieces all allocations have together.
     pub(crate) pieces: AtomicUsize,
+    /// How many allocations were found without their files.
+    pub(crate) lost: AtomicUsize,
 }
 
 struct Books {
@@ -155,6 +157,8 @@ pub struct Status {
     pub left: Duration,
     /// The space that it takes of what the depot has to give.
     pub taken_bytes: u64,
+    /// Its files were taken away from under the depot: nothing of it can be read or stored any more.
+    pub is_lost: bool,
 }
 
 /// What a depot has given and has left.
@@ -162,7 +166,7 @@ pub struct Status {
 pub struct Room {
     /// Bytes on the disk that are promised.
     pub disk_taken_bytes: u64,
-    /// Bytes on the disk that may be promised still.
+    /// Bytes on the disk that may be promised still, and that the disk has.
     pub disk_free_bytes: u64,
     /// Bytes of memory that are promised.
     pub memory_taken_bytes: u64,
@@ -180,7 +184,7 @@ pub enum ManageError {
     #[error("no allocation can be managed by this capability")]
     NoLease,
     /// The lease would be longer than the depot allows.
-    #[error("a lease of more than {} s is not given", .length_max.as_secs())]
+    #[error("a lease of more than {} is not given", spoken(*.length_max))]
     TooLong {
         /// The longest.
         length_max: Duration,
@@ -234,7 +238,14 @@ impl Depot {
         let (held, damaged) = (book.contents.held.clone(), book.contents.damaged.clone());
         let size_bytes = lease.layout.size_bytes;
         let medium = lease.medium;
-        Some(Status { id, right, medium, size_bytes, held, damaged, left, taken_bytes })
+        drop(book);
+        let is_lost = lease.is_lost(&self.shared);
+        Some(Status { id, right, medium, size_bytes, held, damaged, left, taken_bytes, is_lost })
+    }
+
+    /// How many allocations have been asked for whose files had been taken away from under the depot.
+    pub fn lost(&self) -> usize {
+        self.shared.lost.load(Ordering::Relaxed)
     }
 
     /// Whether this opened an allocation that has ended or was given up, as far back as is remembered:
@@ -301,10 +312,11 @@ impl Depot {
     /// What is given and what is left.
     pub fn room(&self) -> Room {
         self.shared.sweep();
+        let disk_has = self.shared.disk_free_bytes();
         let books = self.shared.books();
         Room {
             disk_taken_bytes: books.ledger.taken_bytes(Medium::Disk),
-            disk_free_bytes: books.ledger.free_bytes(Medium::Disk),
+            disk_free_bytes: books.ledger.free_bytes(Medium::Disk).min(disk_has),
             memory_taken_bytes: books.ledger.taken_bytes(Medium::Memory),
             memory_free_bytes: books.ledger.free_bytes(Medium::Memory),
             allocations: books.ledger.count(),
@@ -322,6 +334,11 @@ impl Depot {
 impl Shared {
     fn books(&self) -> MutexGuard<'_, Books> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that the disk has; beyond all measure if there is none, or if it does not tell.
+    fn disk_free_bytes(&self) -> u64 {
+        self.place.as_ref().and_then(open::Place::free_bytes).unwrap_or(u64::MAX)
     }
 
     /// The names of an allocation's files.
@@ -364,6 +381,15 @@ impl std::fmt::Debug for Depot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Depot({:?})", self.shared.options)
     }
+}
+
+/// A length of time in the largest unit that it is whole in.
+fn spoken(length: Duration) -> String {
+    let seconds = length.as_secs();
+    let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
+    let whole = units.into_iter().find(|(unit, _)| seconds > 0 && seconds.is_multiple_of(*unit));
+    let (unit, name) = whole.unwrap_or((1, "s"));
+    format!("{} {name}", seconds / unit)
 }
 
 fn manage_error(fault: Fault) -> ManageError {

@@ -29,7 +29,7 @@ use crate::sys;
 pub(crate) struct Place {
     pub(super) leases: PathBuf,
     damaged: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 /// What was there when a depot was opened.
@@ -142,6 +142,7 @@ impl Depot {
             ledger: Mutex::new(books),
             given_back: Condvar::new(),
             pieces: AtomicUsize::new(pieces),
+            lost: AtomicUsize::new(0),
         };
         Ok((Depot { shared: Arc::new(shared) }, found))
     }
@@ -177,7 +178,12 @@ impl Place {
         if !sys::try_lock(&lock).map_err(at(&path))? {
             return Err(OpenError::Locked(folder.to_owned()));
         }
-        Ok(Place { leases, damaged, _lock: lock })
+        Ok(Place { leases, damaged, lock })
+    }
+
+    /// Bytes that its disk has for us, if that can be told.
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        sys::free_bytes(&self.lock).ok()
     }
 
     /// The names of an allocation's files.

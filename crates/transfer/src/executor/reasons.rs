@@ -64,10 +64,11 @@ impl Run<'_> {
 impl SourceEntry {
     /// What an error says of the way that a source is reached by.
     pub fn blame_way(&mut self, error: &LaneError) {
-        use swath_formats::ProxyFault::{Certificate, Denied, IpProhibited, Loop};
+        use swath_formats::ProxyFault::{Certificate, Denied, IpProhibited, Loop, Request};
         self.fault = match error {
             LaneError::Relay {
-                fault: Some(Denied | IpProhibited | Loop | Certificate), ..
+                fault: Some(Denied | IpProhibited | Loop | Certificate | Request),
+                ..
             }
             | LaneError::Denied { .. } => Fault::Refused,
             LaneError::Status { code: 400..=499, .. } => Fault::Refused,

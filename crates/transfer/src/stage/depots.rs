@@ -7,6 +7,7 @@ use swath_source::{DepotLease, display_name};
 use tokio::time::Instant;
 use url::Url;
 
+use super::StagedDepot;
 use super::errand::Mirrors;
 use crate::observe::{Event, Observer, SourceState};
 
@@ -59,6 +60,19 @@ impl Depot {
             condition: Condition::Usable,
             failing_since: None,
         }
+    }
+
+    /// What lies in it, if anything was leased there.
+    pub fn staged(&self) -> Option<StagedDepot> {
+        let lease = self.lease.as_ref()?;
+        Some(StagedDepot {
+            relay: self.relay.clone(),
+            read: lease.read.clone(),
+            manage: lease.manage.clone(),
+            held: self.held.clone(),
+            left: self.left,
+            reason: self.condition.reason().map(str::to_owned),
+        })
     }
 
     /// Whether it may be asked to fetch.
@@ -119,7 +133,8 @@ pub(super) fn lacking(depots: &[Depot], replicas: usize, size_bytes: u64) -> Ran
 pub(super) fn reasons(depots: &[Depot]) -> Vec<(String, String)> {
     let reason = |depot: &Depot| match depot.condition.reason() {
         Some(reason) => reason.to_owned(),
-        None => "it takes no more of it".to_owned(),
+        None if depot.held.is_empty() => "it has fetched nothing".to_owned(),
+        None => "each further copy of what it holds has to lie at another one".to_owned(),
     };
     depots.iter().map(|depot| (depot.name.clone(), reason(depot))).collect()
 }

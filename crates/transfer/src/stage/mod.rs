@@ -62,6 +62,9 @@ pub struct Staged {
     pub origins: Vec<Url>,
     /// The depots that hold some of it.
     pub depots: Vec<StagedDepot>,
+    /// Depots of which nobody knows any more what they hold, and that could not be told to give it
+    /// up: their leases run on.
+    pub unreached: Vec<StagedDepot>,
     /// The depots that do not, and why.
     pub left_out: Vec<(String, String)>,
     /// How long that took.
@@ -99,7 +102,7 @@ pub enum StageError {
     #[error("the file is empty: there is nothing to stage")]
     Empty,
     /// More copies are wanted than there are depots that can be used.
-    #[error("{wanted} depots are needed and {usable} can be used")]
+    #[error("{} needed and {usable} can be used", if *wanted == 1 { "1 depot is".to_owned() } else { format!("{wanted} depots are") })]
     TooFew {
         /// How many are needed at least.
         wanted: usize,
@@ -147,12 +150,20 @@ pub async fn stage(
         depots: request.depots.iter().cloned().map(Depot::new).collect(),
         file: File::default(),
     };
-    let done = staging.all(stop).await;
-    if done.is_err() {
-        let leases = staging.depots.iter().filter_map(|depot| depot.lease.as_ref());
-        let releases =
-            leases.map(|lease| timeout(RELEASE_WITHIN, net.depot_release(&lease.manage)));
-        join_all(releases).await;
+    let mut done = staging.all(stop).await;
+    let is_done = done.is_ok();
+    // What holds nothing is of no use, and takes a lease.
+    let leased = staging.depots.iter().filter(|depot| !is_done || depot.held.is_empty());
+    let releases = leased.filter_map(|depot| {
+        let staged = depot.staged()?;
+        Some(async move {
+            let released = timeout(RELEASE_WITHIN, net.depot_release(&staged.manage)).await;
+            (!matches!(released, Ok(Ok(_)))).then_some(staged)
+        })
+    });
+    let unreached = join_all(releases).await;
+    if let Ok(staged) = &mut done {
+        staged.unreached = unreached.into_iter().flatten().collect();
     }
     done
 }
@@ -375,17 +386,7 @@ impl Staging<'_> {
 
     fn staged(&self) -> Staged {
         let holds = |depot: &&Depot| !depot.held.is_empty();
-        let depots = self.depots.iter().filter(holds).filter_map(|depot| {
-            let lease = depot.lease.as_ref()?;
-            Some(StagedDepot {
-                relay: depot.relay.clone(),
-                read: lease.read.clone(),
-                manage: lease.manage.clone(),
-                held: depot.held.clone(),
-                left: depot.left,
-                reason: depot.condition.reason().map(str::to_owned),
-            })
-        });
+        let depots = self.depots.iter().filter(holds).filter_map(Depot::staged);
         let without = self.depots.iter().filter(|depot| depot.held.is_empty());
         let left_out = without.map(|depot| {
             let reason = depot.condition.reason().unwrap_or("others had it all before");
@@ -397,6 +398,7 @@ impl Staging<'_> {
             version: self.file.version.clone(),
             origins: self.file.replicas.iter().map(|it| bare(&it.url)).collect(),
             depots: depots.collect(),
+            unreached: Vec::new(),
             left_out: left_out.collect(),
             elapsed_s: self.began.elapsed().as_secs_f64(),
         }

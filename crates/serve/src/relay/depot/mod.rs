@@ -76,8 +76,14 @@ impl Door {
         blocking(move || work(&depot)).await
     }
 
-    /// What an allocation is like, if the capability is for that.
+    /// What an allocation is like that still has its files, if the capability is for that.
     async fn find(&self, capability: &Capability, wanted: Right) -> Result<Status, Response> {
+        let status = self.find_any(capability, wanted).await?;
+        if status.is_lost { Err(lost()) } else { Ok(status) }
+    }
+
+    /// The same of any.
+    async fn find_any(&self, capability: &Capability, wanted: Right) -> Result<Status, Response> {
         let one = capability.clone();
         match self.blocking(move |depot| depot.status(&one)).await? {
             Some(status) if status.right == wanted => Ok(status),
@@ -146,6 +152,9 @@ impl Door {
         let one = any.clone();
         let found = self.blocking(move |depot| depot.status(&one)).await?;
         let status = found.ok_or_else(|| self.nothing(any))?;
+        if status.is_lost {
+            return Err(lost());
+        }
         Ok(told(
             200,
             &json!({
@@ -171,7 +180,7 @@ impl Door {
     }
 
     async fn release(&self, manage: Capability) -> Result<Response, Response> {
-        self.find(&manage, Right::Manage).await?;
+        self.find_any(&manage, Right::Manage).await?;
         let one = manage.clone();
         let released = self.blocking(move |depot| depot.release(&one)).await?;
         released.map_err(|error| self.unmanaged(&manage, &error))?;
@@ -279,6 +288,12 @@ fn over() -> Response {
     Response::text(410, "the lease has ended, or was given up")
 }
 
+/// Somebody has taken the files away: that is no lease's end, and the client is to say so.
+fn lost() -> Response {
+    Response::text(410, "what was stored here was removed from the depot's disk")
+        .with("swath-lost", "1")
+}
+
 /// The depot's disk does not do what it should.
 fn broken(error: &dyn std::error::Error) -> Response {
     let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
@@ -291,9 +306,9 @@ fn refused(error: &AllocateError) -> Response {
         AllocateError::Empty | AllocateError::TooLong { .. } => {
             Response::text(400, error.to_string())
         }
-        AllocateError::NoRoom { .. } | AllocateError::TooMany { .. } | AllocateError::DiskFull => {
-            Response::text(507, error.to_string())
-        }
+        AllocateError::NoRoom { .. }
+        | AllocateError::TooMany { .. }
+        | AllocateError::DiskFull { .. } => Response::text(507, error.to_string()),
         error => broken(error),
     }
 }

@@ -264,3 +264,31 @@ fn a_lease_that_was_copied_is_not_a_second_one() {
     assert!(held.is_some());
     assert_eq!(room.allocations, 3);
 }
+
+#[test]
+fn an_allocation_without_its_files_is_lost_and_gives_its_space_back() {
+    // An open file lives on without a name: such an allocation was called whole.
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Hands::new());
+    let depot = open(folder.path(), &clock);
+    let leases = folder.path().join("leases");
+    for end in ["data", "lease"] {
+        let lease = depot.allocate(GROUP, HOUR, Medium::Disk).unwrap();
+        let other = depot.allocate(GROUP, HOUR, Medium::Disk).unwrap();
+        let memory = depot.allocate(GROUP, HOUR, Medium::Memory).unwrap();
+        depot.store(&lease.write, 0, &content(Range::new(0, GROUP))).unwrap();
+        let is_lost = |lease: &Allocation| depot.status(&lease.read).unwrap().is_lost;
+        let before = depot.lost();
+        assert!(!is_lost(&lease));
+        std::fs::remove_file(leases.join(format!("{}.{end}", lease.id))).unwrap();
+        assert!(is_lost(&lease) && is_lost(&lease) && !is_lost(&other) && !is_lost(&memory));
+        assert_eq!(depot.lost(), before + 1, "each is counted once");
+        for one in [&lease, &other, &memory] {
+            depot.release(&one.manage).unwrap();
+        }
+    }
+    let lease = depot.allocate(GROUP, HOUR, Medium::Disk).unwrap();
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    assert!(depot.status(&lease.read).unwrap().is_lost);
+    depot.release(&lease.manage).unwrap();
+    assert_eq!(depot.room().disk_taken_bytes, 0);
+}

@@ -240,7 +240,10 @@ fn a_disk_that_is_fuller_than_expected_is_noticed() {
     let options = DepotOptions { size_bytes: u64::MAX, ..options(folder.path()) };
     let (depot, _) = Depot::open(options).unwrap();
     let refused = depot.allocate(1 << 58, HOUR, Medium::Disk).unwrap_err();
-    assert!(matches!(refused, AllocateError::DiskFull), "{refused}");
+    let AllocateError::DiskFull { free_bytes } = refused else { panic!("{refused}") };
+    // Others write there meanwhile.
+    assert!(0 < free_bytes && free_bytes < 1 << 58, "{free_bytes}");
+    assert!(depot.room().disk_free_bytes < 1 << 58, "what the disk has, not what was told");
     assert_eq!(std::fs::read_dir(folder.path().join("leases")).unwrap().count(), 0);
     assert_eq!(depot.room().disk_taken_bytes, 0);
     // What is given is there.

@@ -446,7 +446,7 @@ fn after_a_failed_sync_nothing_written_before_it_is_vouched_for() {
     let taken = run.depot.room().disk_taken_bytes;
     for step in ["sync data", "append journal", "sync journal", "sync folder"] {
         *run.disk.failing.lock().unwrap() = Some((step, libc::ENOSPC));
-        assert!(matches!(run.allocate(), Some(AllocateError::DiskFull)), "{step}");
+        assert!(matches!(run.allocate(), Some(AllocateError::DiskFull { .. })), "{step}");
     }
     assert_eq!(run.depot.room().disk_taken_bytes, taken);
     run.depot.store(&allocation.write, 90, &content(Range::new(90, 95))).unwrap();
