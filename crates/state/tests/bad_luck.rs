@@ -330,7 +330,9 @@ fn where_nothing_can_be_written_it_is_read_all_the_same() {
     fs::create_dir(&there).unwrap();
     filled(&there.join("state.db"));
     for shell in [
-        "mount -t tmpfs tmpfs \"$SWATH_PLACE\" && cp -r \"$SWATH_FROM\" \"$SWATH_PLACE\" && mount -o remount,ro tmpfs \"$SWATH_PLACE\"",
+        // What is to be copied lies under the new one, where only who is there already finds it. It
+        // was not copied once, and the case counted as skipped.
+        "cd \"$SWATH_FROM\"; mount -t tmpfs tmpfs \"$SWATH_PLACE\" || exit 77; set -e; mkdir \"$SWATH_PLACE/there\"; cp state.db \"$SWATH_PLACE/there\"; mount -o remount,ro tmpfs \"$SWATH_PLACE\"",
         // The file may be written, the folder not.
         "mount --bind \"$SWATH_PLACE\" \"$SWATH_PLACE\" && mount -o remount,ro,bind \"$SWATH_PLACE\"",
     ] {

@@ -1,9 +1,9 @@
 //! What relays say of a single file, held against what its source says itself.
 //!
 //! Whoever passes bytes on can change them, and with them their size, their version and their digest.
-//! So where the first word of a file that nobody gave us a digest of came by relays (which happens by
-//! a route that was named; otherwise no relay is used before its source has answered), the source is
-//! asked once more without them: one request. What the source itself says counts, and relays that say
+//! So where the first word of a file that nobody gave us a digest of came by relays (by a route that
+//! was named, or where the source has not answered in time), the source is asked once more without
+//! them: one request. What the source itself says counts, and relays that say
 //! otherwise are left. Where it says nothing, that is told at the end: a digest that came by relays
 //! proves no more than that nothing broke by accident.
 
