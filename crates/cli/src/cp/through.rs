@@ -17,8 +17,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{Mutex, Semaphore};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::far::Far;
 use super::hear::ends;
@@ -29,14 +30,8 @@ use crate::serve::through::READY;
 pub struct Through {
     /// The port of ours that leads there.
     pub port: u16,
-    taking: JoinHandle<()>,
+    _taking: AbortOnDropHandle<()>,
     _shared: Option<Shared>,
-}
-
-impl Drop for Through {
-    fn drop(&mut self) {
-        self.taking.abort();
-    }
 }
 
 impl Through {
@@ -54,8 +49,8 @@ impl Through {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.map_err(|error| error.to_string())?;
         let port = listener.local_addr().map_err(|error| error.to_string())?.port();
-        let taking = tokio::spawn(take(listener, starts));
-        Ok(Through { port, taking, _shared: shared })
+        let taking = AbortOnDropHandle::new(tokio::spawn(take(listener, starts)));
+        Ok(Through { port, _taking: taking, _shared: shared })
     }
 }
 

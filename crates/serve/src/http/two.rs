@@ -1,7 +1,7 @@
 //! HTTP/2, for browsers and for control: many small answers on one connection. Bulk data goes
 //! better over several connections of HTTP/1.1, where every byte is sent as it lies in the file.
 
-use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -10,13 +10,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::{Answer, HEAD_WITHIN, IDLE, TAKE_WITHIN, now_s};
 use super::head::{Head, Method};
@@ -44,9 +48,13 @@ pub(crate) async fn serve_two<A: Answer>(
         let under_way = UnderWay::new(&of_service);
         let answers = Arc::clone(&of_request);
         let pace = pace.clone();
-        async move { Ok::<_, Infallible>(answer(request, peer, answers, pace, under_way).await) }
+        // In a task of its own, which ends with the stream: what an answer takes keeps no other one.
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            answer(request, peer, answers, pace, under_way).await
+        }))
     });
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let (executor, mut streams) = Streams::new();
+    let mut builder = http2::Builder::new(executor);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
@@ -62,7 +70,7 @@ pub(crate) async fn serve_two<A: Answer>(
         let is_silent = *changes.borrow_and_update() == 0;
         let _silence = is_silent.then(|| seat.silence());
         tokio::select! {
-            _ = connection.as_mut() => return,
+            () = streams.drive(connection.as_mut()) => return,
             () = answers.ending(true) => break,
             () = seat.wanted(), if is_silent => break,
             () = sleep(begins_within), if is_silent => break,
@@ -73,9 +81,60 @@ pub(crate) async fn serve_two<A: Answer>(
     let is_silent = *under_way.borrow() == 0;
     if is_silent {
         // Who has not said a word yet would be waited for without end.
-        let _ = timeout(FAREWELL, connection).await;
+        let _ = timeout(FAREWELL, streams.drive(connection)).await;
     } else {
-        let _ = connection.await;
+        streams.drive(connection).await;
+    }
+}
+
+/// The streams of a connection, run by whoever runs the connection itself. In tasks of their own, an
+/// answer's head could be on its way before its body was handed over, and what a client does that
+/// reads only so much of a refusal (curl ends what it sends before its length is reached, which is an
+/// error of the stream) takes the body away.
+struct Streams {
+    begun: mpsc::UnboundedReceiver<Begun>,
+    running: FuturesUnordered<Begun>,
+}
+
+type Begun = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Hands over the streams that begin; there are as many as a connection may have at once.
+#[derive(Clone)]
+struct Hands(mpsc::UnboundedSender<Begun>);
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Hands {
+    fn execute(&self, stream: F) {
+        let _ = self.0.send(Box::pin(stream));
+    }
+}
+
+impl Streams {
+    fn new() -> (Hands, Streams) {
+        let (hands, begun) = mpsc::unbounded_channel();
+        (Hands(hands), Streams { begun, running: FuturesUnordered::new() })
+    }
+
+    /// Run the connection with its streams until it has ended.
+    async fn drive<C: Future>(&mut self, mut connection: Pin<&mut C>) {
+        poll_fn(|cx| {
+            let ended = connection.as_mut().poll(cx).map(|_| ());
+            if ended.is_pending() {
+                self.poll(cx);
+            }
+            ended
+        })
+        .await;
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) {
+        loop {
+            while let Poll::Ready(Some(stream)) = self.begun.poll_recv(cx) {
+                self.running.push(stream);
+            }
+            if !matches!(self.running.poll_next_unpin(cx), Poll::Ready(Some(()))) {
+                return;
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::task::AbortHandle;
+use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use super::tls;
@@ -21,17 +21,11 @@ use crate::target::Origin;
 pub(crate) struct Gateway {
     pub pipe: DuplexStream,
     failure: Failure,
-    task: AbortHandle,
+    _task: AbortOnDropHandle<()>,
 }
 
 /// Why the library could not answer.
 type Failure = Arc<Mutex<Option<LaneError>>>;
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
 
 /// What the pipe holds in each direction.
 const PIPE_BYTES: usize = 256 * 1024;
@@ -54,7 +48,7 @@ impl Gateway {
             // The pipe ends only now, so that whoever sees its end finds the reason.
             drop(far_end);
         });
-        Gateway { pipe, failure, task: task.abort_handle() }
+        Gateway { pipe, failure, _task: AbortOnDropHandle::new(task) }
     }
 
     /// Why the pipe ended, if the library is to blame.

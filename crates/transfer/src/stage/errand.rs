@@ -3,7 +3,7 @@
 use swath_model::{LaneId, Range, SwathId};
 use swath_source::{DepotError, DepotWish, Fetched, Net};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use super::Replica;
@@ -17,12 +17,8 @@ pub(super) struct Said {
 }
 
 /// A fetch that is under way; dropped, it ends.
-pub(super) struct Errand(JoinHandle<()>);
-
-impl Drop for Errand {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+pub(super) struct Errand {
+    _task: AbortOnDropHandle<()>,
 }
 
 impl Errand {
@@ -37,7 +33,7 @@ impl Errand {
         words: UnboundedSender<Said>,
     ) -> Errand {
         let (net, write, replica) = (net.clone(), write.clone(), replica.clone());
-        Errand(tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             let say = |word| {
                 let is_last = !matches!(word, Ok(Fetched::Came(_) | Fetched::Stored(_)));
                 // Nobody hears it where the round is over.
@@ -68,7 +64,8 @@ impl Errand {
                     return;
                 }
             }
-        }))
+        });
+        Errand { _task: AbortOnDropHandle::new(task) }
     }
 }
 

@@ -11,6 +11,7 @@ use swath_source::{Download, LaneError, Net, Trust, display_name};
 use swath_store::tree::Filter;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::engine::Engine;
@@ -57,7 +58,7 @@ pub(crate) struct Taking {
     pub trust: Trust,
     /// The replica, as shown.
     pub name: String,
-    task: tokio::task::JoinHandle<()>,
+    _task: AbortOnDropHandle<()>,
 }
 
 impl Taking {
@@ -72,12 +73,6 @@ impl Taking {
             |growth| growth.ended.clone().unwrap_or(Ok(())),
         );
         ended.map_err(|reason| GetError::Index { whose: self.name.clone(), reason })
-    }
-}
-
-impl Drop for Taking {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -201,7 +196,7 @@ pub(crate) fn begin(
         replica: at,
         trust: mirror.trust,
         name,
-        task,
+        _task: AbortOnDropHandle::new(task),
     })
 }
 

@@ -15,8 +15,8 @@ use std::time::Instant;
 use swath_source::AnswerHead;
 use swath_store::cache::Part;
 use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use super::fetcher;
@@ -46,17 +46,9 @@ struct Request {
     url: Url,
     /// As it came; the first one was taken from us.
     raw: Vec<u8>,
-    preparing: Preparing,
+    /// Whoever does not wait for it any more has it stopped.
+    preparing: AbortOnDropHandle<Prepared>,
     began: Instant,
-}
-
-/// Whoever does not wait for it any more has it stopped.
-struct Preparing(JoinHandle<Prepared>);
-
-impl Drop for Preparing {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// Answer `first`, and what comes behind it as long as it is for the cache; answers with a request
@@ -74,7 +66,7 @@ pub(in crate::relay) async fn carry(
     let mut line = Line { relay, peer, stream, input, held, queue, pace, is_over: false };
     line.take(first.0, first.1, Vec::new());
     while let Some(mut request) = line.queue.pop_front() {
-        let Some(prepared) = line.meanwhile(&mut request.preparing.0).await else {
+        let Some(prepared) = line.meanwhile(&mut request.preparing).await else {
             return Ok(Next::Cut);
         };
         let keeps_alive = request.head.keeps_alive && !relay.is_ending();
@@ -110,8 +102,14 @@ impl Line<'_> {
         let head = Arc::new(head);
         let asked = Asked { head: Arc::clone(&head), url: url.clone(), via };
         let jobs = self.held.jobs.get_or_insert_with(|| fetcher::start(self.relay)).clone();
-        let preparing = Preparing(tokio::spawn(prepare(Arc::clone(self.relay), asked, jobs)));
-        self.queue.push_back(Request { head, url, raw, preparing, began: Instant::now() });
+        let preparing = tokio::spawn(prepare(Arc::clone(self.relay), asked, jobs));
+        self.queue.push_back(Request {
+            head,
+            url,
+            raw,
+            preparing: AbortOnDropHandle::new(preparing),
+            began: Instant::now(),
+        });
     }
 
     /// What was taken ahead is for somebody else to understand.
