@@ -55,6 +55,8 @@ pub(super) struct SourceEntry {
     pub on_route: Option<OnRoute>,
     /// What its last error says of the way that it is reached by.
     pub fault: Fault,
+    /// That error is about the file there, by whatever way it is reached.
+    pub is_gone: bool,
 }
 
 impl SourceEntry {
@@ -77,6 +79,7 @@ impl SourceEntry {
             figures: Figures::default(),
             on_route: None,
             fault: Fault::Broken,
+            is_gone: false,
         }
     }
 }

@@ -369,10 +369,10 @@ impl Run<'_> {
             ways.open.remove(&way);
             ways.router.handle(RouteEvent::WayFailed { way, fault: entry.fault, at: None }, now);
         }
-        // What the origin itself says of its file holds over all ways.
+        // What the origin itself says of its file holds over all ways; whom it lets in does not.
         let own = entry.on_route.as_ref().filter(|own| own.route.is_direct());
         if let Some(own) = own
-            && entry.fault != Fault::Broken
+            && (entry.is_gone || entry.fault == Fault::Corrupt)
         {
             let replica = own.replica;
             ways.router.handle(RouteEvent::ReplicaLost { replica }, now);
