@@ -350,7 +350,7 @@ impl Staging<'_> {
 
     /// Ask every depot that holds something what it holds by now.
     async fn count(&mut self) {
-        let net = self.net;
+        let (net, size_bytes) = (self.net, self.file.size_bytes);
         let asked = self.depots.iter().map(|depot| async move {
             let lease = depot.lease.as_ref()?;
             // One that is starting again is no lost one.
@@ -368,19 +368,22 @@ impl Staging<'_> {
         });
         let answers = join_all(asked).await;
         for (at, answer) in answers.into_iter().enumerate() {
-            match answer {
-                None => {}
-                Some(Ok(status)) => {
+            let reason = match answer {
+                None => continue,
+                Some(Ok(status)) if status.size_bytes == size_bytes => {
                     let depot = &mut self.depots[at];
                     depot.held = status.held;
                     depot.left = status.left;
+                    continue;
                 }
-                Some(Err(error)) => {
-                    self.depots[at].held = RangeSet::new();
-                    let condition = Condition::Lost(error.to_string());
-                    self.depots[at].tell(at, condition, self.began, self.observer);
+                // What it holds there may lie beyond the end of the file.
+                Some(Ok(status)) => {
+                    format!("{} bytes were leased, it tells of {}", size_bytes, status.size_bytes)
                 }
-            }
+                Some(Err(error)) => error.to_string(),
+            };
+            self.depots[at].held = RangeSet::new();
+            self.depots[at].tell(at, Condition::Lost(reason), self.began, self.observer);
         }
     }
 
