@@ -1,7 +1,9 @@
-//! `swath stage` where something goes wrong: sources that restart, depots that lie.
+//! `swath stage` where something goes wrong: sources that restart, depots that go or lie, files that
+//! cannot be written.
 
 mod support;
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -61,6 +63,68 @@ fn a_source_that_restarts_costs_nobody_what_is_staged() {
     origin.die();
     home.run(["get", "staged.meta4", "-o", "got"]).code_is(0);
     home.holds("got", &content);
+}
+
+#[test]
+fn what_cannot_be_given_up_at_the_end_can_be_later() {
+    // "what was leased is given up again" was said, and nobody had its keys.
+    let home = Home::new();
+    let content = Content::random(22, SIZE);
+    let origin = slow(&content, 300_000);
+    let [near, far] = depots(&home);
+    let both = [near, far];
+    home.write("staged.meta4.left.keys", "of an earlier time");
+    let running = staging(&home, &url(&origin), &both, &[]).start();
+    begin(&both);
+    let [near, far] = both;
+    let address = far.address().to_string();
+    drop(far);
+    running.signal(libc::SIGINT);
+    let ran = running.wait();
+    let named = format!("http://{address}/ has not given it up: ");
+    ran.code_is(130).says(&[&named, "its lease ends in", "swath stage release staged.meta4.left2"]);
+    assert_eq!(room(&near, "allocations"), 0);
+    assert_eq!(home.read("staged.meta4.left.keys"), b"of an earlier time");
+    let names = home.names();
+    let left: Vec<&String> = names.iter().filter(|name| name.contains("meta4")).collect();
+    assert_eq!(left, ["staged.meta4.left.keys", "staged.meta4.left2.keys"]);
+    let back = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
+    assert_eq!(room(&back, "allocations"), 1);
+    home.run(["stage", "release", "staged.meta4.left2"]).code_is(0);
+    assert_eq!(room(&back, "allocations"), 0);
+    assert!(!home.exists("staged.meta4.left2.keys"));
+}
+
+#[test]
+fn where_the_files_cannot_be_written_those_of_an_earlier_time_stay() {
+    // The keys of what was staged before were removed, and nobody could give it up any more.
+    let home = Home::new();
+    let content = Content::random(23, SIZE);
+    let depots: [Served; 1] = depots(&home);
+    staging(&home, &url(&honest(&content)), &depots, &[]).run().code_is(0);
+    let held = || ["staged.meta4", "staged.meta4.keys"].map(|name| home.read(name));
+    let before = held();
+    for draft in ["staged.meta4", "staged.meta4.keys"] {
+        let origin = slow(&content, 300_000);
+        let running = staging(&home, &url(&origin), &depots, &["--overwrite"]).start();
+        until("it begins", || room(&depots[0], "allocations") == 2);
+        // As one does who tidies up.
+        fs::remove_file(home.path(format!("{draft}.{}.new", running.pid()))).unwrap();
+        origin.clear();
+        let ran = running.wait();
+        ran.code_is(5).says(&["cannot write staged.meta4: ", "; nothing is staged"]);
+        assert_eq!(held(), before, "without {draft}");
+        assert_eq!(room(&depots[0], "allocations"), 1);
+        let names = home.names();
+        let ours = names.iter().filter(|name| name.contains("meta4"));
+        assert_eq!(ours.count(), 2, "{names:?}");
+    }
+    home.run(["stage", "release", "staged.meta4"]).code_is(0);
+    assert_eq!(room(&depots[0], "allocations"), 0);
+    fs::remove_file(home.path("staged.meta4")).unwrap();
+    fs::create_dir(home.path("staged.meta4")).unwrap();
+    let ran = staging(&home, "http://127.0.0.1:9/f", &depots, &["--overwrite"]).run();
+    ran.code_is(5).says(&["staged.meta4 is a folder"]);
 }
 
 #[test]

@@ -84,11 +84,24 @@ pub struct StagedDepot {
     pub held: RangeSet,
     /// How long its lease runs from now on.
     pub left: Duration,
-    /// Why it did not take more, if something went wrong with it.
+    /// Why it did not take more, or give up what it has, if something went wrong with it.
     pub reason: Option<String>,
 }
 
-/// Why a file is not staged. Nothing of it is left in depots, as far as they could be told so.
+/// A file that is not staged. Nothing of it is left in depots, but for those that could not be told so.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct NotStaged {
+    /// Why.
+    #[source]
+    pub error: StageError,
+    /// The size of the file; 0 if that is not known.
+    pub size_bytes: u64,
+    /// Depots that could not be told to give up what was leased there: their leases run on.
+    pub unreached: Vec<StagedDepot>,
+}
+
+/// Why a file is not staged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageError {
@@ -135,13 +148,13 @@ pub enum StageError {
 /// Stage a file. Whatever goes wrong, and when `stop` is set, all that was leased is given up again.
 ///
 /// # Errors
-/// [`StageError`].
+/// [`NotStaged`].
 pub async fn stage(
     net: &Net,
     request: &StageRequest,
     observer: &mut dyn Observer,
     stop: &Stop,
-) -> Result<Staged, StageError> {
+) -> Result<Staged, NotStaged> {
     let mut staging = Staging {
         net,
         request,
@@ -150,22 +163,28 @@ pub async fn stage(
         depots: request.depots.iter().cloned().map(Depot::new).collect(),
         file: File::default(),
     };
-    let mut done = staging.all(stop).await;
+    let done = staging.all(stop).await;
     let is_done = done.is_ok();
     // What holds nothing is of no use, and takes a lease.
     let leased = staging.depots.iter().filter(|depot| !is_done || depot.held.is_empty());
-    let releases = leased.filter_map(|depot| {
-        let staged = depot.staged()?;
-        Some(async move {
-            let released = timeout(RELEASE_WITHIN, net.depot_release(&staged.manage)).await;
-            (!matches!(released, Ok(Ok(_)))).then_some(staged)
-        })
-    });
-    let unreached = join_all(releases).await;
-    if let Ok(staged) = &mut done {
-        staged.unreached = unreached.into_iter().flatten().collect();
+    let unreached = release(net, leased.filter_map(Depot::staged)).await;
+    match done {
+        Ok(staged) => Ok(Staged { unreached, ..staged }),
+        Err(error) => Err(NotStaged { error, size_bytes: staging.file.size_bytes, unreached }),
     }
-    done
+}
+
+/// Tell depots to give up what is leased there; those that could not be told, with the reason.
+pub async fn release(net: &Net, depots: impl IntoIterator<Item = StagedDepot>) -> Vec<StagedDepot> {
+    let told = depots.into_iter().map(|depot| async move {
+        let reason = match timeout(RELEASE_WITHIN, net.depot_release(&depot.manage)).await {
+            Ok(Ok(_)) => return None,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", RELEASE_WITHIN.as_secs()),
+        };
+        Some(StagedDepot { reason: Some(reason), ..depot })
+    });
+    join_all(told).await.into_iter().flatten().collect()
 }
 
 /// What is known of the file.
@@ -338,6 +357,7 @@ impl Staging<'_> {
                     let depot = &mut self.depots[at];
                     depot.rtt = trip(&about);
                     depot.mirrors = errand::Mirrors::new(at, open);
+                    depot.left = lease.left;
                     depot.lease = Some(lease);
                 }
                 Err(reason) => {
