@@ -152,6 +152,45 @@ fn a_relay_that_corrupts_is_not_asked_again() {
 }
 
 #[test]
+fn a_way_that_is_out_for_good_is_left_alone_and_nobody_is_blamed() {
+    // It was tried again and again, each time in place of another one, and its relays were doubted
+    // each time for what had happened once.
+    let mut router = router(Mode::Auto);
+    let other = SiteId(3);
+    let first = actions(&mut router, 0.0);
+    assert_eq!(opened(&first).len(), 1);
+    let mut tried = Vec::new();
+    let mut ways = vec![(WayId(0), 1e6)];
+    for tenth in 1..3000_u32 {
+        let now_s = f64::from(tenth) / 10.0;
+        if tenth == 600 {
+            let events = [
+                RouteEvent::RelayUp { site: other },
+                RouteEvent::RoundTrip { from: ORIGIN, to: other, rtt_s: Some(0.03) },
+                RouteEvent::RoundTrip { from: RELAY, to: other, rtt_s: Some(0.001) },
+                RouteEvent::RoundTrip { from: other, to: RELAY, rtt_s: Some(0.001) },
+                RouteEvent::RoundTrip { from: other, to: SiteId::HERE, rtt_s: Some(0.03) },
+            ];
+            events.into_iter().for_each(|event| router.handle(event, Time::from_secs_f64(now_s)));
+        }
+        progress(&mut router, now_s, &ways, 1 << 40);
+        for (way, route) in opened(&actions(&mut router, now_s)) {
+            if route == Route::through(vec![RELAY]) {
+                tried.push(now_s);
+                let failed = RouteEvent::WayFailed { way, fault: Fault::Final, at: None };
+                router.handle(failed, Time::from_secs_f64(now_s));
+            } else {
+                let is_first = ways.len() == 1;
+                assert!(!is_first || now_s < 61.0, "the other one had to wait, until {now_s} s");
+                ways.push((way, 1e6));
+            }
+        }
+    }
+    assert_eq!(tried.len(), 1, "{tried:?}");
+    assert!(router.graph().is_relay(RELAY) && ways.len() > 1);
+}
+
+#[test]
 fn nothing_is_believed_of_ways_that_nobody_opened() {
     let mut router = router(Mode::Auto);
     actions(&mut router, 0.0);

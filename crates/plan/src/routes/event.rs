@@ -126,6 +126,8 @@ pub enum Fault {
     Broken,
     /// What came over it was not what the origin has.
     Corrupt,
+    /// It was out for good already, for what was told then: nothing new is held against anybody.
+    Final,
 }
 
 /// Something to do, answered by [`super::Router::poll`].

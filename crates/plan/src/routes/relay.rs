@@ -62,6 +62,12 @@ impl Router {
         let Some(book) = self.ways.get(&way) else { return };
         let (route, edges) = (book.route.clone(), book.edges().collect::<Vec<_>>());
         match fault {
+            Fault::Final => {
+                let never = Rest { until_s: f64::INFINITY, times: 0 };
+                self.enter_rest((book.replica, route), never);
+                self.forget(way, Why::Failed);
+                return;
+            }
             Fault::Corrupt => self.bar(way, at),
             Fault::Broken => {
                 for &(from, to) in &edges {
@@ -110,6 +116,10 @@ impl Router {
         let times = self.rests.get(&key).map_or(0, |rest| rest.times);
         let wait_s = (seconds * 2f64.powi(times.min(10) as i32)).min(REST_MAX_S);
         let until_s = self.now_s + self.about(wait_s);
+        self.enter_rest(key, Rest { until_s, times: times + 1 });
+    }
+
+    fn enter_rest(&mut self, key: (ReplicaId, Route), rest: Rest) {
         if self.rests.len() >= RESTS_MAX
             && let Some(first) = self
                 .rests
@@ -119,7 +129,7 @@ impl Router {
         {
             self.rests.remove(&first);
         }
-        self.rests.insert(key, Rest { until_s, times: times + 1 });
+        self.rests.insert(key, rest);
     }
 
     pub(crate) fn is_resting(&self, replica: ReplicaId, route: &Route) -> bool {

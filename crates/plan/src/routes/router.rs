@@ -187,6 +187,8 @@ impl Router {
 
     fn lose_replica(&mut self, replica: ReplicaId) {
         self.replicas.remove(&replica);
+        // Should it come back, what its ways were left for is past.
+        self.rests.retain(|(of, _), _| *of != replica);
         let of_it = |book: &Book| book.replica == replica;
         for way in self.those(of_it) {
             self.close(way, Why::ReplicaLost);

@@ -201,6 +201,7 @@ impl Run<'_> {
                 }
                 _ => None,
             };
+            self.sources[at].given_up = state == SourceState::Bad;
             self.set_state(at, state, reason);
         }
     }

@@ -345,7 +345,7 @@ impl Run<'_> {
         self.records.clear();
         self.journal_names.clear();
         self.adopt_journal_names(&[]);
-        self.planner = swath_plan::Planner::new(self.request.plan.clone());
+        self.change_planner(self.request.plan.clone());
         let now = self.now();
         for at in 0..self.sources.len() {
             let figures = &mut self.sources[at].figures;
@@ -357,8 +357,9 @@ impl Run<'_> {
             if self.sources[at].state == SourceState::Bad {
                 self.planner.handle(PlanEvent::SourceBad { source }, now);
             } else {
-                let rests = self.rests_beside(at);
-                self.planner.handle(PlanEvent::SourceRests { source, rests }, now);
+                if self.rests_beside(at) {
+                    self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
+                }
                 // As new, so that it tells again what it offers and is held to nothing old.
                 let entry = &mut self.sources[at];
                 entry.source = entry.source.anew();

@@ -423,8 +423,7 @@ impl Run<'_> {
                 }
                 RouteAction::Use { way } => {
                     if let Some(&at) = ways.open.get(&way) {
-                        let source = SourceId(at as u32);
-                        self.planner.handle(PlanEvent::LaneLimit { source, lanes: None }, now);
+                        self.limit_lanes(at, None);
                     }
                 }
                 RouteAction::Close { way } => {
@@ -438,21 +437,28 @@ impl Run<'_> {
         self.tell_changes();
     }
 
-    fn open_way(&mut self, way: WayId, replica: ReplicaId, route: Route, on_trial: bool) {
+    pub(super) fn open_way(
+        &mut self,
+        way: WayId,
+        replica: ReplicaId,
+        route: Route,
+        on_trial: bool,
+    ) {
         // Until it has shown that it is worth more.
         let lanes = on_trial.then_some(1);
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
         let key = (replica, route.clone());
         if let Some(&at) = ways.known.get(&key) {
-            if self.sources.get(at).is_none_or(|entry| entry.state == SourceState::Bad) {
-                let fault = self.sources.get(at).map_or(Fault::Broken, |entry| entry.fault);
-                ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
+            if self.is_bad(at) && !self.ask_again(at) {
+                let failed = RouteEvent::WayFailed { way, fault: Fault::Final, at: None };
+                self.tell_router(failed);
                 return;
             }
+            let Some(ways) = &mut self.ways else { return };
             ways.open.insert(way, at);
             let source = SourceId(at as u32);
-            self.planner.handle(PlanEvent::LaneLimit { source, lanes }, now);
+            self.limit_lanes(at, lanes);
             self.planner.handle(PlanEvent::SourceRests { source, rests: false }, now);
             return;
         }
@@ -510,6 +516,7 @@ impl Run<'_> {
         ways.known.insert(key, id.index());
         let mut entry = SourceEntry::new(source);
         entry.lacks = self.sources[direct].lacks.clone();
+        entry.lanes_max = lanes;
         entry.on_route = Some(OnRoute { replica, route });
         if is_news {
             let text = format!(
@@ -518,7 +525,6 @@ impl Run<'_> {
             self.note(text, true);
         }
         self.enter_source(entry);
-        self.planner.handle(PlanEvent::LaneLimit { source: id, lanes }, now);
         self.tree_way(direct, id.index());
     }
 
