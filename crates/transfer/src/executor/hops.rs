@@ -8,6 +8,7 @@ use swath_plan::routes::{HopReport, RouteEvent, SiteId, WayId, WayNow};
 use swath_plan::{Config, Event as PlanEvent, Planner, SourceStatus};
 
 use super::state::Run;
+use super::ways::OnRoute;
 use crate::observe::SourceState;
 
 impl Run<'_> {
@@ -98,6 +99,16 @@ impl Run<'_> {
         true
     }
 
+    /// A replica is looked at anew, for what it was left out for is not held against it any more.
+    pub(super) fn replica_is_back(&mut self, at: usize) {
+        let direct = |own: &&OnRoute| own.route.is_direct();
+        let own = self.sources[at].on_route.as_ref().filter(direct);
+        let site = self.ways.as_ref().and_then(|ways| ways.origins.get(&at).copied());
+        if let (Some(replica), Some(site)) = (own.map(|own| own.replica), site) {
+            self.tell_router(RouteEvent::ReplicaAdded { replica, site });
+        }
+    }
+
     /// Another planner takes over, and knows no source yet. What the ways have brought goes on from
     /// where it was.
     pub(super) fn change_planner(&mut self, config: Config) {
@@ -164,11 +175,13 @@ const FRESH: Duration = Duration::from_secs(3);
 mod tests {
     use std::collections::BTreeMap;
 
+    use swath_model::digest::{Algorithm, Hasher};
     use swath_model::{Range, RangeSet, SwathId};
-    use swath_plan::routes::{ReplicaId, Route};
+    use swath_plan::routes::{Fault, ReplicaId, Route, RouteAction};
     use swath_plan::{Action, Lanes, Loss};
     use swath_source::RelayAccess;
 
+    use super::super::suspect::Try;
     use super::*;
     use crate::engine::{Engine, EngineOptions};
     use crate::observe::{Event, Observer};
@@ -296,5 +309,47 @@ mod tests {
         assert!(!run.is_bad(1) && open(&run, 102), "it may have been started again");
         assert!(run.is_bad(2) && !open(&run, 103), "what it did was no accident");
         assert_eq!(planned(&mut run).0, [0, 1, 0]);
+    }
+
+    #[tokio::test]
+    async fn no_way_leads_to_a_replica_of_another_version() {
+        // Ways to a stale mirror were tried on, and what came of that was held against the relays on
+        // them. Should most others turn out to agree with it, it is as good as any again.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        run.route();
+        let wanted = |run: &mut Run<'_>| {
+            let router = &mut run.ways.as_mut().unwrap().router;
+            let later = Time::from_millis(100_000);
+            let opens = |action| matches!(action, RouteAction::Open { .. });
+            std::iter::from_fn(|| router.poll(later)).filter(|action| opens(action.clone())).count()
+        };
+        run.sources[0].accepted = Some(false);
+        run.drop_source(0, "its file has another size".to_owned());
+        assert_eq!(wanted(&mut run), 0);
+        run.sources[0].state = SourceState::Waiting;
+        run.reset_books(Time::ZERO);
+        assert_eq!(wanted(&mut run), 1);
+    }
+
+    #[tokio::test]
+    async fn the_only_source_that_is_left_is_known_to_have_corrupted() {
+        // It counted as broken: other routes over the relay that had done it were tried next.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        run.route();
+        run.open_way(WayId(100), ReplicaId(0), by(1), false);
+        run.drop_source(0, "nobody is there".to_owned());
+        for version in 0..4 {
+            let actual = Hasher::digest(Algorithm::Blake3, &[version]);
+            let deliverers = vec![run.journal_ids[1]];
+            let bad = Try { deliverers, actual, parts: Vec::new() };
+            assert!(!run.is_bad(1), "{version}");
+            run.suspect(Range::new(0, 1000), bad).unwrap();
+        }
+        assert!(run.is_bad(1));
+        assert_eq!(run.sources[1].fault, Fault::Corrupt);
     }
 }

@@ -366,6 +366,7 @@ impl Run<'_> {
                 entry.accepted = None;
                 entry.facts = None;
                 entry.metalink_passed = false;
+                self.replica_is_back(at);
             }
         }
     }

@@ -124,6 +124,7 @@ impl Run<'_> {
             if self.sources[*one].figures.corrupt >= ALONE_TRIES {
                 let why =
                     format!("it delivered corrupt data (bytes {}–{})", piece.start, piece.end);
+                self.sources[*one].fault = Fault::Corrupt;
                 self.drop_source(*one, why);
             }
         }

@@ -365,14 +365,20 @@ impl Run<'_> {
         let Some(ways) = &mut self.ways else { return };
         let Some(entry) = self.sources.get(at) else { return };
         let way = ways.open.iter().find(|(_, source)| **source == at).map(|(&way, _)| way);
+        // If it is another file, no hop is any worse for that.
+        let is_other = entry.accepted == Some(false);
+        let fault = match entry.fault {
+            Fault::Broken if is_other => Fault::Refused,
+            fault => fault,
+        };
         if let Some(way) = way {
             ways.open.remove(&way);
-            ways.router.handle(RouteEvent::WayFailed { way, fault: entry.fault, at: None }, now);
+            ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
         }
         // What the origin itself says of its file holds over all ways; whom it lets in does not.
         let own = entry.on_route.as_ref().filter(|own| own.route.is_direct());
         if let Some(own) = own
-            && (entry.is_gone || entry.fault == Fault::Corrupt)
+            && (is_other || entry.is_gone || entry.fault == Fault::Corrupt)
         {
             let replica = own.replica;
             ways.router.handle(RouteEvent::ReplicaLost { replica }, now);
