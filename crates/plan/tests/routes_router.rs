@@ -151,6 +151,87 @@ fn a_relay_that_corrupts_is_not_asked_again() {
     assert_eq!(ways.len(), 2, "it was never tried");
 }
 
+/// A second replica, and where it is.
+const OTHER: (ReplicaId, SiteId) = (ReplicaId(1), SiteId(5));
+const SECOND_RELAY: SiteId = SiteId(6);
+
+/// With two replicas, of which relays reach only the second one so far.
+fn with_two_replicas(relays: &[SiteId]) -> Router {
+    let mut router = router(Mode::Auto);
+    let (replica, site) = OTHER;
+    let mut events = vec![
+        RouteEvent::RoundTrip { from: ORIGIN, to: RELAY, rtt_s: None },
+        RouteEvent::ReplicaAdded { replica, site },
+        RouteEvent::RoundTrip { from: site, to: SiteId::HERE, rtt_s: Some(0.06) },
+        RouteEvent::RoundTrip { from: RELAY, to: SECOND_RELAY, rtt_s: None },
+        RouteEvent::RoundTrip { from: SECOND_RELAY, to: RELAY, rtt_s: None },
+    ];
+    for &relay in relays {
+        events.push(RouteEvent::RelayUp { site: relay });
+        events.push(RouteEvent::RoundTrip { from: site, to: relay, rtt_s: Some(0.03) });
+        events.push(RouteEvent::RoundTrip { from: relay, to: SiteId::HERE, rtt_s: Some(0.03) });
+    }
+    events.into_iter().for_each(|event| router.handle(event, Time::ZERO));
+    assert_eq!(opened(&actions(&mut router, 0.0)).len(), 2);
+    router
+}
+
+/// Both replicas bring something, and each way by relays corrupts, for so many tenths of a second;
+/// whether a relay is left out at last, and whether it ever came back.
+fn corrupted(router: &mut Router, tenths: u32, relay: SiteId) -> (bool, bool) {
+    let (mut was_out, mut came_back) = (false, false);
+    for tenth in 1..tenths {
+        let now_s = f64::from(tenth) / 10.0;
+        progress(router, now_s, &[(WayId(0), 1e6), (WayId(1), 1e6)], 1 << 40);
+        for (way, route) in opened(&actions(router, now_s)) {
+            assert!(!route.is_direct());
+            let failed = RouteEvent::WayFailed { way, fault: Fault::Corrupt, at: None };
+            router.handle(failed, Time::from_secs_f64(now_s));
+        }
+        let is_out = !router.graph().is_relay(relay);
+        came_back |= was_out && !is_out;
+        was_out |= is_out;
+    }
+    (was_out, came_back)
+}
+
+#[test]
+fn what_a_replica_did_itself_is_not_held_against_relays() {
+    // What a mirror had wrong came by a relay first: the relay was barred for the rest of the transfer,
+    // also from ways to mirrors that were right.
+    let mut router = with_two_replicas(&[RELAY]);
+    assert_eq!(corrupted(&mut router, 600, RELAY), (true, false));
+    // The same comes without it.
+    let later = Time::from_millis(60_000);
+    let failed = RouteEvent::WayFailed { way: WayId(1), fault: Fault::Corrupt, at: None };
+    router.handle(failed, later);
+    router.handle(RouteEvent::ReplicaLost { replica: OTHER.0 }, later);
+    assert!(router.graph().is_relay(RELAY));
+    let there = RouteEvent::RoundTrip { from: ORIGIN, to: RELAY, rtt_s: Some(0.03) };
+    router.handle(there, later);
+    let mut open = Vec::new();
+    for tenth in 600..2000 {
+        progress(&mut router, f64::from(tenth) / 10.0, &[(WayId(0), 1e6)], 1 << 40);
+        open.extend(opened(&actions(&mut router, f64::from(tenth) / 10.0)));
+    }
+    assert_eq!(open.first().map(|way| &way.1), Some(&Route::through(vec![RELAY])), "{open:?}");
+    // A relay that is gone does not come back by that.
+    let mut router = with_two_replicas(&[RELAY]);
+    corrupted(&mut router, 600, RELAY);
+    router.handle(RouteEvent::RelayLost { site: RELAY }, later);
+    router.handle(RouteEvent::WayFailed { way: WayId(1), fault: Fault::Corrupt, at: None }, later);
+    assert!(!router.graph().is_relay(RELAY));
+}
+
+#[test]
+fn two_relays_that_bring_the_same_replica_wrong_may_both_be_right() {
+    // Each of them was certainly to blame, and barred.
+    for relay in [RELAY, SECOND_RELAY] {
+        let mut router = with_two_replicas(&[RELAY, SECOND_RELAY]);
+        assert_eq!(corrupted(&mut router, 1200, relay), (true, true));
+    }
+}
+
 #[test]
 fn a_way_that_is_out_for_good_is_left_alone_and_nobody_is_blamed() {
     // It was tried again and again, each time in place of another one, and its relays were doubted

@@ -15,6 +15,7 @@ use super::event::{RouteAction, RouteEvent};
 use super::graph::{Graph, Reading};
 use super::name::{ReplicaId, Route, SiteId, WayId};
 use super::relay::{Rest, Standing, Suspect};
+use super::verdict::Verdict;
 use super::view::{WayState, WayView, Why};
 
 /// Decides which ways a transfer uses.
@@ -30,6 +31,7 @@ pub struct Router {
     pub(crate) ways: BTreeMap<WayId, Book>,
     pub(crate) closed: VecDeque<WayView>,
     pub(crate) rests: BTreeMap<(ReplicaId, Route), Rest>,
+    pub(crate) verdicts: Vec<Verdict>,
     pub(crate) suspects: BTreeMap<(SiteId, SiteId), Suspect>,
     pub(crate) actions: VecDeque<RouteAction>,
     pub(crate) left_bytes: Option<u64>,
@@ -74,6 +76,7 @@ impl Router {
             ways: BTreeMap::new(),
             closed: VecDeque::new(),
             rests: BTreeMap::new(),
+            verdicts: Vec::new(),
             suspects: BTreeMap::new(),
             actions: VecDeque::new(),
             left_bytes: None,
