@@ -2,11 +2,14 @@
 
 mod support;
 
+use std::time::Duration;
 use support::driver::download;
 use support::{Bench, Reply, Server, Story, options, partial};
+
 use swath_model::{Pool, SourceId};
 use swath_source::{
-    Bearer, LaneError, Net, NetOptions, Secret, Source, Trust, discover_bearer, fetch_small,
+    Bearer, Carriage, LaneError, Net, NetOptions, Secret, Source, Trust, discover_bearer,
+    fetch_small,
 };
 use url::Url;
 
@@ -54,6 +57,32 @@ async fn the_named_origin_gets_credentials_and_a_discovered_one_none() {
         Some("Basic bmV0OnJj"),
         "net:rc"
     );
+}
+
+#[tokio::test]
+async fn a_relay_is_no_source_of_the_users() {
+    // A relay that was asked for anything counted as a source that the user had named. With a `Link` to
+    // itself in what it passed on it had the token for the source.
+    let net = net_with_everything();
+    let named = plain_server().await;
+    let relay = plain_server().await;
+    let source = Source::new(&net, SourceId(0), named.url.clone(), Trust::Named);
+    let relays = [relay.url.clone()];
+    for carriage in [Carriage::Passed, Carriage::Carried] {
+        let _ = source.by_way_of(SourceId(1), &relays, carriage, Duration::ZERO);
+    }
+    assert!(net.round_trip(&relay.url).await.is_ok());
+    // It is none that could tell anything.
+    assert!(net.about_relay(&relay.url, &[]).await.is_err());
+    assert!(net.depot_allocate(&relay.url, 1, Duration::from_secs(1)).await.is_err());
+    assert!(net.depot_release(&relay.url).await.is_err());
+    for trust in [Trust::Discovered, Trust::Listed] {
+        let mirror = relay.url.join("/mirror").unwrap();
+        assert!(download(&Source::new(&net, SourceId(2), mirror, trust)).await.done);
+        let asked = relay.seen().pop().unwrap();
+        assert_eq!(asked.path, "/mirror");
+        assert_eq!((asked.field("authorization"), asked.field("x-secret")), (None, None));
+    }
 }
 
 #[tokio::test]

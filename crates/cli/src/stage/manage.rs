@@ -32,8 +32,9 @@ pub struct Row {
 pub async fn status(args: Staged) -> Result<Exit, Failed> {
     let keys = files::read(&args.file)?;
     let net = net(&args, &keys.depots)?;
-    let asked = each(&net, &keys.depots, |net, key| async move {
-        net.depot_status(key.manage.as_ref().unwrap_or(&key.read)).await
+    let size_bytes = keys.size_bytes;
+    let asked = each(&net, &keys.depots, move |net, key| async move {
+        net.depot_status(key.manage.as_ref().unwrap_or(&key.read), size_bytes).await
     });
     let answers = asked.await;
     let rows: Vec<Row> = answers

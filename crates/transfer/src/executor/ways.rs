@@ -275,12 +275,9 @@ impl Run<'_> {
             Err(why) => {
                 ways.router.handle(RouteEvent::RelayLost { site }, now);
                 ways.lost.insert(site, why.clone());
-                // Others may yet tell their keys.
-                let (lost, others) = std::mem::take(&mut ways.deferred)
-                    .into_iter()
-                    .partition(|(_, _, route, _)| route.contains(site));
-                ways.deferred = others;
-                let lost: Vec<(WayId, ReplicaId, Route, bool)> = lost;
+                let deferred = std::mem::take(&mut ways.deferred).into_iter();
+                let (lost, others): (Vec<_>, Vec<_>) =
+                    deferred.partition(|(_, _, route, _)| route.contains(site));
                 for (way, ..) in lost {
                     let fault = Fault::Broken;
                     ways.router.handle(RouteEvent::WayFailed { way, fault, at: Some(site) }, now);
@@ -288,6 +285,10 @@ impl Run<'_> {
                 let is_news = ways.routes.note_lost(&name);
                 if is_news {
                     self.note(format!("the relay {name} is not used: {why}"), false);
+                }
+                // Those still wait for other relays' keys, or have waited for this one's in vain.
+                for (way, replica, route, on_trial) in others {
+                    self.open_way(way, replica, route, on_trial);
                 }
                 return;
             }
@@ -473,7 +474,8 @@ impl Run<'_> {
             route.relays().iter().map(|&site| ways.of(site).map(|site| site.url.clone())).collect();
         let Some(urls) = urls else { return };
         let carriage = ways.routes.carriage();
-        if self.engine.net.awaits_keys(&urls, carriage) {
+        let end = self.sources[direct].source.url();
+        if self.engine.net.awaits_keys(&urls, end, carriage) {
             ways.deferred.push((way, replica, route, on_trial));
             return;
         }
@@ -504,7 +506,6 @@ impl Run<'_> {
                 }
             }
         }
-        let end = self.sources[direct].source.url();
         let is_bare = carriage == Carriage::Carried && !urls.is_empty() && end.scheme() == "http";
         let origin = ways.site(end);
         let name = ways.of(origin).map(|site| site.name.clone()).unwrap_or_default();

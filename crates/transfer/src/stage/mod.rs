@@ -374,12 +374,12 @@ impl Staging<'_> {
         let asked = self.depots.iter().map(|depot| async move {
             let lease = depot.lease.as_ref()?;
             // One that is starting again is no lost one.
-            let mut status = net.depot_status(&lease.manage).await;
+            let mut status = net.depot_status(&lease.manage, size_bytes).await;
             for wait in STATUS_WAITS {
                 match &status {
                     Err(error) if error.may_pass() => {
                         tokio::time::sleep(wait).await;
-                        status = net.depot_status(&lease.manage).await;
+                        status = net.depot_status(&lease.manage, size_bytes).await;
                     }
                     _ => break,
                 }

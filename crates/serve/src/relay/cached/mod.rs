@@ -88,8 +88,9 @@ impl Relay {
             return None;
         }
         let (url, form) = self.judge(head, peer).ok()?;
-        // What opens one of the relays behind us may open more than others may see.
-        let is_opened = head.field(pass::PASSES).is_some() && relays(&url) > 0;
+        // What opens one of the relays behind us, or that of a depot, may open more than others may see.
+        let is_behind = relays(&url) > 0 || swath_formats::depot::is_path(url.path());
+        let is_opened = head.field(pass::PASSES).is_some() && is_behind;
         let is_known = form == Form::Path || head.field("authorization").is_none();
         (is_known && !is_opened && !cached.known.is_apart(&url)).then_some(url)
     }
