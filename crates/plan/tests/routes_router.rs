@@ -176,13 +176,13 @@ fn with_two_replicas(relays: &[SiteId]) -> Router {
     router
 }
 
-/// Both replicas bring something, and each way by relays corrupts, for so many tenths of a second;
-/// whether a relay is left out at last, and whether it ever came back.
-fn corrupted(router: &mut Router, tenths: u32, relay: SiteId) -> (bool, bool) {
+/// Each way by relays corrupts, for so many tenths of a second, while the second replica brings this
+/// much directly; whether a relay is left out some time, and whether it ever comes back.
+fn corrupted(router: &mut Router, tenths: u32, relay: SiteId, rate: f64) -> (bool, bool) {
     let (mut was_out, mut came_back) = (false, false);
     for tenth in 1..tenths {
         let now_s = f64::from(tenth) / 10.0;
-        progress(router, now_s, &[(WayId(0), 1e6), (WayId(1), 1e6)], 1 << 40);
+        progress(router, now_s, &[(WayId(0), 1e6), (WayId(1), rate)], 1 << 40);
         for (way, route) in opened(&actions(router, now_s)) {
             assert!(!route.is_direct());
             let failed = RouteEvent::WayFailed { way, fault: Fault::Corrupt, at: None };
@@ -200,7 +200,7 @@ fn what_a_replica_did_itself_is_not_held_against_relays() {
     // What a mirror had wrong came by a relay first: the relay was barred for the rest of the transfer,
     // also from ways to mirrors that were right.
     let mut router = with_two_replicas(&[RELAY]);
-    assert_eq!(corrupted(&mut router, 600, RELAY), (true, false));
+    assert_eq!(corrupted(&mut router, 600, RELAY, 0.0), (true, false));
     // The same comes without it.
     let later = Time::from_millis(60_000);
     let failed = RouteEvent::WayFailed { way: WayId(1), fault: Fault::Corrupt, at: None };
@@ -217,7 +217,7 @@ fn what_a_replica_did_itself_is_not_held_against_relays() {
     assert_eq!(open.first().map(|way| &way.1), Some(&Route::through(vec![RELAY])), "{open:?}");
     // A relay that is gone does not come back by that.
     let mut router = with_two_replicas(&[RELAY]);
-    corrupted(&mut router, 600, RELAY);
+    corrupted(&mut router, 600, RELAY, 0.0);
     router.handle(RouteEvent::RelayLost { site: RELAY }, later);
     router.handle(RouteEvent::WayFailed { way: WayId(1), fault: Fault::Corrupt, at: None }, later);
     assert!(!router.graph().is_relay(RELAY));
@@ -228,7 +228,10 @@ fn two_relays_that_bring_the_same_replica_wrong_may_both_be_right() {
     // Each of them was certainly to blame, and barred.
     for relay in [RELAY, SECOND_RELAY] {
         let mut router = with_two_replicas(&[RELAY, SECOND_RELAY]);
-        assert_eq!(corrupted(&mut router, 1200, relay), (true, true));
+        assert_eq!(corrupted(&mut router, 1200, relay, 0.0), (true, true));
+        // But not where what comes without them is right.
+        let mut router = with_two_replicas(&[RELAY, SECOND_RELAY]);
+        assert_eq!(corrupted(&mut router, 1200, relay, 1e8), (true, false));
     }
 }
 

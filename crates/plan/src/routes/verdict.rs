@@ -46,8 +46,13 @@ impl Router {
         if let Some(relay) = self.on_probation.filter(|relay| relays.contains(relay)) {
             relays = vec![relay];
         }
-        // What came from the same replica without them was no better: then perhaps it was the replica.
-        let of_it = |verdict: &&Verdict| verdict.replica == replica && at.is_none();
+        // If what came from the same replica without them was no better, perhaps it was the replica;
+        // unless that has brought much directly, and nobody complained.
+        let is_right = self.ways.values().any(|book| {
+            let brought = book.now.delivered_bytes >= VOUCHED_BYTES;
+            book.replica == replica && book.route.is_direct() && brought
+        });
+        let of_it = |it: &&Verdict| it.replica == replica && at.is_none() && !is_right;
         let is_doubtful = self.verdicts.iter().filter(of_it).any(|it| !it.is_about(&relays));
         for &relay in &relays {
             let certain = relays.len() == 1 && !is_doubtful;

@@ -309,6 +309,15 @@ mod tests {
         assert!(!run.is_bad(1) && open(&run, 102), "it may have been started again");
         assert!(run.is_bad(2) && !open(&run, 103), "what it did was no accident");
         assert_eq!(planned(&mut run).0, [0, 1, 0]);
+        // If another version is begun meanwhile, it has to say anew which one it has.
+        run.sources[1].accepted = Some(true);
+        (run.sources[1].state, run.sources[1].given_up) = (SourceState::Bad, true);
+        run.reset_books(Time::ZERO);
+        assert!(run.is_bad(1) && run.sources[1].accepted.is_none());
+        // What it is found to have done while it is away is no accident either.
+        run.drop_source(1, "it brought something else".to_owned());
+        run.open_way(WayId(104), ReplicaId(0), by(1), true);
+        assert!(run.is_bad(1) && !open(&run, 104));
     }
 
     #[tokio::test]

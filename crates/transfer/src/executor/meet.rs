@@ -354,12 +354,12 @@ impl Run<'_> {
             self.wasted_bytes += bytes;
             let source = SourceId(at as u32);
             self.plan_source(at);
-            if self.sources[at].state == SourceState::Bad {
+            if self.is_bad(at) {
                 self.planner.handle(PlanEvent::SourceBad { source }, now);
-            } else {
-                if self.rests_beside(at) {
-                    self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
-                }
+            } else if self.rests_beside(at) {
+                self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
+            }
+            if !self.is_out(at) {
                 // As new, so that it tells again what it offers and is held to nothing old.
                 let entry = &mut self.sources[at];
                 entry.source = entry.source.anew();

@@ -136,7 +136,7 @@ impl Run<'_> {
                 format!("{name} brought {bytes} that are not what the source has; they are fetched again"),
                 true,
             );
-            if !self.is_bad(source) {
+            if !self.is_out(source) {
                 self.sources[source].fault = Fault::Corrupt;
                 self.drop_source(
                     source,

@@ -492,9 +492,19 @@ impl<'a> Run<'a> {
 
     /// A source is out for good.
     pub fn drop_source(&mut self, at: usize, reason: String) {
+        let entry = self.sources.get_mut(at);
+        if entry.is_some_and(|entry| std::mem::take(&mut entry.given_up)) {
+            // Its way is closed already; this may hold over all ways.
+            self.way_failed(at);
+        }
         self.set_state(at, SourceState::Bad, Some(reason));
         let source = SourceId(at as u32);
         self.planner.handle(PlanEvent::SourceBad { source }, self.now());
+    }
+
+    /// Out for what it said or did, and not only because nothing came of it for long.
+    pub fn is_out(&self, at: usize) -> bool {
+        self.is_bad(at) && self.sources.get(at).is_none_or(|entry| !entry.given_up)
     }
 
     pub fn is_bad(&self, at: usize) -> bool {
