@@ -63,11 +63,6 @@ pub enum RouteEvent {
         /// In any order; of relays that said nothing there is no entry.
         hops: Vec<HopReport>,
     },
-    /// A way is connected: its origin has answered.
-    WayUp {
-        /// Which.
-        way: WayId,
-    },
     /// A way is gone and need not be closed.
     WayFailed {
         /// Which.
@@ -107,8 +102,6 @@ pub struct HopReport {
 /// How a way is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WayNow {
-    /// What arrives over it now, in bytes per second.
-    pub rate_bytes_per_s: f64,
     /// What has come over it in all. Never decreases.
     pub delivered_bytes: u64,
     /// Nothing arrives although something was asked for.

@@ -1,6 +1,7 @@
 //! What relays have earned: trust in their word, rest after failures, suspicion of their edges.
 //! Whether they change data: `verdict`.
 
+use super::config::Mode;
 use super::event::Fault;
 use super::name::{ReplicaId, Route, SiteId, WayId};
 use super::router::Router;
@@ -53,8 +54,12 @@ impl Router {
     pub(crate) fn relay_lost(&mut self, site: SiteId) {
         self.standings.entry(site).or_default().lost = true;
         self.graph.set_relay(site, false);
+        if matches!(self.config.mode, Mode::Fixed(_)) {
+            // Named ways are left when they fail, and not because of what is heard of a relay.
+            return;
+        }
         for way in self.those(|book| book.route.contains(site)) {
-            self.lose(way, Why::RelayLost, false);
+            self.lose(way, Why::RelayLost, true);
         }
     }
 

@@ -60,7 +60,6 @@ impl Run<'_> {
             all.push((
                 way,
                 WayNow {
-                    rate_bytes_per_s: view.rate_bytes_per_s,
                     delivered_bytes: before_bytes + view.delivered_bytes,
                     silent: view.status == SourceStatus::Silent,
                     busy: view.busy,
@@ -270,7 +269,7 @@ mod tests {
             run.ways.as_ref().unwrap().router.views()[0].delivered_bytes
         };
         assert_eq!(told(&mut run), range.len());
-        run.reset_books(Time::ZERO);
+        run.reset_books();
         assert_eq!(told(&mut run), range.len());
         assert_eq!(planned(&mut run).0, [4, 1, 0]);
         assert_eq!(told(&mut run), range.len());
@@ -312,7 +311,7 @@ mod tests {
         // If another version is begun meanwhile, it has to say anew which one it has.
         run.sources[1].accepted = Some(true);
         (run.sources[1].state, run.sources[1].given_up) = (SourceState::Bad, true);
-        run.reset_books(Time::ZERO);
+        run.reset_books();
         assert!(run.is_bad(1) && run.sources[1].accepted.is_none());
         // What it is found to have done while it is away is no accident either.
         run.drop_source(1, "it brought something else".to_owned());
@@ -338,7 +337,7 @@ mod tests {
         run.drop_source(0, "its file has another size".to_owned());
         assert_eq!(wanted(&mut run), 0);
         run.sources[0].state = SourceState::Waiting;
-        run.reset_books(Time::ZERO);
+        run.reset_books();
         assert_eq!(wanted(&mut run), 1);
     }
 

@@ -3,7 +3,7 @@
 
 use swath_formats::metalink;
 use swath_model::digest::Digest;
-use swath_model::{RangeSet, SourceId, Time};
+use swath_model::{RangeSet, SourceId};
 use swath_plan::Event as PlanEvent;
 use swath_source::{Expected, Facts, LaneError};
 
@@ -317,7 +317,7 @@ impl Run<'_> {
     }
 
     /// Forget everything about the content, keep what is known about the sources.
-    pub(super) fn reset_books(&mut self, _from: Time) {
+    pub(super) fn reset_books(&mut self) {
         self.forget_proof();
         self.size_bytes = None;
         self.agreement = None;

@@ -23,6 +23,7 @@ mod meet;
 mod ordered;
 mod passed_on;
 mod reasons;
+mod relays;
 mod sealed;
 mod sink;
 mod state;
@@ -161,7 +162,7 @@ impl Run<'_> {
                 Some(report) = self.reports.recv() => self.hash_report(report)?,
                 Some(word) = self.ordered_words.recv() => self.ordered_word(word)?,
                 word = Tree::word(&mut self.tree) => self.tree_word(word)?,
-                (site, about) = Ways::word(&mut self.ways) => self.relay_told(site, about),
+                word = Ways::word(&mut self.ways) => self.relay_told(word),
                 () = sleep_until(wake) => {}
             }
             if self.is_forgotten() {

@@ -5,7 +5,7 @@
 //! way brings, and what it decides is done. What is learnt goes to the memory that all transfers of
 //! this machine share.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use swath_formats::{Hop, relay};
@@ -14,12 +14,13 @@ use swath_plan::Event as PlanEvent;
 use swath_plan::routes::{
     Fault, ReplicaId, Route, RouteAction, RouteEvent, Router, SiteId, WayId, WayState,
 };
-use swath_source::{AboutRelay, Carriage, Sealable};
+use swath_source::{Carriage, Sealable};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use url::Url;
 
+use super::relays::Word;
 use super::state::{Run, SourceEntry};
-use crate::observe::{Event, SourceState};
+use crate::observe::Event;
 use crate::routes::{Known, Learnt, Memory, RouteChoice, Routes};
 
 /// The routes of one transfer.
@@ -36,8 +37,8 @@ pub(super) struct Ways {
     pub(super) open: BTreeMap<WayId, usize>,
     /// Every source that a way ever led to.
     pub(super) known: HashMap<(ReplicaId, Route), usize>,
-    pub(super) told: UnboundedSender<(SiteId, Result<AboutRelay, String>)>,
-    pub(super) heard: UnboundedReceiver<(SiteId, Result<AboutRelay, String>)>,
+    pub(super) told: UnboundedSender<Word>,
+    pub(super) heard: UnboundedReceiver<Word>,
     /// What is remembered of sites that are not known yet.
     pub(super) unknown: Vec<Known>,
     /// Ways that wait until their last relay has told its key.
@@ -47,6 +48,12 @@ pub(super) struct Ways {
     pub(super) looked_at: Time,
     pub(super) saved_at: Time,
     pub(super) has_asked: bool,
+    /// When relays were last asked what they are.
+    pub(super) asked_at: Time,
+    /// How many sites there were when they were last asked about all that are.
+    pub(super) asked_sites: usize,
+    /// Relays that did not answer.
+    pub(super) unreached: BTreeSet<SiteId>,
     /// Relays that have not told of themselves yet.
     pub(super) unheard: usize,
     /// Relays that nothing can be had by, and why.
@@ -63,7 +70,7 @@ pub(super) struct Site {
     /// Host and port.
     pub name: String,
     /// Where it is asked, with its scheme.
-    url: Url,
+    pub(super) url: Url,
 }
 
 /// What a source is to the routes.
@@ -93,6 +100,9 @@ impl Ways {
             looked_at: Time::ZERO,
             saved_at: Time::ZERO,
             has_asked: false,
+            asked_at: Time::ZERO,
+            asked_sites: 0,
+            unreached: BTreeSet::new(),
             unheard: 0,
             lost: BTreeMap::new(),
             hope_until: Time::ZERO,
@@ -102,7 +112,7 @@ impl Ways {
     }
 
     /// The next word of a relay; for ever none if there are no relays.
-    pub async fn word(ways: &mut Option<Box<Ways>>) -> (SiteId, Result<AboutRelay, String>) {
+    pub async fn word(ways: &mut Option<Box<Ways>>) -> Word {
         match ways {
             Some(ways) => match ways.heard.recv().await {
                 Some(word) => word,
@@ -118,12 +128,12 @@ impl Ways {
     }
 
     /// Whether relays have yet to tell of themselves, or ways wait for that, or for the router.
-    fn may_bring_more(&self, now: Time) -> bool {
+    pub(super) fn may_bring_more(&self, now: Time) -> bool {
         self.unheard > 0 || !self.deferred.is_empty() || now < self.hope_until
     }
 
     /// Whether relays are found that nobody has named for this transfer.
-    fn is_seeking(&self) -> bool {
+    pub(super) fn is_seeking(&self) -> bool {
         !matches!(self.routes.choice(), RouteChoice::Direct | RouteChoice::Fixed(_))
     }
 
@@ -146,7 +156,7 @@ impl Ways {
     }
 
     /// What is remembered of the hops between the sites that are known by now, and what others measure.
-    fn remember(&mut self, now: Time) {
+    pub(super) fn remember(&mut self, now: Time) {
         self.unknown.extend(self.memory.news());
         let number = |name: &str| match name {
             Routes::HERE => Some(SiteId::HERE),
@@ -228,128 +238,21 @@ impl Run<'_> {
         }
         ways.router.handle(RouteEvent::ReplicaAdded { replica, site }, now);
         ways.remember(now);
-    }
-
-    /// Ask all relays what they are and how far they are from everybody else.
-    pub(super) fn ask_relays(&mut self) {
-        let Some(ways) = &mut self.ways else { return };
-        if std::mem::replace(&mut ways.has_asked, true) {
-            return;
-        }
-        let relays = ways.routes.relays();
-        let numbers: Vec<SiteId> = relays.iter().map(|url| ways.site(url)).collect();
-        let all: Vec<Url> = ways.sites.iter().map(|site| site.url.clone()).collect();
-        for (url, number) in relays.into_iter().zip(numbers) {
-            let own = number.0 as usize - 1;
-            let to: Vec<Url> = all
-                .iter()
-                .enumerate()
-                .filter(|(at, _)| *at != own)
-                .map(|(_, url)| url.clone())
-                .collect();
-            let (net, told) = (self.engine.net.clone(), ways.told.clone());
-            ways.unheard += 1;
-            tokio::spawn(async move {
-                let about = net.about_relay(&url, &to).await;
-                let _ = told.send((number, about.map_err(|error| error.to_string())));
-            });
-        }
-        let now = self.now();
-        if let Some(ways) = &mut self.ways {
-            ways.remember(now);
-        }
-    }
-
-    /// A relay has told of itself, or has not.
-    pub(super) fn relay_told(&mut self, site: SiteId, about: Result<AboutRelay, String>) {
-        let now = self.now();
-        let Some(ways) = &mut self.ways else { return };
-        ways.unheard = ways.unheard.saturating_sub(1);
-        let name = ways.of(site).map(|site| site.name.clone()).unwrap_or_default();
-        let url = ways.of(site).map(|site| site.url.clone());
-        if let Some(url) = url {
-            ways.memory.met(&url, about.as_ref().err().cloned());
-        }
-        let about = match about {
-            Ok(about) => about,
-            Err(why) => {
-                ways.router.handle(RouteEvent::RelayLost { site }, now);
-                ways.lost.insert(site, why.clone());
-                let deferred = std::mem::take(&mut ways.deferred).into_iter();
-                let (lost, others): (Vec<_>, Vec<_>) =
-                    deferred.partition(|(_, _, route, _)| route.contains(site));
-                for (way, ..) in lost {
-                    let fault = Fault::Broken;
-                    ways.router.handle(RouteEvent::WayFailed { way, fault, at: Some(site) }, now);
-                }
-                let is_news = ways.routes.note_lost(&name);
-                if is_news {
-                    self.note(format!("the relay {name} is not used: {why}"), false);
-                }
-                // Those still wait for other relays' keys, or have waited for this one's in vain.
-                for (way, replica, route, on_trial) in others {
-                    self.open_way(way, replica, route, on_trial);
-                }
-                return;
-            }
-        };
-        let rtt_s = Some(about.rtt.as_secs_f64());
-        let here = RouteEvent::RoundTrip { from: site, to: SiteId::HERE, rtt_s };
-        ways.router.handle(here, now);
-        let others = (1..=ways.sites.len() as u32).map(SiteId).filter(|other| *other != site);
-        for (other, rtt) in others.zip(&about.hops) {
-            let rtt_s = rtt.as_ref().ok().map(Duration::as_secs_f64);
-            ways.router.handle(RouteEvent::RoundTrip { from: other, to: site, rtt_s }, now);
-        }
-        ways.router.handle(RouteEvent::RelayUp { site }, now);
-        if ways.is_seeking() {
-            ways.hope_until = now.plus_secs(ROUTER_WITHIN_S);
-        }
-        for (way, replica, route, on_trial) in std::mem::take(&mut ways.deferred) {
-            self.open_way(way, replica, route, on_trial);
-        }
-        self.route();
-    }
-
-    /// No source that is open can deliver what is missing: whether a way may come that can.
-    pub(super) fn waits_for_ways(&mut self) -> bool {
-        let now = self.now();
-        if self.ways.as_ref().is_some_and(|ways| ways.is_seeking()) {
-            self.ask_relays();
-        }
-        let Some(ways) = &mut self.ways else { return false };
-        ways.is_exhausted = ways.may_bring_more(now);
-        ways.is_exhausted
-    }
-
-    /// Whether that was waited for and came to nothing.
-    pub(super) fn waited_for_ways(&mut self) -> bool {
-        let now = self.now();
-        let Some(ways) = &mut self.ways else { return false };
-        let is_over = ways.is_exhausted && !ways.may_bring_more(now);
-        ways.is_exhausted &= !is_over;
-        is_over
-            && !ways
-                .open
-                .values()
-                .any(|&at| self.sources.get(at).is_some_and(|it| it.state != SourceState::Bad))
+        self.ask_about(site);
     }
 
     /// A lane of this source is connected.
     pub(super) fn way_up(&mut self, at: usize, rtt: Duration) {
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
-        let Some(way) = ways.open.iter().find(|(_, source)| **source == at).map(|(&way, _)| way)
-        else {
-            return;
-        };
         let entry = &self.sources[at];
-        if entry.on_route.as_ref().is_some_and(|own| own.route.is_direct()) {
+        if ways.open.values().any(|&source| source == at)
+            && entry.on_route.as_ref().is_some_and(|own| own.route.is_direct())
+        {
             let from = ways.site(entry.source.url());
             let rtt_s = Some(rtt.as_secs_f64());
             ways.router.handle(RouteEvent::RoundTrip { from, to: SiteId::HERE, rtt_s }, now);
         }
-        ways.router.handle(RouteEvent::WayUp { way }, now);
     }
 
     /// What relays reported with an answer.
@@ -407,6 +310,7 @@ impl Run<'_> {
             ways.saved_at = now;
             ways.save();
             ways.remember(now);
+            self.ask_lost_relays();
         }
     }
 
@@ -476,7 +380,7 @@ impl Run<'_> {
         let carriage = ways.routes.carriage();
         let end = self.sources[direct].source.url();
         if self.engine.net.awaits_keys(&urls, end, carriage) {
-            ways.deferred.push((way, replica, route, on_trial));
+            self.defer(way, replica, route, on_trial);
             return;
         }
         if carriage == Carriage::Passed
@@ -486,7 +390,7 @@ impl Run<'_> {
             match self.engine.net.can_seal_for(last) {
                 Sealable::Yes => {}
                 Sealable::NotYet => {
-                    ways.deferred.push((way, replica, route, on_trial));
+                    self.defer(way, replica, route, on_trial);
                     return;
                 }
                 Sealable::Never => {
@@ -574,7 +478,5 @@ const LOOK: Duration = Duration::from_millis(100);
 const SAVE: Duration = Duration::from_secs(1);
 /// If no source has answered by then, relays are asked whether they reach it.
 const UNREACHED_S: f64 = 1.0;
-/// The router waits this long for direct at most (`STUCK_S`, 1.2 s), and looks ten times a second.
-const ROUTER_WITHIN_S: f64 = 1.5;
 /// Edges of sites that do not take part are not kept in mind without end.
 const UNKNOWN_MAX: usize = 4096;

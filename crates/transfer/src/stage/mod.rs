@@ -18,7 +18,7 @@ use futures_util::future::join_all;
 use swath_model::digest::Digest;
 use swath_model::{RangeSet, Time, Validators};
 use swath_source::{AboutRelay, Facts, LaneError, Net, Trust, display_name, probe};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
 use crate::engine::Stop;
@@ -232,8 +232,10 @@ impl Staging<'_> {
             kept_bytes: 0,
             verification,
         });
-        // Not given up in the middle: what was leased must be known to be released.
-        self.allocate().await;
+        self.allocate(stop).await;
+        if stop.is_set() {
+            return Err(StageError::Stopped);
+        }
         let usable = self.depots.iter().filter(|depot| depot.is_usable()).count();
         if usable < self.request.replicas {
             let (wanted, reasons) = (self.request.replicas, self.reasons());
@@ -331,15 +333,16 @@ impl Staging<'_> {
         Ok(())
     }
 
-    /// Ask the depots what they are, and for space.
-    async fn allocate(&mut self) {
+    /// Ask the depots what they are, and for space. Whoever stops it waits a little for what they say:
+    /// what was leased must be known to be given up.
+    async fn allocate(&mut self, stop: &Stop) {
         let net = self.net;
         let (size_bytes, length) = (self.file.size_bytes, self.request.length);
         let origins: Vec<Url> = self.file.replicas.iter().map(|it| it.url.clone()).collect();
         let replicas = &self.file.replicas;
         let asked = self.depots.iter().map(|depot| {
             let (relay, origins) = (&depot.relay, &origins);
-            async move {
+            let asked = async move {
                 let about = net.about_relay(relay, origins).await.map_err(|it| it.to_string())?;
                 let open: Vec<bool> = replicas.iter().map(|it| can_show(net, relay, it)).collect();
                 if !open.contains(&true) {
@@ -348,6 +351,16 @@ impl Staging<'_> {
                 }
                 let lease = net.depot_allocate(relay, size_bytes, length).await;
                 Ok((about, open, lease.map_err(|error| error.to_string())?))
+            };
+            async move {
+                tokio::select! {
+                    biased;
+                    answer = asked => answer,
+                    () = async {
+                        stop.wait().await;
+                        sleep(ANSWER_WITHIN).await;
+                    } => Err("it had not answered when all ended".to_owned()),
+                }
             }
         });
         let answers = join_all(asked).await;
@@ -378,7 +391,7 @@ impl Staging<'_> {
             for wait in STATUS_WAITS {
                 match &status {
                     Err(error) if error.may_pass() => {
-                        tokio::time::sleep(wait).await;
+                        sleep(wait).await;
                         status = net.depot_status(&lease.manage, size_bytes).await;
                     }
                     _ => break,
@@ -477,6 +490,8 @@ fn since(began: Instant) -> Time {
     Time::ZERO + began.elapsed()
 }
 
+/// A depot that is being asked for space when all ends has so long to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// For giving up what was leased: whoever waits has decided to end.
 const RELEASE_WITHIN: Duration = Duration::from_secs(5);
 /// Before one that does not answer is asked again what it holds.
