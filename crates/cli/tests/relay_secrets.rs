@@ -70,18 +70,22 @@ fn what_opens_a_depots_relay_is_shown_to_no_other_relay() {
     home.holds("got", &content);
 }
 
+/// A slow origin of 24 MiB that wants a token, and tokens of a relay's.
+fn guarded(home: &Home, content: &Content) -> Served {
+    home.write("data/run7.h5", content.read(0, 24 << 20));
+    home.write("token", "for-the-origin");
+    home.write("tokens", "for-the-origin\n");
+    home.write("relay-tokens", "for-the-relay\n");
+    home.serve(&["data", "--plain", "--token-file", "tokens", "--limit-rate", "6M"])
+}
+
 #[test]
 fn what_was_sealed_for_a_relay_that_starts_again_is_sealed_anew() {
     // It has another key then. What was sealed for the old one was refused for good, and the only way
     // was over.
     let home = Home::new();
     let content = Content::random(2, 24 << 20);
-    home.write("data/run7.h5", content.read(0, 24 << 20));
-    home.write("token", "for-the-origin");
-    home.write("tokens", "for-the-origin\n");
-    home.write("relay-tokens", "for-the-relay\n");
-    let slow = ["data", "--plain", "--token-file", "tokens", "--limit-rate", "6M"];
-    let origin = home.serve(&slow);
+    let origin = guarded(&home, &content);
     let far = |address: &str| home.relay_at(address, &["--clients", "relay-tokens"]);
     let (near, relay) = (home.relay(&[]), far("127.0.0.1:0"));
     let address = relay.address().to_string();
@@ -95,11 +99,17 @@ fn what_was_sealed_for_a_relay_that_starts_again_is_sealed_anew() {
     relay.signal(9);
     drop(relay);
     std::thread::sleep(Duration::from_millis(300));
-    let relay = far(&address);
+    let _relay = far(&address);
     getting.wait().code_is(0);
     home.holds("got", &content);
-    drop(relay);
-    // A depot is told anew what opens the source, too.
+}
+
+#[test]
+fn a_depot_that_starts_again_is_shown_anew_what_opens_the_source() {
+    // It was lost to the staging, and with it all that it held.
+    let home = Home::new();
+    let content = Content::random(3, 24 << 20);
+    let origin = guarded(&home, &content);
     let depot = |address: &str| {
         let folder = ["--depot", "depot", "--depot-size", "40M"];
         home.relay_at(address, &[&["--clients", "relay-tokens"], &folder[..]].concat())
