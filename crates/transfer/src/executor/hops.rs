@@ -1,4 +1,5 @@
-//! What the router hears of the ways: what relays report of their hops, and what each way brings.
+//! What the router hears of the ways: what relays report of their hops, and what each way brings; and
+//! what of a way outlives its planner, or a failure of its source.
 
 use std::time::Duration;
 
@@ -242,20 +243,10 @@ mod tests {
         // After a restart, and while mirrors were compared, ways that the router had closed were used
         // again, those on trial without a limit, and what all of them had brought began at nothing:
         // their rates were negative, and the best of them were closed for that.
-        let relay = |port| RelayAccess {
-            url: format!("http://127.0.0.1:{port}").parse().unwrap(),
-            token: None,
-            fingerprint: None,
-        };
-        let routes = RouteOptions { relays: vec![relay(7), relay(9)], ..RouteOptions::default() };
-        let engine = Engine::start(EngineOptions { routes, ..EngineOptions::default() }).unwrap();
-        let mut request =
-            Request::to_writer(tokio::io::sink()).url("http://127.0.0.1:8/f").unwrap();
-        request.plan.lanes = Lanes::Fixed(4);
+        let engine = engine();
         let mut observer = |_: &Event| {};
-        let mut run = Run::new(&engine, request, &mut observer);
+        let mut run = run(&engine, &mut observer);
         run.route();
-        let by = |site| Route::through(vec![SiteId(site)]);
         run.open_way(WayId(100), ReplicaId(0), by(1), true);
         run.open_way(WayId(101), ReplicaId(0), by(2), false);
         let (opened, swaths) = planned(&mut run);
