@@ -304,7 +304,8 @@ impl Relay {
             };
             let target = swath_formats::depot::redacted(&target);
             let line = LogLine::of(head, peer, status, bytes, took);
-            log.note(&LogLine { target: &target, ..line });
+            let referer = line.referer.map(swath_formats::depot::redacted);
+            log.note(&LogLine { target: &target, referer: referer.as_deref(), ..line });
         }
     }
 }
