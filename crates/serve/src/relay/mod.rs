@@ -158,6 +158,11 @@ impl Relay {
         })
     }
 
+    /// What the cache keeps at most, if its disk has less than it was given.
+    pub fn narrowed_cache(&self) -> Option<u64> {
+        self.cached.as_ref()?.narrowed()
+    }
+
     fn is_ending(&self) -> bool {
         *self.life.borrow() != Life::Open
     }

@@ -62,6 +62,12 @@ impl Cached {
         Ok(Cached { store, known: Known::default(), figures: Figures::default() })
     }
 
+    /// What it keeps at most, if its disk has less than it was given.
+    pub fn narrowed(&self) -> Option<u64> {
+        let most_bytes = self.store.most_bytes();
+        (most_bytes < self.store.room().size_bytes).then_some(most_bytes)
+    }
+
     /// As `/metrics` shows it.
     pub fn tell(&self, page: &mut crate::exposition::Page) {
         self.figures.tell(page, self.store.room());
