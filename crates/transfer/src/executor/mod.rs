@@ -88,6 +88,7 @@ pub(crate) async fn run(
     run.keep_routes();
     match result {
         Ok(()) => {
+            run.warn_of_relays();
             let summary = run.summary();
             run.observer.observe(&Event::Finished(summary.clone()));
             Ok(summary)
