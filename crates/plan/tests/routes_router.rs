@@ -40,8 +40,12 @@ fn progress(router: &mut Router, now_s: f64, ways: &[(WayId, f64)], left_bytes: 
     let ways = ways
         .iter()
         .map(|&(way, rate)| {
-            let now =
-                WayNow { delivered_bytes: (rate * now_s) as u64, silent: rate == 0.0, busy: true };
+            let now = WayNow {
+                delivered_bytes: (rate * now_s) as u64,
+                silent: rate == 0.0,
+                busy: true,
+                held: false,
+            };
             (way, now)
         })
         .collect();
@@ -82,7 +86,7 @@ fn what_is_named_is_opened_and_nothing_else() {
 
 /// What came over the one way so far, and whether it is silent.
 fn came(router: &mut Router, now_s: f64, delivered_bytes: u64, left_bytes: Option<u64>) {
-    let way = WayNow { delivered_bytes, silent: true, busy: true };
+    let way = WayNow { delivered_bytes, silent: true, busy: true, held: false };
     let event = RouteEvent::Progress { ways: vec![(WayId(0), way)], left_bytes };
     router.handle(event, Time::from_secs_f64(now_s));
 }
@@ -327,7 +331,10 @@ fn closed_s(rate: impl Fn(u32) -> f64) -> Option<f64> {
         let told = ways.iter_mut().map(|(way, is_direct, began_s, bytes)| {
             let begins = now_s >= *began_s + 0.3;
             *bytes += if *is_direct { rate(tenth) * 1e5 } else { f64::from(begins) * 9e4 };
-            (*way, WayNow { delivered_bytes: *bytes as u64, silent: false, busy: true })
+            (
+                *way,
+                WayNow { delivered_bytes: *bytes as u64, silent: false, busy: true, held: false },
+            )
         });
         let event = RouteEvent::Progress { ways: told.collect(), left_bytes: Some(1 << 30) };
         router.handle(event, Time::from_secs_f64(now_s));
@@ -351,4 +358,27 @@ fn what_goes_up_and_down_by_itself_is_not_laid_on_a_trial() {
         let displaced = |tenth: u32| if tenth < 16 { 5.0 } else { left };
         assert!(closed_s(displaced).is_some(), "{left}");
     }
+}
+
+#[test]
+fn what_a_limit_of_our_own_holds_up_is_no_exact_rate() {
+    // With --limit-rate 10M a path of gigabits was remembered as one of exactly 10 MB/s.
+    let grade = |held: bool| {
+        let mut router = router(Mode::Auto);
+        actions(&mut router, 0.0);
+        for tenth in 1..60 {
+            let now_s = f64::from(tenth) / 10.0;
+            // Looked at now and then, it is not held up at that very moment.
+            let held = held && tenth % 4 == 0;
+            let delivered_bytes = (1e7 * now_s) as u64;
+            let now = WayNow { delivered_bytes, silent: false, busy: true, held };
+            let event = RouteEvent::Progress { ways: vec![(WayId(0), now)], left_bytes: None };
+            router.handle(event, Time::from_secs_f64(now_s));
+            actions(&mut router, now_s);
+        }
+        let direct = router.readings().find(|(_, to, _)| *to == SiteId::HERE);
+        direct.map(|(_, _, reading)| reading.grade)
+    };
+    assert_eq!(grade(true), Some(Grade::AtLeast));
+    assert_eq!(grade(false), Some(Grade::Exact));
 }

@@ -223,6 +223,7 @@ impl Transfer {
                     delivered_bytes: way.delivered as u64,
                     silent: way.up_s <= now_s && waits_s > (3.0 * rtt_s).max(0.15),
                     busy: true,
+                    held: false,
                 },
             ));
         }

@@ -108,6 +108,8 @@ pub struct WayNow {
     pub silent: bool,
     /// Something is asked for: if not, it is not to blame for its rate.
     pub busy: bool,
+    /// A limit that is our own holds it up: what comes over it is less than it could bring.
+    pub held: bool,
 }
 
 /// Why a way is gone.

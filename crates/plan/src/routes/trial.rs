@@ -176,7 +176,7 @@ impl Router {
     /// edge it was, it was the one of which most was only thought.
     fn blame(&mut self, way: WayId, rate: f64) {
         let Some(book) = self.ways.get(&way) else { return };
-        if self.limit(way).is_some() || rate >= KEPT * book.promised {
+        if self.limit(way).is_some() || book.is_held(self.now_s) || rate >= KEPT * book.promised {
             return;
         }
         let weakest = book

@@ -53,6 +53,7 @@ impl Run<'_> {
 
     pub(super) fn report_progress(&mut self, now: Time) {
         let left_bytes = self.size_bytes.map(|size| size.saturating_sub(self.have.total_bytes()));
+        let is_limited = self.engine.limit_bytes_per_s.is_some();
         let Some(ways) = &mut self.ways else { return };
         let mut all = Vec::new();
         for (&way, &source) in &ways.open {
@@ -64,6 +65,8 @@ impl Run<'_> {
                     delivered_bytes: before_bytes + view.delivered_bytes,
                     silent: view.status == SourceStatus::Silent,
                     busy: view.busy,
+                    held: is_limited
+                        && self.lanes.values().any(|lane| lane.source == source && lane.held_up),
                 },
             ));
         }
