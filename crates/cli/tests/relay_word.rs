@@ -192,4 +192,20 @@ fn what_relays_could_have_changed_is_a_warning_in_every_mode() {
     assert!(out.lines().any(is_event), "{out}");
 }
 
+#[test]
+fn the_question_for_the_digest_is_no_news() {
+    // "data.bin is a Metalink: 1 file, 1 mirror" was said of a plain file, and its beginning twice.
+    let home = Home::new();
+    home.write("shared/data.bin", vec![7; 3_000_017]);
+    let served = home.serve(&["shared", "--anonymous", "--plain"]);
+    let relay = home.relay(&[]);
+    let from = format!("{}data.bin", served.url);
+    for more in [&[][..], &["--route", &relay.named()]] {
+        let ran = home.run([&["get", &from, "-o", "got", "--overwrite"], more].concat());
+        ran.code_is(0).says(&["verified by sha-256"]).never_says(&["Metalink"]);
+        assert_eq!(ran.stderr.matches("got from ").count(), 1, "{ran}");
+        assert_eq!(ran.stderr.matches("to be verified").count(), 1, "{ran}");
+    }
+}
+
 const WARNING: &str = "no digest of it is known, and relays could have changed the 3.00 MB";
