@@ -128,6 +128,36 @@ fn where_the_files_cannot_be_written_those_of_an_earlier_time_stay() {
 }
 
 #[test]
+fn what_is_staged_again_gives_up_what_was_there_before() {
+    // Its keys were replaced, and depots kept what nobody could give up any more.
+    let home = Home::new();
+    let content = Content::random(24, SIZE);
+    let origin = honest(&content);
+    let [near, far] = depots(&home);
+    let both = [near, far];
+    for more in [&[][..], &["--overwrite"], &["--overwrite", "--replicas", "2"]] {
+        staging(&home, &url(&origin), &both, more).run().code_is(0).never_says(&["warning"]);
+    }
+    let allocations = both.each_ref().map(|depot| room(depot, "allocations"));
+    assert_eq!(allocations, [1, 1]);
+    // One that cannot be told so is told of, and its keys are kept.
+    let [near, far] = both;
+    let address = far.address().to_string();
+    drop(far);
+    let near = [near];
+    let ran = staging(&home, &url(&origin), &near, &["--overwrite", "--quiet"]).run();
+    let named = format!("warning: http://{address}/ has not given up what was staged before: ");
+    ran.code_is(0).says(&[&named, "'swath stage release staged.meta4.left' has it given up"]);
+    assert_eq!(room(&near[0], "allocations"), 1);
+    let back = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
+    assert_eq!(room(&back, "allocations"), 1);
+    home.run(["stage", "release", "staged.meta4.left"]).code_is(0);
+    assert_eq!(room(&back, "allocations"), 0);
+    home.run(["stage", "release", "staged.meta4"]).code_is(0);
+    assert_eq!(room(&near[0], "allocations"), 0);
+}
+
+#[test]
 fn a_depot_that_tells_of_more_than_was_asked_for_stalls() {
     // That was news each time, and it went on for ever.
     let home = Home::new();

@@ -219,6 +219,11 @@ pub fn keys<'a>(
     Keys { file, size_bytes, depots: depots.collect() }
 }
 
+/// The keys of an earlier staging, if there are any.
+pub fn earlier(output: &Path) -> Option<Keys> {
+    Keys::of(&fs::read_to_string(keys_of(output)).ok()?)
+}
+
 /// What is known of a staged file: its keys, or what its Metalink says without them.
 pub fn read(file: &Path) -> Result<Keys, Failed> {
     let input = |path: &Path, text: String| (Exit::Input, format!("{}: {text}", path.display()));

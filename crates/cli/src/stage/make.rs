@@ -9,7 +9,7 @@ use swath_transfer::stage::{StageError, StageRequest, Staged, StagedDepot, relea
 use url::Url;
 
 use super::args::Stage;
-use super::files::{self, Draft, keys_of};
+use super::files::{self, Draft, Keys, keys_of};
 use super::source::{self, Source};
 use super::{Failed, manage};
 use crate::exit::{Exit, fail};
@@ -73,6 +73,7 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
     };
     // Those that did not answer at the end too: they may be back before their leases end.
     let leased = || staged.depots.iter().chain(&staged.unreached);
+    let earlier = files::earlier(&output);
     let written = keys
         .write(&files::keys(&source, staged.size_bytes, leased()).text())
         .and_then(|()| metalink.write(&files::metalink(&source, &staged)))
@@ -84,6 +85,9 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
         tell_left(&source, staged.size_bytes, &unreached, &output);
         return Ok(exit);
     }
+    if let Some(earlier) = earlier {
+        give_up(&args, earlier, &output, &stop).await;
+    }
     if args.json {
         return Ok(say::out(json(&staged, &output).as_bytes(), Exit::Done));
     }
@@ -91,6 +95,27 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
         words(source.name.as_str(), &staged, &output).lines().for_each(say::err);
     }
     Ok(Exit::Done)
+}
+
+/// What was staged before under the same name is no longer read by what stands there now, and its only
+/// keys are replaced: its leases are given up.
+async fn give_up(args: &Stage, earlier: Keys, output: &Path, stop: &Stop) {
+    let left = tokio::select! {
+        biased;
+        () = stop.wait() => {
+            earlier.depots.iter().map(|key| (key.clone(), "stopped".to_owned())).collect()
+        }
+        left = manage::give_up(&args.net, &args.at, &earlier.depots) => left,
+    };
+    if left.is_empty() {
+        return;
+    }
+    for (key, why) in &left {
+        let name = display_name(&key.relay);
+        say::err(&format!("warning: {name} has not given up what was staged before: {why}"));
+    }
+    let depots = left.into_iter().map(|(key, _)| key).collect();
+    tell_kept(files::keep(output, &Keys { depots, ..earlier }));
 }
 
 /// For people.
@@ -196,7 +221,12 @@ fn tell_left(source: &Source, size_bytes: u64, unreached: &[StagedDepot], output
             units::duration(depot.left.as_secs_f64())
         ));
     }
-    let last = match files::keep(output, &files::keys(source, size_bytes, unreached)) {
+    tell_kept(files::keep(output, &files::keys(source, size_bytes, unreached)));
+}
+
+/// How what has not been given up still can be.
+fn tell_kept(kept: Result<PathBuf, Failed>) {
+    let last = match kept {
         Ok(file) => {
             format!("'swath stage release {}' has it given up, once that can be", file.display())
         }
