@@ -180,7 +180,7 @@ fn a_depot_that_holds_more_than_the_file_is_not_believed() {
         let _ = to.write_all(b"{\"done\":true}\n");
     });
     let ran = staging(&home, &url(&origin), &[], &["--at", &depot]).run();
-    let said = format!("{SIZE} bytes were leased, it tells of {}", 2 * SIZE);
+    let said = format!("{} bytes, {SIZE} were expected", 2 * SIZE);
     ran.code_is(7).says(&["found no place", &said]);
 }
 

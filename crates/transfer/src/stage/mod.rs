@@ -403,15 +403,11 @@ impl Staging<'_> {
         for (at, answer) in answers.into_iter().enumerate() {
             let reason = match answer {
                 None => continue,
-                Some(Ok(status)) if status.size_bytes == size_bytes => {
+                Some(Ok(status)) => {
                     let depot = &mut self.depots[at];
                     depot.held = status.held;
                     depot.left = status.left;
                     continue;
-                }
-                // What it holds there may lie beyond the end of the file.
-                Some(Ok(status)) => {
-                    format!("{} bytes were leased, it tells of {}", size_bytes, status.size_bytes)
                 }
                 Some(Err(error)) => error.to_string(),
             };
