@@ -28,6 +28,22 @@ pub struct Wishes<'a> {
     pub own_server: Option<(Bearer, Digest)>,
 }
 
+impl<'a> Wishes<'a> {
+    /// Of a command that writes no file.
+    pub fn reading(net: &'a Net, memory: u64) -> Wishes<'a> {
+        Wishes {
+            net,
+            routes: RouteOptions::default(),
+            limit_rate: None,
+            metalinks: false,
+            io: IoMode::Buffered,
+            memory,
+            to_stdout: false,
+            own_server: None,
+        }
+    }
+}
+
 /// Start an engine; the error is an exit code and a sentence.
 pub fn start(wishes: Wishes<'_>) -> Result<Engine, (Exit, String)> {
     let memory_bytes = usize::try_from(wishes.memory).unwrap_or(usize::MAX);

@@ -95,11 +95,10 @@ impl Relays {
         };
         let carriage = if self.end_to_end { Carriage::Carried } else { Carriage::Passed };
         let is_direct = config.relays.is_empty() || choice == RouteChoice::Direct;
-        if is_direct {
-            return Ok(RouteOptions { choice, carriage, ..RouteOptions::default() });
-        }
+        // Without routes over them, too, what lies in their depots is opened by their tokens.
         let relays = config.relays.into_iter().map(access).collect::<Result<_, _>>()?;
-        Ok(RouteOptions { relays, choice, carriage, state: remembered() })
+        let state = if is_direct { None } else { remembered() };
+        Ok(RouteOptions { relays, choice, carriage, state })
     }
 }
 

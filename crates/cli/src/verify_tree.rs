@@ -1,6 +1,6 @@
 //! `swath verify DIR --index FILE|URL`: a copied tree against its index.
 
-use swath_transfer::{Against, Filter, IoMode, Mirror, RouteOptions, Trust, Wrong};
+use swath_transfer::{Against, Filter, Mirror, Trust, Wrong};
 
 use crate::args::Verify;
 use crate::engine::{self, Wishes};
@@ -18,17 +18,7 @@ pub async fn run(verify: Verify, index: String) -> Exit {
     if !verify.file.is_dir() {
         return fail(Exit::Input, &format!("{folder} is no folder"));
     }
-    let wishes = Wishes {
-        net: &verify.net,
-        routes: RouteOptions::default(),
-        limit_rate: None,
-        metalinks: false,
-        io: IoMode::Buffered,
-        memory: MEMORY_BYTES,
-        to_stdout: false,
-        own_server: None,
-    };
-    let engine = match engine::start(wishes) {
+    let engine = match engine::start(Wishes::reading(&verify.net, MEMORY_BYTES)) {
         Ok(engine) => engine,
         Err((exit, message)) => return fail(exit, &message),
     };

@@ -49,8 +49,8 @@ fn a_relay_that_pauses_is_waited_for_as_any_server_is() {
     home.holds("got", &content);
 }
 
-/// Before a server, for relays alone: whoever is none is let in, and hears nothing.
-fn for_relays_alone(server: SocketAddr) -> SocketAddr {
+/// Before a server, for relays alone: whoever is none is let in, and hears this.
+fn for_relays_alone(server: SocketAddr, refusal: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -61,6 +61,7 @@ fn for_relays_alone(server: SocketAddr) -> SocketAddr {
                 let Ok(bytes @ 1..) = near.read(&mut head) else { return };
                 head.truncate(bytes);
                 if !String::from_utf8_lossy(&head).to_lowercase().contains("\r\nvia:") {
+                    let _ = near.write_all(refusal.as_bytes());
                     return;
                 }
                 let mut far = TcpStream::connect(server).unwrap();
@@ -80,7 +81,7 @@ fn a_source_that_only_relays_reach_is_reached_by_them() {
     let home = Home::new();
     let content = Content::random(12, 8 << 20);
     let origin = honest(&content);
-    let address = for_relays_alone(origin.address());
+    let address = for_relays_alone(origin.address(), "");
     let relay = home.relay(&[]);
     for choice in ["auto", "multi", "widest"] {
         let source = format!("http://{address}/data.bin");
@@ -99,6 +100,30 @@ fn a_source_that_only_relays_reach_is_reached_by_them() {
         "5s",
     ]);
     gone.code_is(7).says(&["cannot connect to 127.0.0.1:9"]);
+}
+
+#[test]
+fn a_source_that_lets_only_relays_in_is_reached_by_them() {
+    // That it did not let us in was taken for its last word on the file: the transfer ended with it.
+    let home = Home::new();
+    let content = Content::random(15, 8 << 20);
+    let origin = honest(&content);
+    let refused = |status: &'static str| for_relays_alone(origin.address(), status);
+    let relay = home.relay(&[]);
+    for (name, address) in [
+        ("forbidden", refused("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")),
+        ("unknown", refused("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")),
+    ] {
+        let source = format!("http://{address}/data.bin");
+        let ran = home.run(["get", &source, "-o", name, "--relay", &relay.named()]);
+        ran.code_is(0).says(&[" by "]);
+        home.holds(name, &content);
+    }
+    // Where the file is not, no relay finds it.
+    let gone = refused("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    let source = format!("http://{gone}/data.bin");
+    let ran = home.run(["get", &source, "-o", "no", "--relay", &relay.named()]);
+    ran.code_is(7).says(&["404 Not Found"]).never_says(&[" by "]);
 }
 
 #[test]

@@ -386,3 +386,12 @@ fn damaged_files_are_fetched_again() {
     let ran = home.run([&args[..], &more].concat());
     ran.code_is(6).says(&["in use by another process"]);
 }
+
+#[test]
+fn a_cache_that_was_promised_more_than_its_disk_has_says_so() {
+    // It began without a word, and filled the disk.
+    let home = Home::new();
+    let relay = home.relay(&["--cache", "cache", "--cache-size", "900000T"]);
+    relay.says("warning: --cache-size ");
+    relay.says("its disk has room for ");
+}

@@ -175,3 +175,21 @@ fn a_token_that_is_refused_is_told_apart_from_none() {
     get("").code_is(7).says(&[no_token]).never_says(&[wrong, "source 2 "]);
     get("wrong").code_is(7).says(&[wrong]).never_says(&[no_token, "source 2 "]);
 }
+
+#[test]
+fn a_relay_whose_last_token_was_taken_out_lets_nobody_in_by_one() {
+    // An emptied file left all tokens good that had been in it.
+    let home = Home::new();
+    home.write("tokens", "sesame-open\n");
+    let relay = home.relay(&["--clients", "tokens"]);
+    let with = || relay.ask("GET", "/relay", "Authorization: Bearer sesame-open\r\n", b"");
+    with().is(200);
+    home.write("tokens", "# nobody\n");
+    relay.signal(libc::SIGHUP);
+    relay.says("all tokens are revoked: tokens was read again, and has none");
+    with().is(401);
+    relay.ask("GET", "/relay", "", b"").is(401);
+    std::fs::remove_file(home.path("tokens")).unwrap();
+    relay.signal(libc::SIGHUP);
+    relay.says("the tokens stay as they were");
+}

@@ -144,3 +144,68 @@ fn what_nobody_can_be_asked_about_is_not_said_to_be_proved() {
     let words = "verified by nothing: its sha-256 came by relays like 3.00 MB of it";
     assert!(ran.all().contains(words), "{ran}");
 }
+
+#[test]
+fn what_relays_could_have_changed_is_a_warning_in_every_mode() {
+    // A relay that flipped bits gave wrong files with exit code 0, and under --quiet, or in a list,
+    // without a word.
+    let home = Home::new();
+    let content = Content::random(78, SIZE);
+    let origin = honest(&content);
+    let relay = home.relay(&[]);
+    let (from, by) = (url(&origin), relay.named());
+    let list = format!("{from}\n\tout=a\n{from}\n\tout=b\n");
+    home.write("list", list);
+    let all: [&[&str]; 8] = [
+        &["get", &from, "-o", "got", "--quiet"],
+        &["get", &from, "-o", "got"],
+        &["get", &from, "-o", "-"],
+        &["get", &from, "-o", "-", "--quiet"],
+        &["get", "-i", "list"],
+        &["get", "-i", "list", "--quiet"],
+        &["cp", &from, "copy"],
+        &["cp", &from, "copy", "--quiet"],
+    ];
+    let warnings = |args: &[&str], more: &[&str]| {
+        let overwrite: &[&str] = if args[0] == "get" { &["--overwrite"] } else { &[] };
+        let _ = std::fs::remove_file(home.path("copy"));
+        let ran = home.run([args, overwrite, more].concat());
+        ran.code_is(0);
+        let is_one = |line: &&str| line.starts_with("warning: ") && line.contains(WARNING);
+        let told: Vec<&str> = ran.stderr.lines().filter(is_one).collect();
+        let says_what_to_do = |word: &&str| told.iter().all(|line| line.contains(word));
+        assert!(
+            ["--digest", "--end-to-end", "--route direct"].iter().all(says_what_to_do),
+            "{ran}"
+        );
+        told.len()
+    };
+    for args in all {
+        let files = if args.contains(&"list") { 2 } else { 1 };
+        assert_eq!(warnings(args, &["--route", &by]), files, "{args:?}");
+        assert_eq!(warnings(args, &["--relay", &by, "--route", "direct"]), 0, "{args:?}");
+    }
+    let digest = sha256(&content);
+    assert_eq!(warnings(all[0], &["--route", &by, "--digest", &digest]), 0);
+    let out = home.run(["get", &from, "-o", "json", "--json", "--route", &by]).out();
+    let is_event = |line: &str| line.contains("\"warning\":true") && line.contains(WARNING);
+    assert!(out.lines().any(is_event), "{out}");
+}
+
+#[test]
+fn the_question_for_the_digest_is_no_news() {
+    // "data.bin is a Metalink: 1 file, 1 mirror" was said of a plain file, and its beginning twice.
+    let home = Home::new();
+    home.write("shared/data.bin", vec![7; 3_000_017]);
+    let served = home.serve(&["shared", "--anonymous", "--plain"]);
+    let relay = home.relay(&[]);
+    let from = format!("{}data.bin", served.url);
+    for more in [&[][..], &["--route", &relay.named()]] {
+        let ran = home.run([&["get", &from, "-o", "got", "--overwrite"], more].concat());
+        ran.code_is(0).says(&["verified by sha-256"]).never_says(&["Metalink"]);
+        assert_eq!(ran.stderr.matches("got from ").count(), 1, "{ran}");
+        assert_eq!(ran.stderr.matches("to be verified").count(), 1, "{ran}");
+    }
+}
+
+const WARNING: &str = "no digest of it is known, and relays could have changed the 3.00 MB";

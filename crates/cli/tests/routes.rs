@@ -5,7 +5,9 @@ mod support;
 use std::fs;
 
 use serde_json::Value;
+use support::net::{honest, url};
 use support::{Home, Ran};
+use swath_netlab::faulty::Content;
 use swath_state::{By, EdgeReading, Grade, HERE, Measured, RelayNote, State};
 
 /// A home that remembers these edges, in Mbit/s.
@@ -280,4 +282,20 @@ fn relays_that_answered_are_not_nothing_and_those_that_failed_are_told_at_their_
     let out = routes(&home, &[]).code_is(0).out();
     let at = |what: &str| out.find(what).unwrap_or_else(|| panic!("{what}:\n{out}"));
     assert!(at("  59.9 Mbit/s  data") < at(words) && at(words) < at("relays:"), "{out}");
+}
+
+#[test]
+fn what_a_limit_of_our_own_brings_is_remembered_as_the_least() {
+    // --limit-rate 10M made a fast path one of exactly 10 MB/s for all transfers that followed.
+    let home = Home::new();
+    let origin = honest(&Content::random(91, 20_000_003));
+    let relay = home.relay(&[]);
+    let args = ["get", &url(&origin), "-o", "got", "--limit-rate", "10M"];
+    home.run([&args[..], &["--relay", &relay.named()]].concat()).code_is(0);
+    let out = routes(&home, &["--json"]).code_is(0).out();
+    let edges: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let from = url(&origin).split('/').nth(2).unwrap().to_owned();
+    let is_direct = |edge: &&Value| edge["from"] == *from && edge["to"] == "here";
+    let direct = edges.iter().find(is_direct).unwrap_or_else(|| panic!("{out}"));
+    assert_eq!(direct["grade"], "at_least", "{out}");
 }

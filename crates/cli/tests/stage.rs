@@ -4,6 +4,7 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use swath_netlab::faulty::{Behaviour, Content, Server};
@@ -304,6 +305,24 @@ fn whoever_interrupts_it_leaves_nothing_behind() {
     assert!(depots.iter().all(|depot| taken_bytes(depot) == 0));
     let left: Vec<String> = home.names().into_iter().filter(|it| it.contains("meta4")).collect();
     assert_eq!(left, Vec::<String>::new());
+}
+
+#[test]
+fn a_depot_that_never_answers_keeps_nobody_who_wants_to_end() {
+    // It took 28 s: until each try to reach the depot had been given up.
+    let home = Home::new();
+    let origin = honest(&Content::random(8, SIZE));
+    let depots = depots(&home, &["20M"]);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = format!("http://{}", silent.local_addr().unwrap());
+    let running = staging(&home, &url(&origin), &depots, &["--at", &at]).start();
+    let _asked = silent.accept().unwrap();
+    let began = Instant::now();
+    running.signal(libc::SIGINT);
+    running.wait().code_is(130).says(&["stopped; what was leased is given up again"]);
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    let room = depots[0].ask("GET", "/depot", "", b"").is(200).json();
+    assert_eq!(room["allocations"], 0, "{room}");
 }
 
 #[test]

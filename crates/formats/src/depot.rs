@@ -5,7 +5,8 @@
 pub const PREFIX: &str = "/depot/";
 
 /// An address, or a part of one, as others may see it: enough of each capability to tell one from
-/// another, also behind relays.
+/// another, also behind relays, and in whatever other spelling servers take for the same path
+/// (`/depot//…`, `/depot/./…`, `/%64epot/…`): behind the word no run of as many digits stays whole.
 ///
 /// ```
 /// let capability = "0123456789abcdef".repeat(4);
@@ -14,18 +15,45 @@ pub const PREFIX: &str = "/depot/";
 /// ```
 pub fn redacted(address: &str) -> String {
     let mut text = String::with_capacity(address.len());
+    let mut decoded = String::with_capacity(address.len());
+    let mut is_named = false;
     let mut rest = address;
-    while let Some(at) = rest.find(PREFIX) {
-        let (before, after) = rest.split_at(at + PREFIX.len());
-        let end = after.find(|it: char| !it.is_ascii_hexdigit()).unwrap_or(after.len());
-        text.push_str(before);
-        text.push_str(&after[..end.min(SHOWN_DIGITS)]);
-        if end > SHOWN_DIGITS {
+    while let Some((first, bytes)) = letter(rest) {
+        let (mut digits, mut shown, mut end) = (0, 0, 0);
+        let is_prefixed = decoded.ends_with(PREFIX);
+        while let Some((digit, bytes)) = letter(&rest[end..]).filter(|it| it.0.is_ascii_hexdigit())
+        {
+            (digits, end) = (digits + 1, end + bytes);
+            if digits <= SHOWN_DIGITS {
+                shown = end;
+            }
+            decoded.push(digit);
+        }
+        if digits == 0 {
+            (shown, end) = (bytes, bytes);
+            decoded.push(first);
+            is_named |= decoded.ends_with(PREFIX.trim_matches('/'));
+        }
+        let is_secret = (is_prefixed && digits > SHOWN_DIGITS) || (is_named && digits >= DIGITS);
+        text.push_str(&rest[..if is_secret { shown } else { end }]);
+        if is_secret {
             text.push_str("...");
         }
-        rest = &after[end..];
+        rest = &rest[end..];
     }
-    text + rest
+    text
+}
+
+/// What an address begins with, decoded as often as it was encoded, and how many bytes of it that is.
+fn letter(address: &str) -> Option<(char, usize)> {
+    let first = address.chars().next()?;
+    let after = address.strip_prefix('%').unwrap_or_default();
+    let percents = after.len() - after.trim_start_matches("25").len();
+    let code = after.get(percents..percents + 2).and_then(|code| u8::from_str_radix(code, 16).ok());
+    Some(match code {
+        Some(code) => (char::from(code), 1 + percents + 2),
+        None => (first, first.len_utf8()),
+    })
 }
 
 /// Whether a path is that of something in a depot.
@@ -57,6 +85,12 @@ mod tests {
         ] {
             assert_eq!(redacted(&target), expected);
         }
+        // Names that are digests stay whole where no depot is spoken of.
+        let blob = format!("/blobs/sha256:{one}");
+        assert_eq!(redacted(&blob), blob);
+        assert_eq!(redacted("/depot/%"), "/depot/%");
+        assert_eq!(redacted("/depot/%2"), "/depot/%2");
+        assert_eq!(redacted("/dépôt/é%é"), "/dépôt/é%é");
         assert!(is_path(&format!("/depot/{one}")) && !is_path("/depot/01") && !is_path("/f"));
     }
 }

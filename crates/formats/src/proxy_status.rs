@@ -1,7 +1,7 @@
 //! `Proxy-Status` (RFC 9209): what happened between a relay and the server that it asked. By it the
 //! errors of relays can be told from those of origins.
 
-/// What went wrong, by the names of RFC 9209, section 2.3.
+/// What went wrong, by the names of RFC 9209, section 2.3, as far as it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyFault {
     /// The name is not known.
@@ -32,6 +32,9 @@ pub enum ProxyFault {
     Loop,
     /// The relay itself.
     Internal,
+    /// What was sealed for the relay is for another key than the one that it has, as after a restart
+    /// (of swath alone: others take it for an unknown fault).
+    OtherKey,
 }
 
 const NAMES: &[(ProxyFault, &str)] = &[
@@ -49,6 +52,7 @@ const NAMES: &[(ProxyFault, &str)] = &[
     (ProxyFault::Protocol, "http_protocol_error"),
     (ProxyFault::Loop, "proxy_loop_detected"),
     (ProxyFault::Internal, "proxy_internal_error"),
+    (ProxyFault::OtherKey, "swath_other_key"),
 ];
 
 impl ProxyFault {
@@ -71,7 +75,7 @@ impl ProxyFault {
     /// The status of an answer that says so.
     pub fn status(self) -> u16 {
         match self {
-            Self::Denied | Self::IpProhibited => 403,
+            Self::Denied | Self::IpProhibited | Self::OtherKey => 403,
             Self::Request => 400,
             Self::Limit => 503,
             Self::ConnectTimeout | Self::ReadTimeout => 504,

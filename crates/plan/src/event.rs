@@ -156,6 +156,11 @@ pub enum Event {
         /// Which.
         source: SourceId,
     },
+    /// A source that was given up may be asked once more: what was the matter with it may have passed.
+    SourceAgain {
+        /// Which.
+        source: SourceId,
+    },
     /// The consumer of an ordered stream has taken everything before this offset.
     Consumed {
         /// The offset.

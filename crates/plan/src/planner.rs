@@ -198,6 +198,13 @@ impl Planner {
                 self.next_tick = now;
             }
             Event::SourceBad { source } => self.source_bad(source, now),
+            Event::SourceAgain { source } => {
+                let out = self.sources.get_mut(source.index()).filter(|it| !it.is_usable());
+                let Some(source) = out else { return };
+                source.again();
+                self.ended &= self.size_bytes.is_some() && !self.misses_something();
+                self.next_tick = now;
+            }
             Event::Consumed { up_to } => {
                 self.consumed = self.consumed.max(up_to);
                 self.all_hungry();

@@ -1,7 +1,7 @@
 //! One source as the planner sees it: its lanes, its failures, when it may be asked again.
 //!
 //! States: `Spare` → `Probing` → `Running` ⇄ `Silent`; from each of them to `Waiting` (a back-off
-//! or a server's wish) and back to `Probing`; from everywhere to `Bad`, which is final.
+//! or a server's wish) and back to `Probing`; from everywhere to `Bad`, and back to `Spare` only when that is asked for.
 
 use swath_model::{LaneId, RangeSet, SourceId, Time};
 
@@ -129,6 +129,15 @@ impl Source {
         if self.strain >= STRAIN_MAX && now.secs_since(since) >= give_up_s {
             self.status = SourceStatus::Bad;
         }
+    }
+
+    /// It was given up, and is to show once more what it brings.
+    pub fn again(&mut self) {
+        self.status = SourceStatus::Spare;
+        (self.failures, self.strain, self.silences) = (0, 0, 0);
+        self.failing_since = None;
+        self.retry_at = self.busy_until;
+        (self.haste_at, self.quiet_until) = (self.busy_until, self.busy_until);
     }
 
     /// We were asleep since it failed: its time to come back begins now.

@@ -525,3 +525,19 @@ fn a_server_that_allows_one_connection_goes_on_delivering_on_it() {
         assert_eq!(bench.opened(), [], "it is not asked for more lanes so soon");
     }
 }
+
+#[test]
+fn a_source_that_was_given_up_comes_back_when_that_is_asked_for() {
+    // A relay that was away for some minutes was out for the rest of a transfer of hours.
+    let mut bench = Bench::new(1, 8 * MIB);
+    bench.tell(Event::SourceBad { source: SourceId(0) });
+    bench.tell(Event::LaneLost { lane: LaneId(0), loss: Loss::Clean });
+    bench.wait_s(1.0);
+    assert!(bench.took(&Action::Exhausted));
+    bench.actions.clear();
+    bench.tell(Event::SourceAgain { source: SourceId(0) });
+    bench.wait_s(0.1);
+    assert!(bench.took(&Action::OpenLane { source: SourceId(0), lane: LaneId(1) }));
+    bench.up(LaneId(1));
+    assert!(!bench.fetches(1).is_empty());
+}

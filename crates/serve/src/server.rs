@@ -130,6 +130,7 @@ pub struct Server {
     identity: Option<Identity>,
     seats: Arc<Seats>,
     end: watch::Sender<Life>,
+    narrowed_cache: Option<u64>,
 }
 
 /// Changes the certificate of a server that runs.
@@ -186,7 +187,10 @@ impl Server {
         let (end, ending) = watch::channel(Life::Open);
         let service = Arc::new(Relay::open(options.relay, log, ending)?);
         let (listen, tls) = (options.listen, &options.tls);
-        Server::stand(service, Speaks::OneOnly, listen, tls, options.max_connections, end).await
+        let narrowed_cache = service.narrowed_cache();
+        let seats = options.max_connections;
+        let server = Server::stand(service, Speaks::OneOnly, listen, tls, seats, end).await?;
+        Ok(Server { narrowed_cache, ..server })
     }
 
     async fn stand(
@@ -208,7 +212,8 @@ impl Server {
             return Err(ServeError::Nowhere);
         }
         let seats = Arc::new(Seats::new(max_connections));
-        Ok(Server { service, speaks, listeners, acceptor, identity, seats, end })
+        let narrowed_cache = None;
+        Ok(Server { service, speaks, listeners, acceptor, identity, seats, end, narrowed_cache })
     }
 
     /// Where it listens.
@@ -219,6 +224,11 @@ impl Server {
     /// What it shows as its certificate; `None` without TLS.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
+    }
+
+    /// How many bytes a relay's cache can keep, where its disk has less than it was told to keep.
+    pub fn narrowed_cache(&self) -> Option<u64> {
+        self.narrowed_cache
     }
 
     /// What changes its certificate while it runs.

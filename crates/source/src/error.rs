@@ -288,6 +288,7 @@ impl LaneError {
                         | ProxyFault::Request
                         | ProxyFault::IpProhibited
                         | ProxyFault::Loop
+                        | ProxyFault::OtherKey
                         | ProxyFault::Certificate,
                     ),
                 ..

@@ -69,7 +69,7 @@ impl fmt::Debug for SealingKey {
 ///
 /// # Errors
 /// [`SealingError::Key`] if the key is none.
-pub(crate) fn seal(public: &str, purpose: &str, text: &[u8]) -> Result<String, SealingError> {
+pub fn seal(public: &str, purpose: &str, text: &[u8]) -> Result<String, SealingError> {
     let bytes = URL_SAFE_NO_PAD.decode(public).map_err(|_| SealingError::Key)?;
     let key = HpkePublicKey(bytes);
     let sealed = SUITE.seal(INFO, purpose.as_bytes(), text, &key);

@@ -145,7 +145,7 @@ impl Source {
             };
             Way { carriage, via, address, far_us: AtomicU64::new(0) }
         });
-        relays.iter().for_each(|relay| net.note_named(relay));
+        relays.iter().for_each(|relay| net.note_relay(relay));
         let target = Arc::new(match &way {
             Some(way) if way.carriage == Carriage::Passed => {
                 Target::through(net, &way.address, &way.address, trust)
@@ -346,6 +346,19 @@ impl Source {
         let target = self.target_at(url);
         self.lock().target = Arc::clone(&target);
         target
+    }
+
+    /// A relay cannot open what the requests to `refused` show it: whether another one of these relays'
+    /// keys is known now, and requests go to a target for which it is sealed anew.
+    pub(crate) async fn seal_anew(&self, refused: &Target) -> bool {
+        if !self.net.have_changed(&refused.keys).await {
+            return false;
+        }
+        let mut state = self.lock();
+        if self.net.know_others(&state.target.keys) {
+            state.target = self.target_at(&state.target.url);
+        }
+        true
     }
 
     /// What a redirect once led to fails now: ask at the original address again. `false` if

@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 use crate::error::{LaneError, Presented};
 use crate::http::request;
-use crate::net::{Credentials, Net, Via, has};
+use crate::net::{Credentials, Keys, Net, Sealed, Via, has};
 use crate::source::Trust;
 
 /// Scheme, host and port: the unit to which connections and credentials belong.
@@ -54,6 +54,8 @@ pub(crate) struct Target {
     pub end: Url,
     /// Relays that carry the connection without reading it, the nearest first.
     pub via: Via,
+    /// The keys with which the relays open what is sealed for them.
+    pub keys: Keys,
 }
 
 impl Target {
@@ -72,9 +74,9 @@ impl Target {
         let mut target = Target::with(net, source_url, url, Trust::Named, credentials);
         let (relays, end) = relay::route(url);
         let (_, first_end) = relay::route(source_url);
-        let secrets = net.credentials_for(&first_end, &end, trust);
-        target.shared.push_str(&net.sealed_lines(&relays, &end, secrets));
-        Target { end, ..target }
+        let Sealed { lines, keys } = net.sealed(&relays, &first_end, &end, trust);
+        target.shared.push_str(&lines);
+        Target { end, keys, ..target }
     }
 
     /// The same address, on a connection that relays carry.
@@ -129,6 +131,7 @@ impl Target {
             redirected: source_url != url,
             end: url.clone(),
             via: Via::from([]),
+            keys: Keys::default(),
         }
     }
 

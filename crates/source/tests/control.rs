@@ -4,11 +4,16 @@ mod support;
 
 use std::time::Duration;
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use support::options;
+use swath_model::digest::{Algorithm as DigestAlgorithm, Digest, Hasher};
 use swath_netlab::faulty::{
-    Algorithm, Behaviour, Certificate, Content, DigestField, Pipelining, Server,
+    Algorithm, Behaviour, Certificate, Content, DigestField, Pipelining, Server, self_signed_pem,
 };
-use swath_source::{Class, LaneError, Net, NetOptions, Trust, fetch_small, head, probe};
+use swath_source::{
+    Class, DepotError, LaneError, Net, NetOptions, RelayAccess, Trust, fetch_small, head, probe,
+};
 use url::Url;
 
 fn url(server: &Server, path: &str) -> Url {
@@ -152,4 +157,64 @@ async fn control_requests_end() {
         error.to_string(),
         "the server does not speak proper HTTP: interim answers without end"
     );
+}
+
+#[tokio::test]
+async fn a_depot_that_stops_in_the_middle_of_its_words_is_not_waited_for() {
+    // Once its head was there nothing bounded the rest, and who asked several depots at once heard of
+    // none of them.
+    let stalls = support::Server::start(|request| {
+        let status = if request.head.starts_with("DELETE") { 500 } else { 200 };
+        support::Reply::keep(format!("HTTP/1.1 {status} Well\r\nContent-Length: 100\r\n\r\n{{"))
+    });
+    let stalls = stalls.await;
+    let timeout = Duration::from_millis(300);
+    let net = Net::new(NetOptions { timeout, ..options() }).unwrap();
+    let (url, lease) = (&stalls.url, Duration::from_secs(9));
+    let all = async {
+        [
+            net.depot_extend(url, lease).await.map(drop),
+            net.depot_release(url).await.map(drop),
+            net.depot_allocate(url, 1, lease).await.map(drop),
+        ]
+    };
+    // Far more than it takes, where it used to take for ever.
+    let all = tokio::time::timeout(Duration::from_secs(30), all).await.expect("they end");
+    for ended in all {
+        assert!(matches!(ended, Err(DepotError::Lane(LaneError::Timeout { .. }))), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_relay_is_known_by_holds_for_the_library_too() {
+    // Behind a proxy that is none of HTTP, where the library connects, such a relay was not trusted.
+    let server = Server::builder()
+        .file("/f", Content::random(9, 1000))
+        .tls(Certificate::SelfSigned)
+        .start()
+        .unwrap();
+    let own = pem_digest(&self_signed_pem().unwrap());
+    let ask = async |relay: &str, fingerprint| {
+        let access = RelayAccess {
+            url: Url::parse(relay).unwrap(),
+            token: None,
+            fingerprint: Some(fingerprint),
+        };
+        let relays = vec![access];
+        let net = Net::new(NetOptions { fallback_only: true, relays, ..options() }).unwrap();
+        head(&net, &url(&server, "/f"), Trust::Named).await
+    };
+    let here = server.handle().url("/");
+    assert_eq!(ask(&here, own).await.unwrap().size_bytes, Some(1000));
+    // It is trusted of that relay alone.
+    let other = Hasher::digest(DigestAlgorithm::Sha256, b"other");
+    for (relay, fingerprint) in [(&*here, other), ("https://r2.example/", own)] {
+        let refused = ask(relay, fingerprint).await;
+        assert!(matches!(refused, Err(LaneError::Tls { .. })), "{refused:?}");
+    }
+}
+
+fn pem_digest(pem: &str) -> Digest {
+    let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    Hasher::digest(DigestAlgorithm::Sha256, &certificate)
 }

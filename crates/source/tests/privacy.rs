@@ -2,11 +2,17 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use support::driver::download;
 use support::{Bench, Reply, Server, Story, options, partial};
-use swath_model::{Pool, SourceId};
+use swath_formats::ProxyFault;
+use swath_model::{Pool, Range, SourceId};
 use swath_source::{
-    Bearer, LaneError, Net, NetOptions, Secret, Source, Trust, discover_bearer, fetch_small,
+    Bearer, Carriage, LaneError, Net, NetOptions, SealingKey, Secret, Source, Trust,
+    discover_bearer, fetch_small,
 };
 use url::Url;
 
@@ -54,6 +60,101 @@ async fn the_named_origin_gets_credentials_and_a_discovered_one_none() {
         Some("Basic bmV0OnJj"),
         "net:rc"
     );
+}
+
+#[tokio::test]
+async fn a_relay_is_no_source_of_the_users() {
+    // A relay that was asked for anything counted as a source that the user had named. With a `Link` to
+    // itself in what it passed on it had the token for the source.
+    let net = net_with_everything();
+    let named = plain_server().await;
+    let relay = plain_server().await;
+    let source = Source::new(&net, SourceId(0), named.url.clone(), Trust::Named);
+    let relays = [relay.url.clone()];
+    for carriage in [Carriage::Passed, Carriage::Carried] {
+        let _ = source.by_way_of(SourceId(1), &relays, carriage, Duration::ZERO);
+    }
+    assert!(net.round_trip(&relay.url).await.is_ok());
+    // It is none that could tell anything.
+    assert!(net.about_relay(&relay.url, &[]).await.is_err());
+    assert!(net.depot_allocate(&relay.url, 1, Duration::from_secs(1)).await.is_err());
+    assert!(net.depot_release(&relay.url).await.is_err());
+    for trust in [Trust::Discovered, Trust::Listed] {
+        let mirror = relay.url.join("/mirror").unwrap();
+        assert!(download(&Source::new(&net, SourceId(2), mirror, trust)).await.done);
+        let asked = relay.seen().pop().unwrap();
+        assert_eq!(asked.path, "/mirror");
+        assert_eq!((asked.field("authorization"), asked.field("x-secret")), (None, None));
+    }
+}
+
+#[tokio::test]
+async fn what_a_relay_cannot_open_is_sealed_anew_once() {
+    // After a restart it has another key. One that says so for ever is not asked for ever.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Relay {
+        StartedAgain,
+        OpensNothing,
+        NamesOthers,
+    }
+    for kind in [Relay::StartedAgain, Relay::OpensNothing, Relay::NamesOthers] {
+        let key = Mutex::new(Arc::new(SealingKey::new().unwrap()));
+        let is_first = AtomicBool::new(true);
+        let relay = Server::start(move |request| {
+            let renew = || *key.lock().unwrap() = Arc::new(SealingKey::new().unwrap());
+            if !request.path.starts_with("/relay/") {
+                if kind == Relay::NamesOthers {
+                    renew();
+                }
+                let public = key.lock().unwrap().public().to_owned();
+                let about = format!("{{\"relay\":\"swath\",\"key\":\"{public}\"}}");
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", about.len());
+                return Reply::keep(head + &about);
+            }
+            if kind == Relay::StartedAgain && is_first.swap(false, Ordering::Relaxed) {
+                renew();
+            }
+            let sealed = request.field("swath-sealed").unwrap();
+            let opened = key.lock().unwrap().open(sealed, "http://data.example/f");
+            match opened.ok().filter(|_| kind == Relay::StartedAgain) {
+                Some(text) => {
+                    assert_eq!(text, b"X-Secret: mine\r\n");
+                    Reply::keep(partial(request, SIZE))
+                }
+                None => Reply::keep(
+                    "HTTP/1.1 403 No\r\nProxy-Status: r; error=swath_other_key\r\n\
+                     Content-Length: 0\r\n\r\n",
+                ),
+            }
+        });
+        let relay = relay.await;
+        let headers = vec![("X-Secret".to_owned(), "mine".to_owned())];
+        let net = Net::new(NetOptions { headers, ..options() }).unwrap();
+        net.about_relay(&relay.url, &[]).await.unwrap();
+        let url = Url::parse("http://data.example/f").unwrap();
+        let direct = Source::new(&net, SourceId(0), url, Trust::Named);
+        let relays = [relay.url.clone()];
+        let way = direct.by_way_of(SourceId(1), &relays, Carriage::Passed, Duration::ZERO);
+        let mut bench = Bench::on(way, Pool::new(4, 4096));
+        bench.fetch(0, 0, 100);
+        let mut story = Story::default();
+        bench.until(&mut story, |it| !it.done.is_empty() || !it.failed.is_empty()).await;
+        let asked = relay.seen();
+        let asked = asked.iter().filter(|request| request.path.starts_with("/relay/")).count();
+        let closed = story.closed.as_ref().map(|(error, _)| error);
+        let other_key = Some(ProxyFault::OtherKey);
+        match kind {
+            Relay::StartedAgain => assert!(story.delivered(0, Range::new(0, 100)), "{story:?}"),
+            Relay::OpensNothing => assert!(
+                matches!(closed, Some(Some(LaneError::Relay { fault, .. })) if *fault == other_key)
+            ),
+            Relay::NamesOthers => assert!(
+                matches!(&story.failed[..], [(_, LaneError::Relay { fault, .. })] if *fault == other_key)
+            ),
+        }
+        let expected = if kind == Relay::OpensNothing { 1 } else { 2 };
+        assert_eq!(asked, expected, "{kind:?}: {story:?}");
+    }
 }
 
 #[tokio::test]

@@ -144,10 +144,16 @@ pub(crate) fn file_system(folder: &Path) -> io::Result<FileSystem> {
 
 /// Bytes that this process may still write where `file` lies.
 pub(crate) fn free_bytes(file: &File) -> io::Result<u64> {
+    free_and_all_bytes(file).map(|(free_bytes, _)| free_bytes)
+}
+
+/// The same, and how many bytes there are in all.
+pub(crate) fn free_and_all_bytes(file: &File) -> io::Result<(u64, u64)> {
     let found = rustix::fs::fstatvfs(file)?;
     let is_root = rustix::process::geteuid().is_root();
     let blocks = if is_root { found.f_bfree } else { found.f_bavail };
-    Ok(blocks.saturating_mul(found.f_frsize))
+    let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+    Ok((bytes(blocks), bytes(found.f_blocks)))
 }
 
 /// Reserve the bytes `[start, end)` on the device without changing the file's size.

@@ -115,7 +115,8 @@ impl Sampled {
 struct Purse {
     bytes: u64,
     until: Instant,
-    /// Where of the file it is fetched next: a relay with a cache would answer what came before.
+    /// Where of the file it is fetched next: a relay with a cache would answer what came before, in
+    /// this survey or in an earlier one.
     next: u64,
 }
 
@@ -295,8 +296,10 @@ impl Engine {
         let came = summary.fetched_bytes;
         purse.bytes = purse.bytes.saturating_sub(came + summary.wasted_bytes);
         if came > 0 {
-            of.size_bytes = Some(summary.size_bytes);
-            purse.next = range.end;
+            purse.next = match of.size_bytes.replace(summary.size_bytes) {
+                Some(_) => range.end,
+                None => fastrand::u64(..=summary.size_bytes),
+            };
         }
         // What ends because it has taken long enough has not failed.
         let is_over = matches!(result, Err(GetError::Stopped));

@@ -134,7 +134,7 @@ async fn any_metalink_of(
 ) -> Result<Inputs, Refusal> {
     let mut last = None;
     for url in urls {
-        match metalink_of(get, engine, progress, url, Trust::Named).await {
+        match metalink_of(get, engine, progress, url, Place::Named).await {
             Err((Exit::Sources, message)) => {
                 if let Some(before) = last.replace(message) {
                     progress.note(&before, true);
@@ -146,14 +146,29 @@ async fn any_metalink_of(
     Err((Exit::Sources, last.unwrap_or_default()))
 }
 
-/// Fetch a Metalink and read it. `trust` says who named its address.
+/// Where a Metalink that is fetched comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The user named it.
+    Named,
+    /// A server answered with it in place of a file.
+    Instead,
+    /// A server named it in its answer with a file.
+    Beside,
+}
+
+/// Fetch a Metalink and read it.
 pub async fn metalink_of(
     get: &Get,
     engine: &Engine,
     progress: &Progress,
     url: &Url,
-    trust: Trust,
+    place: Place,
 ) -> Result<Inputs, Refusal> {
+    let trust = match place {
+        Place::Named => Trust::Named,
+        Place::Instead | Place::Beside => Trust::Discovered,
+    };
     let mut coming = std::pin::pin!(document_of(engine, url, trust));
     let document = match timeout(SILENCE_MAX, &mut coming).await {
         Ok(document) => document?,
@@ -162,8 +177,8 @@ pub async fn metalink_of(
             coming.await?
         }
     };
-    let final_url = Some(document.final_url);
-    from_metalink(get, progress, &shown(url), Cursor::new(document.bytes), final_url)
+    let found = Some((document.final_url, place));
+    from_metalink(get, progress, &shown(url), Cursor::new(document.bytes), found)
 }
 
 async fn document_of(engine: &Engine, url: &Url, trust: Trust) -> Result<Document, Refusal> {
@@ -195,8 +210,9 @@ fn from_metalink(
     progress: &Progress,
     name: &str,
     input: impl BufRead + Send + 'static,
-    base: Option<Url>,
+    found: Option<(Url, Place)>,
 ) -> Result<Inputs, Refusal> {
+    let (base, place) = found.unzip();
     let options = metalink::Options { base: base.clone(), ..metalink::Options::default() };
     let trust = if base.is_some() { Trust::Discovered } else { Trust::Listed };
     let metalink = metalink::parse_with(input, options)
@@ -216,16 +232,19 @@ fn from_metalink(
     if files.is_empty() {
         return Err((Exit::Input, format!("{name} names no file")));
     }
-    if base.is_some() {
-        let mirrors: usize = files.iter().map(|file| file.mirrors.len()).sum();
-        progress.note(
-            &format!(
-                "{name} is a Metalink: {}, {}",
-                counted(files.len() as u64, "file", "files"),
-                counted(mirrors as u64, "mirror", "mirrors")
-            ),
-            false,
-        );
+    let mirrors: usize = files.iter().map(|file| file.mirrors.len()).sum();
+    let what = match place {
+        Some(Place::Named | Place::Instead) => Some(format!("{name} is a Metalink")),
+        // One that a server has beside each of its files is a digest and no news.
+        Some(Place::Beside) if files.len() > 1 || mirrors > 1 => {
+            Some("its server names a Metalink of it".to_owned())
+        }
+        Some(Place::Beside) | None => None,
+    };
+    if let Some(what) = what {
+        let files = counted(files.len() as u64, "file", "files");
+        let mirrors = counted(mirrors as u64, "mirror", "mirrors");
+        progress.note(&format!("{what}: {files}, {mirrors}"), false);
     }
     if files.len() == 1 {
         let file = files.remove(0);

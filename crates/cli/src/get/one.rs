@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use swath_store::{FinishError, OpenError};
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::report::Recorder;
-use swath_transfer::{Destination, Engine, GetError, Mirror, Request, Stop, Trust};
+use swath_transfer::{Destination, Engine, GetError, Mirror, Request, Stop};
 use url::Url;
 
-use super::inputs::{self, Inputs};
+use super::inputs::{self, Inputs, Place};
 use crate::args::Get;
 use crate::exit::{self, Exit};
 use crate::progress::{Fanout, Progress, units};
@@ -24,6 +24,8 @@ pub async fn run(
     stop: &Stop,
 ) -> Exit {
     let mut request = request;
+    // The same all along, so that nothing is shown twice.
+    let mut observers = Fanout(vec![progress.observer()]);
     loop {
         if let Destination::File(path) = &request.destination
             && let Some((exit, message)) = report::clash(get.report.as_deref(), path)
@@ -35,12 +37,12 @@ pub async fn run(
         let name = request.destination_name();
         let mirrors = request.mirrors.clone();
         let kept = Kept::default();
-        let mut observers: Vec<Box<dyn Observer>> =
-            vec![progress.observer(), Box::new(kept.clone())];
+        observers.0.truncate(1);
+        observers.0.push(Box::new(kept.clone()));
         if get.report.is_some() {
-            observers.push(Box::new(recorder.clone()));
+            observers.0.push(Box::new(recorder.clone()));
         }
-        let result = engine.get_observed(request, &mut Fanout(observers), stop).await;
+        let result = engine.get_observed(request, &mut observers, stop).await;
         let exit = match result {
             Ok(_) => Exit::Done,
             Err(GetError::Metalink { url }) => {
@@ -83,7 +85,8 @@ async fn with_metalink(
     url: &Url,
 ) -> Inputs {
     let is_instead = mirrors.iter().any(|mirror| mirror.url == *url);
-    match inputs::metalink_of(get, engine, progress, url, Trust::Discovered).await {
+    let place = if is_instead { Place::Instead } else { Place::Beside };
+    match inputs::metalink_of(get, engine, progress, url, place).await {
         Ok(Inputs::One(mut next)) => {
             if !is_instead {
                 next.destination = inputs::destination_again(get, &mirrors);

@@ -1,6 +1,6 @@
 //! Where `swath ls` and `swath du` look.
 
-use swath_transfer::{Engine, Mirror, RouteOptions, Trust};
+use swath_transfer::{Engine, Mirror, Trust};
 use url::Url;
 
 use crate::args::{Net, Ssh};
@@ -51,17 +51,8 @@ impl Place {
             let path = format!("{}/", url.path());
             url.set_path(&path);
         }
-        let wishes = Wishes {
-            net,
-            routes: RouteOptions::default(),
-            limit_rate: None,
-            metalinks: false,
-            io: swath_transfer::IoMode::Buffered,
-            memory: MEMORY_BYTES,
-            to_stdout: false,
-            own_server: session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint)),
-        };
-        let engine = engine::start(wishes)?;
+        let own_server = session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint));
+        let engine = engine::start(Wishes { own_server, ..Wishes::reading(net, MEMORY_BYTES) })?;
         let folder = Mirror { url, priority: 1, trust: Trust::Named, holds: None };
         let is_file = session.as_ref().is_some_and(|session| session.is_file);
         Ok(Place { engine, folder, is_file, file, _session: session })

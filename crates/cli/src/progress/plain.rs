@@ -42,6 +42,8 @@ pub struct Plain {
     pace: Pace,
     phase: Option<Phase>,
     names: Vec<String>,
+    /// How its beginning was told.
+    begins: Option<String>,
     is_staging: bool,
 }
 
@@ -53,7 +55,8 @@ impl Plain {
 
     /// The same with a given look.
     pub fn with_look(out: Box<dyn Write + Send>, look: Look) -> Self {
-        Self { out, look, pace: Pace::default(), phase: None, names: Vec::new(), is_staging: false }
+        let pace = Pace::default();
+        Self { out, look, pace, phase: None, names: Vec::new(), begins: None, is_staging: false }
     }
 
     fn line(&mut self, line: &str) {
@@ -78,7 +81,11 @@ impl Observer for Plain {
                     [source] => format!("{name} from {source}"),
                     all => format!("{name} from {} sources", all.len()),
                 };
-                self.line(&line);
+                // It begins anew, as whenever a server has told a digest of it.
+                if self.begins.as_ref() != Some(&line) {
+                    self.line(&line);
+                    self.begins = Some(line);
+                }
             }
             Event::Staging { path, depots } => {
                 self.names.clone_from(depots);

@@ -78,6 +78,13 @@ pub async fn run(args: Relay) -> Exit {
         Err(error) => return fail(exit_of(&error), &words_of(&error)),
     };
     folders::watch(watched.0, watched.1);
+    if let Some(most_bytes) = server.narrowed_cache() {
+        warn(&format!(
+            "--cache-size {}: its disk has room for {}, and no more is kept",
+            units::bytes(args.cache_size),
+            units::bytes(most_bytes)
+        ));
+    }
     let told = say::out(words(&args, &server, &host, &name).as_bytes(), Exit::Done);
     if told != Exit::Done {
         return told;

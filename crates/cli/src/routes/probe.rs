@@ -4,7 +4,7 @@
 use serde::Serialize;
 use swath_state::{HERE, Place, State};
 use swath_transfer::report::units;
-use swath_transfer::{GetError, IoMode, Sampled, Stop, Survey, Surveyed};
+use swath_transfer::{GetError, Sampled, Stop, Survey, Surveyed};
 use unicode_width::UnicodeWidthStr as _;
 use url::Url;
 
@@ -47,16 +47,7 @@ async fn probe(args: &Probe) -> Result<Exit, Failed> {
         ),
     }
     let state = routes.state.get_or_insert_with(State::none).clone();
-    let engine = engine::start(Wishes {
-        net: &args.net,
-        routes,
-        limit_rate: None,
-        metalinks: false,
-        io: IoMode::Buffered,
-        memory: MEMORY_BYTES,
-        to_stdout: false,
-        own_server: None,
-    })?;
+    let engine = engine::start(Wishes { routes, ..Wishes::reading(&args.net, MEMORY_BYTES) })?;
     let stop = Stop::default();
     signals::watch(&stop);
     let survey = Survey { sources, bytes: args.bytes, lasts: args.lasts };

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::future::pending;
 use std::io;
 
-use swath_serve::{Access, Renewal, Tls, read_tokens};
+use swath_serve::{Access, Renewal, Tls, TokensError, read_tokens};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::log::{Lines, is_file};
@@ -86,6 +86,12 @@ fn read_again(given: &Given, access: Option<&Access>, renewal: &Renewal) {
                 if given.writes && !writes {
                     warn("none of them opens writing");
                 }
+            }
+            // Whoever takes the last one out wants nobody in by it.
+            Err(TokensError::Empty) => {
+                access.set_tokens(Vec::new());
+                let path = path.display();
+                warn(&format!("all tokens are revoked: {path} was read again, and has none"));
             }
             Err(error) => {
                 let path = path.display();

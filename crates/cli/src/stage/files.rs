@@ -80,7 +80,11 @@ impl Draft {
     /// Begin one; the error is a sentence.
     pub fn begin(path: &Path, overwrite: bool) -> Result<Draft, Failed> {
         let target = |text: String| (Exit::Target, text);
-        if !overwrite && path.symlink_metadata().is_ok() {
+        let there = path.symlink_metadata();
+        if there.as_ref().is_ok_and(fs::Metadata::is_dir) {
+            return Err(target(format!("{} is a folder", path.display())));
+        }
+        if !overwrite && there.is_ok() {
             let text = format!(
                 "{} exists\n  use --overwrite to replace it, or -o for another name",
                 path.display()
@@ -98,12 +102,58 @@ impl Draft {
         Ok(Draft { file, path: path.to_owned(), draft })
     }
 
-    /// Give it its contents and its name, durably.
-    pub fn finish(mut self, text: &str) -> io::Result<()> {
+    /// Give it its contents, durably.
+    pub fn write(&mut self, text: &str) -> io::Result<()> {
         self.file.write_all(text.as_bytes())?;
-        self.file.sync_all()?;
+        self.file.sync_all()
+    }
+
+    /// Give it its name.
+    fn name(&self) -> io::Result<()> {
         fs::rename(&self.draft, &self.path)
     }
+}
+
+/// Give both files their names, the keys first: whatever happens then, what is leased can be given up.
+/// With an error all is as it was: the keys of an earlier staging open what nothing else does.
+pub fn name_both(keys: &Draft, metalink: &Draft) -> io::Result<()> {
+    let earlier = keys.draft.with_extension("old");
+    let had_keys = match fs::rename(&keys.path, &earlier) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    let named = keys.name().and_then(|()| {
+        metalink.name().inspect_err(|_| {
+            let _ = fs::remove_file(&keys.path);
+        })
+    });
+    if had_keys {
+        let _ = match named {
+            Ok(()) => fs::remove_file(&earlier),
+            Err(_) => fs::rename(&earlier, &keys.path),
+        };
+    }
+    named
+}
+
+/// Keep the keys of what could not be given up, beside what was to be written; the name by which they
+/// are found. No other keys are replaced by them.
+pub fn keep(output: &Path, keys: &Keys) -> Result<PathBuf, Failed> {
+    let named = |count: u32| {
+        let mut name = output.as_os_str().to_owned();
+        name.push(if count == 1 { ".left".to_owned() } else { format!(".left{count}") });
+        PathBuf::from(name)
+    };
+    let is_free = |file: &PathBuf| keys_of(file).symlink_metadata().is_err();
+    let file = (1..).map(named).find(is_free).unwrap_or_else(|| named(1));
+    let path = keys_of(&file);
+    let mut draft = Draft::begin(&path, false)?;
+    draft
+        .write(&keys.text())
+        .and_then(|()| draft.name())
+        .map_err(|error| (Exit::Target, format!("cannot write {}: {error}", path.display())))?;
+    Ok(file)
 }
 
 impl Drop for Draft {
@@ -154,16 +204,24 @@ fn read_by(depot: &StagedDepot, version: &Validators, is_proved: bool) -> Url {
     url
 }
 
-/// The keys of a staged file.
-pub fn keys(source: &Source, staged: &Staged) -> Keys {
-    // Those that did not answer at the end too: they may be back before their leases end.
-    let depots = staged.depots.iter().chain(&staged.unreached).map(|depot| Key {
+/// The keys of what lies in these depots of a file.
+pub fn keys<'a>(
+    source: &Source,
+    size_bytes: u64,
+    depots: impl IntoIterator<Item = &'a StagedDepot>,
+) -> Keys {
+    let depots = depots.into_iter().map(|depot| Key {
         relay: without_login(&depot.relay),
         manage: Some(depot.manage.clone()),
         read: depot.read.clone(),
     });
     let file = source.name.as_str().to_owned();
-    Keys { file, size_bytes: staged.size_bytes, depots: depots.collect() }
+    Keys { file, size_bytes, depots: depots.collect() }
+}
+
+/// The keys of an earlier staging, if there are any.
+pub fn earlier(output: &Path) -> Option<Keys> {
+    Keys::of(&fs::read_to_string(keys_of(output)).ok()?)
 }
 
 /// What is known of a staged file: its keys, or what its Metalink says without them.

@@ -1,16 +1,17 @@
 //! Staging a file: progress as of any transfer, the two files, a table at the end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use swath_source::display_name;
 use swath_transfer::Stop;
-use swath_transfer::stage::{StageError, StageRequest, Staged, stage};
+use swath_transfer::stage::{StageError, StageRequest, Staged, StagedDepot, release, stage};
 use url::Url;
 
 use super::args::Stage;
-use super::files::{self, Draft, keys_of};
-use super::{Failed, manage, source};
+use super::files::{self, Draft, Keys, keys_of};
+use super::source::{self, Source};
+use super::{Failed, manage};
 use crate::exit::{Exit, fail};
 use crate::get::log_to;
 use crate::progress::{Mode, Progress, units};
@@ -48,8 +49,8 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
         PathBuf::from(format!("{}.meta4", name.rsplit('/').next().unwrap_or(name)))
     });
     // Before anything is leased.
-    let metalink = Draft::begin(&output, args.overwrite)?;
-    let keys = Draft::begin(&keys_of(&output), args.overwrite)?;
+    let mut metalink = Draft::begin(&output, args.overwrite)?;
+    let mut keys = Draft::begin(&keys_of(&output), args.overwrite)?;
     let request = StageRequest {
         mirrors: source.mirrors.clone(),
         size_bytes: source.size_bytes,
@@ -64,19 +65,28 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
     progress.clear();
     let staged = match staged {
         Ok(staged) => staged,
-        Err(error) => return Ok(complain(source.name.as_str(), &error)),
-    };
-    // The keys first: whatever happens then, what is leased can be given up.
-    let written = keys
-        .finish(&files::keys(&source, &staged).text())
-        .and_then(|()| metalink.finish(&files::metalink(&source, &staged)));
-    if let Err(error) = written {
-        for depot in staged.depots.iter().chain(&staged.unreached) {
-            let _ = net.depot_release(&depot.manage).await;
+        Err(failed) => {
+            let exit = complain(source.name.as_str(), &failed.error);
+            tell_left(&source, failed.size_bytes, &failed.unreached, &output);
+            return Ok(exit);
         }
-        let _ = std::fs::remove_file(keys_of(&output));
+    };
+    // Those that did not answer at the end too: they may be back before their leases end.
+    let leased = || staged.depots.iter().chain(&staged.unreached);
+    let earlier = files::earlier(&output);
+    let written = keys
+        .write(&files::keys(&source, staged.size_bytes, leased()).text())
+        .and_then(|()| metalink.write(&files::metalink(&source, &staged)))
+        .and_then(|()| files::name_both(&keys, &metalink));
+    if let Err(error) = written {
+        let unreached = release(&net, leased().cloned()).await;
         let text = format!("cannot write {}: {error}; nothing is staged", output.display());
-        return Err((Exit::Target, text));
+        let exit = fail(Exit::Target, &text);
+        tell_left(&source, staged.size_bytes, &unreached, &output);
+        return Ok(exit);
+    }
+    if let Some(earlier) = earlier {
+        give_up(&args, earlier, &output, &stop).await;
     }
     if args.json {
         return Ok(say::out(json(&staged, &output).as_bytes(), Exit::Done));
@@ -87,8 +97,29 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
     Ok(Exit::Done)
 }
 
+/// What was staged before under the same name is no longer read by what stands there now, and its only
+/// keys are replaced: its leases are given up.
+async fn give_up(args: &Stage, earlier: Keys, output: &Path, stop: &Stop) {
+    let left = tokio::select! {
+        biased;
+        () = stop.wait() => {
+            earlier.depots.iter().map(|key| (key.clone(), "stopped".to_owned())).collect()
+        }
+        left = manage::give_up(&args.net, &args.at, &earlier.depots) => left,
+    };
+    if left.is_empty() {
+        return;
+    }
+    for (key, why) in &left {
+        let name = display_name(&key.relay);
+        say::err(&format!("warning: {name} has not given up what was staged before: {why}"));
+    }
+    let depots = left.into_iter().map(|(key, _)| key).collect();
+    tell_kept(files::keep(output, &Keys { depots, ..earlier }));
+}
+
 /// For people.
-fn words(name: &str, staged: &Staged, output: &std::path::Path) -> String {
+fn words(name: &str, staged: &Staged, output: &Path) -> String {
     let size_bytes = staged.size_bytes;
     let depots = match staged.depots.len() {
         1 => "one depot".to_owned(),
@@ -123,7 +154,7 @@ fn words(name: &str, staged: &Staged, output: &std::path::Path) -> String {
 }
 
 /// For programs: the last line.
-fn json(staged: &Staged, output: &std::path::Path) -> String {
+fn json(staged: &Staged, output: &Path) -> String {
     let depots: Vec<_> = staged
         .depots
         .iter()
@@ -175,4 +206,31 @@ fn complain(name: &str, error: &StageError) -> Exit {
         say::err(&format!("  {whose}: {reason}"));
     }
     exit
+}
+
+/// Which depots were not told to give up what they have, and how that is made up for.
+fn tell_left(source: &Source, size_bytes: u64, unreached: &[StagedDepot], output: &Path) {
+    if unreached.is_empty() {
+        return;
+    }
+    for depot in unreached {
+        say::err(&format!(
+            "  {} has not given it up: {} (its lease ends in {})",
+            display_name(&depot.relay),
+            depot.reason.as_deref().unwrap_or("no answer"),
+            units::duration(depot.left.as_secs_f64())
+        ));
+    }
+    tell_kept(files::keep(output, &files::keys(source, size_bytes, unreached)));
+}
+
+/// How what has not been given up still can be.
+fn tell_kept(kept: Result<PathBuf, Failed>) {
+    let last = match kept {
+        Ok(file) => {
+            format!("'swath stage release {}' has it given up, once that can be", file.display())
+        }
+        Err((_, error)) => format!("it can only be waited for: {error}"),
+    };
+    say::err(&format!("  {last}"));
 }

@@ -14,6 +14,7 @@ use url::Url;
 use super::Failed;
 use super::args::{Extend, Staged};
 use super::files::{self, Key, keys_of};
+use crate::config::Relay;
 use crate::exit::Exit;
 use crate::progress::look::Look;
 use crate::progress::units;
@@ -32,8 +33,9 @@ pub struct Row {
 pub async fn status(args: Staged) -> Result<Exit, Failed> {
     let keys = files::read(&args.file)?;
     let net = net(&args, &keys.depots)?;
-    let asked = each(&net, &keys.depots, |net, key| async move {
-        net.depot_status(key.manage.as_ref().unwrap_or(&key.read)).await
+    let size_bytes = keys.size_bytes;
+    let asked = each(&net, &keys.depots, move |net, key| async move {
+        net.depot_status(key.manage.as_ref().unwrap_or(&key.read), size_bytes).await
     });
     let answers = asked.await;
     let rows: Vec<Row> = answers
@@ -115,6 +117,23 @@ pub async fn release(args: Staged) -> Result<Exit, Failed> {
         let _ = std::fs::remove_file(keys_of(&args.file));
     }
     Ok(exit)
+}
+
+/// Give up what lies in these depots: those that have not done it, and why.
+pub async fn give_up(args: &crate::args::Net, at: &[Relay], depots: &[Key]) -> Vec<(Key, String)> {
+    let named = |key: &Key| at.iter().find(|named| site(&named.url) == site(&key.relay));
+    let relay = |key: &Key| named(key).map_or(&key.relay, |named| &named.url).clone();
+    let relays: Vec<Url> = depots.iter().map(relay).collect();
+    let net = match super::net(args, &relays) {
+        Ok(net) => net,
+        Err((_, why)) => return depots.iter().map(|key| (key.clone(), why.clone())).collect(),
+    };
+    let answers = each(&net, depots, |net, key| async move {
+        net.depot_release(key.manage.as_ref().unwrap_or(&key.read)).await
+    });
+    let left =
+        |(key, answer): (Key, Result<bool, DepotError>)| Some((key, answer.err()?.to_string()));
+    answers.await.into_iter().filter_map(left).collect()
 }
 
 /// The depots, if the keys are there.

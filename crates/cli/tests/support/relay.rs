@@ -110,6 +110,14 @@ impl Ear {
         format!("http://{}", self.address)
     }
 
+    /// The requests for this that somebody asked for others, each as its head.
+    pub fn passed_on(&self, what: &str) -> Vec<String> {
+        let heard = self.heard.lock().unwrap();
+        let text = String::from_utf8_lossy(&heard).to_lowercase();
+        let heads = text.split("\r\n\r\n").filter(|head| head.contains("\r\nvia: "));
+        heads.filter(|head| head.contains(what)).map(str::to_owned).collect()
+    }
+
     /// Whether this was sent through it, as text.
     pub fn heard(&self, words: &str) -> bool {
         let heard = self.heard.lock().unwrap();

@@ -217,14 +217,13 @@ impl Transfer {
             }
             let rtt_s: f64 = way.edges.iter().map(|&at| net.edges[at].rtt_s).sum();
             let waits_s = now_s - way.brought_at_s.max(way.up_s);
-            let lately = way.recent.iter().rev().take(3);
             ways.push((
                 id,
                 WayNow {
-                    rate_bytes_per_s: lately.clone().sum::<f64>() / lately.count() as f64,
                     delivered_bytes: way.delivered as u64,
                     silent: way.up_s <= now_s && waits_s > (3.0 * rtt_s).max(0.15),
                     busy: true,
+                    held: false,
                 },
             ));
         }

@@ -32,10 +32,10 @@ impl Router {
         if !rate.is_finite() || rate <= 0.0 {
             return;
         }
-        let at_s = self.now_s - reading.age_s.max(0.0);
+        let new = Noted::new(reading, self.now_s, true, by);
         let edge = self.graph.edge_mut(from, to);
-        if edge.reading.is_none_or(|old| old.remembered && old.at_s <= at_s) {
-            edge.reading = Some(Noted { rate, grade: reading.grade, at_s, remembered: true, by });
+        if edge.reading.is_none_or(|old| old.remembered && old.at_s <= new.at_s) {
+            edge.reading = Some(new);
         }
     }
 
@@ -49,7 +49,8 @@ impl Router {
         by: Option<SiteId>,
     ) {
         let now_s = self.now_s;
-        let new = Noted { rate, grade, at_s: now_s, remembered: false, by };
+        let reading = Reading { rate_bytes_per_s: rate, grade, age_s: 0.0 };
+        let new = Noted::new(reading, now_s, false, by);
         let edge = self.graph.edge_mut(from, to);
         let Some(old) = edge.reading else {
             edge.reading = Some(new);
@@ -118,10 +119,10 @@ impl Router {
         let able = edge.and_then(|edge| edge.able).map(|(able, _)| able);
         let (mut rate, guess) = match edge.and_then(|edge| edge.reading) {
             None => (able.unwrap_or(guessed), true),
-            Some(noted) if noted.grade == Grade::Exact => (noted.rate, false),
+            Some(noted) if noted.grade == Grade::Exact => (noted.weight, false),
             Some(noted) => {
                 let more = able.unwrap_or(guessed);
-                (noted.rate.max(more), more > noted.rate)
+                (noted.weight.max(more), more > noted.weight)
             }
         };
         if let Some(suspect) = self.suspects.get(&(from, to))
@@ -139,7 +140,7 @@ impl Router {
             return 0.0;
         }
         let edge = self.graph.edge(from, to).filter(|edge| !edge.dead);
-        edge.and_then(|edge| edge.reading).map_or(0.0, |noted| noted.rate)
+        edge.and_then(|edge| edge.reading).map_or(0.0, |noted| noted.weight)
     }
 
     /// What the edges measured so far have in common: rate times round trip, the median. It is

@@ -25,6 +25,8 @@ pub(crate) struct Book {
     /// Sum of the round trips of its hops, in seconds.
     pub rtt_s: f64,
     pub now: WayNow,
+    /// When a limit of our own held it up last.
+    held_s: Option<f64>,
     /// What it brings when nothing is the matter: forgotten within some seconds.
     pub settled: f64,
     /// Since when it has brought almost nothing, though it was asked.
@@ -90,6 +92,7 @@ impl Book {
             promised: f64::INFINITY,
             rtt_s: 0.0,
             now: WayNow::default(),
+            held_s: None,
             settled: 0.0,
             low_since_s: None,
             replaced: false,
@@ -107,11 +110,19 @@ impl Book {
 
     pub fn record(&mut self, now: WayNow, now_s: f64) {
         self.now = now;
+        if now.held {
+            self.held_s = Some(now_s);
+        }
         let bytes = now.delivered_bytes as f64;
         if bytes > 0.0 && self.first_s.is_none() {
             self.first_s = Some(now_s);
         }
         self.samples.record(now_s, bytes);
+    }
+
+    /// Whether a limit of our own is, or was lately, why it brings no more.
+    pub fn is_held(&self, now_s: f64) -> bool {
+        self.held_s.is_some_and(|held_s| now_s - held_s <= HELD_S)
     }
 
     /// Mean rate over the last `window_s`, or since the first byte if that is shorter.
@@ -167,6 +178,9 @@ impl Book {
 
 /// How far back the samples reach: the longest trial and what was before it.
 const KEPT_S: f64 = 12.0;
+
+/// For so long what we took less of weighs on what is measured of it.
+const HELD_S: f64 = 3.0;
 
 /// Shortest look at a rate: the planner's own looks last 0.3 s.
 const WINDOW_S: f64 = 0.4;

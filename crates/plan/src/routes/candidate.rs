@@ -9,7 +9,7 @@ use super::book::Book;
 use super::config::Mode;
 use super::graph::Way;
 use super::matrix::{Hop, Matrix};
-use super::name::{ReplicaId, SiteId};
+use super::name::{ReplicaId, Route, SiteId};
 use super::report::Flows;
 use super::router::Router;
 use super::trial::ADDS_WHOLE;
@@ -60,6 +60,7 @@ impl Router {
                 !way.route.is_direct()
                     && !self.is_open(replica, &way.route)
                     && !self.is_resting(replica, &way.route)
+                    && self.may_open(replica, &way.route)
                     && (urgent || self.is_wider(hoped))
             });
             let Some(replica) = free else {
@@ -107,6 +108,12 @@ impl Router {
         surest
             .filter(|sure| sure.rate_bytes_per_s >= SURE * likeliest.rate_bytes_per_s)
             .or(Some(likeliest))
+    }
+
+    /// Whether one more route may be tried, or this one was.
+    fn may_open(&self, replica: ReplicaId, route: &Route) -> bool {
+        self.opened.len() < self.config.routes_max
+            || self.opened.contains(&(replica, route.clone()))
     }
 
     fn is_shy(&self, relay: SiteId) -> bool {

@@ -36,6 +36,8 @@ pub struct RouterConfig {
     /// Most relays that are thought about at once: those nearest to us and the replicas. A decision
     /// costs the square of it.
     pub relays_max: usize,
+    /// Most routes through relays that are tried in one transfer: each stays a source of it.
+    pub routes_max: usize,
     /// A change of the widest route needs this part more than what is in use, so that routes whose
     /// rates swing do not take turns.
     pub switch_gain: f64,
@@ -54,6 +56,7 @@ impl Default for RouterConfig {
             ways_max: 8,
             trials_max: 3,
             relays_max: 32,
+            routes_max: 500,
             switch_gain: 0.15,
             aging: Aging { after_s: 60.0, factor: 1.1, per_turn: 2 },
             seed: 0,

@@ -63,11 +63,6 @@ pub enum RouteEvent {
         /// In any order; of relays that said nothing there is no entry.
         hops: Vec<HopReport>,
     },
-    /// A way is connected: its origin has answered.
-    WayUp {
-        /// Which.
-        way: WayId,
-    },
     /// A way is gone and need not be closed.
     WayFailed {
         /// Which.
@@ -107,14 +102,14 @@ pub struct HopReport {
 /// How a way is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WayNow {
-    /// What arrives over it now, in bytes per second.
-    pub rate_bytes_per_s: f64,
     /// What has come over it in all. Never decreases.
     pub delivered_bytes: u64,
     /// Nothing arrives although something was asked for.
     pub silent: bool,
     /// Something is asked for: if not, it is not to blame for its rate.
     pub busy: bool,
+    /// A limit that is our own holds it up: what comes over it is less than it could bring.
+    pub held: bool,
 }
 
 /// Why a way is gone.
@@ -126,6 +121,8 @@ pub enum Fault {
     Broken,
     /// What came over it was not what the origin has.
     Corrupt,
+    /// It was out for good already, for what was told then: nothing new is held against anybody.
+    Final,
 }
 
 /// Something to do, answered by [`super::Router::poll`].

@@ -48,9 +48,14 @@ pub struct Edge {
 /// remembered from earlier lies before zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Noted {
+    /// As it was measured.
     pub rate: f64,
     pub grade: Grade,
     pub at_s: f64,
+    /// What it counts as: the rate, scaled up as the reading ages.
+    pub weight: f64,
+    /// When that was last set.
+    pub stamped_s: f64,
     /// From before this transfer, not measured in it.
     pub remembered: bool,
     /// The relay whose word it is; `None`: we saw it ourselves.
@@ -119,13 +124,7 @@ impl Graph {
     /// Enter a reading, at `now_s` of the transfer's clock.
     pub fn measured(&mut self, from: SiteId, to: SiteId, reading: Reading, now_s: f64) {
         if reading.rate_bytes_per_s.is_finite() && reading.rate_bytes_per_s >= 0.0 {
-            self.edge_mut(from, to).reading = Some(Noted {
-                rate: reading.rate_bytes_per_s,
-                grade: reading.grade,
-                at_s: now_s - reading.age_s.max(0.0),
-                remembered: false,
-                by: None,
-            });
+            self.edge_mut(from, to).reading = Some(Noted::new(reading, now_s, false, None));
         }
     }
 
@@ -175,20 +174,20 @@ impl Graph {
         flow::max_flow(&self.matrix(sources, 0.0)).ways(ways_max, hops_max)
     }
 
-    /// Scale up what is older than the threshold and stamp it anew, so that it is tried again.
-    /// Answers how many that were.
+    /// Scale the weight of what is older than the threshold up and stamp it anew, so that it is tried
+    /// again; what was measured, and when, stays as it is. Answers how many that were.
     pub fn age(&mut self, now_s: f64, aging: &Aging) -> usize {
         let mut old: Vec<&mut Noted> = self
             .edges
             .values_mut()
             .filter_map(|edge| edge.reading.as_mut())
-            .filter(|noted| now_s - noted.at_s > aging.after_s)
+            .filter(|noted| now_s - noted.stamped_s > aging.after_s)
             .collect();
-        old.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        old.sort_by(|a, b| a.stamped_s.total_cmp(&b.stamped_s));
         old.truncate(aging.per_turn);
         for noted in &mut old {
-            noted.rate *= aging.factor;
-            noted.at_s = now_s;
+            noted.weight = (noted.weight * aging.factor).min(AGED_TIMES_MAX * noted.rate);
+            noted.stamped_s = now_s;
         }
         old.len()
     }
@@ -200,7 +199,7 @@ impl Graph {
             if edge.is_some_and(|edge| edge.dead) {
                 return None;
             }
-            let rate = edge.and_then(|edge| edge.reading).map_or(unknown, |noted| noted.rate);
+            let rate = edge.and_then(|edge| edge.reading).map_or(unknown, |noted| noted.weight);
             let rtt_s = edge.and_then(|edge| edge.rtt_s).unwrap_or(UNKNOWN_RTT_S);
             Some(Hop { rate, rtt_s, guess: false, least: rate })
         })
@@ -215,12 +214,22 @@ impl Edge {
 }
 
 impl Noted {
+    /// A reading as it is heard at `now_s`.
+    pub fn new(reading: Reading, now_s: f64, remembered: bool, by: Option<SiteId>) -> Noted {
+        let (rate, at_s) = (reading.rate_bytes_per_s, now_s - reading.age_s.max(0.0));
+        let (weight, stamped_s) = (rate, at_s);
+        Noted { rate, grade: reading.grade, at_s, weight, stamped_s, remembered, by }
+    }
+
     pub fn reading(&self, now_s: f64) -> Reading {
         let age_s = (now_s - self.at_s).max(0.0);
         Reading { rate_bytes_per_s: self.rate, grade: self.grade, age_s }
     }
 }
 
+/// A reading counts as no more than so many times what was measured, however old it is: it is tried
+/// again long before.
+const AGED_TIMES_MAX: f64 = 1000.0;
 /// Where nobody has answered yet the way is thought to be long, so that edges that are known to be
 /// short are preferred.
 const UNKNOWN_RTT_S: f64 = 0.3;

@@ -45,7 +45,8 @@ impl Router {
             }
         }
         if self.ways.values().all(|book| book.route.is_direct() || book.first_s.is_none()) {
-            self.alone = self.total();
+            // Where packets are lost a rate is never the same for long.
+            self.alone = self.ways.values().map(|book| book.rate(ALONE_S, now_s)).sum();
         }
     }
 
@@ -158,6 +159,12 @@ impl Router {
         if used || trials.is_empty() || total >= STARVED * self.alone {
             return;
         }
+        let began_s = trials.iter().filter_map(|id| self.ways.get(id)?.first_s);
+        let swing = self.swing(began_s.fold(now_s, f64::min), 1.0);
+        if total + swing >= STARVED * self.alone {
+            // It is up and down by itself.
+            return;
+        }
         for way in trials {
             self.trial_ends(way, Why::AddsNothing);
         }
@@ -239,6 +246,8 @@ const OPENING_TRIPS: f64 = 12.0;
 
 /// With less than this part of what direct brought alone, trials end.
 const STARVED: f64 = 0.9;
+/// What direct brought alone is its mean over so long.
+const ALONE_S: f64 = 2.0;
 
 /// A way that brings less than this part of the whole for so long is closed.
 const NEGLIGIBLE: f64 = 0.01;

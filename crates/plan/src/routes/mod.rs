@@ -22,6 +22,7 @@ mod relay;
 mod report;
 mod router;
 mod trial;
+mod verdict;
 mod view;
 
 pub use config::{Mode, RouterConfig};

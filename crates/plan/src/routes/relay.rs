@@ -1,5 +1,7 @@
 //! What relays have earned: trust in their word, rest after failures, suspicion of their edges.
+//! Whether they change data: `verdict`.
 
+use super::config::Mode;
 use super::event::Fault;
 use super::name::{ReplicaId, Route, SiteId, WayId};
 use super::router::Router;
@@ -12,6 +14,8 @@ pub(crate) struct Standing {
     pub barred: bool,
     /// It, or another one, changed data.
     pub suspected: bool,
+    /// It does not answer.
+    pub lost: bool,
     /// What it said of its hops was not true: it is not listened to any more.
     pub disbelieved: bool,
     /// A way over it fell silent: until then others are preferred.
@@ -40,16 +44,22 @@ pub(crate) struct Suspect {
 
 impl Router {
     pub(crate) fn relay_up(&mut self, site: SiteId) {
-        let standing = self.standing(site);
+        let standing = self.standings.entry(site).or_default();
+        standing.lost = false;
         if !standing.barred && !standing.suspected {
             self.graph.set_relay(site, true);
         }
     }
 
     pub(crate) fn relay_lost(&mut self, site: SiteId) {
+        self.standings.entry(site).or_default().lost = true;
         self.graph.set_relay(site, false);
+        if matches!(self.config.mode, Mode::Fixed(_)) {
+            // Named ways are left when they fail, and not because of what is heard of a relay.
+            return;
+        }
         for way in self.those(|book| book.route.contains(site)) {
-            self.lose(way, Why::RelayLost, false);
+            self.lose(way, Why::RelayLost, true);
         }
     }
 
@@ -62,6 +72,12 @@ impl Router {
         let Some(book) = self.ways.get(&way) else { return };
         let (route, edges) = (book.route.clone(), book.edges().collect::<Vec<_>>());
         match fault {
+            Fault::Final => {
+                let never = Rest { until_s: f64::INFINITY, times: 0 };
+                self.enter_rest((book.replica, route), never);
+                self.forget(way, Why::Failed);
+                return;
+            }
             Fault::Corrupt => self.bar(way, at),
             Fault::Broken => {
                 for &(from, to) in &edges {
@@ -110,6 +126,10 @@ impl Router {
         let times = self.rests.get(&key).map_or(0, |rest| rest.times);
         let wait_s = (seconds * 2f64.powi(times.min(10) as i32)).min(REST_MAX_S);
         let until_s = self.now_s + self.about(wait_s);
+        self.enter_rest(key, Rest { until_s, times: times + 1 });
+    }
+
+    fn enter_rest(&mut self, key: (ReplicaId, Route), rest: Rest) {
         if self.rests.len() >= RESTS_MAX
             && let Some(first) = self
                 .rests
@@ -119,7 +139,7 @@ impl Router {
         {
             self.rests.remove(&first);
         }
-        self.rests.insert(key, Rest { until_s, times: times + 1 });
+        self.rests.insert(key, rest);
     }
 
     pub(crate) fn is_resting(&self, replica: ReplicaId, route: &Route) -> bool {
@@ -146,80 +166,6 @@ impl Router {
                 && book.rate(book.window_s(), self.now_s) > 0.0
         })
     }
-
-    /// Something that came over this way was not the data. Who did it is known, or it was one of
-    /// the relays: the only one that can have been is never asked again, several are left out, and
-    /// come back one at a time to show who it was.
-    fn bar(&mut self, way: WayId, at: Option<SiteId>) {
-        let Some(book) = self.ways.get(&way) else { return };
-        let mut relays: Vec<SiteId> = match at {
-            Some(at) if book.route.contains(at) => vec![at],
-            // The origin itself is not judged here: that is the executor's business.
-            Some(_) => return,
-            None => book.route.relays().to_vec(),
-        };
-        let clear =
-            |relay: &SiteId| !self.standing(*relay).suspected && self.is_vouched_for(way, *relay);
-        if at.is_none() && !relays.iter().all(clear) {
-            relays.retain(|relay| !clear(relay));
-        }
-        // Who is on probation was the only one that was not above suspicion.
-        if let Some(relay) = self.on_probation.filter(|relay| relays.contains(relay)) {
-            relays = vec![relay];
-        }
-        let certain = relays.len() == 1;
-        for &relay in &relays {
-            let standing = self.standings.entry(relay).or_default();
-            standing.barred |= certain;
-            standing.suspected = !certain;
-            self.graph.set_relay(relay, false);
-        }
-        self.on_probation = self.on_probation.filter(|relay| !relays.contains(relay));
-        for other in
-            self.those(|book| book.id != way && relays.iter().any(|&it| book.route.contains(it)))
-        {
-            self.lose(other, Why::Corrupt, true);
-        }
-    }
-
-    /// Let those that were left out because one of them corrupts show, one at a time, that it was
-    /// another one.
-    pub(crate) fn absolve(&mut self) {
-        if let Some(relay) = self.on_probation {
-            let brought = self.ways.values().filter(|book| book.route.contains(relay));
-            if brought.map(|book| book.now.delivered_bytes).sum::<u64>() >= VOUCHED_BYTES {
-                self.standings.entry(relay).or_default().suspected = false;
-                self.on_probation = None;
-            } else if self.now_s >= self.next_probation_s {
-                // Nobody had a use for it.
-                self.on_probation = None;
-            }
-        }
-        if self.on_probation.is_none() && self.now_s >= self.next_probation_s {
-            let suspected: Vec<SiteId> =
-                self.standings.iter().filter(|it| it.1.suspected).map(|it| *it.0).collect();
-            if suspected.is_empty() {
-                return;
-            }
-            for &relay in &suspected {
-                self.graph.set_relay(relay, false);
-            }
-            self.next_probation_s = self.now_s + self.about(PROBATION_S);
-            let chosen = suspected[self.rng.usize(..suspected.len())];
-            self.graph.set_relay(chosen, true);
-            self.on_probation = Some(chosen);
-        }
-    }
-
-    /// Whether another way through this relay has long brought what nobody complained about.
-    fn is_vouched_for(&self, way: WayId, relay: SiteId) -> bool {
-        self.ways.values().any(|book| {
-            book.id != way
-                && book.route.contains(relay)
-                && book.state == WayState::InUse
-                && book.now.delivered_bytes >= VOUCHED_BYTES
-        })
-    }
 }
 
 /// A relayed way that failed is tried again after this, then after twice that …
@@ -234,8 +180,3 @@ const RESTS_MAX: usize = 512;
 const SUSPECT_S: f64 = 2.0;
 /// How long after its time an edge is as good as any other again.
 const FORGIVEN_S: f64 = 30.0;
-/// What a relay has to have brought over another way to be above suspicion: blocks are proved by
-/// the megabyte.
-const VOUCHED_BYTES: u64 = 8 << 20;
-/// How long one of those that are suspected may show that it is not the one.
-const PROBATION_S: f64 = 15.0;

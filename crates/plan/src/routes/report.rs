@@ -98,7 +98,12 @@ impl Router {
                 let rate = flows.get(&edge).copied().unwrap_or(0.0);
                 match limit {
                     _ if rate <= 0.0 => {}
-                    Some((at, by)) if at == edge => notes.push((edge, rate, Grade::Exact, by)),
+                    // Its last edge would have brought more if we had taken it.
+                    Some((at, by))
+                        if at == edge && !(edge.1 == SiteId::HERE && book.is_held(self.now_s)) =>
+                    {
+                        notes.push((edge, rate, Grade::Exact, by));
+                    }
                     _ => notes.push((edge, rate, Grade::AtLeast, None)),
                 }
             }

@@ -4,7 +4,7 @@
 //! [`Mode::Fixed`]); no way is opened twice at a time; at most `ways_max` ways through relays are
 //! in use and at most as many again as may be on trial are open beside them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use swath_model::Time;
 
@@ -15,6 +15,7 @@ use super::event::{RouteAction, RouteEvent};
 use super::graph::{Graph, Reading};
 use super::name::{ReplicaId, Route, SiteId, WayId};
 use super::relay::{Rest, Standing, Suspect};
+use super::verdict::Verdict;
 use super::view::{WayState, WayView, Why};
 
 /// Decides which ways a transfer uses.
@@ -30,6 +31,9 @@ pub struct Router {
     pub(crate) ways: BTreeMap<WayId, Book>,
     pub(crate) closed: VecDeque<WayView>,
     pub(crate) rests: BTreeMap<(ReplicaId, Route), Rest>,
+    pub(crate) verdicts: Vec<Verdict>,
+    /// Every route that was ever tried.
+    pub(crate) opened: BTreeSet<(ReplicaId, Route)>,
     pub(crate) suspects: BTreeMap<(SiteId, SiteId), Suspect>,
     pub(crate) actions: VecDeque<RouteAction>,
     pub(crate) left_bytes: Option<u64>,
@@ -74,6 +78,8 @@ impl Router {
             ways: BTreeMap::new(),
             closed: VecDeque::new(),
             rests: BTreeMap::new(),
+            verdicts: Vec::new(),
+            opened: BTreeSet::new(),
             suspects: BTreeMap::new(),
             actions: VecDeque::new(),
             left_bytes: None,
@@ -111,7 +117,6 @@ impl Router {
             RouteEvent::Claimed { by, from, reading } => self.claim(by, from, reading),
             RouteEvent::Reported { way, hops } => self.report(way, hops),
             // What counts is its first byte.
-            RouteEvent::WayUp { .. } => {}
             RouteEvent::WayFailed { way, fault, at } => self.way_failed(way, fault, at),
             RouteEvent::Progress { ways, left_bytes } => {
                 self.left_bytes = left_bytes;
@@ -187,6 +192,8 @@ impl Router {
 
     fn lose_replica(&mut self, replica: ReplicaId) {
         self.replicas.remove(&replica);
+        // Should it come back, what its ways were left for is past.
+        self.rests.retain(|(of, _), _| *of != replica);
         let of_it = |book: &Book| book.replica == replica;
         for way in self.those(of_it) {
             self.close(way, Why::ReplicaLost);
@@ -236,6 +243,7 @@ impl Router {
         let id = WayId(self.next_way);
         self.next_way += 1;
         self.attempts += u32::from(!route.is_direct());
+        self.opened.insert((replica, route.clone()));
         let mut book = Book::new(id, replica, source, route.clone(), self.now_s);
         (book.promised, book.why) = (promised, why);
         book.rtt_s = self.rtt_s(&route, source);

@@ -59,8 +59,10 @@ impl Router {
         if enough && (over || kept) {
             self.trial_passed(way);
         } else if over && !enough {
-            let unclear = !twin && gain >= UNCLEAR * own && own >= ADDS_WHOLE * self.total();
-            if unclear && book.longer == 0 {
+            let longer = book.longer;
+            let unclear = longer == 0 && gain >= UNCLEAR * own
+                || longer < LONGER_MAX && self.swing(first_s, window_s) > SWINGS * own;
+            if unclear && !twin && own >= ADDS_WHOLE * self.total() {
                 if let Some(book) = self.ways.get_mut(&way) {
                     book.longer += 1;
                 }
@@ -86,6 +88,23 @@ impl Router {
             }
         }
         (before - after).max(0.0)
+    }
+
+    /// How far that which was there before a trial swings by itself while the trial lasts: half of what
+    /// lies between its least and its most, in bytes per second. Who is displaced falls once, and stays.
+    pub(crate) fn swing(&self, began_s: f64, window_s: f64) -> f64 {
+        let settled: Vec<_> = self
+            .ways
+            .values()
+            .filter(|book| book.state == WayState::InUse && book.first_s < Some(began_s))
+            .collect();
+        let rate = |part: u32| {
+            let from_s = self.now_s - window_s * f64::from(part + 1) / f64::from(PARTS);
+            let to_s = from_s + window_s / f64::from(PARTS);
+            settled.iter().map(|book| book.mean(from_s, to_s)).sum::<f64>()
+        };
+        let rates = || (0..PARTS).map(rate);
+        (rates().fold(0.0, f64::max) - rates().fold(f64::INFINITY, f64::min)) / 2.0
     }
 
     /// One route at a time: the new one must be wider than what is in use by more than a little.
@@ -157,7 +176,7 @@ impl Router {
     /// edge it was, it was the one of which most was only thought.
     fn blame(&mut self, way: WayId, rate: f64) {
         let Some(book) = self.ways.get(&way) else { return };
-        if self.limit(way).is_some() || rate >= KEPT * book.promised {
+        if self.limit(way).is_some() || book.is_held(self.now_s) || rate >= KEPT * book.promised {
             return;
         }
         let weakest = book
@@ -191,6 +210,12 @@ const ADDS_PART: f64 = 0.25;
 pub(crate) const ADDS_WHOLE: f64 = 0.02;
 /// Between this part and that, rates that swing may have deceived us: the trial goes on once more.
 const UNCLEAR: f64 = 0.05;
+/// What swings by itself by more than this part of what a way brings may hide that it adds something:
+/// the trial goes on, so many times as long at most. It takes nothing away meanwhile.
+const SWINGS: f64 = 0.4;
+const LONGER_MAX: u32 = 3;
+/// Parts of the time over which rates are looked at, to see how they swing.
+const PARTS: u32 = 3;
 
 /// After a trial that came to nothing the next one waits so long, then twice as long …
 const PAUSE_S: f64 = 0.5;

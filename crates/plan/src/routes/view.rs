@@ -5,7 +5,7 @@ use super::name::{ReplicaId, Route, WayId};
 /// What a way is doing.
 ///
 /// Opening → OnTrial (it brought its first byte) → InUse (it adds enough) → Closed; from each of
-/// them to Closed. Direct ways are in use from the beginning and never closed.
+/// them to Closed. Direct ways are in use from the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WayState {
     /// Asked for; nothing has come yet.

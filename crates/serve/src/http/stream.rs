@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use swath_model::Range;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
@@ -44,6 +44,25 @@ impl Stream {
         let _ = tcp.set_zero_linger();
     }
 
+    /// Read what has come of requests behind `input`.
+    ///
+    /// # Errors
+    /// Of reading, and that the other side has ended.
+    pub fn poll_input(
+        &mut self,
+        cx: &mut Context<'_>,
+        input: &mut Vec<u8>,
+    ) -> Poll<io::Result<()>> {
+        let mut space = [0; INPUT_BYTES];
+        let mut space = ReadBuf::new(&mut space);
+        ready!(Pin::new(self).poll_read(cx, &mut space))?;
+        if space.filled().is_empty() {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        input.extend_from_slice(space.filled());
+        Poll::Ready(Ok(()))
+    }
+
     /// Whether both sides have agreed on HTTP/2.
     pub fn speaks_two(&self) -> bool {
         match self {
@@ -72,6 +91,8 @@ pub(crate) async fn send_file(tcp: &TcpStream, file: &impl AsFd, range: Range) -
 /// One call sends no more than this. Over loopback 1 MiB costs a quarter more processor time than
 /// this, and 64 KiB half more: the receiver is woken too late or too often.
 const SENDFILE_BYTES_MAX: u64 = 192 << 10;
+/// Read at a time where requests are expected.
+const INPUT_BYTES: usize = 8 << 10;
 
 impl AsyncRead for Stream {
     fn poll_read(

@@ -18,7 +18,6 @@ use std::time::Instant;
 
 use swath_formats::ProxyFault;
 use swath_source::{LaneError, Upstream};
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 use url::Url;
 
@@ -240,16 +239,11 @@ impl Carry<'_> {
                 self.is_over = true;
                 break;
             }
-            let mut space = [0; READ_BYTES];
-            let mut space = ReadBuf::new(&mut space);
-            match Pin::new(&mut *self.stream).poll_read(cx, &mut space) {
+            match self.stream.poll_input(cx, self.input) {
                 Poll::Pending => break,
-                Poll::Ready(Ok(())) if !space.filled().is_empty() => {
-                    self.input.extend_from_slice(space.filled());
-                    self.has_moved = true;
-                }
+                Poll::Ready(Ok(())) => self.has_moved = true,
                 // Gone: nobody waits for the answers.
-                Poll::Ready(_) => return Err(Broken),
+                Poll::Ready(Err(_)) => return Err(Broken),
             }
         }
         Ok(())
@@ -356,5 +350,3 @@ impl Carry<'_> {
 
 /// A client may ask for so many answers ahead.
 const AHEAD_MAX: usize = 16;
-/// Read at a time where requests are expected.
-const READ_BYTES: usize = 8 << 10;

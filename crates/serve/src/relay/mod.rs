@@ -158,6 +158,11 @@ impl Relay {
         })
     }
 
+    /// What the cache keeps at most, if its disk has less than it was given.
+    pub fn narrowed_cache(&self) -> Option<u64> {
+        self.cached.as_ref()?.narrowed()
+    }
+
     fn is_ending(&self) -> bool {
         *self.life.borrow() != Life::Open
     }
@@ -199,17 +204,26 @@ impl Relay {
         Ok((url, form))
     }
 
-    /// Header lines for the origin of `url`, as they were sealed for this relay.
+    /// Header lines for the origin of `url`, as they were sealed for this relay. Where that is a depot,
+    /// they begin with what is sealed for the depot's relay; what is for this one goes no further.
     fn unsealed(&self, head: &Head, url: &Url) -> Result<Vec<(String, String)>, Response> {
-        let Some(sealed) = head.field(pass::SEALED).filter(|_| address::relays(url) == 0) else {
+        if address::relays(url) > 0 {
             return Ok(Vec::new());
-        };
+        }
+        let mut lines = Vec::new();
+        if swath_formats::depot::is_path(url.path()) {
+            let passes = head.fields(pass::PASSES).take(address::HOPS_MAX);
+            let others = passes.filter(|sealed| self.key.open(sealed, PASS).is_err());
+            lines.extend(others.map(|sealed| (pass::PASSES.to_owned(), sealed.to_owned())));
+        }
+        let Some(sealed) = head.field(pass::SEALED) else { return Ok(lines) };
         let site = address::site(url).unwrap_or_default();
-        let refused = |text: &str| self.refusal(ProxyFault::Denied, Some(&site), text);
-        let text =
-            self.key.open(sealed, url.as_str()).map_err(|error| refused(&error.to_string()))?;
-        pass::lines(&text)
-            .ok_or_else(|| refused("what was sealed for this relay are no header lines"))
+        let refused = |fault, text: &str| self.refusal(fault, Some(&site), text);
+        let text = self.key.open(sealed, url.as_str());
+        let text = text.map_err(|error| refused(ProxyFault::OtherKey, &error.to_string()))?;
+        let none = "what was sealed for this relay are no header lines";
+        lines.extend(pass::lines(&text).ok_or_else(|| refused(ProxyFault::Denied, none))?);
+        Ok(lines)
     }
 
     /// Whether `url` may be asked on behalf of a request that came by way of others.
@@ -242,20 +256,28 @@ impl Relay {
         };
         // Who comes by way of other relays shows it to this one alone.
         let mut is_shown = head.field(field).is_some();
+        let mut is_closed = false;
         for sealed in head.fields(pass::PASSES).take(address::HOPS_MAX) {
             let opened = self.key.open(sealed, PASS).ok();
+            is_closed |= opened.is_none();
             let shown = opened.and_then(|bytes| String::from_utf8(bytes).ok());
             is_shown |= shown.is_some();
             if shown.is_some_and(|shown| self.clients.check(Some(&shown), peer, now).is_ok()) {
                 return Ok(());
             }
         }
-        let words = match self.clients.tokens() {
-            None => "it lets others in",
-            Some(_) if is_shown => "it lets others in, not who shows this token",
-            Some(_) => "it lets others in, and was shown no token",
+        let (fault, words) = match self.clients.tokens() {
+            None => (ProxyFault::Denied, "it lets others in"),
+            Some(_) if is_shown => {
+                (ProxyFault::Denied, "it lets others in, not who shows this token")
+            }
+            // It may be for a relay behind this one, or for this one before it was started again.
+            Some(_) if is_closed => {
+                (ProxyFault::OtherKey, "it lets others in, and was shown no token that it can open")
+            }
+            Some(_) => (ProxyFault::Denied, "it lets others in, and was shown no token"),
         };
-        let status = proxy_status::write(&self.name, ProxyFault::Denied, None, words);
+        let status = proxy_status::write(&self.name, fault, None, words);
         let refusal = refusal.with("proxy-status", status);
         Err(match form {
             Form::Path => refusal,
@@ -287,7 +309,8 @@ impl Relay {
             };
             let target = swath_formats::depot::redacted(&target);
             let line = LogLine::of(head, peer, status, bytes, took);
-            log.note(&LogLine { target: &target, ..line });
+            let referer = line.referer.map(swath_formats::depot::redacted);
+            log.note(&LogLine { target: &target, referer: referer.as_deref(), ..line });
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use swath_source::seal;
 use swath_store::depot::DepotOptions;
 
 use super::*;
@@ -189,6 +190,22 @@ async fn a_page_that_a_client_looks_at_takes_no_space_of_the_depot() {
     let came = ask(relay, post("Origin: https://evil.example\r\nContent-Length: 0\r\n")).await;
     assert!(came.starts_with("HTTP/1.1 403 "), "{came}");
     assert!(ask(relay, post("")).await.starts_with("HTTP/1.1 201 "));
+}
+
+#[test]
+fn a_pass_for_a_depots_relay_goes_on_to_depots_alone_and_ones_own_never() {
+    let relay = Relay::open(options(LONG), None, watch::channel(Life::Open).1).unwrap();
+    let other = SealingKey::new().unwrap();
+    let own = seal(relay.key.public(), PASS, b"Bearer a").unwrap();
+    let others = seal(other.public(), PASS, b"Bearer b").unwrap();
+    let text =
+        format!("GET / HTTP/1.1\r\nHost: r\r\nswath-pass: {own}\r\nswath-pass: {others}\r\n\r\n");
+    let head = Head::parse_passing(text.as_bytes()).unwrap().unwrap().0;
+    let lines = |url: &str| relay.unsealed(&head, &Url::parse(url).unwrap()).ok().unwrap();
+    let depot = format!("http://127.0.0.1:1/depot/{}", "a".repeat(64));
+    assert_eq!(lines(&depot), [("swath-pass".to_owned(), others)]);
+    assert_eq!(lines("http://127.0.0.1:1/f"), []);
+    assert_eq!(lines(&format!("http://127.0.0.1:2/relay/{depot}")), []);
 }
 
 /// Longer than any test waits.

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use swath_formats::ProxyFault;
@@ -52,16 +52,20 @@ pub(super) async fn open(
     let said =
         format!("HTTP/1.1 200 Connection established\r\nvia: 1.1 {}\r\n\r\n", relay.pseudonym);
     let mut tunnel = upstream.into_tunnel();
+    // How it ended does not matter to what has passed: ends of encrypted streams are often errors.
+    let moved = AtomicU64::new(0);
     let carried = async {
         stream.write_all(said.as_bytes()).await?;
         // What was sent ahead is for the other end.
         tunnel.write_all(&std::mem::take(input)).await?;
         stream.flush().await?;
         tunnel.flush().await?;
-        move_both(relay, stream, &mut tunnel).await
+        move_both(relay, stream, &mut tunnel, &moved).await
     };
-    let bytes = carried.await.unwrap_or(0);
-    relay.note(head, peer, 200, bytes, began.elapsed());
+    if let Err(error) = carried.await {
+        tracing::debug!(%error, "a tunnel has ended");
+    }
+    relay.note(head, peer, 200, moved.into_inner(), began.elapsed());
     Next::Cut
 }
 
@@ -90,39 +94,41 @@ async fn dial(relay: &Relay, end: &Url, head: &Head) -> Result<Upstream, Respons
     })
 }
 
-/// Both ways at once, until both have ended or nothing moves for too long. Answers how much passed.
+/// Both ways at once, until both have ended or nothing has moved either way for the relay's timeout.
+/// Counts what has passed.
 async fn move_both(
     relay: &Relay,
     stream: &mut Stream,
     tunnel: &mut swath_source::Tunnel,
-) -> std::io::Result<u64> {
+    moved: &AtomicU64,
+) -> std::io::Result<()> {
     let (mut near_in, mut near_out) = tokio::io::split(stream);
     let (mut far_in, mut far_out) = tokio::io::split(tunnel);
-    let moved = std::sync::atomic::AtomicU64::new(0);
-    let there = one_way(relay, &mut near_in, &mut far_out, &moved);
-    let back = one_way(relay, &mut far_in, &mut near_out, &moved);
+    let there = one_way(relay, &mut near_in, &mut far_out, moved);
+    let back = one_way(relay, &mut far_in, &mut near_out, moved);
     let watch = async {
-        let mut seen = 0;
+        let (mut seen, mut since) = (0, Instant::now());
         loop {
-            tokio::time::sleep(IDLE).await;
+            tokio::time::sleep(relay.timeout / LOOKS).await;
             let now = moved.load(Ordering::Relaxed);
-            if std::mem::replace(&mut seen, now) == now {
+            if std::mem::replace(&mut seen, now) != now {
+                since = Instant::now();
+            } else if since.elapsed() >= relay.timeout {
                 return;
             }
         }
     };
     tokio::select! {
-        ended = async { tokio::try_join!(there, back) } => { ended?; }
-        () = watch => {}
+        ended = async { tokio::try_join!(there, back) } => ended.map(drop),
+        () = watch => Ok(()),
     }
-    Ok(moved.load(Ordering::Relaxed))
 }
 
 async fn one_way(
     relay: &Relay,
     from: &mut (impl tokio::io::AsyncRead + Unpin),
     to: &mut (impl tokio::io::AsyncWrite + Unpin),
-    moved: &std::sync::atomic::AtomicU64,
+    moved: &AtomicU64,
 ) -> std::io::Result<()> {
     let mut pace = crate::http::Pace::new(relay.send_limit.clone());
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -134,17 +140,21 @@ async fn one_way(
         let mut rest = &buffer[..bytes];
         while !rest.is_empty() {
             let now = pace.allowed(rest.len() as u64).await as usize;
-            to.write_all(&rest[..now]).await?;
-            pace.spend(now as u64);
-            rest = &rest[now..];
+            // As it goes, or one who reads slowly would be taken for silent.
+            let written = to.write(&rest[..now]).await?;
+            if written == 0 && now > 0 {
+                return Err(std::io::ErrorKind::WriteZero.into());
+            }
+            pace.spend(written as u64);
+            moved.fetch_add(written as u64, Ordering::Relaxed);
+            relay.metrics.tunnelled(written as u64);
+            rest = &rest[written..];
         }
         to.flush().await?;
-        moved.fetch_add(bytes as u64, Ordering::Relaxed);
-        relay.metrics.tunnelled(bytes as u64);
     }
 }
 
 /// In memory for each direction.
 const BUFFER_BYTES: usize = 128 << 10;
-/// A tunnel in which nothing moves for so long is closed.
-const IDLE: std::time::Duration = std::time::Duration::from_secs(90);
+/// In the time after which silence ends a tunnel: it lasts at most one look longer.
+const LOOKS: u32 = 8;

@@ -30,7 +30,7 @@ impl Net {
     /// # Errors
     /// [`LaneError`] if it cannot be reached.
     pub async fn round_trip(&self, url: &Url) -> Result<Duration, LaneError> {
-        self.note_named(url);
+        self.note_relay(url);
         let limit = self.timeout().min(ANSWERS_WITHIN);
         let connected = self.awake().within(limit, self.upstream(url, true)).await;
         let upstream = connected.unwrap_or(Err(LaneError::Timeout { after: limit }))?;
@@ -49,7 +49,10 @@ impl Net {
             Origin::of(url).ok_or_else(|| LaneError::Scheme { scheme: url.scheme().to_owned() })?;
         let limit = self.timeout().min(ANSWERS_WITHIN);
         let asked = self.ask_relay(url, &origin, to);
-        self.awake().within(limit, asked).await.unwrap_or(Err(LaneError::Timeout { after: limit }))
+        let about = self.awake().within(limit, asked).await;
+        // With a key it has told that by now.
+        self.note_no_relay_key(url);
+        about.unwrap_or(Err(LaneError::Timeout { after: limit }))
     }
 
     async fn ask_relay(
@@ -58,7 +61,7 @@ impl Net {
         origin: &Origin,
         to: &[Url],
     ) -> Result<AboutRelay, LaneError> {
-        self.note_named(url);
+        self.note_relay(url);
         let mut upstream = self.upstream(url, false).await?;
         let rtt = upstream.rtt();
         let origins: Vec<String> = to.iter().map(|to| to.origin().ascii_serialization()).collect();

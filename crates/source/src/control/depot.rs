@@ -8,13 +8,13 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use serde_json::Value;
-use swath_formats::{percent, relay};
+use swath_formats::{ProxyFault, depot, percent, proxy_status, relay};
 use swath_model::{Range, RangeSet};
 use url::Url;
 
 use crate::error::LaneError;
 use crate::net::Net;
-use crate::source::Trust;
+use crate::source::{Carriage, Trust};
 use crate::target::Origin;
 use crate::upstream::{AnswerHead, Upstream};
 
@@ -164,7 +164,7 @@ impl Net {
         size_bytes: u64,
         length: Duration,
     ) -> Result<DepotLease, DepotError> {
-        self.note_named(relay);
+        self.note_relay(relay);
         // What opens the relay is nobody else's: these addresses are written down and handed on.
         let bare = crate::source::without_credentials(relay);
         let at = |path: &str| bare.join(path).map_err(|_| no_depot());
@@ -176,34 +176,21 @@ impl Net {
             }
             error => error,
         })?;
-        let path = |name: &str| {
-            let path = told.get(name).and_then(Value::as_str).filter(|path| path.starts_with('/'));
-            path.ok_or_else(no_depot).and_then(at)
-        };
-        Ok(DepotLease {
-            read: path("read")?,
-            write: path("write")?,
-            manage: path("manage")?,
-            left: lease_of(&told)?,
-        })
+        allocated(&bare, &told)
     }
 
-    /// What an allocation is like, by any of its addresses.
+    /// What an allocation for a file of this size is like, by any of its addresses.
     ///
     /// # Errors
-    /// See [`DepotError`].
-    pub async fn depot_status(&self, any: &Url) -> Result<DepotStatus, DepotError> {
+    /// See [`DepotError`]; [`LaneError::SizeMismatch`] if it is for another one.
+    pub async fn depot_status(
+        &self,
+        any: &Url,
+        size_bytes: u64,
+    ) -> Result<DepotStatus, DepotError> {
         let mut target = any.clone();
         target.set_query(Some("status"));
-        let told = self.depot_told("GET", &target).await?;
-        let size_bytes = told.get("size").and_then(Value::as_u64).ok_or_else(no_depot)?;
-        let ranges = |name: &str| ranges_of(told.get(name)?, size_bytes);
-        Ok(DepotStatus {
-            size_bytes,
-            held: ranges("held").ok_or_else(no_depot)?,
-            damaged: ranges("damaged").unwrap_or_default(),
-            left: lease_of(&told)?,
-        })
+        status_of(&self.depot_told("GET", &target).await?, size_bytes)
     }
 
     /// Let a lease run for `length` from now on: how long it runs.
@@ -231,44 +218,71 @@ impl Net {
                 upstream.put_aside();
                 Ok(head.status < 300)
             }
-            status => Err(DepotError::of(status, &text_of(&mut upstream).await?)),
+            status => Err(DepotError::of(status, &self.text_of(&mut upstream).await?)),
         }
     }
 
-    /// Have a depot fetch bytes. What opens the source goes along, sealed for the depot's relay.
+    /// Have a depot fetch bytes. What opens the source goes along, sealed for the depot's relay; what
+    /// opens the relay of another depot, sealed for that one.
     ///
     /// # Errors
     /// See [`DepotError`].
     pub async fn depot_fetch(&self, wish: DepotWish<'_>) -> Result<DepotFetch, DepotError> {
-        let mut lines = String::new();
+        if self.awaits_keys(std::slice::from_ref(wish.write), wish.from, Carriage::Passed) {
+            // Where it tells none, its relay may let in the one that asks.
+            let _ = self.about_relay(wish.from, &[]).await;
+        }
+        let from = crate::source::without_credentials(wish.from);
+        let relays = std::slice::from_ref(wish.write);
+        let mut sealed = self.sealed(relays, wish.from, &from, wish.trust);
+        let first = self.depot_fetch_with(&wish, &sealed.lines).await;
+        match first {
+            // A relay has another key since it was started again.
+            Err((_, true)) if self.have_changed(&sealed.keys).await => {
+                sealed = self.sealed(relays, wish.from, &from, wish.trust);
+                self.depot_fetch_with(&wish, &sealed.lines).await.map_err(|(error, _)| error)
+            }
+            first => first.map_err(|(error, _)| error),
+        }
+    }
+
+    /// One try; with an error goes whether what was sealed may have been for another key.
+    async fn depot_fetch_with(
+        &self,
+        wish: &DepotWish<'_>,
+        sealed: &str,
+    ) -> Result<DepotFetch, (DepotError, bool)> {
+        let mut lines = sealed.to_owned();
         if let Some(etag) = wish.etag {
             lines.push_str(&format!("If-Match: {etag}\r\n"));
         } else if let Some(modified) = wish.modified {
             lines.push_str(&format!("If-Unmodified-Since: {modified}\r\n"));
         }
-        let own = self.credentials_for(wish.from, wish.from, wish.trust);
-        let from = crate::source::without_credentials(wish.from);
-        lines.push_str(&self.sealed_lines(std::slice::from_ref(wish.write), &from, own));
         let mut target = wish.write.clone();
+        let from = crate::source::without_credentials(wish.from);
         let from = percent::encode(from.as_str().as_bytes());
         let Range { start, end } = wish.range;
         target.set_query(Some(&format!("from={from}&range={start}-{}", end.saturating_sub(1))));
-        let (mut upstream, head) = self.depot_ask("POST", &target, &lines, true).await?;
+        let asked = self.depot_ask("POST", &target, &lines, true).await;
+        let (mut upstream, head) = asked.map_err(|error| (error, false))?;
         if head.status != 200 {
-            let words = text_of(&mut upstream).await?;
+            let words = self.text_of(&mut upstream).await.map_err(|error| (error.into(), false))?;
             // What the server behind it answered, if it was that.
             let told = head.field("swath-status").and_then(|code| code.parse::<u16>().ok());
-            let fault = head.field("proxy-status").is_some();
-            return Err(match (head.status, told) {
+            let fault = head.field("proxy-status").and_then(proxy_status::read);
+            let is_closed = fault.as_ref().is_some_and(|it| it.fault == Some(ProxyFault::OtherKey))
+                || depot::is_path(wish.from.path()) && matches!(told, Some(401 | 403));
+            let error = match (head.status, told) {
                 (_, Some(code)) => {
                     let may_pass = matches!(code, 408 | 425 | 429 | 500..=599);
                     DepotError::Source { words: crate::http::head::words(&words), may_pass }
                 }
-                (403 | 508, None) if fault => {
+                (403 | 508, None) if fault.is_some() => {
                     DepotError::Source { words: crate::http::head::words(&words), may_pass: false }
                 }
                 (status, None) => DepotError::of(status, &words),
-            });
+            };
+            return Err((error, is_closed));
         }
         let (net, limit) = (self.clone(), self.timeout());
         Ok(DepotFetch { upstream, line: Vec::new(), limit, net })
@@ -277,7 +291,7 @@ impl Net {
     /// The JSON that a depot answers with.
     async fn depot_told(&self, method: &str, target: &Url) -> Result<Value, DepotError> {
         let (mut upstream, head) = self.depot_ask(method, target, "", false).await?;
-        let text = text_of(&mut upstream).await?;
+        let text = self.text_of(&mut upstream).await?;
         upstream.put_aside();
         match head.status {
             200 | 201 => serde_json::from_str(&text).map_err(|_| no_depot()),
@@ -311,6 +325,27 @@ impl Net {
         Ok((upstream, head))
     }
 
+    /// The whole body, as text. Whoever stops in the middle of it is waited for no longer than one who
+    /// says nothing at all.
+    async fn text_of(&self, upstream: &mut Upstream) -> Result<String, LaneError> {
+        let limit = self.timeout().min(ANSWERS_WITHIN);
+        let reading = async {
+            let mut body = Vec::new();
+            let mut space = vec![0; 16 << 10];
+            loop {
+                match poll_fn(|cx| upstream.poll_body(cx, &mut space)).await? {
+                    0 => return Ok(String::from_utf8_lossy(&body).into_owned()),
+                    bytes => body.extend_from_slice(&space[..bytes]),
+                }
+                if body.len() > BODY_BYTES_MAX {
+                    return Err(LaneError::TooLarge { limit_bytes: BODY_BYTES_MAX as u64 });
+                }
+            }
+        };
+        let read = self.awake().within(limit, reading).await;
+        read.unwrap_or(Err(LaneError::Timeout { after: limit }))
+    }
+
     /// One try; with an error goes whether the connection had been used before.
     async fn depot_send(
         &self,
@@ -321,7 +356,7 @@ impl Net {
     ) -> Result<(Upstream, AnswerHead), (LaneError, bool)> {
         let origin = Origin::of(target)
             .ok_or_else(|| (LaneError::Scheme { scheme: target.scheme().to_owned() }, false))?;
-        self.note_named(target);
+        self.note_relay(target);
         let mut upstream = self.upstream(target, reuse).await.map_err(|error| (error, false))?;
         let was_used = reuse && upstream.was_used();
         let host = relay::site(target).unwrap_or_default();
@@ -412,19 +447,34 @@ impl std::fmt::Debug for DepotLease {
     }
 }
 
-/// The whole body, as text.
-async fn text_of(upstream: &mut Upstream) -> Result<String, LaneError> {
-    let mut body = Vec::new();
-    let mut space = [0; 16 << 10];
-    loop {
-        match poll_fn(|cx| upstream.poll_body(cx, &mut space)).await? {
-            0 => return Ok(String::from_utf8_lossy(&body).into_owned()),
-            bytes => body.extend_from_slice(&space[..bytes]),
-        }
-        if body.len() > BODY_BYTES_MAX {
-            return Err(LaneError::TooLarge { limit_bytes: BODY_BYTES_MAX as u64 });
-        }
+/// Where the depot at `bare` has allocated. Its paths are those of allocations and nothing else: what
+/// it tells must not lead to other servers, or have us ask its relay for something on its behalf.
+fn allocated(bare: &Url, told: &Value) -> Result<DepotLease, DepotError> {
+    let path = |name: &str| {
+        let path = told.get(name).and_then(Value::as_str).filter(|path| depot::is_path(path));
+        path.and_then(|path| bare.join(path).ok()).ok_or_else(no_depot)
+    };
+    Ok(DepotLease {
+        read: path("read")?,
+        write: path("write")?,
+        manage: path("manage")?,
+        left: lease_of(told)?,
+    })
+}
+
+/// What is told of an allocation for a file of this size.
+fn status_of(told: &Value, size_bytes: u64) -> Result<DepotStatus, DepotError> {
+    let actual = told.get("size").and_then(Value::as_u64).ok_or_else(no_depot)?;
+    if actual != size_bytes {
+        return Err(LaneError::SizeMismatch { expected: size_bytes, actual }.into());
     }
+    let ranges = |name: &str| ranges_of(told.get(name)?, size_bytes);
+    Ok(DepotStatus {
+        size_bytes,
+        held: ranges("held").ok_or_else(no_depot)?,
+        damaged: ranges("damaged").unwrap_or_default(),
+        left: lease_of(told)?,
+    })
 }
 
 fn lease_of(told: &Value) -> Result<Duration, DepotError> {
@@ -455,7 +505,49 @@ const BODY_BYTES_MAX: usize = 16 << 20;
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_depot_leads_to_its_own_allocations_alone() {
+        // `//10.0.0.5/admin` begins with a stroke too, and is another host: whatever the depot chose was
+        // asked with GET, POST and DELETE, with the logins for it.
+        let bare = Url::parse("https://r3.example:8471/").unwrap();
+        let own = format!("/depot/{}", "0123456789abcdef".repeat(4));
+        let told = |read: &str| {
+            let told = json!({"read": read, "write": own, "manage": own, "lease_s": 5.0});
+            allocated(&bare, &told).map(|lease| lease.read.to_string())
+        };
+        assert_eq!(told(&own), Ok(format!("https://r3.example:8471{own}")));
+        let host = format!("//10.0.0.5{own}");
+        for other in [
+            &*host,
+            &host.replace("//", "/\\"),
+            &host.replace("//", "/\t/"),
+            &host.replace("//", "http://"),
+            "//10.0.0.5/admin",
+            "/relay/http://10.0.0.5/",
+            &format!("/x/..{own}"),
+            &format!("{own}?extend=9"),
+            &format!("{own}/../../metrics"),
+            "/depot",
+            "",
+        ] {
+            assert_eq!(told(other), Err(no_depot()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_status_is_that_of_a_file_of_the_right_size() {
+        // What was held of a larger one reached beyond the file's end.
+        let told = json!({"size": 100, "held": [[0, 100]], "lease_s": 5.0});
+        assert_eq!(status_of(&told, 100).unwrap().held.total_bytes(), 100);
+        for size_bytes in [99, 101] {
+            let error = LaneError::SizeMismatch { expected: size_bytes, actual: 100 };
+            assert_eq!(status_of(&told, size_bytes), Err(error.into()));
+        }
+    }
 
     #[test]
     fn ranges_beyond_the_end_are_not_believed() {

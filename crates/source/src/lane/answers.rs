@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swath_formats::{Hop, keep_alive};
+use swath_formats::{Hop, ProxyFault, keep_alive};
 use tokio::time::Instant;
 use url::Url;
 
@@ -184,6 +184,14 @@ impl OwnLane {
             front.went_back = true;
             let target = self.source.target();
             return self.go_to(talk, body, target);
+        }
+        let is_sealed_for_another =
+            matches!(error, LaneError::Relay { fault: Some(ProxyFault::OtherKey), .. });
+        if is_sealed_for_another
+            && let Some(target) = &sent_to
+            && !std::mem::replace(&mut front.sealed_anew, true)
+        {
+            return Some(Next::SealAnew(Arc::clone(target), error));
         }
         let error = match sent_to {
             Some(target) => target.explain(error),

@@ -36,6 +36,8 @@ pub(crate) struct Ask {
     pub visited: Vec<Url>,
     /// The remembered redirect failed for it and the original address is tried again.
     pub went_back: bool,
+    /// A relay could not open what the request showed, which was sealed anew since.
+    pub sealed_anew: bool,
 }
 
 impl Ask {
@@ -51,6 +53,7 @@ impl Ask {
             pipelined: false,
             visited: Vec::new(),
             went_back: false,
+            sealed_anew: false,
         }
     }
 

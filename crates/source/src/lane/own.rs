@@ -45,6 +45,9 @@ pub(super) struct OwnLane {
 pub(super) enum Next {
     /// Go on over another connection to [`OwnLane::target`].
     Reconnect,
+    /// The same, once what this target showed relays is sealed anew; if it cannot be, the lane ends with
+    /// this error.
+    SealAnew(Arc<Target>, LaneError),
     /// The lane is over.
     End(Option<LaneError>),
 }
@@ -89,6 +92,14 @@ impl OwnLane {
                     self.hand_over();
                     self.asks.unsend();
                 }
+                Next::SealAnew(refused, error) => {
+                    self.hand_over();
+                    self.asks.unsend();
+                    if !self.seal_anew(&refused).await {
+                        break Some(error).filter(|_| !self.is_over());
+                    }
+                    self.target = self.source.target();
+                }
                 Next::End(error) => {
                     self.put_aside(talk);
                     break error;
@@ -128,6 +139,25 @@ impl OwnLane {
         tracing::debug!(source = self.source.display_name(), %peer, ?rtt, reused, http, "connected");
         self.out.send(LaneEventKind::Up { rtt, pipelines, http, reused, peer });
         Ok(Some(conn))
+    }
+
+    /// Ask relays for the keys that they have now, while orders are obeyed; `false` if what `refused`
+    /// shows them is for these, or if the lane is to close.
+    async fn seal_anew(&mut self, refused: &Target) -> bool {
+        let source = Arc::clone(&self.source);
+        let mut sealing = std::pin::pin!(source.seal_anew(refused));
+        loop {
+            tokio::select! {
+                biased;
+                order = self.orders.recv() => {
+                    self.obey(order);
+                    if self.is_over() {
+                        return false;
+                    }
+                }
+                is_new = &mut sealing => return is_new,
+            }
+        }
     }
 
     /// Carry out an order; `None` is the handle's end.

@@ -30,7 +30,20 @@ impl Net {
         via: &Via,
     ) -> Result<Conn, LaneError> {
         let limit = self.timeout().min(CONNECT_WITHIN);
-        let connected = self.awake().within(limit, self.carried(origin, via)).await;
+        let connecting = async {
+            let behind = via.iter().skip(1).filter(|relay| relay.scheme() == "http");
+            let keys = self.keys_of(behind);
+            let connected = self.carried(origin, via).await;
+            let is_closed = matches!(
+                connected,
+                Err(LaneError::Relay { fault: Some(ProxyFault::OtherKey), .. })
+            );
+            if is_closed && self.have_changed(&keys).await {
+                return self.carried(origin, via).await;
+            }
+            connected
+        };
+        let connected = self.awake().within(limit, connecting).await;
         connected.unwrap_or_else(|| {
             Err(LaneError::Connect {
                 host: origin.to_string(),

@@ -1,28 +1,50 @@
 //! The library's clients, made when first needed.
 //!
 //! Three of them: for what the user named, for what the network named (its names are filtered as
-//! ours are), and for what goes through a proxy.
+//! ours are), and for what goes through a proxy. Relays that have a certificate which is trusted of
+//! them alone have clients of their own.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use super::{Net, Shared, tls};
+use super::{Net, NetOptions, Shared, tls};
 use crate::error::LaneError;
 use crate::source::Trust;
+use crate::target::Origin;
 
 #[derive(Default)]
 pub(super) struct Clients {
     named: OnceLock<reqwest::Client>,
     discovered: OnceLock<reqwest::Client>,
     proxied: OnceLock<reqwest::Client>,
+    /// Those of single relays, which may be proxied. There are no more than the user has named.
+    pinned: Mutex<HashMap<(Origin, bool), reqwest::Client>>,
 }
 
 impl Net {
-    /// The client for requests to hosts of this trust, perhaps through the proxy.
-    pub(super) fn client(&self, trust: Trust, proxied: bool) -> Result<reqwest::Client, LaneError> {
+    /// The client for requests to a host of this trust, perhaps through the proxy.
+    pub(super) fn client(
+        &self,
+        origin: &Origin,
+        trust: Trust,
+        proxied: bool,
+    ) -> Result<reqwest::Client, LaneError> {
         let clients = &self.shared.clients;
+        if let Some(options) = self.shared.options.pinned_to(origin) {
+            let key = (origin.clone(), proxied);
+            let mut pinned = clients.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(client) = pinned.get(&key) {
+                return Ok(client.clone());
+            }
+            // A relay is named by the user, whoever names what is asked of it.
+            let client = self.build(&options, Trust::Named, proxied);
+            let client = client.map_err(LaneError::protocol)?;
+            pinned.insert(key, client.clone());
+            return Ok(client);
+        }
         let slot = match (proxied, trust) {
             (true, _) => &clients.proxied,
             (false, Trust::Named | Trust::Listed) => &clients.named,
@@ -31,15 +53,16 @@ impl Net {
         if let Some(client) = slot.get() {
             return Ok(client.clone());
         }
-        let client = self.build(trust, proxied).map_err(LaneError::protocol)?;
+        let client = self.build(&self.shared.options, trust, proxied);
+        let client = client.map_err(LaneError::protocol)?;
         Ok(slot.get_or_init(|| client).clone())
     }
 
     /// Whether the server at `url` chooses HTTP/2 when it may.
     pub(crate) async fn speaks_http2(&self, url: &url::Url, trust: Trust) -> bool {
-        let proxied = crate::target::Origin::of(url)
-            .is_some_and(|origin| self.shared.options.proxies.find(&origin).is_some());
-        let Ok(client) = self.client(trust, proxied) else { return false };
+        let Some(origin) = Origin::of(url) else { return false };
+        let proxied = self.shared.options.proxies.find(&origin).is_some();
+        let Ok(client) = self.client(&origin, trust, proxied) else { return false };
         let head = client
             .head(crate::source::without_credentials(url))
             .timeout(self.timeout())
@@ -48,8 +71,12 @@ impl Net {
         head.is_ok_and(|response| response.version() == reqwest::Version::HTTP_2)
     }
 
-    fn build(&self, trust: Trust, proxied: bool) -> Result<reqwest::Client, String> {
-        let options = &self.shared.options;
+    fn build(
+        &self,
+        options: &NetOptions,
+        trust: Trust,
+        proxied: bool,
+    ) -> Result<reqwest::Client, String> {
         let mut config = tls::config(options).map_err(|error| error.to_string())?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let mut builder = reqwest::Client::builder()

@@ -108,7 +108,7 @@ impl Net {
         // This connection has shown the round-trip time; the library makes its own.
         let by_library = || {
             Ok(Conn::gateway(
-                Gateway::open(self.client(trust, proxy.is_some())?, origin),
+                Gateway::open(self.client(origin, trust, proxy.is_some())?, origin),
                 origin.clone(),
                 peer,
                 rtt,

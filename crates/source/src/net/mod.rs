@@ -39,6 +39,7 @@ pub(crate) use kernel::Came;
 pub use options::{NetError, NetOptions, Reach, RelayAccess, check_header};
 pub use proxy::{Proxies, ProxyError};
 pub use relays::Sealable;
+pub(crate) use relays::{Keys, Sealed};
 pub(crate) use stream::{Conn, Via};
 
 use crate::target::Origin;
@@ -166,6 +167,14 @@ impl Net {
         }
     }
 
+    /// The user named this relay: its network is allowed. What is meant for sources it gets no more for
+    /// that than anybody, for whatever it names could be a source at its own origin.
+    pub(crate) fn note_relay(&self, url: &Url) {
+        if let Some(origin) = Origin::of(url) {
+            self.shared.surroundings.allow_host(&origin.host);
+        }
+    }
+
     fn is_named(&self, origin: &Origin) -> bool {
         self.shared.named.lock().unwrap_or_else(PoisonError::into_inner).contains(origin)
     }
@@ -180,11 +189,7 @@ impl Net {
         let (Some(own), Some(origin)) = (Origin::of(source_url), Origin::of(url)) else {
             return Credentials::default();
         };
-        let is_relay = || {
-            let relays = &self.shared.options.relays;
-            relays.iter().any(|relay| Origin::of(&relay.url).as_ref() == Some(&origin))
-        };
-        if own == origin && depot::is_path(url.path()) && is_relay() {
+        if own == origin && self.is_in_own_depot(url) {
             // Whoever has such an address may use it, but its relay must let them in.
             return self.credentials_for_relay(&origin);
         }
@@ -199,6 +204,12 @@ impl Net {
             credentials.authorization = None;
         }
         credentials
+    }
+
+    /// Whether `url` leads into the depot of one of the user's relays, and not by way of others.
+    pub(super) fn is_in_own_depot(&self, url: &Url) -> bool {
+        let relays = &self.shared.options.relays;
+        depot::is_path(url.path()) && relays.iter().any(|relay| relay.url.origin() == url.origin())
     }
 
     /// What opens the relay at `origin`: what the user gave for it, and nothing that is meant for

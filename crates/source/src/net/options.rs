@@ -11,6 +11,7 @@ use url::Url;
 use super::credentials::{Bearer, Secret};
 use super::proxy::Proxies;
 use crate::http::request::is_field_safe;
+use crate::target::Origin;
 
 /// Options for everything that goes over the network.
 #[derive(Clone, Debug)]
@@ -129,6 +130,14 @@ pub enum NetError {
 }
 
 impl NetOptions {
+    /// With the certificate that is trusted of the relay at `origin` alone; `None` if there is none.
+    pub(super) fn pinned_to(&self, origin: &Origin) -> Option<NetOptions> {
+        let is_it = |relay: &&RelayAccess| Origin::of(&relay.url).as_ref() == Some(origin);
+        let own = self.relays.iter().find(is_it)?.fingerprint?;
+        let fingerprints = self.fingerprints.iter().copied().chain([own]).collect();
+        Some(NetOptions { fingerprints, ..self.clone() })
+    }
+
     pub(super) fn check(&self) -> Result<(), NetError> {
         let agent = [("User-Agent", self.user_agent.as_str())];
         let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));

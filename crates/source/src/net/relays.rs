@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use swath_formats::relay;
+use tokio::task::JoinSet;
 use url::Url;
 
 use super::Net;
-use super::credentials::{self, Credentials};
+use super::credentials::{self, Credentials, Secret};
 use crate::sealing::{PASS, seal};
 use crate::source::{Carriage, Trust};
 use crate::target::Origin;
@@ -16,7 +17,8 @@ use crate::target::Origin;
 /// The keys of relays, by host and port.
 #[derive(Debug, Default)]
 pub(super) struct RelayKeys {
-    keys: Mutex<HashMap<String, RelayKey>>,
+    /// `None`: it was asked, and has told none.
+    keys: Mutex<HashMap<String, Option<RelayKey>>>,
 }
 
 /// A relay's key.
@@ -25,6 +27,19 @@ struct RelayKey {
     public: String,
     /// It came over an encrypted connection with the relay itself, or from this machine.
     is_its_own: bool,
+}
+
+/// The keys that some relays had at one time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keys(Vec<(Url, RelayKey)>);
+
+/// What is sealed for relays.
+#[derive(Debug, Default)]
+pub(crate) struct Sealed {
+    /// Whole header lines.
+    pub lines: String,
+    /// The keys of those whom it is for.
+    pub keys: Keys,
 }
 
 /// Whether secrets can be sealed for a relay.
@@ -41,10 +56,20 @@ pub enum Sealable {
 impl Net {
     /// A relay has told its key.
     pub(crate) fn note_relay_key(&self, url: &Url, public: &str) {
-        let Some(site) = relay::site(url) else { return };
         let is_here = Origin::of(url).is_some_and(|it| credentials::is_loopback(&it.host));
-        let key =
-            RelayKey { public: public.to_owned(), is_its_own: url.scheme() == "https" || is_here };
+        let is_its_own = url.scheme() == "https" || is_here;
+        self.note_key(url, Some(RelayKey { public: public.to_owned(), is_its_own }));
+    }
+
+    /// A relay was asked for its key, and has told none.
+    pub(crate) fn note_no_relay_key(&self, url: &Url) {
+        if self.relay_key(url).is_none() {
+            self.note_key(url, None);
+        }
+    }
+
+    fn note_key(&self, url: &Url, key: Option<RelayKey>) {
+        let Some(site) = relay::site(url) else { return };
         let keys = &self.shared.relay_keys.keys;
         let mut keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
         if keys.len() < KEYS_MAX || keys.contains_key(&site) {
@@ -54,7 +79,14 @@ impl Net {
 
     fn relay_key(&self, url: &Url) -> Option<RelayKey> {
         let keys = &self.shared.relay_keys.keys;
-        keys.lock().unwrap_or_else(PoisonError::into_inner).get(&relay::site(url)?).cloned()
+        keys.lock().unwrap_or_else(PoisonError::into_inner).get(&relay::site(url)?).cloned()?
+    }
+
+    /// Whether a relay may yet tell its key: it has not been asked.
+    fn awaits_key(&self, url: &Url) -> bool {
+        let keys = &self.shared.relay_keys.keys;
+        let keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
+        relay::site(url).is_some_and(|site| !keys.contains_key(&site))
     }
 
     /// Whether what opens a source can be sealed for the relay at `url`.
@@ -66,33 +98,50 @@ impl Net {
         }
     }
 
-    /// Whether a relay of a route, the nearest first, is opened by a token that cannot be sealed for it
-    /// yet, since it has not told its key. The first one is shown its token itself, and so is any
-    /// with which we speak TLS in a tunnel.
-    pub fn awaits_keys(&self, relays: &[Url], carriage: Carriage) -> bool {
+    /// Whether a relay of a route to `end`, the nearest first, is opened by a token that cannot be
+    /// sealed for it yet, since it has not told its key. The first one is shown its token itself, and
+    /// so is any with which we speak TLS in a tunnel. Where the end is in a depot, it is its relay that
+    /// must be opened, too.
+    pub fn awaits_keys(&self, relays: &[Url], end: &Url, carriage: Carriage) -> bool {
         let is_shown = |relay: &Url| carriage == Carriage::Carried && relay.scheme() == "https";
-        relays.iter().skip(1).filter(|relay| !is_shown(relay)).any(|relay| {
-            let has_token = Origin::of(relay)
-                .is_some_and(|origin| self.credentials_for_relay(&origin).authorization.is_some());
-            has_token && self.relay_key(relay).is_none()
-        })
+        let behind = relays.iter().skip(1).filter(|relay| !is_shown(relay));
+        let is_asked_by_others = carriage == Carriage::Passed && !relays.is_empty();
+        let depot = Some(end).filter(|end| is_asked_by_others && self.is_in_own_depot(end));
+        behind.chain(depot).any(|relay| self.opens(relay).is_some() && self.awaits_key(relay))
+    }
+
+    /// What opens the relay at `url`.
+    fn opens(&self, url: &Url) -> Option<Secret> {
+        self.credentials_for_relay(&Origin::of(url)?).authorization
     }
 
     /// What opens a relay, for its eyes alone; nothing if there is no such thing, or no key of its own
     /// to seal it with.
     pub(super) fn sealed_pass(&self, url: &Url) -> Option<String> {
-        let opens = self.credentials_for_relay(&Origin::of(url)?).authorization?;
+        let opens = self.opens(url)?;
         let key = self.relay_key(url).filter(|key| key.is_its_own)?;
         seal(&key.public, PASS, opens.expose().as_bytes()).ok()
     }
 
-    /// Header lines that show each relay of a route what is meant for it alone: tokens for those behind
-    /// the first, and for the last one what opens the origin. Nothing where keys are missing.
-    pub(crate) fn sealed_lines(&self, relays: &[Url], end: &Url, own: Credentials) -> String {
+    /// What shows each relay of a route what is meant for it alone: tokens for those behind the first,
+    /// and for the last one what opens the origin of `end`, an address of the source that was given as
+    /// `given`. A depot is opened by its own relay's token, which none of the others may see. Nothing
+    /// where keys are missing.
+    pub(crate) fn sealed(&self, relays: &[Url], given: &Url, end: &Url, trust: Trust) -> Sealed {
+        // The last relay may be the depot's own.
+        let is_of_last = relays.last().is_some_and(|last| last.origin() == end.origin());
+        let is_in_depot = self.is_in_own_depot(end) && !is_of_last;
+        let depot = Some(end).filter(|end| is_in_depot && given.origin() == end.origin());
+        let opened = || relays.iter().skip(1).chain(depot);
+        let keys = self.keys_of(opened().chain(relays.last()));
         let mut lines = String::new();
-        for sealed in relays.iter().skip(1).filter_map(|relay| self.sealed_pass(relay)) {
+        for sealed in opened().filter_map(|relay| self.sealed_pass(relay)) {
             lines.push_str(&format!("swath-pass: {sealed}\r\n"));
         }
+        let own = match is_in_depot {
+            true => Credentials::default(),
+            false => self.credentials_for(given, end, trust),
+        };
         let mut text = String::new();
         for (name, value) in &own.headers {
             text.push_str(&format!("{name}: {value}\r\n"));
@@ -106,15 +155,117 @@ impl Net {
         {
             lines.push_str(&format!("swath-sealed: {sealed}\r\n"));
         }
-        lines
+        Sealed { lines, keys }
     }
 
-    /// Whether requests to `url` show anything that others are not to see.
+    /// The keys of these relays, as far as they are known now.
+    pub(super) fn keys_of<'a>(&self, relays: impl Iterator<Item = &'a Url>) -> Keys {
+        Keys(relays.filter_map(|url| Some((url.clone(), self.relay_key(url)?))).collect())
+    }
+
+    /// Whether one of these relays has another key by now, as after a restart: if none is known to have
+    /// one, all of them are asked.
+    pub(crate) async fn have_changed(&self, keys: &Keys) -> bool {
+        if self.know_others(keys) {
+            return true;
+        }
+        let mut asked = JoinSet::new();
+        for (url, _) in &keys.0 {
+            let (net, url) = (self.clone(), url.clone());
+            asked.spawn(async move { net.about_relay(&url, &[]).await.map(drop) });
+        }
+        // Who does not answer has no other key that we know.
+        while asked.join_next().await.is_some() {}
+        self.know_others(keys)
+    }
+
+    /// Whether one of these relays is known to have another key by now.
+    pub(crate) fn know_others(&self, keys: &Keys) -> bool {
+        keys.0.iter().any(|(url, key)| self.relay_key(url).as_ref() != Some(key))
+    }
+
+    /// Whether requests to `url` by way of relays show the last of these anything that others are not to
+    /// see.
     pub fn has_secrets_for(&self, url: &Url, trust: Trust) -> bool {
         let own = self.credentials_for(url, url, trust);
-        own.authorization.is_some() || !own.headers.is_empty()
+        !self.is_in_own_depot(url) && (own.authorization.is_some() || !own.headers.is_empty())
     }
 }
 
 /// Nobody has more relays.
 const KEYS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::{NetOptions, RelayAccess};
+    use crate::sealing::SealingKey;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    #[test]
+    fn what_opens_the_relay_of_a_depot_is_sealed_for_it_and_nobody_else() {
+        let [near, last, home] = ["https://r1/", "https://r2/", "https://r3/"].map(url);
+        let access = |relay: &Url| RelayAccess {
+            url: relay.clone(),
+            token: Some(Secret::new(&format!("for-{relay}"))),
+            fingerprint: None,
+        };
+        let relays = [&near, &last, &home].map(access).to_vec();
+        let headers = vec![("X-Own".to_owned(), "mine".to_owned())];
+        let net = Net::new(NetOptions { relays, headers, ..NetOptions::default() }).unwrap();
+        let depot = home.join(&format!("/depot/{}", "a".repeat(64))).unwrap();
+        let route = [near.clone(), last.clone()];
+        assert!(net.awaits_keys(&route[..1], &depot, Carriage::Passed));
+        assert!(!net.awaits_keys(&[], &depot, Carriage::Passed));
+        assert!(!net.awaits_keys(&route[..1], &depot, Carriage::Carried));
+        let keys = [&near, &last, &home].map(|relay| {
+            let key = SealingKey::new().unwrap();
+            net.note_relay_key(relay, key.public());
+            key
+        });
+        assert!(!net.awaits_keys(&route, &depot, Carriage::Passed));
+        let sealed = net.sealed(&route, &depot, &depot, Trust::Named);
+        let lines: Vec<&str> = sealed.lines.split_terminator("\r\n").collect();
+        let passes: Vec<&str> =
+            lines.iter().filter_map(|line| line.strip_prefix("swath-pass: ")).collect();
+        assert_eq!((lines.len(), passes.len()), (2, 2), "{lines:?}");
+        for (key, opened) in keys.iter().zip([None, Some((0, "r2")), Some((1, "r3"))]) {
+            for (at, pass) in passes.iter().enumerate() {
+                let text = opened.filter(|(own, _)| *own == at);
+                let text = text.map(|(_, relay)| format!("Bearer for-https://{relay}/"));
+                assert_eq!(key.open(pass, PASS).ok(), text.map(String::into_bytes), "{at}");
+            }
+        }
+        assert!(!net.has_secrets_for(&depot, Trust::Named));
+        // A relay that is to ask its own depot is shown it as what opens any other source.
+        let sealed = net.sealed(std::slice::from_ref(&home), &depot, &depot, Trust::Named).lines;
+        let sealed = sealed.strip_prefix("swath-sealed: ").unwrap().trim_end();
+        let opened = keys[2].open(sealed, depot.as_str()).unwrap();
+        assert_eq!(opened, b"Authorization: Bearer for-https://r3/\r\n");
+        // What is no depot's of ours is a source like any other, which knows no pass.
+        let other = url("https://data.example/depot/a");
+        let sealed = net.sealed(&route, &other, &other, Trust::Named);
+        let sealed = sealed.lines.lines().find_map(|line| line.strip_prefix("swath-sealed: "));
+        assert_eq!(keys[1].open(sealed.unwrap(), other.as_str()).unwrap(), b"X-Own: mine\r\n");
+    }
+
+    #[tokio::test]
+    async fn other_keys_are_noticed_once_they_are_told() {
+        let relay = url("http://127.0.0.1:9/");
+        let net = Net::new(NetOptions::default()).unwrap();
+        net.note_relay_key(&relay, "old");
+        let keys = net.keys_of([&relay].into_iter());
+        // Nobody is there to be asked, which changes nothing.
+        assert!(!net.have_changed(&keys).await);
+        net.note_relay_key(&relay, "new");
+        assert!(net.have_changed(&keys).await && !net.have_changed(&Keys::default()).await);
+        let silent = url("http://127.0.0.1:10/");
+        assert!(net.awaits_key(&silent));
+        net.note_no_relay_key(&silent);
+        net.note_no_relay_key(&relay);
+        assert!(!net.awaits_key(&silent) && net.relay_key(&relay).is_some());
+    }
+}

@@ -30,13 +30,10 @@ pub(super) struct Connectors {
 impl Connectors {
     pub fn new(options: &NetOptions) -> Result<Connectors, NetError> {
         let mut pinned = HashMap::new();
-        for relay in &options.relays {
-            let (Some(origin), Some(own)) = (Origin::of(&relay.url), relay.fingerprint) else {
-                continue;
-            };
-            let fingerprints = options.fingerprints.iter().copied().chain([own]).collect();
-            let options = NetOptions { fingerprints, ..options.clone() };
-            pinned.insert(origin, connector(&options)?);
+        for origin in options.relays.iter().filter_map(|relay| Origin::of(&relay.url)) {
+            if let Some(own) = options.pinned_to(&origin) {
+                pinned.insert(origin, connector(&own)?);
+            }
         }
         Ok(Connectors { usual: connector(options)?, pinned })
     }

@@ -14,6 +14,8 @@ use super::entry::Inner;
 pub(crate) struct Books {
     pub(crate) size_bytes: u64,
     pub(crate) taken_bytes: u64,
+    /// What its disk lets it come to, which may be less than it was given.
+    disk_most_bytes: Option<u64>,
     by_url: HashMap<Arc<str>, (u64, Arc<Inner>)>,
     /// By when they were last asked for.
     by_use: BTreeMap<u64, Arc<str>>,
@@ -23,6 +25,17 @@ pub(crate) struct Books {
 impl Books {
     pub(crate) fn new(size_bytes: u64) -> Books {
         Books { size_bytes, ..Books::default() }
+    }
+
+    /// The disk has so much beyond what it is to keep free; unknown, nothing is made of it. What is
+    /// kept stays where that is nothing, and makes room for what comes.
+    pub(crate) fn heed(&mut self, spare_bytes: Option<u64>) {
+        self.disk_most_bytes = spare_bytes.map(|spare| self.taken_bytes.saturating_add(spare));
+    }
+
+    /// How much may be kept now.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.size_bytes.min(self.disk_most_bytes.unwrap_or(u64::MAX))
     }
 
     /// The file of this address, which is the youngest now.
@@ -60,7 +73,7 @@ impl Books {
     /// help. Their space counts as free from now on.
     pub(crate) fn make_room(&mut self, bytes: u64) -> Vec<Arc<Inner>> {
         let mut evicted = Vec::new();
-        while self.taken_bytes.saturating_add(bytes) > self.size_bytes {
+        while self.taken_bytes.saturating_add(bytes) > self.most_bytes() {
             // One is ours. Nobody gets another without the books.
             let is_idle =
                 |url: &&Arc<str>| self.peek(url).is_some_and(|inner| Arc::strong_count(inner) == 1);

@@ -154,14 +154,16 @@ impl Entry {
 
     /// Take space for the groups of `gap`: for how much of it there is some.
     fn take_room(&self, gap: Range) -> Option<Range> {
+        let spare_bytes = self.shared.spare_bytes();
         let mut books = self.shared.books();
+        books.heed(spare_bytes);
         let mut evicted = Vec::new();
         let mut got = None;
         for group in self.inner.layout.groups_of(gap) {
             if !self.inner.state().taken.covers(group) {
                 let bytes = crate::sealed_file::blocks(group.len());
                 evicted.extend(books.make_room(bytes));
-                if books.taken_bytes.saturating_add(bytes) > books.size_bytes {
+                if books.taken_bytes.saturating_add(bytes) > books.most_bytes() {
                     break;
                 }
                 books.taken_bytes += bytes;

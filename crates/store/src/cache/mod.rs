@@ -10,7 +10,8 @@
 //! So restarts and crashes keep whatever reached the disk, cost nothing in between, and nothing
 //! wrong is ever read; syncing would protect copies that can be fetched again.
 //!
-//! Always holds: what is kept never exceeds the size given (whole groups are counted); the file that
+//! Always holds: what is kept never exceeds the size given (whole groups are counted), nor grows into
+//! the last part of its disk; the file that
 //! was asked for the longest ago goes first, and never one that somebody has a handle of; bytes of
 //! two versions of a file never meet. All functions block, but for [`Wait::changed`].
 
@@ -49,7 +50,7 @@ pub struct Cache {
 pub(crate) struct Shared {
     folder: PathBuf,
     books: Mutex<Books>,
-    _lock: File,
+    lock: File,
 }
 
 /// What a cached file is a copy of.
@@ -135,6 +136,14 @@ impl Cache {
         self.shared.forget(url);
     }
 
+    /// How much it can keep at most: what it was given, or less where its disk has less.
+    pub fn most_bytes(&self) -> u64 {
+        let spare_bytes = self.shared.spare_bytes();
+        let mut books = self.shared.books();
+        books.heed(spare_bytes);
+        books.most_bytes()
+    }
+
     /// What the cache has.
     pub fn room(&self) -> CacheRoom {
         let books = self.shared.books();
@@ -157,8 +166,10 @@ impl Cache {
         let bytes = made.taken_bytes();
         // As long as we have the books, nothing may be dropped that wants them.
         let mut going = Vec::new();
+        let spare_bytes = shared.spare_bytes();
         let entered = {
             let mut books = shared.books();
+            books.heed(spare_bytes);
             let there = books.touch(&key.url).cloned();
             match there {
                 // Somebody was faster.
@@ -170,7 +181,7 @@ impl Cache {
                     }
                     going.extend(there);
                     going.extend(books.make_room(bytes));
-                    if books.taken_bytes.saturating_add(bytes) > books.size_bytes {
+                    if books.taken_bytes.saturating_add(bytes) > books.most_bytes() {
                         Err(LookupError::Full)
                     } else {
                         books.taken_bytes += bytes;
@@ -196,6 +207,11 @@ impl Cache {
 impl Shared {
     pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the cache's disk has beyond what is left free for others; `None` if that cannot be told.
+    pub(crate) fn spare_bytes(&self) -> Option<u64> {
+        sys::free_and_all_bytes(&self.lock).ok().map(|(free, all)| spare(free, all))
     }
 
     fn find(&self, key: &Key, size_bytes: u64) -> Option<Arc<Inner>> {
@@ -240,6 +256,19 @@ impl std::fmt::Debug for Cache {
 fn is_copy_of(inner: &Inner, key: &Key, size_bytes: u64) -> bool {
     inner.head.validator == key.validator && inner.head.size_bytes == size_bytes
 }
+
+/// What may be taken of a disk of which so much is free: some of it is left, or others would find it
+/// full, and what is fetched for several clients at once would find no room.
+fn spare(free_bytes: u64, all_bytes: u64) -> u64 {
+    free_bytes.saturating_sub((all_bytes / LEFT_PART).clamp(LEFT_MIN, LEFT_MAX))
+}
+
+/// A fiftieth of the disk is left free …
+const LEFT_PART: u64 = 50;
+/// … but never less than several clients fetch ahead …
+const LEFT_MIN: u64 = 64 << 20;
+/// … nor more than anybody misses.
+const LEFT_MAX: u64 = 2 << 30;
 
 fn make_file(path: &Path, head: &Head) -> io::Result<()> {
     let mut options = OpenOptions::new();

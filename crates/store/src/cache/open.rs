@@ -62,7 +62,7 @@ impl Cache {
         let lock = lock(&path).map_err(at(&path))?;
         let lock = lock.ok_or_else(|| CacheOpenError::Locked(folder.to_owned()))?;
         let books = Mutex::new(Books::new(size_bytes));
-        let shared = Arc::new(Shared { folder: files.clone(), books, _lock: lock });
+        let shared = Arc::new(Shared { folder: files.clone(), books, lock });
         let mut kept = Kept::default();
         let mut found = Vec::new();
         for entry in std::fs::read_dir(&files).map_err(at(&files))? {

@@ -1,6 +1,5 @@
 //! What the planner decided is done.
 
-use swath_model::Time;
 use swath_plan::{Action, Event as PlanEvent, Loss};
 use swath_source::{AfterTrim, open_lane};
 
@@ -116,6 +115,6 @@ impl Run<'_> {
             // is opened again.
             let _ = target.discard().await;
         }
-        self.reset_books(Time::ZERO);
+        self.reset_books();
     }
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use swath_model::digest::Digest;
 use swath_model::{Buffer, Range, RangeMap, RangeSet, SourceId, SwathId};
 use swath_plan::routes::Fault;
-use swath_plan::{Config, Event as PlanEvent, Planner, PolicyKind};
+use swath_plan::{Config, Event as PlanEvent, PolicyKind};
 
 use super::Ended;
 use super::sink::JobDone;
@@ -306,7 +306,7 @@ impl Run<'_> {
     fn new_planner(&mut self, missing: RangeSet) {
         let config =
             Config { policy: PolicyKind::Swath, window_bytes: None, ..self.request.plan.clone() };
-        self.planner = Planner::new(config);
+        self.change_planner(config);
         self.planner_done = false;
         let now = self.now();
         self.last_arrival = now;

@@ -201,6 +201,7 @@ impl Run<'_> {
                 }
                 _ => None,
             };
+            self.sources[at].given_up = state == SourceState::Bad;
             self.set_state(at, state, reason);
         }
     }
@@ -273,7 +274,7 @@ impl Run<'_> {
     }
 
     /// Whether digests prove every byte.
-    fn is_proved(&self) -> bool {
+    pub(super) fn is_proved(&self) -> bool {
         !self.proof.is_empty() && !self.word_of_relays || self.tree.is_some()
     }
 

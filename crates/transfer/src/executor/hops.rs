@@ -1,13 +1,16 @@
-//! What the router hears of the ways: what relays report of their hops, and what each way brings.
+//! What the router hears of the ways: what relays report of their hops, and what each way brings; and
+//! what of a way outlives its planner, or a failure of its source.
 
 use std::time::Duration;
 
 use swath_formats::Hop;
 use swath_model::{SourceId, Time};
-use swath_plan::SourceStatus;
 use swath_plan::routes::{HopReport, RouteEvent, SiteId, WayId, WayNow};
+use swath_plan::{Config, Event as PlanEvent, Planner, SourceStatus};
 
 use super::state::Run;
+use super::ways::OnRoute;
+use crate::observe::SourceState;
 
 impl Run<'_> {
     /// The hops of each way: what its lanes report together.
@@ -50,21 +53,89 @@ impl Run<'_> {
 
     pub(super) fn report_progress(&mut self, now: Time) {
         let left_bytes = self.size_bytes.map(|size| size.saturating_sub(self.have.total_bytes()));
+        let is_limited = self.engine.limit_bytes_per_s.is_some();
         let Some(ways) = &mut self.ways else { return };
         let mut all = Vec::new();
         for (&way, &source) in &ways.open {
             let Some(view) = self.planner.source(SourceId(source as u32)) else { continue };
+            let before_bytes = self.sources.get(source).map_or(0, |entry| entry.planned_bytes);
             all.push((
                 way,
                 WayNow {
-                    rate_bytes_per_s: view.rate_bytes_per_s,
-                    delivered_bytes: view.delivered_bytes,
+                    delivered_bytes: before_bytes + view.delivered_bytes,
                     silent: view.status == SourceStatus::Silent,
                     busy: view.busy,
+                    held: is_limited
+                        && self.lanes.values().any(|lane| lane.source == source && lane.held_up),
                 },
             ));
         }
         ways.router.handle(RouteEvent::Progress { ways: all, left_bytes }, now);
+    }
+
+    pub(super) fn tell_router(&mut self, event: RouteEvent) {
+        let now = self.now();
+        if let Some(ways) = &mut self.ways {
+            ways.router.handle(event, now);
+        }
+    }
+
+    /// So many lanes a source may have from now on.
+    pub(super) fn limit_lanes(&mut self, at: usize, lanes: Option<u32>) {
+        let (source, now) = (SourceId(at as u32), self.now());
+        if let Some(entry) = self.sources.get_mut(at) {
+            entry.lanes_max = lanes;
+        }
+        self.planner.handle(PlanEvent::LaneLimit { source, lanes }, now);
+    }
+
+    /// The router wants to use a way once more whose source is out. Where nothing came of it for long
+    /// that may have passed, and it is asked as any other. What it said or did has not; then false.
+    pub(super) fn ask_again(&mut self, at: usize) -> bool {
+        let (source, now) = (SourceId(at as u32), self.now());
+        let Some(entry) = self.sources.get_mut(at).filter(|entry| entry.given_up) else {
+            return false;
+        };
+        (entry.given_up, entry.asked_again) = (false, true);
+        (entry.state, entry.failures, entry.short_lanes) = (SourceState::Waiting, 0, 0);
+        self.planner.handle(PlanEvent::SourceAgain { source }, now);
+        true
+    }
+
+    /// A replica is looked at anew, for what it was left out for is not held against it any more.
+    pub(super) fn replica_is_back(&mut self, at: usize) {
+        let direct = |own: &&OnRoute| own.route.is_direct();
+        let own = self.sources[at].on_route.as_ref().filter(direct);
+        let site = self.ways.as_ref().and_then(|ways| ways.origins.get(&at).copied());
+        if let (Some(replica), Some(site)) = (own.map(|own| own.replica), site) {
+            self.tell_router(RouteEvent::ReplicaAdded { replica, site });
+        }
+    }
+
+    /// Another planner takes over, and knows no source yet. What the ways have brought goes on from
+    /// where it was.
+    pub(super) fn change_planner(&mut self, config: Config) {
+        for (at, entry) in self.sources.iter_mut().enumerate() {
+            let view = self.planner.source(SourceId(at as u32));
+            entry.planned_bytes += view.map_or(0, |view| view.delivered_bytes);
+        }
+        self.planner = Planner::new(config);
+    }
+
+    /// Whether the router has closed the way that this source is, and the replica is reached by
+    /// another one: then nothing is asked of it, whichever planner asks.
+    pub(super) fn is_closed_way(&self, at: usize) -> bool {
+        let (Some(ways), Some(own)) = (&self.ways, &self.sources[at].on_route) else {
+            return false;
+        };
+        let is_open = |at: usize| ways.open.values().any(|&open| open == at);
+        !own.route.is_direct()
+            && !is_open(at)
+            && self.sources.iter().enumerate().any(|(other, entry)| {
+                let of_it = entry.on_route.as_ref().filter(|it| it.replica == own.replica);
+                of_it.is_some_and(|it| it.route.is_direct() || is_open(other))
+                    && !self.is_bad(other)
+            })
     }
 }
 
@@ -102,3 +173,185 @@ fn together<'a>(hops: impl Iterator<Item = &'a Hop>) -> Option<HopReport> {
 
 /// A report older than this says nothing of now.
 const FRESH: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use swath_model::digest::{Algorithm, Hasher};
+    use swath_model::{Range, RangeSet, SwathId};
+    use swath_plan::routes::{Fault, ReplicaId, Route, RouteAction};
+    use swath_plan::{Action, Lanes, Loss};
+    use swath_source::RelayAccess;
+
+    use super::super::suspect::Try;
+    use super::*;
+    use crate::engine::{Engine, EngineOptions};
+    use crate::observe::{Event, Observer};
+    use crate::request::Request;
+    use crate::routes::RouteOptions;
+
+    /// Lanes that the planner opens to each source, all of which connect at once, and the first swath
+    /// that each is asked for.
+    fn planned(run: &mut Run<'_>) -> (Vec<u32>, BTreeMap<usize, (SwathId, Range)>) {
+        let mut now = run.now();
+        let missing = RangeSet::full(1 << 30);
+        run.planner.handle(PlanEvent::Layout { size_bytes: 1 << 30, missing }, now);
+        let (mut lanes, mut swaths) = (BTreeMap::new(), BTreeMap::new());
+        let mut opened = vec![0; run.sources.len()];
+        for _ in 0..25 {
+            now = now.plus_secs(0.02);
+            while let Some(action) = run.planner.poll(now) {
+                match action {
+                    Action::OpenLane { source, lane } => {
+                        opened[source.index()] += 1;
+                        lanes.insert(lane, source.index());
+                        let rtt = Duration::from_millis(10);
+                        run.planner.handle(PlanEvent::LaneUp { lane, rtt, pipelines: true }, now);
+                    }
+                    Action::Fetch { lane, swath, range } => {
+                        swaths.entry(lanes[&lane]).or_insert((swath, range));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        (opened, swaths)
+    }
+
+    /// Knows two relays.
+    fn engine() -> Engine {
+        let relay = |port| RelayAccess {
+            url: format!("http://127.0.0.1:{port}").parse().unwrap(),
+            token: None,
+            fingerprint: None,
+        };
+        let routes = RouteOptions { relays: vec![relay(7), relay(9)], ..RouteOptions::default() };
+        Engine::start(EngineOptions { routes, ..EngineOptions::default() }).unwrap()
+    }
+
+    fn run<'a>(engine: &'a Engine, observer: &'a mut dyn Observer) -> Run<'a> {
+        let request = Request::to_writer(tokio::io::sink());
+        let mut request = request.url("http://127.0.0.1:8/f").unwrap();
+        request.plan.lanes = Lanes::Fixed(4);
+        Run::new(engine, request, observer)
+    }
+
+    fn by(relay: u32) -> Route {
+        Route::through(vec![SiteId(relay)])
+    }
+
+    #[tokio::test]
+    async fn another_planner_leaves_the_ways_as_they_are() {
+        // After a restart, and while mirrors were compared, ways that the router had closed were used
+        // again, those on trial without a limit, and what all of them had brought began at nothing:
+        // their rates were negative, and the best of them were closed for that.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        run.route();
+        run.open_way(WayId(100), ReplicaId(0), by(1), true);
+        run.open_way(WayId(101), ReplicaId(0), by(2), false);
+        let (opened, swaths) = planned(&mut run);
+        assert_eq!(opened, [4, 1, 4]);
+        let (swath, range) = swaths[&0];
+        let now = run.now().plus_secs(1.0);
+        run.planner.handle(PlanEvent::Delivered { swath, range }, now);
+        run.ways.as_mut().unwrap().open.remove(&WayId(101));
+        let told = |run: &mut Run<'_>| {
+            run.report_progress(now);
+            run.ways.as_ref().unwrap().router.views()[0].delivered_bytes
+        };
+        assert_eq!(told(&mut run), range.len());
+        run.reset_books();
+        assert_eq!(told(&mut run), range.len());
+        assert_eq!(planned(&mut run).0, [4, 1, 0]);
+        assert_eq!(told(&mut run), range.len());
+    }
+
+    #[tokio::test]
+    async fn a_way_that_was_given_up_is_asked_again_when_the_router_wants_it() {
+        // Once given up it was out for good. The router went on trying it, was told at once that it
+        // had failed, and held that against other ways: a relay that was away for minutes never came
+        // back, nor did direct.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        run.route();
+        run.open_way(WayId(100), ReplicaId(0), by(1), true);
+        run.open_way(WayId(101), ReplicaId(0), by(2), true);
+        let mut now = run.now();
+        for at in 0..10_000 {
+            now = now.plus_secs(0.1);
+            while let Some(action) = run.planner.poll(now) {
+                let Action::OpenLane { lane, .. } = action else { continue };
+                run.planner.handle(PlanEvent::LaneLost { lane, loss: Loss::Broken }, now);
+            }
+            let view = run.planner.source(SourceId(1)).unwrap();
+            if view.status == SourceStatus::Bad {
+                break;
+            }
+            assert!(at < 9_999);
+        }
+        run.drop_source(2, "it brought something else".to_owned());
+        run.take_figures(now);
+        let open = |run: &Run<'_>, way| run.ways.as_ref().unwrap().open.contains_key(&WayId(way));
+        assert!(run.is_bad(1) && !open(&run, 100) && !open(&run, 101));
+        run.open_way(WayId(102), ReplicaId(0), by(1), true);
+        run.open_way(WayId(103), ReplicaId(0), by(2), true);
+        assert!(!run.is_bad(1) && open(&run, 102), "it may have been started again");
+        assert!(run.is_bad(2) && !open(&run, 103), "what it did was no accident");
+        assert_eq!(planned(&mut run).0, [0, 1, 0]);
+        // If another version is begun meanwhile, it has to say anew which one it has.
+        run.sources[1].accepted = Some(true);
+        (run.sources[1].state, run.sources[1].given_up) = (SourceState::Bad, true);
+        run.reset_books();
+        assert!(run.is_bad(1) && run.sources[1].accepted.is_none());
+        // What it is found to have done while it is away is no accident either.
+        run.drop_source(1, "it brought something else".to_owned());
+        run.open_way(WayId(104), ReplicaId(0), by(1), true);
+        assert!(run.is_bad(1) && !open(&run, 104));
+    }
+
+    #[tokio::test]
+    async fn no_way_leads_to_a_replica_of_another_version() {
+        // Ways to a stale mirror were tried on, and what came of that was held against the relays on
+        // them. Should most others turn out to agree with it, it is as good as any again.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        run.route();
+        let wanted = |run: &mut Run<'_>| {
+            let router = &mut run.ways.as_mut().unwrap().router;
+            let later = Time::from_millis(100_000);
+            let opens = |action| matches!(action, RouteAction::Open { .. });
+            std::iter::from_fn(|| router.poll(later)).filter(|action| opens(action.clone())).count()
+        };
+        run.sources[0].accepted = Some(false);
+        run.drop_source(0, "its file has another size".to_owned());
+        assert_eq!(wanted(&mut run), 0);
+        run.sources[0].state = SourceState::Waiting;
+        run.reset_books();
+        assert_eq!(wanted(&mut run), 1);
+    }
+
+    #[tokio::test]
+    async fn the_only_source_that_is_left_is_known_to_have_corrupted() {
+        // It counted as broken: other routes over the relay that had done it were tried next.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        run.route();
+        run.open_way(WayId(100), ReplicaId(0), by(1), false);
+        run.drop_source(0, "nobody is there".to_owned());
+        for version in 0..4 {
+            let actual = Hasher::digest(Algorithm::Blake3, &[version]);
+            let deliverers = vec![run.journal_ids[1]];
+            let bad = Try { deliverers, actual, parts: Vec::new() };
+            assert!(!run.is_bad(1), "{version}");
+            run.suspect(Range::new(0, 1000), bad).unwrap();
+        }
+        assert!(run.is_bad(1));
+        assert_eq!(run.sources[1].fault, Fault::Corrupt);
+    }
+}

@@ -3,7 +3,7 @@
 
 use swath_formats::metalink;
 use swath_model::digest::Digest;
-use swath_model::{RangeSet, SourceId, Time};
+use swath_model::{RangeSet, SourceId};
 use swath_plan::Event as PlanEvent;
 use swath_source::{Expected, Facts, LaneError};
 
@@ -317,7 +317,7 @@ impl Run<'_> {
     }
 
     /// Forget everything about the content, keep what is known about the sources.
-    pub(super) fn reset_books(&mut self, _from: Time) {
+    pub(super) fn reset_books(&mut self) {
         self.forget_proof();
         self.size_bytes = None;
         self.agreement = None;
@@ -345,7 +345,7 @@ impl Run<'_> {
         self.records.clear();
         self.journal_names.clear();
         self.adopt_journal_names(&[]);
-        self.planner = swath_plan::Planner::new(self.request.plan.clone());
+        self.change_planner(self.request.plan.clone());
         let now = self.now();
         for at in 0..self.sources.len() {
             let figures = &mut self.sources[at].figures;
@@ -354,17 +354,19 @@ impl Run<'_> {
             self.wasted_bytes += bytes;
             let source = SourceId(at as u32);
             self.plan_source(at);
-            if self.sources[at].state == SourceState::Bad {
+            if self.is_bad(at) {
                 self.planner.handle(PlanEvent::SourceBad { source }, now);
-            } else {
-                let rests = self.rests_beside(at);
-                self.planner.handle(PlanEvent::SourceRests { source, rests }, now);
+            } else if self.rests_beside(at) {
+                self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
+            }
+            if !self.is_out(at) {
                 // As new, so that it tells again what it offers and is held to nothing old.
                 let entry = &mut self.sources[at];
                 entry.source = entry.source.anew();
                 entry.accepted = None;
                 entry.facts = None;
                 entry.metalink_passed = false;
+                self.replica_is_back(at);
             }
         }
     }

@@ -23,6 +23,7 @@ mod meet;
 mod ordered;
 mod passed_on;
 mod reasons;
+mod relays;
 mod sealed;
 mod sink;
 mod state;
@@ -87,6 +88,7 @@ pub(crate) async fn run(
     run.keep_routes();
     match result {
         Ok(()) => {
+            run.warn_of_relays();
             let summary = run.summary();
             run.observer.observe(&Event::Finished(summary.clone()));
             Ok(summary)
@@ -161,7 +163,7 @@ impl Run<'_> {
                 Some(report) = self.reports.recv() => self.hash_report(report)?,
                 Some(word) = self.ordered_words.recv() => self.ordered_word(word)?,
                 word = Tree::word(&mut self.tree) => self.tree_word(word)?,
-                (site, about) = Ways::word(&mut self.ways) => self.relay_told(site, about),
+                word = Ways::word(&mut self.ways) => self.relay_told(word),
                 () = sleep_until(wake) => {}
             }
             if self.is_forgotten() {

@@ -7,9 +7,11 @@
 //! counted as proved.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use swath_model::{Range, RangeSet};
 use swath_source::Seal;
+use tokio::time::sleep;
 
 use super::Ended;
 use super::sealed::sealed_of;
@@ -25,6 +27,8 @@ pub(super) struct PassedOn {
     groups: BTreeMap<u64, Group>,
     /// Questions that are under way.
     asked: u32,
+    /// The source has answered.
+    has_told: bool,
     /// The source does not answer without relays: nothing can be proved.
     is_hopeless: bool,
 }
@@ -84,9 +88,19 @@ impl Run<'_> {
         passed_on.asked += 1;
         let (url, trust) = (tree.pass.taking.seals.clone(), tree.pass.taking.trust);
         let net = self.engine.net.clone();
+        // One that has answered before is waited for; one that never has is perhaps reached by relays
+        // alone.
+        let waits = if passed_on.has_told { &WAITS_S[..] } else { &WAITS_S[..1] };
         self.jobs.add(async move {
             let numbers: RangeSet = batch.keys().map(|&number| Range::of_len(number, 1)).collect();
-            let told = seals_of(&net, &url, trust, &numbers).await;
+            let mut told = seals_of(&net, &url, trust, &numbers).await;
+            for &wait_s in waits {
+                if told.is_ok() {
+                    break;
+                }
+                sleep(Duration::from_secs(wait_s)).await;
+                told = seals_of(&net, &url, trust, &numbers).await;
+            }
             JobDone::Proved { batch, told }
         });
     }
@@ -100,7 +114,10 @@ impl Run<'_> {
         let Some(tree) = &mut self.tree else { return Ok(()) };
         tree.passed_on.asked -= 1;
         let seals = match told {
-            Ok(seals) => seals,
+            Ok(seals) => {
+                tree.passed_on.has_told = true;
+                seals
+            }
             Err(why) => {
                 let bytes: u64 = batch.values().map(|group| group.range.len()).sum();
                 tree.written.extend(batch.values().map(|group| group.range));
@@ -136,7 +153,7 @@ impl Run<'_> {
                 format!("{name} brought {bytes} that are not what the source has; they are fetched again"),
                 true,
             );
-            if !self.is_bad(source) {
+            if !self.is_out(source) {
                 self.sources[source].fault = Fault::Corrupt;
                 self.drop_source(
                     source,
@@ -152,3 +169,5 @@ impl Run<'_> {
 const AT_ONCE: usize = 256;
 /// … and so many questions at a time.
 const ASKED_MAX: u32 = 2;
+/// What was not answered is asked again after these, in seconds.
+const WAITS_S: [u64; 6] = [1, 2, 5, 10, 20, 30];

@@ -2,7 +2,7 @@
 
 use swath_model::Range;
 use swath_plan::routes::{Fault, SiteId};
-use swath_source::LaneError;
+use swath_source::{Class, LaneError};
 
 use super::state::{Run, SourceEntry};
 use crate::observe::SourceState;
@@ -64,10 +64,13 @@ impl Run<'_> {
 impl SourceEntry {
     /// What an error says of the way that a source is reached by.
     pub fn blame_way(&mut self, error: &LaneError) {
-        use swath_formats::ProxyFault::{Certificate, Denied, IpProhibited, Loop, Request};
+        use swath_formats::ProxyFault::{
+            Certificate, Denied, IpProhibited, Loop, OtherKey, Request,
+        };
+        self.is_gone = matches!(error.class(), Class::Gone | Class::Lying);
         self.fault = match error {
             LaneError::Relay {
-                fault: Some(Denied | IpProhibited | Loop | Certificate | Request),
+                fault: Some(Denied | IpProhibited | Loop | Certificate | Request | OtherKey),
                 ..
             }
             | LaneError::Denied { .. } => Fault::Refused,

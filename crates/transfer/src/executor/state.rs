@@ -53,8 +53,18 @@ pub(super) struct SourceEntry {
     pub figures: Figures,
     /// Where it belongs in the graph of routes.
     pub on_route: Option<OnRoute>,
+    /// Most lanes that it may have while its way is on trial.
+    pub lanes_max: Option<u32>,
+    /// What it has delivered by the books of planners before the one in use.
+    pub planned_bytes: u64,
     /// What its last error says of the way that it is reached by.
     pub fault: Fault,
+    /// That error is about the file there, by whatever way it is reached.
+    pub is_gone: bool,
+    /// It is out because nothing came of it for long, and for nothing else.
+    pub given_up: bool,
+    /// It was given up before, is asked once more, and has brought nothing yet: no news.
+    pub asked_again: bool,
 }
 
 impl SourceEntry {
@@ -76,7 +86,12 @@ impl SourceEntry {
             barren: Barren::default(),
             figures: Figures::default(),
             on_route: None,
+            lanes_max: None,
+            planned_bytes: 0,
             fault: Fault::Broken,
+            is_gone: false,
+            given_up: false,
+            asked_again: false,
         }
     }
 }
@@ -392,9 +407,13 @@ impl<'a> Run<'a> {
     /// The planner hears of a source, and of what it does not have before it is asked for anything.
     pub fn plan_source(&mut self, at: usize) {
         let (source, now) = (SourceId(at as u32), self.now());
-        self.planner.handle(PlanEvent::SourceAdded { source, max_lanes: None }, now);
+        let max_lanes = self.sources[at].lanes_max;
+        self.planner.handle(PlanEvent::SourceAdded { source, max_lanes }, now);
         for range in self.sources[at].lacks.iter() {
             self.planner.handle(PlanEvent::Lacks { source, range }, now);
+        }
+        if self.is_closed_way(at) {
+            self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
         }
     }
 
@@ -459,17 +478,33 @@ impl<'a> Run<'a> {
             return;
         }
         entry.state = state;
+        let brings = matches!(state, SourceState::Running | SourceState::Slow | SourceState::Idle);
+        entry.asked_again &= !brings;
+        let is_news = !entry.asked_again;
         if state == SourceState::Bad {
             self.way_failed(at);
+        }
+        if !is_news {
+            return;
         }
         self.observer.observe(&Event::Source { at_s, source: at as u32, state, reason });
     }
 
     /// A source is out for good.
     pub fn drop_source(&mut self, at: usize, reason: String) {
+        let entry = self.sources.get_mut(at);
+        if entry.is_some_and(|entry| std::mem::take(&mut entry.given_up)) {
+            // Its way is closed already; this may hold over all ways.
+            self.way_failed(at);
+        }
         self.set_state(at, SourceState::Bad, Some(reason));
         let source = SourceId(at as u32);
         self.planner.handle(PlanEvent::SourceBad { source }, self.now());
+    }
+
+    /// Out for what it said or did, and not only because nothing came of it for long.
+    pub fn is_out(&self, at: usize) -> bool {
+        self.is_bad(at) && self.sources.get(at).is_none_or(|entry| !entry.given_up)
     }
 
     pub fn is_bad(&self, at: usize) -> bool {

@@ -124,6 +124,7 @@ impl Run<'_> {
             if self.sources[*one].figures.corrupt >= ALONE_TRIES {
                 let why =
                     format!("it delivered corrupt data (bytes {}–{})", piece.start, piece.end);
+                self.sources[*one].fault = Fault::Corrupt;
                 self.drop_source(*one, why);
             }
         }
@@ -175,7 +176,7 @@ impl Run<'_> {
     /// A source is proved to have delivered corrupt data.
     fn convict(&mut self, deliverer: u32, range: Range) {
         let source = self.source_of_journal_id(deliverer);
-        if source.is_some_and(|at| self.is_bad(at)) {
+        if source.is_some_and(|at| self.is_out(at)) {
             return;
         }
         let (start, end) = (range.start, range.end);

@@ -5,7 +5,7 @@
 //! way brings, and what it decides is done. What is learnt goes to the memory that all transfers of
 //! this machine share.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use swath_formats::{Hop, relay};
@@ -14,12 +14,13 @@ use swath_plan::Event as PlanEvent;
 use swath_plan::routes::{
     Fault, ReplicaId, Route, RouteAction, RouteEvent, Router, SiteId, WayId, WayState,
 };
-use swath_source::{AboutRelay, Carriage, Sealable};
+use swath_source::{Carriage, Sealable};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use url::Url;
 
+use super::relays::Word;
 use super::state::{Run, SourceEntry};
-use crate::observe::{Event, SourceState};
+use crate::observe::Event;
 use crate::routes::{Known, Learnt, Memory, RouteChoice, Routes};
 
 /// The routes of one transfer.
@@ -36,8 +37,8 @@ pub(super) struct Ways {
     pub(super) open: BTreeMap<WayId, usize>,
     /// Every source that a way ever led to.
     pub(super) known: HashMap<(ReplicaId, Route), usize>,
-    pub(super) told: UnboundedSender<(SiteId, Result<AboutRelay, String>)>,
-    pub(super) heard: UnboundedReceiver<(SiteId, Result<AboutRelay, String>)>,
+    pub(super) told: UnboundedSender<Word>,
+    pub(super) heard: UnboundedReceiver<Word>,
     /// What is remembered of sites that are not known yet.
     pub(super) unknown: Vec<Known>,
     /// Ways that wait until their last relay has told its key.
@@ -47,6 +48,12 @@ pub(super) struct Ways {
     pub(super) looked_at: Time,
     pub(super) saved_at: Time,
     pub(super) has_asked: bool,
+    /// When relays were last asked what they are.
+    pub(super) asked_at: Time,
+    /// How many sites there were when they were last asked about all that are.
+    pub(super) asked_sites: usize,
+    /// Relays that did not answer.
+    pub(super) unreached: BTreeSet<SiteId>,
     /// Relays that have not told of themselves yet.
     pub(super) unheard: usize,
     /// Relays that nothing can be had by, and why.
@@ -63,7 +70,7 @@ pub(super) struct Site {
     /// Host and port.
     pub name: String,
     /// Where it is asked, with its scheme.
-    url: Url,
+    pub(super) url: Url,
 }
 
 /// What a source is to the routes.
@@ -93,6 +100,9 @@ impl Ways {
             looked_at: Time::ZERO,
             saved_at: Time::ZERO,
             has_asked: false,
+            asked_at: Time::ZERO,
+            asked_sites: 0,
+            unreached: BTreeSet::new(),
             unheard: 0,
             lost: BTreeMap::new(),
             hope_until: Time::ZERO,
@@ -102,7 +112,7 @@ impl Ways {
     }
 
     /// The next word of a relay; for ever none if there are no relays.
-    pub async fn word(ways: &mut Option<Box<Ways>>) -> (SiteId, Result<AboutRelay, String>) {
+    pub async fn word(ways: &mut Option<Box<Ways>>) -> Word {
         match ways {
             Some(ways) => match ways.heard.recv().await {
                 Some(word) => word,
@@ -118,12 +128,12 @@ impl Ways {
     }
 
     /// Whether relays have yet to tell of themselves, or ways wait for that, or for the router.
-    fn may_bring_more(&self, now: Time) -> bool {
+    pub(super) fn may_bring_more(&self, now: Time) -> bool {
         self.unheard > 0 || !self.deferred.is_empty() || now < self.hope_until
     }
 
     /// Whether relays are found that nobody has named for this transfer.
-    fn is_seeking(&self) -> bool {
+    pub(super) fn is_seeking(&self) -> bool {
         !matches!(self.routes.choice(), RouteChoice::Direct | RouteChoice::Fixed(_))
     }
 
@@ -146,7 +156,7 @@ impl Ways {
     }
 
     /// What is remembered of the hops between the sites that are known by now, and what others measure.
-    fn remember(&mut self, now: Time) {
+    pub(super) fn remember(&mut self, now: Time) {
         self.unknown.extend(self.memory.news());
         let number = |name: &str| match name {
             Routes::HERE => Some(SiteId::HERE),
@@ -228,127 +238,21 @@ impl Run<'_> {
         }
         ways.router.handle(RouteEvent::ReplicaAdded { replica, site }, now);
         ways.remember(now);
-    }
-
-    /// Ask all relays what they are and how far they are from everybody else.
-    pub(super) fn ask_relays(&mut self) {
-        let Some(ways) = &mut self.ways else { return };
-        if std::mem::replace(&mut ways.has_asked, true) {
-            return;
-        }
-        let relays = ways.routes.relays();
-        let numbers: Vec<SiteId> = relays.iter().map(|url| ways.site(url)).collect();
-        let all: Vec<Url> = ways.sites.iter().map(|site| site.url.clone()).collect();
-        for (url, number) in relays.into_iter().zip(numbers) {
-            let own = number.0 as usize - 1;
-            let to: Vec<Url> = all
-                .iter()
-                .enumerate()
-                .filter(|(at, _)| *at != own)
-                .map(|(_, url)| url.clone())
-                .collect();
-            let (net, told) = (self.engine.net.clone(), ways.told.clone());
-            ways.unheard += 1;
-            tokio::spawn(async move {
-                let about = net.about_relay(&url, &to).await;
-                let _ = told.send((number, about.map_err(|error| error.to_string())));
-            });
-        }
-        let now = self.now();
-        if let Some(ways) = &mut self.ways {
-            ways.remember(now);
-        }
-    }
-
-    /// A relay has told of itself, or has not.
-    pub(super) fn relay_told(&mut self, site: SiteId, about: Result<AboutRelay, String>) {
-        let now = self.now();
-        let Some(ways) = &mut self.ways else { return };
-        ways.unheard = ways.unheard.saturating_sub(1);
-        let name = ways.of(site).map(|site| site.name.clone()).unwrap_or_default();
-        let url = ways.of(site).map(|site| site.url.clone());
-        if let Some(url) = url {
-            ways.memory.met(&url, about.as_ref().err().cloned());
-        }
-        let about = match about {
-            Ok(about) => about,
-            Err(why) => {
-                ways.router.handle(RouteEvent::RelayLost { site }, now);
-                ways.lost.insert(site, why.clone());
-                // Others may yet tell their keys.
-                let (lost, others) = std::mem::take(&mut ways.deferred)
-                    .into_iter()
-                    .partition(|(_, _, route, _)| route.contains(site));
-                ways.deferred = others;
-                let lost: Vec<(WayId, ReplicaId, Route, bool)> = lost;
-                for (way, ..) in lost {
-                    let fault = Fault::Broken;
-                    ways.router.handle(RouteEvent::WayFailed { way, fault, at: Some(site) }, now);
-                }
-                let is_news = ways.routes.note_lost(&name);
-                if is_news {
-                    self.note(format!("the relay {name} is not used: {why}"), false);
-                }
-                return;
-            }
-        };
-        let rtt_s = Some(about.rtt.as_secs_f64());
-        let here = RouteEvent::RoundTrip { from: site, to: SiteId::HERE, rtt_s };
-        ways.router.handle(here, now);
-        let others = (1..=ways.sites.len() as u32).map(SiteId).filter(|other| *other != site);
-        for (other, rtt) in others.zip(&about.hops) {
-            let rtt_s = rtt.as_ref().ok().map(Duration::as_secs_f64);
-            ways.router.handle(RouteEvent::RoundTrip { from: other, to: site, rtt_s }, now);
-        }
-        ways.router.handle(RouteEvent::RelayUp { site }, now);
-        if ways.is_seeking() {
-            ways.hope_until = now.plus_secs(ROUTER_WITHIN_S);
-        }
-        for (way, replica, route, on_trial) in std::mem::take(&mut ways.deferred) {
-            self.open_way(way, replica, route, on_trial);
-        }
-        self.route();
-    }
-
-    /// No source that is open can deliver what is missing: whether a way may come that can.
-    pub(super) fn waits_for_ways(&mut self) -> bool {
-        let now = self.now();
-        if self.ways.as_ref().is_some_and(|ways| ways.is_seeking()) {
-            self.ask_relays();
-        }
-        let Some(ways) = &mut self.ways else { return false };
-        ways.is_exhausted = ways.may_bring_more(now);
-        ways.is_exhausted
-    }
-
-    /// Whether that was waited for and came to nothing.
-    pub(super) fn waited_for_ways(&mut self) -> bool {
-        let now = self.now();
-        let Some(ways) = &mut self.ways else { return false };
-        let is_over = ways.is_exhausted && !ways.may_bring_more(now);
-        ways.is_exhausted &= !is_over;
-        is_over
-            && !ways
-                .open
-                .values()
-                .any(|&at| self.sources.get(at).is_some_and(|it| it.state != SourceState::Bad))
+        self.ask_about(site);
     }
 
     /// A lane of this source is connected.
     pub(super) fn way_up(&mut self, at: usize, rtt: Duration) {
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
-        let Some(way) = ways.open.iter().find(|(_, source)| **source == at).map(|(&way, _)| way)
-        else {
-            return;
-        };
         let entry = &self.sources[at];
-        if entry.on_route.as_ref().is_some_and(|own| own.route.is_direct()) {
+        if ways.open.values().any(|&source| source == at)
+            && entry.on_route.as_ref().is_some_and(|own| own.route.is_direct())
+        {
             let from = ways.site(entry.source.url());
             let rtt_s = Some(rtt.as_secs_f64());
             ways.router.handle(RouteEvent::RoundTrip { from, to: SiteId::HERE, rtt_s }, now);
         }
-        ways.router.handle(RouteEvent::WayUp { way }, now);
     }
 
     /// What relays reported with an answer.
@@ -365,14 +269,20 @@ impl Run<'_> {
         let Some(ways) = &mut self.ways else { return };
         let Some(entry) = self.sources.get(at) else { return };
         let way = ways.open.iter().find(|(_, source)| **source == at).map(|(&way, _)| way);
+        // If it is another file, no hop is any worse for that.
+        let is_other = entry.accepted == Some(false);
+        let fault = match entry.fault {
+            Fault::Broken if is_other => Fault::Refused,
+            fault => fault,
+        };
         if let Some(way) = way {
             ways.open.remove(&way);
-            ways.router.handle(RouteEvent::WayFailed { way, fault: entry.fault, at: None }, now);
+            ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
         }
-        // What the origin itself says of its file holds over all ways.
+        // What the origin itself says of its file holds over all ways; whom it lets in does not.
         let own = entry.on_route.as_ref().filter(|own| own.route.is_direct());
         if let Some(own) = own
-            && entry.fault != Fault::Broken
+            && (is_other || entry.is_gone || entry.fault == Fault::Corrupt)
         {
             let replica = own.replica;
             ways.router.handle(RouteEvent::ReplicaLost { replica }, now);
@@ -400,6 +310,7 @@ impl Run<'_> {
             ways.saved_at = now;
             ways.save();
             ways.remember(now);
+            self.ask_lost_relays();
         }
     }
 
@@ -423,8 +334,7 @@ impl Run<'_> {
                 }
                 RouteAction::Use { way } => {
                     if let Some(&at) = ways.open.get(&way) {
-                        let source = SourceId(at as u32);
-                        self.planner.handle(PlanEvent::LaneLimit { source, lanes: None }, now);
+                        self.limit_lanes(at, None);
                     }
                 }
                 RouteAction::Close { way } => {
@@ -438,21 +348,28 @@ impl Run<'_> {
         self.tell_changes();
     }
 
-    fn open_way(&mut self, way: WayId, replica: ReplicaId, route: Route, on_trial: bool) {
+    pub(super) fn open_way(
+        &mut self,
+        way: WayId,
+        replica: ReplicaId,
+        route: Route,
+        on_trial: bool,
+    ) {
         // Until it has shown that it is worth more.
         let lanes = on_trial.then_some(1);
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
         let key = (replica, route.clone());
         if let Some(&at) = ways.known.get(&key) {
-            if self.sources.get(at).is_none_or(|entry| entry.state == SourceState::Bad) {
-                let fault = self.sources.get(at).map_or(Fault::Broken, |entry| entry.fault);
-                ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
+            if self.is_bad(at) && !self.ask_again(at) {
+                let failed = RouteEvent::WayFailed { way, fault: Fault::Final, at: None };
+                self.tell_router(failed);
                 return;
             }
+            let Some(ways) = &mut self.ways else { return };
             ways.open.insert(way, at);
             let source = SourceId(at as u32);
-            self.planner.handle(PlanEvent::LaneLimit { source, lanes }, now);
+            self.limit_lanes(at, lanes);
             self.planner.handle(PlanEvent::SourceRests { source, rests: false }, now);
             return;
         }
@@ -461,8 +378,9 @@ impl Run<'_> {
             route.relays().iter().map(|&site| ways.of(site).map(|site| site.url.clone())).collect();
         let Some(urls) = urls else { return };
         let carriage = ways.routes.carriage();
-        if self.engine.net.awaits_keys(&urls, carriage) {
-            ways.deferred.push((way, replica, route, on_trial));
+        let end = self.sources[direct].source.url();
+        if self.engine.net.awaits_keys(&urls, end, carriage) {
+            self.defer(way, replica, route, on_trial);
             return;
         }
         if carriage == Carriage::Passed
@@ -472,7 +390,7 @@ impl Run<'_> {
             match self.engine.net.can_seal_for(last) {
                 Sealable::Yes => {}
                 Sealable::NotYet => {
-                    ways.deferred.push((way, replica, route, on_trial));
+                    self.defer(way, replica, route, on_trial);
                     return;
                 }
                 Sealable::Never => {
@@ -492,7 +410,6 @@ impl Run<'_> {
                 }
             }
         }
-        let end = self.sources[direct].source.url();
         let is_bare = carriage == Carriage::Carried && !urls.is_empty() && end.scheme() == "http";
         let origin = ways.site(end);
         let name = ways.of(origin).map(|site| site.name.clone()).unwrap_or_default();
@@ -510,6 +427,7 @@ impl Run<'_> {
         ways.known.insert(key, id.index());
         let mut entry = SourceEntry::new(source);
         entry.lacks = self.sources[direct].lacks.clone();
+        entry.lanes_max = lanes;
         entry.on_route = Some(OnRoute { replica, route });
         if is_news {
             let text = format!(
@@ -518,7 +436,6 @@ impl Run<'_> {
             self.note(text, true);
         }
         self.enter_source(entry);
-        self.planner.handle(PlanEvent::LaneLimit { source: id, lanes }, now);
         self.tree_way(direct, id.index());
     }
 
@@ -561,7 +478,5 @@ const LOOK: Duration = Duration::from_millis(100);
 const SAVE: Duration = Duration::from_secs(1);
 /// If no source has answered by then, relays are asked whether they reach it.
 const UNREACHED_S: f64 = 1.0;
-/// The router waits this long for direct at most (`STUCK_S`, 1.2 s), and looks ten times a second.
-const ROUTER_WITHIN_S: f64 = 1.5;
 /// Edges of sites that do not take part are not kept in mind without end.
 const UNKNOWN_MAX: usize = 4096;

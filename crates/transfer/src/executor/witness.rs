@@ -97,6 +97,20 @@ impl Run<'_> {
             })
     }
 
+    /// At the end: that nothing proves what relays passed on is a warning, for a summary is not shown
+    /// to everybody and holds no more than half a sentence on it.
+    pub(super) fn warn_of_relays(&mut self) {
+        if self.is_proved() {
+            return;
+        }
+        if let Some(words) = self.word_of_relays() {
+            let text = format!(
+                "verified by {words}; a digest proves it (swath get --digest), --end-to-end keeps relays from changing what comes from https://, --route direct goes without them"
+            );
+            self.note(text, true);
+        }
+    }
+
     /// What is said where nothing but the word of relays speaks for what they passed on.
     pub(super) fn word_of_relays(&self) -> Option<String> {
         let exposed = self.sources.iter().filter(|entry| entry.source.is_exposed());

@@ -69,21 +69,24 @@ impl Errand {
     }
 }
 
-/// The replicas as one depot knows them: it goes on to the next one when the present one fails it.
+/// The replicas as one depot knows them: it goes on to the next one when the present one fails it. For
+/// how long it may go on so is told by whoever asks: its lanes fail together when a server restarts, so
+/// that a number of failures says nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mirrors {
     /// Which may be used.
     open: Vec<bool>,
     at: usize,
-    strikes: u32,
+    /// How many have failed one after another since something came.
+    failed: usize,
 }
 
 impl Mirrors {
     /// Depots begin with different ones.
     pub fn new(depot: usize, open: Vec<bool>) -> Mirrors {
         let at = depot % open.len().max(1);
-        let mut mirrors = Mirrors { open, at, strikes: 0 };
-        if !mirrors.open.get(at).copied().unwrap_or(false) {
+        let mut mirrors = Mirrors { open, at, failed: 0 };
+        if mirrors.present().is_none() {
             mirrors.turn();
         }
         mirrors
@@ -94,38 +97,31 @@ impl Mirrors {
         self.open.get(self.at).is_some_and(|is_open| *is_open).then_some(self.at)
     }
 
-    /// It has brought something.
+    /// Something has come.
     pub fn brought(&mut self) {
-        self.strikes = 0;
+        self.failed = 0;
     }
 
-    /// It could not be had, perhaps only now.
-    pub fn failed(&mut self, may_pass: bool) {
-        self.strikes += 1;
-        if !may_pass || self.strikes >= STRIKES {
-            if let Some(open) = self.open.get_mut(self.at) {
-                *open = false;
-            }
-            self.turn();
-        } else if self.strikes > 1 {
-            self.turn_to_another();
+    /// This one could not be had, perhaps only now: whether there is one to ask at once that has not
+    /// failed since.
+    pub fn failed(&mut self, mirror: usize, may_pass: bool) -> bool {
+        if !may_pass && let Some(open) = self.open.get_mut(mirror) {
+            *open = false;
         }
+        // Otherwise another lane has gone on already.
+        if mirror == self.at {
+            self.failed += usize::from(may_pass);
+            self.turn();
+        }
+        self.failed < self.open.iter().filter(|is_open| **is_open).count()
     }
 
     fn turn(&mut self) {
-        self.strikes = 0;
-        self.turn_to_another();
-    }
-
-    fn turn_to_another(&mut self) {
         let count = self.open.len();
         let next = (1..=count).map(|step| (self.at + step) % count).find(|&at| self.open[at]);
         self.at = next.unwrap_or(self.at);
     }
 }
-
-/// A replica that a depot could not have so often in a row is none of its any more.
-const STRIKES: u32 = 6;
 
 #[cfg(test)]
 mod tests {
@@ -135,17 +131,35 @@ mod tests {
     fn a_depot_goes_on_to_the_next_replica_until_none_is_left() {
         let mut mirrors = Mirrors::new(4, vec![true, true, false]);
         assert_eq!(mirrors.present(), Some(1));
-        mirrors.failed(true);
-        assert_eq!(mirrors.present(), Some(1), "once is bad luck");
-        mirrors.brought();
-        mirrors.failed(false);
+        assert!(mirrors.failed(1, true), "the other one has not failed");
         assert_eq!(mirrors.present(), Some(0));
-        for _ in 0..STRIKES {
-            assert_eq!(mirrors.present(), Some(0));
-            mirrors.failed(true);
-        }
+        assert!(!mirrors.failed(0, true), "both have");
+        assert_eq!(mirrors.present(), Some(1));
+        mirrors.brought();
+        assert!(mirrors.failed(1, false));
+        assert_eq!(mirrors.present(), Some(0));
+        assert!(!mirrors.failed(0, false));
         assert_eq!(mirrors.present(), None);
         assert_eq!(Mirrors::new(0, vec![false]).present(), None);
         assert_eq!(Mirrors::default().present(), None);
+    }
+
+    #[test]
+    fn lanes_that_fail_together_close_no_replica() {
+        // Six strikes did, of four lanes: a server that restarted had every depot given up.
+        let mut mirrors = Mirrors::new(0, vec![true]);
+        for _ in 0..100 {
+            assert!(!mirrors.failed(0, true), "there is no other one");
+            assert_eq!(mirrors.present(), Some(0));
+        }
+        let mut mirrors = Mirrors::new(0, vec![true, true]);
+        for _ in 0..4 {
+            assert!(mirrors.failed(0, true), "they were all at the first one");
+            assert_eq!(mirrors.present(), Some(1));
+        }
+        // What one of them is to blame for closes no other.
+        mirrors.brought();
+        assert!(mirrors.failed(0, false));
+        assert_eq!(mirrors.present(), Some(1));
     }
 }

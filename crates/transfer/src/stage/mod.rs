@@ -18,7 +18,7 @@ use futures_util::future::join_all;
 use swath_model::digest::Digest;
 use swath_model::{RangeSet, Time, Validators};
 use swath_source::{AboutRelay, Facts, LaneError, Net, Trust, display_name, probe};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
 use crate::engine::Stop;
@@ -84,11 +84,24 @@ pub struct StagedDepot {
     pub held: RangeSet,
     /// How long its lease runs from now on.
     pub left: Duration,
-    /// Why it did not take more, if something went wrong with it.
+    /// Why it did not take more, or give up what it has, if something went wrong with it.
     pub reason: Option<String>,
 }
 
-/// Why a file is not staged. Nothing of it is left in depots, as far as they could be told so.
+/// A file that is not staged. Nothing of it is left in depots, but for those that could not be told so.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct NotStaged {
+    /// Why.
+    #[source]
+    pub error: StageError,
+    /// The size of the file; 0 if that is not known.
+    pub size_bytes: u64,
+    /// Depots that could not be told to give up what was leased there: their leases run on.
+    pub unreached: Vec<StagedDepot>,
+}
+
+/// Why a file is not staged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageError {
@@ -135,13 +148,13 @@ pub enum StageError {
 /// Stage a file. Whatever goes wrong, and when `stop` is set, all that was leased is given up again.
 ///
 /// # Errors
-/// [`StageError`].
+/// [`NotStaged`].
 pub async fn stage(
     net: &Net,
     request: &StageRequest,
     observer: &mut dyn Observer,
     stop: &Stop,
-) -> Result<Staged, StageError> {
+) -> Result<Staged, NotStaged> {
     let mut staging = Staging {
         net,
         request,
@@ -150,22 +163,28 @@ pub async fn stage(
         depots: request.depots.iter().cloned().map(Depot::new).collect(),
         file: File::default(),
     };
-    let mut done = staging.all(stop).await;
+    let done = staging.all(stop).await;
     let is_done = done.is_ok();
     // What holds nothing is of no use, and takes a lease.
     let leased = staging.depots.iter().filter(|depot| !is_done || depot.held.is_empty());
-    let releases = leased.filter_map(|depot| {
-        let staged = depot.staged()?;
-        Some(async move {
-            let released = timeout(RELEASE_WITHIN, net.depot_release(&staged.manage)).await;
-            (!matches!(released, Ok(Ok(_)))).then_some(staged)
-        })
-    });
-    let unreached = join_all(releases).await;
-    if let Ok(staged) = &mut done {
-        staged.unreached = unreached.into_iter().flatten().collect();
+    let unreached = release(net, leased.filter_map(Depot::staged)).await;
+    match done {
+        Ok(staged) => Ok(Staged { unreached, ..staged }),
+        Err(error) => Err(NotStaged { error, size_bytes: staging.file.size_bytes, unreached }),
     }
-    done
+}
+
+/// Tell depots to give up what is leased there; those that could not be told, with the reason.
+pub async fn release(net: &Net, depots: impl IntoIterator<Item = StagedDepot>) -> Vec<StagedDepot> {
+    let told = depots.into_iter().map(|depot| async move {
+        let reason = match timeout(RELEASE_WITHIN, net.depot_release(&depot.manage)).await {
+            Ok(Ok(_)) => return None,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", RELEASE_WITHIN.as_secs()),
+        };
+        Some(StagedDepot { reason: Some(reason), ..depot })
+    });
+    join_all(told).await.into_iter().flatten().collect()
 }
 
 /// What is known of the file.
@@ -213,8 +232,10 @@ impl Staging<'_> {
             kept_bytes: 0,
             verification,
         });
-        // Not given up in the middle: what was leased must be known to be released.
-        self.allocate().await;
+        self.allocate(stop).await;
+        if stop.is_set() {
+            return Err(StageError::Stopped);
+        }
         let usable = self.depots.iter().filter(|depot| depot.is_usable()).count();
         if usable < self.request.replicas {
             let (wanted, reasons) = (self.request.replicas, self.reasons());
@@ -312,15 +333,16 @@ impl Staging<'_> {
         Ok(())
     }
 
-    /// Ask the depots what they are, and for space.
-    async fn allocate(&mut self) {
+    /// Ask the depots what they are, and for space. Whoever stops it waits a little for what they say:
+    /// what was leased must be known to be given up.
+    async fn allocate(&mut self, stop: &Stop) {
         let net = self.net;
         let (size_bytes, length) = (self.file.size_bytes, self.request.length);
         let origins: Vec<Url> = self.file.replicas.iter().map(|it| it.url.clone()).collect();
         let replicas = &self.file.replicas;
         let asked = self.depots.iter().map(|depot| {
             let (relay, origins) = (&depot.relay, &origins);
-            async move {
+            let asked = async move {
                 let about = net.about_relay(relay, origins).await.map_err(|it| it.to_string())?;
                 let open: Vec<bool> = replicas.iter().map(|it| can_show(net, relay, it)).collect();
                 if !open.contains(&true) {
@@ -329,6 +351,16 @@ impl Staging<'_> {
                 }
                 let lease = net.depot_allocate(relay, size_bytes, length).await;
                 Ok((about, open, lease.map_err(|error| error.to_string())?))
+            };
+            async move {
+                tokio::select! {
+                    biased;
+                    answer = asked => answer,
+                    () = async {
+                        stop.wait().await;
+                        sleep(ANSWER_WITHIN).await;
+                    } => Err("it had not answered when all ended".to_owned()),
+                }
             }
         });
         let answers = join_all(asked).await;
@@ -338,6 +370,7 @@ impl Staging<'_> {
                     let depot = &mut self.depots[at];
                     depot.rtt = trip(&about);
                     depot.mirrors = errand::Mirrors::new(at, open);
+                    depot.left = lease.left;
                     depot.lease = Some(lease);
                 }
                 Err(reason) => {
@@ -350,16 +383,16 @@ impl Staging<'_> {
 
     /// Ask every depot that holds something what it holds by now.
     async fn count(&mut self) {
-        let net = self.net;
+        let (net, size_bytes) = (self.net, self.file.size_bytes);
         let asked = self.depots.iter().map(|depot| async move {
             let lease = depot.lease.as_ref()?;
             // One that is starting again is no lost one.
-            let mut status = net.depot_status(&lease.manage).await;
+            let mut status = net.depot_status(&lease.manage, size_bytes).await;
             for wait in STATUS_WAITS {
                 match &status {
                     Err(error) if error.may_pass() => {
-                        tokio::time::sleep(wait).await;
-                        status = net.depot_status(&lease.manage).await;
+                        sleep(wait).await;
+                        status = net.depot_status(&lease.manage, size_bytes).await;
                     }
                     _ => break,
                 }
@@ -368,19 +401,18 @@ impl Staging<'_> {
         });
         let answers = join_all(asked).await;
         for (at, answer) in answers.into_iter().enumerate() {
-            match answer {
-                None => {}
+            let reason = match answer {
+                None => continue,
                 Some(Ok(status)) => {
                     let depot = &mut self.depots[at];
                     depot.held = status.held;
                     depot.left = status.left;
+                    continue;
                 }
-                Some(Err(error)) => {
-                    self.depots[at].held = RangeSet::new();
-                    let condition = Condition::Lost(error.to_string());
-                    self.depots[at].tell(at, condition, self.began, self.observer);
-                }
-            }
+                Some(Err(error)) => error.to_string(),
+            };
+            self.depots[at].held = RangeSet::new();
+            self.depots[at].tell(at, Condition::Lost(reason), self.began, self.observer);
         }
     }
 
@@ -454,6 +486,8 @@ fn since(began: Instant) -> Time {
     Time::ZERO + began.elapsed()
 }
 
+/// A depot that is being asked for space when all ends has so long to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// For giving up what was leased: whoever waits has decided to end.
 const RELEASE_WITHIN: Duration = Duration::from_secs(5);
 /// Before one that does not answer is asked again what it holds.

@@ -49,6 +49,8 @@ struct Lane {
 /// A swath that is under way.
 struct Task {
     swath: SwathId,
+    /// Which replica it comes from.
+    mirror: usize,
     range: Range,
     /// Where it ends now.
     end: u64,
@@ -190,8 +192,9 @@ impl<'a> Round<'a> {
     fn fetch(&mut self, lane: LaneId, swath: SwathId, range: Range, observer: &mut dyn Observer) {
         let Some(own) = self.lanes.get_mut(&lane) else { return };
         let depot = &self.depots[own.depot];
-        let replica = depot.mirrors.present().and_then(|at| self.file.replicas.get(at));
-        let (Some(replica), Some(lease)) = (replica, &depot.lease) else {
+        let mirror = depot.mirrors.present();
+        let replica = mirror.and_then(|at| Some((at, self.file.replicas.get(at)?)));
+        let (Some((mirror, replica)), Some(lease)) = (replica, &depot.lease) else {
             let at = own.depot;
             self.lose(at, Condition::Lost("it can fetch from no source".to_owned()), observer);
             return;
@@ -200,6 +203,7 @@ impl<'a> Round<'a> {
         let errand = Errand::begin(self.net, &lease.write, replica, range, (lane, swath), words);
         own.task = Some(Task {
             swath,
+            mirror,
             range,
             end: range.end,
             came_bytes: 0,
@@ -216,16 +220,20 @@ impl<'a> Round<'a> {
         // What was given up may have been telling something just then.
         let Some(task) = own.task.as_mut().filter(|task| task.swath == swath) else { return };
         let length = task.range.len();
+        // More than was asked for has not come, whatever it tells.
         let (came, stored) = match word {
-            Ok(Fetched::Came(bytes)) => (bytes, 0),
-            Ok(Fetched::Stored(bytes)) => (bytes, bytes),
+            Ok(Fetched::Came(bytes)) => (bytes.min(length), 0),
+            Ok(Fetched::Stored(bytes)) => (bytes.min(length), bytes.min(length)),
             Ok(Fetched::Done) => (length, length),
-            Err(error) => return self.failed(lane, error, observer),
+            Err(error) => {
+                let mirror = task.mirror;
+                return self.failed(lane, mirror, error, observer);
+            }
         };
         task.heard_at = Instant::now();
-        let stored_to = task.range.start + stored.min(length);
+        let stored_to = task.range.start + stored;
         if came > task.came_bytes {
-            task.came_bytes = came.min(length);
+            task.came_bytes = came;
             self.heard_at = task.heard_at;
             let depot = &mut self.depots[own.depot];
             depot.failing_since = None;
@@ -266,7 +274,14 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn failed(&mut self, lane: LaneId, error: DepotError, observer: &mut dyn Observer) {
+    /// A lane that fetched from this replica has come to nothing.
+    fn failed(
+        &mut self,
+        lane: LaneId,
+        mirror: usize,
+        error: DepotError,
+        observer: &mut dyn Observer,
+    ) {
         let Some(own) = self.lanes.remove(&lane) else { return };
         let at = own.depot;
         let depot = &mut self.depots[at];
@@ -276,12 +291,10 @@ impl<'a> Round<'a> {
         let condition = match &error {
             DepotError::Full { .. } => Some(Condition::Full(error.to_string())),
             DepotError::Source { .. } | DepotError::Changed { .. } => {
-                let before = depot.mirrors.present();
-                depot.mirrors.failed(error.may_pass());
-                if depot.mirrors.present() != before {
-                    loss = Loss::Clean;
-                }
-                let is_out = depot.mirrors.present().is_none();
+                let has_another = depot.mirrors.failed(mirror, error.may_pass());
+                loss = if has_another { Loss::Clean } else { Loss::Broken };
+                let is_out = !has_another && since.elapsed() >= GIVE_UP;
+                let is_out = is_out || depot.mirrors.present().is_none();
                 is_out.then(|| Condition::Lost(error.to_string()))
             }
             error if !error.may_pass() || since.elapsed() >= GIVE_UP => {
@@ -349,7 +362,8 @@ impl<'a> Round<'a> {
             }
         });
         let sources = sources.collect();
-        let eta = forecast(&mut self.rates, rate_bytes_per_s, wanted_bytes - done_bytes);
+        let eta =
+            forecast(&mut self.rates, rate_bytes_per_s, wanted_bytes.saturating_sub(done_bytes));
         observer.observe(&Event::Progress(Snapshot {
             at_s: self.began.elapsed().as_secs_f64(),
             phase: Phase::Staging,

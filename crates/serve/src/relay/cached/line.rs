@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use swath_source::AnswerHead;
 use swath_store::cache::Part;
-use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
+use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
@@ -155,15 +155,10 @@ impl Line<'_> {
                 }
                 Ok(None) => {}
             }
-            let mut space = [0; READ_BYTES];
-            let mut space = ReadBuf::new(&mut space);
-            match Pin::new(&mut *self.stream).poll_read(cx, &mut space) {
+            // Of one who is gone nobody waits for the answers.
+            match self.stream.poll_input(cx, self.input) {
                 Poll::Pending => break,
-                Poll::Ready(Ok(())) if !space.filled().is_empty() => {
-                    self.input.extend_from_slice(space.filled());
-                }
-                // Gone: nobody waits for the answers.
-                Poll::Ready(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Poll::Ready(read) => read?,
             }
         }
         Ok(())
@@ -233,5 +228,3 @@ impl Line<'_> {
 
 /// A client may ask for so many answers ahead.
 const AHEAD_MAX: usize = 16;
-/// Read at a time where requests are expected.
-const READ_BYTES: usize = 8 << 10;

@@ -62,6 +62,12 @@ impl Cached {
         Ok(Cached { store, known: Known::default(), figures: Figures::default() })
     }
 
+    /// What it keeps at most, if its disk has less than it was given.
+    pub fn narrowed(&self) -> Option<u64> {
+        let most_bytes = self.store.most_bytes();
+        (most_bytes < self.store.room().size_bytes).then_some(most_bytes)
+    }
+
     /// As `/metrics` shows it.
     pub fn tell(&self, page: &mut crate::exposition::Page) {
         self.figures.tell(page, self.store.room());
@@ -88,8 +94,9 @@ impl Relay {
             return None;
         }
         let (url, form) = self.judge(head, peer).ok()?;
-        // What opens one of the relays behind us may open more than others may see.
-        let is_opened = head.field(pass::PASSES).is_some() && relays(&url) > 0;
+        // What opens one of the relays behind us, or that of a depot, may open more than others may see.
+        let is_behind = relays(&url) > 0 || swath_formats::depot::is_path(url.path());
+        let is_opened = head.field(pass::PASSES).is_some() && is_behind;
         let is_known = form == Form::Path || head.field("authorization").is_none();
         (is_known && !is_opened && !cached.known.is_apart(&url)).then_some(url)
     }

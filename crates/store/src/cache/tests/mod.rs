@@ -197,3 +197,35 @@ fn a_file_that_is_said_to_be_larger_than_all_disks_costs_no_more_than_what_is_ke
     drop(fetch);
     assert_eq!(cache.room().taken_bytes, 0);
 }
+
+#[test]
+fn some_of_the_disk_is_left_to_others() {
+    // It took the last byte of its disk, whatever else lay there.
+    const GIB: u64 = 1 << 30;
+    assert_eq!(spare(GIB, 50 * GIB), 0, "a fiftieth");
+    assert_eq!(spare(3 * GIB, 50 * GIB), 2 * GIB);
+    assert_eq!(spare(100 << 20, GIB), (100 << 20) - LEFT_MIN);
+    assert_eq!(spare(100 * GIB, 10_000 * GIB), 100 * GIB - LEFT_MAX);
+    let mut books = Books::new(100);
+    assert_eq!(books.most_bytes(), 100);
+    books.taken_bytes = 30;
+    for (spare_bytes, most_bytes) in [(Some(20), 50), (Some(0), 30), (Some(1000), 100), (None, 100)]
+    {
+        books.heed(spare_bytes);
+        assert_eq!(books.most_bytes(), most_bytes, "{spare_bytes:?}");
+    }
+    // What is there makes room for what comes, and does not grow.
+    let folder = tempfile::tempdir().unwrap();
+    let cache = open(folder.path(), 100 * ONE);
+    let files = ["a", "b", "c"].map(|name| key(name, "1"));
+    let whole = Range::new(0, GROUP);
+    for one in &files[..2] {
+        read_all(&cache.lookup(one, GROUP).unwrap(), one, whole);
+    }
+    let mut books = cache.shared.books();
+    books.heed(Some(0));
+    let taken_bytes = books.taken_bytes;
+    let gone = books.make_room(ONE);
+    assert!(gone.len() == 1 && gone[0].url() == files[0].url, "the older one");
+    assert!(books.taken_bytes + ONE <= taken_bytes + 4096 && books.count() == 1);
+}

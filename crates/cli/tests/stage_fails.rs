@@ -1,0 +1,221 @@
+//! `swath stage` where something goes wrong: sources that restart, depots that go or lie, files that
+//! cannot be written.
+
+mod support;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use swath_netlab::faulty::{Behaviour, Content};
+
+use support::depot::until;
+use support::net::{honest, sha256, slow, url};
+use support::serve::Served;
+use support::{Home, Swath};
+
+const SIZE: u64 = 9_000_017;
+
+/// Depots, each with a folder of its own.
+fn depots<const N: usize>(home: &Home) -> [Served; N] {
+    std::array::from_fn(|at| home.relay(&["--depot", &format!("depot{at}"), "--depot-size", "20M"]))
+}
+
+fn staging(home: &Home, source: &str, depots: &[Served], more: &[&str]) -> Swath {
+    let at = depots.iter().flat_map(|depot| ["--at".to_owned(), depot.named()]);
+    let usual = ["stage", source, "--for", "1h", "-o", "staged.meta4"].map(str::to_owned);
+    let more = more.iter().map(|&arg| arg.to_owned());
+    home.swath(usual.into_iter().chain(at).chain(more))
+}
+
+fn room(depot: &Served, figure: &str) -> u64 {
+    let room = depot.ask("GET", "/depot", "", b"").is(200).json();
+    let found = room.get(figure).or_else(|| room["disk"].get(figure));
+    found.and_then(serde_json::Value::as_u64).unwrap_or_else(|| panic!("{figure}: {room}"))
+}
+
+fn begin(depots: &[Served]) {
+    until("it begins", || depots.iter().all(|depot| room(depot, "taken_bytes") > 0));
+}
+
+#[test]
+fn a_source_that_restarts_costs_nobody_what_is_staged() {
+    // A depot's lanes failed together, six times in all, and that was the end of all it had.
+    let home = Home::new();
+    let content = Content::random(21, SIZE);
+    let origin = slow(&content, 2_000_000);
+    let depots: [Served; 1] = depots(&home);
+    let mut running =
+        staging(&home, &url(&origin), &depots, &["--digest", &sha256(&content)]).start();
+    begin(&depots);
+    origin.die();
+    origin.clear_log();
+    let busy = Behaviour::status(503);
+    origin.set(busy.clone());
+    origin.revive();
+    until("it is asked in vain as often as it took", || {
+        let log = origin.log();
+        running.is_over() || log.records.iter().filter(|it| it.status == 503).count() >= 6
+    });
+    origin.unset(&busy);
+    running.wait().code_is(0).says(&["in one depot", "whole"]);
+    origin.die();
+    home.run(["get", "staged.meta4", "-o", "got"]).code_is(0);
+    home.holds("got", &content);
+}
+
+#[test]
+fn what_cannot_be_given_up_at_the_end_can_be_later() {
+    // "what was leased is given up again" was said, and nobody had its keys.
+    let home = Home::new();
+    let content = Content::random(22, SIZE);
+    let origin = slow(&content, 300_000);
+    let [near, far] = depots(&home);
+    let both = [near, far];
+    home.write("staged.meta4.left.keys", "of an earlier time");
+    let running = staging(&home, &url(&origin), &both, &[]).start();
+    begin(&both);
+    let [near, far] = both;
+    let address = far.address().to_string();
+    drop(far);
+    running.signal(libc::SIGINT);
+    let ran = running.wait();
+    let named = format!("http://{address}/ has not given it up: ");
+    ran.code_is(130).says(&[&named, "its lease ends in", "swath stage release staged.meta4.left2"]);
+    assert_eq!(room(&near, "allocations"), 0);
+    assert_eq!(home.read("staged.meta4.left.keys"), b"of an earlier time");
+    let names = home.names();
+    let left: Vec<&String> = names.iter().filter(|name| name.contains("meta4")).collect();
+    assert_eq!(left, ["staged.meta4.left.keys", "staged.meta4.left2.keys"]);
+    let back = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
+    assert_eq!(room(&back, "allocations"), 1);
+    home.run(["stage", "release", "staged.meta4.left2"]).code_is(0);
+    assert_eq!(room(&back, "allocations"), 0);
+    assert!(!home.exists("staged.meta4.left2.keys"));
+}
+
+#[test]
+fn where_the_files_cannot_be_written_those_of_an_earlier_time_stay() {
+    // The keys of what was staged before were removed, and nobody could give it up any more.
+    let home = Home::new();
+    let content = Content::random(23, SIZE);
+    let depots: [Served; 1] = depots(&home);
+    staging(&home, &url(&honest(&content)), &depots, &[]).run().code_is(0);
+    let held = || ["staged.meta4", "staged.meta4.keys"].map(|name| home.read(name));
+    let before = held();
+    for draft in ["staged.meta4", "staged.meta4.keys"] {
+        let origin = slow(&content, 300_000);
+        let running = staging(&home, &url(&origin), &depots, &["--overwrite"]).start();
+        until("it begins", || room(&depots[0], "allocations") == 2);
+        // As one does who tidies up.
+        fs::remove_file(home.path(format!("{draft}.{}.new", running.pid()))).unwrap();
+        origin.clear();
+        let ran = running.wait();
+        ran.code_is(5).says(&["cannot write staged.meta4: ", "; nothing is staged"]);
+        assert_eq!(held(), before, "without {draft}");
+        assert_eq!(room(&depots[0], "allocations"), 1);
+        let names = home.names();
+        let ours = names.iter().filter(|name| name.contains("meta4"));
+        assert_eq!(ours.count(), 2, "{names:?}");
+    }
+    home.run(["stage", "release", "staged.meta4"]).code_is(0);
+    assert_eq!(room(&depots[0], "allocations"), 0);
+    fs::remove_file(home.path("staged.meta4")).unwrap();
+    fs::create_dir(home.path("staged.meta4")).unwrap();
+    let ran = staging(&home, "http://127.0.0.1:9/f", &depots, &["--overwrite"]).run();
+    ran.code_is(5).says(&["staged.meta4 is a folder"]);
+}
+
+#[test]
+fn what_is_staged_again_gives_up_what_was_there_before() {
+    // Its keys were replaced, and depots kept what nobody could give up any more.
+    let home = Home::new();
+    let content = Content::random(24, SIZE);
+    let origin = honest(&content);
+    let [near, far] = depots(&home);
+    let both = [near, far];
+    for more in [&[][..], &["--overwrite"], &["--overwrite", "--replicas", "2"]] {
+        staging(&home, &url(&origin), &both, more).run().code_is(0).never_says(&["warning"]);
+    }
+    let allocations = both.each_ref().map(|depot| room(depot, "allocations"));
+    assert_eq!(allocations, [1, 1]);
+    // One that cannot be told so is told of, and its keys are kept.
+    let [near, far] = both;
+    let address = far.address().to_string();
+    drop(far);
+    let near = [near];
+    let ran = staging(&home, &url(&origin), &near, &["--overwrite", "--quiet"]).run();
+    let named = format!("warning: http://{address}/ has not given up what was staged before: ");
+    ran.code_is(0).says(&[&named, "'swath stage release staged.meta4.left' has it given up"]);
+    assert_eq!(room(&near[0], "allocations"), 1);
+    let back = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
+    assert_eq!(room(&back, "allocations"), 1);
+    home.run(["stage", "release", "staged.meta4.left"]).code_is(0);
+    assert_eq!(room(&back, "allocations"), 0);
+    home.run(["stage", "release", "staged.meta4"]).code_is(0);
+    assert_eq!(room(&near[0], "allocations"), 0);
+}
+
+#[test]
+fn a_depot_that_tells_of_more_than_was_asked_for_stalls() {
+    // That was news each time, and it went on for ever.
+    let home = Home::new();
+    let origin = honest(&Content::random(24, SIZE));
+    let depot = liar(SIZE, |to| {
+        while to.write_all(format!("{{\"came\":{}}}\n", u64::MAX).as_bytes()).is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let args = ["--at", &depot, "--timeout", "2s"];
+    let ran = staging(&home, &url(&origin), &[], &args).run();
+    ran.code_is(7).says(&["no depot has fetched anything for 2 s"]);
+}
+
+#[test]
+fn a_depot_that_holds_more_than_the_file_is_not_believed() {
+    let home = Home::new();
+    let origin = honest(&Content::random(25, SIZE));
+    let depot = liar(2 * SIZE, |to| {
+        let _ = to.write_all(b"{\"done\":true}\n");
+    });
+    let ran = staging(&home, &url(&origin), &[], &["--at", &depot]).run();
+    let said = format!("{} bytes, {SIZE} were expected", 2 * SIZE);
+    ran.code_is(7).says(&["found no place", &said]);
+}
+
+/// A depot that holds all of `size_bytes`, and tells of what it fetches by `tell`: its address.
+fn liar(size_bytes: u64, tell: fn(&mut TcpStream)) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        while let Ok((mut near, _)) = listener.accept() {
+            std::thread::spawn(move || {
+                let (mut head, mut byte) = (Vec::new(), [0]);
+                while !head.ends_with(b"\r\n\r\n") {
+                    if near.read_exact(&mut byte).is_err() {
+                        return;
+                    }
+                    head.push(byte[0]);
+                }
+                let head = String::from_utf8(head).unwrap();
+                let at = format!("/depot/{}", "0123456789abcdef".repeat(4));
+                let body = if head.starts_with("POST /depot/") {
+                    String::new()
+                } else if head.starts_with("POST /depot?") {
+                    format!(r#"{{"read":"{at}","write":"{at}","manage":"{at}","lease_s":60}}"#)
+                } else if head.starts_with("GET /relay?") {
+                    r#"{"relay":"swath","name":"liar","hops":{}}"#.to_owned()
+                } else {
+                    format!(r#"{{"size":{size_bytes},"held":[[0,{size_bytes}]],"lease_s":60}}"#)
+                };
+                let start = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{body}");
+                let _ = near.write_all(start.as_bytes());
+                if body.is_empty() {
+                    tell(&mut near);
+                }
+            });
+        }
+    });
+    url
+}

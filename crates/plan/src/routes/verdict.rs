@@ -1,0 +1,149 @@
+//! Who changed data: the relays of a way, or the replica that it leads to.
+
+use super::name::{ReplicaId, SiteId, WayId};
+use super::router::Router;
+use super::view::{WayState, Why};
+
+/// Whom a way was held against that had brought what is not the data.
+#[derive(Clone, Debug)]
+pub(crate) struct Verdict {
+    /// Where the way led.
+    replica: ReplicaId,
+    /// Any of these may have been it.
+    relays: Vec<SiteId>,
+}
+
+impl Verdict {
+    /// Whether one of these relays may have been it.
+    fn is_about(&self, relays: &[SiteId]) -> bool {
+        self.relays.iter().any(|relay| relays.contains(relay))
+    }
+}
+
+impl Router {
+    /// Something that came over this way was not the data. Who did it is known, or it was one of
+    /// the relays: the only one that can have been is never asked again, several are left out, and
+    /// come back one at a time to show who it was.
+    pub(crate) fn bar(&mut self, way: WayId, at: Option<SiteId>) {
+        let Some(book) = self.ways.get(&way) else { return };
+        let (replica, route) = (book.replica, book.route.clone());
+        if route.is_direct() {
+            self.acquit(replica);
+            return;
+        }
+        let mut relays: Vec<SiteId> = match at {
+            Some(at) if book.route.contains(at) => vec![at],
+            // The origin itself is not judged here: that is the executor's business.
+            Some(_) => return,
+            None => book.route.relays().to_vec(),
+        };
+        let clear =
+            |relay: &SiteId| !self.standing(*relay).suspected && self.is_vouched_for(way, *relay);
+        if at.is_none() && !relays.iter().all(clear) {
+            relays.retain(|relay| !clear(relay));
+        }
+        // Who is on probation was the only one that was not above suspicion.
+        if let Some(relay) = self.on_probation.filter(|relay| relays.contains(relay)) {
+            relays = vec![relay];
+        }
+        // If what came from the same replica without them was no better, perhaps it was the replica;
+        // unless that has brought much directly, and nobody complained.
+        let is_right = self.ways.values().any(|book| {
+            let brought = book.now.delivered_bytes >= VOUCHED_BYTES;
+            book.replica == replica && book.route.is_direct() && brought
+        });
+        let of_it = |it: &&Verdict| it.replica == replica && at.is_none() && !is_right;
+        let is_doubtful = self.verdicts.iter().filter(of_it).any(|it| !it.is_about(&relays));
+        for &relay in &relays {
+            let certain = relays.len() == 1 && !is_doubtful;
+            let standing = self.standings.entry(relay).or_default();
+            standing.barred |= certain;
+            standing.suspected = !standing.barred;
+            self.graph.set_relay(relay, false);
+        }
+        for verdict in self.verdicts.iter().filter(of_it).filter(|it| !it.is_about(&relays)) {
+            for relay in &verdict.relays {
+                let is_elsewhere = |it: &Verdict| it.replica != replica && it.relays == [*relay];
+                if !self.verdicts.iter().any(is_elsewhere)
+                    && let Some(standing) = self.standings.get_mut(relay)
+                {
+                    standing.suspected |= std::mem::take(&mut standing.barred);
+                }
+            }
+        }
+        if self.verdicts.len() < VERDICTS_MAX {
+            self.verdicts.push(Verdict { replica, relays: relays.clone() });
+        }
+        self.on_probation = self.on_probation.filter(|relay| !relays.contains(relay));
+        for other in
+            self.those(|book| book.id != way && relays.iter().any(|&it| book.route.contains(it)))
+        {
+            self.lose(other, Why::Corrupt, true);
+        }
+    }
+
+    /// The replica itself brought what is not the data: that relays on the way to it did says nothing
+    /// about them.
+    fn acquit(&mut self, replica: ReplicaId) {
+        let (past, left): (Vec<Verdict>, Vec<Verdict>) =
+            std::mem::take(&mut self.verdicts).into_iter().partition(|it| it.replica == replica);
+        self.verdicts = left;
+        for relay in past.into_iter().flat_map(|verdict| verdict.relays) {
+            let Some(standing) = self.standings.get_mut(&relay) else { continue };
+            if self.verdicts.iter().any(|it| it.relays.contains(&relay)) {
+                continue;
+            }
+            (standing.barred, standing.suspected) = (false, false);
+            let is_up = !standing.lost;
+            self.graph.set_relay(relay, is_up);
+            self.on_probation = self.on_probation.filter(|&it| it != relay);
+        }
+    }
+
+    /// Let those that were left out because one of them corrupts show, one at a time, that it was
+    /// another one.
+    pub(crate) fn absolve(&mut self) {
+        if let Some(relay) = self.on_probation {
+            let brought = self.ways.values().filter(|book| book.route.contains(relay));
+            if brought.map(|book| book.now.delivered_bytes).sum::<u64>() >= VOUCHED_BYTES {
+                self.standings.entry(relay).or_default().suspected = false;
+                self.on_probation = None;
+            } else if self.now_s >= self.next_probation_s {
+                // Nobody had a use for it.
+                self.on_probation = None;
+            }
+        }
+        if self.on_probation.is_none() && self.now_s >= self.next_probation_s {
+            let suspected: Vec<SiteId> =
+                self.standings.iter().filter(|it| it.1.suspected).map(|it| *it.0).collect();
+            if suspected.is_empty() {
+                return;
+            }
+            for &relay in &suspected {
+                self.graph.set_relay(relay, false);
+            }
+            self.next_probation_s = self.now_s + self.about(PROBATION_S);
+            let chosen = suspected[self.rng.usize(..suspected.len())];
+            self.graph.set_relay(chosen, true);
+            self.on_probation = Some(chosen);
+        }
+    }
+
+    /// Whether another way through this relay has long brought what nobody complained about.
+    fn is_vouched_for(&self, way: WayId, relay: SiteId) -> bool {
+        self.ways.values().any(|book| {
+            book.id != way
+                && book.route.contains(relay)
+                && book.state == WayState::InUse
+                && book.now.delivered_bytes >= VOUCHED_BYTES
+        })
+    }
+}
+
+/// What a relay has to have brought over another way to be above suspicion: blocks are proved by
+/// the megabyte.
+const VOUCHED_BYTES: u64 = 8 << 20;
+/// How long one of those that are suspected may show that it is not the one.
+const PROBATION_S: f64 = 15.0;
+/// Most verdicts that are remembered: more ways than this do not corrupt one after the other.
+const VERDICTS_MAX: usize = 64;

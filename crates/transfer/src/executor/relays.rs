@@ -1,0 +1,193 @@
+//! What relays tell of themselves while a transfer runs.
+//!
+//! They are asked once it is known that it may pay, or where a way needs the key of one: what they
+//! are, and how far they are from everybody else. A replica that is found later is asked about then,
+//! and a relay that did not answer is asked again from time to time.
+
+use std::time::Duration;
+
+use swath_plan::routes::{Fault, ReplicaId, Route, RouteEvent, SiteId, WayId};
+use swath_source::AboutRelay;
+use url::Url;
+
+use super::state::Run;
+use crate::observe::SourceState;
+
+/// What a relay told, or why it did not.
+pub(super) struct Word {
+    relay: SiteId,
+    /// How far these are from it, in the order of its hops.
+    about: Vec<SiteId>,
+    told: Result<AboutRelay, String>,
+    /// Something was found out about others; that it does not answer says nothing of itself.
+    is_further: bool,
+}
+
+impl Run<'_> {
+    /// Ask all relays what they are and how far they are from everybody else.
+    pub(super) fn ask_relays(&mut self) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        if std::mem::replace(&mut ways.has_asked, true) {
+            return;
+        }
+        ways.asked_at = now;
+        let relays: Vec<SiteId> = ways.routes.relays().iter().map(|url| ways.site(url)).collect();
+        ways.asked_sites = ways.sites.len();
+        for relay in relays {
+            self.ask_relay(relay, None);
+        }
+        if let Some(ways) = &mut self.ways {
+            ways.remember(now);
+        }
+    }
+
+    /// A replica is at `site`: relays that were asked before that are asked about it.
+    pub(super) fn ask_about(&mut self, site: SiteId) {
+        let Some(ways) = &mut self.ways else { return };
+        if !ways.has_asked || site.0 as usize <= ways.asked_sites {
+            return;
+        }
+        ways.asked_sites = ways.sites.len();
+        let relays: Vec<SiteId> = ways.routes.relays().iter().map(|url| ways.site(url)).collect();
+        for relay in relays {
+            if self.ways.as_ref().is_some_and(|ways| !ways.unreached.contains(&relay)) {
+                self.ask_relay(relay, Some(site));
+            }
+        }
+    }
+
+    /// Relays that did not answer are asked again.
+    pub(super) fn ask_lost_relays(&mut self) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        if ways.unreached.is_empty() || ways.unheard > 0 || now.since(ways.asked_at) < ASK_AGAIN {
+            return;
+        }
+        ways.asked_at = now;
+        for relay in ways.unreached.clone() {
+            self.ask_relay(relay, None);
+        }
+    }
+
+    /// Ask a relay about one site, or about all and itself.
+    fn ask_relay(&mut self, relay: SiteId, about: Option<SiteId>) {
+        let Some(ways) = &mut self.ways else { return };
+        let Some(url) = ways.of(relay).map(|site| site.url.clone()) else { return };
+        let is_further = about.is_some();
+        let about = match about {
+            Some(site) => vec![site],
+            None => {
+                (1..=ways.sites.len() as u32).map(SiteId).filter(|other| *other != relay).collect()
+            }
+        };
+        let to: Vec<Url> =
+            about.iter().filter_map(|&site| Some(ways.of(site)?.url.clone())).collect();
+        let (net, words) = (self.engine.net.clone(), ways.told.clone());
+        ways.unheard += 1;
+        tokio::spawn(async move {
+            let told = net.about_relay(&url, &to).await.map_err(|error| error.to_string());
+            let _ = words.send(Word { relay, about, told, is_further });
+        });
+    }
+
+    /// A relay has told of itself, or has not.
+    pub(super) fn relay_told(&mut self, word: Word) {
+        let now = self.now();
+        let Word { relay: site, about, told, is_further } = word;
+        let Some(ways) = &mut self.ways else { return };
+        ways.unheard = ways.unheard.saturating_sub(1);
+        let name = ways.of(site).map(|site| site.name.clone()).unwrap_or_default();
+        let url = ways.of(site).map(|site| site.url.clone());
+        if let Some(url) = url.filter(|_| !is_further) {
+            ways.memory.met(&url, told.as_ref().err().cloned());
+        }
+        let told = match told {
+            Ok(told) => told,
+            Err(_) if is_further => return,
+            Err(why) => {
+                ways.router.handle(RouteEvent::RelayLost { site }, now);
+                ways.unreached.insert(site);
+                ways.lost.insert(site, why.clone());
+                let (lost, others): (Vec<_>, Vec<_>) = std::mem::take(&mut ways.deferred)
+                    .into_iter()
+                    .partition(|(_, _, route, _)| route.contains(site));
+                for (way, ..) in lost {
+                    let fault = Fault::Broken;
+                    ways.router.handle(RouteEvent::WayFailed { way, fault, at: Some(site) }, now);
+                }
+                let is_news = ways.routes.note_lost(&name);
+                if is_news {
+                    self.note(format!("the relay {name} is not used: {why}"), false);
+                }
+                // Those still wait for other relays' keys, or have waited for this one's in vain.
+                for (way, replica, route, on_trial) in others {
+                    self.open_way(way, replica, route, on_trial);
+                }
+                return;
+            }
+        };
+        let rtt_s = Some(told.rtt.as_secs_f64());
+        let here = RouteEvent::RoundTrip { from: site, to: SiteId::HERE, rtt_s };
+        ways.router.handle(here, now);
+        for (&other, rtt) in about.iter().zip(&told.hops) {
+            let rtt_s = rtt.as_ref().ok().map(Duration::as_secs_f64);
+            ways.router.handle(RouteEvent::RoundTrip { from: other, to: site, rtt_s }, now);
+        }
+        if !is_further {
+            if ways.unreached.remove(&site) {
+                ways.lost.remove(&site);
+            }
+            ways.router.handle(RouteEvent::RelayUp { site }, now);
+        }
+        if ways.is_seeking() {
+            ways.hope_until = now.plus_secs(ROUTER_WITHIN_S);
+        }
+        for (way, replica, route, on_trial) in std::mem::take(&mut ways.deferred) {
+            self.open_way(way, replica, route, on_trial);
+        }
+        self.route();
+    }
+
+    /// A way waits until its relays have told their keys, for which they are asked if nobody has.
+    pub(super) fn defer(&mut self, way: WayId, replica: ReplicaId, route: Route, on_trial: bool) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        let silent = route.relays().iter().find(|relay| ways.unreached.contains(relay)).copied();
+        if let Some(site) = silent {
+            let fault = Fault::Broken;
+            ways.router.handle(RouteEvent::WayFailed { way, fault, at: Some(site) }, now);
+            return;
+        }
+        ways.deferred.push((way, replica, route, on_trial));
+        self.ask_relays();
+    }
+
+    /// No source that is open can deliver what is missing: whether a way may come that can.
+    pub(super) fn waits_for_ways(&mut self) -> bool {
+        let now = self.now();
+        if self.ways.as_ref().is_some_and(|ways| ways.is_seeking()) {
+            self.ask_relays();
+        }
+        let Some(ways) = &mut self.ways else { return false };
+        ways.is_exhausted = ways.may_bring_more(now);
+        ways.is_exhausted
+    }
+
+    /// Whether that was waited for and came to nothing.
+    pub(super) fn waited_for_ways(&mut self) -> bool {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return false };
+        let is_over = ways.is_exhausted && !ways.may_bring_more(now);
+        ways.is_exhausted &= !is_over;
+        let is_bad = |at: &usize| {
+            self.sources.get(*at).is_none_or(|source| source.state == SourceState::Bad)
+        };
+        is_over && ways.open.values().all(is_bad)
+    }
+}
+
+/// The router waits this long for direct at most (`STUCK_S`, 1.2 s), and looks ten times a second.
+const ROUTER_WITHIN_S: f64 = 1.5;
+/// A relay that did not answer is asked again so much later.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
