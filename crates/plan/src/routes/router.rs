@@ -32,7 +32,7 @@ pub struct Router {
     pub(crate) closed: VecDeque<WayView>,
     pub(crate) rests: BTreeMap<(ReplicaId, Route), Rest>,
     pub(crate) verdicts: Vec<Verdict>,
-    /// Every route that was ever tried.
+    /// Every route through relays that was ever tried.
     pub(crate) opened: BTreeSet<(ReplicaId, Route)>,
     pub(crate) suspects: BTreeMap<(SiteId, SiteId), Suspect>,
     pub(crate) actions: VecDeque<RouteAction>,
@@ -242,8 +242,10 @@ impl Router {
     ) -> WayId {
         let id = WayId(self.next_way);
         self.next_way += 1;
-        self.attempts += u32::from(!route.is_direct());
-        self.opened.insert((replica, route.clone()));
+        if !route.is_direct() {
+            self.attempts += 1;
+            self.opened.insert((replica, route.clone()));
+        }
         let mut book = Book::new(id, replica, source, route.clone(), self.now_s);
         (book.promised, book.why) = (promised, why);
         book.rtt_s = self.rtt_s(&route, source);
