@@ -65,16 +65,17 @@ impl Target {
         Target::with(net, source_url, url, trust, credentials)
     }
 
-    /// `url` as an address at a relay of what was given as `source_url`, which is an address at it too.
-    /// Of the user's own secrets it gets none but what opens the relay itself.
-    /// What opens the origin is sealed for the last relay, and what opens other relays for these.
-    pub fn through(net: &Net, source_url: &Url, url: &Url, trust: Trust) -> Target {
+    /// `url` as an address at a relay of what was given as `given`, which relays pass on at
+    /// `source_url`. Of the user's own secrets the first relay gets none but what opens it.
+    /// What opens the origin, a password in `given` too, is sealed for the last relay, and what opens
+    /// other relays for these.
+    pub fn through(net: &Net, given: &Url, source_url: &Url, url: &Url, trust: Trust) -> Target {
         let own = Origin::of(source_url).filter(|own| Origin::of(url).as_ref() == Some(own));
         let credentials = own.map(|own| net.credentials_for_relay(&own)).unwrap_or_default();
         let mut target = Target::with(net, source_url, url, Trust::Named, credentials);
         let (relays, end) = relay::route(url);
-        let (_, first_end) = relay::route(source_url);
-        let Sealed { lines, keys } = net.sealed(&relays, &first_end, &end, trust);
+        let (_, given) = relay::route(given);
+        let Sealed { lines, keys } = net.sealed(&relays, &given, &end, trust);
         target.shared.push_str(&lines);
         Target { end, keys, ..target }
     }

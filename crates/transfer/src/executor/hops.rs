@@ -8,6 +8,7 @@ use swath_model::{SourceId, Time};
 use swath_plan::routes::{HopReport, RouteEvent, SiteId, WayId, WayNow};
 use swath_plan::{Config, Event as PlanEvent, Planner, SourceStatus};
 
+use super::audit::Audit;
 use super::state::Run;
 use super::ways::OnRoute;
 use crate::observe::SourceState;
@@ -52,7 +53,10 @@ impl Run<'_> {
     }
 
     pub(super) fn report_progress(&mut self, now: Time) {
-        let left_bytes = self.size_bytes.map(|size| size.saturating_sub(self.have.total_bytes()));
+        // In a comparison all is asked for once more, by whoever did not bring it.
+        let compared = self.audit.as_ref().map(Audit::compared_bytes);
+        let done_bytes = compared.unwrap_or_else(|| self.have.total_bytes());
+        let left_bytes = self.size_bytes.map(|size| size.saturating_sub(done_bytes));
         let is_limited = self.engine.limit_bytes_per_s.is_some();
         let Some(ways) = &mut self.ways else { return };
         let mut all = Vec::new();
@@ -333,6 +337,48 @@ mod tests {
         run.sources[0].state = SourceState::Waiting;
         run.reset_books();
         assert_eq!(wanted(&mut run), 1);
+    }
+
+    #[tokio::test]
+    async fn who_judges_what_a_relay_brought_is_not_reached_by_it() {
+        // Where all came by one relay and did not come to the digest, the router was told that nothing
+        // was left to fetch, so it opened no other way and direct alone was asked for all of it. And
+        // another way by the same relay was taken for somebody else: if that relay lied, both agreed.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        run.route();
+        run.open_way(WayId(100), ReplicaId(0), by(1), false);
+        run.open_way(WayId(101), ReplicaId(0), Route::through(vec![SiteId(1), SiteId(2)]), false);
+        let all = Range::new(0, 1 << 30);
+        let id = run.journal_ids[1];
+        run.size_bytes = Some(all.len());
+        run.deliverers.set(all, id);
+        run.have.insert(all);
+        run.audit = Some(Audit::new());
+        run.reset_planner();
+        assert_eq!(planned(&mut run).0, [4, 0, 0]);
+        let mut now = Time::from_millis(10_000);
+        run.tell_router(RouteEvent::RelayUp { site: SiteId(2) });
+        for _ in 0..30 {
+            now = now.plus_secs(0.1);
+            run.report_progress(now);
+        }
+        let router = &mut run.ways.as_mut().unwrap().router;
+        let opened: Vec<Route> = std::iter::from_fn(|| router.poll(now))
+            .filter_map(|action| match action {
+                RouteAction::Open { route, .. } => Some(route),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(opened, [by(2)]);
+        // It takes part as soon as it is open; if nobody else is left, those are asked who are.
+        run.open_way(WayId(102), ReplicaId(0), by(2), false);
+        assert_eq!(planned(&mut run).0[3], 4);
+        run.drop_source(0, "it is away".to_owned());
+        run.drop_source(3, "it is away".to_owned());
+        run.reset_planner();
+        assert_eq!(planned(&mut run).0, [0, 0, 4, 0]);
     }
 
     #[tokio::test]

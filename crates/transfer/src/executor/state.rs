@@ -237,6 +237,8 @@ pub(super) struct Run<'a> {
     pub uncompared_bytes: u64,
     /// What is still to be tried of what could explain the disputes; the first is being tried.
     pub hypotheses: VecDeque<Hypothesis>,
+    /// What is fetched again for it.
+    pub replaced: Vec<Range>,
     /// All bytes are there and do not come to the digest wanted.
     pub mismatch: bool,
     /// What an earlier run left, until the target is open or nobody has that version.
@@ -350,6 +352,7 @@ impl<'a> Run<'a> {
             disputed: RangeMap::new(),
             uncompared_bytes: 0,
             hypotheses: VecDeque::new(),
+            replaced: Vec::new(),
             mismatch: false,
             left: None,
             resumed_by_digest: false,
@@ -411,6 +414,9 @@ impl<'a> Run<'a> {
         self.planner.handle(PlanEvent::SourceAdded { source, max_lanes }, now);
         for range in self.sources[at].lacks.iter() {
             self.planner.handle(PlanEvent::Lacks { source, range }, now);
+        }
+        for range in self.may_not_judge(at) {
+            self.planner.handle(PlanEvent::Forbidden { source, range }, now);
         }
         if self.is_closed_way(at) {
             self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
