@@ -192,6 +192,39 @@ fn what_relays_could_have_changed_is_a_warning_in_every_mode() {
     assert!(out.lines().any(is_event), "{out}");
 }
 
+/// What a relay with bad memory, or bad intentions, makes of what it passes on: heads are not touched.
+fn spoil(bytes: &mut [u8]) {
+    for byte in bytes.iter_mut().step_by(256).filter(|byte| !byte.is_ascii()) {
+        *byte ^= 1;
+    }
+}
+
+#[test]
+fn a_relay_that_changes_what_it_passes_on_is_found_out_by_samples() {
+    // The source tells no digest: the file was wrong, and a warning said that it might be.
+    let home = Home::new();
+    let content = Content::random(79, 12 << 20);
+    // So slow that a relay is worth trying.
+    let rate = Behaviour::ConnectionRate { bytes_per_s: 4 << 20 };
+    let origin = building(&content).behaviour(rate).start().unwrap();
+    let relay = home.relay(&[]);
+    let ear = Ear::before(relay.address(), spoil);
+    let from = url(&origin);
+    let found = "passed on what its source does not have, at byte ";
+    for more in [&["--route", &ear.url()][..], &["--relay", &ear.url(), "--route", "multi"]] {
+        let ran = home.run([&["get", &from, "-o", "got", "--overwrite"], more].concat());
+        ran.code_is(0).says(&[found, "are fetched again"]);
+        home.holds("got", &content);
+    }
+    // What is written to a stream cannot be taken back.
+    let ran = home.run(["get", &from, "-o", "-", "--route", &ear.url()]);
+    ran.code_is(3).says(&[found]);
+    // Of an honest one some is compared as well.
+    let ran = home.run(["get", &from, "-o", "good", "--route", &relay.named()]);
+    ran.code_is(0).says(&["at random places were compared with the source and are right"]);
+    home.holds("good", &content);
+}
+
 #[test]
 fn the_question_for_the_digest_is_no_news() {
     // "data.bin is a Metalink: 1 file, 1 mirror" was said of a plain file, and its beginning twice.

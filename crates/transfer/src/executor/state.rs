@@ -21,6 +21,7 @@ use super::figures::Figures;
 use super::in_order::InOrder;
 use super::jobs::Jobs;
 use super::ordered::{Ordered, Word};
+use super::samples::Samples;
 use super::sealed::Tree;
 use super::suspect::Suspicion;
 use super::ways::{OnRoute, Ways};
@@ -256,6 +257,8 @@ pub(super) struct Run<'a> {
     pub tree: Option<Tree>,
     /// By which relays the sources are reached; `None` where there are none.
     pub ways: Option<Box<Ways>>,
+    /// What is compared of what relays passed on.
+    pub samples: Samples,
 }
 
 impl<'a> Run<'a> {
@@ -361,6 +364,7 @@ impl<'a> Run<'a> {
             commit_every: super::COMMIT_EVERY,
             rates: VecDeque::new(),
             tree,
+            samples: Samples::default(),
             ways: engine.routes.clone().map(|routes| Box::new(Ways::new(routes))),
             request,
         };

@@ -164,7 +164,7 @@ async fn block(net: &Net, taking: &Taking, group: u64, size_bytes: u64) -> Optio
     let start = group * GROUP_BYTES;
     let end = (start + GROUP_BYTES).min(size_bytes);
     let sealed = Range::new(to_sealed(start), sealed_bytes(end));
-    let mut bytes = fetch_part(net, &taking.sealed, taking.trust, sealed).await.ok()?;
+    let (_, mut bytes) = fetch_part(net, &taking.sealed, taking.trust, sealed).await.ok()?;
     let data_bytes = usize::try_from(end - start).ok()?;
     let seal = bytes.get(data_bytes..)? == group_value(group, bytes.get(..data_bytes)?);
     bytes.truncate(data_bytes);
