@@ -317,6 +317,11 @@ impl Run<'_> {
         }
     }
 
+    /// Whether what a hypothesis takes for wrong is being fetched again.
+    pub(super) fn is_replacing(&self) -> bool {
+        self.mismatch && self.audit.is_none() && !self.hypotheses.is_empty()
+    }
+
     /// Whether this source and the deliverer of this number are reached by a relay in common.
     fn is_kin(&self, at: usize, id: u32) -> bool {
         let route = |at: usize| self.sources[at].on_route.as_ref().map(|own| &own.route);

@@ -188,6 +188,7 @@ mod tests {
     use swath_plan::{Action, Lanes, Loss};
     use swath_source::RelayAccess;
 
+    use super::super::audit::Hypothesis;
     use super::super::suspect::Try;
     use super::*;
     use crate::engine::{Engine, EngineOptions};
@@ -379,6 +380,29 @@ mod tests {
         run.drop_source(3, "it is away".to_owned());
         run.reset_planner();
         assert_eq!(planned(&mut run).0, [0, 0, 4, 0]);
+    }
+
+    #[tokio::test]
+    async fn a_way_that_is_closed_brings_what_nobody_else_may() {
+        // With two in dispute each is suspected in turn. While what direct had brought was fetched
+        // again over a relay, the router closed that way, which brought next to nothing: the transfer
+        // ended, for nobody was left, though the next turn would have put it right.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        run.route();
+        run.open_way(WayId(100), ReplicaId(0), by(1), false);
+        run.hypotheses.push_back(Hypothesis::Liar(run.journal_ids[0]));
+        run.replaced.push(Range::new(0, 1 << 30));
+        run.mismatch = true;
+        run.reset_planner();
+        run.close_way(WayId(100));
+        assert_eq!(planned(&mut run).0, [0, 4]);
+        run.reset_planner();
+        assert_eq!(planned(&mut run).0, [0, 4]);
+        run.mismatch = false;
+        run.reset_planner();
+        assert_eq!(planned(&mut run).0, [4, 0]);
     }
 
     #[tokio::test]

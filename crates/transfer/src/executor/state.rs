@@ -422,7 +422,7 @@ impl<'a> Run<'a> {
         for range in self.may_not_judge(at) {
             self.planner.handle(PlanEvent::Forbidden { source, range }, now);
         }
-        if self.is_closed_way(at) {
+        if self.is_closed_way(at) && !self.is_replacing() {
             self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
         }
     }

@@ -337,15 +337,21 @@ impl Run<'_> {
                         self.limit_lanes(at, None);
                     }
                 }
-                RouteAction::Close { way } => {
-                    if let Some(at) = ways.open.remove(&way) {
-                        let source = SourceId(at as u32);
-                        self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
-                    }
-                }
+                RouteAction::Close { way } => self.close_way(way),
             }
         }
         self.tell_changes();
+    }
+
+    /// Nothing more is asked of a way; but where a liar's bytes are replaced, whoever may bring them is
+    /// needed, for however little that is.
+    pub(super) fn close_way(&mut self, way: WayId) {
+        let (now, is_replacing) = (self.now(), self.is_replacing());
+        let closed = self.ways.as_mut().and_then(|ways| ways.open.remove(&way));
+        if let Some(at) = closed.filter(|_| !is_replacing) {
+            let source = SourceId(at as u32);
+            self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
+        }
     }
 
     pub(super) fn open_way(
