@@ -158,6 +158,50 @@ fn what_is_staged_again_gives_up_what_was_there_before() {
 }
 
 #[test]
+fn whoever_is_killed_leaves_the_keys_of_what_is_leased() {
+    // They were in memory alone: nobody could give up what ran on for two days.
+    let home = Home::new();
+    let content = Content::random(27, SIZE);
+    let [near, far] = depots(&home);
+    let both = [near, far];
+    let origin = slow(&content, 300_000);
+    let running = staging(&home, &url(&origin), &both, &[]).start();
+    begin(&both);
+    until("the keys are kept", || home.exists("staged.meta4.left.keys"));
+    running.signal(libc::SIGKILL);
+    let _ = running.wait();
+    let leased = || both.each_ref().map(|depot| room(depot, "allocations"));
+    assert_eq!(leased(), [1, 1]);
+    home.run(["stage", "release", "staged.meta4.left"]).code_is(0);
+    assert_eq!(leased(), [0, 0]);
+    // And those of what was staged before, while that is being given up.
+    let origin = honest(&content);
+    staging(&home, &url(&origin), &both, &["--replicas", "2"]).run().code_is(0);
+    assert!(!home.exists("staged.meta4.left.keys"));
+    let before = home.read("staged.meta4.keys");
+    let [near, far] = both;
+    let address = far.address().to_string();
+    drop(far);
+    // It takes connections, and says nothing.
+    let mute = TcpListener::bind(&address).unwrap();
+    let near = [near];
+    let running = staging(&home, &url(&origin), &near, &["--overwrite"]).start();
+    let keys = home.path("staged.meta4.keys");
+    until("the files are replaced", || fs::read(&keys).is_ok_and(|now| now != before));
+    running.signal(libc::SIGKILL);
+    let _ = running.wait();
+    drop(mute);
+    let far = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
+    assert_eq!(room(&far, "allocations"), 1);
+    let names = home.names();
+    let left = names.iter().filter(|name| name.contains(".left"));
+    for name in left {
+        home.run(["stage", "release", name.strip_suffix(".keys").unwrap()]);
+    }
+    assert_eq!(room(&far, "allocations"), 0, "{names:?}");
+}
+
+#[test]
 fn a_depot_that_tells_of_more_than_was_asked_for_stalls() {
     // That was news each time, and it went on for ever.
     let home = Home::new();
