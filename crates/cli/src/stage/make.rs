@@ -38,7 +38,7 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
     log_to(&progress);
     let stop = Stop::default();
     signals::watch(&stop);
-    let net = super::net(&args.net, &depots)?;
+    let net = super::net(&args.net, &args.at)?;
     let source = tokio::select! {
         biased;
         () = stop.wait() => return Err((Exit::Interrupted, "stopped before anything was staged".to_owned())),

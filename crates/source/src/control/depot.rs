@@ -356,7 +356,6 @@ impl Net {
     ) -> Result<(Upstream, AnswerHead), (LaneError, bool)> {
         let origin = Origin::of(target)
             .ok_or_else(|| (LaneError::Scheme { scheme: target.scheme().to_owned() }, false))?;
-        self.note_relay(target);
         let mut upstream = self.upstream(target, reuse).await.map_err(|error| (error, false))?;
         let was_used = reuse && upstream.was_used();
         let host = relay::site(target).unwrap_or_default();

@@ -1,0 +1,163 @@
+//! What opens relays goes to those that the user named, and nowhere else.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use swath_netlab::faulty::Content;
+
+use support::Home;
+use support::net::{honest, url};
+
+const SIZE: u64 = 100_000;
+
+/// A server that has nothing, and keeps the heads of what it was asked.
+struct Nothing {
+    url: String,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Nothing {
+    fn start() -> Nothing {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+        let keeps = Arc::clone(&heads);
+        std::thread::spawn(move || {
+            while let Ok((mut near, _)) = listener.accept() {
+                let Some(head) = head_of(&mut near) else { continue };
+                keeps.lock().unwrap().push(head);
+                let answer =
+                    "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+                let _ = near.write_all(answer.as_bytes());
+            }
+        });
+        Nothing { url, heads }
+    }
+
+    fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+}
+
+fn head_of(tcp: &mut TcpStream) -> Option<String> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        tcp.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).ok()
+}
+
+#[test]
+fn a_token_for_an_encrypted_relay_is_not_shown_in_the_clear() {
+    // `--relay http://…` took the token of the https:// relay at that port, and its fingerprint was
+    // dropped without a word.
+    let home = Home::new();
+    let origin = honest(&Content::random(81, SIZE));
+    let relay = Nothing::start();
+    let encrypted = relay.url.replace("http://", "https://");
+    home.write("token", "for-the-encrypted-one");
+    let config = format!("relays = [{{ url = \"{encrypted}\", token-file = \"token\" }}]");
+    home.write("config.toml", config);
+    let source = url(&origin);
+    let said = format!("has the relay {} by https://, not by http://", &relay.url[7..]);
+    let get = ["get", &source, "-o", "got"];
+    let stage = ["stage", &source, "--for", "1h", "-o", "staged.meta4"];
+    for args in [
+        [&get[..], &["--relay", &relay.url]].concat(),
+        [&get[..], &["--route", &relay.url]].concat(),
+        [&stage[..], &["--at", &relay.url]].concat(),
+    ] {
+        let ran = home.swath(&args).env("SWATH_CONFIG", "config.toml").run();
+        ran.code_is(2).says(&[&said]);
+    }
+    assert_eq!(relay.heads(), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_metalink_names_is_shown_no_login() {
+    // Every address in it that looks like a depot's made its server a relay of the user's, which was
+    // shown the login for its host, on any port and in the clear.
+    let home = Home::new();
+    home.write("../home/.netrc", "machine 127.0.0.1 login me password netrc-secret\n");
+    let foreign = Nothing::start();
+    let depot = format!("{}/depot/{}", foreign.url, "a".repeat(64));
+    let text = format!(
+        "<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"f\"><size>10</size><url>{depot}</url></file></metalink>"
+    );
+    home.write("foreign.meta4", text);
+    let keys = format!(
+        "{{\"file\":\"f\",\"size_bytes\":10,\"depots\":[{{\"relay\":\"{}/\",\"manage\":\"{depot}\",\"read\":\"{depot}\"}}]}}",
+        foreign.url
+    );
+    let status = ["stage", "status", "foreign.meta4"];
+    home.run(status).code_is(7);
+    home.write("foreign.meta4.keys", keys);
+    home.run(["stage", "extend", "foreign.meta4", "--for", "1h"]).code_is(7);
+    let heads = foreign.heads();
+    assert!(heads.len() == 2 && heads[1].starts_with("POST "), "{heads:?}");
+    assert!(heads.iter().all(|head| !head.to_lowercase().contains("authorization")), "{heads:?}");
+    // Named by the user, it is one of theirs.
+    home.run([&status[..], &["--at", &foreign.url]].concat()).code_is(7);
+    home.write("config.toml", format!("relays = [\"{}\"]", foreign.url));
+    home.swath(status).env("SWATH_CONFIG", "config.toml").run().code_is(7);
+    let heads = foreign.heads();
+    let is_shown = |head: &String| head.contains("\r\nAuthorization: Basic ");
+    assert!(heads.len() == 4 && heads[2..].iter().all(is_shown), "{heads:?}");
+}
+
+#[test]
+fn a_token_that_is_typed_comes_before_that_of_the_file() {
+    let home = Home::new();
+    let content = Content::random(82, SIZE);
+    let origin = honest(&content);
+    home.write("tokens", "sesame-of-today\n");
+    home.write("old", "sesame-of-yesterday\n");
+    let relay = home.relay(&["--clients", "tokens", "--depot", "depot", "--depot-size", "20M"]);
+    let opened = relay.named().replace("http://", "http://any:sesame-of-today@");
+    // One that cannot be read does not matter either.
+    for token_file in ["old", "absent"] {
+        let named = relay.named();
+        let config = format!("relays = [{{ url = \"{named}\", token-file = \"{token_file}\" }}]");
+        home.write("config.toml", config);
+        let run = |args: &[&str]| home.swath(args).env("SWATH_CONFIG", "config.toml").run();
+        let source = url(&origin);
+        let stage = ["stage", &source, "--for", "1h", "-o", "staged.meta4", "--overwrite"];
+        run(&[&stage[..], &["--at", &opened]].concat()).code_is(0).never_says(&["warning"]);
+        run(&["stage", "status", "staged.meta4", "--at", &opened]).code_is(0);
+        let get = ["get", &source, "-o", "got", "--overwrite"];
+        for way in
+            [["--relay", &opened, "--route", &relay.named()].as_slice(), &["--route", &opened]]
+        {
+            run(&[&get[..], way].concat()).code_is(0);
+            home.holds("got", &content);
+        }
+    }
+}
+
+#[test]
+fn a_depot_fetches_from_that_of_a_relay_of_the_file() {
+    // Only the relays of --at were known, and that of the source was shown no token.
+    let home = Home::new();
+    let content = Content::random(83, SIZE);
+    let origin = honest(&content);
+    home.write("token", "sesame-open\n");
+    let near = home.relay(&["--clients", "token", "--depot", "depot0", "--depot-size", "20M"]);
+    let far = home.relay(&["--depot", "depot1", "--depot-size", "20M"]);
+    let config = format!("relays = [{{ url = \"{}\", token-file = \"token\" }}]", near.named());
+    home.write("config.toml", config);
+    let stage = |source: &str, at: &str, output: &str| {
+        let args = ["stage", source, "--at", at, "--for", "1h", "-o", output];
+        home.swath(args).env("SWATH_CONFIG", "config.toml").run()
+    };
+    stage(&url(&origin), &near.named(), "first.meta4").code_is(0);
+    let keys: serde_json::Value = serde_json::from_slice(&home.read("first.meta4.keys")).unwrap();
+    let read = keys["depots"][0]["read"].as_str().unwrap();
+    origin.die();
+    stage(read, &far.named(), "second.meta4").code_is(0).says(&["whole"]);
+    home.run(["get", "second.meta4", "-o", "got"]).code_is(0);
+    home.holds("got", &content);
+}
