@@ -80,7 +80,11 @@ async fn ask(relay: SocketAddr, requests: String) -> String {
 }
 
 fn get(server: SocketAddr, more: &str) -> String {
-    format!("GET /relay/http://{server}/f HTTP/1.1\r\nHost: r\r\n{more}\r\n")
+    get_file(server, "f", more)
+}
+
+fn get_file(server: SocketAddr, name: &str, more: &str) -> String {
+    format!("GET /relay/http://{server}/{name} HTTP/1.1\r\nHost: r\r\n{more}\r\n")
 }
 
 /// A listener that takes no connection and refuses none, with those that fill it.
@@ -206,6 +210,37 @@ fn a_pass_for_a_depots_relay_goes_on_to_depots_alone_and_ones_own_never() {
     assert_eq!(lines(&depot), [("swath-pass".to_owned(), others)]);
     assert_eq!(lines("http://127.0.0.1:1/f"), []);
     assert_eq!(lines(&format!("http://127.0.0.1:2/relay/{depot}")), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_behind_the_answer_for_a_file_is_not_kept_as_another_one() {
+    // Whoever had one file of a server to answer for answered for the next one too, and that was
+    // kept, and given to everybody.
+    let folder = tempfile::tempdir().unwrap();
+    let cache = CacheOptions { folder: folder.path().to_owned(), size_bytes: 1 << 30 };
+    let relay = run(RelayOptions { cache: Some(cache), ..options(LONG) }).await;
+    let answer = |status: &str, name: &str, body: &str| {
+        let told = format!("ETag: \"{name}\"\r\nContent-Length: 4\r\nContent-Range: bytes 0-3/4");
+        format!("HTTP/1.1 {status}\r\n{told}\r\n\r\n{body}")
+    };
+    let server = server(move |head| {
+        let name = head.split(['/', ' ']).nth(2).unwrap();
+        Some(match head.starts_with("HEAD ") {
+            true => answer("200 OK", name, ""),
+            false if name != "evil" => answer("206 Partial Content", name, name),
+            false => {
+                // Until what is behind it has been asked for as well, if it is.
+                std::thread::sleep(Duration::from_millis(300));
+                let one = answer("206 Partial Content", "evil", "evil");
+                one + &answer("206 Partial Content", "good", "FAKE")
+            }
+        })
+    });
+    let both = get_file(server, "evil", "") + &get_file(server, "good", "Connection: close\r\n");
+    for requests in [both, get_file(server, "good", "Connection: close\r\n")] {
+        let came = ask(relay, requests).await;
+        assert!(came.ends_with("\r\n\r\ngood") && !came.contains("FAKE"), "{came}");
+    }
 }
 
 /// Longer than any test waits.

@@ -1,6 +1,10 @@
 //! Brings what nobody has: one task for each client's connection, on one connection to the server,
 //! requests ahead and answers in order, as without a cache. It outlives its client as long as
 //! others wait for what it fetches, and stops where nobody does.
+//!
+//! Always holds: all requests that are under way at once are for one address. Whoever answers for one
+//! file, and says more than it was asked, may otherwise answer for the next one too, which everybody
+//! would be given from then on.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -119,7 +123,8 @@ impl Fetcher {
     /// The foremost does not come.
     fn give_up(&mut self, front: Waiting, trouble: Trouble) {
         let url = &front.job.version.url;
-        tracing::debug!(site = url.host_str(), path = url.path(), range = %front.range, ?trouble, "not fetched");
+        let path = swath_formats::depot::redacted(url.path());
+        tracing::debug!(site = url.host_str(), path, range = %front.range, ?trouble, "not fetched");
         if self.sent > 0 {
             self.upstream = None;
             self.sent = 0;
@@ -188,8 +193,9 @@ impl Fetcher {
     async fn connect(&mut self, wanted: &mut Need) -> Result<(), Trouble> {
         let Some(front) = self.queue.front() else { return Ok(()) };
         let url = front.job.version.url.clone();
-        let serves = |it: &Upstream| it.leads_to(&url) && it.takes_more();
-        if self.upstream.as_ref().is_some_and(serves) {
+        // Bytes behind the answer before would be taken for this one.
+        let serves = |it: &mut Upstream| it.leads_to(&url) && it.takes_more() && it.is_quiet();
+        if self.upstream.as_mut().is_some_and(serves) {
             return Ok(());
         }
         if let Some(upstream) = self.upstream.take() {
@@ -211,8 +217,11 @@ impl Fetcher {
             self.take(job);
         }
         let Some(upstream) = &mut self.upstream else { return };
+        let Some(front) = self.queue.front() else { return };
+        let version = Arc::clone(&front.job.version);
         while let Some(next) = self.queue.get_mut(self.sent)
-            && upstream.leads_to(&next.job.version.url)
+            && next.job.version.url == version.url
+            && upstream.leads_to(&version.url)
             && upstream.takes_more()
             && (self.sent == 0 || upstream.bears_more() && self.sent < AHEAD_MAX)
         {
