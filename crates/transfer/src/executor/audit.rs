@@ -323,7 +323,7 @@ impl Run<'_> {
     }
 
     /// Whether this source and the deliverer of this number are reached by a relay in common.
-    fn is_kin(&self, at: usize, id: u32) -> bool {
+    pub(super) fn is_kin(&self, at: usize, id: u32) -> bool {
         let route = |at: usize| self.sources[at].on_route.as_ref().map(|own| &own.route);
         let other = self.source_of_journal_id(id).and_then(route);
         let (Some(own), Some(other)) = (route(at), other) else { return false };

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use swath_model::{Range, RangeSet, Time};
-use swath_plan::routes::{Fault, SiteId};
+use swath_plan::routes::Fault;
 use swath_source::{Facts, LaneError, fetch_part};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -212,11 +212,9 @@ impl Run<'_> {
         }
         let name = self.sources[source].source.display_name().to_owned();
         self.sources[source].figures.corrupt += 1;
-        let relays: Vec<SiteId> = self.relays_of(source).to_vec();
-        let is_shared = |&other: &usize| {
-            other == source || self.relays_of(other).iter().any(|relay| relays.contains(relay))
-        };
-        let suspects: Vec<usize> = (0..self.sources.len()).filter(is_shared).collect();
+        let id = self.journal_ids[source];
+        let is_suspect = |&other: &usize| other == source || self.is_kin(other, id);
+        let suspects: Vec<usize> = (0..self.sources.len()).filter(is_suspect).collect();
         let bytes: u64 = suspects.iter().map(|&at| self.sources[at].figures.bytes).sum();
         let text = format!(
             "{name} passed on what its source does not have, at byte {at}: it is left, and the {} that came so far by its relays are fetched again",
@@ -243,11 +241,6 @@ impl Run<'_> {
         }
         self.fetch_condemned_again();
         Ok(())
-    }
-
-    fn relays_of(&self, source: usize) -> &[SiteId] {
-        let route = self.sources[source].on_route.as_ref();
-        route.map_or(&[], |own| own.route.relays())
     }
 
     /// What condemned sources have brought is fetched again, as soon as all of it lies on the disk: a
