@@ -126,6 +126,13 @@ fn open(options: DepotOptions) -> Result<Depot, OpenError> {
                  until it is removed",
                 path.display()
             )),
+            Note::Ahead { by, ended } => warn(&format!(
+                "depot: this machine's clock is {} ahead of the last time that something was \
+                 written here, and by it {ended} {} ended: if that is wrong, set it within ten \
+                 minutes, after which their bytes are removed",
+                units::duration(by.as_secs_f64()),
+                if ended == 1 { "lease has" } else { "leases have" }
+            )),
             _ => {}
         }
     }
