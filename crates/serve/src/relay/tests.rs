@@ -243,5 +243,101 @@ async fn what_comes_behind_the_answer_for_a_file_is_not_kept_as_another_one() {
     }
 }
 
+/// A relay without a cache, and one with it.
+async fn both(folder: &std::path::Path) -> [SocketAddr; 2] {
+    let cache = CacheOptions { folder: folder.to_owned(), size_bytes: 1 << 30 };
+    [run(options(LONG)).await, run(RelayOptions { cache: Some(cache), ..options(LONG) }).await]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_ends_its_own_side_behind_its_requests_is_answered() {
+    // It was cut off, without a byte.
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(|head| {
+        // A moment in which that end is seen.
+        std::thread::sleep(Duration::from_millis(100));
+        let head = head.starts_with("HEAD ");
+        let told = "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 4\r\n\r\n";
+        Some(format!("{told}{}", if head { "" } else { "well" }))
+    });
+    for relay in both(folder.path()).await {
+        for more in ["", "Connection: close\r\n"] {
+            let requests = get(server, "") + &get_file(server, "g", more);
+            let asked = tokio::task::spawn_blocking(move || {
+                let mut stream = TcpStream::connect(relay).unwrap();
+                stream.write_all(requests.as_bytes()).unwrap();
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+                let mut came = String::new();
+                stream.read_to_string(&mut came).map(|_| came)
+            });
+            let came = asked.await.unwrap().unwrap();
+            assert_eq!(came.matches("\r\n\r\nwell").count(), 2, "{more}: {came}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn for_one_who_left_without_a_word_no_more_than_a_little_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    for relay in both(folder.path()).await {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let server = listener.local_addr().unwrap();
+        let (left, has_left) = std::sync::mpsc::channel::<()>();
+        let (taken, was_taken) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let has_left = Arc::new(std::sync::Mutex::new(has_left));
+            for stream in listener.incoming() {
+                let (mut stream, has_left) = (stream.unwrap(), Arc::clone(&has_left));
+                let taken = taken.clone();
+                std::thread::spawn(move || {
+                    while let Some(asked) = head(&mut stream) {
+                        let range = asked.split("ange: bytes=").nth(1);
+                        let (first, last) = match range.map(|it| it.split(['-', '\r'])) {
+                            Some(mut ends) => {
+                                let mut end = || ends.next().unwrap().parse::<u64>().unwrap();
+                                (end(), end())
+                            }
+                            None => (0, HUGE - 1),
+                        };
+                        let is_head = asked.starts_with("HEAD ");
+                        let status = if range.is_some() { "206 Some" } else { "200 OK" };
+                        let told = format!(
+                            "HTTP/1.1 {status}\r\nETag: \"a\"\r\nAccept-Ranges: bytes\r\n\
+                             Content-Range: bytes {first}-{last}/{HUGE}\r\n\
+                             Content-Length: {}\r\n\r\n",
+                            last + 1 - first
+                        );
+                        if !is_head {
+                            // Once; who asks for more later finds it closed.
+                            let _ = has_left.lock().unwrap().recv();
+                        }
+                        let mut left = if is_head { 0 } else { last + 1 - first };
+                        let mut is_taken = stream.write_all(told.as_bytes()).is_ok();
+                        while is_taken && left > 0 {
+                            let bytes = left.min(1 << 16);
+                            is_taken = stream.write_all(&vec![b'x'; bytes as usize]).is_ok();
+                            left -= bytes;
+                            taken.send(bytes).unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        let mut stream = TcpStream::connect(relay).unwrap();
+        stream.write_all(get(server, "").as_bytes()).unwrap();
+        drop(stream);
+        drop(left);
+        let all = tokio::task::spawn_blocking(move || {
+            let within = Duration::from_secs(2);
+            std::iter::from_fn(|| was_taken.recv_timeout(within).ok()).sum::<u64>()
+        });
+        let all = all.await.unwrap();
+        // What sockets and pipes hold, and what a cache fetches ahead.
+        assert!(all > 0 && all < 64 << 20, "{all} bytes");
+    }
+}
+
+/// A file that nobody has place for.
+const HUGE: u64 = 16 << 30;
 /// Longer than any test waits.
 const LONG: Duration = Duration::from_secs(60);
