@@ -27,12 +27,30 @@ fn options(timeout: Duration) -> RelayOptions {
 
 /// Where such a relay listens. It runs as long as the test does.
 async fn run(relay: RelayOptions) -> SocketAddr {
+    run_with(relay, None).await
+}
+
+async fn run_with(relay: RelayOptions, log: Option<Box<dyn Log>>) -> SocketAddr {
     let listen = vec![(Ipv4Addr::LOCALHOST, 0).into()];
     let options = RelayServerOptions { relay, listen, tls: Tls::Plain, max_connections: 100 };
-    let server = Server::relay(options, None).await.unwrap();
+    let server = Server::relay(options, log).await.unwrap();
     let address = server.addresses()[0];
     tokio::spawn(server.run(std::future::pending::<Stop>(), Duration::ZERO, |_| {}));
     address
+}
+
+/// The same, and what it notes down: methods, targets and referers.
+async fn run_noting(relay: RelayOptions) -> (SocketAddr, std::sync::mpsc::Receiver<String>) {
+    struct Notes(std::sync::Mutex<std::sync::mpsc::Sender<String>>);
+    impl Log for Notes {
+        fn note(&self, line: &LogLine<'_>) {
+            let referer = line.referer.unwrap_or_default();
+            let text = format!("{} {} {referer}", line.method, line.target);
+            let _ = self.0.lock().unwrap().send(text);
+        }
+    }
+    let (notes, noted) = std::sync::mpsc::channel();
+    (run_with(relay, Some(Box::new(Notes(notes.into())))).await, noted)
 }
 
 /// A server that has this said on each connection of its own thread, head by head.
@@ -339,5 +357,32 @@ async fn for_one_who_left_without_a_word_no_more_than_a_little_is_taken() {
 
 /// A file that nobody has place for.
 const HUGE: u64 = 16 << 30;
+#[tokio::test(flavor = "multi_thread")]
+async fn who_ends_its_own_side_of_a_tunnel_gets_all_of_the_other_one() {
+    // What it had not read yet when the other side had ended was taken from it by a reset.
+    const BYTES: usize = 512 << 10;
+    let (relay, noted) = run_noting(options(LONG)).await;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let end = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        stream.write_all(&vec![b'x'; BYTES]).unwrap();
+    });
+    let came = tokio::task::spawn_blocking(move || {
+        let mut stream = TcpStream::connect(relay).unwrap();
+        write!(stream, "CONNECT {end} HTTP/1.1\r\nHost: {end}\r\n\r\n").unwrap();
+        assert!(head(&mut stream).unwrap().starts_with("HTTP/1.1 200 "));
+        stream.write_all(b"hello").unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // It has ended before any of it is read.
+        assert!(noted.recv().unwrap().starts_with("CONNECT "));
+        std::thread::sleep(Duration::from_millis(200));
+        let mut came = Vec::new();
+        stream.read_to_end(&mut came).map(|_| came.len())
+    });
+    assert_eq!(came.await.unwrap().unwrap(), BYTES);
+}
+
 /// Longer than any test waits.
 const LONG: Duration = Duration::from_secs(60);
