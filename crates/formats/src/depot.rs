@@ -56,6 +56,16 @@ fn letter(address: &str) -> Option<(char, usize)> {
     })
 }
 
+/// The letters of an address, decoded as [`letter`] does it, and where each begins.
+pub(crate) fn letters(address: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let (found, bytes) = letter(address.get(at..)?)?;
+        at += bytes;
+        Some((at - bytes, found))
+    })
+}
+
 /// Whether a path is that of something in a depot.
 pub fn is_path(path: &str) -> bool {
     let name = path.strip_prefix(PREFIX).unwrap_or_default();

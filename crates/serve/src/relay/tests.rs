@@ -355,6 +355,31 @@ async fn for_one_who_left_without_a_word_no_more_than_a_little_is_taken() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_is_noted_opens_anything() {
+    // Queries of what is refused, passwords and the pages that led here were noted whole.
+    let (relay, noted) = run_noting(options(LONG)).await;
+    let server = server(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned()));
+    let targets = [
+        format!("GET /relay/http://{server}/f?X-Sig=SECRET"),
+        format!("GET //relay/http://{server}/f?X-Sig=SECRET"),
+        format!("GET /Relay/http://{server}/f?X-Sig=SECRET"),
+        format!("GET /relay?to=http://{server}/f?X-Sig=SECRET"),
+        "GET /metrics?X-Sig=SECRET".to_owned(),
+        format!("GET http://user:SECRET@{server}/f"),
+        format!("GET /relay/http://user:SECRET@{server}/f"),
+        format!("CONNECT user:SECRET@{server}"),
+    ];
+    for target in targets {
+        let referer = format!("Referer: http://{relay}/relay/http://h/x?X-Sig=SECRET");
+        let more = format!("Host: r\r\nConnection: close\r\n{referer}");
+        ask(relay, format!("{target} HTTP/1.1\r\n{more}\r\n\r\n")).await;
+        let noted = noted.recv().unwrap();
+        let from = format!(" http://{relay}/relay/http://h/x?");
+        assert!(noted.ends_with(&from) && !noted.contains("SECRET"), "{noted}");
+    }
+}
+
 /// A file that nobody has place for.
 const HUGE: u64 = 16 << 30;
 #[tokio::test(flavor = "multi_thread")]
