@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use swath_formats::{depot, relay};
+use swath_formats::relay;
 use swath_model::Range;
 use url::{Host, Url};
 
@@ -137,13 +137,9 @@ impl Target {
     }
 
     /// A refusal for want of credentials, with what the user must know to do something about it:
-    /// who refused, and what was shown there. What is gone from a depot is so with its lease. Other
-    /// errors as they are.
+    /// who refused, and what was shown there. Other errors as they are.
     pub fn explain(&self, error: LaneError) -> LaneError {
         match error {
-            LaneError::Status { code: 404 | 410, .. } if is_in_depot(&self.url) => {
-                LaneError::LeaseEnded
-            }
             LaneError::Status { code: code @ (401 | 403), reason, .. } => LaneError::Denied {
                 code,
                 reason,
@@ -164,12 +160,6 @@ impl Target {
     pub fn accept_line(&self, accept: &str) -> String {
         if self.own_accept { String::new() } else { format!("Accept: {accept}\r\n") }
     }
-}
-
-/// Whether an address leads into a depot, by way of relays or not.
-fn is_in_depot(url: &Url) -> bool {
-    let path = url.path();
-    path.rfind(depot::PREFIX).is_some_and(|at| depot::is_path(&path[at..]))
 }
 
 impl fmt::Debug for Target {

@@ -308,7 +308,8 @@ impl<'a> Round<'a> {
         self.planner.handle(PlanEvent::LaneLost { lane, loss }, self.now());
         if let Some(condition) = condition {
             // What it holds may be gone with it; if it is not, so much the better.
-            if matches!(error, DepotError::Lane(_) | DepotError::Ended) {
+            let is_elsewhere = matches!(error, DepotError::Refused { status: 404 | 410, .. });
+            if is_elsewhere || matches!(error, DepotError::Lane(_) | DepotError::Ended) {
                 for range in std::mem::take(&mut self.brought[at]).iter() {
                     self.planner.handle(PlanEvent::Reopened { range }, self.now());
                 }
