@@ -337,6 +337,7 @@ impl Run<'_> {
                         self.limit_lanes(at, None);
                     }
                 }
+                RouteAction::Ask { site } => self.ask_until_well(site),
                 RouteAction::Close { way } => self.close_way(way),
             }
         }
