@@ -261,6 +261,33 @@ async fn what_comes_behind_the_answer_for_a_file_is_not_kept_as_another_one() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_are_asked_for_at_once_do_not_wait_for_one_another() {
+    // Each would take a round trip to the server of its own.
+    const FILES: usize = 4;
+    let folder = tempfile::tempdir().unwrap();
+    let [_, relay] = both(folder.path()).await;
+    let (all, asked) = (std::sync::Barrier::new(FILES), Arc::new(AtomicUsize::new(0)));
+    let counts = Arc::clone(&asked);
+    let server = server(move |head| {
+        let is_head = head.starts_with("HEAD ");
+        if !is_head {
+            counts.fetch_add(1, Ordering::Relaxed);
+            all.wait();
+        }
+        let (status, body) = if is_head { ("200 OK", "") } else { ("206 Partial Content", "well") };
+        let told = "ETag: \"a\"\r\nContent-Length: 4\r\nContent-Range: bytes 0-3/4";
+        Some(format!("HTTP/1.1 {status}\r\n{told}\r\n\r\n{body}"))
+    });
+    let requests = (0..FILES).map(|at| {
+        let more = if at + 1 == FILES { "Connection: close\r\n" } else { "" };
+        get_file(server, &format!("f{at}"), more)
+    });
+    let came = ask(relay, requests.collect()).await;
+    assert_eq!(came.matches("\r\n\r\nwell").count(), FILES, "{came}");
+    assert_eq!(asked.load(Ordering::Relaxed), FILES);
+}
+
 /// A relay without a cache, and one with it.
 async fn both(folder: &std::path::Path) -> [SocketAddr; 2] {
     let cache = CacheOptions { folder: folder.to_owned(), size_bytes: 1 << 30 };

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-use super::fetcher;
+use super::fetcher::Jobs;
 use super::prepare::{Asked, Prepared, prepare};
 use super::reader::{How, Read, Reader};
 use crate::http::{Head, Next, Pace, Stream};
@@ -102,7 +102,7 @@ impl Line<'_> {
         let via = format!("{via}1.1 {}", self.relay.pseudonym).into();
         let head = Arc::new(head);
         let asked = Asked { head: Arc::clone(&head), url: url.clone(), via };
-        let jobs = self.held.jobs.get_or_insert_with(|| fetcher::start(self.relay)).clone();
+        let jobs = self.held.jobs.get_or_insert_with(|| Jobs::new(self.relay)).clone();
         let preparing = tokio::spawn(prepare(Arc::clone(self.relay), asked, jobs));
         self.queue.push_back(Request {
             head,
