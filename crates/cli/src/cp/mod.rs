@@ -166,8 +166,10 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     };
     let names = session.as_ref().and_then(|it| it.through.as_deref()).unwrap_or_default();
     let own_server = session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint));
-    let routes = match cp.routes.options() {
-        Ok(routes) => routes,
+    // No relay leads to a disk of ours, nor to where ssh does.
+    let has_routes = session.is_none() && !matches!(job, Job::Here { .. });
+    let routes = match has_routes.then(|| cp.routes.options()).transpose() {
+        Ok(routes) => routes.unwrap_or_default(),
         Err((exit, message)) => return fail(exit, &message),
     };
     let wishes = Wishes {
