@@ -3,7 +3,8 @@
 mod support;
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use swath_netlab::faulty::Content;
@@ -196,4 +197,58 @@ fn copies_here_and_by_ssh_use_no_relay() {
         }
     }
     assert_eq!(relay.heads(), Vec::<String>::new());
+}
+
+/// Stands before a relay, and breaks off the first question that it is asked about itself.
+fn deaf_at_first(relay: SocketAddr) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let was_asked = Arc::new(AtomicBool::new(false));
+    std::thread::spawn(move || {
+        while let Ok((mut near, _)) = listener.accept() {
+            let was_asked = Arc::clone(&was_asked);
+            std::thread::spawn(move || {
+                let Some(head) = head_of(&mut near) else { return };
+                if head.starts_with("GET /relay?") && !was_asked.swap(true, Ordering::Relaxed) {
+                    return;
+                }
+                let mut far = TcpStream::connect(relay).unwrap();
+                far.write_all(head.as_bytes()).unwrap();
+                let (mut near_too, mut far_too) =
+                    (near.try_clone().unwrap(), far.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut far_too, &mut near_too);
+                    let _ = near_too.shutdown(Shutdown::Both);
+                });
+                let _ = std::io::copy(&mut near, &mut far);
+                let _ = far.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn a_relay_that_told_no_key_when_it_was_asked_is_asked_again() {
+    // It counted as one that has none for ever, and what opens its depot was shown to it no more.
+    let home = Home::new();
+    let content = Content::random(84, SIZE);
+    let origin = honest(&content);
+    home.write("token", "sesame-open\n");
+    let near = home.relay(&["--clients", "token", "--depot", "depot0", "--depot-size", "20M"]);
+    let far = home.relay(&["--depot", "depot1", "--depot-size", "20M"]);
+    let opened = near.named().replace("http://", "http://any:sesame-open@");
+    let args = ["stage", &url(&origin), "--at", &opened, "--for", "1h", "-o", "first.meta4"];
+    home.run(args).code_is(0);
+    let keys: serde_json::Value = serde_json::from_slice(&home.read("first.meta4.keys")).unwrap();
+    let deaf = deaf_at_first(near.address());
+    let read = keys["depots"][0]["read"].as_str().unwrap().replace(&near.named(), &deaf);
+    let config = format!("relays = [{{ url = \"{deaf}\", token-file = \"token\" }}]");
+    home.write("config.toml", config);
+    let args = ["stage", &read, "--at", &far.named(), "--for", "1h"];
+    let ran = home.swath(args).env("SWATH_CONFIG", "config.toml").run();
+    // Its name was the whole of what opens it, and so was that of the Metalink.
+    let secret = read.rsplit('/').next().unwrap();
+    ran.code_is(0).says(&[&format!("depot-{}: ", &secret[..8])]).never_says(&[&secret[..16]]);
+    assert!(home.exists(&format!("depot-{}.meta4", &secret[..8])), "{:?}", home.names());
 }
