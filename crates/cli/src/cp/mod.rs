@@ -526,10 +526,9 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn
         for (source, reason) in reasons {
             say::err(&format!("  {}: {reason}", words(source)));
         }
-        for hint in [exit::hint_of_token, exit::hint_of_trust] {
-            if let Some(hint) = reasons.iter().find_map(|(_, reason)| hint(reason)) {
-                say::err(hint);
-            }
+        exit::hints_of_tokens(reasons).for_each(say::err);
+        if let Some(hint) = reasons.iter().find_map(|(_, reason)| exit::hint_of_trust(reason)) {
+            say::err(hint);
         }
         let https = |(source, reason): &(String, String)| exit::hint_of_https(source, reason);
         if let Some(hint) = reasons.iter().find_map(https) {

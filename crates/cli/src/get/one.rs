@@ -133,9 +133,7 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         for (source, reason) in reasons {
             say::err(&format!("  {source}: {reason}"));
         }
-        if let Some(hint) = reasons.iter().find_map(|(_, reason)| exit::hint_of_token(reason)) {
-            say::err(hint);
-        }
+        exit::hints_of_tokens(reasons).for_each(say::err);
         let https = |(source, reason): &(String, String)| exit::hint_of_https(source, reason);
         if let Some(hint) = reasons.iter().find_map(https) {
             say::err(&hint);
