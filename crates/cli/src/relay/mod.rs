@@ -15,11 +15,12 @@ use crate::exit::{Exit, chain, fail, warn};
 use crate::progress::units;
 use crate::say;
 use crate::serve::standing::Standing;
-use crate::serve::{exit_of, log, machine, words_of};
+use crate::serve::{exit_of, log, machine, warnings, words_of};
 use args::Relay;
 
 /// Run the command: until a signal ends it.
 pub async fn run(args: Relay) -> Exit {
+    warnings::to_standard_error();
     let token_file = match args.token_file() {
         Ok(token_file) => token_file,
         Err(message) => return fail(Exit::Usage, &message),
