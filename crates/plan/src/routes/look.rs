@@ -128,7 +128,9 @@ impl Router {
                     self.now_s + SHY_S * 2f64.powi(standing.silences.min(5) as i32);
                 standing.silences += 1;
             }
-            self.ask(&relays);
+            if !matches!(self.config.mode, Mode::Fixed(_)) {
+                self.ask(&relays);
+            }
         }
         // If the relays tell where it is stuck, the others are well.
         let limit = self.limit(way).map(|(edge, _)| edge).filter(|_| rate > 0.0);
