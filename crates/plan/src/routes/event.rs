@@ -109,7 +109,8 @@ pub struct HopReport {
 /// How a way is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WayNow {
-    /// What has come over it in all. Never decreases.
+    /// What has come over it since it was opened; what an earlier way over the same relays brought is
+    /// not its own. Never decreases.
     pub delivered_bytes: u64,
     /// Nothing arrives although something was asked for.
     pub silent: bool,

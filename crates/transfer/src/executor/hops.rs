@@ -57,24 +57,33 @@ impl Run<'_> {
         let compared = self.audit.as_ref().map(Audit::compared_bytes);
         let done_bytes = compared.unwrap_or_else(|| self.have.total_bytes());
         let left_bytes = self.size_bytes.map(|size| size.saturating_sub(done_bytes));
-        let is_limited = self.engine.limit_bytes_per_s.is_some();
-        let Some(ways) = &mut self.ways else { return };
-        let mut all = Vec::new();
-        for (&way, &source) in &ways.open {
-            let Some(view) = self.planner.source(SourceId(source as u32)) else { continue };
-            let before_bytes = self.sources.get(source).map_or(0, |entry| entry.planned_bytes);
-            all.push((
-                way,
-                WayNow {
-                    delivered_bytes: before_bytes + view.delivered_bytes,
-                    silent: view.status == SourceStatus::Silent,
-                    busy: view.busy,
-                    held: is_limited
-                        && self.lanes.values().any(|lane| lane.source == source && lane.held_up),
-                },
-            ));
+        let Some(ways) = &self.ways else { return };
+        let now_of = |(&way, &source): (&WayId, &usize)| Some((way, self.way_now(way, source)?));
+        let all = ways.open.iter().filter_map(now_of).collect();
+        if let Some(ways) = &mut self.ways {
+            ways.router.handle(RouteEvent::Progress { ways: all, left_bytes }, now);
         }
-        ways.router.handle(RouteEvent::Progress { ways: all, left_bytes }, now);
+    }
+
+    /// How a way is doing. Its source may have brought something before, by a way that was closed.
+    fn way_now(&self, way: WayId, source: usize) -> Option<WayNow> {
+        let view = self.planner.source(SourceId(source as u32))?;
+        let begun_bytes = self.ways.as_ref()?.begun.get(&way).copied().unwrap_or(0);
+        let is_limited = self.engine.limit_bytes_per_s.is_some();
+        let is_held = || self.lanes.values().any(|lane| lane.source == source && lane.held_up);
+        Some(WayNow {
+            delivered_bytes: self.brought_bytes(source).saturating_sub(begun_bytes),
+            silent: view.status == SourceStatus::Silent,
+            busy: view.busy,
+            held: is_limited && is_held(),
+        })
+    }
+
+    /// What a source has brought in all, by the books of all planners.
+    pub(super) fn brought_bytes(&self, source: usize) -> u64 {
+        let view = self.planner.source(SourceId(source as u32));
+        let before_bytes = self.sources.get(source).map_or(0, |entry| entry.planned_bytes);
+        before_bytes + view.map_or(0, |view| view.delivered_bytes)
     }
 
     pub(super) fn tell_router(&mut self, event: RouteEvent) {
@@ -338,6 +347,24 @@ mod tests {
         run.sources[0].state = SourceState::Waiting;
         run.reset_books();
         assert_eq!(wanted(&mut run), 1);
+    }
+
+    #[tokio::test]
+    async fn what_an_earlier_way_brought_is_not_that_of_the_one_in_its_place() {
+        // A way that was opened again began with all that its source had ever brought: the whole seemed
+        // to have been faster before it than with it, so that it was closed again and again.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        run.route();
+        run.open_way(WayId(100), ReplicaId(0), by(1), false);
+        run.sources[1].planned_bytes = 5 << 20;
+        let brought = |run: &Run<'_>, way| run.way_now(WayId(way), 1).unwrap().delivered_bytes;
+        assert_eq!(brought(&run, 100), 5 << 20);
+        run.close_way(WayId(100));
+        run.open_way(WayId(101), ReplicaId(0), by(1), false);
+        run.sources[1].planned_bytes += 7;
+        assert_eq!(brought(&run, 101), 7);
     }
 
     #[tokio::test]

@@ -35,6 +35,8 @@ pub(super) struct Ways {
     /// Where each of these is.
     pub(super) origins: HashMap<usize, SiteId>,
     pub(super) open: BTreeMap<WayId, usize>,
+    /// What the sources of these had brought already when they were opened.
+    pub(super) begun: HashMap<WayId, u64>,
     /// Every source that a way ever led to.
     pub(super) known: HashMap<(ReplicaId, Route), usize>,
     pub(super) told: UnboundedSender<Word>,
@@ -91,6 +93,7 @@ impl Ways {
             replicas: Vec::new(),
             origins: HashMap::new(),
             open: BTreeMap::new(),
+            begun: HashMap::new(),
             known: HashMap::new(),
             told,
             heard,
@@ -373,9 +376,12 @@ impl Run<'_> {
                 self.tell_router(failed);
                 return;
             }
+            let source = SourceId(at as u32);
+            let begun_bytes = self.brought_bytes(at);
             let Some(ways) = &mut self.ways else { return };
             ways.open.insert(way, at);
-            let source = SourceId(at as u32);
+            ways.begun.retain(|way, _| ways.open.contains_key(way));
+            ways.begun.insert(way, begun_bytes);
             self.limit_lanes(at, lanes);
             self.planner.handle(PlanEvent::SourceRests { source, rests: false }, now);
             return;
