@@ -474,7 +474,7 @@ impl<'a> Run<'a> {
 
     pub fn note(&mut self, text: String, warning: bool) {
         let at_s = self.at_s();
-        self.observer.observe(&Event::Note { at_s, text, warning });
+        self.observer.observe(&Event::note(at_s, text, warning));
     }
 
     /// Change a source's state as shown to a user.

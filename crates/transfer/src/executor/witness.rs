@@ -19,6 +19,7 @@ use super::agree::Version;
 use super::samples::is_answer;
 use super::sink::JobDone;
 use super::state::Run;
+use crate::observe::Event;
 use crate::report::units;
 use crate::request::Destination;
 
@@ -139,14 +140,20 @@ impl Run<'_> {
             let text = format!(
                 "verified by {words}; a digest proves it (swath get --digest), --end-to-end keeps relays from changing what comes from https://, --route direct goes without them"
             );
-            self.note(text, true);
+            let (at_s, unproved_bytes) = (self.at_s(), self.exposed_bytes());
+            self.observer.observe(&Event::Note { at_s, text, warning: true, unproved_bytes });
         }
+    }
+
+    /// What came by relays that could have changed it.
+    fn exposed_bytes(&self) -> u64 {
+        let exposed = self.sources.iter().filter(|entry| entry.source.is_exposed());
+        exposed.map(|entry| entry.figures.bytes).sum()
     }
 
     /// What is said where nothing but the word of relays speaks for what they passed on.
     pub(super) fn word_of_relays(&self) -> Option<String> {
-        let exposed = self.sources.iter().filter(|entry| entry.source.is_exposed());
-        let bytes: u64 = exposed.map(|entry| entry.figures.bytes).sum();
+        let bytes = self.exposed_bytes();
         if bytes == 0 {
             return None;
         }

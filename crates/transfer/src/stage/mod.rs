@@ -448,7 +448,7 @@ impl Staging<'_> {
 
     fn note(&mut self, text: String, warning: bool) {
         let at_s = self.began.elapsed().as_secs_f64();
-        self.observer.observe(&Event::Note { at_s, text, warning });
+        self.observer.observe(&Event::note(at_s, text, warning));
     }
 }
 

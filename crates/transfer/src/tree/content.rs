@@ -112,7 +112,7 @@ pub(super) async fn same(
     let size_bytes = super::index::read(&taking.index).size_bytes();
     let text =
         format!("comparing the content of {} on both sides", units::bytes(bytes.min(size_bytes)));
-    observer.observe(&Event::Note { at_s: 0.0, text, warning: false });
+    observer.observe(&Event::note(0.0, text, false));
     let seals = Seals::of(taking);
     each(engine, &seals, &content, candidates, |group, theirs, ours| {
         if ours == Some(theirs) {
