@@ -218,6 +218,26 @@ fn is_said_by_a_relay(reason: &str) -> bool {
 /// How every complaint about a certificate begins.
 const UNTRUSTED: &str = "certificate is not trusted";
 
+/// What the same command makes of what is kept. If the file changed at a source, that is of the old one,
+/// and no source that has this is left.
+pub fn what_next(error: &GetError) -> &'static str {
+    let reasons = match error {
+        GetError::Exhausted { reasons, .. } | GetError::Stalled { reasons, .. } => &reasons[..],
+        _ => &[],
+    };
+    match reasons.iter().any(|(_, reason)| reason.contains(CHANGED)) {
+        true => {
+            "they are of the file as it was before, and the same command begins again with the new one, unless a source still has the old one"
+        }
+        false => GOES_ON,
+    }
+}
+
+/// What it makes of them otherwise.
+pub const GOES_ON: &str = "the same command goes on from there";
+/// How sources say that.
+const CHANGED: &str = "the file changed at the source";
+
 /// What to do where relays pass nothing on: about the first reason of that kind, and, where nothing but
 /// a route that was named has been tried, that there are others.
 pub fn hints_of_relays(reasons: &[(String, String)]) -> Vec<String> {

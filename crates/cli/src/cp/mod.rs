@@ -536,13 +536,13 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn
         }
         exit::hints_of_relays(reasons).iter().for_each(|hint| say::err(hint));
     }
-    tell_kept(kept_bytes);
+    tell_kept(kept_bytes, exit::what_next(error));
 }
 
-/// Say what the same command goes on from, if there is anything.
-fn tell_kept(kept_bytes: u64) {
+/// Say what is kept, if anything is, and what the same command makes of it.
+fn tell_kept(kept_bytes: u64, what_next: &str) {
     if kept_bytes > 0 {
         let kept = units::bytes(kept_bytes);
-        say::err(&format!("  {kept} are kept: the same command goes on from there"));
+        say::err(&format!("  {kept} are kept: {what_next}"));
     }
 }

@@ -141,10 +141,9 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         exit::hints_of_relays(reasons).iter().for_each(|hint| say::err(hint));
     }
     let kept = || {
-        format!(
-            "{} are kept in {name}.swath.part: the same command goes on from there, also with other mirrors",
-            units::bytes(kept_bytes)
-        )
+        let next = exit::what_next(error);
+        let mirrors = if next == exit::GOES_ON { ", also with other mirrors" } else { "" };
+        format!("{} are kept in {name}.swath.part: {next}{mirrors}", units::bytes(kept_bytes))
     };
     let hint = match error {
         GetError::Open(OpenError::Exists(_)) => {
