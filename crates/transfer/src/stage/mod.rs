@@ -10,6 +10,7 @@
 
 mod depots;
 mod errand;
+mod rates;
 mod round;
 
 use std::time::Duration;
