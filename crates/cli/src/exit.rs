@@ -180,6 +180,24 @@ pub fn hint_of_token(reason: &str) -> Option<&'static str> {
     reason.contains(" answered 401 ").then_some("  --bearer-file FILE gives another token")
 }
 
+/// The same for all reasons of a transfer, by whom they are about: relays are shown other tokens than
+/// sources.
+pub fn hints_of_tokens(reasons: &[(String, String)]) -> impl Iterator<Item = &'static str> {
+    let of = |of_relays: bool| {
+        let mut own = reasons.iter().filter(move |(name, _)| is_a_relay(name) == of_relays);
+        own.find_map(|(_, reason)| hint_of_token(reason))
+    };
+    let of_relay = of(true).map(|_| {
+        "  token-file in the configuration opens a relay, and so does --relay https://any:TOKEN@HOST"
+    });
+    of(false).into_iter().chain(of_relay)
+}
+
+/// Whether what went wrong did so with a relay itself.
+fn is_a_relay(name: &str) -> bool {
+    name.starts_with("the relay ")
+}
+
 /// What to do where nothing is known that a server's certificate could be trusted by.
 pub fn hint_of_trust(reason: &str) -> Option<&'static str> {
     let is_untrusted = is_untrusted_here(reason) && !reason.contains("its fingerprint is");
@@ -200,11 +218,31 @@ fn is_said_by_a_relay(reason: &str) -> bool {
 /// How every complaint about a certificate begins.
 const UNTRUSTED: &str = "certificate is not trusted";
 
+/// What the same command makes of what is kept. If the file changed at a source, that is of the old one,
+/// and no source that has this is left.
+pub fn what_next(error: &GetError) -> &'static str {
+    let reasons = match error {
+        GetError::Exhausted { reasons, .. } | GetError::Stalled { reasons, .. } => &reasons[..],
+        _ => &[],
+    };
+    match reasons.iter().any(|(_, reason)| reason.contains(CHANGED)) {
+        true => {
+            "they are of the file as it was before, and the same command begins again with the new one, unless a source still has the old one"
+        }
+        false => GOES_ON,
+    }
+}
+
+/// What it makes of them otherwise.
+pub const GOES_ON: &str = "the same command goes on from there";
+/// How sources say that.
+const CHANGED: &str = "the file changed at the source";
+
 /// What to do where relays pass nothing on: about the first reason of that kind, and, where nothing but
 /// a route that was named has been tried, that there are others.
 pub fn hints_of_relays(reasons: &[(String, String)]) -> Vec<String> {
     let says = |what: &str| reasons.iter().any(|(_, reason)| reason.contains(what));
-    let is_of_relays = |name: &str| name.contains(" by ") || name.starts_with("the relay ");
+    let is_of_relays = |name: &str| name.contains(" by ") || is_a_relay(name);
     let mut hints = Vec::new();
     if says("it lets others in") {
         hints.push(
@@ -276,4 +314,26 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         cause = next.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relays_and_sources_are_opened_by_different_tokens() {
+        // Where a relay refused, --bearer-file was advised, which no relay is ever shown.
+        let reason =
+            |name: &str| (name.to_owned(), "the server answered 401 Unauthorized".to_owned());
+        let hints = |names: &[&str]| {
+            let reasons: Vec<_> = names.iter().map(|name| reason(name)).collect();
+            hints_of_tokens(&reasons).collect::<Vec<_>>().concat()
+        };
+        let source = hints(&["https://data.example/f"]);
+        assert!(source.contains("--bearer-file") && !source.contains("token-file"), "{source}");
+        let relay = hints(&["the relay r1.example:8471"]);
+        assert!(relay.contains("token-file") && !relay.contains("--bearer-file"), "{relay}");
+        let both = hints(&["the relay r1.example:8471", "https://data.example/f"]);
+        assert!(both.contains("token-file") && both.contains("--bearer-file"), "{both}");
+    }
 }

@@ -149,7 +149,8 @@ SWATH_STATE, XDG_STATE_HOME
         what is remembered of routes: $SWATH_STATE (off: nothing is), else swath/state.db in
         $XDG_STATE_HOME or ~/.local/state
 SWATH_LOG
-        what is told beside the progress, for example debug or swath_source=trace";
+        what is told beside the progress, for example debug or swath_source=trace; serve and
+        relay tell it on standard error, and warnings there in any case";
 
 const FILES: &str = "\
 NAME.swath.part

@@ -41,24 +41,26 @@ impl Which {
     pub fn configured(&self) -> Result<Config, Failed> {
         let file = Config::load().map_err(|error| (Exit::Input, error.to_string()))?;
         let route_at = file.route_at.clone().filter(|_| self.route.is_none());
-        self.over(file).map_err(|wrong| blame(route_at, wrong))
+        self.over(file).map_err(|wrong| match wrong {
+            Wrong::Scheme { .. } => (Exit::Usage, wrong.to_string()),
+            wrong => blame(route_at, wrong),
+        })
     }
 
     fn over(&self, file: Config) -> Result<Config, Wrong> {
         let mut relays = if self.relay.is_empty() { file.relays.clone() } else { Vec::new() };
         let mut add = |relay: &Relay| {
-            let is_it = |known: &&Relay| known.site() == relay.site();
-            if !relays.iter().any(|known| is_it(&known)) {
-                // Its token and its certificate are those of the file, whoever names it.
-                let of_file = file.relays.iter().find(is_it);
-                let token_file = of_file.and_then(|known| known.token_file.clone());
-                let fingerprint = of_file.and_then(|known| known.fingerprint);
-                relays.push(Relay { token_file, fingerprint, ..relay.clone() });
+            let opened = relay.opened_by(&file.relays)?;
+            match relays.iter_mut().find(|known| known.site() == opened.site()) {
+                None => relays.push(opened),
+                Some(known) if relay.has_login() => *known = opened,
+                Some(_) => {}
             }
+            Ok(())
         };
-        self.relay.iter().for_each(&mut add);
+        self.relay.iter().try_for_each(&mut add)?;
         if let Some(RouteWish::Over(names)) = &self.route {
-            names.iter().filter_map(|name| config::relay(name).ok()).for_each(|it| add(&it));
+            names.iter().filter_map(|name| config::relay(name).ok()).try_for_each(|it| add(&it))?;
         }
         let (route, route_at) = match &self.route {
             Some(route) => (Some(route.clone()), None),
@@ -111,7 +113,7 @@ fn blame(route_at: Option<(PathBuf, usize)>, wrong: Wrong) -> Failed {
 }
 
 /// A relay with what opens it.
-fn access(relay: Relay) -> Result<RelayAccess, Failed> {
+pub fn access(relay: Relay) -> Result<RelayAccess, Failed> {
     let token = relay.token_file.as_deref().map(net::token).transpose();
     let token = token.map_err(|error| (Exit::Input, error))?;
     Ok(RelayAccess { url: relay.url, token, fingerprint: relay.fingerprint })
@@ -161,6 +163,29 @@ mod tests {
         let both = line(&["https://r1.example", "http://x"], None).over(opened).unwrap();
         assert_eq!(both.relays[0].token_file, Some("r1.token".into()));
         assert_eq!((both.relays.len(), &both.relays[1].token_file), (2, &None));
+        // A token and a certificate are for one server: `--relay http://…` got them of an https:// one,
+        // and showed the token to everybody on the way.
+        let fingerprint = crate::args::fingerprint(&format!("sha-256:{:064}", 1)).ok();
+        let mut pinned = file(None);
+        pinned.relays[0].token_file = Some("r1.token".into());
+        pinned.relays[0].fingerprint = fingerprint;
+        for (relays, route) in [
+            (&["http://r1.example:443"][..], None),
+            (&["http://any:typed@r1.example:443"], None),
+            (&[], Some("http://r1.example:443")),
+            (&["https://r2.other"], Some("http://r1.example:443")),
+        ] {
+            let refused = line(relays, route).over(pinned.clone()).unwrap_err().to_string();
+            assert!(refused.contains("r1.example:443 by https://, not by http://"), "{refused}");
+        }
+        // What is typed opens it, whatever the file says, and the certificate stays.
+        let opened = "https://any:typed@r1.example";
+        for (relays, route) in [(&[opened][..], None), (&[], Some(opened))] {
+            let both = line(relays, route).over(pinned.clone()).unwrap();
+            let own = &both.relays[0];
+            assert_eq!((own.url.password(), &own.token_file), (Some("typed"), &None));
+            assert_eq!(own.fingerprint, fingerprint);
+        }
         // An address needs no further introduction.
         let added = line(&["http://x"], Some("x,https://y")).over(file(None)).unwrap();
         assert_eq!(

@@ -15,7 +15,7 @@ pub fn place() -> Place {
 /// Open it to be looked at, and whether what it says could be read: of a file that is locked, of a
 /// newer swath or no file at all it could not.
 pub fn look(path: &Path) -> (State, bool) {
-    let (state, warning) = State::open(path);
+    let (state, warning) = State::look(path);
     let is_read = match &warning {
         None | Some(Warning::Damaged { .. } | Warning::Full { .. }) => true,
         // A disk without leave to write can be read.

@@ -316,6 +316,9 @@ fn changed_at_the_source_while_it_is_read() {
     let ran = running.wait();
     assert!(matches!(ran.code(), 3 | 7), "{ran}");
     ran.says(&["changed at the source", &url(&source)]);
+    // It was said to go on from there.
+    ran.says(&[" are kept in data.bin.swath.part: they are of the file as it was before"]);
+    ran.never_says(&["goes on from there"]);
     home.lacks("data.bin");
     // The next run takes the new one, and nothing of the old.
     source.clear();

@@ -132,8 +132,10 @@ fn each_capability_opens_one_thing() {
         assert!(told.text().contains("this capability opens"), "{}", told.text());
     }
     let nobody = format!("/depot/{}", "0".repeat(64));
-    depot.ask("GET", &nobody, "", b"").is(404);
-    depot.ask("GET", "/depot/short", "", b"").is(404);
+    let told = depot.ask("GET", &nobody, "", b"").is(404);
+    assert!(told.head.contains("swath-lease: 0\r\n"), "{told:?}");
+    let told = depot.ask("GET", "/depot/short", "", b"").is(404);
+    assert!(!told.head.contains("swath-lease"), "{told:?}");
     for any in [&lease.read, &lease.write, &lease.manage] {
         depot.ask("GET", &format!("{any}?status"), "", b"").is(200);
     }
@@ -282,7 +284,8 @@ fn a_lease_that_ends_ends_what_is_read_and_gives_its_space_back() {
     assert!(got[body..].iter().all(|&byte| byte == 7), "missing, not wrong");
     for (method, target) in [("GET", &lease.read), ("PUT", &lease.write), ("DELETE", &small.manage)]
     {
-        depot.ask(method, target, "", b"").is(410);
+        let told = depot.ask(method, target, "", b"").is(410);
+        assert!(told.head.contains("swath-lease: 0\r\n"), "{told:?}");
     }
     let taken = |page: &str| {
         let line = page.lines().find(|line| line.starts_with("swath_depot_allocations "));

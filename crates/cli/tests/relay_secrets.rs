@@ -80,6 +80,35 @@ fn guarded(home: &Home, content: &Content) -> Served {
 }
 
 #[test]
+fn a_password_in_the_address_of_a_source_opens_it_by_way_of_relays() {
+    // Relays are asked for the address without it, and it was sealed for none of them: 401.
+    let home = Home::new();
+    let content = Content::random(4, 1 << 20);
+    home.write("data/run7.h5", content.read(0, 1 << 20));
+    home.write("tokens", "for-the-origin\n");
+    let origin = home.serve(&["data", "--plain", "--token-file", "tokens"]);
+    let (near, far) = (home.relay(&[]), home.relay(&[]));
+    let ears = [&near, &far].map(|relay| Ear::before(relay.address(), |_| {}));
+    let from = origin.at("run7.h5").replace("http://", "http://me:for-the-origin@");
+    let both = format!("{},{}", ears[0].url(), ears[1].url());
+    for route in [&ears[0].url(), &both] {
+        let args = ["get", &from, "-o", "got", "--overwrite", "--route", route, "--json"];
+        let ran = home.run(args);
+        ran.code_is(0).never_says(&["for-the-origin"]);
+        home.holds("got", &content);
+        let told = ran.out();
+        assert!(told.contains(" by ") && !told.contains("for-the-origin"), "{told}");
+    }
+    for ear in &ears {
+        // "me:for-the-origin", as browsers send it.
+        for secret in ["for-the-origin", "bWU6Zm9yLXRoZS1vcmlnaW4"] {
+            assert!(!ear.heard(secret), "{secret}");
+        }
+        assert!(ear.heard("swath-sealed: "));
+    }
+}
+
+#[test]
 fn what_was_sealed_for_a_relay_that_starts_again_is_sealed_anew() {
     // It has another key then. What was sealed for the old one was refused for good, and the only way
     // was over.

@@ -171,18 +171,19 @@ fn what_relays_could_have_changed_is_a_warning_in_every_mode() {
         let _ = std::fs::remove_file(home.path("copy"));
         let ran = home.run([args, overwrite, more].concat());
         ran.code_is(0);
-        let is_one = |line: &&str| line.starts_with("warning: ") && line.contains(WARNING);
+        // Of a list it is told once, whatever the number of its files.
+        let (words, digest) = match args.contains(&"list") {
+            true => (OF_LIST, "digests in the list"),
+            false => (WARNING, "--digest"),
+        };
+        let is_one = |line: &&str| line.starts_with("warning: ") && line.contains(words);
         let told: Vec<&str> = ran.stderr.lines().filter(is_one).collect();
         let says_what_to_do = |word: &&str| told.iter().all(|line| line.contains(word));
-        assert!(
-            ["--digest", "--end-to-end", "--route direct"].iter().all(says_what_to_do),
-            "{ran}"
-        );
+        assert!([digest, "--end-to-end", "--route direct"].iter().all(says_what_to_do), "{ran}");
         told.len()
     };
     for args in all {
-        let files = if args.contains(&"list") { 2 } else { 1 };
-        assert_eq!(warnings(args, &["--route", &by]), files, "{args:?}");
+        assert_eq!(warnings(args, &["--route", &by]), 1, "{args:?}");
         assert_eq!(warnings(args, &["--relay", &by, "--route", "direct"]), 0, "{args:?}");
     }
     let digest = sha256(&content);
@@ -190,6 +191,69 @@ fn what_relays_could_have_changed_is_a_warning_in_every_mode() {
     let out = home.run(["get", &from, "-o", "json", "--json", "--route", &by]).out();
     let is_event = |line: &str| line.contains("\"warning\":true") && line.contains(WARNING);
     assert!(out.lines().any(is_event), "{out}");
+    // To programs it is told of each file.
+    let list = ["get", "-i", "list", "--overwrite", "--json", "--route", &by];
+    let out = home.run(list).code_is(0).out();
+    assert_eq!(out.lines().filter(|line| is_event(line)).count(), 2, "{out}");
+}
+
+#[test]
+fn a_list_says_which_bytes_came_which_way() {
+    // All of it was said to have come from its origin, directly.
+    let home = Home::new();
+    let content = Content::random(80, SIZE);
+    let origin = honest(&content);
+    let relay = home.relay(&[]);
+    let from = url(&origin);
+    home.write("list", format!("{from}\n\tout=a\n{from}\n\tout=b\n"));
+    let way = format!("{} by {}", site(&from), site(&relay.url));
+    let get = ["get", "-i", "list", "--overwrite", "--route", &relay.named()];
+    let ran = home.run(get);
+    ran.code_is(0);
+    let row = ran.stderr.lines().find(|line| line.trim_start().starts_with(&way));
+    assert!(row.is_some_and(|row| row.contains("6.00 MB") && row.contains("100 %")), "{ran}");
+    let ran = home.run([&get[..], &["--json", "--report", "report.html"]].concat());
+    let out = ran.code_is(0).out();
+    let end = out.lines().rfind(|line| line.contains("\"list_finished\"")).unwrap_or_default();
+    let end: serde_json::Value = serde_json::from_str(end).unwrap();
+    let sources = end["sources"].as_array().unwrap();
+    let first = (&sources[0]["name"], &sources[0]["bytes"]);
+    assert_eq!(first, (&way.as_str().into(), &(2 * SIZE).into()), "{end}");
+    let report = String::from_utf8(home.read("report.html")).unwrap();
+    assert!(report.contains(&way), "{report}");
+}
+
+/// What a relay with bad memory, or bad intentions, makes of what it passes on: heads are not touched.
+fn spoil(bytes: &mut [u8]) {
+    for byte in bytes.iter_mut().step_by(256).filter(|byte| !byte.is_ascii()) {
+        *byte ^= 1;
+    }
+}
+
+#[test]
+fn a_relay_that_changes_what_it_passes_on_is_found_out_by_samples() {
+    // The source tells no digest: the file was wrong, and a warning said that it might be.
+    let home = Home::new();
+    let content = Content::random(79, 12 << 20);
+    // So slow that a relay is worth trying.
+    let rate = Behaviour::ConnectionRate { bytes_per_s: 4 << 20 };
+    let origin = building(&content).behaviour(rate).start().unwrap();
+    let relay = home.relay(&[]);
+    let ear = Ear::before(relay.address(), spoil);
+    let from = url(&origin);
+    let found = "passed on what its source does not have, at byte ";
+    for more in [&["--route", &ear.url()][..], &["--relay", &ear.url(), "--route", "multi"]] {
+        let ran = home.run([&["get", &from, "-o", "got", "--overwrite"], more].concat());
+        ran.code_is(0).says(&[found, "are fetched again"]);
+        home.holds("got", &content);
+    }
+    // What is written to a stream cannot be taken back.
+    let ran = home.run(["get", &from, "-o", "-", "--route", &ear.url()]);
+    ran.code_is(3).says(&[found]);
+    // Of an honest one some is compared as well.
+    let ran = home.run(["get", &from, "-o", "good", "--route", &relay.named()]);
+    ran.code_is(0).says(&["at random places were compared with the source and are right"]);
+    home.holds("good", &content);
 }
 
 #[test]
@@ -208,4 +272,6 @@ fn the_question_for_the_digest_is_no_news() {
     }
 }
 
+const OF_LIST: &str =
+    "no digest of 2 files is known but from relays, and these could have changed the 6.00 MB";
 const WARNING: &str = "no digest of it is known, and relays could have changed the 3.00 MB";

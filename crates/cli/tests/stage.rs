@@ -456,7 +456,7 @@ fn what_opens_a_depots_relay_is_written_nowhere() {
     with(&["status"]).code_is(0);
     with(&["extend", "--for", "2h"]).code_is(0);
     let other = ["stage", "status", "staged.meta4", "--at", "http://127.0.0.1:9"];
-    home.run(other).code_is(2).says(&["nothing of it lies at 127.0.0.1:9"]);
+    home.run(other).code_is(2).says(&["nothing of it lies at http://127.0.0.1:9"]);
     origin.die();
     home.run(["get", "staged.meta4", "-o", "got", "--relay", &opened]).code_is(0);
     home.holds("got", &content);

@@ -158,6 +158,50 @@ fn what_is_staged_again_gives_up_what_was_there_before() {
 }
 
 #[test]
+fn whoever_is_killed_leaves_the_keys_of_what_is_leased() {
+    // They were in memory alone: nobody could give up what ran on for two days.
+    let home = Home::new();
+    let content = Content::random(27, SIZE);
+    let [near, far] = depots(&home);
+    let both = [near, far];
+    let origin = slow(&content, 300_000);
+    let running = staging(&home, &url(&origin), &both, &[]).start();
+    begin(&both);
+    until("the keys are kept", || home.exists("staged.meta4.left.keys"));
+    running.signal(libc::SIGKILL);
+    let _ = running.wait();
+    let leased = || both.each_ref().map(|depot| room(depot, "allocations"));
+    assert_eq!(leased(), [1, 1]);
+    home.run(["stage", "release", "staged.meta4.left"]).code_is(0);
+    assert_eq!(leased(), [0, 0]);
+    // And those of what was staged before, while that is being given up.
+    let origin = honest(&content);
+    staging(&home, &url(&origin), &both, &["--replicas", "2"]).run().code_is(0);
+    assert!(!home.exists("staged.meta4.left.keys"));
+    let before = home.read("staged.meta4.keys");
+    let [near, far] = both;
+    let address = far.address().to_string();
+    drop(far);
+    // It takes connections, and says nothing.
+    let mute = TcpListener::bind(&address).unwrap();
+    let near = [near];
+    let running = staging(&home, &url(&origin), &near, &["--overwrite"]).start();
+    let keys = home.path("staged.meta4.keys");
+    until("the files are replaced", || fs::read(&keys).is_ok_and(|now| now != before));
+    running.signal(libc::SIGKILL);
+    let _ = running.wait();
+    drop(mute);
+    let far = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
+    assert_eq!(room(&far, "allocations"), 1);
+    let names = home.names();
+    let left = names.iter().filter(|name| name.contains(".left"));
+    for name in left {
+        home.run(["stage", "release", name.strip_suffix(".keys").unwrap()]);
+    }
+    assert_eq!(room(&far, "allocations"), 0, "{names:?}");
+}
+
+#[test]
 fn a_depot_that_tells_of_more_than_was_asked_for_stalls() {
     // That was news each time, and it went on for ever.
     let home = Home::new();
@@ -218,4 +262,55 @@ fn liar(size_bytes: u64, tell: fn(&mut TcpStream)) -> String {
         }
     });
     url
+}
+
+#[test]
+fn keys_stay_where_no_depot_says_that_its_lease_has_ended() {
+    // Whatever else answered 404 was believed, such as the relay started again without its depot: "its
+    // lease had ended", and the only keys were thrown away.
+    let home = Home::new();
+    let content = Content::random(26, SIZE);
+    let origin = honest(&content);
+    let [near, far] = depots(&home);
+    let both = [near, far];
+    staging(&home, &url(&origin), &both, &[]).run().code_is(0);
+    let keys = home.read("staged.meta4.keys");
+    let [near, far] = both;
+    let address = far.address().to_string();
+    drop(far);
+    let bare = home.relay_at(&address, &[]);
+    let status = home.run(["stage", "status", "staged.meta4"]);
+    assert!(!status.code_is(8).out().contains("lease has ended"), "{status}");
+    assert!(status.out().contains("it answered 404: this relay has no depot"), "{status}");
+    home.run(["stage", "release", "staged.meta4"]).code_is(8);
+    assert_eq!(home.read("staged.meta4.keys"), keys);
+    let ran = staging(&home, &url(&origin), &[near], &["--overwrite"]).run();
+    ran.code_is(0).says(&["has not given up what was staged before", "staged.meta4.left"]);
+    drop(bare);
+    // A server that answers anything with a page, and one that knows no such thing.
+    for answer in ["200 OK", "410 Gone"] {
+        let listener = TcpListener::bind(&address).unwrap();
+        let answers = std::thread::spawn(move || {
+            let (mut near, _) = listener.accept().unwrap();
+            let _ = near.read(&mut [0; 4096]).unwrap();
+            let page = format!("HTTP/1.1 {answer}\r\nContent-Length: 2\r\n\r\nHi");
+            near.write_all(page.as_bytes()).unwrap();
+        });
+        let ran = home.run(["stage", "release", "staged.meta4.left"]);
+        assert!(!ran.code_is(7).out().contains("lease had ended"), "{ran}");
+        answers.join().unwrap();
+    }
+    let back = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
+    assert_eq!(room(&back, "allocations"), 1);
+    let left = home.read("staged.meta4.left.keys");
+    home.run(["stage", "release", "staged.meta4.left"]).code_is(0);
+    assert_eq!(room(&back, "allocations"), 0);
+    // A depot that has forgotten it says so as well.
+    home.write("staged.meta4.left.keys", left);
+    fs::remove_dir_all(home.path("depot1")).unwrap();
+    drop(back);
+    let _anew = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
+    let ran = home.run(["stage", "release", "staged.meta4.left"]);
+    assert!(ran.code_is(0).out().contains("its lease had ended"), "{ran}");
+    assert!(!home.exists("staged.meta4.left.keys"));
 }

@@ -56,10 +56,31 @@ fn letter(address: &str) -> Option<(char, usize)> {
     })
 }
 
+/// The letters of an address, decoded as [`letter`] does it, and where each begins.
+pub(crate) fn letters(address: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let (found, bytes) = letter(address.get(at..)?)?;
+        at += bytes;
+        Some((at - bytes, found))
+    })
+}
+
 /// Whether a path is that of something in a depot.
 pub fn is_path(path: &str) -> bool {
     let name = path.strip_prefix(PREFIX).unwrap_or_default();
     name.len() == DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// What others may see of the capability that a path ends in, by way of relays or not and however it is
+/// spelt; `None` if it ends in none.
+pub fn brief(path: &str) -> Option<String> {
+    let letters: String = letters(path).map(|(_, letter)| letter).collect();
+    let at = letters.len().checked_sub(DIGITS)?;
+    let capability = letters.get(at..)?;
+    let is_one = capability.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_prefixed = letters.get(..at)?.ends_with(PREFIX);
+    (is_one && is_prefixed).then(|| capability[..SHOWN_DIGITS].to_owned())
 }
 
 /// 32 of 256 bits.
@@ -91,6 +112,12 @@ mod tests {
         assert_eq!(redacted("/depot/%"), "/depot/%");
         assert_eq!(redacted("/depot/%2"), "/depot/%2");
         assert_eq!(redacted("/dépôt/é%é"), "/dépôt/é%é");
+        for path in [format!("/depot/{one}"), format!("/relay/http://a/%64epot/%30{}", &one[1..])] {
+            assert_eq!(brief(&path).as_deref(), one.get(..8), "{path}");
+        }
+        for path in ["/depot/01", "/depot", "", &format!("/{one}"), &format!("/depot/{one}/f")] {
+            assert_eq!(brief(path), None, "{path}");
+        }
         assert!(is_path(&format!("/depot/{one}")) && !is_path("/depot/01") && !is_path("/f"));
     }
 }

@@ -4,6 +4,8 @@
 
 use url::Url;
 
+use crate::depot::letters;
+
 /// Where a relay passes on what it is asked for.
 pub const PREFIX: &str = "/relay/";
 /// More relays than this on one route are refused.
@@ -114,6 +116,50 @@ fn is_http(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https") && url.host().is_some()
 }
 
+/// An address, or the target of a request, as a log may show it: without queries, which open things
+/// where they are signed, and without users and passwords, also of addresses within it and in
+/// whatever spelling (`%3f`, `%40`). Where a password could be, only what comes before it and is
+/// understood is shown.
+///
+/// ```
+/// use swath_formats::relay::shown;
+/// assert_eq!(shown("/relay/https://h/f@2?X-Sig=1&by=me@h"), "/relay/https://h/f@2?");
+/// assert_eq!(shown("/relay/https://user:password@h/f"), "/relay/...");
+/// ```
+pub fn shown(target: &str) -> String {
+    let asks = letters(target).find(|(_, letter)| matches!(letter, '?' | '#'));
+    let bare = asks.map_or(target, |(at, _)| &target[..at]);
+    let whole = || format!("{bare}{}", if asks.is_some() { "?" } else { "" });
+    // In front of it stands a password, if there is one.
+    if letters(target).all(|(_, letter)| letter != '@') {
+        return whole();
+    }
+    let mut understood = 0;
+    loop {
+        if bare[understood..].starts_with(PREFIX) {
+            understood += PREFIX.len();
+        }
+        let is_open = |url: &Url| url.username().is_empty() && url.password().is_none();
+        let read = Url::parse(&target[understood..]).ok().filter(is_http).filter(is_open);
+        let begins = read.map(|url| format!("{}://", url.scheme())).unwrap_or_default();
+        let Some(rest) = bare[understood..].strip_prefix(&begins).filter(|_| !begins.is_empty())
+        else {
+            break;
+        };
+        understood += begins.len() + rest.find(['/', '\\']).unwrap_or(rest.len());
+        if !bare[understood..].starts_with(PREFIX) {
+            break;
+        }
+    }
+    let path: String = letters(&bare[understood..]).map(|(_, letter)| letter).collect();
+    let has_address = path.contains("//") || path.contains(":/");
+    let has_login = path.contains('@') && path.contains(':');
+    if has_address || has_login || !(path.is_empty() || path.starts_with('/')) {
+        return format!("{}...", &bare[..understood]);
+    }
+    whole()
+}
+
 /// Host and port of `url`, as sites are called: `data.example.org:443`.
 pub fn site(url: &Url) -> Option<String> {
     Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
@@ -187,7 +233,55 @@ mod tests {
         assert_eq!(error, Err(UpstreamError::TooLong(HOPS_MAX + 1)));
     }
 
+    #[test]
+    fn a_log_shows_where_and_nothing_that_opens_it() {
+        for (target, expected) in [
+            ("/relay/http://h/f?X-Sig=s", "/relay/http://h/f?"),
+            ("/relay/http://h/f%3fX-Sig=s", "/relay/http://h/f?"),
+            ("/relay/http://h/f%253FX-Sig=s", "/relay/http://h/f?"),
+            ("//relay/http://h/f?X-Sig=s", "//relay/http://h/f?"),
+            ("/Relay/http://h/f?X-Sig=s", "/Relay/http://h/f?"),
+            ("/relay?to=http://u:s@h/f", "/relay?"),
+            ("/relay/?u=http://h/f?X-Sig=s", "/relay/?"),
+            ("http://r/relay/http://h/x?X-Sig=s", "http://r/relay/http://h/x?"),
+            ("/relay/http://h:81/a@b/c@2:x/f", "/relay/http://h:81..."),
+            ("/relay/http://h:81/a@b/f?c=me@h", "/relay/http://h:81/a@b/f?"),
+            (
+                "/relay/http://r/relay/https://[::1]:2/f@1",
+                "/relay/http://r/relay/https://[::1]:2/f@1",
+            ),
+            ("/relay/http://r/relay/https://u:s@h/f", "/relay/http://r/relay/..."),
+            ("/relay/http://r//relay/https://u:s@h/f", "/relay/http://r..."),
+            ("http://u:s@h/f", "..."),
+            ("http://u:s%40h/f", "..."),
+            ("http://u:a?s@h/f", "..."),
+            ("/relay/http:/u:s@h/f", "/relay/..."),
+            ("/relay/u:s@h/f", "/relay/..."),
+            ("//u:s@h/f", "..."),
+            ("u:s@h:443", "..."),
+            ("h:443", "h:443"),
+            ("/f@2x.png", "/f@2x.png"),
+            ("*", "*"),
+        ] {
+            assert_eq!(shown(target), expected, "{target}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn no_secret_is_shown(
+            front in "(/{0,2}(relay|Relay)/{1,2}(https?:/{1,2}r(:1)?/relay/{1,2}){0,2})?",
+            host in "[a-z.]{1,4}(:[0-9]{1,3})?(/[a-z@:%]{0,5}){0,2}",
+            noise in "[ -~&&[^/?#\\\\]]{0,4}",
+            is_query in proptest::bool::ANY,
+        ) {
+            let address = match is_query {
+                true => format!("{front}http://{host}?{noise}SECRET{noise}"),
+                false => format!("{front}http://u{noise}:{noise}SECRET{noise}@{host}"),
+            };
+            prop_assert!(!shown(&address).contains("SECRET"), "{address}: {}", shown(&address));
+        }
+
         #[test]
         fn no_target_can_do_harm(text in "\\PC{0,80}") {
             let _ = upstream(&text);

@@ -12,9 +12,27 @@ pub(crate) fn shown(text: &str, chars_max: usize) -> String {
     shown
 }
 
+/// The value of a header field as text: UTF-8 where it is that, else a character for each byte
+/// (ISO-8859-1). Two values that differ stay two: an entity tag may hold any byte from 0x80 on.
+pub fn field_text(value: &[u8]) -> String {
+    match str::from_utf8(value) {
+        Ok(text) => text.to_owned(),
+        Err(_) => value.iter().map(|&byte| char::from(byte)).collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_that_differ_stay_two() {
+        // Tags `v\xe9` and `v\xe8` became equal, and a cache answered with the file as it had been.
+        let values: [&[u8]; 4] = [b"v\xe9", b"v\xe8", b"v\xe9\xff", "v\u{fffd}".as_bytes()];
+        let texts = values.map(field_text);
+        assert_eq!(texts, ["v\u{e9}", "v\u{e8}", "v\u{e9}\u{ff}", "v\u{fffd}"]);
+        assert_eq!(field_text("größer".as_bytes()), "größer");
+    }
 
     #[test]
     fn what_cannot_be_shown_leaves_a_mark() {

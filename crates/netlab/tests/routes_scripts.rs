@@ -224,6 +224,28 @@ fn refusing_relays_are_left_alone() {
     });
 }
 
+/// A site's switch starts again, and all relays are away for some seconds. Each that was tried then had
+/// to wait longer for its next turn, and trials paused: the transfer went on at the rate of direct for
+/// half a minute after all were well again.
+#[test]
+fn what_was_silent_is_back_when_it_answers() {
+    let map = MapSpec::seven_sites();
+    for (seed, silent_s) in (1..6).flat_map(|seed| [3.0, 8.0, 30.0].map(|it| (seed, it))) {
+        for refuses in [false, true] {
+            let mut script = seven(seed).size_mb(2000);
+            for relay in map.relays() {
+                script = script.relay(&map.sites[relay]).at_s(12.0);
+                script = if refuses { script.refuses() } else { script.dies() };
+                script = script.at_s(12.0 + silent_s).recovers();
+            }
+            script.run().expect(|it| {
+                let (well_s, first) = (12.0 + silent_s, it.first());
+                first.mean(well_s + 2.0, well_s + 5.0) >= 0.85 * first.mean(9.0, 12.0)
+            });
+        }
+    }
+}
+
 #[test]
 fn replicas_share_one_graph() {
     let script = seven(1).size_mb(1000).replica_at("NewYork");

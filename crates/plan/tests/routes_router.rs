@@ -325,7 +325,7 @@ fn closed_s(rate: impl Fn(u32) -> f64) -> Option<f64> {
                     ways.push((way, route.is_direct(), now_s, 0.0));
                 }
                 RouteAction::Close { .. } => return Some(now_s),
-                RouteAction::Use { .. } => {}
+                RouteAction::Use { .. } | RouteAction::Ask { .. } => {}
             }
         }
         let told = ways.iter_mut().map(|(way, is_direct, began_s, bytes)| {

@@ -148,7 +148,7 @@ impl Source {
         relays.iter().for_each(|relay| net.note_relay(relay));
         let target = Arc::new(match &way {
             Some(way) if way.carriage == Carriage::Passed => {
-                Target::through(net, &way.address, &way.address, trust)
+                Target::through(net, &url, &way.address, &way.address, trust)
             }
             Some(way) => Target::new(net, &url, &url, trust).carried_by(&way.via),
             None => Target::new(net, &url, &url, trust),
@@ -226,7 +226,7 @@ impl Source {
     fn target_at(&self, url: &Url) -> Arc<Target> {
         Arc::new(match &self.way {
             Some(way) if way.carriage == Carriage::Passed => {
-                Target::through(&self.net, &way.address, url, self.trust)
+                Target::through(&self.net, &self.url, &way.address, url, self.trust)
             }
             Some(way) => Target::new(&self.net, &self.url, url, self.trust).carried_by(&way.via),
             None => Target::new(&self.net, &self.url, url, self.trust),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use swath_formats::{depot, relay};
+use swath_formats::relay;
 use swath_model::Range;
 use url::{Host, Url};
 
@@ -65,16 +65,17 @@ impl Target {
         Target::with(net, source_url, url, trust, credentials)
     }
 
-    /// `url` as an address at a relay of what was given as `source_url`, which is an address at it too.
-    /// Of the user's own secrets it gets none but what opens the relay itself.
-    /// What opens the origin is sealed for the last relay, and what opens other relays for these.
-    pub fn through(net: &Net, source_url: &Url, url: &Url, trust: Trust) -> Target {
+    /// `url` as an address at a relay of what was given as `given`, which relays pass on at
+    /// `source_url`. Of the user's own secrets the first relay gets none but what opens it.
+    /// What opens the origin, a password in `given` too, is sealed for the last relay, and what opens
+    /// other relays for these.
+    pub fn through(net: &Net, given: &Url, source_url: &Url, url: &Url, trust: Trust) -> Target {
         let own = Origin::of(source_url).filter(|own| Origin::of(url).as_ref() == Some(own));
         let credentials = own.map(|own| net.credentials_for_relay(&own)).unwrap_or_default();
         let mut target = Target::with(net, source_url, url, Trust::Named, credentials);
         let (relays, end) = relay::route(url);
-        let (_, first_end) = relay::route(source_url);
-        let Sealed { lines, keys } = net.sealed(&relays, &first_end, &end, trust);
+        let (_, given) = relay::route(given);
+        let Sealed { lines, keys } = net.sealed(&relays, &given, &end, trust);
         target.shared.push_str(&lines);
         Target { end, keys, ..target }
     }
@@ -136,13 +137,9 @@ impl Target {
     }
 
     /// A refusal for want of credentials, with what the user must know to do something about it:
-    /// who refused, and what was shown there. What is gone from a depot is so with its lease. Other
-    /// errors as they are.
+    /// who refused, and what was shown there. Other errors as they are.
     pub fn explain(&self, error: LaneError) -> LaneError {
         match error {
-            LaneError::Status { code: 404 | 410, .. } if is_in_depot(&self.url) => {
-                LaneError::LeaseEnded
-            }
             LaneError::Status { code: code @ (401 | 403), reason, .. } => LaneError::Denied {
                 code,
                 reason,
@@ -163,12 +160,6 @@ impl Target {
     pub fn accept_line(&self, accept: &str) -> String {
         if self.own_accept { String::new() } else { format!("Accept: {accept}\r\n") }
     }
-}
-
-/// Whether an address leads into a depot, by way of relays or not.
-fn is_in_depot(url: &Url) -> bool {
-    let path = url.path();
-    path.rfind(depot::PREFIX).is_some_and(|at| depot::is_path(&path[at..]))
 }
 
 impl fmt::Debug for Target {

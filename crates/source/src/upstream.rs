@@ -39,6 +39,8 @@ pub struct Upstream {
     owed: u32,
     /// Answers that came on it, those to whoever had it before included.
     answers: u64,
+    /// Its server may take whoever asks on it for whom it has let in on it.
+    is_personal: bool,
 }
 
 /// The head of an answer, as it came.
@@ -104,6 +106,7 @@ impl Upstream {
             body: None,
             keeps_alive: true,
             owed: 0,
+            is_personal: false,
         }
     }
 
@@ -159,6 +162,7 @@ impl Upstream {
         }
         self.output.extend_from_slice(request);
         self.owed += 1;
+        self.is_personal |= request.split(|&byte| byte == b'\n').any(lets_connection_in);
     }
 
     /// Whether something is left to be sent.
@@ -220,6 +224,11 @@ impl Upstream {
                     self.keeps_alive = self.keeps_alive && head.keeps_alive() && !ends;
                     self.answers += 1;
                     self.body = (!is_bodiless).then_some(body);
+                    self.is_personal |= head
+                        .fields("www-authenticate")
+                        .chain(head.fields("proxy-authenticate"))
+                        .flat_map(|value| value.split(','))
+                        .any(|scheme| is_of_connection(scheme.as_bytes()));
                     let fields = head
                         .all()
                         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -361,7 +370,7 @@ impl Upstream {
     /// Nothing more is wanted of it: kept for the next one if it is in good order.
     pub fn put_aside(mut self) {
         let is_clean = self.body.is_none() && self.owed == 0 && self.used == self.input.len();
-        if is_clean && self.keeps_alive && !self.has_unsent() {
+        if is_clean && self.keeps_alive && !self.has_unsent() && !self.is_personal {
             self.conn.answers = self.answers;
             self.net.keep_idle(self.conn);
         }
@@ -371,6 +380,21 @@ impl Upstream {
     pub fn into_tunnel(self) -> Tunnel {
         Tunnel { conn: self.conn, input: self.input, used: self.used }
     }
+}
+
+/// Whether this line of a head shows what lets in not a request but its connection.
+fn lets_connection_in(line: &[u8]) -> bool {
+    let Some(colon) = line.iter().position(|&byte| byte == b':') else { return false };
+    let (name, value) = (&line[..colon], &line[colon + 1..]);
+    let names: [&[u8]; 2] = [b"authorization", b"proxy-authorization"];
+    names.iter().any(|own| name.eq_ignore_ascii_case(own)) && is_of_connection(value)
+}
+
+/// Whether a scheme of authentication is one of connections (RFC 4559, section 6).
+fn is_of_connection(scheme: &[u8]) -> bool {
+    let schemes: [&[u8]; 2] = [b"ntlm", b"negotiate"];
+    let scheme = scheme.trim_ascii();
+    schemes.iter().any(|own| scheme.get(..own.len()).is_some_and(|it| it.eq_ignore_ascii_case(own)))
 }
 
 /// Both directions of a connection.
@@ -437,3 +461,22 @@ impl std::fmt::Debug for Upstream {
 
 /// Read at a time where heads are expected.
 const READ_BYTES: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Connections are shared between clients. A server that lets in connections (NTLM) took whoever
+    /// asked next on one for whom it had let in on it.
+    #[test]
+    fn what_lets_connections_in_is_known() {
+        let head = b"GET /f HTTP/1.1\r\nHost: h\r\nAUTHORIZATION:  ntlm TlRM\r\n\r\n";
+        let is_personal = |head: &[u8]| head.split(|&byte| byte == b'\n').any(lets_connection_in);
+        assert!(is_personal(head));
+        assert!(is_personal(b"GET / HTTP/1.1\r\nProxy-Authorization: Negotiate YII\r\n\r\n"));
+        for other in ["Authorization: Bearer ntlm", "X-Authorization: NTLM x", "Authorization:", ""]
+        {
+            assert!(!is_personal(other.as_bytes()), "{other}");
+        }
+    }
+}

@@ -141,6 +141,8 @@ pub(crate) struct Keeper {
     shared: Arc<Shared>,
     path: PathBuf,
     journal: fn(&Path) -> Journal,
+    /// Nothing is written, not even what is corrected in memory.
+    only_reads: bool,
     database: Option<Database>,
     /// The file that was opened last.
     opened: Option<Identity>,
@@ -160,12 +162,17 @@ struct Turn {
 
 impl Keeper {
     /// Start the thread for this file.
-    pub(crate) fn start(path: &Path, journal: fn(&Path) -> Journal) -> Arc<Shared> {
+    pub(crate) fn start(
+        path: &Path,
+        journal: fn(&Path) -> Journal,
+        only_reads: bool,
+    ) -> Arc<Shared> {
         let shared = Arc::new(Shared::new(true));
         let keeper = Keeper {
             shared: Arc::clone(&shared),
             path: path.to_owned(),
             journal,
+            only_reads,
             database: None,
             opened: None,
             is_given_up: false,
@@ -268,7 +275,7 @@ impl Keeper {
             let rows = database.read()?;
             self.shared.memory().read(rows, Wall::now());
         }
-        if database.unwritable.is_some() {
+        if database.unwritable.is_some() || self.only_reads {
             return Ok(());
         }
         let rows = self.shared.memory().take_unwritten();

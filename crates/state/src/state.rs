@@ -28,11 +28,20 @@ impl State {
     /// longer than a second: what comes later is news. Whatever is wrong with the file, the state
     /// that comes back can be used: it remembers at least for this run.
     pub fn open(path: &Path) -> (State, Option<Warning>) {
-        State::open_with(path, Journal::suits)
+        State::open_with(path, Journal::suits, false)
     }
 
-    fn open_with(path: &Path, journal: fn(&Path) -> Journal) -> (State, Option<Warning>) {
-        let shared = Keeper::start(path, journal);
+    /// The same, for who only looks: no row of the file is written, corrected or dropped.
+    pub fn look(path: &Path) -> (State, Option<Warning>) {
+        State::open_with(path, Journal::suits, true)
+    }
+
+    fn open_with(
+        path: &Path,
+        journal: fn(&Path) -> Journal,
+        only_reads: bool,
+    ) -> (State, Option<Warning>) {
+        let shared = Keeper::start(path, journal, only_reads);
         let warning = shared.wait_for_opening(path, OPEN_WAIT);
         (State::of(shared), warning)
     }
@@ -187,7 +196,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(60);
 
     fn open(path: &Path) -> (State, Option<Warning>) {
-        State::open_with(path, |_| Journal::Rollback)
+        State::open_with(path, |_| Journal::Rollback, false)
     }
 
     fn edge(from: &str) -> EdgeReading {

@@ -70,6 +70,10 @@ pub enum Event {
         text: String,
         /// Whether it is a warning rather than information.
         warning: bool,
+        /// If it warns that nothing proves what relays passed on: how many bytes that is. Of a list
+        /// this is told of all its files together.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        unproved_bytes: u64,
     },
     /// The answer is a Metalink, or names one: whoever asked reads it and asks again with what it
     /// says. The end of this transfer, and no failure.
@@ -98,12 +102,21 @@ pub enum Event {
 }
 
 impl Event {
+    /// Something a user should read now.
+    pub fn note(at_s: f64, text: String, warning: bool) -> Event {
+        Event::Note { at_s, text, warning, unproved_bytes: 0 }
+    }
+
     /// A transfer that comes to this has failed: what is not all there is not proved either.
     pub(crate) fn failed(error: &GetError, kept_bytes: u64, mut summary: Summary) -> Event {
         summary.proved = false;
         let (path, at_s) = (summary.path.clone(), summary.elapsed_s);
         Event::Failed { path, at_s, error: error.with_reasons(), kept_bytes, summary }
     }
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// What a source is doing, as shown to a user.

@@ -1,8 +1,10 @@
 //! What the user chose about routes, and what all transfers of an engine share of them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use swath_formats::relay;
 use swath_plan::routes::{Grade, Mode, Reading, Route, RouterConfig, SiteId};
 use swath_source::{Carriage, RelayAccess};
 use swath_state::{By, EdgeReading, HERE, Mark, Measured, RelayNote, State};
@@ -47,6 +49,8 @@ struct Shared {
     options: RouteOptions,
     /// Relays of which it was told that they are not used.
     told: Mutex<HashSet<String>>,
+    /// Sources that did not answer without relays, and when.
+    mute: Mutex<HashMap<String, Instant>>,
 }
 
 /// What is remembered of a hop.
@@ -132,14 +136,17 @@ impl Routes {
     /// `None` where there are no relays to be used.
     pub fn of(options: &RouteOptions) -> Option<Routes> {
         let has_some = !options.relays.is_empty() && options.choice != RouteChoice::Direct;
-        let shared = || Shared { options: options.clone(), told: Mutex::default() };
+        let shared =
+            || Shared { options: options.clone(), told: Mutex::default(), mute: Mutex::default() };
         has_some.then(|| Routes { shared: Arc::new(shared()) })
     }
 
     /// The same relays and the same memory, for other routes.
     pub fn by(&self, choice: RouteChoice) -> Routes {
         let options = RouteOptions { choice, ..self.shared.options.clone() };
-        Routes { shared: Arc::new(Shared { options, told: Mutex::default() }) }
+        Routes {
+            shared: Arc::new(Shared { options, told: Mutex::default(), mute: Mutex::default() }),
+        }
     }
 
     /// The choice.
@@ -179,11 +186,29 @@ impl Routes {
         told.insert(name.to_owned())
     }
 
+    /// The source at `url` does not answer without relays.
+    pub fn note_mute(&self, url: &Url) {
+        let mut mute = self.shared.mute.lock().unwrap_or_else(PoisonError::into_inner);
+        mute.retain(|_, since| since.elapsed() < MUTE_FOR);
+        mute.insert(relay::site(url).unwrap_or_default(), Instant::now());
+    }
+
+    /// Whether that was so a moment ago.
+    pub fn is_mute(&self, url: &Url) -> bool {
+        let mute = self.shared.mute.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = relay::site(url).and_then(|site| mute.get(&site).copied());
+        since.is_some_and(|since| since.elapsed() < MUTE_FOR)
+    }
+
     /// The memory, for one transfer.
     pub fn memory(&self) -> Memory {
         Memory { state: self.shared.options.state.clone(), mark: Mark::default() }
     }
 }
+
+/// A list of files by a route that was named does not wait for each of them for a source that only
+/// relays reach.
+const MUTE_FOR: Duration = Duration::from_secs(60);
 
 /// Transfers that begin together are not to do the same at the same moments.
 fn seed() -> u64 {

@@ -71,6 +71,18 @@ pub enum Wrong {
         /// Why not.
         fault: RelayFault,
     },
+    /// A relay that the file has by another scheme.
+    #[error(
+        "the configuration file has the relay {site} by {known}://, not by {typed}://: its token and its certificate are for that alone"
+    )]
+    Scheme {
+        /// Which.
+        site: String,
+        /// How it was named.
+        typed: String,
+        /// How the file has it.
+        known: String,
+    },
     /// The same relay again.
     #[error("the relay {0} is there twice")]
     Twice(String),

@@ -26,6 +26,28 @@ impl Relay {
     pub fn site(&self) -> String {
         site(&self.url).unwrap_or_default()
     }
+
+    /// Whether a user or a password stands in its address.
+    pub fn has_login(&self) -> bool {
+        !self.url.username().is_empty() || self.url.password().is_some()
+    }
+
+    /// A relay that somebody has typed, with what the configuration file says of it: its certificate,
+    /// and what opens it where nothing was typed that does. By another scheme it would be another
+    /// server: a token for one that is encrypted would go out in the clear.
+    pub fn opened_by(&self, file: &[Relay]) -> Result<Relay, Wrong> {
+        let Some(own) = file.iter().find(|own| own.site() == self.site()) else {
+            return Ok(self.clone());
+        };
+        if own.url.scheme() != self.url.scheme() {
+            let [typed, known] = [self, own].map(|relay| relay.url.scheme().to_owned());
+            return Err(Wrong::Scheme { site: self.site(), typed, known });
+        }
+        if self.has_login() {
+            return Ok(Relay { fingerprint: own.fingerprint, ..self.clone() });
+        }
+        Ok(own.clone())
+    }
 }
 
 /// How a transfer's route is to be chosen.

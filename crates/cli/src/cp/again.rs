@@ -199,7 +199,7 @@ impl<'a> Again<'a> {
 
     fn warn(&mut self, text: String) {
         let at_s = self.first_began.map_or(0.0, |began| began.elapsed().as_secs_f64());
-        self.observer.observe(&Event::Note { at_s, text, warning: true });
+        self.observer.observe(&Event::note(at_s, text, true));
     }
 
     /// From the first receiver's beginning to this one's.

@@ -100,7 +100,7 @@ impl Away<'_> {
                 if hint && error.contains("a folder there") {
                     say::err(&format!("  into that folder: {shown}/"));
                 }
-                super::tell_kept(failed.kept_bytes.unwrap_or(0));
+                super::tell_kept(failed.kept_bytes.unwrap_or(0), exit::GOES_ON);
                 Exit::of_code(failed.exit)
             }
             Sent::Broken(exit, error) => {

@@ -166,8 +166,10 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     };
     let names = session.as_ref().and_then(|it| it.through.as_deref()).unwrap_or_default();
     let own_server = session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint));
-    let routes = match cp.routes.options() {
-        Ok(routes) => routes,
+    // No relay leads to a disk of ours, nor to where ssh does.
+    let has_routes = session.is_none() && !matches!(job, Job::Here { .. });
+    let routes = match has_routes.then(|| cp.routes.options()).transpose() {
+        Ok(routes) => routes.unwrap_or_default(),
         Err((exit, message)) => return fail(exit, &message),
     };
     let wishes = Wishes {
@@ -524,10 +526,9 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn
         for (source, reason) in reasons {
             say::err(&format!("  {}: {reason}", words(source)));
         }
-        for hint in [exit::hint_of_token, exit::hint_of_trust] {
-            if let Some(hint) = reasons.iter().find_map(|(_, reason)| hint(reason)) {
-                say::err(hint);
-            }
+        exit::hints_of_tokens(reasons).for_each(say::err);
+        if let Some(hint) = reasons.iter().find_map(|(_, reason)| exit::hint_of_trust(reason)) {
+            say::err(hint);
         }
         let https = |(source, reason): &(String, String)| exit::hint_of_https(source, reason);
         if let Some(hint) = reasons.iter().find_map(https) {
@@ -535,13 +536,13 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn
         }
         exit::hints_of_relays(reasons).iter().for_each(|hint| say::err(hint));
     }
-    tell_kept(kept_bytes);
+    tell_kept(kept_bytes, exit::what_next(error));
 }
 
-/// Say what the same command goes on from, if there is anything.
-fn tell_kept(kept_bytes: u64) {
+/// Say what is kept, if anything is, and what the same command makes of it.
+fn tell_kept(kept_bytes: u64, what_next: &str) {
     if kept_bytes > 0 {
         let kept = units::bytes(kept_bytes);
-        say::err(&format!("  {kept} are kept: the same command goes on from there"));
+        say::err(&format!("  {kept} are kept: {what_next}"));
     }
 }

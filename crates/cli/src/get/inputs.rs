@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Cursor};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use swath_formats::{metalink, percent};
+use swath_formats::{depot, metalink, percent};
 use swath_model::path::SafePath;
 use swath_source::{Class, Document, LaneError, fetch_small};
 use swath_transfer::{Destination, Engine, Mirror, PlanConfig, Request, Trust};
@@ -398,8 +398,12 @@ fn destination(get: &Get, name: Option<&SafePath>) -> Destination {
     }
 }
 
-/// The last part of a URL's path as a file name.
+/// The last part of a URL's path as a file name; of what lies in a depot, which is read by whoever
+/// knows that part, no more than others may see.
 pub fn name_of(url: &Url) -> Option<SafePath> {
+    if let Some(brief) = depot::brief(url.path()) {
+        return SafePath::new(&format!("depot-{brief}")).ok();
+    }
     let last = url.path_segments()?.next_back()?;
     let decoded = percent::decode_text(last);
     SafePath::new(&decoded).ok().filter(|name| !name.as_str().contains('/'))
@@ -454,5 +458,15 @@ mod tests {
         assert_eq!(name("http://a/..%2f..%2fetc%2fpasswd"), None);
         assert_eq!(name("http://a/%2e%2e"), None);
         assert_eq!(name("http://a/x%00y"), None);
+        // The name of the file was what opens it, in whatever told of it.
+        let secret = "0123456789abcdef".repeat(4);
+        for path in ["depot/", "relay/http://r2/depot/", "%64epot/", "depot%2F"] {
+            let named = name(&format!("http://a/{path}{secret}?etag=%22x%22"));
+            assert_eq!(named.as_deref(), Some("depot-01234567"), "{path}");
+        }
+        assert_eq!(
+            name("http://a/depot/0123456789abcdef.h5").as_deref(),
+            Some("0123456789abcdef.h5")
+        );
     }
 }

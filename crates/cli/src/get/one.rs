@@ -133,9 +133,7 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         for (source, reason) in reasons {
             say::err(&format!("  {source}: {reason}"));
         }
-        if let Some(hint) = reasons.iter().find_map(|(_, reason)| exit::hint_of_token(reason)) {
-            say::err(hint);
-        }
+        exit::hints_of_tokens(reasons).for_each(say::err);
         let https = |(source, reason): &(String, String)| exit::hint_of_https(source, reason);
         if let Some(hint) = reasons.iter().find_map(https) {
             say::err(&hint);
@@ -143,10 +141,9 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         exit::hints_of_relays(reasons).iter().for_each(|hint| say::err(hint));
     }
     let kept = || {
-        format!(
-            "{} are kept in {name}.swath.part: the same command goes on from there, also with other mirrors",
-            units::bytes(kept_bytes)
-        )
+        let next = exit::what_next(error);
+        let mirrors = if next == exit::GOES_ON { ", also with other mirrors" } else { "" };
+        format!("{} are kept in {name}.swath.part: {next}{mirrors}", units::bytes(kept_bytes))
     };
     let hint = match error {
         GetError::Open(OpenError::Exists(_)) => {

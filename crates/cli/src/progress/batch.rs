@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use swath_transfer::observe::{Event, Observer, Snapshot, Summary};
+use swath_transfer::report;
 
 use super::batch_view::{frame, plain_line, summary};
 use super::eta::Forecast;
@@ -59,7 +60,11 @@ pub(super) struct Tally {
     pub(super) wasted_bytes: u64,
     /// Files under way.
     pub(super) active: BTreeMap<u64, Active>,
-    /// Bytes and requests by host.
+    /// Files of which relays passed on what nothing proves …
+    pub(super) unproved: u64,
+    /// … and how many bytes that is.
+    pub(super) unproved_bytes: u64,
+    /// Bytes and requests by host, and by the relays that lead to it.
     pub(super) hosts: BTreeMap<String, (u64, u64)>,
     /// Rates of bytes.
     pub(super) bytes: Forecast,
@@ -98,7 +103,7 @@ enum NotBegun<'a> {
 
 /// What `--json` prints when a list ends.
 #[derive(Serialize)]
-struct ListFinished {
+struct ListFinished<'a> {
     event: &'static str,
     files: u64,
     complete: u64,
@@ -109,6 +114,16 @@ struct ListFinished {
     resumed_bytes: u64,
     wasted_bytes: u64,
     elapsed_s: f64,
+    sources: Vec<ListSource<'a>>,
+}
+
+/// What came from one host, direct or by the same relays.
+#[derive(Serialize)]
+struct ListSource<'a> {
+    name: &'a str,
+    bytes: u64,
+    share: f64,
+    requests: u64,
 }
 
 impl Files {
@@ -175,7 +190,7 @@ impl Files {
         let mut shared = self.lock();
         let at_s = shared.begun.elapsed().as_secs_f64();
         if shared.mode == Mode::Json {
-            let event = Event::Note { at_s, text: text.to_owned(), warning: true };
+            let event = Event::note(at_s, text.to_owned(), true);
             shared.json.line(&OfFile { file, event: &event });
         }
         shared.warn(text);
@@ -188,10 +203,13 @@ impl Files {
         if is_through {
             shared.tally.count = Some(shared.tally.ended());
         }
-        let tally = &shared.tally;
-        match shared.mode {
+        if let (files @ 1.., bytes) = (shared.tally.unproved, shared.tally.unproved_bytes) {
+            shared.tell(&report::warning_of_relays(files, bytes));
+        }
+        let Shared { mode, terminal, json, tally, .. } = &mut *shared;
+        match mode {
             Mode::Terminal => {
-                let mut screen = shared.terminal.lock();
+                let mut screen = terminal.lock();
                 let text = summary(tally, screen.look());
                 screen.end(&text);
             }
@@ -210,8 +228,9 @@ impl Files {
                     resumed_bytes: tally.resumed_bytes,
                     wasted_bytes: tally.wasted_bytes,
                     elapsed_s: tally.at_s,
+                    sources: tally.sources(),
                 };
-                shared.json.line(&line);
+                json.line(&line);
             }
             Mode::Quiet => {}
         }
@@ -233,10 +252,11 @@ impl Observer for OneFile {
         if shared.mode == Mode::Json {
             shared.json.line(&OfFile { file: self.file, event });
         }
-        if let Event::Note { text, warning, .. } = event {
+        if let Event::Note { text, warning, unproved_bytes, .. } = event {
             let path = shared.tally.active.get(&self.file).map_or("", |a| a.path.as_str());
             let line = format!("{path}: {text}");
-            if *warning {
+            // That nothing proves what relays passed on is told at the end, once.
+            if *warning && *unproved_bytes == 0 {
                 shared.warn(&line);
             }
         }
@@ -283,6 +303,10 @@ impl Shared {
             n if n > NOTES_MAX => return,
             _ => line,
         };
+        self.tell(line);
+    }
+
+    fn tell(&self, line: &str) {
         match self.mode {
             Mode::Terminal => self.terminal.lock().note(line, Tone::Warn),
             Mode::Plain | Mode::Quiet => self.print(&format!("warning: {line}")),
@@ -334,6 +358,10 @@ impl Tally {
             Event::Metalink { .. } => {
                 self.active.remove(&file);
             }
+            Event::Note { unproved_bytes: bytes @ 1.., .. } => {
+                self.unproved += 1;
+                self.unproved_bytes = self.unproved_bytes.saturating_add(*bytes);
+            }
             Event::Opened { .. }
             | Event::Source { .. }
             | Event::Swath(_)
@@ -360,14 +388,28 @@ impl Tally {
         self.resumed_bytes = self.resumed_bytes.saturating_add(end.resumed_bytes);
         self.wasted_bytes = self.wasted_bytes.saturating_add(end.wasted_bytes);
         for source in &end.sources {
-            let bare = source.name.split_once("://").map_or(source.name.as_str(), |(_, rest)| rest);
-            let host = bare.split('/').next().unwrap_or("");
-            let full = self.hosts.len() >= HOSTS_MAX && !self.hosts.contains_key(host);
+            let host = report::host_of(&source.name);
+            let full = self.hosts.len() >= HOSTS_MAX && !self.hosts.contains_key(&host);
             let entry =
-                self.hosts.entry(if full { "others" } else { host }.to_owned()).or_default();
+                self.hosts.entry(if full { "others".to_owned() } else { host }).or_default();
             *entry =
                 (entry.0.saturating_add(source.bytes), entry.1.saturating_add(source.requests));
         }
+    }
+
+    /// Who brought how much, most first.
+    fn sources(&self) -> Vec<ListSource<'_>> {
+        let all_bytes: u64 = self.hosts.values().map(|(bytes, _)| bytes).sum();
+        let source = |(name, &(bytes, requests)): (_, &(u64, u64))| ListSource {
+            name,
+            bytes,
+            share: bytes as f64 / all_bytes.max(1) as f64,
+            requests,
+        };
+        let mut sources: Vec<ListSource<'_>> =
+            self.hosts.iter().map(|(name, of)| source((name.as_str(), of))).collect();
+        sources.sort_by_key(|source| std::cmp::Reverse(source.bytes));
+        sources
     }
 
     /// Take the time, for rates and forecasts.

@@ -93,7 +93,7 @@ impl Progress {
     /// A sentence that belongs to no file.
     pub fn note(&self, text: &str, warning: bool) {
         let at_s = self.begun.elapsed().as_secs_f64();
-        self.observer().observe(&Event::Note { at_s, text: text.to_owned(), warning });
+        self.observer().observe(&Event::note(at_s, text.to_owned(), warning));
     }
 
     /// Where log lines go so that they appear above the bars and do not tear them.

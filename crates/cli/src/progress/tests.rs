@@ -338,11 +338,7 @@ fn events() -> Vec<Event> {
         synthetic::Scenario::star("/data/a.root", 1_000_000_000, &[60.0, 120.0, 40.0]);
     scenario.links[2].dies_s = Some((1.5, "connection refused".to_owned()));
     let mut events = synthetic::play(&scenario);
-    let note = Event::Note {
-        at_s: 1.6,
-        text: "a block from source 2 was corrupt".to_owned(),
-        warning: true,
-    };
+    let note = Event::note(1.6, "a block from source 2 was corrupt".to_owned(), true);
     events.insert(events.len() / 2, note);
     events
 }

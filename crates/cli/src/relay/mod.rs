@@ -15,11 +15,12 @@ use crate::exit::{Exit, chain, fail, warn};
 use crate::progress::units;
 use crate::say;
 use crate::serve::standing::Standing;
-use crate::serve::{exit_of, log, machine, words_of};
+use crate::serve::{exit_of, log, machine, warnings, words_of};
 use args::Relay;
 
 /// Run the command: until a signal ends it.
 pub async fn run(args: Relay) -> Exit {
+    warnings::to_standard_error();
     let token_file = match args.token_file() {
         Ok(token_file) => token_file,
         Err(message) => return fail(Exit::Usage, &message),
@@ -125,6 +126,13 @@ fn open(options: DepotOptions) -> Result<Depot, OpenError> {
                 "depot: allocation {id} is damaged; what is left of it lies at {} and takes space \
                  until it is removed",
                 path.display()
+            )),
+            Note::Ahead { by, ended } => warn(&format!(
+                "depot: this machine's clock is {} ahead of the last time that something was \
+                 written here, and by it {ended} {} ended: if that is wrong, set it within ten \
+                 minutes, after which their bytes are removed",
+                units::duration(by.as_secs_f64()),
+                if ended == 1 { "lease has" } else { "leases have" }
             )),
             _ => {}
         }

@@ -23,7 +23,10 @@ pub struct Routes {
     /// Show the route to this site instead of to us
     #[arg(value_name = "DST", value_hint = ValueHint::Url)]
     pub to: Option<String>,
-    /// Print one JSON object a line, one for each edge
+    /// Show all relays: also those of which no rate is known and nothing was heard for a week
+    #[arg(long)]
+    pub all: bool,
+    /// Print one JSON object a line, one for each edge, all of them
     #[arg(long)]
     pub json: bool,
     /// Draw the graph into this file

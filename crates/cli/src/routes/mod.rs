@@ -9,12 +9,13 @@ mod draw;
 mod forget;
 mod json;
 mod map;
+mod past;
 pub mod probe;
 mod table;
 
 use swath_state::{HERE, KnownEdge, KnownRelay, Place};
 
-use crate::config::{Config, RouteWish};
+use crate::config::{Config, Relay, RouteWish};
 use crate::exit::{Exit, fail};
 use crate::progress::look::Look;
 use crate::{remember, say};
@@ -43,12 +44,20 @@ fn show(args: &Routes) -> Result<Exit, Failed> {
     let (from, to) = (args.from.as_deref(), args.to.as_deref());
     let memory = Memory::look();
     let exit = if memory.is_read { Exit::Done } else { Exit::Input };
-    let shown = Shown::new(memory, &config, from, to)?;
+    let mut shown = Shown::new(memory, &config, from, to)?;
     if let Some(path) = &args.svg {
         let to = to.map_or(Ok(HERE), |text| site(&shown.map, text))?;
         draw::write(path, &shown.map, to, &shown.routes())?;
     }
-    let text = if args.json { shown.json()? } else { shown.words(from.is_some()) };
+    let text = match args.json {
+        true => shown.json()?,
+        false => {
+            if !args.all {
+                shown.hide_past(&config, &[from, to]);
+            }
+            shown.words(from.is_some())
+        }
+    };
     Ok(say::out(text.as_bytes(), exit))
 }
 
@@ -57,6 +66,8 @@ struct Shown {
     map: Map,
     found: Found,
     relays: Vec<(String, Option<KnownRelay>)>,
+    /// Relays that are not shown.
+    hidden: usize,
     nothing: String,
 }
 
@@ -70,7 +81,7 @@ impl Shown {
         let relays = relays(config, memory.relays);
         let map = Map::new(memory.edges, relays.iter().map(|(site, _)| site.clone()).collect());
         let found = Found::new(&map, from, to, config)?;
-        Ok(Shown { map, found, relays, nothing: memory.nothing })
+        Ok(Shown { map, found, relays, hidden: 0, nothing: memory.nothing })
     }
 
     fn routes(&self) -> Vec<&Path> {
@@ -82,9 +93,24 @@ impl Shown {
             .map_err(|error| (Exit::Internal, error.to_string()))
     }
 
+    /// Take out relays that are past, unless they are configured or asked for.
+    fn hide_past(&mut self, config: &Config, asked: &[Option<&str>]) {
+        let asked = asked.iter().flatten().filter_map(|text| self.map.site(text).ok());
+        let wanted: Vec<String> =
+            config.relays.iter().map(Relay::site).chain(asked.map(str::to_owned)).collect();
+        let past = past::relays(&self.relays, &self.map.edges, &wanted);
+        self.hidden = past.len();
+        self.relays.retain(|(site, _)| !past.contains(site));
+        self.map.edges.retain(|edge| !past.contains(&edge.from) && !past.contains(&edge.to));
+    }
+
     fn words(&self, is_asked: bool) -> String {
         let (routes, nothing) = (self.routes(), &self.nothing);
-        words(&self.map, &self.found, &routes, &self.relays, nothing, is_asked)
+        let mut text = words(&self.map, &self.found, &routes, &self.relays, nothing, is_asked);
+        if self.hidden > 0 {
+            text += &past::words(self.hidden);
+        }
+        text
     }
 }
 

@@ -8,6 +8,7 @@ mod receive;
 mod reload;
 pub mod standing;
 pub mod through;
+pub mod warnings;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use standing::Standing;
 
 /// Run the command: until a signal ends it.
 pub async fn run(mut args: Serve) -> Exit {
+    warnings::to_standard_error();
     let for_one = match ephemeral::prepare(&mut args) {
         Ok(for_one) => for_one,
         Err(message) => return fail(Exit::Input, &message),

@@ -137,23 +137,46 @@ pub fn name_both(keys: &Draft, metalink: &Draft) -> io::Result<()> {
     named
 }
 
-/// Keep the keys of what could not be given up, beside what was to be written; the name by which they
-/// are found. No other keys are replaced by them.
-pub fn keep(output: &Path, keys: &Keys) -> Result<PathBuf, Failed> {
-    let named = |count: u32| {
-        let mut name = output.as_os_str().to_owned();
-        name.push(if count == 1 { ".left".to_owned() } else { format!(".left{count}") });
-        PathBuf::from(name)
-    };
-    let is_free = |file: &PathBuf| keys_of(file).symlink_metadata().is_err();
-    let file = (1..).map(named).find(is_free).unwrap_or_else(|| named(1));
-    let path = keys_of(&file);
-    let mut draft = Draft::begin(&path, false)?;
-    draft
-        .write(&keys.text())
-        .and_then(|()| draft.name())
-        .map_err(|error| (Exit::Target, format!("cannot write {}: {error}", path.display())))?;
-    Ok(file)
+/// Keys that stand in a file of their own, beside what is to be written, as long as what they open is not
+/// given up and stands in no other file: whoever is killed leaves them there.
+pub struct Kept {
+    /// By which name they are found: `OUTPUT.left`, whose keys they are.
+    pub file: PathBuf,
+}
+
+impl Kept {
+    /// Keep these. No other keys are replaced by them.
+    pub fn new(output: &Path, keys: &Keys) -> Result<Kept, Failed> {
+        let named = |count: u32| {
+            let mut name = output.as_os_str().to_owned();
+            name.push(if count == 1 { ".left".to_owned() } else { format!(".left{count}") });
+            PathBuf::from(name)
+        };
+        let is_free = |file: &PathBuf| keys_of(file).symlink_metadata().is_err();
+        let file = (1..).map(named).find(is_free).unwrap_or_else(|| named(1));
+        Kept { file }.write(keys, false)
+    }
+
+    /// These are left of them.
+    pub fn reduced_to(self, keys: &Keys) -> Result<Kept, Failed> {
+        self.write(keys, true)
+    }
+
+    /// None of them is needed any more.
+    pub fn remove(self) {
+        // What is left of them opens nothing.
+        let _ = fs::remove_file(keys_of(&self.file));
+    }
+
+    fn write(self, keys: &Keys, overwrite: bool) -> Result<Kept, Failed> {
+        let path = keys_of(&self.file);
+        let mut draft = Draft::begin(&path, overwrite)?;
+        draft
+            .write(&keys.text())
+            .and_then(|()| draft.name())
+            .map_err(|error| (Exit::Target, format!("cannot write {}: {error}", path.display())))?;
+        Ok(self)
+    }
 }
 
 impl Drop for Draft {

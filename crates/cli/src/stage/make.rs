@@ -9,7 +9,7 @@ use swath_transfer::stage::{StageError, StageRequest, Staged, StagedDepot, relea
 use url::Url;
 
 use super::args::Stage;
-use super::files::{self, Draft, Keys, keys_of};
+use super::files::{self, Draft, Kept, Keys, keys_of};
 use super::source::{self, Source};
 use super::{Failed, manage};
 use crate::exit::{Exit, fail};
@@ -38,7 +38,7 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
     log_to(&progress);
     let stop = Stop::default();
     signals::watch(&stop);
-    let net = super::net(&args.net, &depots)?;
+    let net = super::net(&args.net, &args.at)?;
     let source = tokio::select! {
         biased;
         () = stop.wait() => return Err((Exit::Interrupted, "stopped before anything was staged".to_owned())),
@@ -49,8 +49,8 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
         PathBuf::from(format!("{}.meta4", name.rsplit('/').next().unwrap_or(name)))
     });
     // Before anything is leased.
-    let mut metalink = Draft::begin(&output, args.overwrite)?;
-    let mut keys = Draft::begin(&keys_of(&output), args.overwrite)?;
+    let metalink = Draft::begin(&output, args.overwrite)?;
+    let keys = Draft::begin(&keys_of(&output), args.overwrite)?;
     let request = StageRequest {
         mirrors: source.mirrors.clone(),
         size_bytes: source.size_bytes,
@@ -61,32 +61,40 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
         name: source.name.as_str().to_owned(),
         stall_s: args.net.timeout.as_secs_f64(),
     };
-    let staged = stage(&net, &request, &mut *progress.observer(), &stop).await;
+    // Until they have their own file, or open nothing any more.
+    let mut kept = None;
+    let mut leased = |size_bytes, depots: Vec<StagedDepot>| {
+        let keys = files::keys(&source, size_bytes, &depots);
+        // Where none can be written, that is told in the end.
+        kept = (!depots.is_empty()).then(|| Kept::new(&output, &keys).ok()).flatten();
+    };
+    let staged = stage(&net, &request, &mut *progress.observer(), &mut leased, &stop).await;
     progress.clear();
     let staged = match staged {
         Ok(staged) => staged,
         Err(failed) => {
             let exit = complain(source.name.as_str(), &failed.error);
-            tell_left(&source, failed.size_bytes, &failed.unreached, &output);
+            tell_left(&source, failed.size_bytes, &failed.unreached, &output, kept);
             return Ok(exit);
         }
     };
     // Those that did not answer at the end too: they may be back before their leases end.
     let leased = || staged.depots.iter().chain(&staged.unreached);
-    let earlier = files::earlier(&output);
-    let written = keys
-        .write(&files::keys(&source, staged.size_bytes, leased()).text())
-        .and_then(|()| metalink.write(&files::metalink(&source, &staged)))
-        .and_then(|()| files::name_both(&keys, &metalink));
-    if let Err(error) = written {
-        let unreached = release(&net, leased().cloned()).await;
-        let text = format!("cannot write {}: {error}; nothing is staged", output.display());
-        let exit = fail(Exit::Target, &text);
-        tell_left(&source, staged.size_bytes, &unreached, &output);
-        return Ok(exit);
+    let keys_text = files::keys(&source, staged.size_bytes, leased()).text();
+    let earlier = match replace(&output, keys, &keys_text, metalink, &source, &staged) {
+        Ok(earlier) => earlier,
+        Err(why) => {
+            let unreached = release(&net, leased().cloned()).await;
+            let exit = fail(Exit::Target, &format!("{why}; nothing is staged"));
+            tell_left(&source, staged.size_bytes, &unreached, &output, kept);
+            return Ok(exit);
+        }
+    };
+    if let Some(kept) = kept {
+        kept.remove();
     }
-    if let Some(earlier) = earlier {
-        give_up(&args, earlier, &output, &stop).await;
+    if let Some((earlier, kept)) = earlier {
+        give_up(&args, earlier, kept, &output, &stop).await;
     }
     if args.json {
         return Ok(say::out(json(&staged, &output).as_bytes(), Exit::Done));
@@ -97,9 +105,41 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
     Ok(Exit::Done)
 }
 
-/// What was staged before under the same name is no longer read by what stands there now, and its only
-/// keys are replaced: its leases are given up.
-async fn give_up(args: &Stage, earlier: Keys, output: &Path, stop: &Stop) {
+/// Write both files; the keys of what was staged before under the same name, which these replace, are
+/// kept in another one first. The error is a sentence.
+fn replace(
+    output: &Path,
+    mut keys: Draft,
+    keys_text: &str,
+    mut metalink: Draft,
+    source: &Source,
+    staged: &Staged,
+) -> Result<Option<(Keys, Kept)>, String> {
+    let earlier = match files::earlier(output) {
+        Some(earlier) => {
+            let kept = Kept::new(output, &earlier).map_err(|(_, why)| why)?;
+            Some((earlier, kept))
+        }
+        None => None,
+    };
+    let written = keys
+        .write(keys_text)
+        .and_then(|()| metalink.write(&files::metalink(source, staged)))
+        .and_then(|()| files::name_both(&keys, &metalink));
+    match written {
+        Ok(()) => Ok(earlier),
+        Err(error) => {
+            if let Some((_, kept)) = earlier {
+                kept.remove();
+            }
+            Err(format!("cannot write {}: {error}", output.display()))
+        }
+    }
+}
+
+/// What was staged before under the same name is no longer read by what stands there now: its leases
+/// are given up.
+async fn give_up(args: &Stage, earlier: Keys, kept: Kept, output: &Path, stop: &Stop) {
     let left = tokio::select! {
         biased;
         () = stop.wait() => {
@@ -108,14 +148,22 @@ async fn give_up(args: &Stage, earlier: Keys, output: &Path, stop: &Stop) {
         left = manage::give_up(&args.net, &args.at, &earlier.depots) => left,
     };
     if left.is_empty() {
-        return;
+        return kept.remove();
     }
     for (key, why) in &left {
         let name = display_name(&key.relay);
         say::err(&format!("warning: {name} has not given up what was staged before: {why}"));
     }
     let depots = left.into_iter().map(|(key, _)| key).collect();
-    tell_kept(files::keep(output, &Keys { depots, ..earlier }));
+    let fewer = Kept::new(output, &Keys { depots, ..earlier });
+    // Those hold more than is left, but that is better than nothing.
+    tell_kept(match fewer {
+        Ok(fewer) => {
+            kept.remove();
+            Ok(fewer)
+        }
+        Err(_) => Ok(kept),
+    });
 }
 
 /// For people.
@@ -209,9 +257,15 @@ fn complain(name: &str, error: &StageError) -> Exit {
 }
 
 /// Which depots were not told to give up what they have, and how that is made up for.
-fn tell_left(source: &Source, size_bytes: u64, unreached: &[StagedDepot], output: &Path) {
+fn tell_left(
+    source: &Source,
+    size_bytes: u64,
+    unreached: &[StagedDepot],
+    output: &Path,
+    kept: Option<Kept>,
+) {
     if unreached.is_empty() {
-        return;
+        return kept.map_or((), Kept::remove);
     }
     for depot in unreached {
         say::err(&format!(
@@ -221,14 +275,19 @@ fn tell_left(source: &Source, size_bytes: u64, unreached: &[StagedDepot], output
             units::duration(depot.left.as_secs_f64())
         ));
     }
-    tell_kept(files::keep(output, &files::keys(source, size_bytes, unreached)));
+    let keys = files::keys(source, size_bytes, unreached);
+    tell_kept(match kept {
+        Some(kept) => kept.reduced_to(&keys),
+        None => Kept::new(output, &keys),
+    });
 }
 
 /// How what has not been given up still can be.
-fn tell_kept(kept: Result<PathBuf, Failed>) {
+fn tell_kept(kept: Result<Kept, Failed>) {
     let last = match kept {
-        Ok(file) => {
-            format!("'swath stage release {}' has it given up, once that can be", file.display())
+        Ok(kept) => {
+            let file = kept.file.display();
+            format!("'swath stage release {file}' has it given up, once that can be")
         }
         Err((_, error)) => format!("it can only be waited for: {error}"),
     };

@@ -9,7 +9,6 @@ use swath_formats::relay::site;
 use swath_source::{DepotError, DepotStatus, Net, display_name};
 use tokio::task::JoinSet;
 use unicode_width::UnicodeWidthStr as _;
-use url::Url;
 
 use super::Failed;
 use super::args::{Extend, Staged};
@@ -121,10 +120,7 @@ pub async fn release(args: Staged) -> Result<Exit, Failed> {
 
 /// Give up what lies in these depots: those that have not done it, and why.
 pub async fn give_up(args: &crate::args::Net, at: &[Relay], depots: &[Key]) -> Vec<(Key, String)> {
-    let named = |key: &Key| at.iter().find(|named| site(&named.url) == site(&key.relay));
-    let relay = |key: &Key| named(key).map_or(&key.relay, |named| &named.url).clone();
-    let relays: Vec<Url> = depots.iter().map(relay).collect();
-    let net = match super::net(args, &relays) {
+    let net = match super::net(args, at) {
         Ok(net) => net,
         Err((_, why)) => return depots.iter().map(|key| (key.clone(), why.clone())).collect(),
     };
@@ -147,16 +143,14 @@ fn managed(args: &Staged, depots: Vec<Key>) -> Result<Vec<Key>, Failed> {
 }
 
 fn net(args: &Staged, depots: &[Key]) -> Result<Net, Failed> {
-    let mut relays: Vec<Url> = depots.iter().map(|key| key.relay.clone()).collect();
     for named in &args.at {
-        let mut own = relays.iter_mut().filter(|relay| site(relay) == site(&named.url)).peekable();
-        if own.peek().is_none() {
-            let text = format!("--at: nothing of it lies at {}", named.site());
-            return Err((Exit::Usage, text));
+        let is_there = |key: &Key| key.read.origin() == named.url.origin();
+        if !depots.iter().any(is_there) {
+            let at = format!("{}://{}", named.url.scheme(), named.site());
+            return Err((Exit::Usage, format!("--at: nothing of it lies at {at}")));
         }
-        own.for_each(|relay| *relay = named.url.clone());
     }
-    super::net(&args.net, &relays)
+    super::net(&args.net, &args.at)
 }
 
 /// Which of the relays ask for a token, and what gives them one.

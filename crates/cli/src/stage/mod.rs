@@ -11,11 +11,11 @@ mod make;
 mod manage;
 mod source;
 
-use swath_source::{Net, NetOptions, RelayAccess};
-use url::Url;
+use swath_source::{Net, NetOptions};
 
 use crate::config::{Config, Relay};
 use crate::exit::{Exit, chain, fail};
+use crate::relays::access;
 use args::{Stage, Then};
 
 type Failed = (Exit, String);
@@ -31,23 +31,21 @@ pub async fn run(stage: Stage) -> Exit {
     done.unwrap_or_else(|(exit, message)| fail(exit, &message))
 }
 
-/// The network, with what opens these relays: a user and a password in their address, or the token of
-/// the configuration file.
-fn net(args: &crate::args::Net, relays: &[Url]) -> Result<Net, Failed> {
+/// The network, with what opens the relays that were typed, and those of the configuration file. No
+/// others are opened, whatever a Metalink names.
+fn net(args: &crate::args::Net, typed: &[Relay]) -> Result<Net, Failed> {
     let input = |error: String| (Exit::Input, error);
-    let config = Config::load().map_err(|error| input(error.to_string()))?;
+    let file = Config::load().map_err(|error| input(error.to_string()))?.relays;
     let options = crate::net::options(args).map_err(input)?;
-    let mut known: Vec<RelayAccess> = Vec::new();
-    for url in relays {
-        let site = Relay { url: url.clone(), token_file: None, fingerprint: None }.site();
-        let own = config.relays.iter().find(|relay| relay.site() == site);
-        let token = own.and_then(|relay| relay.token_file.as_deref()).map(crate::net::token);
-        let token = token.transpose().map_err(input)?;
-        let is_open = url.password().is_some() || !url.username().is_empty();
-        let url = own.filter(|_| !is_open).map_or(url, |relay| &relay.url).clone();
-        let fingerprint = own.and_then(|relay| relay.fingerprint);
-        known.push(RelayAccess { url, token, fingerprint });
+    let opened = typed.iter().map(|relay| relay.opened_by(&file)).collect::<Result<Vec<_>, _>>();
+    let mut known = opened.map_err(|wrong| (Exit::Usage, wrong.to_string()))?;
+    let typed = known.len();
+    for relay in file {
+        if !known[..typed].iter().any(|own| own.site() == relay.site()) {
+            known.push(relay);
+        }
     }
-    let options = NetOptions { relays: known, metalinks: false, ..options };
+    let relays = known.into_iter().map(access).collect::<Result<_, _>>()?;
+    let options = NetOptions { relays, metalinks: false, ..options };
     Net::new(options).map_err(|error| input(chain(&error)))
 }

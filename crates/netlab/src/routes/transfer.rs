@@ -47,6 +47,8 @@ pub(super) struct Transfer {
     rng: fastrand::Rng,
     /// The route whose use is waited for.
     pub awaited: Option<Route>,
+    /// Since when these relays are asked whether they are well.
+    asked: Vec<(f64, SiteId)>,
 }
 
 impl Transfer {
@@ -105,6 +107,7 @@ impl Transfer {
             told,
             rng,
             awaited: None,
+            asked: Vec::new(),
         }
     }
 
@@ -135,11 +138,29 @@ impl Transfer {
             }
         }
         self.fail(net, now_s, now);
+        self.answer(net, now_s, now);
         if tenth {
             self.report(net, now_s, now);
             self.progress(net, now_s, now);
         }
         self.obey(net, now_s, now);
+    }
+
+    /// Relays that were asked whether they are well answer when they are.
+    fn answer(&mut self, net: &Net, now_s: f64, now: Time) {
+        let sites = &self.sites;
+        let rtt_s = |site: usize| net.edge(site, self.here).map(|at| net.edges[at].rtt_s);
+        let answers = |&(since_s, id): &(f64, SiteId)| {
+            let site = sites[id.0 as usize];
+            net.moods[site] == Mood::Well && rtt_s(site).is_some_and(|it| now_s >= since_s + it)
+        };
+        let (well, silent): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.asked).into_iter().partition(answers);
+        self.asked = silent;
+        for (since_s, site) in well {
+            let was_silent = now_s - since_s >= 1.0;
+            self.router.handle(RouteEvent::RelayAnswered { site, was_silent }, now);
+        }
     }
 
     fn fail(&mut self, net: &Net, now_s: f64, now: Time) {
@@ -244,6 +265,7 @@ impl Transfer {
                     self.ways.insert(way, flowing);
                 }
                 RouteAction::Use { .. } => {}
+                RouteAction::Ask { site } => self.asked.push((now_s, site)),
                 RouteAction::Close { way } => {
                     self.ways.remove(&way);
                 }

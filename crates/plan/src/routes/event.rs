@@ -28,6 +28,13 @@ pub enum RouteEvent {
         /// Which.
         site: SiteId,
     },
+    /// A relay that was to be asked ([`RouteAction::Ask`]) answers.
+    RelayAnswered {
+        /// Which.
+        site: SiteId,
+        /// It did not at first: whatever was the matter with it is over.
+        was_silent: bool,
+    },
     /// How long it takes from `to` to `from` and back, told by `to` (a relay, or us).
     RoundTrip {
         /// Where data would come from.
@@ -102,7 +109,8 @@ pub struct HopReport {
 /// How a way is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WayNow {
-    /// What has come over it in all. Never decreases.
+    /// What has come over it since it was opened; what an earlier way over the same relays brought is
+    /// not its own. Never decreases.
     pub delivered_bytes: u64,
     /// Nothing arrives although something was asked for.
     pub silent: bool,
@@ -143,6 +151,12 @@ pub enum RouteAction {
     Use {
         /// Which.
         way: WayId,
+    },
+    /// What came by this relay fell silent: ask it whether it is well, again and again until it is, and
+    /// tell that ([`RouteEvent::RelayAnswered`]).
+    Ask {
+        /// Which.
+        site: SiteId,
     },
     /// Fetch over this way no longer. It is not spoken of again.
     Close {

@@ -122,11 +122,14 @@ impl Router {
         if rate <= 0.0 {
             let mut relays = book.route.relays().to_vec();
             relays.retain(|&relay| !self.is_alive(way, relay));
-            for relay in relays {
+            for &relay in &relays {
                 let standing = self.standings.entry(relay).or_default();
                 standing.shy_until_s =
                     self.now_s + SHY_S * 2f64.powi(standing.silences.min(5) as i32);
                 standing.silences += 1;
+            }
+            if !matches!(self.config.mode, Mode::Fixed(_)) {
+                self.ask(&relays);
             }
         }
         // If the relays tell where it is stuck, the others are well.
@@ -139,7 +142,7 @@ impl Router {
     }
 
     /// Whether another way through this relay brings something.
-    fn is_alive(&self, way: WayId, relay: SiteId) -> bool {
+    pub(crate) fn is_alive(&self, way: WayId, relay: SiteId) -> bool {
         self.ways.values().any(|book| {
             book.id != way
                 && book.route.contains(relay)

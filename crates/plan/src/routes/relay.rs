@@ -2,7 +2,7 @@
 //! Whether they change data: `verdict`.
 
 use super::config::Mode;
-use super::event::Fault;
+use super::event::{Fault, RouteAction};
 use super::name::{ReplicaId, Route, SiteId, WayId};
 use super::router::Router;
 use super::view::{WayState, Why};
@@ -24,6 +24,8 @@ pub(crate) struct Standing {
     pub silences: u32,
     /// How often in a row what it said was not true.
     pub strikes: u32,
+    /// It is being asked whether it is well.
+    pub asked: bool,
 }
 
 /// A way that is left alone for a while.
@@ -67,6 +69,35 @@ impl Router {
         self.standings.get(&site).copied().unwrap_or_default()
     }
 
+    /// Something that came by these relays is silent: one of them may be.
+    pub(crate) fn ask(&mut self, relays: &[SiteId]) {
+        for &site in relays {
+            let standing = self.standings.entry(site).or_default();
+            if !std::mem::replace(&mut standing.asked, true) {
+                self.actions.push_back(RouteAction::Ask { site });
+            }
+        }
+    }
+
+    /// A relay answers. If it was silent, what was held against it and against ways over it is past:
+    /// where a whole site was away for some seconds, pauses that grew with each failure would keep
+    /// all of them out of use for minutes.
+    pub(crate) fn relay_answered(&mut self, site: SiteId, was_silent: bool) {
+        let standing = self.standings.entry(site).or_default();
+        standing.asked = false;
+        if !was_silent {
+            return;
+        }
+        (standing.silences, standing.shy_until_s) = (0, 0.0);
+        self.relay_up(site);
+        self.suspects.retain(|&(from, to), _| from != site && to != site);
+        self.rests.retain(|(_, route), rest| !route.contains(site) || rest.until_s.is_infinite());
+        self.failures = 0;
+        self.next_trial_s = self.now_s;
+        self.next_known_s = self.now_s;
+        self.open_instead();
+    }
+
     /// A way is gone, told by the executor.
     pub(crate) fn way_failed(&mut self, way: WayId, fault: Fault, at: Option<SiteId>) {
         let Some(book) = self.ways.get(&way) else { return };
@@ -87,6 +118,9 @@ impl Router {
                         self.suspect((from, to), 0.0);
                     }
                 }
+                let mut relays = route.relays().to_vec();
+                relays.retain(|&relay| !self.is_alive(way, relay));
+                self.ask(&relays);
             }
             Fault::Refused => {
                 // Who refuses this does not refuse every route; the edge to who refused is shut.

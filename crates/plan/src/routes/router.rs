@@ -112,6 +112,9 @@ impl Router {
             RouteEvent::ReplicaLost { replica } => self.lose_replica(replica),
             RouteEvent::RelayUp { site } => self.relay_up(site),
             RouteEvent::RelayLost { site } => self.relay_lost(site),
+            RouteEvent::RelayAnswered { site, was_silent } => {
+                self.relay_answered(site, was_silent);
+            }
             RouteEvent::RoundTrip { from, to, rtt_s } => self.graph.round_trip(from, to, rtt_s),
             RouteEvent::Remembered { from, to, reading } => self.remember(from, to, reading),
             RouteEvent::Claimed { by, from, reading } => self.claim(by, from, reading),

@@ -3,6 +3,8 @@
 //! Strict where leniency would let two readers see two different requests (what is called request
 //! smuggling): one length only, no length beside chunks, no folded lines, no space before colons.
 
+use swath_formats::field_text;
+
 use super::target::{Target, TargetError};
 
 /// A longer head is refused.
@@ -164,7 +166,7 @@ impl Head {
             .headers
             .iter()
             .map(|field| {
-                let value = String::from_utf8_lossy(field.value).trim().to_owned();
+                let value = field_text(field.value).trim().to_owned();
                 (field.name.to_ascii_lowercase(), value)
             })
             .collect();
@@ -195,7 +197,7 @@ impl Head {
             .headers
             .iter()
             .map(|(name, value)| {
-                let value = String::from_utf8_lossy(value.as_bytes()).trim().to_owned();
+                let value = field_text(value.as_bytes()).trim().to_owned();
                 (name.as_str().to_owned(), value)
             })
             .collect();

@@ -44,23 +44,21 @@ impl Stream {
         let _ = tcp.set_zero_linger();
     }
 
-    /// Read what has come of requests behind `input`.
+    /// Read what has come of requests behind `input`; whether there may be more of them. Whoever has
+    /// ended its own side may wait for answers all the same.
     ///
     /// # Errors
-    /// Of reading, and that the other side has ended.
+    /// Of reading: nobody is there.
     pub fn poll_input(
         &mut self,
         cx: &mut Context<'_>,
         input: &mut Vec<u8>,
-    ) -> Poll<io::Result<()>> {
+    ) -> Poll<io::Result<bool>> {
         let mut space = [0; INPUT_BYTES];
         let mut space = ReadBuf::new(&mut space);
         ready!(Pin::new(self).poll_read(cx, &mut space))?;
-        if space.filled().is_empty() {
-            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-        }
         input.extend_from_slice(space.filled());
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(!space.filled().is_empty()))
     }
 
     /// Whether both sides have agreed on HTTP/2.

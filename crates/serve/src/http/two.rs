@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -200,16 +201,22 @@ async fn answer<A: Answer>(
         }
         body => body,
     };
-    let (out, parts) = mpsc::channel(1);
     let mut made = body.into_made();
-    let wants = Arc::new(Notify::new());
-    let wanted = Arc::clone(&wants);
+    let (maker, parts) = made_body();
     tokio::spawn(async move {
-        let bytes = send(&mut *made, &out, &wanted, pace.as_deref()).await;
+        let bytes = send(&mut *made, maker, pace.as_deref()).await;
         answers.note(&head, peer, status, bytes, began.elapsed());
         drop(under_way);
     });
-    answer.map(|_| Outgoing { now: None, parts: Some((parts, wants)), length })
+    answer.map(|_| Outgoing { now: None, parts: Some(parts), length })
+}
+
+/// The end at which a body is made, and the one at which it is taken.
+fn made_body() -> (Maker, Parts) {
+    let (out, parts) = mpsc::channel(1);
+    let (wanted, is_whole) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+    let maker = Maker { out, wanted: Arc::clone(&wanted), is_whole: Arc::clone(&is_whole) };
+    (maker, Parts { parts, wanted, is_whole })
 }
 
 /// Wait until so many bytes may be sent.
@@ -225,12 +232,8 @@ async fn spend(pace: Option<&Mutex<Pace>>, mut bytes: usize) {
 
 /// Make all parts, each when it is `wanted`: one connection may have many answers under way of which
 /// the other side takes nothing. Answers how many bytes were taken.
-async fn send(
-    made: &mut dyn Make,
-    out: &mpsc::Sender<io::Result<Bytes>>,
-    wanted: &Notify,
-    pace: Option<&Mutex<Pace>>,
-) -> u64 {
+async fn send(made: &mut dyn Make, maker: Maker, pace: Option<&Mutex<Pace>>) -> u64 {
+    let Maker { out, wanted, is_whole } = maker;
     // A client that takes nothing for a long time is left.
     let give = async |part| matches!(timeout(TAKE_WITHIN, out.send(part)).await, Ok(Ok(())));
     let mut sent = 0;
@@ -243,7 +246,10 @@ async fn send(
             return sent;
         }
         let mut part = match made.next().await {
-            Ok(part) if part.is_empty() => return sent,
+            Ok(part) if part.is_empty() => {
+                is_whole.store(true, Ordering::Release);
+                return sent;
+            }
             Ok(part) => Bytes::from(part),
             Err(error) => {
                 give(Err(error)).await;
@@ -356,9 +362,24 @@ impl Make for Arriving {
 /// A body that is there already, or that is made by a task of its own.
 struct Outgoing {
     now: Option<Bytes>,
-    /// The parts, and how the next one is asked for.
-    parts: Option<(mpsc::Receiver<io::Result<Bytes>>, Arc<Notify>)>,
+    parts: Option<Parts>,
     length: Option<u64>,
+}
+
+/// The parts of a body that is made.
+struct Parts {
+    parts: mpsc::Receiver<io::Result<Bytes>>,
+    /// How the next one is asked for.
+    wanted: Arc<Notify>,
+    /// No more would have come.
+    is_whole: Arc<AtomicBool>,
+}
+
+/// Who makes them.
+struct Maker {
+    out: mpsc::Sender<io::Result<Bytes>>,
+    wanted: Arc<Notify>,
+    is_whole: Arc<AtomicBool>,
 }
 
 impl http_body::Body for Outgoing {
@@ -374,10 +395,16 @@ impl http_body::Body for Outgoing {
         }
         match &mut self.parts {
             None => Poll::Ready(None),
-            Some((parts, wants)) => {
+            Some(Parts { parts, wanted, is_whole }) => {
                 let part = parts.poll_recv(cx);
-                if part.is_pending() {
-                    wants.notify_one();
+                match part {
+                    Poll::Pending => wanted.notify_one(),
+                    // An end in good order would tell a client that took nothing for long that it has
+                    // all of it.
+                    Poll::Ready(None) if !is_whole.load(Ordering::Acquire) => {
+                        return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
+                    }
+                    Poll::Ready(_) => {}
                 }
                 part.map(|part| part.map(|part| part.map(Frame::data)))
             }
@@ -414,3 +441,59 @@ const WITH_HEAD_BYTES_MAX: usize = 4 << 10;
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// … and answered within this time.
 const PONG_WITHIN: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use http_body::Body as _;
+
+    use super::super::response::Made;
+    use super::*;
+
+    /// So many parts of a kibibyte.
+    struct Few(u32);
+
+    impl Make for Few {
+        fn length(&self) -> Option<u64> {
+            None
+        }
+
+        fn next(&mut self) -> Made<'_> {
+            let part = if self.0 == 0 { Vec::new() } else { vec![7; 1024] };
+            self.0 = self.0.saturating_sub(1);
+            Box::pin(ready(Ok(part)))
+        }
+    }
+
+    /// What a client takes of four parts that is silent for so long behind the first one.
+    async fn takes(silent: Duration) -> (usize, Option<io::ErrorKind>) {
+        let (maker, parts) = made_body();
+        let making = tokio::spawn(async move { send(&mut Few(4), maker, None).await });
+        let mut body = Outgoing { now: None, parts: Some(parts), length: None };
+        let mut taken = 0;
+        let mut error = None;
+        while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            match frame {
+                Ok(frame) => taken += frame.into_data().map_or(0, |data| data.len()),
+                Err(why) => {
+                    error = Some(why.kind());
+                    break;
+                }
+            }
+            if taken == 1024 {
+                tokio::time::sleep(silent).await;
+            }
+        }
+        making.await.unwrap();
+        (taken, error)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_took_nothing_for_long_is_not_told_that_this_was_all() {
+        // The stream ended in good order, and a listing of no told length looked whole.
+        assert_eq!(takes(Duration::from_secs(1)).await, (4096, None));
+        let (taken, error) = takes(TAKE_WITHIN * 2).await;
+        assert!(taken < 4096 && error == Some(io::ErrorKind::TimedOut), "{taken} {error:?}");
+    }
+}

@@ -116,17 +116,20 @@ impl Allowed {
         some.any(|one| matches!(&one.what, What::Network(network) if network.contains(address)))
     }
 
-    /// The blocks of addresses that are listed: where names may lead beside what is public.
+    /// Where names may lead beside what is public: all of them to the blocks of addresses that are
+    /// listed, and `localhost`, if it is, to this machine. What a name opens it opens for itself alone,
+    /// or whoever has a name below a listed domain could have that lead there too.
     pub fn reach(&self) -> Vec<Reach> {
         let mut reach: Vec<Reach> = Vec::new();
         for one in &self.all {
-            let on_port = |network| Reach { network, port: one.port };
+            let on_port = |network, name| Reach { network, port: one.port, name };
             match &one.what {
-                What::Network(network) => reach.push(on_port(*network)),
+                What::Network(network) => reach.push(on_port(*network, None)),
                 // Everybody has it, and who lists it means it.
                 What::Host(name) if name == "localhost" => {
                     let own = ["127.0.0.0/8", "::1"].iter();
-                    reach.extend(own.filter_map(|it| it.parse().ok()).map(on_port));
+                    let blocks = own.filter_map(|block| block.parse().ok());
+                    reach.extend(blocks.map(|block| on_port(block, Some(name.clone()))));
                 }
                 _ => {}
             }
@@ -211,13 +214,23 @@ mod tests {
     fn where_names_may_lead_is_listed_with_its_port() {
         let listed = ["*.example.org", "127.0.0.1:8080", "10.1.0.0/16", "localhost:81"];
         let allowed = Allowed::new(listed.map(|text| text.parse().unwrap()).to_vec());
-        let may = |address: &str, port| {
-            let address = address.parse().unwrap();
-            allowed.reach().iter().any(|one| one.has(address, Some(port)))
+        let leads = |name: &str, address: &str, port| {
+            let (name, address) = (Host::Domain(name.to_owned()), address.parse().unwrap());
+            allowed.reach().iter().any(|one| one.has(&name, address, Some(port)))
         };
-        assert!(may("127.0.0.1", 8080) && may("127.0.0.1", 81) && may("::1", 81));
+        let may = |address: &str, port| leads("a.example.org", address, port);
+        assert!(may("127.0.0.1", 8080));
         assert!(may("10.1.2.3", 9) && !may("10.2.2.3", 9));
         // Whoever has a name below example.org could have it lead to any service of this machine.
         assert!(!may("127.0.0.1", 6379) && !may("127.0.0.2", 8080) && !may("::1", 8080));
+        // It led to all that `localhost` opened, too.
+        assert!(!may("127.0.0.1", 81) && !may("::1", 81));
+        assert!(["localhost", "localhost."].iter().all(|name| leads(name, "127.0.0.1", 81)));
+        assert!(leads("localhost", "::1", 81) && !leads("localhost", "127.0.0.1", 82));
+        assert!(!leads("localhost", "10.2.0.1", 81) && !leads("a.localhost", "::1", 81));
+        // Written as addresses these are not listed at all.
+        let on_81 = |host: &str| Url::parse(&format!("http://{host}:81/")).unwrap();
+        assert!(allowed.names(&on_81("localhost")));
+        assert!(!allowed.names(&on_81("127.0.0.1")) && !allowed.names(&on_81("[::1]")));
     }
 }

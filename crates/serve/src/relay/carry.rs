@@ -3,8 +3,9 @@
 //! One task moves both sides. Requests that a client sends ahead go on at once, behind one another on
 //! one connection to the next server, so that no round trip of any hop lies idle between two answers;
 //! answers come back in order. Memory is bounded: a pipe of the kernel or one buffer for what is on
-//! its way, nothing is read that there is no place for. When either side ends the other one is left
-//! at once.
+//! its way, nothing is read that there is no place for. When either side is gone the other one is left
+//! at once; a client that has only ended its own side is answered, and whether it has gone is seen
+//! by the first that it is sent.
 //!
 //! States of an exchange: waiting -> sent -> answering -> done; waiting again if the connection that
 //! it was sent on turns out to be gone before anything of the answer came; refused instead of all that.
@@ -241,7 +242,9 @@ impl Carry<'_> {
             }
             match self.stream.poll_input(cx, self.input) {
                 Poll::Pending => break,
-                Poll::Ready(Ok(())) => self.has_moved = true,
+                Poll::Ready(Ok(true)) => self.has_moved = true,
+                // It asks for nothing more. Whether it is gone is told by what it is sent.
+                Poll::Ready(Ok(false)) => self.is_over = true,
                 // Gone: nobody waits for the answers.
                 Poll::Ready(Err(_)) => return Err(Broken),
             }

@@ -300,16 +300,11 @@ impl Relay {
     fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration) {
         self.metrics.count(status, took);
         if let Some(log) = &self.log {
-            // Queries of others' addresses open things, as signed ones do.
-            let target = match (form(head), head.raw_target.split_once('?')) {
-                (Some(_), Some((address, _))) => format!("{address}?"),
-                // Of a depot's address the name is what opens it, and its query may hold others'.
-                (None, Some((address, _))) if depot::is_for_depot(head) => format!("{address}?"),
-                _ => head.raw_target.clone(),
-            };
-            let target = swath_formats::depot::redacted(&target);
+            // Queries of addresses open things, as signed ones do; of a depot's address the name does.
+            let shown = |address| swath_formats::depot::redacted(&address::shown(address));
+            let target = shown(&head.raw_target);
             let line = LogLine::of(head, peer, status, bytes, took);
-            let referer = line.referer.map(swath_formats::depot::redacted);
+            let referer = line.referer.map(shown);
             log.note(&LogLine { target: &target, referer: referer.as_deref(), ..line });
         }
     }

@@ -27,12 +27,30 @@ fn options(timeout: Duration) -> RelayOptions {
 
 /// Where such a relay listens. It runs as long as the test does.
 async fn run(relay: RelayOptions) -> SocketAddr {
+    run_with(relay, None).await
+}
+
+async fn run_with(relay: RelayOptions, log: Option<Box<dyn Log>>) -> SocketAddr {
     let listen = vec![(Ipv4Addr::LOCALHOST, 0).into()];
     let options = RelayServerOptions { relay, listen, tls: Tls::Plain, max_connections: 100 };
-    let server = Server::relay(options, None).await.unwrap();
+    let server = Server::relay(options, log).await.unwrap();
     let address = server.addresses()[0];
     tokio::spawn(server.run(std::future::pending::<Stop>(), Duration::ZERO, |_| {}));
     address
+}
+
+/// The same, and what it notes down: methods, targets and referers.
+async fn run_noting(relay: RelayOptions) -> (SocketAddr, std::sync::mpsc::Receiver<String>) {
+    struct Notes(std::sync::Mutex<std::sync::mpsc::Sender<String>>);
+    impl Log for Notes {
+        fn note(&self, line: &LogLine<'_>) {
+            let referer = line.referer.unwrap_or_default();
+            let text = format!("{} {} {referer}", line.method, line.target);
+            let _ = self.0.lock().unwrap().send(text);
+        }
+    }
+    let (notes, noted) = std::sync::mpsc::channel();
+    (run_with(relay, Some(Box::new(Notes(notes.into())))).await, noted)
 }
 
 /// A server that has this said on each connection of its own thread, head by head.
@@ -80,7 +98,11 @@ async fn ask(relay: SocketAddr, requests: String) -> String {
 }
 
 fn get(server: SocketAddr, more: &str) -> String {
-    format!("GET /relay/http://{server}/f HTTP/1.1\r\nHost: r\r\n{more}\r\n")
+    get_file(server, "f", more)
+}
+
+fn get_file(server: SocketAddr, name: &str, more: &str) -> String {
+    format!("GET /relay/http://{server}/{name} HTTP/1.1\r\nHost: r\r\n{more}\r\n")
 }
 
 /// A listener that takes no connection and refuses none, with those that fill it.
@@ -206,6 +228,212 @@ fn a_pass_for_a_depots_relay_goes_on_to_depots_alone_and_ones_own_never() {
     assert_eq!(lines(&depot), [("swath-pass".to_owned(), others)]);
     assert_eq!(lines("http://127.0.0.1:1/f"), []);
     assert_eq!(lines(&format!("http://127.0.0.1:2/relay/{depot}")), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_behind_the_answer_for_a_file_is_not_kept_as_another_one() {
+    // Whoever had one file of a server to answer for answered for the next one too, and that was
+    // kept, and given to everybody.
+    let folder = tempfile::tempdir().unwrap();
+    let cache = CacheOptions { folder: folder.path().to_owned(), size_bytes: 1 << 30 };
+    let relay = run(RelayOptions { cache: Some(cache), ..options(LONG) }).await;
+    let answer = |status: &str, name: &str, body: &str| {
+        let told = format!("ETag: \"{name}\"\r\nContent-Length: 4\r\nContent-Range: bytes 0-3/4");
+        format!("HTTP/1.1 {status}\r\n{told}\r\n\r\n{body}")
+    };
+    let server = server(move |head| {
+        let name = head.split(['/', ' ']).nth(2).unwrap();
+        Some(match head.starts_with("HEAD ") {
+            true => answer("200 OK", name, ""),
+            false if name != "evil" => answer("206 Partial Content", name, name),
+            false => {
+                // Until what is behind it has been asked for as well, if it is.
+                std::thread::sleep(Duration::from_millis(300));
+                let one = answer("206 Partial Content", "evil", "evil");
+                one + &answer("206 Partial Content", "good", "FAKE")
+            }
+        })
+    });
+    let both = get_file(server, "evil", "") + &get_file(server, "good", "Connection: close\r\n");
+    for requests in [both, get_file(server, "good", "Connection: close\r\n")] {
+        let came = ask(relay, requests).await;
+        assert!(came.ends_with("\r\n\r\ngood") && !came.contains("FAKE"), "{came}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_are_asked_for_at_once_do_not_wait_for_one_another() {
+    // Each would take a round trip to the server of its own.
+    const FILES: usize = 4;
+    let folder = tempfile::tempdir().unwrap();
+    let [_, relay] = both(folder.path()).await;
+    let (all, asked) = (std::sync::Barrier::new(FILES), Arc::new(AtomicUsize::new(0)));
+    let counts = Arc::clone(&asked);
+    let server = server(move |head| {
+        let is_head = head.starts_with("HEAD ");
+        if !is_head {
+            counts.fetch_add(1, Ordering::Relaxed);
+            all.wait();
+        }
+        let (status, body) = if is_head { ("200 OK", "") } else { ("206 Partial Content", "well") };
+        let told = "ETag: \"a\"\r\nContent-Length: 4\r\nContent-Range: bytes 0-3/4";
+        Some(format!("HTTP/1.1 {status}\r\n{told}\r\n\r\n{body}"))
+    });
+    let requests = (0..FILES).map(|at| {
+        let more = if at + 1 == FILES { "Connection: close\r\n" } else { "" };
+        get_file(server, &format!("f{at}"), more)
+    });
+    let came = ask(relay, requests.collect()).await;
+    assert_eq!(came.matches("\r\n\r\nwell").count(), FILES, "{came}");
+    assert_eq!(asked.load(Ordering::Relaxed), FILES);
+}
+
+/// A relay without a cache, and one with it.
+async fn both(folder: &std::path::Path) -> [SocketAddr; 2] {
+    let cache = CacheOptions { folder: folder.to_owned(), size_bytes: 1 << 30 };
+    [run(options(LONG)).await, run(RelayOptions { cache: Some(cache), ..options(LONG) }).await]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_ends_its_own_side_behind_its_requests_is_answered() {
+    // It was cut off, without a byte.
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(|head| {
+        // A moment in which that end is seen.
+        std::thread::sleep(Duration::from_millis(100));
+        let head = head.starts_with("HEAD ");
+        let told = "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 4\r\n\r\n";
+        Some(format!("{told}{}", if head { "" } else { "well" }))
+    });
+    for relay in both(folder.path()).await {
+        for more in ["", "Connection: close\r\n"] {
+            let requests = get(server, "") + &get_file(server, "g", more);
+            let asked = tokio::task::spawn_blocking(move || {
+                let mut stream = TcpStream::connect(relay).unwrap();
+                stream.write_all(requests.as_bytes()).unwrap();
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+                let mut came = String::new();
+                stream.read_to_string(&mut came).map(|_| came)
+            });
+            let came = asked.await.unwrap().unwrap();
+            assert_eq!(came.matches("\r\n\r\nwell").count(), 2, "{more}: {came}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn for_one_who_left_without_a_word_no_more_than_a_little_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    for relay in both(folder.path()).await {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let server = listener.local_addr().unwrap();
+        let (left, has_left) = std::sync::mpsc::channel::<()>();
+        let (taken, was_taken) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let has_left = Arc::new(std::sync::Mutex::new(has_left));
+            for stream in listener.incoming() {
+                let (mut stream, has_left) = (stream.unwrap(), Arc::clone(&has_left));
+                let taken = taken.clone();
+                std::thread::spawn(move || {
+                    while let Some(asked) = head(&mut stream) {
+                        let range = asked.split("ange: bytes=").nth(1);
+                        let (first, last) = match range.map(|it| it.split(['-', '\r'])) {
+                            Some(mut ends) => {
+                                let mut end = || ends.next().unwrap().parse::<u64>().unwrap();
+                                (end(), end())
+                            }
+                            None => (0, HUGE - 1),
+                        };
+                        let is_head = asked.starts_with("HEAD ");
+                        let status = if range.is_some() { "206 Some" } else { "200 OK" };
+                        let told = format!(
+                            "HTTP/1.1 {status}\r\nETag: \"a\"\r\nAccept-Ranges: bytes\r\n\
+                             Content-Range: bytes {first}-{last}/{HUGE}\r\n\
+                             Content-Length: {}\r\n\r\n",
+                            last + 1 - first
+                        );
+                        if !is_head {
+                            // Once; who asks for more later finds it closed.
+                            let _ = has_left.lock().unwrap().recv();
+                        }
+                        let mut left = if is_head { 0 } else { last + 1 - first };
+                        let mut is_taken = stream.write_all(told.as_bytes()).is_ok();
+                        while is_taken && left > 0 {
+                            let bytes = left.min(1 << 16);
+                            is_taken = stream.write_all(&vec![b'x'; bytes as usize]).is_ok();
+                            left -= bytes;
+                            taken.send(bytes).unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        let mut stream = TcpStream::connect(relay).unwrap();
+        stream.write_all(get(server, "").as_bytes()).unwrap();
+        drop(stream);
+        drop(left);
+        let all = tokio::task::spawn_blocking(move || {
+            let within = Duration::from_secs(2);
+            std::iter::from_fn(|| was_taken.recv_timeout(within).ok()).sum::<u64>()
+        });
+        let all = all.await.unwrap();
+        // What sockets and pipes hold, and what a cache fetches ahead.
+        assert!(all > 0 && all < 64 << 20, "{all} bytes");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_is_noted_opens_anything() {
+    // Queries of what is refused, passwords and the pages that led here were noted whole.
+    let (relay, noted) = run_noting(options(LONG)).await;
+    let server = server(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned()));
+    let targets = [
+        format!("GET /relay/http://{server}/f?X-Sig=SECRET"),
+        format!("GET //relay/http://{server}/f?X-Sig=SECRET"),
+        format!("GET /Relay/http://{server}/f?X-Sig=SECRET"),
+        format!("GET /relay?to=http://{server}/f?X-Sig=SECRET"),
+        "GET /metrics?X-Sig=SECRET".to_owned(),
+        format!("GET http://user:SECRET@{server}/f"),
+        format!("GET /relay/http://user:SECRET@{server}/f"),
+        format!("CONNECT user:SECRET@{server}"),
+    ];
+    for target in targets {
+        let referer = format!("Referer: http://{relay}/relay/http://h/x?X-Sig=SECRET");
+        let more = format!("Host: r\r\nConnection: close\r\n{referer}");
+        ask(relay, format!("{target} HTTP/1.1\r\n{more}\r\n\r\n")).await;
+        let noted = noted.recv().unwrap();
+        let from = format!(" http://{relay}/relay/http://h/x?");
+        assert!(noted.ends_with(&from) && !noted.contains("SECRET"), "{noted}");
+    }
+}
+
+/// A file that nobody has place for.
+const HUGE: u64 = 16 << 30;
+#[tokio::test(flavor = "multi_thread")]
+async fn who_ends_its_own_side_of_a_tunnel_gets_all_of_the_other_one() {
+    // What it had not read yet when the other side had ended was taken from it by a reset.
+    const BYTES: usize = 512 << 10;
+    let (relay, noted) = run_noting(options(LONG)).await;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let end = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        stream.write_all(&vec![b'x'; BYTES]).unwrap();
+    });
+    let came = tokio::task::spawn_blocking(move || {
+        let mut stream = TcpStream::connect(relay).unwrap();
+        write!(stream, "CONNECT {end} HTTP/1.1\r\nHost: {end}\r\n\r\n").unwrap();
+        assert!(head(&mut stream).unwrap().starts_with("HTTP/1.1 200 "));
+        stream.write_all(b"hello").unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // It has ended before any of it is read.
+        assert!(noted.recv().unwrap().starts_with("CONNECT "));
+        std::thread::sleep(Duration::from_millis(200));
+        let mut came = Vec::new();
+        stream.read_to_end(&mut came).map(|_| came.len())
+    });
+    assert_eq!(came.await.unwrap().unwrap(), BYTES);
 }
 
 /// Longer than any test waits.

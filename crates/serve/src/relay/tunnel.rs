@@ -52,7 +52,6 @@ pub(super) async fn open(
     let said =
         format!("HTTP/1.1 200 Connection established\r\nvia: 1.1 {}\r\n\r\n", relay.pseudonym);
     let mut tunnel = upstream.into_tunnel();
-    // How it ended does not matter to what has passed: ends of encrypted streams are often errors.
     let moved = AtomicU64::new(0);
     let carried = async {
         stream.write_all(said.as_bytes()).await?;
@@ -62,11 +61,13 @@ pub(super) async fn open(
         tunnel.flush().await?;
         move_both(relay, stream, &mut tunnel, &moved).await
     };
-    if let Err(error) = carried.await {
+    // How it ended does not matter to what has passed: ends of encrypted streams are often errors.
+    let next = carried.await.unwrap_or_else(|error| {
         tracing::debug!(%error, "a tunnel has ended");
-    }
+        Next::Cut
+    });
     relay.note(head, peer, 200, moved.into_inner(), began.elapsed());
-    Next::Cut
+    next
 }
 
 /// Where a tunnel leads.
@@ -95,13 +96,14 @@ async fn dial(relay: &Relay, end: &Url, head: &Head) -> Result<Upstream, Respons
 }
 
 /// Both ways at once, until both have ended or nothing has moved either way for the relay's timeout.
-/// Counts what has passed.
+/// Counts what has passed. If both have ended, what the kernel still holds of it arrives: who ended its
+/// own side first may read more slowly than the other one writes.
 async fn move_both(
     relay: &Relay,
     stream: &mut Stream,
     tunnel: &mut swath_source::Tunnel,
     moved: &AtomicU64,
-) -> std::io::Result<()> {
+) -> std::io::Result<Next> {
     let (mut near_in, mut near_out) = tokio::io::split(stream);
     let (mut far_in, mut far_out) = tokio::io::split(tunnel);
     let there = one_way(relay, &mut near_in, &mut far_out, moved);
@@ -119,8 +121,8 @@ async fn move_both(
         }
     };
     tokio::select! {
-        ended = async { tokio::try_join!(there, back) } => ended.map(drop),
-        () = watch => Ok(()),
+        ended = async { tokio::try_join!(there, back) } => ended.map(|_| Next::Close),
+        () = watch => Ok(Next::Cut),
     }
 }
 

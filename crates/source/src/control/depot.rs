@@ -143,7 +143,6 @@ impl DepotError {
     fn of(status: u16, words: &str) -> DepotError {
         let words = crate::http::head::words(words);
         match status {
-            404 | 410 => DepotError::Ended,
             507 => DepotError::Full { words },
             409 => DepotError::Changed { words },
             502 | 504 => DepotError::Source { words, may_pass: true },
@@ -171,7 +170,7 @@ impl Net {
         let lease_s = length.as_secs().max(1);
         let target = at(&format!("/depot?size={size_bytes}&lease={lease_s}&reserve=no"))?;
         let told = self.depot_told("POST", &target).await.map_err(|error| match error {
-            DepotError::Ended => {
+            DepotError::Refused { status: 404, .. } => {
                 DepotError::Refused { status: 404, words: "it has no depot".to_owned() }
             }
             error => error,
@@ -210,14 +209,19 @@ impl Net {
     /// Give an allocation up; `false` if it is no more, as when its lease has ended.
     ///
     /// # Errors
-    /// See [`DepotError`].
+    /// See [`DepotError`]. Only a depot's own word counts: whoever else answers at its address, or its
+    /// relay without the depot, must not have the only keys thrown away.
     pub async fn depot_release(&self, manage: &Url) -> Result<bool, DepotError> {
-        let (mut upstream, head) = self.depot_ask("DELETE", manage, "", false).await?;
+        let (mut upstream, head) = match self.depot_ask("DELETE", manage, "", false).await {
+            Err(DepotError::Ended) => return Ok(false),
+            asked => asked?,
+        };
         match head.status {
-            200..=299 | 404 | 410 => {
+            200..=299 if has_ended(&head) => {
                 upstream.put_aside();
-                Ok(head.status < 300)
+                Ok(true)
             }
+            200..=299 => Err(no_depot()),
             status => Err(DepotError::of(status, &self.text_of(&mut upstream).await?)),
         }
     }
@@ -322,6 +326,9 @@ impl Net {
         if head.field("swath-lost").is_some() {
             return Err(DepotError::Lost);
         }
+        if matches!(head.status, 404 | 410) && has_ended(&head) {
+            return Err(DepotError::Ended);
+        }
         Ok((upstream, head))
     }
 
@@ -356,7 +363,6 @@ impl Net {
     ) -> Result<(Upstream, AnswerHead), (LaneError, bool)> {
         let origin = Origin::of(target)
             .ok_or_else(|| (LaneError::Scheme { scheme: target.scheme().to_owned() }, false))?;
-        self.note_relay(target);
         let mut upstream = self.upstream(target, reuse).await.map_err(|error| (error, false))?;
         let was_used = reuse && upstream.was_used();
         let host = relay::site(target).unwrap_or_default();
@@ -489,6 +495,11 @@ fn ranges_of(told: &Value, size_bytes: u64) -> Option<RangeSet> {
         (start < end && end <= size_bytes).then(|| Range::new(start, end))
     };
     told.as_array()?.iter().map(range).collect()
+}
+
+/// Whether a depot says that no lease runs (any more).
+fn has_ended(head: &AnswerHead) -> bool {
+    head.field("swath-lease") == Some("0")
 }
 
 fn no_depot() -> DepotError {

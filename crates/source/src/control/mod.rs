@@ -12,7 +12,7 @@ mod upload;
 
 use std::time::Duration;
 
-use swath_model::Range;
+use swath_model::{Range, counted};
 use url::Url;
 
 pub use about::AboutRelay;
@@ -24,6 +24,7 @@ pub use upload::{Stored, Upload};
 
 use crate::error::LaneError;
 use crate::facts::Facts;
+use crate::http::answer::{Answer, judge};
 use crate::http::head::Head;
 use crate::net::{Conn, Net};
 use crate::redirect;
@@ -67,22 +68,36 @@ pub async fn fetch_small(
     })
 }
 
-/// Fetch a small part of a document, from where a lane would fetch more of it.
+/// Fetch a small part of a file, from where a lane would fetch more of it, and what the answer tells of
+/// the whole. The connection is kept for the next one who asks there.
 ///
 /// # Errors
-/// Any [`LaneError`]; an answer other than 206 among them.
+/// Any [`LaneError`]; an answer that is not this part, whole, among them.
 pub async fn fetch_part(
     net: &Net,
     url: &Url,
     trust: Trust,
     range: Range,
-) -> Result<Vec<u8>, LaneError> {
+) -> Result<(Facts, Vec<u8>), LaneError> {
     let limit_bytes = usize::try_from(range.len()).unwrap_or(usize::MAX);
-    let (method, range) = (Method::Get, Some(range));
-    let request = Request { method, range, accept: "*/*", extra: "", limit_bytes };
-    let answered = ask(net, url, trust, &request).await?;
+    let method = Method::Get;
+    let request = Request { method, range: Some(range), accept: "*/*", extra: "", limit_bytes };
+    let mut answered = ask(net, url, trust, &request).await?;
     answered.expect_status(&[206])?;
-    Ok(answered.body)
+    let size_bytes = match judge(&answered.head, range) {
+        Answer::Data { size_bytes, .. } if answered.body.len() == limit_bytes => size_bytes,
+        Answer::Refused(error) => return Err(error),
+        _ => {
+            let held = counted(answered.body.len() as u64, "byte");
+            let reason = format!("asked for {range}, the answer holds {held}");
+            return Err(LaneError::WrongRange { reason });
+        }
+    };
+    if let Some(conn) = answered.conn.take() {
+        net.keep_idle(conn);
+    }
+    let facts = Facts::brief(&answered.head, &answered.target.url);
+    Ok((Facts { size_bytes, ranges: true, ..facts }, answered.body))
 }
 
 /// What the server says about the file in answer to HEAD.

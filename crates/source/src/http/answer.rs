@@ -120,6 +120,9 @@ fn status_error(head: &Head) -> LaneError {
     if head.field("swath-lost").is_some() {
         return LaneError::DepotLost;
     }
+    if matches!(head.status, 404 | 410) && head.field("swath-lease") == Some("0") {
+        return LaneError::LeaseEnded;
+    }
     let told = head.fields("proxy-status").filter_map(proxy_status::read).last();
     if let Some(told) = told {
         let reason = match told.details {

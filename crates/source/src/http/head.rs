@@ -2,6 +2,8 @@
 //!
 //! A head is at most [`HEAD_LIMIT_BYTES`] long and has at most [`HEADER_LIMIT`] fields.
 
+use swath_formats::field_text;
+
 /// A head longer than this is refused; the largest that well-known servers send is 32 KiB.
 pub(crate) const HEAD_LIMIT_BYTES: usize = 64 * 1024;
 /// More header fields than this are refused.
@@ -58,7 +60,7 @@ impl Head {
         let fields = response
             .headers
             .iter()
-            .map(|field| (field.name.to_ascii_lowercase(), text(field.value)))
+            .map(|field| (field.name.to_ascii_lowercase(), field_text(field.value)))
             .collect();
         Head {
             minor_version: response.version.unwrap_or(0),
@@ -128,10 +130,6 @@ impl Head {
         }
         !says_close && (self.minor_version >= 1 || says_keep)
     }
-}
-
-fn text(value: &[u8]) -> String {
-    String::from_utf8_lossy(value).into_owned()
 }
 
 /// At most 40 characters of something foreign, for a message.

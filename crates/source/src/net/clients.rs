@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::Host;
 
 use super::{Net, NetOptions, Shared, tls};
 use crate::error::LaneError;
@@ -114,7 +115,8 @@ impl Resolve for Resolver {
             let shared = net.ok_or("the network is gone")?;
             let net = Net { shared, headers: Arc::default() };
             let found = net.shared.names.resolve(name.as_str(), 0).await?;
-            let permitted = net.permitted(found, None, trust)?;
+            let host = Host::Domain(name.as_str().to_owned());
+            let permitted = net.permitted(&host, found, None, trust)?;
             let addresses: Addrs =
                 Box::new(permitted.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)

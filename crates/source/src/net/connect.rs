@@ -182,7 +182,7 @@ impl Net {
                 })?
             }
         };
-        self.permitted(addresses, Some(origin.port), trust)
+        self.permitted(&origin.host, addresses, Some(origin.port), trust)
     }
 
     /// A proxy resolves names out of our sight, but where the address itself says where it leads
@@ -194,13 +194,14 @@ impl Net {
             Host::Domain(name) if is_localhost(name) => IpAddr::V4(Ipv4Addr::LOCALHOST),
             Host::Domain(_) => return Ok(()),
         };
-        self.permitted(vec![address], Some(origin.port), trust).map(drop)
+        self.permitted(&origin.host, vec![address], Some(origin.port), trust).map(drop)
     }
 
-    /// Those of `addresses` that something of this trust may lead us to, on this port if that is
-    /// known.
+    /// Those of the `addresses` of a host that something of this trust may lead us to, on this port if
+    /// that is known.
     pub(super) fn permitted(
         &self,
+        host: &Host<String>,
         addresses: Vec<IpAddr>,
         port: Option<u16>,
         trust: Trust,
@@ -209,7 +210,7 @@ impl Net {
         if let Some(listed) = &self.shared.options.reach {
             let is_in_reach = |address: &IpAddr| {
                 let address = address.to_canonical();
-                is_public(address) || listed.iter().any(|reach| reach.has(address, port))
+                is_public(address) || listed.iter().any(|reach| reach.has(host, address, port))
             };
             let (near, far): (Vec<IpAddr>, Vec<IpAddr>) =
                 addresses.into_iter().partition(is_in_reach);

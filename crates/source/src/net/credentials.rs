@@ -12,7 +12,7 @@ use base64::Engine as _;
 use swath_formats::percent::decode_text;
 use url::{Host, Url};
 
-use super::options::NetOptions;
+use super::options::{NetOptions, RelayAccess};
 use crate::target::Origin;
 
 /// Something that must not be seen: `Debug` hides it.
@@ -136,13 +136,19 @@ pub(super) fn of(options: &NetOptions, url: &Url, origin: &Origin) -> Credential
     Credentials { headers, authorization, needs_tls }
 }
 
-/// What opens the relay at `origin`: its token, a password in its address, or netrc.
+/// What opens the relay at `origin`, if it is one of the user's: its token, a password in its address,
+/// or netrc.
 pub(super) fn of_relay(options: &NetOptions, origin: &Origin) -> Credentials {
-    let own = options.relays.iter().find(|relay| Origin::of(&relay.url).as_ref() == Some(origin));
-    let token = own.and_then(|relay| relay.token.as_ref());
+    let is_it = |relay: &&RelayAccess| Origin::of(&relay.url).as_ref() == Some(origin);
+    let Some(own) = options.relays.iter().find(is_it) else {
+        // Whoever wrote a Metalink could have named it: a login by a host's name would go to any of its
+        // ports, in the clear.
+        return Credentials::default();
+    };
+    let token = own.token.as_ref();
     let authorization = token
         .map(|token| Secret(format!("Bearer {}", token.expose())))
-        .or_else(|| own.and_then(|relay| from_url(&relay.url)))
+        .or_else(|| from_url(&own.url))
         .or_else(|| netrc(options, origin));
     Credentials { authorization, ..Credentials::default() }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use swath_formats::{Netrc, Network};
 use swath_model::digest::Digest;
-use url::Url;
+use url::{Host, Url};
 
 use super::credentials::{Bearer, Secret};
 use super::proxy::Proxies;
@@ -48,20 +48,26 @@ pub struct NetOptions {
     pub relays: Vec<RelayAccess>,
 }
 
-/// Where connections may lead beside what is public: a block of addresses, on one port or all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where connections may lead beside what is public: a block of addresses, on one port or all, for
+/// every name or for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// The addresses.
     pub network: Network,
     /// `None`: every port of theirs.
     pub port: Option<u16>,
+    /// The one name that may lead there, in lower case; `None`: every name, and the address itself.
+    pub name: Option<String>,
 }
 
 impl Reach {
-    /// Whether this address may be contacted on this port; one that is not known is none of those
-    /// that are named.
-    pub fn has(&self, address: IpAddr, port: Option<u16>) -> bool {
-        self.network.contains(address) && (self.port.is_none() || self.port == port)
+    /// Whether this address may be contacted on this port for who asks for this host; a port that is
+    /// not known is none of those that are named.
+    pub fn has(&self, host: &Host<String>, address: IpAddr, port: Option<u16>) -> bool {
+        let is_for = self.name.as_deref().is_none_or(|own| {
+            matches!(host, Host::Domain(name) if name.trim_end_matches('.').eq_ignore_ascii_case(own))
+        });
+        is_for && self.network.contains(address) && (self.port.is_none() || self.port == port)
     }
 }
 

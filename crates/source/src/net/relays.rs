@@ -29,9 +29,9 @@ struct RelayKey {
     is_its_own: bool,
 }
 
-/// The keys that some relays had at one time.
+/// The keys that some relays had at one time; `None`: it had told none.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Keys(Vec<(Url, RelayKey)>);
+pub(crate) struct Keys(Vec<(Url, Option<RelayKey>)>);
 
 /// What is sealed for relays.
 #[derive(Debug, Default)]
@@ -160,11 +160,11 @@ impl Net {
 
     /// The keys of these relays, as far as they are known now.
     pub(super) fn keys_of<'a>(&self, relays: impl Iterator<Item = &'a Url>) -> Keys {
-        Keys(relays.filter_map(|url| Some((url.clone(), self.relay_key(url)?))).collect())
+        Keys(relays.map(|url| (url.clone(), self.relay_key(url))).collect())
     }
 
     /// Whether one of these relays has another key by now, as after a restart: if none is known to have
-    /// one, all of them are asked.
+    /// one, all of them are asked. So is one that was asked in vain before: it may have been away.
     pub(crate) async fn have_changed(&self, keys: &Keys) -> bool {
         if self.know_others(keys) {
             return true;
@@ -181,7 +181,7 @@ impl Net {
 
     /// Whether one of these relays is known to have another key by now.
     pub(crate) fn know_others(&self, keys: &Keys) -> bool {
-        keys.0.iter().any(|(url, key)| self.relay_key(url).as_ref() != Some(key))
+        keys.0.iter().any(|(url, key)| self.relay_key(url) != *key)
     }
 
     /// Whether requests to `url` by way of relays show the last of these anything that others are not to
@@ -267,5 +267,10 @@ mod tests {
         net.note_no_relay_key(&silent);
         net.note_no_relay_key(&relay);
         assert!(!net.awaits_key(&silent) && net.relay_key(&relay).is_some());
+        // One that told none when it was asked may yet.
+        let keys = net.keys_of([&silent].into_iter());
+        assert!(!net.have_changed(&keys).await);
+        net.note_relay_key(&silent, "first");
+        assert!(net.have_changed(&keys).await);
     }
 }

@@ -4,7 +4,10 @@
 //! set that clock. A restart of the program changes nothing in this. After a restart of the
 //! machine only the wall clock is left. Then a lease never runs longer than it was granted for,
 //! counted from now: if the clock was set back meanwhile, leases live longer than they should, by
-//! that much at most; if it was set forward, they end early.
+//! that much at most; if it was set forward, they end early. Some machines begin with a time that is
+//! years off, until somebody tells them: so what has ended by the wall clock alone can be read by
+//! nobody, but lies there until that clock has run for a while ([`GRACE`]), and is taken back if it
+//! turns out to have been wrong.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
@@ -66,15 +69,25 @@ pub(crate) struct Term {
 impl Term {
     /// How long it still runs; zero once it has ended.
     pub(crate) fn left(&self, now: &Moment) -> Duration {
-        let knows = now.boot != [0; 16] && now.boot == self.from.boot;
-        let passed = if knows && now.since_boot >= self.from.since_boot {
+        let passed = if self.is_counted(now) {
             now.since_boot.since(self.from.since_boot)
         } else {
             Duration::from_millis(now.wall_ms.saturating_sub(self.from.wall_ms))
         };
         self.length.saturating_sub(passed)
     }
+
+    /// Whether what has passed was counted by a clock that nobody can set.
+    pub(crate) fn is_counted(&self, now: &Moment) -> bool {
+        let knows = now.boot != [0; 16] && now.boot == self.from.boot;
+        knows && now.since_boot >= self.from.since_boot
+    }
 }
+
+/// Clocks that are wrong at the start of a machine have been set by then.
+pub(crate) const GRACE: Duration = Duration::from_secs(600);
+/// How often it is looked meanwhile whether they have.
+pub(crate) const LOOK: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -140,6 +140,11 @@ impl Lease {
         Time::from_nanos(self.ends.load(Ordering::Acquire))
     }
 
+    /// It seemed to have ended, and runs until then.
+    pub(crate) fn revive(&self, ends: Time) {
+        self.ends.store(ends.as_nanos(), Ordering::Release);
+    }
+
     pub(crate) fn is_live(&self, depot: &Shared) -> bool {
         self.ends() > depot.clock.now().since_boot
     }

@@ -152,6 +152,22 @@ impl<L: Clone> Ledger<L> {
         self.insert(id, entry);
     }
 
+    /// Enter what has ended, or seems to have: it takes its space, and nobody takes it out before
+    /// [`Ledger::ends_at`] is told.
+    pub(crate) fn resume_doubtful(&mut self, id: LeaseId, entry: Entry<L>) {
+        let ends = entry.ends;
+        self.resume(id, entry);
+        self.by_end.remove(&(ends, id));
+    }
+
+    /// One that was in doubt ends then, or has ended.
+    pub(crate) fn ends_at(&mut self, id: LeaseId, ends: Time) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.ends = ends;
+            self.by_end.insert((ends, id));
+        }
+    }
+
     /// Whether an allocation has this mark.
     pub(crate) fn knows(&self, mark: &Mark) -> bool {
         self.by_mark.contains_key(mark)

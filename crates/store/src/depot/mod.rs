@@ -6,7 +6,7 @@
 //!
 //! Always holds, across restarts, crashes and power loss:
 //! - what is promised never exceeds the size given; the space of a lease that ends is free again at
-//!   that moment, whoever still reads;
+//!   that moment, whoever still reads (ten minutes later, if it ended while the machine was off);
 //! - what `commit` has acknowledged is there until the lease ends, and is the same for all readers;
 //! - nothing is read that was not stored: a flipped byte is noticed when its group (256 KiB) is read
 //!   first after it was stored or after the depot was opened, and whenever [`Reader::check`] is
@@ -136,6 +136,16 @@ struct Books {
     ledger: Ledger<Arc<Lease>>,
     /// How many allocations are being taken away.
     ending: usize,
+    /// What has ended by the wall clock alone: nobody reads it, and it is taken away when that clock
+    /// has run for a while, or taken back if it is set right.
+    doubtful: Vec<Doubtful>,
+}
+
+struct Doubtful {
+    lease: Arc<Lease>,
+    term: Term,
+    /// Until then, by the clock that nobody can set.
+    until: swath_model::Time,
 }
 
 /// What an allocation is like now.
@@ -306,7 +316,10 @@ impl Depot {
     /// found when somebody allocates; this gives it back to the file system.
     pub fn sweep(&self) -> Option<Duration> {
         let now = self.shared.sweep();
-        self.shared.books().ledger.next_end().map(|ends| ends.since(now))
+        let books = self.shared.books();
+        let next = books.ledger.next_end().map(|ends| ends.since(now));
+        let look = (!books.doubtful.is_empty()).then_some(clock::LOOK);
+        next.into_iter().chain(look).min()
     }
 
     /// What is given and what is left.
@@ -347,9 +360,29 @@ impl Shared {
         Ok(place.names(id))
     }
 
+    /// Settle what is in doubt and can be by now.
+    fn settle(&self, now: &Moment) {
+        let mut books = self.books();
+        for doubtful in std::mem::take(&mut books.doubtful) {
+            let left = doubtful.term.left(now).min(self.options.length_max);
+            let id = doubtful.lease.id;
+            if !left.is_zero() {
+                let ends = now.since_boot + left;
+                doubtful.lease.revive(ends);
+                books.ledger.ends_at(id, ends);
+            } else if now.since_boot >= doubtful.until {
+                books.ledger.ends_at(id, doubtful.lease.ends());
+            } else {
+                books.doubtful.push(doubtful);
+            }
+        }
+    }
+
     /// Take away what has ended by now, which is returned.
     fn sweep(&self) -> swath_model::Time {
-        let now = self.clock.now().since_boot;
+        let moment = self.clock.now();
+        self.settle(&moment);
+        let now = moment.since_boot;
         loop {
             let mut books = self.books();
             let Some((_, entry)) = books.ledger.take_ended(now) else { return now };

@@ -10,16 +10,17 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, SystemTime};
 
 use swath_model::Range;
 
 use super::allocate::SIZE_BYTES_MAX;
-use super::capability::LeaseId;
-use super::clock::{Clock, Moment, SystemClock};
+use super::capability::{LeaseId, Mark};
+use super::clock::{Clock, GRACE, Moment, SystemClock};
 use super::contents::Contents;
 use super::lease::{Lease, remove};
 use super::ledger::{Entry, Ledger, Limits, Medium, Space};
-use super::{Books, Depot, DepotOptions, Shared};
+use super::{Books, Depot, DepotOptions, Doubtful, Shared};
 use crate::journal::{JournalFile, Recovery, recover};
 use crate::names::Names;
 use crate::steps::{Steps, SystemSteps};
@@ -37,7 +38,8 @@ pub(crate) struct Place {
 pub struct Found {
     /// Live allocations.
     pub allocations: usize,
-    /// Allocations that have ended meanwhile, and are gone.
+    /// Allocations that have ended meanwhile: those that did so by the wall clock alone take their
+    /// space for ten minutes more, in case it is wrong, and the others are gone.
     pub ended: usize,
     /// What was damaged.
     pub notes: Vec<Note>,
@@ -63,6 +65,14 @@ pub enum Note {
         id: LeaseId,
         /// Where what is left of it lies.
         path: PathBuf,
+    },
+    /// Allocations have ended by a clock that is far ahead of the last time that something was written
+    /// here: it may be wrong.
+    Ahead {
+        /// How far.
+        by: Duration,
+        /// How many have.
+        ended: usize,
     },
 }
 
@@ -117,7 +127,7 @@ impl Depot {
             leases_max: options.leases_max,
         };
         let mut found = Found::default();
-        let mut books = Books { ledger: Ledger::new(limits), ending: 0 };
+        let mut books = Books { ledger: Ledger::new(limits), ending: 0, doubtful: Vec::new() };
         let mut pieces = 0;
         if let Some(place) = &place {
             let mut recovery = Recover {
@@ -128,12 +138,13 @@ impl Depot {
                 found: &mut found,
                 books: &mut books,
                 pieces: &mut pieces,
+                written_ms: 0,
             };
             recovery
                 .all()
                 .map_err(|source| OpenError::Io { path: place.leases.clone(), source })?;
         }
-        found.allocations = books.ledger.count();
+        found.allocations = books.ledger.count() - books.doubtful.len();
         let shared = Shared {
             options,
             place,
@@ -208,6 +219,8 @@ struct Recover<'a> {
     found: &'a mut Found,
     books: &'a mut Books,
     pieces: &'a mut usize,
+    /// When something was written here last, by the wall clock, in milliseconds since 1970.
+    written_ms: u64,
 }
 
 impl Recover<'_> {
@@ -231,6 +244,11 @@ impl Recover<'_> {
                 _ => {}
             }
         }
+        let by = Duration::from_millis(self.now.wall_ms.saturating_sub(self.written_ms));
+        let ended = self.books.doubtful.len();
+        if ended > 0 && by > AHEAD {
+            self.found.notes.push(Note::Ahead { by, ended });
+        }
         // Being made or being taken away when the program ended.
         for names in without_lease {
             remove(self.steps, &names.part)?;
@@ -253,13 +271,14 @@ impl Recover<'_> {
             _ => return self.without_grant(id, names),
         };
         let Some(grant) = &contents.grant else { return self.without_grant(id, names) };
-        let left = grant.term.left(&self.now).min(self.options.length_max);
+        let (term, marks) = (grant.term, grant.marks);
+        let left = term.left(&self.now).min(self.options.length_max);
+        self.written_ms = self.written_ms.max(term.from.wall_ms).max(modified_ms(&file));
         if left.is_zero() {
-            self.books.ledger.note_ended(&grant.marks);
-            remove(self.steps, &names.journal)?;
-            remove(self.steps, &names.part)?;
             self.found.ended += 1;
-            return Ok(());
+            if term.is_counted(&self.now) {
+                return self.over(names, &marks);
+            }
         }
         let layout = contents.layout();
         let has_data = names
@@ -269,9 +288,12 @@ impl Recover<'_> {
         // Nothing is lost where nothing was stored.
         let has_data =
             has_data || (contents.held.is_empty() && remake(self.steps, names, &contents).is_ok());
-        let known = grant.marks.iter().any(|mark| self.books.ledger.knows(mark));
+        let known = marks.iter().any(|mark| self.books.ledger.knows(mark));
         if !has_data || known {
-            return self.set_aside(id, names);
+            return match left.is_zero() {
+                true => self.over(names, &marks),
+                false => self.set_aside(id, names),
+            };
         }
         if dropped_bytes > 0 {
             self.found.notes.push(Note::Cut { id, dropped_bytes });
@@ -281,12 +303,25 @@ impl Recover<'_> {
         if contents.space() == Space::AsStored {
             give_back_unstored(names, &contents);
         }
-        let (ends, marks) = (self.now.since_boot + left, grant.marks);
+        let ends = self.now.since_boot + left;
         let lease = Arc::new(Lease::on_disk(id, ends, contents, journal.end()));
         let bytes = lease.taken_bytes();
-        let entry = Entry { medium: Medium::Disk, bytes, ends, marks, lease };
-        self.books.ledger.resume(id, entry);
+        let entry = Entry { medium: Medium::Disk, bytes, ends, marks, lease: Arc::clone(&lease) };
+        if left.is_zero() {
+            let until = self.now.since_boot + GRACE;
+            self.books.doubtful.push(Doubtful { lease, term, until });
+            self.books.ledger.resume_doubtful(id, entry);
+        } else {
+            self.books.ledger.resume(id, entry);
+        }
         Ok(())
+    }
+
+    /// Take away what has ended.
+    fn over(&mut self, names: &Names, marks: &[Mark; 3]) -> io::Result<()> {
+        self.books.ledger.note_ended(marks);
+        remove(self.steps, &names.journal)?;
+        remove(self.steps, &names.part)
     }
 
     /// A journal that grants nothing: one that was being made, if there is no data.
@@ -355,6 +390,13 @@ fn give_back_unstored(names: &Names, contents: &Contents) {
     }
 }
 
+/// When a file was written last, by the wall clock, in milliseconds since 1970.
+fn modified_ms(file: &File) -> u64 {
+    let modified = file.metadata().and_then(|found| found.modified());
+    let since = modified.ok().and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// What a file takes of the disk.
 fn space_of(path: &Path) -> u64 {
     path.symlink_metadata().map_or(0, |found| found.blocks().saturating_mul(512))
@@ -362,3 +404,5 @@ fn space_of(path: &Path) -> u64 {
 
 /// Most journals are shorter than that.
 const READ_BYTES: usize = 8 << 10;
+/// A machine may well have been off for so long.
+const AHEAD: Duration = Duration::from_secs(24 * 3600);

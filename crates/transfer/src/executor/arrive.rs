@@ -445,6 +445,7 @@ impl Run<'_> {
             entry.figures.bytes += range.len();
         }
         self.planner.handle(PlanEvent::Delivered { swath, range }, self.now());
+        self.look_at_sample(source, range.start, &buffer);
         self.store(range, buffer);
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Nothing is fetched into the file again at first. Every range is asked for from a source that
 //! did not deliver it and compared with what lies on the disk. Where the two differ, one of the
-//! two sources is wrong. What could explain that is tried in turn, the likeliest first: that one
+//! two sources is wrong. Ways over a relay in common cannot judge each other: the one that changes
+//! bytes may be that relay. What could explain that is tried in turn, the likeliest first: that one
 //! source alone lied, then, with more than two in dispute, that one alone told the truth. Disputed
 //! ranges that the explanation calls wrong are replaced, wherever they came from by then, and the
 //! file is hashed again. If that is right, whoever was contradicted is convicted and named.
@@ -32,6 +33,11 @@ impl Audit {
     /// How much of the file has been compared so far.
     pub(super) fn compared_bytes(&self) -> u64 {
         self.compared.total_bytes()
+    }
+
+    /// Nothing has been compared yet.
+    pub(super) fn new() -> Audit {
+        Audit { compared: RangeSet::new(), disputes: RangeMap::new() }
     }
 }
 
@@ -155,7 +161,7 @@ impl Run<'_> {
         while let Some(&hypothesis) = self.hypotheses.front() {
             let ranges = self.wrong_under(hypothesis);
             if !ranges.is_empty() && self.can_try(hypothesis, &ranges) {
-                return self.replace(hypothesis, ranges, stop).await;
+                return self.replace(ranges, stop).await;
             }
             self.hypotheses.pop_front();
         }
@@ -216,22 +222,10 @@ impl Run<'_> {
     }
 
     /// Fetch these bytes again from whoever the hypothesis trusts.
-    async fn replace(
-        &mut self,
-        hypothesis: Hypothesis,
-        ranges: Vec<Range>,
-        stop: &Stop,
-    ) -> Result<(), Ended> {
+    async fn replace(&mut self, ranges: Vec<Range>, stop: &Stop) -> Result<(), Ended> {
         // The whole file is fetched already; only these ranges are, from whoever is trusted.
+        self.replaced.clone_from(&ranges);
         self.new_planner(RangeSet::new());
-        for at in 0..self.sources.len() {
-            if hypothesis.blames(self.journal_ids[at]) {
-                let source = SourceId(at as u32);
-                for &range in &ranges {
-                    self.planner.handle(PlanEvent::Forbidden { source, range }, self.now());
-                }
-            }
-        }
         for range in ranges {
             self.reopen(range);
         }
@@ -282,17 +276,8 @@ impl Run<'_> {
     async fn compare_all(&mut self, stop: &Stop) -> Result<(), Ended> {
         let Some(size_bytes) = self.size_bytes else { return Ok(()) };
         self.phase = Phase::Disputing;
-        self.audit = Some(Audit { compared: RangeSet::new(), disputes: RangeMap::new() });
+        self.audit = Some(Audit::new());
         self.new_planner(RangeSet::full(size_bytes));
-        let delivered: Vec<(Range, u32)> = self.deliverers.iter().collect();
-        for (range, id) in delivered {
-            if let Some(at) = self.source_of_journal_id(id) {
-                self.planner.handle(
-                    PlanEvent::Forbidden { source: SourceId(at as u32), range },
-                    self.now(),
-                );
-            }
-        }
         let result = self.drive(stop).await;
         self.close_lanes();
         if let Some(audit) = self.audit.take() {
@@ -302,8 +287,67 @@ impl Run<'_> {
         result
     }
 
+    /// What this source may not be asked for while sources are compared, or a liar's bytes replaced:
+    /// what it brought itself, and what came by a relay that it is reached by too, if somebody has it
+    /// who is not. For ways that the router opens meanwhile that holds as well.
+    pub(super) fn may_not_judge(&self, at: usize) -> Vec<Range> {
+        let own = self.journal_ids[at];
+        let mut strangers: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        let mut is_barred = |id: u32, range: Range| {
+            if id == own || !self.is_kin(at, id) {
+                return id == own;
+            }
+            let others = strangers.entry(id).or_insert_with(|| self.strangers_to(id));
+            others.iter().any(|&it| self.sources[it].lacks.within(range).next().is_none())
+        };
+        if self.audit.is_some() {
+            let delivered = self.deliverers.iter();
+            return delivered
+                .filter(|&(range, id)| is_barred(id, range))
+                .map(|(range, _)| range)
+                .collect();
+        }
+        let replaced = self.replaced.iter().copied();
+        match self.hypotheses.front().filter(|_| self.mismatch) {
+            Some(&Hypothesis::Liar(liar)) => {
+                replaced.filter(|&range| is_barred(liar, range)).collect()
+            }
+            Some(hypothesis) if hypothesis.blames(own) => replaced.collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether what a hypothesis takes for wrong is being fetched again.
+    pub(super) fn is_replacing(&self) -> bool {
+        self.mismatch && self.audit.is_none() && !self.hypotheses.is_empty()
+    }
+
+    /// Whether this source and the deliverer of this number are reached by a relay in common.
+    pub(super) fn is_kin(&self, at: usize, id: u32) -> bool {
+        let route = |at: usize| self.sources[at].on_route.as_ref().map(|own| &own.route);
+        let other = self.source_of_journal_id(id).and_then(route);
+        let (Some(own), Some(other)) = (route(at), other) else { return false };
+        other.relays().iter().any(|&relay| own.contains(relay))
+    }
+
+    /// Those who may be asked, and by no relay by which the deliverer of this number is reached.
+    fn strangers_to(&self, id: u32) -> Vec<usize> {
+        let is_one = |&at: &usize| {
+            let may_be_asked = self.is_usable(at) && !self.is_closed_way(at);
+            may_be_asked && self.journal_ids[at] != id && !self.is_kin(at, id)
+        };
+        (0..self.sources.len()).filter(is_one).collect()
+    }
+
     /// A fresh planner that knows all sources and has `missing` to fetch.
     fn new_planner(&mut self, missing: RangeSet) {
+        self.reset_planner();
+        let size_bytes = self.size_bytes.unwrap_or(0);
+        self.planner.handle(PlanEvent::Layout { size_bytes, missing }, self.now());
+    }
+
+    /// A fresh planner that knows all sources, and not yet what there is to fetch.
+    pub(super) fn reset_planner(&mut self) {
         let config =
             Config { policy: PolicyKind::Swath, window_bytes: None, ..self.request.plan.clone() };
         self.change_planner(config);
@@ -317,8 +361,6 @@ impl Run<'_> {
                 self.planner.handle(PlanEvent::SourceBad { source }, now);
             }
         }
-        let size_bytes = self.size_bytes.unwrap_or(0);
-        self.planner.handle(PlanEvent::Layout { size_bytes, missing }, now);
     }
 
     /// Bytes came for comparison.

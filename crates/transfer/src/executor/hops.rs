@@ -8,6 +8,7 @@ use swath_model::{SourceId, Time};
 use swath_plan::routes::{HopReport, RouteEvent, SiteId, WayId, WayNow};
 use swath_plan::{Config, Event as PlanEvent, Planner, SourceStatus};
 
+use super::audit::Audit;
 use super::state::Run;
 use super::ways::OnRoute;
 use crate::observe::SourceState;
@@ -52,25 +53,37 @@ impl Run<'_> {
     }
 
     pub(super) fn report_progress(&mut self, now: Time) {
-        let left_bytes = self.size_bytes.map(|size| size.saturating_sub(self.have.total_bytes()));
-        let is_limited = self.engine.limit_bytes_per_s.is_some();
-        let Some(ways) = &mut self.ways else { return };
-        let mut all = Vec::new();
-        for (&way, &source) in &ways.open {
-            let Some(view) = self.planner.source(SourceId(source as u32)) else { continue };
-            let before_bytes = self.sources.get(source).map_or(0, |entry| entry.planned_bytes);
-            all.push((
-                way,
-                WayNow {
-                    delivered_bytes: before_bytes + view.delivered_bytes,
-                    silent: view.status == SourceStatus::Silent,
-                    busy: view.busy,
-                    held: is_limited
-                        && self.lanes.values().any(|lane| lane.source == source && lane.held_up),
-                },
-            ));
+        // In a comparison all is asked for once more, by whoever did not bring it.
+        let compared = self.audit.as_ref().map(Audit::compared_bytes);
+        let done_bytes = compared.unwrap_or_else(|| self.have.total_bytes());
+        let left_bytes = self.size_bytes.map(|size| size.saturating_sub(done_bytes));
+        let Some(ways) = &self.ways else { return };
+        let now_of = |(&way, &source): (&WayId, &usize)| Some((way, self.way_now(way, source)?));
+        let all = ways.open.iter().filter_map(now_of).collect();
+        if let Some(ways) = &mut self.ways {
+            ways.router.handle(RouteEvent::Progress { ways: all, left_bytes }, now);
         }
-        ways.router.handle(RouteEvent::Progress { ways: all, left_bytes }, now);
+    }
+
+    /// How a way is doing. Its source may have brought something before, by a way that was closed.
+    fn way_now(&self, way: WayId, source: usize) -> Option<WayNow> {
+        let view = self.planner.source(SourceId(source as u32))?;
+        let begun_bytes = self.ways.as_ref()?.begun.get(&way).copied().unwrap_or(0);
+        let is_limited = self.engine.limit_bytes_per_s.is_some();
+        let is_held = || self.lanes.values().any(|lane| lane.source == source && lane.held_up);
+        Some(WayNow {
+            delivered_bytes: self.brought_bytes(source).saturating_sub(begun_bytes),
+            silent: view.status == SourceStatus::Silent,
+            busy: view.busy,
+            held: is_limited && is_held(),
+        })
+    }
+
+    /// What a source has brought in all, by the books of all planners.
+    pub(super) fn brought_bytes(&self, source: usize) -> u64 {
+        let view = self.planner.source(SourceId(source as u32));
+        let before_bytes = self.sources.get(source).map_or(0, |entry| entry.planned_bytes);
+        before_bytes + view.map_or(0, |view| view.delivered_bytes)
     }
 
     pub(super) fn tell_router(&mut self, event: RouteEvent) {
@@ -184,6 +197,7 @@ mod tests {
     use swath_plan::{Action, Lanes, Loss};
     use swath_source::RelayAccess;
 
+    use super::super::audit::Hypothesis;
     use super::super::suspect::Try;
     use super::*;
     use crate::engine::{Engine, EngineOptions};
@@ -333,6 +347,89 @@ mod tests {
         run.sources[0].state = SourceState::Waiting;
         run.reset_books();
         assert_eq!(wanted(&mut run), 1);
+    }
+
+    #[tokio::test]
+    async fn what_an_earlier_way_brought_is_not_that_of_the_one_in_its_place() {
+        // A way that was opened again began with all that its source had ever brought: the whole seemed
+        // to have been faster before it than with it, so that it was closed again and again.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        run.route();
+        run.open_way(WayId(100), ReplicaId(0), by(1), false);
+        run.sources[1].planned_bytes = 5 << 20;
+        let brought = |run: &Run<'_>, way| run.way_now(WayId(way), 1).unwrap().delivered_bytes;
+        assert_eq!(brought(&run, 100), 5 << 20);
+        run.close_way(WayId(100));
+        run.open_way(WayId(101), ReplicaId(0), by(1), false);
+        run.sources[1].planned_bytes += 7;
+        assert_eq!(brought(&run, 101), 7);
+    }
+
+    #[tokio::test]
+    async fn who_judges_what_a_relay_brought_is_not_reached_by_it() {
+        // Where all came by one relay and did not come to the digest, the router was told that nothing
+        // was left to fetch, so it opened no other way and direct alone was asked for all of it. And
+        // another way by the same relay was taken for somebody else: if that relay lied, both agreed.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        run.route();
+        run.open_way(WayId(100), ReplicaId(0), by(1), false);
+        run.open_way(WayId(101), ReplicaId(0), Route::through(vec![SiteId(1), SiteId(2)]), false);
+        let all = Range::new(0, 1 << 30);
+        let id = run.journal_ids[1];
+        run.size_bytes = Some(all.len());
+        run.deliverers.set(all, id);
+        run.have.insert(all);
+        run.audit = Some(Audit::new());
+        run.reset_planner();
+        assert_eq!(planned(&mut run).0, [4, 0, 0]);
+        let mut now = Time::from_millis(10_000);
+        run.tell_router(RouteEvent::RelayUp { site: SiteId(2) });
+        for _ in 0..30 {
+            now = now.plus_secs(0.1);
+            run.report_progress(now);
+        }
+        let router = &mut run.ways.as_mut().unwrap().router;
+        let opened: Vec<Route> = std::iter::from_fn(|| router.poll(now))
+            .filter_map(|action| match action {
+                RouteAction::Open { route, .. } => Some(route),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(opened, [by(2)]);
+        // It takes part as soon as it is open; if nobody else is left, those are asked who are.
+        run.open_way(WayId(102), ReplicaId(0), by(2), false);
+        assert_eq!(planned(&mut run).0[3], 4);
+        run.drop_source(0, "it is away".to_owned());
+        run.drop_source(3, "it is away".to_owned());
+        run.reset_planner();
+        assert_eq!(planned(&mut run).0, [0, 0, 4, 0]);
+    }
+
+    #[tokio::test]
+    async fn a_way_that_is_closed_brings_what_nobody_else_may() {
+        // With two in dispute each is suspected in turn. While what direct had brought was fetched
+        // again over a relay, the router closed that way, which brought next to nothing: the transfer
+        // ended, for nobody was left, though the next turn would have put it right.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        run.route();
+        run.open_way(WayId(100), ReplicaId(0), by(1), false);
+        run.hypotheses.push_back(Hypothesis::Liar(run.journal_ids[0]));
+        run.replaced.push(Range::new(0, 1 << 30));
+        run.mismatch = true;
+        run.reset_planner();
+        run.close_way(WayId(100));
+        assert_eq!(planned(&mut run).0, [0, 4]);
+        run.reset_planner();
+        assert_eq!(planned(&mut run).0, [0, 4]);
+        run.mismatch = false;
+        run.reset_planner();
+        assert_eq!(planned(&mut run).0, [4, 0]);
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ use swath_source::{Expected, Facts, LaneError};
 use super::Ended;
 use super::agree::{Agreement, Version};
 use super::arrive::describe;
+use super::samples::Samples;
 use super::state::Run;
 use crate::error::GetError;
 use crate::observe::{Phase, SourceState};
@@ -330,6 +331,7 @@ impl Run<'_> {
         self.resumed_bytes = 0;
         self.resumed = RangeSet::new();
         self.convicted.clear();
+        self.samples = Samples::default();
         self.fetch_ended_at = None;
         self.verifier = None;
         self.in_order = None;

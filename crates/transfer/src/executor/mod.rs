@@ -24,6 +24,7 @@ mod ordered;
 mod passed_on;
 mod reasons;
 mod relays;
+mod samples;
 mod sealed;
 mod sink;
 mod state;
@@ -45,6 +46,7 @@ use crate::observe::{Event, Observer, Phase, Summary};
 use crate::request::{Destination, Request};
 pub use agree::{Agreement, Version};
 pub(crate) use figures::forecast;
+use samples::Samples;
 use sealed::Tree;
 pub(crate) use sealed::{Pass, PassEnd, run_pass};
 use state::Run;
@@ -162,6 +164,7 @@ impl Run<'_> {
                 done = self.jobs.next() => self.job_done(done)?,
                 Some(report) = self.reports.recv() => self.hash_report(report)?,
                 Some(word) = self.ordered_words.recv() => self.ordered_word(word)?,
+                answer = Samples::next(&mut self.samples) => self.sampled(answer)?,
                 word = Tree::word(&mut self.tree) => self.tree_word(word)?,
                 word = Ways::word(&mut self.ways) => self.relay_told(word),
                 () = sleep_until(wake) => {}
@@ -357,6 +360,7 @@ impl Run<'_> {
     /// Whether there is nothing more to wait for in the main loop.
     fn is_complete(&mut self) -> bool {
         self.are_proved()
+            && self.are_sampled()
             && self.planner_done
             && self.jobs.is_empty()
             && self.unproved_pieces() == 0

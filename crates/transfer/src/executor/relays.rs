@@ -8,13 +8,22 @@ use std::time::Duration;
 
 use swath_plan::routes::{Fault, ReplicaId, Route, RouteEvent, SiteId, WayId};
 use swath_source::AboutRelay;
+use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
 use super::state::Run;
 use crate::observe::SourceState;
 
+/// What is heard of a relay.
+pub(super) enum Word {
+    /// What it told, or why it did not.
+    About(About),
+    /// It is well: from the beginning, or by now.
+    Well { relay: SiteId, was_silent: bool },
+}
+
 /// What a relay told, or why it did not.
-pub(super) struct Word {
+pub(super) struct About {
     relay: SiteId,
     /// How far these are from it, in the order of its hops.
     about: Vec<SiteId>,
@@ -87,14 +96,48 @@ impl Run<'_> {
         ways.unheard += 1;
         tokio::spawn(async move {
             let told = net.about_relay(&url, &to).await.map_err(|error| error.to_string());
-            let _ = words.send(Word { relay, about, told, is_further });
+            let _ = words.send(Word::About(About { relay, about, told, is_further }));
+        });
+    }
+
+    /// What came by a relay fell silent: it is asked until it answers, or the transfer is over. One that
+    /// was stopped has the question in its hands when it goes on.
+    pub(super) fn ask_until_well(&mut self, relay: SiteId) {
+        let Some(ways) = &mut self.ways else { return };
+        let Some(url) = ways.of(relay).map(|site| site.url.clone()) else { return };
+        let (net, words) = (self.engine.net.clone(), ways.told.clone());
+        tokio::spawn(async move {
+            let began = Instant::now();
+            let mut has_failed = false;
+            while !words.is_closed() {
+                match timeout(WELL_WITHIN, net.about_relay(&url, &[])).await {
+                    Ok(Ok(_)) => {
+                        let was_silent = has_failed || began.elapsed() >= SILENT;
+                        let _ = words.send(Word::Well { relay, was_silent });
+                        return;
+                    }
+                    Ok(Err(_)) => sleep(WELL_AGAIN).await,
+                    Err(_) => {}
+                }
+                has_failed = true;
+            }
         });
     }
 
     /// A relay has told of itself, or has not.
     pub(super) fn relay_told(&mut self, word: Word) {
         let now = self.now();
-        let Word { relay: site, about, told, is_further } = word;
+        let About { relay: site, about, told, is_further } = match word {
+            Word::About(about) => about,
+            Word::Well { relay: site, was_silent } => {
+                if was_silent && let Some(ways) = &mut self.ways {
+                    ways.unreached.remove(&site);
+                    ways.lost.remove(&site);
+                }
+                self.tell_router(RouteEvent::RelayAnswered { site, was_silent });
+                return;
+            }
+        };
         let Some(ways) = &mut self.ways else { return };
         ways.unheard = ways.unheard.saturating_sub(1);
         let name = ways.of(site).map(|site| site.name.clone()).unwrap_or_default();
@@ -189,5 +232,11 @@ impl Run<'_> {
 
 /// The router waits this long for direct at most (`STUCK_S`, 1.2 s), and looks ten times a second.
 const ROUTER_WITHIN_S: f64 = 1.5;
+/// One that takes longer to say that it is well was silent.
+const SILENT: Duration = Duration::from_secs(1);
+/// It is asked anew after this …
+const WELL_WITHIN: Duration = Duration::from_secs(3);
+/// … or, if it cannot be asked, this.
+const WELL_AGAIN: Duration = Duration::from_millis(500);
 /// A relay that did not answer is asked again so much later.
 const ASK_AGAIN: Duration = Duration::from_secs(60);

@@ -41,7 +41,7 @@ pub(super) enum JobDone {
     /// The source has told the seals of groups that relays passed on, or why it has not.
     Proved { batch: BTreeMap<u64, Group>, told: Result<Vec<Seal>, String> },
     /// What a source says of its file without relays, where it has said it.
-    Witnessed { told: Option<Box<Facts>> },
+    Witnessed { source: usize, is_mute: bool, told: Option<Box<Facts>> },
     /// The parts of a suspect piece were hashed: of a piece that came to `bad`, or that is good now.
     Printed { piece: Range, prints: Vec<PartPrint>, bad: Option<Digest> },
 }
@@ -54,6 +54,9 @@ impl Run<'_> {
             return;
         }
         let Some(target) = self.target.clone() else { return };
+        if self.ways.is_some() {
+            self.samples.begin(range);
+        }
         if let Some(in_order) = &mut self.in_order {
             in_order.begin(range);
         }
@@ -68,6 +71,10 @@ impl Run<'_> {
             JobDone::Written { range, result } => {
                 let buffer = result?;
                 self.written(range);
+                if self.ways.is_some() {
+                    self.samples.end(range);
+                    self.fetch_condemned_again();
+                }
                 let Some(verifier) = &self.verifier else { return Ok(()) };
                 match &mut self.in_order {
                     None => verifier.accept(range.start, buffer),
@@ -100,7 +107,9 @@ impl Run<'_> {
             JobDone::Placed { source, result } => self.placed(source, result?),
             JobDone::TreeChecked { result } => result?,
             JobDone::Proved { batch, told } => self.proved(batch, told)?,
-            JobDone::Witnessed { told } => self.witnessed(told.as_deref())?,
+            JobDone::Witnessed { source, is_mute, told } => {
+                self.witnessed(source, is_mute, told.as_deref())?;
+            }
             JobDone::TreeCommitted { result } => {
                 self.committing = false;
                 result?;

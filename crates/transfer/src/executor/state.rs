@@ -21,6 +21,7 @@ use super::figures::Figures;
 use super::in_order::InOrder;
 use super::jobs::Jobs;
 use super::ordered::{Ordered, Word};
+use super::samples::Samples;
 use super::sealed::Tree;
 use super::suspect::Suspicion;
 use super::ways::{OnRoute, Ways};
@@ -237,6 +238,8 @@ pub(super) struct Run<'a> {
     pub uncompared_bytes: u64,
     /// What is still to be tried of what could explain the disputes; the first is being tried.
     pub hypotheses: VecDeque<Hypothesis>,
+    /// What is fetched again for it.
+    pub replaced: Vec<Range>,
     /// All bytes are there and do not come to the digest wanted.
     pub mismatch: bool,
     /// What an earlier run left, until the target is open or nobody has that version.
@@ -254,6 +257,8 @@ pub(super) struct Run<'a> {
     pub tree: Option<Tree>,
     /// By which relays the sources are reached; `None` where there are none.
     pub ways: Option<Box<Ways>>,
+    /// What is compared of what relays passed on.
+    pub samples: Samples,
 }
 
 impl<'a> Run<'a> {
@@ -350,6 +355,7 @@ impl<'a> Run<'a> {
             disputed: RangeMap::new(),
             uncompared_bytes: 0,
             hypotheses: VecDeque::new(),
+            replaced: Vec::new(),
             mismatch: false,
             left: None,
             resumed_by_digest: false,
@@ -358,6 +364,7 @@ impl<'a> Run<'a> {
             commit_every: super::COMMIT_EVERY,
             rates: VecDeque::new(),
             tree,
+            samples: Samples::default(),
             ways: engine.routes.clone().map(|routes| Box::new(Ways::new(routes))),
             request,
         };
@@ -412,7 +419,10 @@ impl<'a> Run<'a> {
         for range in self.sources[at].lacks.iter() {
             self.planner.handle(PlanEvent::Lacks { source, range }, now);
         }
-        if self.is_closed_way(at) {
+        for range in self.may_not_judge(at) {
+            self.planner.handle(PlanEvent::Forbidden { source, range }, now);
+        }
+        if self.is_closed_way(at) && !self.is_replacing() {
             self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
         }
     }
@@ -464,7 +474,7 @@ impl<'a> Run<'a> {
 
     pub fn note(&mut self, text: String, warning: bool) {
         let at_s = self.at_s();
-        self.observer.observe(&Event::Note { at_s, text, warning });
+        self.observer.observe(&Event::note(at_s, text, warning));
     }
 
     /// Change a source's state as shown to a user.

@@ -35,6 +35,8 @@ pub(super) struct Ways {
     /// Where each of these is.
     pub(super) origins: HashMap<usize, SiteId>,
     pub(super) open: BTreeMap<WayId, usize>,
+    /// What the sources of these had brought already when they were opened.
+    pub(super) begun: HashMap<WayId, u64>,
     /// Every source that a way ever led to.
     pub(super) known: HashMap<(ReplicaId, Route), usize>,
     pub(super) told: UnboundedSender<Word>,
@@ -91,6 +93,7 @@ impl Ways {
             replicas: Vec::new(),
             origins: HashMap::new(),
             open: BTreeMap::new(),
+            begun: HashMap::new(),
             known: HashMap::new(),
             told,
             heard,
@@ -337,15 +340,22 @@ impl Run<'_> {
                         self.limit_lanes(at, None);
                     }
                 }
-                RouteAction::Close { way } => {
-                    if let Some(at) = ways.open.remove(&way) {
-                        let source = SourceId(at as u32);
-                        self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
-                    }
-                }
+                RouteAction::Ask { site } => self.ask_until_well(site),
+                RouteAction::Close { way } => self.close_way(way),
             }
         }
         self.tell_changes();
+    }
+
+    /// Nothing more is asked of a way; but where a liar's bytes are replaced, whoever may bring them is
+    /// needed, for however little that is.
+    pub(super) fn close_way(&mut self, way: WayId) {
+        let (now, is_replacing) = (self.now(), self.is_replacing());
+        let closed = self.ways.as_mut().and_then(|ways| ways.open.remove(&way));
+        if let Some(at) = closed.filter(|_| !is_replacing) {
+            let source = SourceId(at as u32);
+            self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
+        }
     }
 
     pub(super) fn open_way(
@@ -366,9 +376,12 @@ impl Run<'_> {
                 self.tell_router(failed);
                 return;
             }
+            let source = SourceId(at as u32);
+            let begun_bytes = self.brought_bytes(at);
             let Some(ways) = &mut self.ways else { return };
             ways.open.insert(way, at);
-            let source = SourceId(at as u32);
+            ways.begun.retain(|way, _| ways.open.contains_key(way));
+            ways.begun.insert(way, begun_bytes);
             self.limit_lanes(at, lanes);
             self.planner.handle(PlanEvent::SourceRests { source, rests: false }, now);
             return;

@@ -9,13 +9,17 @@
 
 use std::time::Duration;
 
+use swath_model::SourceId;
+use swath_plan::Event as PlanEvent;
 use swath_plan::routes::Fault;
 use swath_source::{Facts, head};
 
 use super::Ended;
 use super::agree::Version;
+use super::samples::is_answer;
 use super::sink::JobDone;
 use super::state::Run;
+use crate::observe::Event;
 use crate::report::units;
 use crate::request::Destination;
 
@@ -29,16 +33,32 @@ impl Run<'_> {
             return;
         }
         self.word_of_relays = self.digests_offered;
+        if self.is_mute(source) {
+            return;
+        }
+        let entry = &self.sources[source];
+        self.samples.waits_for_digest = true;
         let (url, trust) = (entry.source.url().clone(), entry.source.trust());
         let net = self.engine.net.clone();
         self.jobs.add(async move {
             let told = tokio::time::timeout(ANSWERS_WITHIN, head(&net, &url, trust)).await;
-            JobDone::Witnessed { told: told.ok().and_then(Result::ok).map(Box::new) }
+            let told = told.ok();
+            let is_mute = !is_answer(told.as_ref());
+            JobDone::Witnessed { source, is_mute, told: told.and_then(Result::ok).map(Box::new) }
         });
     }
 
     /// The origin has said this of its file without relays, or nothing.
-    pub(super) fn witnessed(&mut self, told: Option<&Facts>) -> Result<(), Ended> {
+    pub(super) fn witnessed(
+        &mut self,
+        source: usize,
+        is_mute: bool,
+        told: Option<&Facts>,
+    ) -> Result<(), Ended> {
+        self.samples.waits_for_digest = false;
+        if is_mute {
+            self.note_mute(source);
+        }
         let Some(told) = told else { return Ok(()) };
         let reference = self
             .sources
@@ -97,6 +117,19 @@ impl Run<'_> {
             })
     }
 
+    /// A relay of a route that was named has brought what is not the data: what is wrong is worse than
+    /// another way, so the source itself may be asked.
+    pub(super) fn wake_beside(&mut self) {
+        let now = self.now();
+        for at in 0..self.sources.len() {
+            let is_direct = !self.sources[at].source.is_relayed();
+            if self.named_relays().is_some() && is_direct && !self.rests_beside(at) {
+                let source = SourceId(at as u32);
+                self.planner.handle(PlanEvent::SourceRests { source, rests: false }, now);
+            }
+        }
+    }
+
     /// At the end: that nothing proves what relays passed on is a warning, for a summary is not shown
     /// to everybody and holds no more than half a sentence on it.
     pub(super) fn warn_of_relays(&mut self) {
@@ -107,25 +140,35 @@ impl Run<'_> {
             let text = format!(
                 "verified by {words}; a digest proves it (swath get --digest), --end-to-end keeps relays from changing what comes from https://, --route direct goes without them"
             );
-            self.note(text, true);
+            let (at_s, unproved_bytes) = (self.at_s(), self.exposed_bytes());
+            self.observer.observe(&Event::Note { at_s, text, warning: true, unproved_bytes });
         }
+    }
+
+    /// What came by relays that could have changed it.
+    fn exposed_bytes(&self) -> u64 {
+        let exposed = self.sources.iter().filter(|entry| entry.source.is_exposed());
+        exposed.map(|entry| entry.figures.bytes).sum()
     }
 
     /// What is said where nothing but the word of relays speaks for what they passed on.
     pub(super) fn word_of_relays(&self) -> Option<String> {
-        let exposed = self.sources.iter().filter(|entry| entry.source.is_exposed());
-        let bytes: u64 = exposed.map(|entry| entry.figures.bytes).sum();
+        let bytes = self.exposed_bytes();
         if bytes == 0 {
             return None;
         }
         let bytes = units::bytes(bytes);
+        let compared = match &self.word_of_samples() {
+            Some(words) => format!(" ({words})"),
+            None => String::new(),
+        };
         Some(match self.proof.wholes.first() {
             Some(whole) => format!(
-                "nothing: its {} came by relays like {bytes} of it, and they could have changed both",
+                "nothing: its {} came by relays like {bytes} of it, and they could have changed both{compared}",
                 whole.algorithm().name()
             ),
             None => format!(
-                "nothing: no digest of it is known, and relays could have changed the {bytes} that they passed on"
+                "nothing: no digest of it is known, and relays could have changed the {bytes} that they passed on{compared}"
             ),
         })
     }

@@ -1,7 +1,7 @@
 //! One recording of a whole list of files, laid end to end in the order in which they opened.
 //!
-//! The sources of a list are hosts, since every file has addresses of its own; a host's rate is
-//! what its bytes grew by between two samples. Files that run at the same time keep lanes apart.
+//! The sources of a list are hosts, each by the relays that lead to it, since every file has addresses
+//! of its own; a host's rate is what its bytes grew by between two samples. Files that run at the same time keep lanes apart.
 //! The bounds are those of a [`Recording`]; besides, only files under way are kept.
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use super::recording::{Ending, Recording, Sample};
+use super::{units, ways};
 use crate::error::GetError;
 use crate::observe::{Event, Observer, SourceState, SourceSummary, Summary, SwathRecord};
 
@@ -47,6 +48,36 @@ struct List {
     verified_by: Option<String>,
     /// Whether digests proved every file so far.
     proved: bool,
+    /// Files of which relays passed on what nothing proves, and how many bytes.
+    unproved: (u64, u64),
+}
+
+/// Whose the bytes of a source are in a list, by the source's name: its host's, with the relays that lead
+/// to it (`data.example by r1.example:8471`).
+pub fn host_of(name: &str) -> String {
+    let (address, relays) = match ways::way(name) {
+        Some((replica, relays)) => (replica, format!(" by {}", relays.join(", "))),
+        None => (name, String::new()),
+    };
+    let bare = address.split_once("://").map_or(address, |(_, rest)| rest);
+    format!("{}{relays}", bare.split('/').next().unwrap_or(""))
+}
+
+/// Of a list: what proves so many files of which relays passed on so many bytes.
+pub fn verified_by_relays(files: u64, bytes: u64) -> String {
+    let files = format!("{} {}", units::count(files), if files == 1 { "file" } else { "files" });
+    let bytes = units::bytes(bytes);
+    format!(
+        "nothing: no digest of {files} is known but from relays, and these could have changed the {bytes} that they passed on"
+    )
+}
+
+/// The same as a warning, with what helps.
+pub fn warning_of_relays(files: u64, bytes: u64) -> String {
+    let words = verified_by_relays(files, bytes);
+    format!(
+        "verified by {words}; digests in the list prove them, --end-to-end keeps relays from changing what comes from https://, --route direct goes without them"
+    )
 }
 
 /// A file under way.
@@ -88,6 +119,7 @@ impl ListRecorder {
             resumed_bytes: 0,
             verified_by: None,
             proved: true,
+            unproved: (0, 0),
         };
         Self { shared: Arc::new(Mutex::new(list)) }
     }
@@ -108,7 +140,7 @@ impl ListRecorder {
         let now_s = list.begun.elapsed().as_secs_f64();
         list.failed += 1;
         let text = format!("{path}: {error}");
-        list.recording.add(&Event::Note { at_s: now_s, text, warning: true });
+        list.recording.add(&Event::note(now_s, text, true));
     }
 
     /// What it heard so far, with the figures of the end as if the list ended now.
@@ -155,6 +187,10 @@ impl List {
                 for source in &snapshot.sources {
                     self.grow(file, source.source, &source.name, source.bytes);
                 }
+            }
+            Event::Note { unproved_bytes: bytes @ 1.., .. } => {
+                self.unproved.0 += 1;
+                self.unproved.1 = self.unproved.1.saturating_add(*bytes);
             }
             Event::Note { text, warning, .. } => self.note(file, text, *warning, now_s),
             Event::Source { source, state: SourceState::Bad, reason, .. } => {
@@ -240,7 +276,7 @@ impl List {
     fn note(&mut self, file: u64, text: &str, warning: bool, now_s: f64) {
         let path = self.active.get(&file).map_or("", |a| a.path.as_str());
         let text = format!("{path}: {text}");
-        self.recording.add(&Event::Note { at_s: now_s, text, warning });
+        self.recording.add(&Event::note(now_s, text, warning));
     }
 
     fn end(&mut self, file: u64, end: &Summary) {
@@ -286,22 +322,21 @@ impl List {
         self.sampled = (now_s, self.totals.iter().map(|t| t.bytes).collect());
     }
 
-    /// The number of an address's host.
+    /// The number of a source's host.
     fn host(&mut self, name: &str) -> u32 {
-        let bare = name.split_once("://").map_or(name, |(_, rest)| rest);
-        let host = bare.split('/').next().unwrap_or("");
-        if let Some(&number) = self.hosts.get(host) {
+        let host = host_of(name);
+        if let Some(&number) = self.hosts.get(&host) {
             return number;
         }
         if self.totals.len() >= HOSTS_MAX {
             return HOSTS_MAX as u32 - 1;
         }
         let number = self.totals.len() as u32;
-        self.hosts.insert(host.to_owned(), number);
-        self.recording.sources.push(host.to_owned());
+        self.hosts.insert(host.clone(), number);
+        self.recording.sources.push(host.clone());
         self.totals.push(SourceSummary {
             source: number,
-            name: host.to_owned(),
+            name: host,
             state: SourceState::Idle,
             reason: None,
             bytes: 0,
@@ -319,6 +354,13 @@ impl List {
     fn recording(&mut self, now_s: f64) -> Recording {
         self.sample(now_s);
         let mut recording = self.recording.clone();
+        let verified_by = match self.unproved {
+            (0, _) => self.verified_by.clone().unwrap_or_default(),
+            (files, bytes) => {
+                recording.add(&Event::note(now_s, warning_of_relays(files, bytes), true));
+                verified_by_relays(files, bytes)
+            }
+        };
         recording.flush_pending();
         let all: u64 = self.totals.iter().map(|t| t.bytes).sum();
         let sources: Vec<SourceSummary> = self
@@ -354,7 +396,7 @@ impl List {
             rate_bytes_per_s: self.fetched_bytes as f64 / now_s.max(1e-3),
             wasted_bytes: sources.iter().map(|s| s.wasted_bytes).sum(),
             efficiency: None,
-            verified_by: self.verified_by.clone().unwrap_or_default(),
+            verified_by,
             proved: self.proved,
             limited_by: String::new(),
             digest: None,
@@ -395,6 +437,30 @@ mod tests {
         assert!(list.lock().active.is_empty());
         let page = render(&recording);
         assert!(page.contains("list.txt") && page.contains("<dt>files</dt><dd>40"));
+    }
+
+    #[test]
+    fn relays_are_told_apart_and_warned_of_once() {
+        // All bytes were their origin's, and each file had a warning of its own.
+        let by = "http://data.example/x/f by r1.example:80, [::1]:81";
+        assert_eq!(host_of(by), "data.example by r1.example:80, [::1]:81");
+        assert_eq!(host_of("https://data.example:81/x"), "data.example:81");
+        let list = ListRecorder::new("list.txt");
+        for (file, unproved_bytes) in [(0, 3_000_000), (1, 0), (2, 1_000_000)] {
+            let mut observer = list.observer(file);
+            let sources = vec!["http://data.example/x/f".to_owned(), by.to_owned()];
+            observer.observe(&Event::Started { path: format!("f{file}"), sources });
+            let text = "verified by nothing".to_owned();
+            observer.observe(&Event::Note { at_s: 1.0, text, warning: true, unproved_bytes });
+        }
+        let recording = list.recording();
+        assert_eq!(recording.sources, ["data.example", "data.example by r1.example:80, [::1]:81"]);
+        let moments = recording.moments.iter();
+        let told: Vec<&str> = moments.map(|moment| moment.text.as_str()).collect();
+        assert_eq!(told, ["f1: verified by nothing", &*warning_of_relays(2, 4_000_000)]);
+        let verified_by = recording.summary.as_ref().map(|end| end.verified_by.as_str());
+        assert_eq!(verified_by, Some(&*verified_by_relays(2, 4_000_000)));
+        assert!(render(&recording).contains("could have changed the 4.00 MB that they passed on;"));
     }
 
     #[test]

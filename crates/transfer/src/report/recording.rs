@@ -210,7 +210,7 @@ impl Recording {
             }
             Event::Swath(swath) => self.add_swath(swath),
             Event::Progress(snapshot) => self.add_snapshot(snapshot),
-            Event::Note { at_s, text, warning } => {
+            Event::Note { at_s, text, warning, .. } => {
                 let kind = if *warning { MomentKind::Warning } else { MomentKind::Note };
                 self.add_moment(*at_s, kind, text.clone());
             }

@@ -43,7 +43,7 @@ fn ways_are_called_by_their_relays_and_what_is_in_use_is_told_by_what_changed() 
         Event::Started { path: "f".into(), sources },
         Event::Routes { at_s: 1.0, sources: vec![0, 1] },
         Event::Routes { at_s: 2.5, sources: vec![0, 2] },
-        Event::Note { at_s: 4.0, text: "over".into(), warning: false },
+        Event::note(4.0, "over".into(), false),
     ]));
     for text in [
         "<b>by denver, atlanta</b>",
@@ -243,7 +243,7 @@ fn memory_and_page_are_bounded() {
                 eta: None,
                 sources: (0..300).map(source).collect(),
             }));
-            recorder.observe(&Event::Note { at_s, text: "again".to_owned(), warning: false });
+            recorder.observe(&Event::note(at_s, "again".to_owned(), false));
         }
     }
     let recording = recorder.recording();

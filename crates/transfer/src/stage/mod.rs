@@ -10,6 +10,7 @@
 
 mod depots;
 mod errand;
+mod rates;
 mod round;
 
 use std::time::Duration;
@@ -145,7 +146,11 @@ pub enum StageError {
     Stopped,
 }
 
+/// What is told once, with the size of the file, as soon as depots have leased space.
+pub type Leased<'a> = &'a mut (dyn FnMut(u64, Vec<StagedDepot>) + Send);
+
 /// Stage a file. Whatever goes wrong, and when `stop` is set, all that was leased is given up again.
+/// Whoever is killed meanwhile cannot do that: `leased` hears of the leases before anything is fetched.
 ///
 /// # Errors
 /// [`NotStaged`].
@@ -153,6 +158,7 @@ pub async fn stage(
     net: &Net,
     request: &StageRequest,
     observer: &mut dyn Observer,
+    leased: Leased<'_>,
     stop: &Stop,
 ) -> Result<Staged, NotStaged> {
     let mut staging = Staging {
@@ -163,7 +169,7 @@ pub async fn stage(
         depots: request.depots.iter().cloned().map(Depot::new).collect(),
         file: File::default(),
     };
-    let done = staging.all(stop).await;
+    let done = staging.all(leased, stop).await;
     let is_done = done.is_ok();
     // What holds nothing is of no use, and takes a lease.
     let leased = staging.depots.iter().filter(|depot| !is_done || depot.held.is_empty());
@@ -216,7 +222,7 @@ struct Staging<'a> {
 }
 
 impl Staging<'_> {
-    async fn all(&mut self, stop: &Stop) -> Result<Staged, StageError> {
+    async fn all(&mut self, leased: Leased<'_>, stop: &Stop) -> Result<Staged, StageError> {
         let depots = self.depots.iter().map(|depot| depot.name.clone()).collect();
         self.observer.observe(&Event::Staging { path: self.request.name.clone(), depots });
         tokio::select! {
@@ -233,6 +239,7 @@ impl Staging<'_> {
             verification,
         });
         self.allocate(stop).await;
+        leased(self.file.size_bytes, self.depots.iter().filter_map(Depot::staged).collect());
         if stop.is_set() {
             return Err(StageError::Stopped);
         }
@@ -442,7 +449,7 @@ impl Staging<'_> {
 
     fn note(&mut self, text: String, warning: bool) {
         let at_s = self.began.elapsed().as_secs_f64();
-        self.observer.observe(&Event::Note { at_s, text, warning });
+        self.observer.observe(&Event::note(at_s, text, warning));
     }
 }
 

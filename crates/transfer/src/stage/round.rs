@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::depots::{self, Condition, Depot};
 use super::errand::{Errand, Said};
+use super::rates::Rates;
 use super::{File, StageError, since};
 use crate::engine::Stop;
 use crate::executor::forecast;
@@ -34,7 +35,9 @@ pub(super) struct Round<'a> {
     brought: Vec<RangeSet>,
     /// When any depot last had something.
     heard_at: Instant,
-    rates: VecDeque<f64>,
+    /// What was told to come, for the forecast.
+    told_rates: VecDeque<f64>,
+    rates: Rates,
     replicas: usize,
 }
 
@@ -74,6 +77,7 @@ impl<'a> Round<'a> {
     ) -> Round<'a> {
         let (sender, words) = unbounded_channel();
         let brought = vec![RangeSet::new(); depots.len()];
+        let rates = Rates::new(began.elapsed().as_secs_f64(), held_bytes(depots));
         let mut round = Round {
             net,
             began,
@@ -85,7 +89,8 @@ impl<'a> Round<'a> {
             words,
             brought,
             heard_at: Instant::now(),
-            rates: VecDeque::new(),
+            told_rates: VecDeque::new(),
+            rates,
             replicas,
         };
         round.lay_out(lacking);
@@ -308,7 +313,8 @@ impl<'a> Round<'a> {
         self.planner.handle(PlanEvent::LaneLost { lane, loss }, self.now());
         if let Some(condition) = condition {
             // What it holds may be gone with it; if it is not, so much the better.
-            if matches!(error, DepotError::Lane(_) | DepotError::Ended) {
+            let is_elsewhere = matches!(error, DepotError::Refused { status: 404 | 410, .. });
+            if is_elsewhere || matches!(error, DepotError::Lane(_) | DepotError::Ended) {
                 for range in std::mem::take(&mut self.brought[at]).iter() {
                     self.planner.handle(PlanEvent::Reopened { range }, self.now());
                 }
@@ -336,10 +342,11 @@ impl<'a> Round<'a> {
         let wanted_bytes = size_bytes * self.replicas as u64;
         let copies = depots::copies(self.depots.iter().map(|depot| &depot.held), self.replicas);
         let done_bytes = copies.iter().map(RangeSet::total_bytes).sum::<u64>();
+        let at_s = self.began.elapsed().as_secs_f64();
+        self.rates.look(at_s, held_bytes(self.depots));
         let mut rate_bytes_per_s = 0.0;
         let sources = self.depots.iter().enumerate().map(|(at, depot)| {
-            let view = self.planner.source(SourceId(at as u32));
-            let rate = view.as_ref().map_or(0.0, |view| view.rate_bytes_per_s);
+            let rate = self.rates.bytes_per_s(at);
             rate_bytes_per_s += rate;
             let own = self.lanes.values().filter(|lane| lane.depot == at);
             let lanes = own.filter(|lane| lane.task.is_some()).count() as u32;
@@ -362,10 +369,13 @@ impl<'a> Round<'a> {
             }
         });
         let sources = sources.collect();
-        let eta =
-            forecast(&mut self.rates, rate_bytes_per_s, wanted_bytes.saturating_sub(done_bytes));
+        let eta = forecast(
+            &mut self.told_rates,
+            rate_bytes_per_s,
+            wanted_bytes.saturating_sub(done_bytes),
+        );
         observer.observe(&Event::Progress(Snapshot {
-            at_s: self.began.elapsed().as_secs_f64(),
+            at_s,
             phase: Phase::Staging,
             size_bytes: Some(wanted_bytes),
             done_bytes,
@@ -376,6 +386,10 @@ impl<'a> Round<'a> {
             sources,
         }));
     }
+}
+
+fn held_bytes(depots: &[Depot]) -> Vec<u64> {
+    depots.iter().map(|depot| depot.held.total_bytes()).collect()
 }
 
 /// Cells of which a few hundred make up the file, so that what each depot holds is told in a few words;

@@ -112,7 +112,7 @@ pub(super) async fn same(
     let size_bytes = super::index::read(&taking.index).size_bytes();
     let text =
         format!("comparing the content of {} on both sides", units::bytes(bytes.min(size_bytes)));
-    observer.observe(&Event::Note { at_s: 0.0, text, warning: false });
+    observer.observe(&Event::note(0.0, text, false));
     let seals = Seals::of(taking);
     each(engine, &seals, &content, candidates, |group, theirs, ours| {
         if ours == Some(theirs) {
@@ -164,7 +164,7 @@ async fn block(net: &Net, taking: &Taking, group: u64, size_bytes: u64) -> Optio
     let start = group * GROUP_BYTES;
     let end = (start + GROUP_BYTES).min(size_bytes);
     let sealed = Range::new(to_sealed(start), sealed_bytes(end));
-    let mut bytes = fetch_part(net, &taking.sealed, taking.trust, sealed).await.ok()?;
+    let (_, mut bytes) = fetch_part(net, &taking.sealed, taking.trust, sealed).await.ok()?;
     let data_bytes = usize::try_from(end - start).ok()?;
     let seal = bytes.get(data_bytes..)? == group_value(group, bytes.get(..data_bytes)?);
     bytes.truncate(data_bytes);

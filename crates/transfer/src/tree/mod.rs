@@ -439,7 +439,7 @@ async fn begin(
             let text = format!(
                 "an earlier copy into this folder ended while it gave its files their names: all that it had copied got them now{but_for}, whatever this one is about"
             );
-            observer.observe(&Event::Note { at_s: 0.0, text, warning: false });
+            observer.observe(&Event::note(0.0, text, false));
         }
         if waits {
             let checked = Arc::clone(&stage);

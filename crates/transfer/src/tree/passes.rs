@@ -98,14 +98,14 @@ pub(super) fn once_more(index: &Index, changed: &[(u64, Lack)], at_s: f64) -> Ev
         "changed or gone at the source while it was copied, and looked at once more: {}",
         names(&first, changed.len())
     );
-    Event::Note { at_s, text, warning: true }
+    Event::note(at_s, text, true)
 }
 
 /// What had come, and is not at the source any more by the next look.
 pub(super) fn no_more((count, first): (usize, &[Vec<u8>])) -> Event {
     let text =
         format!("not at the source any more, and so not in the copy: {}", names(first, count));
-    Event::Note { at_s: 0.0, text, warning: true }
+    Event::note(0.0, text, true)
 }
 
 /// The first of these paths, and how many more there are.

@@ -1,11 +1,15 @@
-//! Brings what nobody has: one task for each client's connection, on one connection to the server,
-//! requests ahead and answers in order, as without a cache. It outlives its client as long as
-//! others wait for what it fetches, and stops where nobody does.
+//! Brings what nobody has: for each client's connection a task for each file that it waits for, up to a
+//! few, each on a connection to the server with requests ahead and answers in order. It outlives its
+//! client as long as others wait for what it fetches, and stops where nobody does.
+//!
+//! Always holds: all requests that are under way at once are for one address. Whoever answers for one
+//! file, and says more than it was asked, may otherwise answer for the next one too, which everybody
+//! would be given from then on.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -14,6 +18,7 @@ use swath_source::{AnswerHead, Upstream};
 use swath_store::cache::Fetch;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use url::Url;
 
 use super::ask::{self, Trouble};
 use super::known::Place;
@@ -30,19 +35,54 @@ pub(super) struct Job {
     pub via: Arc<str>,
 }
 
-/// Takes what is to be fetched. Dropped, nothing more comes.
+/// Takes what is to be fetched for a client's connection. Dropped, nothing more comes.
 #[derive(Clone)]
-pub(in crate::relay) struct Jobs(mpsc::UnboundedSender<Job>);
+pub(in crate::relay) struct Jobs {
+    relay: Arc<Relay>,
+    fetchers: Arc<Mutex<Vec<Given>>>,
+}
+
+/// A fetcher, as those see it who give it something to do.
+struct Given {
+    jobs: mpsc::UnboundedSender<(Job, Load)>,
+    /// What it was given last.
+    url: Url,
+    load: Load,
+}
+
+/// There is one more of it for each job that is not done.
+type Load = Arc<()>;
 
 impl Jobs {
+    pub(super) fn new(relay: &Arc<Relay>) -> Jobs {
+        Jobs { relay: Arc::clone(relay), fetchers: Arc::default() }
+    }
+
     /// Have it fetched. If nobody is there to do so, it is given back.
     pub(super) fn put(&self, job: Job) {
-        let _ = self.0.send(job);
+        let mut all = self.fetchers.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = |one: &Given| Arc::strong_count(&one.load) - 1;
+        let url = &job.version.url;
+        // Whoever is at this file asks ahead for more of it; behind another one it would wait.
+        let is_at_it = all.iter().position(|one| one.url == *url && left(one) > 0);
+        let is_free = || all.iter().position(|one| left(one) == 0);
+        let at = is_at_it.or_else(is_free).unwrap_or_else(|| {
+            if all.len() < FETCHERS_MAX {
+                let (jobs, load) = (start(&self.relay), Arc::default());
+                all.push(Given { jobs, url: url.clone(), load });
+                return all.len() - 1;
+            }
+            (0..all.len()).min_by_key(|&at| left(&all[at])).unwrap_or(0)
+        });
+        let Some(one) = all.get_mut(at) else { return };
+        one.url.clone_from(url);
+        let load = Arc::clone(&one.load);
+        let _ = one.jobs.send((job, load));
     }
 }
 
 /// Begin one.
-pub(super) fn start(relay: &Arc<Relay>) -> Jobs {
+fn start(relay: &Arc<Relay>) -> mpsc::UnboundedSender<(Job, Load)> {
     // How much waits in it is bounded by who claims no more than a window ahead of its client.
     let (jobs, incoming) = mpsc::unbounded_channel();
     let fetcher = Fetcher {
@@ -56,12 +96,12 @@ pub(super) fn start(relay: &Arc<Relay>) -> Jobs {
         filled: 0,
     };
     tokio::spawn(fetcher.run());
-    Jobs(jobs)
+    jobs
 }
 
 struct Fetcher {
     relay: Arc<Relay>,
-    incoming: mpsc::UnboundedReceiver<Job>,
+    incoming: mpsc::UnboundedReceiver<(Job, Load)>,
     queue: VecDeque<Waiting>,
     /// The requests of so many of them have been sent on `upstream`.
     sent: usize,
@@ -73,6 +113,7 @@ struct Fetcher {
 
 struct Waiting {
     job: Job,
+    _load: Load,
     /// As it was asked for.
     range: Range,
     asked: Instant,
@@ -101,9 +142,9 @@ impl Fetcher {
         }
     }
 
-    fn take(&mut self, job: Job) {
+    fn take(&mut self, (job, load): (Job, Load)) {
         let range = job.fetch.range();
-        self.queue.push_back(Waiting { job, range, asked: Instant::now(), tries: 0 });
+        self.queue.push_back(Waiting { job, _load: load, range, asked: Instant::now(), tries: 0 });
     }
 
     /// Nothing is to be done: others may have the connection.
@@ -119,7 +160,8 @@ impl Fetcher {
     /// The foremost does not come.
     fn give_up(&mut self, front: Waiting, trouble: Trouble) {
         let url = &front.job.version.url;
-        tracing::debug!(site = url.host_str(), path = url.path(), range = %front.range, ?trouble, "not fetched");
+        let path = swath_formats::depot::redacted(url.path());
+        tracing::debug!(site = url.host_str(), path, range = %front.range, ?trouble, "not fetched");
         if self.sent > 0 {
             self.upstream = None;
             self.sent = 0;
@@ -188,8 +230,9 @@ impl Fetcher {
     async fn connect(&mut self, wanted: &mut Need) -> Result<(), Trouble> {
         let Some(front) = self.queue.front() else { return Ok(()) };
         let url = front.job.version.url.clone();
-        let serves = |it: &Upstream| it.leads_to(&url) && it.takes_more();
-        if self.upstream.as_ref().is_some_and(serves) {
+        // Bytes behind the answer before would be taken for this one.
+        let serves = |it: &mut Upstream| it.leads_to(&url) && it.takes_more() && it.is_quiet();
+        if self.upstream.as_mut().is_some_and(serves) {
             return Ok(());
         }
         if let Some(upstream) = self.upstream.take() {
@@ -211,8 +254,11 @@ impl Fetcher {
             self.take(job);
         }
         let Some(upstream) = &mut self.upstream else { return };
+        let Some(front) = self.queue.front() else { return };
+        let version = Arc::clone(&front.job.version);
         while let Some(next) = self.queue.get_mut(self.sent)
-            && upstream.leads_to(&next.job.version.url)
+            && next.job.version.url == version.url
+            && upstream.leads_to(&version.url)
             && upstream.takes_more()
             && (self.sent == 0 || upstream.bears_more() && self.sent < AHEAD_MAX)
         {
@@ -283,7 +329,9 @@ impl Fetcher {
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Trouble>> {
         self.poll_ahead(cx);
         let Some(upstream) = &mut self.upstream else { return Poll::Ready(Err(Trouble::Failed)) };
-        self.buffer.resize(BUFFER_BYTES, 0);
+        let left = self.queue.front().map_or(0, |front| front.job.fetch.range().len());
+        let most = usize::try_from(left).unwrap_or(usize::MAX).clamp(1, BUFFER_BYTES);
+        self.buffer.resize(most.max(self.filled), 0);
         while self.filled < self.buffer.len() && !upstream.is_through() {
             match upstream.poll_body(cx, &mut self.buffer[self.filled..]) {
                 Poll::Pending if self.filled == 0 => return Poll::Pending,
@@ -303,6 +351,9 @@ impl Fetcher {
     }
 }
 
+/// So many files are fetched at once for one client's connection: as many small ones come in one
+/// round trip.
+const FETCHERS_MAX: usize = 8;
 /// A request is sent at most so often, if connections end before their answers begin.
 const TRIES_MAX: u32 = 3;
 /// So many requests are sent ahead.

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-use super::fetcher;
+use super::fetcher::Jobs;
 use super::prepare::{Asked, Prepared, prepare};
 use super::reader::{How, Read, Reader};
 use crate::http::{Head, Next, Pace, Stream};
@@ -63,7 +63,8 @@ pub(in crate::relay) async fn carry(
 ) -> Result<Next, Head> {
     let pace = Pace::new(relay.send_limit.clone());
     let queue = VecDeque::new();
-    let mut line = Line { relay, peer, stream, input, held, queue, pace, is_over: false };
+    let is_over = !first.0.keeps_alive;
+    let mut line = Line { relay, peer, stream, input, held, queue, pace, is_over };
     line.take(first.0, first.1, Vec::new());
     while let Some(mut request) = line.queue.pop_front() {
         let Some(prepared) = line.meanwhile(&mut request.preparing).await else {
@@ -101,7 +102,7 @@ impl Line<'_> {
         let via = format!("{via}1.1 {}", self.relay.pseudonym).into();
         let head = Arc::new(head);
         let asked = Asked { head: Arc::clone(&head), url: url.clone(), via };
-        let jobs = self.held.jobs.get_or_insert_with(|| fetcher::start(self.relay)).clone();
+        let jobs = self.held.jobs.get_or_insert_with(|| Jobs::new(self.relay)).clone();
         let preparing = tokio::spawn(prepare(Arc::clone(self.relay), asked, jobs));
         self.queue.push_back(Request {
             head,
@@ -155,10 +156,10 @@ impl Line<'_> {
                 }
                 Ok(None) => {}
             }
-            // Of one who is gone nobody waits for the answers.
+            // Of one who is gone nobody waits for the answers; one who has ended its own side may.
             match self.stream.poll_input(cx, self.input) {
                 Poll::Pending => break,
-                Poll::Ready(read) => read?,
+                Poll::Ready(read) => self.is_over = !read?,
             }
         }
         Ok(())

@@ -4,7 +4,7 @@
 //! `line` answers on one client's connection, by `send`. For each request `prepare` finds out which version of
 //! the file is the present one (`known` asks its server once for all, `facts` understands what that
 //! says of keeping), and opens a `reader` on what the store has of it. What nobody has or fetches
-//! is fetched by the connection's own `fetcher`, by requests of `ask`, as long as somebody wants it
+//! is fetched by the connection's own `fetcher`s, by requests of `ask`, as long as somebody wants it
 //! (`version`). What cannot be kept is passed on as if there were no cache.
 //!
 //! Always holds: nothing is kept that was asked for with credentials, or with fields that a server

@@ -101,7 +101,7 @@ impl Door {
         if self.depot.has_ended(capability) {
             return over();
         }
-        Response::text(404, "no allocation has this address")
+        ended(Response::text(404, "no allocation has this address"))
     }
 
     async fn room(&self) -> Result<Response, Response> {
@@ -184,7 +184,7 @@ impl Door {
         let one = manage.clone();
         let released = self.blocking(move |depot| depot.release(&one)).await?;
         released.map_err(|error| self.unmanaged(&manage, &error))?;
-        Ok(Response::empty(204))
+        Ok(ended(Response::empty(204)))
     }
 
     fn unmanaged(&self, manage: &Capability, error: &ManageError) -> Response {
@@ -285,7 +285,13 @@ fn told(status: u16, value: &Value) -> Response {
 
 /// The lease has ended.
 fn over() -> Response {
-    Response::text(410, "the lease has ended, or was given up")
+    ended(Response::text(410, "the lease has ended, or was given up"))
+}
+
+/// No lease runs: a depot's own word. Any server may answer 404, and so does this relay when it is
+/// started again without its depot, which still holds everything then.
+fn ended(response: Response) -> Response {
+    response.with("swath-lease", "0")
 }
 
 /// Somebody has taken the files away: that is no lease's end, and the client is to say so.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::depot::clock::GRACE;
 use crate::sealed_file::blocks;
 
 /// An allocation as the model knows it.
@@ -202,6 +203,9 @@ impl World {
             self.depot = None;
             self.clock.reboot(time);
             self.reopen();
+            // Until then what has ended takes its space.
+            self.clock.pass(GRACE);
+            self.now += GRACE;
         } else {
             self.clock.pass(time);
         }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use super::*;
-use crate::depot::clock::Term;
+use crate::depot::clock::{GRACE, Term};
 use crate::depot::lease::{Fault, Lease};
 
 const TICK: Duration = Duration::from_nanos(1);
@@ -116,9 +116,68 @@ fn the_wall_clock_may_jump_and_leases_stay_what_they_are() {
     // Set forward: it has ended.
     clock.reboot(Duration::ZERO);
     clock.0.lock().unwrap().wall_ms = 1 << 42;
-    let (_, found) = Depot::open_at(options(folder.path()), clock).unwrap();
+    let (depot, found) = Depot::open_at(options(folder.path()), clock.clone()).unwrap();
     assert_eq!((found.ended, found.allocations), (1, 0));
+    assert!(depot.has_ended(&lease.read));
+    clock.pass(GRACE);
+    assert_eq!(depot.sweep(), None);
     assert_eq!(std::fs::read_dir(folder.path().join("leases")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_a_wrong_clock_has_ended_is_read_by_nobody_and_destroyed_only_when_it_stays() {
+    // A machine that began with a time years ahead lost all that was leased, for good.
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hands::new();
+    let all = Range::new(0, GROUP);
+    let leased = |depot: &Depot, length| {
+        let lease = depot.allocate(GROUP, length, Medium::Disk).unwrap();
+        depot.store(&lease.write, 0, &content(all)).unwrap();
+        lease
+    };
+    let depot = open(folder.path(), &clock);
+    let (long, short) = (leased(&depot, 4 * HOUR), leased(&depot, HOUR));
+    drop(depot);
+    let right_ms = || clock.0.lock().unwrap().wall_ms;
+    let set = |ms: u64| clock.0.lock().unwrap().wall_ms = ms;
+    clock.reboot(HOUR / 2);
+    let (began_ms, ahead_ms) = (right_ms(), 1 << 42);
+    set(ahead_ms);
+    let (depot, found) = Depot::open_at(options(folder.path()), clock.clone()).unwrap();
+    assert_eq!((found.ended, found.allocations), (2, 0));
+    assert!(matches!(found.notes[..], [Note::Ahead { ended: 2, by }] if by > 24 * HOUR));
+    let taken = depot.room().disk_taken_bytes;
+    for lease in [&long, &short] {
+        assert!(matches!(depot.reader(&lease.read), Err(ReadError::NoLease)));
+        assert!(matches!(depot.writer(&lease.write, 0), Err(StoreError::NoLease)));
+        assert!(matches!(depot.extend(&lease.manage, HOUR), Err(ManageError::NoLease)));
+        assert!(depot.has_ended(&lease.read) && depot.status(&lease.read).is_none());
+    }
+    assert_eq!(taken, 2 * GROUP);
+    assert!(matches!(
+        depot.allocate(7 * GROUP, HOUR, Medium::Disk),
+        Err(AllocateError::NoRoom { .. })
+    ));
+    clock.pass(GRACE - TICK);
+    assert_eq!(depot.sweep(), Some(crate::depot::clock::LOOK));
+    // Somebody sets it right, 40 minutes after both began: they run as long as they would have.
+    set(began_ms + 600_000);
+    assert_eq!(depot.sweep(), Some(HOUR / 3));
+    assert_eq!(depot.status(&long.read).unwrap().left, 4 * HOUR - HOUR * 2 / 3);
+    for lease in [&long, &short] {
+        assert!(read_all(&depot.reader(&lease.read).unwrap(), all).unwrap() == content(all));
+    }
+    clock.pass(HOUR / 3);
+    assert!(depot.has_ended(&short.read) && !depot.has_ended(&long.read));
+    assert_eq!(depot.room().disk_taken_bytes, GROUP);
+    // If it stays what it is, it is right, and the space is free.
+    drop(depot);
+    clock.reboot(5 * HOUR);
+    let (depot, found) = Depot::open_at(options(folder.path()), clock.clone()).unwrap();
+    assert_eq!((found.ended, found.notes.len()), (1, 0), "five hours are no wonder");
+    clock.pass(GRACE);
+    depot.allocate(8 * GROUP, HOUR, Medium::Disk).unwrap();
+    assert!(depot.has_ended(&long.read));
 }
 
 #[test]

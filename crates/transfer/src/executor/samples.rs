@@ -1,0 +1,376 @@
+//! Samples of what relays passed on, held against the source itself, where nothing else proves it.
+//!
+//! Most servers tell no digest of their files. So of what comes by relays, blocks at random places are
+//! asked for once more without them: one of 64 KiB for each of the first 8 MiB of a way, later one for
+//! each 4 MiB (2 KiB each where a route is named). A relay that changes what it passes on does not know which. Where a block differs, the
+//! way is left, and what came by any of its relays is fetched again without it. That proves nothing
+//! (`witness` says so at the end), but whoever changes more than a little is found out, and soon.
+//!
+//! A block is kept from what arrived, before the disk has it, so that nothing is read back, and a
+//! stream is looked at like a file.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use swath_model::{Range, RangeSet, Time};
+use swath_plan::routes::Fault;
+use swath_source::{Facts, LaneError, fetch_part};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::Ended;
+use super::agree::Version;
+use super::state::Run;
+use crate::error::GetError;
+use crate::report::units;
+use crate::request::Destination;
+
+/// The samples of one transfer.
+#[derive(Default)]
+pub(super) struct Samples {
+    /// By the source's number.
+    ways: BTreeMap<usize, Way>,
+    /// Dropped with the transfer.
+    asked: JoinSet<Answer>,
+    /// Questions without an answer since the last one that had one.
+    unanswered: u32,
+    /// The source is being asked for its digest, which may prove all.
+    pub waits_for_digest: bool,
+    /// How many were right, and what they come to.
+    pub right: u64,
+    pub right_bytes: u64,
+    /// On its way to the disk: it must have arrived there before it is fetched again.
+    writing: RangeSet,
+    /// Sources whose bytes are to be fetched again.
+    condemned: Vec<usize>,
+    /// Since when nothing but answers is waited for.
+    waits_since: Option<Time>,
+}
+
+/// What is looked at of one source.
+#[derive(Default)]
+struct Way {
+    /// A random block of what came since the last question.
+    kept: Option<Block>,
+    /// What came since then, and in all.
+    since_bytes: u64,
+    bytes: u64,
+    is_asked: bool,
+}
+
+#[derive(Debug)]
+struct Block {
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+/// What the source itself says of a block.
+#[derive(Debug)]
+pub(super) struct Answer {
+    source: usize,
+    block: Block,
+    told: Option<Result<(Facts, Vec<u8>), LaneError>>,
+}
+
+impl Samples {
+    /// The next answer; for ever none while nothing is asked.
+    pub async fn next(samples: &mut Samples) -> Answer {
+        match samples.asked.join_next().await {
+            Some(Ok(answer)) => answer,
+            // None of them panics; if one did, it is not waited for.
+            Some(Err(_)) | None => std::future::pending().await,
+        }
+    }
+
+    /// A block is on its way to the disk.
+    pub fn begin(&mut self, range: Range) {
+        self.writing.insert(range);
+    }
+
+    /// It is there.
+    pub fn end(&mut self, range: Range) {
+        self.writing.remove(range);
+    }
+
+    /// Whether the source does not speak with us.
+    fn is_hopeless(&self) -> bool {
+        self.unanswered >= UNANSWERED_MAX
+    }
+}
+
+impl Way {
+    /// Bytes at `at` arrived: perhaps a block of them is the one that is kept.
+    fn see(&mut self, at: u64, bytes: &[u8], block_bytes: usize) {
+        let len = bytes.len() as u64;
+        self.since_bytes += len;
+        self.bytes += len;
+        // Each byte since the last question is as likely as any other.
+        if len == 0 || fastrand::u64(..self.since_bytes) >= len {
+            return;
+        }
+        let block = bytes.len().min(block_bytes);
+        let from = fastrand::usize(..=bytes.len() - block);
+        let bytes = bytes[from..from + block].to_vec();
+        self.kept = Some(Block { at: at + from as u64, bytes });
+    }
+
+    /// The block to be asked for, if it is time; at the end it is.
+    fn due(&mut self, is_end: bool) -> Option<Block> {
+        let every = if self.bytes <= OFTEN_BYTES { EVERY_OFTEN_BYTES } else { EVERY_BYTES };
+        if self.is_asked || !is_end && self.since_bytes < every {
+            return None;
+        }
+        let block = self.kept.take()?;
+        self.since_bytes = 0;
+        self.is_asked = true;
+        Some(block)
+    }
+}
+
+impl Run<'_> {
+    /// Bytes that count came of this source.
+    pub(super) fn look_at_sample(&mut self, source: usize, at: u64, bytes: &[u8]) {
+        let is_wanted =
+            !self.is_proved() && !matches!(self.request.destination, Destination::Nowhere { .. });
+        if !is_wanted || !self.sources[source].source.is_exposed() || self.samples.is_hopeless() {
+            return;
+        }
+        // Whoever named a route wants little to go another way.
+        let is_named = self.named_relays().is_some();
+        let block_bytes = if is_named { BLOCK_NAMED_BYTES } else { BLOCK_BYTES };
+        self.samples.ways.entry(source).or_default().see(at, bytes, block_bytes);
+        self.ask_for_samples(source, false);
+    }
+
+    fn ask_for_samples(&mut self, source: usize, is_end: bool) {
+        if self.samples.waits_for_digest || self.is_proved() || self.is_mute(source) {
+            return;
+        }
+        let Some(block) = self.samples.ways.get_mut(&source).and_then(|way| way.due(is_end)) else {
+            return;
+        };
+        let origin = &self.sources[source].source;
+        let (url, trust, net) = (origin.url().clone(), origin.trust(), self.engine.net.clone());
+        self.samples.asked.spawn(async move {
+            let range = Range::of_len(block.at, block.bytes.len() as u64);
+            let told = timeout(ANSWERS_WITHIN, fetch_part(&net, &url, trust, range)).await.ok();
+            Answer { source, block, told }
+        });
+    }
+
+    /// The source has answered, or has not.
+    pub(super) fn sampled(&mut self, answer: Answer) -> Result<(), Ended> {
+        let Answer { source, block, told } = answer;
+        if let Some(way) = self.samples.ways.get_mut(&source) {
+            way.is_asked = false;
+        }
+        if !is_answer(told.as_ref()) && self.samples.unanswered + 1 >= UNANSWERED_MAX {
+            self.note_mute(source);
+        }
+        let Some(theirs) = self.comparable(told) else {
+            self.samples.unanswered += 1;
+            return Ok(());
+        };
+        self.samples.unanswered = 0;
+        if theirs == block.bytes {
+            self.samples.right += 1;
+            self.samples.right_bytes += block.bytes.len() as u64;
+            return Ok(());
+        }
+        let differs = theirs.iter().zip(&block.bytes).position(|(one, other)| one != other);
+        self.condemn(source, block.at + differs.unwrap_or(0) as u64)
+    }
+
+    /// The bytes of an answer, if it is about the version that is being fetched.
+    fn comparable(&self, told: Option<Result<(Facts, Vec<u8>), LaneError>>) -> Option<Vec<u8>> {
+        let (facts, bytes) = told?.ok()?;
+        let theirs = Version::of(&facts)?;
+        let mut accepted = self.sources.iter().filter(|entry| entry.accepted == Some(true));
+        let ours = accepted.find_map(|entry| Version::of(entry.facts.as_ref()?))?;
+        ours.admits(&theirs, false).is_ok().then_some(bytes)
+    }
+
+    /// Whether the origin of this source has not answered lately.
+    pub(super) fn is_mute(&self, source: usize) -> bool {
+        let url = self.sources[source].source.url();
+        self.ways.as_ref().is_some_and(|ways| ways.routes.is_mute(url))
+    }
+
+    /// The origin of this source does not answer without relays: nobody is to wait for that again soon.
+    pub(super) fn note_mute(&self, source: usize) {
+        if let Some(ways) = &self.ways {
+            ways.routes.note_mute(self.sources[source].source.url());
+        }
+    }
+
+    /// What this source passed on is not what its origin has: it is left, and nothing counts that came
+    /// by its relays.
+    fn condemn(&mut self, source: usize, at: u64) -> Result<(), Ended> {
+        if !self.proof.is_empty() {
+            // They forged a digest, too.
+            return self.leave_relays();
+        }
+        let name = self.sources[source].source.display_name().to_owned();
+        self.sources[source].figures.corrupt += 1;
+        let id = self.journal_ids[source];
+        let is_suspect = |&other: &usize| other == source || self.is_kin(other, id);
+        let suspects: Vec<usize> = (0..self.sources.len()).filter(is_suspect).collect();
+        let bytes: u64 = suspects.iter().map(|&at| self.sources[at].figures.bytes).sum();
+        let text = format!(
+            "{name} passed on what its source does not have, at byte {at}: it is left, and the {} that came so far by its relays are fetched again",
+            units::bytes(bytes)
+        );
+        self.note(text, true);
+        if !self.is_out(source) {
+            self.sources[source].fault = Fault::Corrupt;
+            self.drop_source(source, "what it passed on is not what the source has".to_owned());
+            self.wake_beside();
+        }
+        if self.is_stream {
+            // What is written cannot be taken back.
+            let reasons = self.reasons();
+            return Err(GetError::Exhausted { has_some: true, reasons }.into());
+        }
+        for suspect in suspects {
+            if !self.samples.condemned.contains(&suspect) {
+                self.samples.condemned.push(suspect);
+            }
+            if let Some(way) = self.samples.ways.get_mut(&suspect) {
+                way.kept = None;
+            }
+        }
+        self.fetch_condemned_again();
+        Ok(())
+    }
+
+    /// What condemned sources have brought is fetched again, as soon as all of it lies on the disk: a
+    /// block that is written late must not hide the right one.
+    pub(super) fn fetch_condemned_again(&mut self) {
+        for source in std::mem::take(&mut self.samples.condemned) {
+            let id = self.journal_ids[source];
+            let brought: Vec<Range> = self
+                .deliverers
+                .iter()
+                .filter(|&(_, by)| by == id)
+                .map(|(range, _)| range)
+                .collect();
+            if brought.iter().any(|&range| self.samples.writing.within(range).next().is_some()) {
+                self.samples.condemned.push(source);
+                continue;
+            }
+            for range in brought {
+                self.reopen(range);
+            }
+        }
+    }
+
+    /// Whether no answer is waited for any more. At the end what is left is asked for, and waited for
+    /// a moment.
+    pub(super) fn are_sampled(&mut self) -> bool {
+        if !self.samples.condemned.is_empty() {
+            return false;
+        }
+        if !self.planner_done {
+            self.samples.waits_since = None;
+            return true;
+        }
+        if self.samples.is_hopeless() || self.samples.waits_for_digest {
+            return true;
+        }
+        if self.samples.waits_since.is_none() {
+            let ways: Vec<usize> = self.samples.ways.keys().copied().collect();
+            for source in ways {
+                self.ask_for_samples(source, true);
+            }
+        }
+        let now = self.now();
+        let since = *self.samples.waits_since.get_or_insert(now);
+        self.samples.asked.is_empty() || now.since(since) >= WAITS
+    }
+
+    /// What the samples say, for who is told that nothing else proves it.
+    pub(super) fn word_of_samples(&self) -> Option<String> {
+        let samples = &self.samples;
+        (samples.right > 0).then(|| {
+            format!(
+                "{} at random places were compared with the source and are right",
+                units::bytes(samples.right_bytes)
+            )
+        })
+    }
+}
+
+/// Whether somebody answered, whatever it was.
+pub(super) fn is_answer<T>(told: Option<&Result<T, LaneError>>) -> bool {
+    match told {
+        None => false,
+        Some(Ok(_)) => true,
+        Some(Err(error)) => !matches!(
+            error,
+            LaneError::Dns { .. } | LaneError::Connect { .. } | LaneError::Timeout { .. }
+        ),
+    }
+}
+
+/// What is asked for at a time …
+const BLOCK_BYTES: usize = 64 << 10;
+/// … and where a route is named: ten clients of a relay that keeps what passes are to fetch one copy and
+/// not much more.
+const BLOCK_NAMED_BYTES: usize = 2 << 10;
+/// For so much of a way a block is asked for often …
+const OFTEN_BYTES: u64 = 8 << 20;
+/// … which is once in these bytes …
+const EVERY_OFTEN_BYTES: u64 = 1 << 20;
+/// … and later once in these.
+const EVERY_BYTES: u64 = 4 << 20;
+/// A slow source that has much to do may take so long.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
+/// After so many questions without an answer one after the other no more are asked.
+const UNANSWERED_MAX: u32 = 4;
+/// For so long the end waits for answers.
+const WAITS: Duration = Duration::from_millis(1500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is kept is a part of what came, and every place is as likely.
+    #[test]
+    fn every_byte_is_as_likely_to_be_looked_at() {
+        let file: Vec<u8> = (0..1 << 20).map(|at: u32| (at / 4096) as u8).collect();
+        let mut hits = [0; 16];
+        for _ in 0..1600 {
+            let mut way = Way::default();
+            for (number, part) in file.chunks(1 << 17).enumerate() {
+                way.see((number as u64) << 17, part, BLOCK_BYTES);
+            }
+            let block = way.due(true).unwrap();
+            assert_eq!(block.bytes, file[block.at as usize..][..BLOCK_BYTES]);
+            hits[(block.at >> 16) as usize] += 1;
+        }
+        // Blocks that cross the end of a part are never kept, so the last ones begin less often there.
+        let halves = (hits[..8].iter().sum::<u32>(), hits[8..].iter().sum::<u32>());
+        assert!(halves.0.abs_diff(halves.1) < 300, "{hits:?}");
+    }
+
+    #[test]
+    fn the_first_of_a_way_is_looked_at_closely() {
+        let mut way = Way::default();
+        let part = vec![0; 1 << 18];
+        let mut asked = Vec::new();
+        for number in 0..256 {
+            way.see(number << 18, &part, BLOCK_BYTES);
+            if way.due(false).is_some() {
+                asked.push(way.bytes >> 20);
+                way.is_asked = false;
+            }
+        }
+        assert_eq!(asked[..10], [1, 2, 3, 4, 5, 6, 7, 8, 12, 16]);
+        assert_eq!(asked.last(), Some(&64));
+        // One at a time, and none without anything new.
+        way.see(0, &part, BLOCK_BYTES);
+        assert!(way.due(true).is_some() && way.due(true).is_none());
+        way.is_asked = false;
+        assert!(way.due(true).is_none());
+    }
+}
