@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,6 +11,7 @@ use swath_netlab::faulty::Content;
 
 use support::Home;
 use support::net::{honest, url};
+use support::relay::head_of;
 use support::ssh::{machine, own_folder};
 
 const SIZE: u64 = 100_000;
@@ -42,15 +43,6 @@ impl Nothing {
     fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }
-}
-
-fn head_of(tcp: &mut TcpStream) -> Option<String> {
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        tcp.read_exact(&mut byte).ok()?;
-        head.push(byte[0]);
-    }
-    String::from_utf8(head).ok()
 }
 
 #[test]

@@ -236,7 +236,7 @@ fn a_relay_that_changes_what_it_passes_on_is_found_out_by_samples() {
     let home = Home::new();
     let content = Content::random(79, 12 << 20);
     // So slow that a relay is worth trying.
-    let rate = Behaviour::ConnectionRate { bytes_per_s: 4 << 20 };
+    let rate = Behaviour::ConnectionRate { bytes_per_s: 2 << 20 };
     let origin = building(&content).behaviour(rate).start().unwrap();
     let relay = home.relay(&[]);
     let ear = Ear::before(relay.address(), spoil);

@@ -169,7 +169,8 @@ impl Forger {
     }
 }
 
-fn head_of(tcp: &mut TcpStream) -> Option<String> {
+/// The head of the next request on a connection, byte by byte: nothing behind it is taken.
+pub fn head_of(tcp: &mut TcpStream) -> Option<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
         tcp.read_exact(&mut byte).ok()?;

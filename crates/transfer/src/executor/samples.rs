@@ -2,9 +2,10 @@
 //!
 //! Most servers tell no digest of their files. So of what comes by relays, blocks at random places are
 //! asked for once more without them: one of 64 KiB for each of the first 8 MiB of a way, later one for
-//! each 4 MiB (2 KiB each where a route is named). A relay that changes what it passes on does not know which. Where a block differs, the
-//! way is left, and what came by any of its relays is fetched again without it. That proves nothing
-//! (`witness` says so at the end), but whoever changes more than a little is found out, and soon.
+//! each 4 MiB (2 KiB each where a route is named). A relay that changes what it passes on does not know
+//! which. Where a block differs, the way is left, and what came by any of its relays is fetched again
+//! without it. That proves nothing (`witness` says so at the end), but whoever changes more than a
+//! little is found out, and soon.
 //!
 //! A block is kept from what arrived, before the disk has it, so that nothing is read back, and a
 //! stream is looked at like a file.
