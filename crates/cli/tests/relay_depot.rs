@@ -5,9 +5,10 @@ mod support;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
-use swath_netlab::faulty::{Behaviour, Content};
+use swath_netlab::faulty::{Behaviour, Content, Scope};
 
 use support::Home;
 use support::depot::until;
@@ -253,6 +254,30 @@ fn a_depot_says_why_it_could_not_fetch() {
     assert!(depot.ask("GET", &lease.read, "", b"").is(200).body == content.read(0, SIZE));
     let log = fs::read_to_string(home.path("depot.log")).unwrap();
     assert!(!log.contains(&lease.write[..40]) && !log.contains("from="), "{log}");
+}
+
+#[test]
+fn what_came_before_a_server_fell_silent_is_durable_and_free_for_others() {
+    let home = Home::new();
+    let content = Content::random(5, SIZE);
+    let lasts = Duration::from_secs(600);
+    let stall = Behaviour::Stall { after_bytes: 1_000_000, lasts, scope: Scope::Server };
+    let (hung, honest) = (server(&content, stall), honest(&content));
+    let depot = home.depot("20M", &[]);
+    let lease = depot.allocate(SIZE, 600, "");
+    let mut tcp = TcpStream::connect(depot.address()).unwrap();
+    let target = format!("{}?from={}&range=0-{}", lease.write, url(&hung), SIZE - 1);
+    write!(tcp, "POST {target} HTTP/1.0\r\nHost: a\r\n\r\n").unwrap();
+    until("what came is held", || depot.status(&lease)["held"][0][1] == 1_000_000);
+    // As long as somebody listens it may go on.
+    depot.fetch(&lease, &url(&honest), 999_000, SIZE, "").is(503);
+    drop(tcp);
+    let began = Instant::now();
+    until("nobody waits for it any more", || {
+        depot.fetch(&lease, &url(&honest), 0, SIZE, "").status == 200
+    });
+    assert!(began.elapsed() < Duration::from_secs(20), "a server's --timeout is 60 s");
+    assert!(depot.ask("GET", &lease.read, "", b"").is(200).body == content.read(0, SIZE));
 }
 
 #[test]

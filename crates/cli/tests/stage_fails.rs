@@ -8,10 +8,10 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use swath_netlab::faulty::{Behaviour, Content};
+use swath_netlab::faulty::{Behaviour, Content, Scope};
 
 use support::depot::until;
-use support::net::{honest, sha256, slow, url};
+use support::net::{FILE, honest, server, sha256, slow, url};
 use support::serve::Served;
 use support::{Home, Swath};
 
@@ -61,6 +61,24 @@ fn a_source_that_restarts_costs_nobody_what_is_staged() {
     origin.unset(&busy);
     running.wait().code_is(0).says(&["in one depot", "whole"]);
     origin.die();
+    home.run(["get", "staged.meta4", "-o", "got"]).code_is(0);
+    home.holds("got", &content);
+}
+
+#[test]
+fn a_replica_that_hangs_is_left_for_another_one() {
+    // It was asked for the same again and again, and the depot was lost over its own unfinished writing.
+    let home = Home::new();
+    let content = Content::random(22, SIZE);
+    let lasts = Duration::from_secs(600);
+    let hangs = Behaviour::Stall { after_bytes: 3_000_000, lasts, scope: Scope::Server };
+    let (hung, other) = (server(&content, hangs), honest(&content));
+    let depots: [Served; 1] = depots(&home);
+    let ran = staging(&home, &url(&hung), &depots, &[&url(&other)]).run();
+    ran.code_is(0).says(&["in one depot", "whole"]);
+    assert!(other.log().sent_bytes(FILE) < SIZE, "what the first one sent was not asked for again");
+    hung.die();
+    other.die();
     home.run(["get", "staged.meta4", "-o", "got"]).code_is(0);
     home.holds("got", &content);
 }

@@ -217,3 +217,24 @@ fn the_widest_known_route_leads_over_measured_edges_alone() {
     let way = graph.widest_known(SOURCE, 8).unwrap();
     assert_eq!((way.route, way.rate_bytes_per_s), (Route::through(vec![relay]), 7.0));
 }
+
+/// A depot is a source of what lies in it and a relay of all else: its links count once.
+#[test]
+fn what_leaves_a_source_that_is_a_relay_too_leaves_it_once() {
+    let mut graph = Graph::default();
+    let (site, relay) = (SiteId(1), SiteId(2));
+    graph.set_relay(site, true);
+    graph.set_relay(relay, true);
+    let rates = [
+        (site, SiteId::HERE, 10.0),
+        (site, relay, 5.0),
+        (relay, site, 5.0),
+        (relay, SiteId::HERE, 3.0),
+    ];
+    for (from, to, rate) in rates {
+        graph.measured(from, to, exactly(rate), 0.0);
+    }
+    assert!((graph.max_flow(site) - 13.0).abs() < 1e-6, "{}", graph.max_flow(site));
+    let ways = graph.flow_ways(&[site], 9, 8);
+    assert!(ways.iter().all(|way| !way.route.contains(site)), "{ways:?}");
+}

@@ -382,3 +382,38 @@ fn what_a_limit_of_our_own_holds_up_is_no_exact_rate() {
     assert_eq!(grade(true), Some(Grade::AtLeast));
     assert_eq!(grade(false), Some(Grade::Exact));
 }
+
+/// Two minutes in which each open way brings so much; what was opened and how much was closed.
+fn two_minutes(router: &mut Router, rate: impl Fn(&Route) -> f64) -> (Vec<Route>, usize) {
+    let (mut routes, mut open, mut closed) = (Vec::new(), Vec::new(), 0);
+    for tenth in 0..1200 {
+        let now_s = f64::from(tenth) / 10.0;
+        for action in actions(router, now_s) {
+            match action {
+                RouteAction::Open { way, route, .. } => {
+                    routes.push(route.clone());
+                    open.push((way, rate(&route)));
+                }
+                RouteAction::Close { way } => {
+                    open.retain(|it| it.0 != way);
+                    closed += 1;
+                }
+                _ => {}
+            }
+        }
+        progress(router, now_s, &open, 1 << 40);
+    }
+    (routes, closed)
+}
+
+#[test]
+fn two_replicas_at_one_site_are_both_asked_directly() {
+    // The second was closed, since both are limited by the same edge: a quarter of the time was lost
+    // where each server had a limit of its own.
+    let mut router = router(Mode::Auto);
+    let second = RouteEvent::ReplicaAdded { replica: ReplicaId(1), site: ORIGIN };
+    router.handle(second, Time::ZERO);
+    router.handle(RouteEvent::RelayLost { site: RELAY }, Time::ZERO);
+    let (routes, closed) = two_minutes(&mut router, |_| 8e6);
+    assert_eq!((routes, closed), (vec![Route::direct(), Route::direct()], 0));
+}

@@ -35,10 +35,11 @@ pub fn watch(depot: Option<Depot>, cache: Option<PathBuf>) {
     if folders.is_empty() {
         return;
     }
-    tokio::spawn(async move {
+    // A thread of its own: a look into a folder that hangs (NFS) must not hold up the relay.
+    let look = move || {
         let mut depot = depot;
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            std::thread::sleep(LOOK_EVERY);
             folders.retain(|folder| {
                 let is_there = folder.is_there();
                 if !is_there {
@@ -51,7 +52,10 @@ pub fn watch(depot: Option<Depot>, cache: Option<PathBuf>) {
                 depot = None;
             }
         }
-    });
+    };
+    if let Err(why) = std::thread::Builder::new().name("folders".into()).spawn(look) {
+        warn(&format!("the relay's folders are not watched: {why}"));
+    }
 }
 
 impl Folder {

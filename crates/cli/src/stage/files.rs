@@ -108,9 +108,15 @@ impl Draft {
         self.file.sync_all()
     }
 
-    /// Give it its name.
+    /// Give it its name, which outlives a power loss where the file system lets folders be synced.
     fn name(&self) -> io::Result<()> {
-        fs::rename(&self.draft, &self.path)
+        fs::rename(&self.draft, &self.path)?;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
+            // Not every file system can; the file has its name all the same.
+            let _ = folder.sync_all();
+        }
+        Ok(())
     }
 }
 

@@ -55,8 +55,7 @@ impl Router {
             if hoped < WORTH * ADDS_WHOLE * load.max(total) {
                 break;
             }
-            let replica = self.replica_at(way.source);
-            let free = replica.filter(|&replica| {
+            let free = self.replicas_at(way.source).find(|&replica| {
                 !way.route.is_direct()
                     && !self.is_open(replica, &way.route)
                     && !self.is_resting(replica, &way.route)
@@ -103,9 +102,15 @@ impl Router {
 
     /// The likeliest way, or the surest if that is nearly as good.
     fn best(&self, matrix: &Matrix, hops_max: usize) -> Option<Way> {
-        let likeliest = matrix.likeliest(hops_max, self.shape())?;
-        let surest = matrix.surest(self.config.hops_max);
+        let wider = |one: Way, other: Way| {
+            if other.rate_bytes_per_s > one.rate_bytes_per_s { other } else { one }
+        };
+        let parts = matrix.by_source();
+        let likeliest = parts.iter().filter_map(|it| it.likeliest(hops_max, self.shape()));
+        let likeliest = likeliest.reduce(wider)?;
+        let surest = parts.iter().filter_map(|it| it.surest(self.config.hops_max));
         surest
+            .reduce(wider)
             .filter(|sure| sure.rate_bytes_per_s >= SURE * likeliest.rate_bytes_per_s)
             .or(Some(likeliest))
     }
@@ -204,8 +209,8 @@ impl Router {
         self.ways.values().filter(|book| !book.route.is_direct())
     }
 
-    fn replica_at(&self, site: SiteId) -> Option<ReplicaId> {
-        self.replicas.iter().find(|(_, at)| **at == site).map(|(&replica, _)| replica)
+    fn replicas_at(&self, site: SiteId) -> impl Iterator<Item = ReplicaId> + '_ {
+        self.replicas.iter().filter(move |(_, at)| **at == site).map(|(&replica, _)| replica)
     }
 
     /// Whether what a way promises was measured on every edge of it.

@@ -193,7 +193,8 @@ impl Graph {
     }
 
     fn matrix(&self, sources: &[SiteId], unknown: f64) -> Matrix {
-        let relays: Vec<SiteId> = self.relays().collect();
+        // What could come over a source comes from it as well, and by the same edges.
+        let relays: Vec<SiteId> = self.relays().filter(|it| !sources.contains(it)).collect();
         Matrix::new(&relays, sources, |from, to| {
             let edge = self.edge(from, to);
             if edge.is_some_and(|edge| edge.dead) {

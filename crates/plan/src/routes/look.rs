@@ -1,5 +1,6 @@
 //! What is looked at every 0.1 s: rates, ways that fall, ways that are not worth it.
 
+use super::book::Book;
 use super::config::Mode;
 use super::name::{SiteId, WayId};
 use super::router::Router;
@@ -187,7 +188,8 @@ impl Router {
         for way in little {
             self.prune_one(way, Why::Negligible);
         }
-        let twins = self.those(|book| book.state == WayState::InUse && self.has_twin(book.id));
+        let relayed = |book: &Book| book.state == WayState::InUse && !book.route.is_direct();
+        let twins = self.those(|book| relayed(book) && self.has_twin(book.id));
         for book in self.ways.values_mut() {
             if twins.contains(&book.id) {
                 book.twin_since_s.get_or_insert(now_s);

@@ -59,6 +59,30 @@ impl Matrix {
         Self { sites: self.sites.clone(), first_source: self.first_source, hops }
     }
 
+    /// The same edges for one source at a time where its site is a relay as well, so that no route
+    /// leads from it through itself; and for all other sources together.
+    pub fn by_source(&self) -> Vec<Self> {
+        let relay_at = |source: usize| {
+            (1..self.first_source).find(|&relay| self.sites[relay] == self.sites[source])
+        };
+        let sources = || self.first_source..self.sites.len();
+        let none_but = |keeps: &dyn Fn(usize) -> bool, without: Option<usize>| {
+            self.map(|from, to, hop| {
+                let is_open = from < self.first_source || keeps(from);
+                let is_there = without.is_none_or(|relay| from != relay && to != relay);
+                (is_open && is_there).then_some(hop)
+            })
+        };
+        let own = sources()
+            .filter_map(|source| Some((source, relay_at(source)?)))
+            .map(|(source, relay)| none_but(&|from| from == source, Some(relay)));
+        let mut all: Vec<Self> = own.collect();
+        if sources().any(|source| relay_at(source).is_none()) {
+            all.push(none_but(&|from| relay_at(from).is_none(), None));
+        }
+        all
+    }
+
     /// Take what a way carries from its edges.
     pub fn take(&mut self, way: &Way) {
         for at in self.positions(way) {
@@ -204,4 +228,33 @@ impl Matrix {
 struct Reached {
     value: f64,
     from: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the shortest routes are cut, since they are open, one led from a depot through its own relay.
+    #[test]
+    fn no_route_leads_from_a_source_through_itself() {
+        let (site, other) = (SiteId(1), SiteId(4));
+        let relays = [site, SiteId(2), SiteId(3)];
+        let hop = |_, _| Some(Hop { rate: 10.0, rtt_s: 0.01, guess: true, least: 0.0 });
+        let ways = |source| {
+            let mut all = Matrix::new(&relays, &[source], hop);
+            std::iter::from_fn(move || {
+                let [one] = &all.by_source()[..] else { panic!("of one source") };
+                let way = one.likeliest(5, 2.0)?;
+                all.cut_narrowest(&way);
+                Some(way.route)
+            })
+        };
+        assert!(ways(site).count() > 2);
+        assert!(ways(site).all(|route| !route.contains(site)));
+        assert!(
+            ways(other).any(|route| route.contains(site)),
+            "what lies elsewhere may come by it"
+        );
+        assert_eq!(Matrix::new(&relays, &[site, other], hop).by_source().len(), 2);
+    }
 }

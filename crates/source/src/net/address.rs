@@ -65,7 +65,7 @@ fn class(address: IpAddr) -> Class {
 }
 
 fn class_v4(address: Ipv4Addr) -> Class {
-    let [a, b, ..] = address.octets();
+    let [a, b, c, _] = address.octets();
     if address.is_loopback() || a == 0 {
         Class::Loopback
     } else if address.is_link_local() || address.is_multicast() || address.is_broadcast() {
@@ -73,9 +73,11 @@ fn class_v4(address: Ipv4Addr) -> Class {
     } else if address.is_private()
         || (a == 100 && b & 0xc0 == 64)
         || (a == 198 && b & 0xfe == 18)
+        || (a, b, c) == (192, 0, 0)
         || a >= 240
     {
-        // Carriers' networks (RFC 6598), benchmarks' (RFC 2544), and what is reserved.
+        // Carriers' networks (RFC 6598), benchmarks' (RFC 2544), those of protocols (RFC 6890), and what
+        // is reserved.
         Class::Private
     } else {
         Class::Public
@@ -140,6 +142,7 @@ mod tests {
             "172.16.0.1",
             "100.64.0.1",
             "198.18.0.1",
+            "192.0.0.8",
             "240.0.0.1",
             "64:ff9b:1::1",
             "2001::80ff:fffe",

@@ -12,21 +12,38 @@ use super::Shared;
 use super::lease::Lease;
 use crate::sealed_file::SealedFile;
 
-/// Check the held bytes of `range`, `again` also those that were checked before: the first part of
-/// it that does not fit its seal, which is not held any more then.
+/// What of the bytes to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// All of them were held when they were last looked at: those that were not checked before, and
+    /// whatever is not held by now is as bad as what does not fit.
+    New,
+    /// The same, those that were checked before too.
+    All,
+    /// Those that are held, checked before or not.
+    Held,
+}
+
+/// Check bytes: the first part of `range` that does not fit its seal, which is not held any more then,
+/// or that is not held any more since somebody else has found that out just now.
 pub(crate) fn check(
     depot: &Shared,
     lease: &Lease,
     file: &SealedFile,
     range: Range,
-    again: bool,
+    which: Which,
 ) -> io::Result<Option<Range>> {
     for group in lease.layout.groups_of(range) {
         let mut pieces = Vec::new();
         let is_whole = {
             let book = lease.book();
-            if !again && book.checked.covers(group) {
+            if which == Which::New && book.checked.covers(group) {
                 continue;
+            }
+            let wanted = group.intersect(range).filter(|_| which != Which::Held);
+            let missing = wanted.map_or_else(Vec::new, |it| book.contents.held.gaps_within(it));
+            if let Some(&missing) = missing.first() {
+                return Ok(Some(missing));
             }
             pieces.extend(book.contents.pieces_within(group));
             pieces.is_empty() && book.contents.held.covers(group)

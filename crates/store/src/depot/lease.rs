@@ -387,49 +387,52 @@ impl Lease {
         Ok(())
     }
 
-    /// Give up everything: from here on nothing is stored, and what is read ends. With `durably` no
-    /// power loss brings it back, which it cannot anyway if its term is over. Fails if the journal
-    /// could not be taken away, so that a restart would find the allocation again.
-    pub(crate) fn end(&self, depot: &Shared, durably: bool) -> io::Result<()> {
-        self.ends.store(GIVEN_UP, Ordering::Release);
-        // After this no commit brings anything back.
-        let mut journal = self.journal();
-        *journal = Journal::Gone;
-        let (file, pieces) = {
-            let mut book = self.book();
-            let pieces = book.contents.pieces.len();
-            book.contents = Contents::default();
-            book.covered = RangeSet::new();
-            book.checked = RangeSet::new();
-            (book.kept.take().or_else(|| book.file.upgrade()), pieces)
-        };
-        depot.pieces.fetch_sub(pieces, Ordering::Relaxed);
-        let steps = depot.steps.as_ref();
+    /// Give up everything: from here on nothing is stored, and what is read ends. Once its folder is
+    /// synced no power loss brings it back; [`Lease::clear`] is for after that. With an error it is
+    /// what it was.
+    pub(crate) fn give_up(&self, depot: &Shared) -> io::Result<()> {
         let names = match self.medium {
             Medium::Disk => Some(depot.names(self.id)?),
             Medium::Memory => None,
         };
+        let steps = depot.steps.as_ref();
+        let promised = self.ends.swap(GIVEN_UP, Ordering::AcqRel);
+        // After this no commit brings anything back.
+        let mut journal = self.journal();
         if let Some(names) = &names {
-            remove(steps, &names.journal_new)?;
-            remove(steps, &names.journal)?;
-            if durably {
-                // Before the data goes: a journal that comes back finds it.
-                match steps.sync_folder(&names.folder) {
-                    // Nothing comes back that has no folder.
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                    _ => {}
-                }
+            let removed = remove(steps, &names.journal_new);
+            if let Err(error) = removed.and_then(|()| remove(steps, &names.journal)) {
+                self.ends.store(promised, Ordering::Release);
+                return Err(error);
             }
         }
+        *journal = Journal::Gone;
+        let mut book = self.book();
+        let pieces = book.contents.pieces.len();
+        book.contents = Contents::default();
+        book.covered = RangeSet::new();
+        book.checked = RangeSet::new();
+        depot.pieces.fetch_sub(pieces, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Give the space back of what is given up. (Later than its journal: one that comes back finds its
+    /// bytes.)
+    pub(crate) fn clear(&self, depot: &Shared) {
+        let file = {
+            let mut book = self.book();
+            book.kept.take().or_else(|| book.file.upgrade())
+        };
         // Readers may have it open for long: they are not to keep its space.
         if let Some(file) = file {
             file.empty();
         }
-        if let Some(names) = &names {
+        if self.medium == Medium::Disk
+            && let Ok(names) = depot.names(self.id)
+        {
             // What is left without a journal is taken away when the depot is opened.
-            let _ = remove(steps, &names.part);
+            let _ = remove(depot.steps.as_ref(), &names.part);
         }
-        Ok(())
     }
 }
 

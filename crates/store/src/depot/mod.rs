@@ -136,6 +136,8 @@ struct Books {
     ledger: Ledger<Arc<Lease>>,
     /// How many allocations are being taken away.
     ending: usize,
+    /// What has ended, or was given up, and could not be taken away yet: it takes its space still.
+    stuck: Vec<Entry<Arc<Lease>>>,
     /// What has ended by the wall clock alone: nobody reads it, and it is taken away when that clock
     /// has run for a while, or taken back if it is set right.
     doubtful: Vec<Doubtful>,
@@ -199,7 +201,8 @@ pub enum ManageError {
         /// The longest.
         length_max: Duration,
     },
-    /// The disk did not take it. The lease is what it was.
+    /// The disk did not take it. The lease is what it was; of one that was to be given up, what had
+    /// begun is gone on with until the disk takes it.
     #[error("cannot change the lease")]
     Io(#[source] Arc<io::Error>),
 }
@@ -285,10 +288,9 @@ impl Depot {
         if left >= length {
             return Ok(left);
         }
-        let enter = |ends| {
-            let now = shared.clock.now().since_boot;
-            shared.books().ledger.extend(lease.id, ends, now)
-        };
+        // It was live when this began: what its journal says by now must hold, unless it is being taken
+        // away, and its journal with it.
+        let enter = |ends| shared.books().ledger.extend(lease.id, ends, from.since_boot);
         let ends = lease.extend(shared, Term { from, length }, enter).map_err(manage_error)?;
         Ok(ends.since(from.since_boot))
     }
@@ -307,8 +309,19 @@ impl Depot {
             books.ending += 1;
             entry
         };
-        let ended = self.shared.end(&entry, true);
-        ended.map_err(|error| ManageError::Io(Arc::new(error)))
+        let Err((entry, unended)) = self.shared.end_one(entry) else { return Ok(()) };
+        let mut books = self.shared.books();
+        let error = match unended {
+            Unended::IsAsItWas(error) => {
+                books.ledger.enter(entry.lease.id, entry);
+                error
+            }
+            Unended::MayComeBack(error) => {
+                books.stuck.push(entry);
+                error
+            }
+        };
+        Err(ManageError::Io(Arc::new(error)))
     }
 
     /// Take away what has ended. How long it is until the next lease ends, if there is one: to be
@@ -318,7 +331,8 @@ impl Depot {
         let now = self.shared.sweep();
         let books = self.shared.books();
         let next = books.ledger.next_end().map(|ends| ends.since(now));
-        let look = (!books.doubtful.is_empty()).then_some(clock::LOOK);
+        let waits = !books.doubtful.is_empty() || !books.stuck.is_empty();
+        let look = waits.then_some(clock::LOOK);
         next.into_iter().chain(look).min()
     }
 
@@ -383,30 +397,90 @@ impl Shared {
         let moment = self.clock.now();
         self.settle(&moment);
         let now = moment.since_boot;
-        loop {
+        let (stuck, ended) = {
             let mut books = self.books();
-            let Some((_, entry)) = books.ledger.take_ended(now) else { return now };
-            books.ending += 1;
-            drop(books);
-            if let Err(error) = self.end(&entry, false) {
-                tracing::warn!(%error, lease = %entry.lease.id, "a lease that has ended could not be removed");
+            let stuck = std::mem::take(&mut books.stuck);
+            let mut ended = Vec::new();
+            while let Some((_, entry)) = books.ledger.take_ended(now) {
+                ended.push(entry);
             }
+            books.ending += stuck.len() + ended.len();
+            (stuck, ended)
+        };
+        let mut left = self.end(stuck);
+        let new = self.end(ended);
+        for (entry, unended) in &new {
+            let (error, id) = (unended.error(), &entry.lease.id);
+            tracing::warn!(%error, lease = %id, "a lease that has ended could not be removed");
         }
+        left.extend(new);
+        self.books().stuck.extend(left.into_iter().map(|(entry, _)| entry));
+        now
     }
 
-    /// Take away an allocation that was taken out of the books, and give its space back; durably, if
-    /// a restart would not see by itself that it has ended.
-    fn end(&self, entry: &Entry<Arc<Lease>>, durably: bool) -> io::Result<()> {
-        let ended = entry.lease.end(self, durably);
+    fn end_one(&self, entry: Entry<Arc<Lease>>) -> Result<(), (Entry<Arc<Lease>>, Unended)> {
+        self.end(vec![entry]).pop().map_or(Ok(()), Err)
+    }
+
+    /// Take away allocations that were taken out of the books, and give their space back once no power
+    /// loss brings them back. Those that it could not be done with: they are still promised.
+    fn end(&self, entries: Vec<Entry<Arc<Lease>>>) -> Vec<(Entry<Arc<Lease>>, Unended)> {
+        if entries.is_empty() {
+            return Vec::new();
+        }
+        let count = entries.len();
+        let (mut gone, mut left) = (Vec::new(), Vec::new());
+        for entry in entries {
+            match entry.lease.give_up(self) {
+                Ok(()) => gone.push(entry),
+                Err(error) => left.push((entry, Unended::IsAsItWas(error))),
+            }
+        }
+        let on_disk = gone.iter().find(|entry| entry.medium == Medium::Disk);
+        let folder = on_disk.and_then(|entry| Some(self.names(entry.lease.id).ok()?.folder));
+        let synced = match folder.map_or(Ok(()), |folder| self.steps.sync_folder(&folder)) {
+            // Nothing comes back that has no folder.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Arc::new(error)),
+            _ => Ok(()),
+        };
+        let mut free = Vec::new();
+        for entry in gone {
+            match &synced {
+                Err(error) if entry.medium == Medium::Disk => {
+                    let error = io::Error::new(error.kind(), Arc::clone(error));
+                    left.push((entry, Unended::MayComeBack(error)));
+                }
+                _ => {
+                    entry.lease.clear(self);
+                    free.push(entry);
+                }
+            }
+        }
         let mut books = self.books();
-        books.ending -= 1;
-        // What could not be taken away would be found again by a restart: it is still promised.
-        if ended.is_ok() {
+        books.ending -= count;
+        for entry in free {
             books.ledger.give_back(entry.medium, entry.bytes);
         }
         drop(books);
         self.given_back.notify_all();
-        ended
+        left
+    }
+}
+
+/// Why an allocation could not be given up.
+#[derive(Debug)]
+enum Unended {
+    /// Its journal stays: nothing has changed.
+    IsAsItWas(io::Error),
+    /// It is gone, and a power loss could bring it back.
+    MayComeBack(io::Error),
+}
+
+impl Unended {
+    fn error(&self) -> &io::Error {
+        match self {
+            Unended::IsAsItWas(error) | Unended::MayComeBack(error) => error,
+        }
     }
 }
 

@@ -127,7 +127,8 @@ impl Depot {
             leases_max: options.leases_max,
         };
         let mut found = Found::default();
-        let mut books = Books { ledger: Ledger::new(limits), ending: 0, doubtful: Vec::new() };
+        let (stuck, doubtful) = (Vec::new(), Vec::new());
+        let mut books = Books { ledger: Ledger::new(limits), ending: 0, stuck, doubtful };
         let mut pieces = 0;
         if let Some(place) = &place {
             let mut recovery = Recover {

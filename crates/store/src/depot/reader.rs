@@ -9,7 +9,7 @@ use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::{Range, RangeSet};
 
 use super::Shared;
-use super::check::check;
+use super::check::{Which, check};
 use super::lease::Lease;
 use crate::sealed_file::SealedFile;
 
@@ -120,7 +120,7 @@ impl Reader {
         let first = self.lease.layout.group_at(range.start);
         let end = range.end.min(run.end).min(first.start + PART_BYTES_MAX);
         let wanted = Range::new(range.start, end);
-        let damaged = check(&self.depot, &self.lease, &self.file, wanted, false);
+        let damaged = check(&self.depot, &self.lease, &self.file, wanted, Which::New);
         self.must_live()?;
         let range = match damaged.map_err(ReadError::Io)? {
             Some(damaged) if damaged.start <= wanted.start => {
@@ -160,7 +160,7 @@ impl Reader {
         for group in self.lease.layout.groups_of(range) {
             // One after the other, for each answer is of the first damage only.
             while let Some(bad) = {
-                let checked = check(&self.depot, &self.lease, &self.file, group, true);
+                let checked = check(&self.depot, &self.lease, &self.file, group, Which::Held);
                 self.must_live()?;
                 checked.map_err(ReadError::Io)?
             } {

@@ -12,6 +12,7 @@ use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 
 use super::Shared;
+use super::check::{Which, check};
 use super::lease::{Fault, Lease};
 use super::ledger::Refusal;
 use super::settle::Parts;
@@ -262,7 +263,7 @@ impl Writer {
             self.at = part.end;
             return Ok(true);
         }
-        let checked = super::check::check(&self.depot, &self.lease, &self.file, part, true);
+        let checked = check(&self.depot, &self.lease, &self.file, part, Which::All);
         match checked.map_err(|error| io_error(&self.lease, &self.depot, error))? {
             None => Err(StoreError::Differs { range: part }),
             Some(_) => Ok(false),

@@ -97,6 +97,11 @@ impl Mirrors {
         self.open.get(self.at).is_some_and(|is_open| *is_open).then_some(self.at)
     }
 
+    /// Whether there is another one than this.
+    pub fn has_beside(&self, mirror: usize) -> bool {
+        self.open.iter().enumerate().any(|(at, is_open)| *is_open && at != mirror)
+    }
+
     /// Something has come.
     pub fn brought(&mut self) {
         self.failed = 0;

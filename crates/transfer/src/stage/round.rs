@@ -58,8 +58,11 @@ struct Task {
     /// Where it ends now.
     end: u64,
     came_bytes: u64,
+    /// Up to where it is durable.
+    stored_to: u64,
     /// Up to where it counts as delivered.
     delivered_to: u64,
+    /// When more had come, or had become durable, than before.
     heard_at: Instant,
     /// The lane ends with it.
     is_last: bool,
@@ -122,6 +125,7 @@ impl<'a> Round<'a> {
     ) -> Result<(), StageError> {
         let mut shown_at = self.began;
         loop {
+            self.leave_silent_mirrors(observer);
             self.keep_lanes_awake();
             while let Some(action) = self.planner.poll(self.now()) {
                 match action {
@@ -153,6 +157,26 @@ impl<'a> Round<'a> {
 
     fn now(&self) -> Time {
         since(self.began)
+    }
+
+    /// A replica that brings nothing is not waited for where there is another one.
+    fn leave_silent_mirrors(&mut self, observer: &mut dyn Observer) {
+        let awake_since = self.net.awake_since();
+        let is_silent = |own: &Lane| {
+            let task = own.task.as_ref()?;
+            let has_another = self.depots[own.depot].mirrors.has_beside(task.mirror);
+            let is_silent = task.heard_at.max(awake_since).elapsed() >= QUIET;
+            (has_another && is_silent).then_some(task.mirror)
+        };
+        let silent: Vec<(LaneId, usize)> = self
+            .lanes
+            .iter()
+            .filter_map(|(&lane, own)| is_silent(own).map(|mirror| (lane, mirror)))
+            .collect();
+        for (lane, mirror) in silent {
+            let words = format!("nothing came for {} s", QUIET.as_secs());
+            self.failed(lane, mirror, DepotError::Source { words, may_pass: true }, observer);
+        }
     }
 
     /// A depot tells a few times a second how far it is: that is no silence.
@@ -212,6 +236,7 @@ impl<'a> Round<'a> {
             range,
             end: range.end,
             came_bytes: 0,
+            stored_to: range.start,
             delivered_to: range.start,
             heard_at: Instant::now(),
             is_last: false,
@@ -235,8 +260,11 @@ impl<'a> Round<'a> {
                 return self.failed(lane, mirror, error, observer);
             }
         };
-        task.heard_at = Instant::now();
         let stored_to = task.range.start + stored;
+        if came > task.came_bytes || stored_to > task.stored_to {
+            task.heard_at = Instant::now();
+        }
+        task.stored_to = task.stored_to.max(stored_to);
         if came > task.came_bytes {
             task.came_bytes = came;
             self.heard_at = task.heard_at;

@@ -19,7 +19,7 @@ use swath_formats::{ProxyFault, content_range, relay as address};
 use swath_model::Range;
 use swath_source::{AnswerHead, LaneError, Upstream};
 use swath_store::depot::{Capability, Right, Writer};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
 use super::super::pass::{self, Form};
@@ -52,7 +52,9 @@ impl Relay {
         } else {
             let upstream = self.opened(head, from, left, size_bytes).await?;
             let writer = door.writer(&write, left.start).await?;
-            Some(Fetching { upstream, writer, left, buffer: vec![0; BUFFER_BYTES] })
+            let buffer = vec![0; BUFFER_BYTES];
+            let came_at = Instant::now();
+            Some(Fetching { upstream, writer, left, buffer, came_at, is_durable: true })
         };
         let lines = Lines {
             door: Arc::clone(door),
@@ -208,6 +210,10 @@ struct Fetching {
     writer: Writer,
     left: Range,
     buffer: Vec<u8>,
+    /// When bytes last came.
+    came_at: Instant,
+    /// Whether all that came is durable.
+    is_durable: bool,
 }
 
 /// The lines that tell of it.
@@ -223,7 +229,8 @@ struct Lines {
 }
 
 impl Lines {
-    /// Work for a while, and tell of it.
+    /// Work for a while, and tell of it: also where nothing came, since whoever is gone is noticed
+    /// by what cannot be told any more.
     async fn line(&mut self) -> Value {
         let until = Instant::now() + CAME_EVERY;
         while let Some(fetching) = self.fetching.take() {
@@ -260,24 +267,26 @@ impl Lines {
     ) -> Result<(Fetching, bool), Value> {
         let most = fetching.left.len().min(BUFFER_BYTES as u64) as usize;
         let Fetching { upstream, buffer, .. } = &mut fetching;
-        let came = timeout(self.timeout, fill(upstream, &mut buffer[..most], until)).await;
-        let (came, broken) = match came {
-            Ok((came, broken)) => (came, broken.map(|error| faults::of(&error))),
-            Err(_) => {
-                let words = format!("it said nothing for {} s", self.timeout.as_secs_f64());
-                (0, Some((ProxyFault::ReadTimeout, words)))
-            }
-        };
-        let part = fetching.buffer[..came].to_vec();
-        let lost = |_| failure(500, "the depot could not do this");
-        let (writer, error) = put(fetching.writer, part).await.map_err(lost)?;
-        fetching.writer = writer;
-        fetching.left.start = fetching.writer.offset();
-        self.door.figures.fetched_bytes.fetch_add(came as u64, Ordering::Relaxed);
+        let (came, broken) = fill(upstream, &mut buffer[..most], until).await;
+        let mut broken = broken.map(|error| faults::of(&error));
+        let mut error = None;
+        if came > 0 {
+            fetching.came_at = Instant::now();
+            fetching.is_durable = false;
+            let part = fetching.buffer[..came].to_vec();
+            let lost = |_| failure(500, "the depot could not do this");
+            (fetching.writer, error) = put(fetching.writer, part).await.map_err(lost)?;
+            fetching.left.start = fetching.writer.offset();
+            self.door.figures.fetched_bytes.fetch_add(came as u64, Ordering::Relaxed);
+        } else if fetching.came_at.elapsed() >= self.timeout {
+            let words = format!("it said nothing for {} s", self.timeout.as_secs_f64());
+            broken = broken.or(Some((ProxyFault::ReadTimeout, words)));
+        }
         let ends = broken.is_some() || error.is_some() || fetching.left.is_empty();
-        let is_durable = ends || Instant::now() >= self.durable_at;
+        let is_durable = !fetching.is_durable && (ends || Instant::now() >= self.durable_at);
         if is_durable {
             fetching.writer = commit(fetching.writer).await.map_err(|refusal| said(&refusal))?;
+            fetching.is_durable = true;
         }
         match (error, broken) {
             (Some(error), _) => Err(said(&unstored(&error))),
@@ -302,7 +311,7 @@ impl Drop for Lines {
     }
 }
 
-/// Fill a buffer, or take what has come `until` then; with why no more comes.
+/// Fill a buffer with what comes `until` then; with why no more comes.
 async fn fill(
     upstream: &mut Upstream,
     buffer: &mut [u8],
@@ -311,21 +320,14 @@ async fn fill(
     let mut came = 0;
     while came < buffer.len() {
         let read = poll_fn(|cx| upstream.poll_body(cx, &mut buffer[came..]));
-        let read = if came == 0 {
-            read.await
-        } else {
-            match tokio::time::timeout_at(until, read).await {
-                Ok(read) => read,
-                Err(_) => break,
-            }
-        };
-        match read {
-            Ok(0) => {
+        match timeout_at(until, read).await {
+            Ok(Ok(0)) => {
                 let wanted = buffer.len() as u64;
                 return (came, Some(LaneError::Truncated { got: came as u64, wanted }));
             }
-            Ok(bytes) => came += bytes,
-            Err(error) => return (came, Some(error)),
+            Ok(Ok(bytes)) => came += bytes,
+            Ok(Err(error)) => return (came, Some(error)),
+            Err(_) => break,
         }
     }
     (came, None)

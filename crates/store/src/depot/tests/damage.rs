@@ -72,6 +72,35 @@ fn the_first_read_checks_and_later_ones_when_asked() {
 }
 
 #[test]
+fn of_all_who_read_a_flipped_byte_at_once_nobody_gets_it() {
+    // Who looked while another one struck the group out found nothing to check in it.
+    let folder = tempfile::tempdir().unwrap();
+    let depot = open(folder.path(), &Hands::new());
+    let all = Range::new(0, GROUP);
+    let found_out = depot.allocate(GROUP, HOUR, Medium::Disk).unwrap();
+    depot.store(&found_out.write, 0, &content(all)).unwrap();
+    let (lease, _) = depot.find(&found_out.read, Right::Read).unwrap();
+    lease.note(&depot.shared, &[contents::Fact::Bad { range: all }]);
+    let file = lease.file(&depot.shared).unwrap();
+    for which in [check::Which::New, check::Which::All] {
+        assert_eq!(check::check(&depot.shared, &lease, &file, all, which).unwrap(), Some(all));
+    }
+    assert_eq!(check::check(&depot.shared, &lease, &file, all, check::Which::Held).unwrap(), None);
+    for _ in 0..40 {
+        let lease = depot.allocate(GROUP, HOUR, Medium::Disk).unwrap();
+        depot.store(&lease.write, 0, &content(all)).unwrap();
+        flip(&file_of(folder.path(), &lease, "data"), 5);
+        let reader = depot.reader(&lease.read).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| assert!(reader.part(all).is_err()));
+            }
+        });
+        depot.release(&lease.manage).unwrap();
+    }
+}
+
+#[test]
 fn a_flipped_seal_costs_its_group() {
     let folder = tempfile::tempdir().unwrap();
     let depot = open(folder.path(), &Hands::new());

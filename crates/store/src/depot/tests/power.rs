@@ -207,7 +207,10 @@ impl Truth {
             && self.random.u8(0..8) == 0
         {
             let all = Range::new(0, allocation.size_bytes);
-            depot.store(&allocation.write, 0, &content(all)).unwrap();
+            match depot.store(&allocation.write, 0, &content(all)) {
+                Err(StoreError::NoRoom { .. }) => return,
+                stored => stored.unwrap(),
+            }
             let reader = depot.reader(&allocation.read).unwrap();
             assert!(read_all(&reader, all).unwrap() == content(all));
         }
@@ -254,6 +257,7 @@ impl Steps for Disk {
         Ok(())
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
+        self.fail("remove")?;
         if let Ok(old) = File::open(path) {
             self.unlinked.lock().unwrap().insert(old.metadata()?.ino(), old);
         }
@@ -290,7 +294,8 @@ impl Run {
 
     fn allocate(&mut self) -> Option<AllocateError> {
         let size_bytes = self.random.u64(1..2 * GROUP + 5000);
-        match self.depot.allocate(size_bytes, HOUR * 2, Medium::Disk) {
+        let space = if self.random.bool() { Space::Reserved } else { Space::AsStored };
+        match self.depot.allocate_with(size_bytes, HOUR * 2, Medium::Disk, space) {
             Ok(allocation) => {
                 self.truth().live.push((allocation, RangeSet::new()));
                 None
@@ -356,7 +361,10 @@ fn power_loss_after_any_step_loses_nothing_acknowledged_and_promises_nothing_twi
                     let refused = run.allocate();
                     assert!(matches!(refused, None | Some(AllocateError::NoRoom { .. })));
                 }
-                3..=8 => assert!(run.store().is_none()),
+                3..=8 => {
+                    let refused = run.store();
+                    assert!(matches!(refused, None | Some(StoreError::NoRoom { .. })));
+                }
                 9 => run.release(),
                 10 => run.extend(),
                 _ => run.pass(),
@@ -455,4 +463,40 @@ fn after_a_failed_sync_nothing_written_before_it_is_vouched_for() {
     let depot = open(folder.path(), &clock);
     let expected = set(&[(0, 10), (50, 60), (90, 95)]);
     assert_eq!(depot.status(&allocation.read).unwrap().held, expected);
+}
+
+#[test]
+fn what_the_disk_would_not_give_up_is_given_up_later() {
+    // Its space was taken until the next start, by a lease that nobody could name any more.
+    let mut run = Run::new(4);
+    let fail = |run: &Run, step| *run.disk.failing.lock().unwrap() = Some((step, libc::EIO));
+    run.allocate();
+    let (allocation, _) = run.truth().live.remove(0);
+    run.truth().other.push(allocation.clone());
+    let range = Range::new(0, 10);
+    run.depot.store(&allocation.write, 0, &content(range)).unwrap();
+    fail(&run, "remove");
+    assert!(matches!(run.depot.release(&allocation.manage), Err(ManageError::Io(_))));
+    // It is what it was.
+    let reader = run.depot.reader(&allocation.read).unwrap();
+    assert!(read_all(&reader, range).unwrap() == content(range));
+    run.depot.store(&allocation.write, 10, &content(Range::new(10, 20))).unwrap();
+    assert!(run.depot.extend(&allocation.manage, HOUR * 3).unwrap() > HOUR * 2);
+    // Its journal is gone, and perhaps not for good.
+    fail(&run, "sync folder");
+    assert!(matches!(run.depot.release(&allocation.manage), Err(ManageError::Io(_))));
+    assert!(run.depot.status(&allocation.read).is_none());
+    assert!(matches!(reader.read(0, &mut [0]), Err(ReadError::Ended)));
+    assert_eq!(run.depot.room().disk_taken_bytes, 0);
+    // One that ends by itself.
+    run.allocate();
+    let (allocation, _) = run.truth().live.remove(0);
+    run.truth().other.push(allocation);
+    run.clock.pass(HOUR * 3);
+    fail(&run, "remove");
+    assert!(run.depot.sweep().is_some(), "to be called again");
+    assert_eq!(run.depot.room().disk_taken_bytes, 0);
+    assert_eq!(run.depot.sweep(), None);
+    let left = std::fs::read_dir(run.folder.path().join("leases")).unwrap().count();
+    assert_eq!(left, 0);
 }
