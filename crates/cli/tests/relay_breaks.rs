@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use swath_netlab::faulty::{Behaviour, Content};
 
 use support::Home;
+use support::depot::until;
 use support::net::{honest, server, sha256, slow, url};
 use support::serve::other;
 
@@ -30,6 +31,37 @@ fn a_relay_that_is_killed_and_started_again_brings_the_rest() {
     let _again = home.relay_at(&address, &[]);
     getting.wait().code_is(0);
     home.holds("got", &content);
+}
+
+#[test]
+fn a_relay_that_was_away_for_seconds_is_in_use_again_at_once() {
+    // Nobody had noticed that it was gone, since it could not even be asked; so when it was back it had
+    // been silent for too long, and rested for a quarter of a minute.
+    let home = Home::new();
+    let content = Content::random(12, 1 << 30);
+    let each = Behaviour::ConnectionRate { bytes_per_s: 1 << 20 };
+    let origin = server(&content, each);
+    let relay = home.relay(&[]);
+    let (address, named) = (relay.address().to_string(), relay.named());
+    let args = ["get", &url(&origin), "-o", "got", "--relay", &named, "--route", "multi"];
+    let mut getting = home.swath(args).start();
+    let by_relay = || {
+        let log = origin.log();
+        let passed = log.records.iter().filter(|it| it.header("via").is_some());
+        passed.map(|it| it.sent_bytes).sum::<u64>()
+    };
+    until("it is in use", || by_relay() > 8 << 20);
+    relay.signal(9);
+    drop(relay);
+    std::thread::sleep(Duration::from_millis(3500));
+    let before = by_relay();
+    let _again = home.relay_at(&address, &[]);
+    let began = Instant::now();
+    until("it is in use again", || by_relay() > before + (1 << 20));
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert!(!getting.is_over());
+    getting.signal(libc::SIGINT);
+    getting.wait().code_is(130);
 }
 
 #[test]

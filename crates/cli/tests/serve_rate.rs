@@ -24,7 +24,10 @@ fn limited(home: &Home, size_bytes: usize, more: &[&str]) -> Served {
 
 /// When how many bytes of the file were there.
 fn fetch(address: SocketAddr) -> Vec<(Duration, usize)> {
-    let began = Instant::now();
+    fetch_since(Instant::now(), address)
+}
+
+fn fetch_since(began: Instant, address: SocketAddr) -> Vec<(Duration, usize)> {
     let mut tcp = TcpStream::connect(address).unwrap();
     tcp.write_all(b"GET /file HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
     let mut steps = Vec::new();
@@ -67,7 +70,10 @@ fn connections_share_it_evenly() {
     let home = Home::new();
     let server = limited(&home, 800_000, &["--plain"]);
     let address = server.address();
-    let all: Vec<_> = (0..3).map(|_| std::thread::spawn(move || fetch(address))).collect();
+    // From one moment on, for they may begin one after the other.
+    let began = Instant::now();
+    let all: Vec<_> =
+        (0..3).map(|_| std::thread::spawn(move || fetch_since(began, address))).collect();
     let all: Vec<_> = all.into_iter().map(|one| *one.join().unwrap().last().unwrap()).collect();
     let mut ends: Vec<Duration> = all.into_iter().map(|(end, _)| end).collect();
     ends.sort_unstable();

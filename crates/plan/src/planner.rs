@@ -199,7 +199,8 @@ impl Planner {
             }
             Event::SourceBad { source } => self.source_bad(source, now),
             Event::SourceAgain { source } => {
-                let out = self.sources.get_mut(source.index()).filter(|it| !it.is_usable());
+                let is_out = |it: &&mut Source| !it.is_usable() || it.has_failed();
+                let out = self.sources.get_mut(source.index()).filter(is_out);
                 let Some(source) = out else { return };
                 source.again();
                 self.ended &= self.size_bytes.is_some() && !self.misses_something();

@@ -40,6 +40,8 @@ pub struct SourceView {
     pub lanes: u32,
     /// Whether anything is asked for on any of its lanes.
     pub busy: bool,
+    /// Whether it came to nothing when it was last tried.
+    pub failing: bool,
     /// When it is contacted again, if it waits.
     pub retry_at: Option<Time>,
 }
@@ -112,6 +114,7 @@ impl Planner {
             rtt: it.rtt_s.map(std::time::Duration::from_secs_f64),
             lanes: it.lanes.len() as u32,
             busy,
+            failing: it.has_failed(),
             retry_at: (it.lanes.is_empty() && it.retry_at > Time::ZERO).then_some(it.retry_at),
         })
     }

@@ -45,6 +45,7 @@ fn progress(router: &mut Router, now_s: f64, ways: &[(WayId, f64)], left_bytes: 
                 silent: rate == 0.0,
                 busy: true,
                 held: false,
+                awaits_us: false,
             };
             (way, now)
         })
@@ -86,7 +87,7 @@ fn what_is_named_is_opened_and_nothing_else() {
 
 /// What came over the one way so far, and whether it is silent.
 fn came(router: &mut Router, now_s: f64, delivered_bytes: u64, left_bytes: Option<u64>) {
-    let way = WayNow { delivered_bytes, silent: true, busy: true, held: false };
+    let way = WayNow { delivered_bytes, silent: true, busy: true, held: false, awaits_us: false };
     let event = RouteEvent::Progress { ways: vec![(WayId(0), way)], left_bytes };
     router.handle(event, Time::from_secs_f64(now_s));
 }
@@ -333,7 +334,13 @@ fn closed_s(rate: impl Fn(u32) -> f64) -> Option<f64> {
             *bytes += if *is_direct { rate(tenth) * 1e5 } else { f64::from(begins) * 9e4 };
             (
                 *way,
-                WayNow { delivered_bytes: *bytes as u64, silent: false, busy: true, held: false },
+                WayNow {
+                    delivered_bytes: *bytes as u64,
+                    silent: false,
+                    busy: true,
+                    held: false,
+                    awaits_us: false,
+                },
             )
         });
         let event = RouteEvent::Progress { ways: told.collect(), left_bytes: Some(1 << 30) };
@@ -371,7 +378,7 @@ fn what_a_limit_of_our_own_holds_up_is_no_exact_rate() {
             // Looked at now and then, it is not held up at that very moment.
             let held = held && tenth % 4 == 0;
             let delivered_bytes = (1e7 * now_s) as u64;
-            let now = WayNow { delivered_bytes, silent: false, busy: true, held };
+            let now = WayNow { delivered_bytes, silent: false, busy: true, held, awaits_us: false };
             let event = RouteEvent::Progress { ways: vec![(WayId(0), now)], left_bytes: None };
             router.handle(event, Time::from_secs_f64(now_s));
             actions(&mut router, now_s);

@@ -245,6 +245,7 @@ impl Transfer {
                     silent: way.up_s <= now_s && waits_s > (3.0 * rtt_s).max(0.15),
                     busy: true,
                     held: false,
+                    awaits_us: false,
                 },
             ));
         }

@@ -35,6 +35,10 @@ impl Router {
         };
         let total = self.total();
         let left_s = left_bytes / total.max(1.0);
+        if !urgent && self.awaited > AWAITED {
+            // Direct could bring more than we take.
+            return;
+        }
         let hurried = self.config.mode == Mode::Multi;
         let guesses = self.may_guess() && left_s >= if hurried { LEFT_MULTI_S } else { LEFT_S };
         if left_s < LEFT_KNOWN_S || (!urgent && !guesses && !self.wants_known()) {
@@ -44,6 +48,7 @@ impl Router {
         self.calibrate();
         let loads = self.loads();
         let load: f64 = self.load_of_all();
+        let usual = self.usual();
         let mut matrix = self.matrix(&loads);
         let hops_max = self.config.hops_max.min(self.config.hops_tried_max);
         let mut urgent_left = if urgent { INSTEAD } else { 0 };
@@ -53,6 +58,10 @@ impl Router {
             // What is known of some of its edges limits all hope.
             let hoped = (worth * self.hope()).min(matrix.known(&way)).max(worth);
             if hoped < WORTH * ADDS_WHOLE * load.max(total) {
+                break;
+            }
+            // What it saves of what is left.
+            if !urgent && hoped.is_finite() && hoped * left_bytes < PAYS_S * usual.powi(2) {
                 break;
             }
             let free = self.replicas_at(way.source).find(|&replica| {
@@ -243,6 +252,18 @@ impl Router {
         if young { rate.max(book.promised) } else { rate }
     }
 
+    /// What comes now, or, as long as direct ways are only coming up to speed, what they brought before.
+    fn usual(&self) -> f64 {
+        let direct = || self.ways.values().filter(|book| book.route.is_direct());
+        if direct().any(|book| book.is_ripe(self.now_s)) {
+            return self.total();
+        }
+        let sites: BTreeSet<SiteId> = direct().map(|book| book.source).collect();
+        let edges = sites.iter().filter_map(|&site| self.graph.edge(site, SiteId::HERE));
+        let before: f64 = edges.filter_map(|edge| edge.reading).map(|noted| noted.rate).sum();
+        before.max(self.total())
+    }
+
     fn load_of_all(&self) -> f64 {
         self.ways.values().map(|book| self.load(book)).sum()
     }
@@ -317,6 +338,11 @@ const LEFT_S: f64 = 4.0;
 const LEFT_MULTI_S: f64 = 2.0;
 /// What is known to be good needs less.
 const LEFT_KNOWN_S: f64 = 1.0;
+
+/// A way is to save so much time, if all of it is gain: to open one takes some of it.
+const PAYS_S: f64 = 0.2;
+/// Where direct waits for us for this part of the time, nothing is gained by other ways.
+const AWAITED: f64 = 0.5;
 
 /// So long direct runs alone at first, so that one knows what it brings.
 const SHOWN_S: f64 = 0.5;

@@ -118,6 +118,8 @@ pub struct WayNow {
     pub busy: bool,
     /// A limit that is our own holds it up: what comes over it is less than it could bring.
     pub held: bool,
+    /// It waits for us: for that limit, for our disk, or for whoever takes what came.
+    pub awaits_us: bool,
 }
 
 /// Why a way is gone.

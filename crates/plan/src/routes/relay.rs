@@ -92,6 +92,10 @@ impl Router {
         self.relay_up(site);
         self.suspects.retain(|&(from, to), _| from != site && to != site);
         self.rests.retain(|(_, route), rest| !route.contains(site) || rest.until_s.is_infinite());
+        for book in self.ways.values_mut().filter(|book| book.route.contains(site)) {
+            // What is open over it still has as long to come back as if it had fallen silent now.
+            book.low_since_s = book.low_since_s.map(|_| self.now_s);
+        }
         self.failures = 0;
         self.next_trial_s = self.now_s;
         self.next_known_s = self.now_s;

@@ -58,6 +58,9 @@ pub struct Router {
     pub(crate) scatter: f64,
     /// What direct ways brought when nothing ran beside them.
     pub(crate) alone: f64,
+    /// How much of the last moments direct ways waited for us, from 0 to 1.
+    pub(crate) awaited: f64,
+    awaited_s: f64,
     /// The one relay of those suspected of corruption that may be used.
     pub(crate) on_probation: Option<SiteId>,
     pub(crate) next_probation_s: f64,
@@ -96,6 +99,8 @@ impl Router {
             yardstick: None,
             scatter: PRIOR_SCATTER,
             alone: 0.0,
+            awaited: 0.0,
+            awaited_s: 0.0,
             on_probation: None,
             next_probation_s: 0.0,
             next_way: 0,
@@ -131,11 +136,21 @@ impl Router {
                         }
                     }
                 }
+                self.note_waits();
                 let open: f64 = self.ways.values().map(|it| it.now.delivered_bytes as f64).sum();
                 self.whole.record(self.now_s, self.closed_bytes + open);
                 self.look();
             }
         }
+    }
+
+    /// How much direct ways wait for us.
+    fn note_waits(&mut self) {
+        let passed_s = self.now_s - std::mem::replace(&mut self.awaited_s, self.now_s);
+        let mut direct = self.ways.values().filter(|it| it.route.is_direct() && it.now.busy);
+        let is_awaited = direct.any(|book| book.now.awaits_us);
+        let keeps = 0.5f64.powf(passed_s.clamp(0.0, 1.0) / AWAITED_S);
+        self.awaited = self.awaited * keeps + if is_awaited { 1.0 - keeps } else { 0.0 };
     }
 
     /// What to do next; to be asked until it answers nothing.
@@ -305,6 +320,9 @@ impl Router {
         seconds * (0.75 + 0.5 * self.rng.f64())
     }
 }
+
+/// After so long, half of what is known of waiting is forgotten.
+const AWAITED_S: f64 = 0.5;
 
 /// How many closed ways are shown.
 const CLOSED_MAX: usize = 64;

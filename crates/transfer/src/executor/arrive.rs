@@ -69,7 +69,11 @@ impl Run<'_> {
                 self.planner.handle(PlanEvent::SwathFailed { swath, loss }, self.now());
             }
             LaneEventKind::Closed { error, unfinished } => {
-                self.closed(lane, source, error, unfinished)
+                let is_garbled = matches!(error, Some(LaneError::Protocol { .. }));
+                self.closed(lane, source, error, unfinished);
+                if is_garbled {
+                    self.garbled(source)?;
+                }
             }
         }
         Ok(())
@@ -265,6 +269,7 @@ impl Run<'_> {
         }
         self.resumed_bytes = self.have.total_bytes();
         self.resumed = self.have.clone();
+        self.choose_samples_of_left(source);
         self.verified = resumed.verified.clone();
         self.verified_bytes = self.verified.total_bytes();
         if self.target.is_some() && !self.proof.is_empty() {

@@ -236,7 +236,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn journal_name(&self, id: u32) -> String {
+    pub(super) fn journal_name(&self, id: u32) -> String {
         let name = self.journal_names.get(&id).cloned();
         name.unwrap_or_else(|| "an earlier source".to_owned())
     }

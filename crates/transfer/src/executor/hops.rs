@@ -70,12 +70,16 @@ impl Run<'_> {
         let view = self.planner.source(SourceId(source as u32))?;
         let begun_bytes = self.ways.as_ref()?.begun.get(&way).copied().unwrap_or(0);
         let is_limited = self.engine.limit_bytes_per_s.is_some();
-        let is_held = || self.lanes.values().any(|lane| lane.source == source && lane.held_up);
+        let is_held = self.lanes.values().any(|lane| lane.source == source && lane.held_up);
+        let delivered_bytes = self.brought_bytes(source).saturating_sub(begun_bytes);
+        // It brought something, and cannot even be asked any more: its relay is gone, say.
+        let is_out = delivered_bytes > 0 && view.failing;
         Some(WayNow {
-            delivered_bytes: self.brought_bytes(source).saturating_sub(begun_bytes),
-            silent: view.status == SourceStatus::Silent,
-            busy: view.busy,
-            held: is_limited && is_held(),
+            delivered_bytes,
+            silent: is_out || view.status == SourceStatus::Silent,
+            busy: is_out || view.busy,
+            held: is_limited && is_held,
+            awaits_us: is_held,
         })
     }
 

@@ -6,15 +6,106 @@
 //! since a captive portal or a broken mirror must not cost a download; else the file has changed,
 //! and it is begun again.
 
+use std::collections::BTreeSet;
+
+use swath_model::Range;
+use swath_source::{Source, fetch_part};
 use swath_store::{Left, OpenError, Verdict};
+use tokio::time::timeout;
 
 use super::Ended;
 use super::agree::Version;
+use super::samples::{
+    ANSWERS_WITHIN, Answer, BLOCK_BYTES, Block, EVERY_BYTES, EVERY_OFTEN_BYTES, OFTEN_BYTES, Of,
+};
 use super::state::Run;
 use crate::error::GetError;
 use crate::observe::SourceState;
+use crate::report::units;
 
 impl Run<'_> {
+    /// Whether relays could have changed what the journal says came of this source, be it ours or one of
+    /// an earlier run.
+    pub(super) fn is_exposed(&self, id: u32) -> bool {
+        self.journal_names.get(&id).is_some_and(|name| is_exposed_in_journal(name))
+    }
+
+    /// What relays brought in an earlier run is taken up: blocks at random places of it are to be held
+    /// against the source, as those of this run are.
+    pub(super) fn choose_samples_of_left(&mut self, source: usize) {
+        if self.is_proved() {
+            return;
+        }
+        let ids = self.deliverers.iter().map(|(_, id)| id);
+        let exposed: BTreeSet<u32> = ids.filter(|&id| self.is_exposed(id)).collect();
+        for id in exposed {
+            let brought: Vec<Range> = self
+                .deliverers
+                .iter()
+                .filter(|&(_, by)| by == id)
+                .map(|(range, _)| range)
+                .collect();
+            let bytes: u64 = brought.iter().map(|range| range.len()).sum();
+            let often = bytes.min(OFTEN_BYTES).div_ceil(EVERY_OFTEN_BYTES);
+            for _ in 0..(often + bytes / EVERY_BYTES).min(LEFT_MAX) {
+                let mut at = fastrand::u64(..bytes);
+                for range in &brought {
+                    if at < range.len() {
+                        let block = Range::of_len(range.start + at, BLOCK_BYTES as u64);
+                        self.samples.left.extend(block.intersect(*range).map(|it| (id, it)));
+                        break;
+                    }
+                    at -= range.len();
+                }
+            }
+        }
+        self.samples.left_by = source;
+    }
+
+    /// Ask for some of these blocks.
+    pub(super) fn ask_for_left(&mut self) {
+        if self.samples.left.is_empty() || self.samples.waits_for_digest {
+            return;
+        }
+        if self.is_proved() || self.samples.is_hopeless() {
+            self.samples.left.clear();
+            return;
+        }
+        let by = self.samples.left_by;
+        while self.samples.left_asked < LEFT_AT_ONCE
+            && let Some(target) = self.target.clone()
+            && let Some((id, range)) = self.samples.left.pop()
+        {
+            self.samples.left_asked += 1;
+            let origin = &self.sources[by].source;
+            let (url, trust, net) = (origin.url().clone(), origin.trust(), self.engine.net.clone());
+            let pool = self.engine.read_pool.clone();
+            self.samples.asked.spawn(async move {
+                let read = target.read(range.start, range.len() as usize, pool.take().await).await;
+                let bytes = read.map(|buffer| buffer.to_vec()).unwrap_or_default();
+                let block = Block { at: range.start, bytes };
+                let told = timeout(ANSWERS_WITHIN, fetch_part(&net, &url, trust, range)).await.ok();
+                Answer { of: Of::Left { id, by }, block, told }
+            });
+        }
+    }
+
+    /// What this source passed on in an earlier run is not what its origin has.
+    pub(super) fn condemn_left(&mut self, id: u32, at: u64) {
+        self.samples.left.retain(|(other, _)| *other != id);
+        let brought: Vec<Range> =
+            self.deliverers.iter().filter(|&(_, by)| by == id).map(|(range, _)| range).collect();
+        let bytes = units::bytes(brought.iter().map(|range| range.len()).sum());
+        let name = self.journal_name(id);
+        let text = format!(
+            "{name} passed on, in an earlier run, what its source does not have, at byte {at}: the {bytes} that came so are fetched again"
+        );
+        self.note(text, true);
+        for range in brought {
+            self.reopen(range);
+        }
+    }
+
     /// Take up what was found at the target's place, if it can be of what is wanted.
     pub fn hold_to(&mut self, left: Left) {
         if !matches!(
@@ -112,3 +203,23 @@ impl Run<'_> {
         Ok(())
     }
 }
+
+/// By which name the journal knows a source; those whose bytes relays could change can be told from
+/// others by it, in a later run too.
+pub(super) fn name_in_journal(source: &Source) -> String {
+    let name = source.display_name();
+    let is_carried = source.is_relayed() && !source.is_exposed();
+    if is_carried { format!("{name}{CARRIED}") } else { name.to_owned() }
+}
+
+/// Addresses have no spaces: what follows one is the way.
+fn is_exposed_in_journal(name: &str) -> bool {
+    name.contains(" by ") && !name.ends_with(CARRIED)
+}
+
+/// Follows the name of a source whose bytes relays carried unseen.
+const CARRIED: &str = ", carried";
+/// So many blocks of one source of earlier runs are looked at: 16 MiB of them.
+const LEFT_MAX: u64 = 256;
+/// So many at a time.
+const LEFT_AT_ONCE: u32 = 4;

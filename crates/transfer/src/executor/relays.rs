@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use swath_model::SourceId;
+use swath_plan::Event as PlanEvent;
 use swath_plan::routes::{Fault, ReplicaId, Route, RouteEvent, SiteId, WayId};
 use swath_source::AboutRelay;
 use tokio::time::{Instant, sleep, timeout};
@@ -124,6 +126,23 @@ impl Run<'_> {
         });
     }
 
+    /// A relay is well: ways over it that failed, and are open still, need not wait for their time.
+    fn retry_ways_over(&mut self, relay: SiteId) {
+        let now = self.now();
+        let Some(ways) = &self.ways else { return };
+        let over_it = |at: &&usize| {
+            let own = self.sources.get(**at).and_then(|entry| entry.on_route.as_ref());
+            own.is_some_and(|own| own.route.contains(relay))
+        };
+        let sources: Vec<usize> = ways.open.values().filter(over_it).copied().collect();
+        for at in sources {
+            let source = SourceId(at as u32);
+            if !self.is_bad(at) && self.planner.source(source).is_some_and(|view| view.failing) {
+                self.planner.handle(PlanEvent::SourceAgain { source }, now);
+            }
+        }
+    }
+
     /// A relay has told of itself, or has not.
     pub(super) fn relay_told(&mut self, word: Word) {
         let now = self.now();
@@ -135,6 +154,7 @@ impl Run<'_> {
                     ways.lost.remove(&site);
                 }
                 self.tell_router(RouteEvent::RelayAnswered { site, was_silent });
+                self.retry_ways_over(site);
                 return;
             }
         };

@@ -16,6 +16,7 @@ use std::time::Duration;
 use swath_model::{Range, RangeSet, Time};
 use swath_plan::routes::Fault;
 use swath_source::{Facts, LaneError, fetch_part};
+use swath_store::Record;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -32,7 +33,12 @@ pub(super) struct Samples {
     /// By the source's number.
     ways: BTreeMap<usize, Way>,
     /// Dropped with the transfer.
-    asked: JoinSet<Answer>,
+    pub(super) asked: JoinSet<Answer>,
+    /// Blocks of what came in earlier runs that are to be asked for, by the journal's number of who
+    /// brought them; of which of our sources' origin; how many are being asked for.
+    pub(super) left: Vec<(u32, Range)>,
+    pub(super) left_by: usize,
+    pub(super) left_asked: u32,
     /// Questions without an answer since the last one that had one.
     unanswered: u32,
     /// The source is being asked for its digest, which may prove all.
@@ -56,21 +62,31 @@ struct Way {
     /// What came since then, and in all.
     since_bytes: u64,
     bytes: u64,
-    is_asked: bool,
+    /// How many questions are under way.
+    asked: u32,
 }
 
 #[derive(Debug)]
-struct Block {
-    at: u64,
-    bytes: Vec<u8>,
+pub(super) struct Block {
+    pub at: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// Who brought a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Of {
+    /// A source.
+    Way(usize),
+    /// One that the journal knows by this number, in an earlier run; this source's origin is asked.
+    Left { id: u32, by: usize },
 }
 
 /// What the source itself says of a block.
 #[derive(Debug)]
 pub(super) struct Answer {
-    source: usize,
-    block: Block,
-    told: Option<Result<(Facts, Vec<u8>), LaneError>>,
+    pub of: Of,
+    pub block: Block,
+    pub told: Option<Result<(Facts, Vec<u8>), LaneError>>,
 }
 
 impl Samples {
@@ -94,7 +110,7 @@ impl Samples {
     }
 
     /// Whether the source does not speak with us.
-    fn is_hopeless(&self) -> bool {
+    pub(super) fn is_hopeless(&self) -> bool {
         self.unanswered >= UNANSWERED_MAX
     }
 }
@@ -118,12 +134,12 @@ impl Way {
     /// The block to be asked for, if it is time; at the end it is.
     fn due(&mut self, is_end: bool) -> Option<Block> {
         let every = if self.bytes <= OFTEN_BYTES { EVERY_OFTEN_BYTES } else { EVERY_BYTES };
-        if self.is_asked || !is_end && self.since_bytes < every {
+        if self.asked >= ASKED_MAX || !is_end && self.since_bytes < every {
             return None;
         }
         let block = self.kept.take()?;
         self.since_bytes = 0;
-        self.is_asked = true;
+        self.asked += 1;
         Some(block)
     }
 }
@@ -155,20 +171,33 @@ impl Run<'_> {
         self.samples.asked.spawn(async move {
             let range = Range::of_len(block.at, block.bytes.len() as u64);
             let told = timeout(ANSWERS_WITHIN, fetch_part(&net, &url, trust, range)).await.ok();
-            Answer { source, block, told }
+            Answer { of: Of::Way(source), block, told }
         });
     }
 
     /// The source has answered, or has not.
     pub(super) fn sampled(&mut self, answer: Answer) -> Result<(), Ended> {
-        let Answer { source, block, told } = answer;
-        if let Some(way) = self.samples.ways.get_mut(&source) {
-            way.is_asked = false;
-        }
+        let Answer { of, block, told } = answer;
+        let source = match of {
+            Of::Way(source) => {
+                if let Some(way) = self.samples.ways.get_mut(&source) {
+                    way.asked = way.asked.saturating_sub(1);
+                }
+                source
+            }
+            Of::Left { by, .. } => {
+                self.samples.left_asked = self.samples.left_asked.saturating_sub(1);
+                if block.bytes.is_empty() {
+                    // It could not be read, which whoever needs it will find out.
+                    return Ok(());
+                }
+                by
+            }
+        };
         if !is_answer(told.as_ref()) && self.samples.unanswered + 1 >= UNANSWERED_MAX {
             self.note_mute(source);
         }
-        let Some(theirs) = self.comparable(told) else {
+        let Some(theirs) = self.comparable(source, told) else {
             self.samples.unanswered += 1;
             return Ok(());
         };
@@ -179,12 +208,33 @@ impl Run<'_> {
             return Ok(());
         }
         let differs = theirs.iter().zip(&block.bytes).position(|(one, other)| one != other);
-        self.condemn(source, block.at + differs.unwrap_or(0) as u64)
+        let at = block.at + differs.unwrap_or(0) as u64;
+        if let Of::Left { id, .. } = of {
+            match self.source_of_journal_id(id) {
+                // It brings more just now, some of which is still on its way to the disk.
+                Some(source) if !self.is_out(source) => {
+                    let what = "passed on what its source does not have, in an earlier run";
+                    return self.condemn(source, format!("{what}, at byte {at}"));
+                }
+                _ => self.condemn_left(id, at),
+            }
+            return Ok(());
+        }
+        self.condemn(source, format!("passed on what its source does not have, at byte {at}"))
     }
 
-    /// The bytes of an answer, if it is about the version that is being fetched.
-    fn comparable(&self, told: Option<Result<(Facts, Vec<u8>), LaneError>>) -> Option<Vec<u8>> {
+    /// The bytes of an answer, if it is about the version that this source brings.
+    fn comparable(
+        &self,
+        source: usize,
+        told: Option<Result<(Facts, Vec<u8>), LaneError>>,
+    ) -> Option<Vec<u8>> {
         let (facts, bytes) = told?.ok()?;
+        let tag = self.sources[source].facts.as_ref().and_then(|facts| facts.etag.as_ref());
+        if tag.is_some_and(|tag| facts.etag.as_ref().is_some_and(|now| now != tag)) {
+            // The file has changed at the source, which is no relay's doing.
+            return None;
+        }
         let theirs = Version::of(&facts)?;
         let mut accepted = self.sources.iter().filter(|entry| entry.accepted == Some(true));
         let ours = accepted.find_map(|entry| Version::of(entry.facts.as_ref()?))?;
@@ -204,9 +254,19 @@ impl Run<'_> {
         }
     }
 
+    /// What a relay sent is no HTTP. Each answers by itself, so it has lost its place, and perhaps in
+    /// the middle of what counted as data before.
+    pub(super) fn garbled(&mut self, source: usize) -> Result<(), Ended> {
+        let is_passed = self.sources[source].source.is_passed();
+        if !is_passed || self.is_proved() || self.tree.is_some() || self.is_out(source) {
+            return Ok(());
+        }
+        self.condemn(source, "lost its place between two answers".to_owned())
+    }
+
     /// What this source passed on is not what its origin has: it is left, and nothing counts that came
     /// by its relays.
-    fn condemn(&mut self, source: usize, at: u64) -> Result<(), Ended> {
+    fn condemn(&mut self, source: usize, what: String) -> Result<(), Ended> {
         if !self.proof.is_empty() {
             // They forged a digest, too.
             return self.leave_relays();
@@ -218,7 +278,7 @@ impl Run<'_> {
         let suspects: Vec<usize> = (0..self.sources.len()).filter(is_suspect).collect();
         let bytes: u64 = suspects.iter().map(|&at| self.sources[at].figures.bytes).sum();
         let text = format!(
-            "{name} passed on what its source does not have, at byte {at}: it is left, and the {} that came so far by its relays are fetched again",
+            "{name} {what}: it is left, and the {} that came so far by its relays are fetched again",
             units::bytes(bytes)
         );
         self.note(text, true);
@@ -265,12 +325,23 @@ impl Run<'_> {
         }
     }
 
+    /// The transfer ends before what condemned sources have brought could be fetched again: no later run
+    /// is to find it.
+    pub(super) fn void_condemned(&mut self) {
+        for source in std::mem::take(&mut self.samples.condemned) {
+            let id = self.journal_ids[source];
+            let brought = self.deliverers.iter().filter(|&(_, by)| by == id);
+            self.records.extend(brought.map(|(range, _)| Record::Bad { range }));
+        }
+    }
+
     /// Whether no answer is waited for any more. At the end what is left is asked for, and waited for
     /// a moment.
     pub(super) fn are_sampled(&mut self) -> bool {
         if !self.samples.condemned.is_empty() {
             return false;
         }
+        self.ask_for_left();
         if !self.planner_done {
             self.samples.waits_since = None;
             return true;
@@ -286,7 +357,8 @@ impl Run<'_> {
         }
         let now = self.now();
         let since = *self.samples.waits_since.get_or_insert(now);
-        self.samples.asked.is_empty() || now.since(since) >= WAITS
+        let waits = if self.samples.left_asked > 0 { LEFT_WAITS } else { WAITS };
+        self.samples.asked.is_empty() || now.since(since) >= waits
     }
 
     /// What the samples say, for who is told that nothing else proves it.
@@ -314,22 +386,26 @@ pub(super) fn is_answer<T>(told: Option<&Result<T, LaneError>>) -> bool {
 }
 
 /// What is asked for at a time …
-const BLOCK_BYTES: usize = 64 << 10;
+pub(super) const BLOCK_BYTES: usize = 64 << 10;
 /// … and where a route is named: ten clients of a relay that keeps what passes are to fetch one copy and
 /// not much more.
 const BLOCK_NAMED_BYTES: usize = 2 << 10;
 /// For so much of a way a block is asked for often …
-const OFTEN_BYTES: u64 = 8 << 20;
+pub(super) const OFTEN_BYTES: u64 = 8 << 20;
 /// … which is once in these bytes …
-const EVERY_OFTEN_BYTES: u64 = 1 << 20;
+pub(super) const EVERY_OFTEN_BYTES: u64 = 1 << 20;
 /// … and later once in these.
-const EVERY_BYTES: u64 = 4 << 20;
+pub(super) const EVERY_BYTES: u64 = 4 << 20;
+/// So many questions of a way may be under way: a source that is far away takes its time for each.
+const ASKED_MAX: u32 = 4;
 /// A slow source that has much to do may take so long.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
+pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 /// After so many questions without an answer one after the other no more are asked.
 const UNANSWERED_MAX: u32 = 4;
 /// For so long the end waits for answers.
 const WAITS: Duration = Duration::from_millis(1500);
+/// The same where what came in earlier runs is looked at: all of it at the end, if nothing was missing.
+const LEFT_WAITS: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -363,15 +439,19 @@ mod tests {
             way.see(number << 18, &part, BLOCK_BYTES);
             if way.due(false).is_some() {
                 asked.push(way.bytes >> 20);
-                way.is_asked = false;
+                way.asked = 0;
             }
         }
         assert_eq!(asked[..10], [1, 2, 3, 4, 5, 6, 7, 8, 12, 16]);
         assert_eq!(asked.last(), Some(&64));
-        // One at a time, and none without anything new.
+        // A few at a time, and none without anything new.
+        for _ in 0..ASKED_MAX {
+            way.see(0, &part, BLOCK_BYTES);
+            assert!(way.due(true).is_some() && way.due(true).is_none());
+        }
         way.see(0, &part, BLOCK_BYTES);
-        assert!(way.due(true).is_some() && way.due(true).is_none());
-        way.is_asked = false;
         assert!(way.due(true).is_none());
+        way.asked -= 1;
+        assert!(way.due(true).is_some());
     }
 }

@@ -206,6 +206,7 @@ impl Run<'_> {
             }
         }
         self.jobs.forget();
+        self.void_condemned();
         let mut records = std::mem::take(&mut self.records);
         if let Some(verifier) = self.verifier.take() {
             let saved = tokio::time::timeout_at(deadline, verifier.ask_to_save()).await;

@@ -20,6 +20,7 @@ use super::broken::Broken;
 use super::figures::Figures;
 use super::in_order::InOrder;
 use super::jobs::Jobs;
+use super::left::name_in_journal;
 use super::ordered::{Ordered, Word};
 use super::samples::Samples;
 use super::sealed::Tree;
@@ -405,7 +406,7 @@ impl<'a> Run<'a> {
     /// One more source, with the next number.
     pub fn enter_source(&mut self, entry: SourceEntry) {
         let id = entry.source.id();
-        let journal_id = self.journal_id_for(entry.source.display_name());
+        let journal_id = self.journal_id_for(&name_in_journal(&entry.source));
         self.journal_ids.push(journal_id);
         self.sources.push(entry);
         self.plan_source(id.index());
@@ -448,7 +449,7 @@ impl<'a> Run<'a> {
         self.journal_names = known.iter().cloned().collect();
         self.records.clear();
         let names: Vec<String> =
-            self.sources.iter().map(|entry| entry.source.display_name().to_owned()).collect();
+            self.sources.iter().map(|entry| name_in_journal(&entry.source)).collect();
         self.journal_ids = names.iter().map(|name| self.journal_id_for(name)).collect();
     }
 

@@ -377,6 +377,10 @@ impl Run<'_> {
                 return;
             }
             let source = SourceId(at as u32);
+            if self.planner.source(source).is_some_and(|view| view.failing) {
+                // That the router wants it says that it may be well by now.
+                self.planner.handle(PlanEvent::SourceAgain { source }, now);
+            }
             let begun_bytes = self.brought_bytes(at);
             let Some(ways) = &mut self.ways else { return };
             ways.open.insert(way, at);

@@ -145,10 +145,10 @@ impl Run<'_> {
         }
     }
 
-    /// What came by relays that could have changed it.
+    /// What came by relays that could have changed it, in an earlier run too.
     fn exposed_bytes(&self) -> u64 {
-        let exposed = self.sources.iter().filter(|entry| entry.source.is_exposed());
-        exposed.map(|entry| entry.figures.bytes).sum()
+        let brought = self.deliverers.iter().filter(|&(_, id)| self.is_exposed(id));
+        brought.map(|(range, _)| range.len()).sum()
     }
 
     /// What is said where nothing but the word of relays speaks for what they passed on.

@@ -393,18 +393,25 @@ impl Staging<'_> {
         let (net, size_bytes) = (self.net, self.file.size_bytes);
         let asked = self.depots.iter().map(|depot| async move {
             let lease = depot.lease.as_ref()?;
-            // One that is starting again is no lost one.
-            let mut status = net.depot_status(&lease.manage, size_bytes).await;
-            for wait in STATUS_WAITS {
-                match &status {
-                    Err(error) if error.may_pass() => {
-                        sleep(wait).await;
-                        status = net.depot_status(&lease.manage, size_bytes).await;
+            let asking = async {
+                // One that is starting again is no lost one.
+                let mut status = net.depot_status(&lease.manage, size_bytes).await;
+                for wait in STATUS_WAITS {
+                    match &status {
+                        Err(error) if error.may_pass() => {
+                            sleep(wait).await;
+                            status = net.depot_status(&lease.manage, size_bytes).await;
+                        }
+                        _ => break,
                     }
-                    _ => break,
                 }
-            }
-            Some(status)
+                status.map_err(|error| error.to_string())
+            };
+            // One that is lost already may say what it holds, but is not waited for again.
+            let is_lost = matches!(depot.condition, Condition::Lost(_));
+            let within = if is_lost { COUNT_LOST_WITHIN } else { COUNT_WITHIN };
+            let none = |_| Err(format!("no answer within {} s", within.as_secs()));
+            Some(timeout(within, asking).await.unwrap_or_else(none))
         });
         let answers = join_all(asked).await;
         for (at, answer) in answers.into_iter().enumerate() {
@@ -416,7 +423,7 @@ impl Staging<'_> {
                     depot.left = status.left;
                     continue;
                 }
-                Some(Err(error)) => error.to_string(),
+                Some(Err(reason)) => reason,
             };
             self.depots[at].held = RangeSet::new();
             self.depots[at].tell(at, Condition::Lost(reason), self.began, self.observer);
@@ -497,5 +504,9 @@ fn since(began: Instant) -> Time {
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// For giving up what was leased: whoever waits has decided to end.
 const RELEASE_WITHIN: Duration = Duration::from_secs(5);
+/// For so long a depot is asked what it holds …
+const COUNT_WITHIN: Duration = Duration::from_secs(12);
+/// … or, if it is lost, so long: what it holds lies elsewhere by then, or is fetched once more.
+const COUNT_LOST_WITHIN: Duration = Duration::from_secs(3);
 /// Before one that does not answer is asked again what it holds.
 const STATUS_WAITS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];

@@ -61,7 +61,9 @@ impl Relay {
             fetching,
             range,
             timeout: self.timeout,
+            last: None,
             is_over: false,
+            told_to: left.start,
             durable_at: Instant::now() + DURABLE_EVERY,
         };
         Ok(Response::empty(200)
@@ -223,7 +225,11 @@ struct Lines {
     fetching: Option<Fetching>,
     range: Range,
     timeout: Duration,
+    /// Why nothing more comes, to be told yet.
+    last: Option<Value>,
     is_over: bool,
+    /// Up to where it was told to be durable.
+    told_to: u64,
     /// When what was taken is to be durable.
     durable_at: Instant,
 }
@@ -232,6 +238,10 @@ impl Lines {
     /// Work for a while, and tell of it: also where nothing came, since whoever is gone is noticed
     /// by what cannot be told any more.
     async fn line(&mut self) -> Value {
+        if let Some(last) = self.last.take() {
+            self.is_over = true;
+            return last;
+        }
         let until = Instant::now() + CAME_EVERY;
         while let Some(fetching) = self.fetching.take() {
             match self.step(fetching, until).await {
@@ -240,6 +250,7 @@ impl Lines {
                     self.fetching = Some(fetching);
                     if is_durable {
                         self.durable_at = Instant::now() + DURABLE_EVERY;
+                        self.told_to = at;
                         return json!({"stored": at - self.range.start});
                     }
                     if Instant::now() >= until {
@@ -249,7 +260,12 @@ impl Lines {
                 Ok((fetching, _)) => {
                     fetching.upstream.put_aside();
                 }
-                Err(error) => {
+                // What came before it is kept, and whoever asks anew need not take it for a standstill.
+                Err((stored_to, error)) if stored_to > self.told_to => {
+                    self.last = Some(error);
+                    return json!({"stored": stored_to - self.range.start});
+                }
+                Err((_, error)) => {
                     self.is_over = true;
                     return error;
                 }
@@ -259,12 +275,13 @@ impl Lines {
         json!({"stored": self.range.len(), "done": true})
     }
 
-    /// Take some of the body. What is taken is durable at the end, and now and then.
+    /// Take some of the body. What is taken is durable at the end, and now and then. With an error goes
+    /// up to where it is.
     async fn step(
         &self,
         mut fetching: Fetching,
         until: Instant,
-    ) -> Result<(Fetching, bool), Value> {
+    ) -> Result<(Fetching, bool), (u64, Value)> {
         let most = fetching.left.len().min(BUFFER_BYTES as u64) as usize;
         let Fetching { upstream, buffer, .. } = &mut fetching;
         let (came, broken) = fill(upstream, &mut buffer[..most], until).await;
@@ -274,7 +291,7 @@ impl Lines {
             fetching.came_at = Instant::now();
             fetching.is_durable = false;
             let part = fetching.buffer[..came].to_vec();
-            let lost = |_| failure(500, "the depot could not do this");
+            let lost = |_| (0, failure(500, "the depot could not do this"));
             (fetching.writer, error) = put(fetching.writer, part).await.map_err(lost)?;
             fetching.left.start = fetching.writer.offset();
             self.door.figures.fetched_bytes.fetch_add(came as u64, Ordering::Relaxed);
@@ -285,12 +302,14 @@ impl Lines {
         let ends = broken.is_some() || error.is_some() || fetching.left.is_empty();
         let is_durable = !fetching.is_durable && (ends || Instant::now() >= self.durable_at);
         if is_durable {
-            fetching.writer = commit(fetching.writer).await.map_err(|refusal| said(&refusal))?;
+            fetching.writer =
+                commit(fetching.writer).await.map_err(|refusal| (0, said(&refusal)))?;
             fetching.is_durable = true;
         }
+        let to = fetching.left.start;
         match (error, broken) {
-            (Some(error), _) => Err(said(&unstored(&error))),
-            (None, Some((fault, words))) => Err(failure(fault.status(), &words)),
+            (Some(error), _) => Err((to, said(&unstored(&error)))),
+            (None, Some((fault, words))) => Err((to, failure(fault.status(), &words))),
             (None, None) => Ok((fetching, is_durable)),
         }
     }
