@@ -194,7 +194,7 @@ pub fn hints_of_tokens(reasons: &[(String, String)]) -> impl Iterator<Item = &'s
 }
 
 /// Whether what went wrong did so with a relay itself.
-fn is_a_relay(name: &str) -> bool {
+pub fn is_a_relay(name: &str) -> bool {
     name.starts_with("the relay ")
 }
 
@@ -286,10 +286,23 @@ pub fn with_hints(sentence: &str, reasons: &[impl AsRef<str>]) -> String {
     hints.into_iter().flatten().fold(sentence.to_owned(), |text, hint| text + "\n" + hint)
 }
 
-/// What to do where a server that speaks HTTPS was spoken to in plain HTTP.
+/// What to do where a server that speaks HTTPS, or a relay, was spoken to in plain HTTP.
 pub fn hint_of_https(source: &str, reason: &str) -> Option<String> {
-    let rest = source.strip_prefix("http://").filter(|_| reason.contains("speaks HTTPS"))?;
-    Some(format!("  its address is https://{rest}"))
+    if !reason.contains("speaks HTTPS") {
+        return None;
+    }
+    let (source, relays) = match source.rsplit_once(" by ") {
+        Some((source, relays)) => (source, relays),
+        None => (source, source.strip_prefix("the relay ").unwrap_or_default()),
+    };
+    let rest = source.strip_prefix("http://");
+    match reason.contains("this relay speaks HTTPS") {
+        true if relays.contains(", ") => {
+            Some(format!("  of these relays one is named by https://HOST: {relays}"))
+        }
+        true if !relays.is_empty() => Some(format!("  that relay is named by https://{relays}")),
+        _ => rest.map(|rest| format!("  its address is https://{rest}")),
+    }
 }
 
 /// A sentence about a file that has the file's name in it once.
@@ -319,6 +332,26 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_speaks_https_is_named_so() {
+        // The source was advised to be asked by https://, with the relays as a part of its name.
+        let hint = |name: &str, whose: &str| {
+            hint_of_https(name, &format!("the server answered 400 this {whose} speaks HTTPS"))
+        };
+        let source = "http://data.example/f";
+        let by = |relays: &str| format!("{source} by {relays}");
+        let is = |hint: Option<String>, words: &str| assert_eq!(hint.as_deref(), Some(words));
+        is(hint(source, "server"), "  its address is https://data.example/f");
+        is(hint(&by("r1:8471"), "server"), "  its address is https://data.example/f");
+        is(hint(&by("r1:8471"), "relay"), "  that relay is named by https://r1:8471");
+        is(hint("the relay r1:8471", "relay"), "  that relay is named by https://r1:8471");
+        let one = "  of these relays one is named by https://HOST: r1:8471, r2:8471";
+        is(hint(&by("r1:8471, r2:8471"), "relay"), one);
+        // A relay's own address as a source, as for a depot.
+        is(hint("http://r1:8471/depot/", "relay"), "  its address is https://r1:8471/depot/");
+        assert_eq!(hint_of_https(source, "no answer"), None);
+    }
 
     #[test]
     fn relays_and_sources_are_opened_by_different_tokens() {

@@ -19,6 +19,7 @@ use super::json::{Json, OfFile};
 use super::look::{Look, Tone};
 use super::plain::Pace;
 use super::{Mode, Terminal, text};
+use crate::exit;
 
 /// Failed files that are named at the end.
 pub(super) const FAILED_MAX: usize = 20;
@@ -258,6 +259,9 @@ impl Observer for OneFile {
             // That nothing proves what relays passed on is told at the end, once.
             if *warning && *unproved_bytes == 0 {
                 shared.warn(&line);
+            } else if !*warning && exit::is_a_relay(text) {
+                // It is told once, and is as true of the other files.
+                shared.say(text);
             }
         }
         shared.tally.add(self.file, event);
@@ -311,6 +315,14 @@ impl Shared {
             Mode::Terminal => self.terminal.lock().note(line, Tone::Warn),
             Mode::Plain | Mode::Quiet => self.print(&format!("warning: {line}")),
             Mode::Json => {}
+        }
+    }
+
+    fn say(&self, line: &str) {
+        match self.mode {
+            Mode::Terminal => self.terminal.lock().note(line, Tone::Plain),
+            Mode::Plain => self.print(line),
+            Mode::Quiet | Mode::Json => {}
         }
     }
 
