@@ -202,6 +202,23 @@ fn a_relay_whose_last_token_was_taken_out_lets_nobody_in_by_one() {
 }
 
 #[test]
+fn who_is_not_there_behind_a_relay_is_tried_for_no_longer_than_without_it() {
+    // By a relay it was asked for a minute, where direct had it given up after ten seconds or at once.
+    let home = Home::new();
+    let origin = honest(&Content::random(67, SIZE));
+    let relay = home.relay(&[]);
+    let get = |from: &str| home.run(["get", from, "-o", "got", "--route", &relay.named()]);
+    let ran = get(&home.relay(&[]).url.replace("http://", "https://"));
+    ran.code_is(7).says(&["passes nothing on: no secure connection to 127.0.0.1:"]);
+    ran.never_says(&["trying again"]);
+    let from = url(&origin);
+    origin.die();
+    let ran = get(&from);
+    ran.code_is(7).says(&["passes nothing on: cannot connect to 127.0.0.1:", "trying again"]);
+    assert!((8..45).contains(&ran.elapsed.as_secs()), "{ran}");
+}
+
+#[test]
 fn a_relay_that_is_not_to_ask_a_source_is_told_once() {
     // It answered, so it was not lost, and the router never opened a way by it: all came direct, and
     // not a word was said of the likeliest mistake.

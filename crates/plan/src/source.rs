@@ -119,13 +119,16 @@ impl Source {
                 self.quiet_until = self.quiet_until.max(now + wish);
                 self.strain += STRAIN_BUSY;
             }
-            Loss::Broken => self.strain += STRAIN_BROKEN,
+            Loss::Broken | Loss::Unreached => self.strain += STRAIN_BROKEN,
         }
         self.failures += 1;
         let wait_s = (BACKOFF_FIRST_S * f64::from(1u32 << self.failures.min(8))).min(BACKOFF_MAX_S);
         self.pause(wait_s, now, jitter);
         let since = *self.failing_since.get_or_insert(now);
-        let give_up_s = if self.rtt_s.is_none() { give_up_s.min(NEVER_UP_S) } else { give_up_s };
+        // A relay in front of it may well be there.
+        let is_beyond = loss == Loss::Unreached && self.delivered_bytes == 0;
+        let was_never_up = self.rtt_s.is_none() || is_beyond;
+        let give_up_s = if was_never_up { give_up_s.min(NEVER_UP_S) } else { give_up_s };
         if self.strain >= STRAIN_MAX && now.secs_since(since) >= give_up_s {
             self.status = SourceStatus::Bad;
         }

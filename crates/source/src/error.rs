@@ -289,7 +289,8 @@ impl LaneError {
                         | ProxyFault::IpProhibited
                         | ProxyFault::Loop
                         | ProxyFault::OtherKey
-                        | ProxyFault::Certificate,
+                        | ProxyFault::Certificate
+                        | ProxyFault::Tls,
                     ),
                 ..
             } => Class::Unsupported,
