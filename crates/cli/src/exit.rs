@@ -257,15 +257,27 @@ pub fn hints_of_relays(reasons: &[(String, String)]) -> Vec<String> {
             "  it is that relay which does not trust it: whoever runs it names the next one's certificate (--fingerprint or --ca of 'swath relay')",
         );
     }
-    let is_relays_own = |(name, reason): &(String, String)| {
-        let host = reason
-            .split_once("no secure connection to ")
-            .and_then(|(_, rest)| rest.split_once(": "));
+    // Which relay it is that a reason tells of in these words.
+    let relay_in = |name: &str, reason: &str, what: &str| -> Option<String> {
+        let (_, rest) = reason.split_once(what)?;
+        let (host, _) = rest.split_once(": ")?;
         let relays = name.split_once(" by ").map(|(_, relays)| relays).unwrap_or(name);
-        is_untrusted_here(reason)
-            && host.is_some_and(|(host, _)| relays.contains(host))
-            && is_of_relays(name)
+        (relays.contains(host) && is_of_relays(name)).then(|| host.to_owned())
     };
+    let is_relays_own = |(name, reason): &(String, String)| {
+        let host = relay_in(name, reason, "no secure connection to ");
+        is_untrusted_here(reason) && host.is_some()
+    };
+    let is_elsewhere = |(name, reason): &(String, String)| {
+        let host = relay_in(name, reason, "cannot connect to ").unwrap_or_default();
+        let is_usual = host.ends_with(":80") || host.ends_with(":443");
+        is_usual && !is_said_by_a_relay(reason) && !reason.contains("unless told otherwise")
+    };
+    if reasons.iter().any(is_elsewhere) {
+        hints.push(
+            "  'swath relay' listens on port 8471 unless told otherwise, and the address of this relay does not lead there",
+        );
+    }
     if reasons.iter().any(is_relays_own) {
         hints.push(
             "  a relay is known by the fingerprint that 'swath relay' prints: fingerprint in the configuration, beside its url",
@@ -332,6 +344,23 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_relay_whose_port_was_left_out_is_looked_for_at_another_one() {
+        let is_hinted = |name: &str, reason: &str| {
+            let hints = hints_of_relays(&[(name.to_owned(), reason.to_owned())]);
+            hints.iter().any(|hint| hint.contains("8471"))
+        };
+        let source = "http://data.example/f";
+        let by = |relay: &str| format!("{source} by {relay}");
+        let refused = |host: &str| format!("cannot connect to {host}: Connection refused");
+        assert!(is_hinted(&by("r1:443"), &refused("r1:443")));
+        assert!(is_hinted("the relay r1:80", &refused("r1:80")));
+        assert!(!is_hinted(&by("r1:8471"), &refused("r1:8471")));
+        assert!(!is_hinted(source, &refused("data.example:80")));
+        let told = format!("the relay r1 passes nothing on: {}", refused("data.example:80"));
+        assert!(!is_hinted(&by("r1:443"), &told));
+    }
 
     #[test]
     fn who_speaks_https_is_named_so() {

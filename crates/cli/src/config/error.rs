@@ -117,7 +117,7 @@ pub enum Wrong {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RelayFault {
     /// No URL.
-    #[error("it is no URL ({0}); it looks like https://r1.example")]
+    #[error("it is no URL ({0}); it looks like https://r1.example:8471")]
     NoUrl(String),
     /// Neither HTTP nor HTTPS.
     #[error("relays speak http and https, not {0}")]

@@ -23,6 +23,20 @@ pub struct AboutRelay {
     pub hops: Vec<Result<Duration, String>>,
 }
 
+impl AboutRelay {
+    /// Why the relay at `url` has told nothing of itself. Where its address names no port, that may
+    /// well be the reason.
+    pub fn why_not(url: &Url, error: &LaneError) -> String {
+        let is_elsewhere = matches!(error, LaneError::Connect { .. } | LaneError::Timeout { .. });
+        match url.port() {
+            None if is_elsewhere => {
+                format!("{error} (relays listen on {PORT} unless told otherwise)")
+            }
+            _ => error.to_string(),
+        }
+    }
+}
+
 impl Net {
     /// How long it takes to the server of `url` and back. The connection that shows it is kept for
     /// what is fetched from there then.
@@ -157,6 +171,8 @@ const WORDS: &[(&str, &str)] = &[
     ("http_protocol_error", "it speaks no proper HTTP with this relay"),
 ];
 
+/// Where `swath relay` listens.
+const PORT: u16 = 8471;
 /// Whoever takes longer is no use as a relay.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(8);
 const ABOUT_BYTES_MAX: usize = 64 << 10;
@@ -166,6 +182,20 @@ const RTT_MAX_MS: f64 = 60_000.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_no_port_was_named_it_is_told_where_relays_listen() {
+        // Nothing pointed to the port that was missing in the address.
+        let why = |url: &str, error| AboutRelay::why_not(&url.parse().unwrap(), &error);
+        let refused = |host: &str| LaneError::Connect {
+            host: host.to_owned(),
+            reason: "Connection refused".to_owned(),
+        };
+        let words = why("https://r1.example", refused("r1.example:443"));
+        assert!(words.contains("r1.example:443: Connection refused (relays listen on 8471 "));
+        assert!(!why("https://r1.example:8471", refused("r1.example:8471")).contains("listen"));
+        assert!(!why("https://r1.example", LaneError::protocol("no")).contains("listen"));
+    }
 
     #[test]
     fn what_relays_tell_is_read_and_nonsense_is_not() {

@@ -98,7 +98,8 @@ impl Run<'_> {
         let (net, words) = (self.engine.net.clone(), ways.told.clone());
         ways.unheard += 1;
         tokio::spawn(async move {
-            let told = net.about_relay(&url, &to).await.map_err(|error| error.to_string());
+            let told = net.about_relay(&url, &to).await;
+            let told = told.map_err(|error| AboutRelay::why_not(&url, &error));
             let _ = words.send(Word::About(About { relay, about, told, is_further }));
         });
     }
