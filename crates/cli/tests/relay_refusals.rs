@@ -270,3 +270,20 @@ fn a_relay_that_is_not_to_ask_a_source_is_told_once() {
     let source = secure.address().to_string();
     ran.says(&[&told(&narrow, &source, "its certificate is not trusted by this relay")]);
 }
+
+#[test]
+fn options_that_do_nothing_or_get_in_one_anothers_way_are_refused() {
+    // --max-lease was taken without a word where nothing is leased; of one folder for both it was said
+    // that another process used it.
+    let home = Home::new();
+    let refuse = |more: &[&str], words: &str| {
+        let usual = ["relay", "--upstream", "127.0.0.1", "--clients", "127.0.0.0/8", "--plain"];
+        home.run([&usual[..], &["--listen", "127.0.0.1:0"], more].concat())
+            .code_is(2)
+            .says(&[words]);
+    };
+    refuse(&["--max-lease", "1h"], "--max-lease is for what a depot leases");
+    std::fs::create_dir(home.path("kept")).unwrap();
+    let both = ["--cache", "kept", "--depot", "./kept/", "--depot-size", "20M"];
+    refuse(&both, "--cache and --depot name the same folder");
+}

@@ -89,6 +89,11 @@ pub enum Wrong {
     /// No route.
     #[error("'{0}' is no route: it is auto, direct, widest, multi, or relays such as r1,r2")]
     Route(String),
+    /// A route over the same relay again.
+    #[error(
+        "the route leads over '{0}' twice, and a relay passes on nothing that it has passed on before"
+    )]
+    Again(String),
     /// A route over more hops than there may be.
     #[error("a route has {0} relays, and 7 are the most (8 hops)")]
     Long(usize),

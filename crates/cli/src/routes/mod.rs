@@ -39,8 +39,8 @@ type Failed = (Exit, String);
 
 fn show(args: &Routes) -> Result<Exit, Failed> {
     // What a file says of transfers does not hide anything here.
-    let config = args.which.configured()?;
-    let config = Config { route: args.which.route.clone(), ..config };
+    let config = args.which().configured()?;
+    let config = Config { route: args.route.clone(), ..config };
     let (from, to) = (args.from.as_deref(), args.to.as_deref());
     let memory = Memory::look();
     let exit = if memory.is_read { Exit::Done } else { Exit::Input };
