@@ -194,7 +194,7 @@ pub fn hints_of_tokens(reasons: &[(String, String)]) -> impl Iterator<Item = &'s
 }
 
 /// Whether what went wrong did so with a relay itself.
-pub fn is_a_relay(name: &str) -> bool {
+fn is_a_relay(name: &str) -> bool {
     name.starts_with("the relay ")
 }
 

@@ -19,12 +19,13 @@ use super::json::{Json, OfFile};
 use super::look::{Look, Tone};
 use super::plain::Pace;
 use super::{Mode, Terminal, text};
-use crate::exit;
 
 /// Failed files that are named at the end.
 pub(super) const FAILED_MAX: usize = 20;
 /// Hosts told apart in the summary.
 const HOSTS_MAX: usize = 256;
+/// How sentences begin that are about a relay, and no file's own.
+const OF_A_RELAY: &str = "the relay ";
 /// Notes shown; the rest is counted.
 const NOTES_MAX: u64 = 1_000;
 
@@ -259,7 +260,7 @@ impl Observer for OneFile {
             // That nothing proves what relays passed on is told at the end, once.
             if *warning && *unproved_bytes == 0 {
                 shared.warn(&line);
-            } else if !*warning && exit::is_a_relay(text) {
+            } else if !*warning && text.starts_with(OF_A_RELAY) {
                 // It is told once, and is as true of the other files.
                 shared.say(text);
             }
