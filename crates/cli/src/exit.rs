@@ -257,15 +257,27 @@ pub fn hints_of_relays(reasons: &[(String, String)]) -> Vec<String> {
             "  it is that relay which does not trust it: whoever runs it names the next one's certificate (--fingerprint or --ca of 'swath relay')",
         );
     }
-    let is_relays_own = |(name, reason): &(String, String)| {
-        let host = reason
-            .split_once("no secure connection to ")
-            .and_then(|(_, rest)| rest.split_once(": "));
+    // Which relay it is that a reason tells of in these words.
+    let relay_in = |name: &str, reason: &str, what: &str| -> Option<String> {
+        let (_, rest) = reason.split_once(what)?;
+        let (host, _) = rest.split_once(": ")?;
         let relays = name.split_once(" by ").map(|(_, relays)| relays).unwrap_or(name);
-        is_untrusted_here(reason)
-            && host.is_some_and(|(host, _)| relays.contains(host))
-            && is_of_relays(name)
+        (relays.contains(host) && is_of_relays(name)).then(|| host.to_owned())
     };
+    let is_relays_own = |(name, reason): &(String, String)| {
+        let host = relay_in(name, reason, "no secure connection to ");
+        is_untrusted_here(reason) && host.is_some()
+    };
+    let is_elsewhere = |(name, reason): &(String, String)| {
+        let host = relay_in(name, reason, "cannot connect to ").unwrap_or_default();
+        let is_usual = host.ends_with(":80") || host.ends_with(":443");
+        is_usual && !is_said_by_a_relay(reason) && !reason.contains("unless told otherwise")
+    };
+    if reasons.iter().any(is_elsewhere) {
+        hints.push(
+            "  'swath relay' listens on port 8471 unless told otherwise, and the address of this relay does not lead there",
+        );
+    }
     if reasons.iter().any(is_relays_own) {
         hints.push(
             "  a relay is known by the fingerprint that 'swath relay' prints: fingerprint in the configuration, beside its url",
@@ -286,10 +298,23 @@ pub fn with_hints(sentence: &str, reasons: &[impl AsRef<str>]) -> String {
     hints.into_iter().flatten().fold(sentence.to_owned(), |text, hint| text + "\n" + hint)
 }
 
-/// What to do where a server that speaks HTTPS was spoken to in plain HTTP.
+/// What to do where a server that speaks HTTPS, or a relay, was spoken to in plain HTTP.
 pub fn hint_of_https(source: &str, reason: &str) -> Option<String> {
-    let rest = source.strip_prefix("http://").filter(|_| reason.contains("speaks HTTPS"))?;
-    Some(format!("  its address is https://{rest}"))
+    if !reason.contains("speaks HTTPS") {
+        return None;
+    }
+    let (source, relays) = match source.rsplit_once(" by ") {
+        Some((source, relays)) => (source, relays),
+        None => (source, source.strip_prefix("the relay ").unwrap_or_default()),
+    };
+    let rest = source.strip_prefix("http://");
+    match reason.contains("this relay speaks HTTPS") {
+        true if relays.contains(", ") => {
+            Some(format!("  of these relays one is named by https://HOST: {relays}"))
+        }
+        true if !relays.is_empty() => Some(format!("  that relay is named by https://{relays}")),
+        _ => rest.map(|rest| format!("  its address is https://{rest}")),
+    }
 }
 
 /// A sentence about a file that has the file's name in it once.
@@ -319,6 +344,43 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_relay_whose_port_was_left_out_is_looked_for_at_another_one() {
+        let is_hinted = |name: &str, reason: &str| {
+            let hints = hints_of_relays(&[(name.to_owned(), reason.to_owned())]);
+            hints.iter().any(|hint| hint.contains("8471"))
+        };
+        let source = "http://data.example/f";
+        let by = |relay: &str| format!("{source} by {relay}");
+        let refused = |host: &str| format!("cannot connect to {host}: Connection refused");
+        assert!(is_hinted(&by("r1:443"), &refused("r1:443")));
+        assert!(is_hinted("the relay r1:80", &refused("r1:80")));
+        assert!(!is_hinted(&by("r1:8471"), &refused("r1:8471")));
+        assert!(!is_hinted(source, &refused("data.example:80")));
+        let told = format!("the relay r1 passes nothing on: {}", refused("data.example:80"));
+        assert!(!is_hinted(&by("r1:443"), &told));
+    }
+
+    #[test]
+    fn who_speaks_https_is_named_so() {
+        // The source was advised to be asked by https://, with the relays as a part of its name.
+        let hint = |name: &str, whose: &str| {
+            hint_of_https(name, &format!("the server answered 400 this {whose} speaks HTTPS"))
+        };
+        let source = "http://data.example/f";
+        let by = |relays: &str| format!("{source} by {relays}");
+        let is = |hint: Option<String>, words: &str| assert_eq!(hint.as_deref(), Some(words));
+        is(hint(source, "server"), "  its address is https://data.example/f");
+        is(hint(&by("r1:8471"), "server"), "  its address is https://data.example/f");
+        is(hint(&by("r1:8471"), "relay"), "  that relay is named by https://r1:8471");
+        is(hint("the relay r1:8471", "relay"), "  that relay is named by https://r1:8471");
+        let one = "  of these relays one is named by https://HOST: r1:8471, r2:8471";
+        is(hint(&by("r1:8471, r2:8471"), "relay"), one);
+        // A relay's own address as a source, as for a depot.
+        is(hint("http://r1:8471/depot/", "relay"), "  its address is https://r1:8471/depot/");
+        assert_eq!(hint_of_https(source, "no answer"), None);
+    }
 
     #[test]
     fn relays_and_sources_are_opened_by_different_tokens() {

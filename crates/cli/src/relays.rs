@@ -47,6 +47,13 @@ impl Which {
         })
     }
 
+    /// Whether relays are to be used because the command line says so.
+    pub fn names_relays(&self) -> bool {
+        let is_by_relays = !matches!(self.route, None | Some(RouteWish::Auto | RouteWish::Direct));
+        let is_direct = self.route == Some(RouteWish::Direct);
+        is_by_relays || !self.relay.is_empty() && !is_direct
+    }
+
     fn over(&self, file: Config) -> Result<Config, Wrong> {
         let mut relays = if self.relay.is_empty() { file.relays.clone() } else { Vec::new() };
         let mut add = |relay: &Relay| {

@@ -373,4 +373,19 @@ fn a_metalink_on_the_disk_sends_no_credentials_to_its_mirrors() {
     home.run(["get", "../x.meta4", "--header", &authorization]).code_is(0);
     home.holds_only("data.bin", &content());
     assert!(!mirror.log().is_empty() && !carries(&mirror.log()), "the file may come from anywhere");
+    // "There are none for it" was said of what was given.
+    let wanted = Behaviour::RequireAuthorization(format!("Bearer {SECRET}"));
+    let guarded = server(&content(), wanted);
+    let text = metalink(&[MetalinkFile {
+        name: "data.bin",
+        content: &content(),
+        urls: &[url(&guarded)],
+        digests: &[Algorithm::Sha256],
+        piece_bytes: None,
+    }]);
+    home.write("../y.meta4", &text);
+    let get = ["get", "../y.meta4", "-o", "got"];
+    let ran = home.run([&get[..], &["--header", &authorization]].concat());
+    ran.code_is(7).says(&["not sent, as they are for addresses that you name yourself"]);
+    home.run(get).code_is(7).says(&["there are none for it"]);
 }

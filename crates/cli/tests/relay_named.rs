@@ -191,6 +191,36 @@ fn copies_here_and_by_ssh_use_no_relay() {
     assert_eq!(relay.heads(), Vec::<String>::new());
 }
 
+#[test]
+fn what_is_sent_to_a_server_goes_by_no_relay_and_that_is_told() {
+    // Nothing listened where the route was to lead, and not a word was said of that.
+    let home = Home::new();
+    let relay = Nothing::start();
+    home.write("tree/one", "of one\n");
+    std::fs::create_dir(home.path("store")).unwrap();
+    let server = home.serve(&["store", "--write", "--plain"]);
+    home.write("token", server.token());
+    let to = server.at("new/");
+    let words = "warning: what is sent to a server goes there directly";
+    let send = |args: &[&str]| {
+        let cp = ["cp", "tree/", &to, "--bearer-file", "token"];
+        let ran = home.run([&cp[..], args].concat());
+        ran.code_is(0);
+        ran
+    };
+    for args in [&["--relay", &relay.url][..], &["--route", &relay.url]] {
+        let ran = send(args);
+        assert_eq!(ran.stderr.matches(words).count(), 1, "{ran}");
+    }
+    send(&["--relay", &relay.url, "--route", "direct"]).never_says(&[words]);
+    // What holds for every transfer is not named for this one.
+    home.write("config.toml", format!("relays = [\"{}\"]\nroute = \"multi\"", relay.url));
+    let args = ["cp", "tree/", &to, "--bearer-file", "token"];
+    let ran = home.swath(args).env("SWATH_CONFIG", "config.toml").run();
+    ran.code_is(0).never_says(&[words]);
+    assert_eq!(relay.heads(), Vec::<String>::new());
+}
+
 /// Stands before a relay, and breaks off the first question that it is asked about itself.
 fn deaf_at_first(relay: SocketAddr) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use support::Home;
 use support::net::{honest, url};
+use support::serve::{FINGERPRINT, Served};
 use swath_netlab::faulty::Content;
 
 const SIZE: u64 = 3_000_017;
@@ -113,6 +114,12 @@ fn a_named_route_that_fails_is_told_with_the_relay_and_what_helps() {
             ran.never_says(&["no answer"]);
         }
     }
+    // It is the relay that is to be named by https://, not the source.
+    let secure = home.tls_relay(&["--clients", "127.0.0.0/8"]);
+    let plain = secure.named().replace("https://", "http://");
+    let ran = home.run(["get", &from, "-o", "got", "--route", &plain]);
+    let hint = format!("  that relay is named by {}", secure.named());
+    ran.code_is(7).says(&["this relay speaks HTTPS", &hint]).never_says(&["its address is"]);
     // What opens the source is not entrusted to the one next to it: nothing was even asked.
     home.write("token", "for-the-origin");
     let args =
@@ -192,4 +199,91 @@ fn a_relay_whose_last_token_was_taken_out_lets_nobody_in_by_one() {
     std::fs::remove_file(home.path("tokens")).unwrap();
     relay.signal(libc::SIGHUP);
     relay.says("the tokens stay as they were");
+}
+
+#[test]
+fn who_is_not_there_behind_a_relay_is_tried_for_no_longer_than_without_it() {
+    // By a relay it was asked for a minute, where direct had it given up after ten seconds or at once.
+    let home = Home::new();
+    let origin = honest(&Content::random(67, SIZE));
+    let relay = home.relay(&[]);
+    let get = |from: &str| home.run(["get", from, "-o", "got", "--route", &relay.named()]);
+    let ran = get(&home.relay(&[]).url.replace("http://", "https://"));
+    ran.code_is(7).says(&["passes nothing on: no secure connection to 127.0.0.1:"]);
+    ran.never_says(&["trying again"]);
+    let from = url(&origin);
+    origin.die();
+    let ran = get(&from);
+    ran.code_is(7).says(&["passes nothing on: cannot connect to 127.0.0.1:", "trying again"]);
+    assert!((8..45).contains(&ran.elapsed.as_secs()), "{ran}");
+}
+
+#[test]
+fn a_relay_that_is_not_to_ask_a_source_is_told_once() {
+    // It answered, so it was not lost, and the router never opened a way by it: all came direct, and
+    // not a word was said of the likeliest mistake.
+    let home = Home::new();
+    let content = Content::random(66, 12_000_017);
+    let origin = honest(&content);
+    let from = url(&origin).replace("127.0.0.1", "localhost");
+    let source = from.split('/').nth(2).unwrap();
+    let narrow = home.relay_to("127.0.0.0/8");
+    let site = |relay: &Served| relay.named().replace("http://", "");
+    let told = |relay: &Served, source: &str, why: &str| {
+        format!("the relay {} is not used for {source}: {why}", site(relay))
+    };
+    let unlisted = "it is not among those that this relay asks (--upstream)";
+    let get = |from: &str, relays: &[&Served], more: &[&str]| {
+        let names: Vec<String> = relays.iter().map(|relay| relay.named()).collect();
+        let relays = names.iter().flat_map(|name| ["--relay", name]);
+        // It lasts until the relays have answered.
+        let args = ["get", from, "-o", "got", "--overwrite", "--limit-rate", "6M"];
+        let ran = home.run(args.into_iter().chain(relays).chain(more.iter().copied()));
+        ran.code_is(0);
+        home.holds("got", &content);
+        ran
+    };
+    let words = told(&narrow, source, unlisted);
+    for route in ["auto", "multi"] {
+        let ran = get(&from, &[&narrow], &["--route", route]);
+        assert_eq!(ran.stderr.matches(&words).count(), 1, "{ran}");
+    }
+    let ran = get(&from, &[&narrow], &["--json"]);
+    let note = |line: &&str| line.contains("\"event\":\"note\"") && line.contains(&words);
+    assert_eq!(ran.out().lines().filter(note).count(), 1, "{ran}");
+    get(&from, &[&narrow], &["--quiet"]).never_says(&["is not used"]);
+    // Of a list it is told once, too.
+    home.write("list", format!("{from}\n  out=one\n{from}?2\n  out=two\n"));
+    let ran = home.run(["get", "-i", "list", "--limit-rate", "12M", "--relay", &narrow.named()]);
+    assert_eq!(ran.code_is(0).stderr.matches(&words).count(), 1, "{ran}");
+    // One that is to lead to another one, which asks the source, is as it should be.
+    let far = home.relay(&["--upstream", "localhost"]);
+    let near = home.relay_to(&site(&far));
+    get(&from, &[&near, &far], &[]).never_says(&["is not used"]);
+    // So is one that asks one of two sources.
+    let both = [&url(&origin), "--relay", &narrow.named()];
+    get(&from, &[], &both).never_says(&["is not used"]);
+    // It does not trust the source.
+    let secure = home.tls_relay(&["--clients", "127.0.0.0/8"]);
+    let print = secure.words.lines().find_map(|line| line.strip_prefix(FINGERPRINT)).unwrap();
+    let ran = get(&secure.through(&url(&origin)), &[&narrow], &["--fingerprint", print.trim()]);
+    let source = secure.address().to_string();
+    ran.says(&[&told(&narrow, &source, "its certificate is not trusted by this relay")]);
+}
+
+#[test]
+fn options_that_do_nothing_or_get_in_one_anothers_way_are_refused() {
+    // --max-lease was taken without a word where nothing is leased; of one folder for both it was said
+    // that another process used it.
+    let home = Home::new();
+    let refuse = |more: &[&str], words: &str| {
+        let usual = ["relay", "--upstream", "127.0.0.1", "--clients", "127.0.0.0/8", "--plain"];
+        home.run([&usual[..], &["--listen", "127.0.0.1:0"], more].concat())
+            .code_is(2)
+            .says(&[words]);
+    };
+    refuse(&["--max-lease", "1h"], "--max-lease is for what a depot leases");
+    std::fs::create_dir(home.path("kept")).unwrap();
+    let both = ["--cache", "kept", "--depot", "./kept/", "--depot-size", "20M"];
+    refuse(&both, "--cache and --depot name the same folder");
 }

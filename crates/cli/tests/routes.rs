@@ -267,18 +267,20 @@ fn relays_that_answered_are_not_nothing_and_those_that_failed_are_told_at_their_
     assert!(out.starts_with("no rates and no round trips are known yet\n\nrelays:\n"), "{out}");
     // The widest route led over a relay that was listed below as failed.
     let home = home(SMALL);
-    let note = |error: Option<&str>| {
+    let note = |url: &str, error: &str| {
         let (state, _) = State::open(&home.home().join(".local/state/swath/state.db"));
-        let error = error.map(str::to_owned);
-        state.note_relay(RelayNote {
-            url: "https://r1.example".into(),
-            error,
-            ..RelayNote::default()
-        });
+        let (url, error) = (url.into(), Some(error.to_owned()));
+        state.note_relay(RelayNote { url, error, ..RelayNote::default() });
     };
     let words = "               not now: r1.example:443 has failed: no answer\n";
     assert!(!routes(&home, &[]).code_is(0).out().contains("not now"));
-    note(Some("no answer"));
+    // Nor was a source to blame that somebody had named as a relay: it failed as such alone.
+    note("https://data.example", "the server answered 404 Not Found");
+    for route in ["direct", "auto"] {
+        let out = routes(&home, &["data.example", "--route", route]).code_is(0).out();
+        assert!(!out.contains("not now"), "{out}");
+    }
+    note("https://r1.example", "no answer");
     let out = routes(&home, &[]).code_is(0).out();
     let at = |what: &str| out.find(what).unwrap_or_else(|| panic!("{what}:\n{out}"));
     assert!(at("  59.9 Mbit/s  data") < at(words) && at(words) < at("relays:"), "{out}");

@@ -93,7 +93,7 @@ pub struct Told {
     pub proxy: String,
     /// What went wrong, if it is known here.
     pub fault: Option<ProxyFault>,
-    /// The relay's words for it.
+    /// The relay's words for it, with the name of the server that they are about.
     pub details: Option<String>,
 }
 
@@ -135,7 +135,7 @@ pub fn read(value: &str) -> Option<Told> {
     entries.into_iter().rev().find_map(|entry| {
         let mut members = split(entry, ';').map(str::trim);
         let proxy: String = members.next()?.chars().take(NAME_MAX).collect();
-        let (mut error, mut details) = (None, None);
+        let (mut error, mut details, mut next_hop) = (None, None, None);
         for member in members {
             match member.split_once('=') {
                 Some(("error", value)) => error = Some(value),
@@ -143,8 +143,18 @@ pub fn read(value: &str) -> Option<Told> {
                     let text = value.trim_matches('"');
                     details = Some(text.chars().take(DETAILS_MAX).collect::<String>());
                 }
+                Some(("next-hop", value)) => {
+                    let text = value.trim_matches('"');
+                    next_hop = Some(text.chars().take(NAME_MAX).collect::<String>());
+                }
                 _ => {}
             }
+        }
+        // Words about the next server do not always say whose they are.
+        if let (Some(about), Some(hop)) = (&mut details, next_hop.filter(|hop| !hop.is_empty()))
+            && about.starts_with("it ")
+        {
+            *about = format!("{hop}: {about}");
         }
         let fault = NAMES.iter().find(|(_, name)| Some(*name) == error).map(|(fault, _)| *fault);
         error.map(|_| Told { proxy, fault, details })
@@ -171,6 +181,18 @@ mod tests {
 
     fn told(proxy: &str, fault: Option<ProxyFault>, details: Option<&str>) -> Option<Told> {
         Some(Told { proxy: proxy.to_owned(), fault, details: details.map(str::to_owned) })
+    }
+
+    #[test]
+    fn whom_it_is_about_is_told() {
+        // "It is not among those …" was all that was said, of a route over several.
+        let details = |hop, words| {
+            let text = write("r1", ProxyFault::Denied, hop, words);
+            read(&text).and_then(|told| told.details).unwrap()
+        };
+        assert_eq!(details(Some("data:80"), "it is not listed"), "data:80: it is not listed");
+        assert_eq!(details(None, "it lets others in"), "it lets others in");
+        assert_eq!(details(Some("data:80"), "no answer"), "no answer");
     }
 
     #[test]

@@ -175,10 +175,19 @@ pub enum Loss {
     Clean,
     /// Refused, reset, truncated, timed out: try again after a back-off, a limited number of times.
     Broken,
+    /// The same, and it is known that the source itself was not reached: by a relay that was.
+    Unreached,
     /// The source asked for patience (429, 503): not before this time has passed.
     Busy(Duration),
     /// It will never work (404, wrong size, bad certificate): drop the source.
     Final,
+}
+
+impl Loss {
+    /// Whether it is worth trying again after a back-off.
+    pub fn is_break(self) -> bool {
+        matches!(self, Loss::Broken | Loss::Unreached)
+    }
 }
 
 /// Something to do, answered by [`crate::Planner::poll`].

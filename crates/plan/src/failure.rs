@@ -49,7 +49,7 @@ impl Planner {
         // Closed in good order, but without the answer that it owed: not to be tried for ever.
         let unanswered = lane.first_byte_at.is_none() && !lane.queue.is_empty() && !lane.dropping;
         let loss = if loss == Loss::Clean && unanswered { Loss::Broken } else { loss };
-        if spare || (loss == Loss::Broken && unanswered && self.delivers(lane.source)) {
+        if spare || (loss.is_break() && unanswered && self.delivers(lane.source)) {
             self.do_without(lane.source, loss, now);
         } else {
             self.charge(lane.source, loss, now);
@@ -82,7 +82,7 @@ impl Planner {
     /// nothing, and another one of its source does.
     fn is_one_too_many(&self, id: LaneId, loss: Loss) -> bool {
         let Some(lane) = self.lanes.get(&id) else { return false };
-        matches!(loss, Loss::Broken | Loss::Busy(_))
+        (loss.is_break() || matches!(loss, Loss::Busy(_)))
             && !lane.was_answered()
             && self.delivers(lane.source)
     }

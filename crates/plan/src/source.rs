@@ -119,14 +119,19 @@ impl Source {
                 self.quiet_until = self.quiet_until.max(now + wish);
                 self.strain += STRAIN_BUSY;
             }
-            Loss::Broken => self.strain += STRAIN_BROKEN,
+            Loss::Broken | Loss::Unreached => self.strain += STRAIN_BROKEN,
         }
         self.failures += 1;
         let wait_s = (BACKOFF_FIRST_S * f64::from(1u32 << self.failures.min(8))).min(BACKOFF_MAX_S);
         self.pause(wait_s, now, jitter);
         let since = *self.failing_since.get_or_insert(now);
-        let give_up_s = if self.rtt_s.is_none() { give_up_s.min(NEVER_UP_S) } else { give_up_s };
-        if self.strain >= STRAIN_MAX && now.secs_since(since) >= give_up_s {
+        // A relay in front of it may well be there.
+        let is_beyond = loss == Loss::Unreached && self.delivered_bytes == 0;
+        let was_never_up = self.rtt_s.is_none() || is_beyond;
+        let give_up_s = if was_never_up { give_up_s.min(NEVER_UP_S) } else { give_up_s };
+        // Nor is each answer worth another try where it takes half a minute.
+        let strain_max = if is_beyond { STRAIN_BEYOND } else { STRAIN_MAX };
+        if self.strain >= strain_max && now.secs_since(since) >= give_up_s {
             self.status = SourceStatus::Bad;
         }
     }
@@ -209,6 +214,8 @@ const BACKOFF_MAX_S: f64 = 10.0;
 const HASTE_MAX_S: f64 = 1.5;
 /// A source may be given up after ten failures in a row without a useful byte …
 const STRAIN_MAX: u32 = 10 * STRAIN_BROKEN;
+/// (or after two where a relay says that nobody is there) …
+const STRAIN_BEYOND: u32 = 2 * STRAIN_BROKEN;
 /// … of this kind …
 const STRAIN_BROKEN: u32 = 3;
 /// … or more of this: a server that asks for patience is alive.

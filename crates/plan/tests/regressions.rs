@@ -406,6 +406,30 @@ fn while_nobody_delivers_all_are_tried_again_soon_until_the_time_is_up() {
 }
 
 #[test]
+fn who_was_never_reached_by_a_relay_is_given_up_as_who_never_was_at_all() {
+    // The relay took the connection, so that whoever was never there behind it was tried for 60 s.
+    let ended_s = |mut was_there: bool, after_s: f64| {
+        let mut bench = Bench::new(1, 64 * MIB);
+        while !bench.took(&Action::Exhausted) && bench.now.as_secs_f64() < 100.0 {
+            for (swath, range) in bench.fetches(0) {
+                match std::mem::take(&mut was_there) {
+                    true => bench.deliver(0, &mut 0, (swath, range)),
+                    false => bench.tell(Event::SwathFailed { swath, loss: Loss::Unreached }),
+                }
+            }
+            bench.wait_s(after_s);
+        }
+        bench.now.as_secs_f64()
+    };
+    let (never_s, before_s) = (ended_s(false, 0.05), ended_s(true, 0.05));
+    assert!((10.0..13.0).contains(&never_s), "{never_s} s");
+    assert!((60.0..65.0).contains(&before_s), "{before_s} s");
+    // Where the relay waits for long before it says so, ten times are too many.
+    let slow_s = ended_s(false, 15.0);
+    assert!(slow_s <= 45.0, "{slow_s} s");
+}
+
+#[test]
 fn sources_that_cannot_be_connected_to_leave_their_places() {
     // Many mirrors whose connections went unanswered hid a good one behind them for 30 s.
     let config = Config { max_sources: 2, lanes: Lanes::Fixed(1), ..Config::default() };

@@ -211,6 +211,8 @@ pub enum Presented {
     None,
     /// Those of the user.
     Sent,
+    /// There are some, for what the user names: something else named this address.
+    Unnamed,
     /// There are some, but for the address that the user named and not for this one.
     OtherHost,
     /// A token was found lying around; such a one is not sent without TLS.
@@ -222,6 +224,9 @@ impl fmt::Display for Presented {
         f.write_str(match self {
             Self::None => "no credentials were sent, as there are none for it",
             Self::Sent => "the credentials sent are not good enough",
+            Self::Unnamed => {
+                "your credentials were not sent, as they are for addresses that you name yourself"
+            }
             Self::OtherHost => "your credentials were not sent, as they are for another host",
             Self::NeedsTls => {
                 "the bearer token was not sent: without https it has to be given by --bearer-file"
@@ -289,7 +294,8 @@ impl LaneError {
                         | ProxyFault::IpProhibited
                         | ProxyFault::Loop
                         | ProxyFault::OtherKey
-                        | ProxyFault::Certificate,
+                        | ProxyFault::Certificate
+                        | ProxyFault::Tls,
                     ),
                 ..
             } => Class::Unsupported,

@@ -105,6 +105,11 @@ impl Target {
             Presented::NeedsTls
         } else if elsewhere && net.credentials_for(source_url, source_url, trust).are_some() {
             Presented::OtherHost
+        } else if !elsewhere
+            && trust != Trust::Named
+            && net.credentials_for(source_url, url, Trust::Named).are_some()
+        {
+            Presented::Unnamed
         } else {
             Presented::None
         };

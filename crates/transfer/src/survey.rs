@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use swath_formats::relay;
 use swath_model::Range;
-use swath_source::Trust;
+use swath_source::{AboutRelay, Trust};
 use url::Url;
 
 use crate::engine::{Engine, Stop};
@@ -174,7 +174,7 @@ impl Engine {
             .cloned()
             .collect();
         let about = self.net.about_relay(url, &others).await;
-        let error = about.as_ref().err().map(ToString::to_string);
+        let error = about.as_ref().err().map(|error| AboutRelay::why_not(url, error));
         if let Some(routes) = &self.routes {
             routes.memory().met(url, error.clone());
         }

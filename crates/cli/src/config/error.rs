@@ -89,6 +89,11 @@ pub enum Wrong {
     /// No route.
     #[error("'{0}' is no route: it is auto, direct, widest, multi, or relays such as r1,r2")]
     Route(String),
+    /// A route over the same relay again.
+    #[error(
+        "the route leads over '{0}' twice, and a relay passes on nothing that it has passed on before"
+    )]
+    Again(String),
     /// A route over more hops than there may be.
     #[error("a route has {0} relays, and 7 are the most (8 hops)")]
     Long(usize),
@@ -117,7 +122,7 @@ pub enum Wrong {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RelayFault {
     /// No URL.
-    #[error("it is no URL ({0}); it looks like https://r1.example")]
+    #[error("it is no URL ({0}); it looks like https://r1.example:8471")]
     NoUrl(String),
     /// Neither HTTP nor HTTPS.
     #[error("relays speak http and https, not {0}")]

@@ -92,7 +92,8 @@ impl Reader<'_> {
         for (key, value) in table {
             match key.get_ref().as_ref() {
                 "url" => {
-                    let text = self.text(value, "url", "a text such as \"https://r1.example\"")?;
+                    let text =
+                        self.text(value, "url", "a text such as \"https://r1.example:8471\"")?;
                     found = Some(relay(text).map_err(|wrong| self.at(value, wrong))?);
                 }
                 "token-file" => {

@@ -155,9 +155,12 @@ pub fn route(text: &str) -> Result<RouteWish, Wrong> {
     }
     let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
     let is_odd = |name: &String| name.is_empty() || name.contains(char::is_whitespace);
-    let is_twice = |at: usize| names[..at].contains(&names[at]);
-    if names.iter().any(is_odd) || (0..names.len()).any(is_twice) {
+    if names.iter().any(is_odd) {
         return Err(Wrong::Route(text.to_owned()));
+    }
+    let is_twice = |at: &usize| names[..*at].contains(&names[*at]);
+    if let Some(at) = (0..names.len()).find(is_twice) {
+        return Err(Wrong::Again(shown_text(&names[at])));
     }
     if names.len() > RELAYS_MAX {
         return Err(Wrong::Long(names.len()));
@@ -205,7 +208,9 @@ mod tests {
         assert_eq!(route("auto"), Ok(RouteWish::Auto));
         assert_eq!(route("r1, r2"), over(&["r1", "r2"]));
         assert_eq!(route("a,b,c,d,e,f,g,h"), Err(Wrong::Long(8)));
-        for text in ["", "r1,", "r1,,r2", "r1,r1", "r 1"] {
+        // A relay that was named twice was said to be no route.
+        assert_eq!(route("r1,r2,r1"), Err(Wrong::Again("r1".to_owned())));
+        for text in ["", "r1,", "r1,,r2", "r 1"] {
             assert_eq!(route(text), Err(Wrong::Route(text.to_owned())), "{text}");
         }
     }

@@ -79,6 +79,10 @@ pub async fn run(cp: Cp) -> Exit {
     crate::get::log_to(&progress);
     let stop = Stop::default();
     signals::watch(&stop);
+    let to_a_server = |job: &Job| matches!(job, Job::Send { .. } | Job::SendFile { .. });
+    if jobs.iter().any(to_a_server) && cp.routes.which.names_relays() {
+        progress.note("what is sent to a server goes there directly: relays are for what is fetched (--relay, --route)", true);
+    }
     let mut exit = Exit::Done;
     for job in jobs {
         let ended = Box::pin(copy(&cp, &filter, job, &progress, &stop)).await;

@@ -24,6 +24,8 @@ use super::{Mode, Terminal, text};
 pub(super) const FAILED_MAX: usize = 20;
 /// Hosts told apart in the summary.
 const HOSTS_MAX: usize = 256;
+/// How sentences begin that are about a relay, and no file's own.
+const OF_A_RELAY: &str = "the relay ";
 /// Notes shown; the rest is counted.
 const NOTES_MAX: u64 = 1_000;
 
@@ -258,6 +260,9 @@ impl Observer for OneFile {
             // That nothing proves what relays passed on is told at the end, once.
             if *warning && *unproved_bytes == 0 {
                 shared.warn(&line);
+            } else if !*warning && text.starts_with(OF_A_RELAY) {
+                // It is told once, and is as true of the other files.
+                shared.say(text);
             }
         }
         shared.tally.add(self.file, event);
@@ -311,6 +316,14 @@ impl Shared {
             Mode::Terminal => self.terminal.lock().note(line, Tone::Warn),
             Mode::Plain | Mode::Quiet => self.print(&format!("warning: {line}")),
             Mode::Json => {}
+        }
+    }
+
+    fn say(&self, line: &str) {
+        match self.mode {
+            Mode::Terminal => self.terminal.lock().note(line, Tone::Plain),
+            Mode::Plain => self.print(line),
+            Mode::Quiet | Mode::Json => {}
         }
     }
 

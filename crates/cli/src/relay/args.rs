@@ -73,9 +73,9 @@ pub struct Relay {
     /// Lease so much memory to the clients, with --depot or without; what they stored there ends with the relay
     #[arg(long, value_name = "SIZE", value_parser = units::size_above_zero, value_hint = ValueHint::Other)]
     pub depot_memory: Option<u64>,
-    /// Lease nothing for longer than this: 12h, 7d
-    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = units::time, value_hint = ValueHint::Other)]
-    pub max_lease: Duration,
+    /// Lease nothing for longer than this: 12h, 7d [default: 7d]
+    #[arg(long, value_name = "TIME", value_parser = units::time, value_hint = ValueHint::Other)]
+    pub max_lease: Option<Duration>,
     /// Note every answer in this file ('-' is standard output)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
@@ -129,6 +129,25 @@ impl Relay {
         Some(CacheOptions { folder, size_bytes: self.cache_size })
     }
 
+    /// What is wrong with the options for what is kept here: a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        if self.max_lease.is_some() && self.depot().is_none() {
+            let text = "--max-lease is for what a depot leases: --depot or --depot-memory";
+            return Err(text.to_owned());
+        }
+        let whole = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        let folders = [&self.cache, &self.depot].map(|path| path.as_ref().map(whole));
+        if let [Some(cache), Some(depot)] = &folders
+            && cache == depot
+        {
+            let shown = cache.display();
+            return Err(format!(
+                "--cache and --depot name the same folder, {shown}: each needs its own"
+            ));
+        }
+        Ok(())
+    }
+
     /// The networks.
     pub fn networks(&self) -> Vec<Network> {
         let networks = self.clients.iter().filter_map(|client| match client {
@@ -145,7 +164,7 @@ impl Relay {
             folder: self.depot.clone(),
             size_bytes: disk.unwrap_or(0),
             memory_bytes: memory.unwrap_or(0),
-            length_max: self.max_lease,
+            length_max: self.max_lease.unwrap_or(LEASE_MAX),
             ..DepotOptions::default()
         })
     }
@@ -161,6 +180,9 @@ impl Relay {
         }
     }
 }
+
+/// Who forgets what was stored gets the space back after a week.
+const LEASE_MAX: Duration = Duration::from_secs(7 * 86_400);
 
 const EXAMPLES: &str = "\
 Examples:

@@ -25,6 +25,9 @@ pub async fn run(args: Relay) -> Exit {
         Ok(token_file) => token_file,
         Err(message) => return fail(Exit::Usage, &message),
     };
+    if let Err(message) = args.check() {
+        return fail(Exit::Usage, &message);
+    }
     let standing = match Standing::begin(args.given(token_file.clone())) {
         Ok(standing) => standing,
         Err(_) => return fail(Exit::Internal, "cannot be told of signals"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueHint};
 
 use crate::args::Net;
-use crate::config::{self, Relay};
+use crate::config::{self, Relay, RouteWish};
 use crate::relays::Which;
 use crate::units;
 
@@ -32,9 +32,19 @@ pub struct Routes {
     /// Draw the graph into this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub svg: Option<PathBuf>,
-    /// Relays and routes
-    #[command(flatten)]
-    pub which: Which,
+    /// A relay that --route may name (repeatable), in place of those of the configuration file
+    #[arg(long, value_name = "URL", value_parser = config::relay, value_hint = ValueHint::Url)]
+    pub relay: Vec<Relay>,
+    /// Which routes to tell: 'auto', the widest and what several bring at once; 'widest'; 'multi', those several one by one; 'direct'; or relays as R1,R2 from here to the source [default: auto]
+    #[arg(long, value_name = "ROUTE", value_parser = config::route, value_hint = ValueHint::Other)]
+    pub route: Option<RouteWish>,
+}
+
+impl Routes {
+    /// Relays and routes.
+    pub fn which(&self) -> Which {
+        Which { relay: self.relay.clone(), route: self.route.clone() }
+    }
 }
 
 /// What else `swath routes` does.
@@ -72,6 +82,7 @@ pub struct Probe {
 
 /// `swath routes forget`
 #[derive(Args, Debug)]
+#[command(after_long_help = FORGET_CODES)]
 pub struct Forget {
     /// Sites such as r1.example or r1.example:443, or their addresses; without any, everything is forgotten
     #[arg(value_name = "SITE", value_hint = ValueHint::Url)]
@@ -86,7 +97,12 @@ Examples:
   swath routes https://data.example/run7.h5 --route r1,r2
   swath routes --svg routes.svg
   swath routes probe https://data.example/run7.h5
-  swath routes forget r1.example";
+  swath routes forget r1.example
+
+Exit codes:
+  0 shown                     5 the picture cannot be written
+  1 internal error            6 nothing is known of a site, or what is remembered cannot be read
+  2 wrong command line";
 
 /// Below the help of `swath routes probe`.
 const PROBE_EXAMPLES: &str = "\
@@ -94,4 +110,15 @@ Examples:
   swath routes probe
   swath routes probe https://data.example/run7.h5
   swath routes probe https://data.example/run7.h5 --bytes 500M --for 30s
-  swath routes probe --relay https://r1.example --relay https://r2.example:8471";
+  swath routes probe --relay https://r1.example:8471 --relay https://r2.example:8471
+
+Exit codes:
+  0 something came (without sources: a relay answered)     6 an input cannot be read
+  1 internal error                                         7 nothing came, or no relay answered
+  2 wrong command line                                   130 interrupted";
+
+/// Below the help of `swath routes forget`.
+const FORGET_CODES: &str = "\
+Exit codes:
+  0 forgotten, or nothing was remembered     2 wrong command line
+  1 internal error                           5 it cannot be forgotten";

@@ -39,8 +39,8 @@ type Failed = (Exit, String);
 
 fn show(args: &Routes) -> Result<Exit, Failed> {
     // What a file says of transfers does not hide anything here.
-    let config = args.which.configured()?;
-    let config = Config { route: args.which.route.clone(), ..config };
+    let config = args.which().configured()?;
+    let config = Config { route: args.route.clone(), ..config };
     let (from, to) = (args.from.as_deref(), args.to.as_deref());
     let memory = Memory::look();
     let exit = if memory.is_read { Exit::Done } else { Exit::Input };
@@ -79,7 +79,13 @@ impl Shown {
         to: Option<&str>,
     ) -> Result<Shown, Failed> {
         let relays = relays(config, memory.relays);
-        let map = Map::new(memory.edges, relays.iter().map(|(site, _)| site.clone()).collect());
+        // What was asked as a relay and never answered as one is most likely a source, named by a slip.
+        let is_one = |(site, known): &&(String, Option<KnownRelay>)| {
+            config.relays.iter().any(|relay| relay.site() == *site)
+                || known.as_ref().is_some_and(|known| known.seen_age_s.is_some())
+        };
+        let of_relays = relays.iter().filter(is_one).map(|(site, _)| site.clone()).collect();
+        let map = Map::new(memory.edges, of_relays);
         let found = Found::new(&map, from, to, config)?;
         Ok(Shown { map, found, relays, hidden: 0, nothing: memory.nothing })
     }
@@ -305,9 +311,11 @@ fn words(
 }
 
 /// The relays of a route that failed when they were asked last: what was measured of it is no news of
-/// today.
+/// today. The source at its beginning may have been asked as a relay, too, by a slip; that it is none
+/// says nothing of it as a source.
 fn failed<'a>(path: &Path, relays: &'a [(String, Option<KnownRelay>)]) -> Vec<(&'a str, String)> {
-    let failed = relays.iter().filter(|(site, _)| path.sites.contains(site));
+    let passed = path.sites.get(1..path.sites.len().saturating_sub(1)).unwrap_or_default();
+    let failed = relays.iter().filter(|(site, _)| passed.contains(site));
     let failed = failed.filter_map(|(site, known)| {
         let known = known.as_ref()?;
         let (error, age_s) = known.error.as_ref()?;

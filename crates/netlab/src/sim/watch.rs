@@ -161,7 +161,7 @@ impl Watch {
                 }
             }
             Loss::Final => marks.bad = true,
-            Loss::Broken => {}
+            Loss::Broken | Loss::Unreached => {}
         }
         marks.failed_at = Some(now);
         marks.failures += 1;

@@ -11,17 +11,30 @@ use super::SERVER;
 use crate::http::{Answer, Head, Make, Response};
 
 /// Answers each request so.
-pub(crate) struct Misleads;
+pub(crate) struct Misleads {
+    words: &'static str,
+}
+
+impl Misleads {
+    /// At a server.
+    pub fn server() -> Misleads {
+        Misleads { words: "this server speaks HTTPS" }
+    }
+
+    /// At a relay: whoever hears of it by others, or of a server by a relay, knows whose address it is.
+    pub fn relay() -> Misleads {
+        Misleads { words: "this relay speaks HTTPS" }
+    }
+}
 
 impl Answer for Misleads {
     type Held = ();
     const TAKES_ANY_TARGET: bool = true;
 
     async fn answer(&self, _: &Head, _: SocketAddr, _: &mut dyn Make) -> Response {
-        let words = "this server speaks HTTPS";
-        let mut response = Response::text(400, words).with("server", SERVER);
+        let mut response = Response::text(400, self.words).with("server", SERVER);
         // Clients that show no more than the status line say it too.
-        response.own_reason = Some(words);
+        response.own_reason = Some(self.words);
         response
     }
 

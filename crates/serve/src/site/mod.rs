@@ -329,7 +329,7 @@ impl Service for Site {
     }
 
     fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a> {
-        Box::pin(serve(stream, peer, Arc::new(Misleads), seat))
+        Box::pin(serve(stream, peer, Arc::new(Misleads::server()), seat))
     }
 }
 

@@ -19,8 +19,22 @@ pub struct AboutRelay {
     /// The round trip to it, as its connection showed it.
     pub rtt: Duration,
     /// To each of the servers that were asked for, in their order: the round trip from the relay,
-    /// or in its own words why it cannot reach that server or may not.
+    /// or why it cannot reach that server or may not.
     pub hops: Vec<Result<Duration, String>>,
+}
+
+impl AboutRelay {
+    /// Why the relay at `url` has told nothing of itself. Where its address names no port, that may
+    /// well be the reason.
+    pub fn why_not(url: &Url, error: &LaneError) -> String {
+        let is_elsewhere = matches!(error, LaneError::Connect { .. } | LaneError::Timeout { .. });
+        match url.port() {
+            None if is_elsewhere => {
+                format!("{error} (relays listen on {PORT} unless told otherwise)")
+            }
+            _ => error.to_string(),
+        }
+    }
 }
 
 impl Net {
@@ -116,7 +130,7 @@ fn read(body: &[u8], origins: &[String], rtt: Duration) -> Option<(AboutRelay, O
         let told = hops.and_then(|hops| hops.get(origin));
         let of_it = |member: &str| told.and_then(|told| told.get(member));
         if let Some(why) = of_it("error").and_then(Value::as_str) {
-            return Err(crate::http::head::words(why));
+            return Err(in_words(why).map_or_else(|| crate::http::head::words(why), str::to_owned));
         }
         let rtt_ms = of_it("rtt_ms").and_then(Value::as_f64);
         let rtt_ms = rtt_ms.filter(|it| (0.0..RTT_MAX_MS).contains(it));
@@ -132,6 +146,33 @@ fn read(body: &[u8], origins: &[String], rtt: Duration) -> Option<(AboutRelay, O
     Some((told, key.map(str::to_owned)))
 }
 
+/// What a relay says in a word of a server that it does not reach; `None` if it is not known here.
+fn in_words(word: &str) -> Option<&'static str> {
+    WORDS.iter().find(|(known, _)| *known == word).map(|(_, words)| *words)
+}
+
+/// `swath_formats::ProxyFault` as far as connecting may come to it, and whom a relay is not to ask.
+const WORDS: &[(&str, &str)] = &[
+    ("not listed", "it is not among those that this relay asks (--upstream)"),
+    (
+        "destination_ip_prohibited",
+        "it leads to an address that is not public, and that is not listed there (--upstream CIDR lists it)",
+    ),
+    (
+        "tls_certificate_error",
+        "its certificate is not trusted by this relay (--ca or --fingerprint of its 'swath relay')",
+    ),
+    ("tls_protocol_error", "this relay gets no secure connection to it"),
+    ("dns_error", "this relay cannot resolve its name"),
+    ("connection_refused", "it takes no connection from this relay"),
+    ("connection_timeout", "it does not answer this relay"),
+    ("connection_read_timeout", "it does not answer this relay"),
+    ("connection_terminated", "its connection with this relay breaks"),
+    ("http_protocol_error", "it speaks no proper HTTP with this relay"),
+];
+
+/// Where `swath relay` listens.
+const PORT: u16 = 8471;
 /// Whoever takes longer is no use as a relay.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(8);
 const ABOUT_BYTES_MAX: usize = 64 << 10;
@@ -143,6 +184,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn where_no_port_was_named_it_is_told_where_relays_listen() {
+        // Nothing pointed to the port that was missing in the address.
+        let why = |url: &str, error| AboutRelay::why_not(&url.parse().unwrap(), &error);
+        let refused = |host: &str| LaneError::Connect {
+            host: host.to_owned(),
+            reason: "Connection refused".to_owned(),
+        };
+        let words = why("https://r1.example", refused("r1.example:443"));
+        assert!(words.contains("r1.example:443: Connection refused (relays listen on 8471 "));
+        assert!(!why("https://r1.example:8471", refused("r1.example:8471")).contains("listen"));
+        assert!(!why("https://r1.example", LaneError::protocol("no")).contains("listen"));
+    }
+
+    #[test]
     fn what_relays_tell_is_read_and_nonsense_is_not() {
         let origins = ["http://a:1", "http://b", "http://c", "http://d"].map(str::to_owned);
         let body =
@@ -152,7 +207,8 @@ mod tests {
         assert_eq!(key.as_deref(), Some("k"));
         let (near, why) = (Duration::from_micros(12_500), |text: &str| Err(text.to_owned()));
         let unsaid = || why("it does not say");
-        let hops = vec![Ok(near), why("not listed"), unsaid(), unsaid()];
+        let listed = why("it is not among those that this relay asks (--upstream)");
+        let hops = vec![Ok(near), listed, unsaid(), unsaid()];
         let expected = AboutRelay { name: "r1".to_owned(), rtt: Duration::from_millis(3), hops };
         assert_eq!(about, expected);
         for wrong in ["", "[]", "{}", r#"{"relay":"other"}"#, "<html>"] {

@@ -95,7 +95,7 @@ impl Run<'_> {
         if let Some(ended) = &ended {
             self.ended_barren(source, ended, error.as_ref());
         }
-        if loss == Loss::Broken || loss == Loss::Clean && !unfinished.is_empty() {
+        if loss.is_break() || loss == Loss::Clean && !unfinished.is_empty() {
             self.note_break(source, error.as_ref());
         }
         if let Some(entry) = ended
@@ -132,10 +132,10 @@ impl Run<'_> {
         let Some(entry) = self.sources.get_mut(source) else { return loss };
         if brought_bytes >= WORTH_A_CONNECTION_BYTES {
             entry.short_lanes = 0;
-        } else if loss == Loss::Broken && brought_bytes > 0 {
+        } else if loss.is_break() && brought_bytes > 0 {
             entry.short_lanes += 1;
         }
-        if loss != Loss::Broken || entry.short_lanes < SHORT_LANES_BORNE {
+        if !loss.is_break() || entry.short_lanes < SHORT_LANES_BORNE {
             return loss;
         }
         let doublings = (entry.short_lanes - SHORT_LANES_BORNE).min(6);
@@ -165,6 +165,7 @@ impl Run<'_> {
         let loss = match error.class() {
             Class::Busy(wait) => Loss::Busy(wait.min(PATIENCE_MAX)),
             Class::Transient if never_there => Loss::Final,
+            Class::Transient if is_unreached(error) => Loss::Unreached,
             Class::Transient => Loss::Broken,
             Class::Auth if one_too_many => Loss::Broken,
             // The size is told by such an answer; if it is the wrong one that is judged there.
@@ -512,6 +513,12 @@ pub(super) fn describe(proof: &Proof, agreement: Option<Agreement>) -> String {
         None if wholes.is_empty() => without_digest(agreement).to_owned(),
         None => wholes,
     }
+}
+
+/// Whether a relay that was reached says that nobody behind it was.
+fn is_unreached(error: &LaneError) -> bool {
+    use swath_formats::ProxyFault::{ConnectTimeout, DnsError, Refused};
+    matches!(error, LaneError::Relay { fault: Some(ConnectTimeout | DnsError | Refused), .. })
 }
 
 /// Of a list, files smaller than this are not worth a look at relays.

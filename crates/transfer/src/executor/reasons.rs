@@ -65,12 +65,12 @@ impl SourceEntry {
     /// What an error says of the way that a source is reached by.
     pub fn blame_way(&mut self, error: &LaneError) {
         use swath_formats::ProxyFault::{
-            Certificate, Denied, IpProhibited, Loop, OtherKey, Request,
+            Certificate, Denied, IpProhibited, Loop, OtherKey, Request, Tls,
         };
         self.is_gone = matches!(error.class(), Class::Gone | Class::Lying);
         self.fault = match error {
             LaneError::Relay {
-                fault: Some(Denied | IpProhibited | Loop | Certificate | Request | OtherKey),
+                fault: Some(Denied | IpProhibited | Loop | Certificate | Tls | Request | OtherKey),
                 ..
             }
             | LaneError::Denied { .. } => Fault::Refused,

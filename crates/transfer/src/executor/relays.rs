@@ -4,9 +4,10 @@
 //! are, and how far they are from everybody else. A replica that is found later is asked about then,
 //! and a relay that did not answer is asked again from time to time.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use swath_model::SourceId;
+use swath_model::{SourceId, counted};
 use swath_plan::Event as PlanEvent;
 use swath_plan::routes::{Fault, ReplicaId, Route, RouteEvent, SiteId, WayId};
 use swath_source::AboutRelay;
@@ -14,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
 use super::state::Run;
+use super::ways::Ways;
 use crate::observe::SourceState;
 
 /// What is heard of a relay.
@@ -97,7 +99,8 @@ impl Run<'_> {
         let (net, words) = (self.engine.net.clone(), ways.told.clone());
         ways.unheard += 1;
         tokio::spawn(async move {
-            let told = net.about_relay(&url, &to).await.map_err(|error| error.to_string());
+            let told = net.about_relay(&url, &to).await;
+            let told = told.map_err(|error| AboutRelay::why_not(&url, &error));
             let _ = words.send(Word::About(About { relay, about, told, is_further }));
         });
     }
@@ -183,6 +186,7 @@ impl Run<'_> {
                 if is_news {
                     self.note(format!("the relay {name} is not used: {why}"), false);
                 }
+                self.tell_unreached();
                 // Those still wait for other relays' keys, or have waited for this one's in vain.
                 for (way, replica, route, on_trial) in others {
                     self.open_way(way, replica, route, on_trial);
@@ -196,6 +200,7 @@ impl Run<'_> {
         for (&other, rtt) in about.iter().zip(&told.hops) {
             let rtt_s = rtt.as_ref().ok().map(Duration::as_secs_f64);
             ways.router.handle(RouteEvent::RoundTrip { from: other, to: site, rtt_s }, now);
+            ways.said.insert((site, other), rtt.as_ref().err().cloned());
         }
         if !is_further {
             if ways.unreached.remove(&site) {
@@ -209,7 +214,42 @@ impl Run<'_> {
         for (way, replica, route, on_trial) in std::mem::take(&mut ways.deferred) {
             self.open_way(way, replica, route, on_trial);
         }
+        self.tell_unreached();
         self.route();
+    }
+
+    /// Relays that reach no source, by others neither, are told of: once for each source.
+    fn tell_unreached(&mut self) {
+        let Some(ways) = &self.ways else { return };
+        if !ways.is_seeking() {
+            return;
+        }
+        let relays: Vec<SiteId> = (1..=ways.routes.relays().len() as u32).map(SiteId).collect();
+        // What lies in depots comes from relays, which need not lead to one another.
+        let sources: BTreeSet<SiteId> =
+            ways.origins.values().copied().filter(|site| !relays.contains(site)).collect();
+        let mut notes = Vec::new();
+        for &relay in &relays {
+            let whys: Option<Vec<(SiteId, &str)>> = sources
+                .iter()
+                .map(|&source| Some((source, ways.why_unreached(relay, source)?)))
+                .collect();
+            let names = |site| ways.of(site).map(|site| site.name.as_str()).unwrap_or_default();
+            let name = names(relay);
+            let mut news = whys.unwrap_or_default();
+            news.retain(|(site, _)| ways.routes.note_lost(&format!("{name} for {}", names(*site))));
+            if let Some((source, why)) = news.first() {
+                let others = match news.len() - 1 {
+                    0 => String::new(),
+                    others => format!(" and {} more", counted(others as u64, "source")),
+                };
+                let source = names(*source);
+                notes.push(format!("the relay {name} is not used for {source}{others}: {why}"));
+            }
+        }
+        for text in notes {
+            self.note(text, false);
+        }
     }
 
     /// A way waits until its relays have told their keys, for which they are asked if nobody has.
@@ -247,6 +287,33 @@ impl Run<'_> {
             self.sources.get(*at).is_none_or(|source| source.state == SourceState::Bad)
         };
         is_over && ways.open.values().all(is_bad)
+    }
+}
+
+impl Ways {
+    /// Why nothing of this source comes by this relay and those behind it, as far as they have said;
+    /// `None` if it does, or may.
+    fn why_unreached(&self, relay: SiteId, source: SiteId) -> Option<&str> {
+        let why = self.said.get(&(relay, source))?.as_deref()?;
+        let (mut known, mut at) = (vec![relay], 0);
+        while let Some(&by) = known.get(at) {
+            let comes = match self.said.get(&(by, source)) {
+                Some(why) => why.is_none(),
+                None => !self.unreached.contains(&by),
+            };
+            if comes {
+                return None;
+            }
+            let reached = self.said.range((by, SiteId::HERE)..=(by, SiteId(u32::MAX)));
+            for (&(_, other), why) in reached {
+                let is_relay = other.0 as usize <= self.routes.relays().len();
+                if why.is_none() && is_relay && !known.contains(&other) {
+                    known.push(other);
+                }
+            }
+            at += 1;
+        }
+        Some(why)
     }
 }
 

@@ -60,6 +60,8 @@ pub(super) struct Ways {
     pub(super) unheard: usize,
     /// Relays that nothing can be had by, and why.
     pub(super) lost: BTreeMap<SiteId, String>,
+    /// What relays (first) said of others: why they do not reach them, if so.
+    pub(super) said: BTreeMap<(SiteId, SiteId), Option<String>>,
     /// Until when the router may find a way by the relays that have told of themselves lately.
     pub(super) hope_until: Time,
     /// Nobody can deliver anything, unless a way comes yet.
@@ -108,6 +110,7 @@ impl Ways {
             unreached: BTreeSet::new(),
             unheard: 0,
             lost: BTreeMap::new(),
+            said: BTreeMap::new(),
             hope_until: Time::ZERO,
             is_exhausted: false,
             changes: 0,
