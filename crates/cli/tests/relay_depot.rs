@@ -399,3 +399,10 @@ fn a_cache_without_its_folder_says_so() {
     relay.says("files: this folder was removed or replaced while the cache uses it");
     home.run(["get", &relay.through(&url(&origin)), "-o", "got"]).code_is(0);
 }
+
+#[test]
+fn more_memory_than_there_is_is_told_at_the_start() {
+    let home = Home::new();
+    let relay = home.relay(&["--depot-memory", "900000T"]);
+    relay.says("warning: --depot-memory 900 PB: there are ");
+}

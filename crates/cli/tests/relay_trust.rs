@@ -105,3 +105,37 @@ fn a_relay_that_does_not_trust_the_next_one_is_told_apart_from_us() {
     ]);
     ran.never_says(&["--insecure", "--ca FILE", "beside its url"]);
 }
+
+#[test]
+fn stage_says_whose_certificate_is_not_trusted_and_by_whom() {
+    // Ten seconds of "0 B/s", and no word on what could be done.
+    let home = Home::new();
+    let content = Content::random(84, SIZE);
+    home.write("data/data.bin", content.read(0, SIZE));
+    let origin = home.serve(&["data", "--anonymous"]);
+    let trusts = ["--fingerprint", &print(&origin)];
+    let depot = ["--depot", "depot", "--depot-size", "20M"];
+    let relay = relay(&home, &depot);
+    let (named, own) = (relay.named(), print(&relay));
+    let (from, meta4) = (origin.at("data.bin"), "staged.meta4");
+    let args = ["stage", &from, "--at", &named, "--for", "1h", "-o", meta4, "--fingerprint"];
+    let known = "  a relay is known by the fingerprint that 'swath relay' prints: --fingerprint";
+    home.run([&args[..], &[trusts[1]]].concat()).code_is(7).says(&["is not trusted", known]);
+    let began = std::time::Instant::now();
+    let ran = home.run([&args[..], &[trusts[1], "--fingerprint", &own]].concat());
+    ran.code_is(7).says(&[
+        "certificate is not trusted",
+        "  it is that relay which does not trust it: ",
+        "--fingerprint or --ca of 'swath relay'",
+    ]);
+    assert!(began.elapsed().as_secs() < 10, "it is left at once");
+    ran.never_says(&[known]);
+    drop(relay);
+    let relay = self::relay(&home, &[&depot[..], &trusts].concat());
+    let (named, own) = (relay.named(), print(&relay));
+    let args = ["stage", &from, "--at", &named, "--for", "1h", "-o", meta4, "--fingerprint"];
+    home.run([&args[..], &[trusts[1], "--fingerprint", &own]].concat()).code_is(0);
+    let status = home.run(["stage", "status", meta4]);
+    assert!(status.code_is(7).says(&[known]).out().contains("is not trusted"), "{status}");
+    home.run(["stage", "status", meta4, "--fingerprint", &own]).code_is(0);
+}

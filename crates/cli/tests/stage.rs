@@ -246,10 +246,19 @@ fn a_depot_takes_what_it_has_room_for() {
 fn a_second_copy_without_a_place_is_told_as_that() {
     let home = Home::new();
     let content = Content::random(16, SIZE);
-    let origin = honest(&content);
-    let both = depots(&home, &["20M", "3M"]);
-    let ran = stage(&home, &url(&origin), &both, &["--replicas", "2"]);
-    ran.code_is(7).says(&[
+    let both = depots(&home, &["20M", "10M"]);
+    let replicas = ["--replicas", "2"];
+    let origin = slow(&content, 3_000_000);
+    let running = staging(&home, &url(&origin), &both, &replicas).start();
+    until("it begins", || both.iter().all(|depot| taken_bytes(depot) > 0));
+    // Somebody else takes what was free when it was asked for.
+    let free =
+        || both[1].ask("GET", "/depot", "", b"").is(200).json()["disk"]["free_bytes"].as_u64();
+    until("it is taken", || {
+        let most = free().unwrap() / 2;
+        both[1].ask("POST", &format!("/depot?size={most}&lease=600"), "", b"").status == 201
+    });
+    running.wait().code_is(7).says(&[
         "found no place",
         "it has no room",
         "each further copy of what it holds has to lie at another one",
@@ -276,10 +285,15 @@ fn where_there_is_no_place_nothing_is_left() {
     let home = Home::new();
     let content = Content::random(7, SIZE);
     let origin = honest(&content);
-    let both = depots(&home, &["2M", "3M"]);
-    let ran = stage(&home, &url(&origin), &both, &[]);
-    ran.code_is(7).says(&["found no place", "what was leased is given up", "it has no room"]);
-    assert!(both.iter().all(|depot| taken_bytes(depot) == 0));
+    let all = depots(&home, &["2M", "3M", "20M"]);
+    let ran = stage(&home, &url(&origin), &all[..2], &[]);
+    // All of it that found room came over the long way, and was given up again.
+    ran.code_is(7).says(&["depots have room for 5.00 MB of 9.00 MB; nothing was fetched"]);
+    ran.says(&["it has 2.00 MB free", "it has 3.00 MB free"]);
+    let ran = stage(&home, &url(&origin), &all, &["--replicas", "2"]);
+    ran.code_is(7).says(&["depots have room for 14.0 MB of 18.0 MB"]);
+    assert_eq!(origin.log().sent_bytes("/data.bin") / 1000, 0, "but for what says what it is");
+    assert!(all.iter().all(|depot| taken_bytes(depot) == 0));
     assert!(!home.exists("staged.meta4") && !home.exists("staged.meta4.keys"));
     // Neither a relay without a depot nor nobody is one.
     let bare = [home.relay(&[])];
@@ -288,8 +302,8 @@ fn where_there_is_no_place_nothing_is_left() {
     let gone = honest(&content);
     let address = url(&gone);
     drop(gone);
-    stage(&home, &address, &both, &[]).code_is(7).says(&["no source can be used"]);
-    assert!(both.iter().all(|depot| taken_bytes(depot) == 0));
+    stage(&home, &address, &all, &[]).code_is(7).says(&["no source can be used"]);
+    assert!(all.iter().all(|depot| taken_bytes(depot) == 0));
 }
 
 #[test]
@@ -444,6 +458,11 @@ fn what_opens_a_depots_relay_is_written_nowhere() {
         assert!(text.contains("/depot/") && !text.contains("sesame"), "{text}");
     }
     let hint = format!("--at http://any:TOKEN@{}", depot.address());
+    let wrong = depot.named().replace("http://", "http://any:another-one@");
+    for (at, said) in [(depot.named(), "asks for a token: "), (wrong, "does not take the token")] {
+        let ran = home.run(["stage", &url(&origin), "--at", &at, "--for", "1h", "-o", "x.meta4"]);
+        ran.code_is(7).says(&["answered 401", said, &hint, "token-file"]);
+    }
     for command in [&["status"][..], &["extend", "--for", "2h"], &["release"]] {
         let bare = [&["stage"], command, &["staged.meta4"]].concat();
         let ran = home.run(&bare);

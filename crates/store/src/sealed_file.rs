@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 use blake3::hazmat::HasherExt;
-use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::{Range, RangeSet};
 
 use crate::sys;
 
@@ -67,6 +67,29 @@ impl Layout {
     pub(crate) fn blocks_of(&self, range: Range) -> Range {
         let end = blocks(range.end).min(blocks(self.size_bytes));
         Range::new(range.start - range.start % BLOCK_BYTES, end)
+    }
+
+    /// The bytes of the groups whose seals lie in one block of a disk with that of the group at
+    /// `offset`.
+    pub(crate) fn sealed_together(&self, offset: u64) -> Range {
+        let start = offset - offset % SEALED_TOGETHER_BYTES;
+        Range::new(start, self.size_bytes.min(start.saturating_add(SEALED_TOGETHER_BYTES)))
+    }
+
+    /// What these groups take of a disk, whose bytes are all of `groups`, with the blocks of their
+    /// seals.
+    pub(crate) fn taken_bytes(&self, groups: &RangeSet) -> u64 {
+        let (mut bytes, mut sealed_to) = (0, 0);
+        for run in groups.iter() {
+            bytes += self.blocks_of(run).len();
+            let mut at = run.start.max(sealed_to);
+            while at < run.end {
+                bytes += BLOCK_BYTES;
+                sealed_to = self.sealed_together(at).end;
+                at = sealed_to;
+            }
+        }
+        bytes
     }
 
     /// The groups that have a byte in `range`.
@@ -161,9 +184,17 @@ impl SealedFile {
         };
     }
 
-    /// Give the space of these bytes back, where the file system can do that.
-    pub(crate) fn make_hole(&self, range: Range) {
-        let _ = sys::make_hole(&self.file, self.place_of(range.start), self.place_of(range.end));
+    /// Give the space of these groups back, where the file system can do that.
+    pub(crate) fn make_hole(&self, groups: Range) {
+        // Blocks that have a byte of something else keep their space.
+        let blocks = self.layout.blocks_of(groups);
+        let _ = sys::make_hole(&self.file, self.place_of(blocks.start), self.place_of(blocks.end));
+    }
+
+    /// Give the space back of the block that the seal of the group at `group` lies in.
+    pub(crate) fn make_seals_hole(&self, group: u64) {
+        let start = self.seal_place(self.layout.sealed_together(group).start);
+        let _ = sys::make_hole(&self.file, start, start + BLOCK_BYTES);
     }
 
     /// The seals that are not zero: the start of each group, and its seal.
@@ -244,7 +275,9 @@ const SEAL_BYTES: u64 = 32;
 /// The seals of 512 MiB.
 const SEALS_READ_BYTES: u64 = 64 << 10;
 /// What file systems give space in, nearly everywhere.
-const BLOCK_BYTES: u64 = 4096;
+pub(crate) const BLOCK_BYTES: u64 = 4096;
+/// The groups whose seals fill a block.
+const SEALED_TOGETHER_BYTES: u64 = BLOCK_BYTES / SEAL_BYTES * GROUP_BYTES;
 
 #[cfg(test)]
 mod tests {
@@ -276,5 +309,25 @@ mod tests {
             assert!(groups.iter().all(|&group| layout.is_whole(group)));
             assert_eq!(layout.groups_of(Range::new(1, 1)).count(), 0);
         }
+    }
+
+    #[test]
+    fn what_is_taken_is_blocks_of_bytes_and_of_seals() {
+        const TOGETHER: u64 = 128 * GROUP_BYTES;
+        let layout = Layout { head_bytes: 4096, size_bytes: 2 * TOGETHER + 5000 };
+        let taken = |ranges: &[(u64, u64)]| {
+            layout.taken_bytes(&ranges.iter().map(|&(from, to)| Range::new(from, to)).collect())
+        };
+        assert_eq!(taken(&[]), 0);
+        assert_eq!(taken(&[(0, GROUP_BYTES)]), GROUP_BYTES + 4096);
+        assert_eq!(taken(&[(0, TOGETHER)]), TOGETHER + 4096);
+        let (one, two) = ((0, GROUP_BYTES), (TOGETHER - GROUP_BYTES, TOGETHER));
+        assert_eq!(taken(&[one, two]), 2 * GROUP_BYTES + 4096);
+        let across = (TOGETHER - GROUP_BYTES, TOGETHER + GROUP_BYTES);
+        assert_eq!(taken(&[one, across]), 3 * GROUP_BYTES + 2 * 4096);
+        assert_eq!(taken(&[(2 * TOGETHER, layout.size_bytes)]), 8192 + 4096);
+        assert_eq!(taken(&[(0, layout.size_bytes)]), 2 * TOGETHER + 8192 + 3 * 4096);
+        let last = layout.sealed_together(layout.size_bytes - 1);
+        assert_eq!(last, Range::new(2 * TOGETHER, layout.size_bytes));
     }
 }

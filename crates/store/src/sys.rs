@@ -142,6 +142,12 @@ pub(crate) fn file_system(folder: &Path) -> io::Result<FileSystem> {
     })
 }
 
+/// What a file or a folder takes of its disk.
+pub(crate) fn taken_bytes(found: &std::fs::Metadata) -> u64 {
+    // In these units, whatever the file system's own are.
+    found.blocks().saturating_mul(512)
+}
+
 /// Bytes that this process may still write where `file` lies.
 pub(crate) fn free_bytes(file: &File) -> io::Result<u64> {
     free_and_all_bytes(file).map(|(free_bytes, _)| free_bytes)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use swath_model::Limiter;
 use swath_serve::relay::{Clients, RelayOptions};
 use swath_serve::{Access, Log, RelayServerOptions, Server, Tls, read_tokens};
-use swath_store::depot::{Depot, DepotOptions, Note, OpenError};
+use swath_store::depot::{Depot, DepotOptions, Note, OpenError, memory_limit_bytes};
 use swath_transfer::NetOptions;
 
 use crate::exit::{Exit, chain, fail, warn};
@@ -117,6 +117,15 @@ fn open(options: DepotOptions) -> Result<Depot, OpenError> {
             "--depot-size {}: its disk has {} free, and no more is leased",
             units::bytes(size_bytes),
             units::bytes(room.disk_free_bytes)
+        ));
+    }
+    let memory_bytes = depot.options().memory_bytes;
+    if let Some(has_bytes) = memory_limit_bytes().filter(|has_bytes| memory_bytes > *has_bytes) {
+        warn(&format!(
+            "--depot-memory {}: there are {} here for all that runs, and the system ends whoever \
+             takes more, such as this relay when others store that much",
+            units::bytes(memory_bytes),
+            units::bytes(has_bytes)
         ));
     }
     for note in found.notes {

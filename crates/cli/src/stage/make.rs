@@ -11,7 +11,8 @@ use url::Url;
 use super::args::Stage;
 use super::files::{self, Draft, Kept, Keys, keys_of};
 use super::source::{self, Source};
-use super::{Failed, manage};
+use super::{Failed, hints, manage};
+use crate::config::Relay;
 use crate::exit::{Exit, fail};
 use crate::get::log_to;
 use crate::progress::{Mode, Progress, units};
@@ -73,7 +74,7 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
     let staged = match staged {
         Ok(staged) => staged,
         Err(failed) => {
-            let exit = complain(source.name.as_str(), &failed.error);
+            let exit = complain(source.name.as_str(), &failed.error, &args.at);
             tell_left(&source, failed.size_bytes, &failed.unreached, &output, kept);
             return Ok(exit);
         }
@@ -232,12 +233,17 @@ fn json(staged: &Staged, output: &Path) -> String {
 }
 
 /// What happened, and what became of what was leased.
-fn complain(name: &str, error: &StageError) -> Exit {
+fn complain(name: &str, error: &StageError, at: &[Relay]) -> Exit {
     let released = "what was leased is given up again";
     let (exit, text, reasons) = match error {
         StageError::NoSource { reasons } => (Exit::Sources, error.to_string(), Some(reasons)),
         StageError::TooFew { reasons, .. } => {
             (Exit::Sources, format!("{error}; {released}"), Some(reasons))
+        }
+        StageError::NoRoom { free_bytes, wanted_bytes, reasons } => {
+            let [free, wanted] = [*free_bytes, *wanted_bytes].map(units::bytes);
+            let text = format!("depots have room for {free} of {wanted}; nothing was fetched");
+            (Exit::Sources, text, Some(reasons))
         }
         StageError::NoPlace { lacking_bytes, reasons } => {
             let text = format!("{} found no place; {released}", units::bytes(*lacking_bytes));
@@ -253,6 +259,12 @@ fn complain(name: &str, error: &StageError) -> Exit {
     for (whose, reason) in reasons.into_iter().flatten() {
         say::err(&format!("  {whose}: {reason}"));
     }
+    let hints = match (error, reasons) {
+        (StageError::NoSource { .. }, Some(reasons)) => hints::of_sources(reasons),
+        (_, Some(reasons)) => hints::of_depots(reasons, at),
+        _ => Vec::new(),
+    };
+    hints.iter().for_each(|hint| say::err(hint));
     exit
 }
 

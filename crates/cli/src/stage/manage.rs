@@ -5,16 +5,15 @@
 use std::time::Duration;
 
 use serde_json::json;
-use swath_formats::relay::site;
 use swath_source::{DepotError, DepotStatus, Net, display_name};
 use tokio::task::JoinSet;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::Failed;
 use super::args::{Extend, Staged};
 use super::files::{self, Key, keys_of};
+use super::{Failed, hints};
 use crate::config::Relay;
-use crate::exit::Exit;
+use crate::exit::{Exit, is_untrusted_here};
 use crate::progress::look::Look;
 use crate::progress::units;
 use crate::say;
@@ -59,7 +58,7 @@ pub async fn status(args: Staged) -> Result<Exit, Failed> {
         .collect();
     let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();
     let exit = told(&args, &rows, &is_done);
-    hint(&answers);
+    hint(&answers, &args.at);
     Ok(exit)
 }
 
@@ -83,7 +82,7 @@ pub async fn extend(args: Extend) -> Result<Exit, Failed> {
     let rows: Vec<Row> = answers.iter().map(row).collect();
     let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();
     let exit = told(&args, &rows, &is_done);
-    hint(&answers);
+    hint(&answers, &args.at);
     Ok(exit)
 }
 
@@ -110,7 +109,7 @@ pub async fn release(args: Staged) -> Result<Exit, Failed> {
     let rows: Vec<Row> = answers.iter().map(row).collect();
     let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();
     let exit = told(&args, &rows, &is_done);
-    hint(&answers);
+    hint(&answers, &args.at);
     if exit == Exit::Done {
         // They open nothing any more.
         let _ = std::fs::remove_file(keys_of(&args.file));
@@ -153,17 +152,20 @@ fn net(args: &Staged, depots: &[Key]) -> Result<Net, Failed> {
     super::net(&args.net, &args.at)
 }
 
-/// Which of the relays ask for a token, and what gives them one.
-fn hint<T>(answers: &[(Key, Result<T, DepotError>)]) {
+/// What to do about relays that ask for a token, or are not trusted.
+fn hint<T>(answers: &[(Key, Result<T, DepotError>)], at: &[Relay]) {
+    let mut is_untrusted = false;
     for (key, answer) in answers {
-        if let Err(DepotError::Refused { status: 401, .. }) = answer {
-            let named = site(&key.relay).unwrap_or_default();
-            let scheme = key.relay.scheme();
-            say::err(&format!(
-                "  {named} asks for a token: --at {scheme}://any:TOKEN@{named} shows one, or \
-                 'token-file' in the configuration file"
-            ));
+        match answer {
+            Err(DepotError::Refused { status: 401, .. }) => say::err(&hints::token(&key.relay, at)),
+            Err(DepotError::Lane(error)) => {
+                is_untrusted |= is_untrusted_here(&error.to_string());
+            }
+            _ => {}
         }
+    }
+    if is_untrusted {
+        say::err(hints::TRUST_OF_US);
     }
 }
 

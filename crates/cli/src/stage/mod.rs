@@ -7,6 +7,7 @@
 pub mod args;
 
 mod files;
+mod hints;
 mod make;
 mod manage;
 mod source;

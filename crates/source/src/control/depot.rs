@@ -276,12 +276,16 @@ impl Net {
             let fault = head.field("proxy-status").and_then(proxy_status::read);
             let is_closed = fault.as_ref().is_some_and(|it| it.fault == Some(ProxyFault::OtherKey))
                 || depot::is_path(wish.from.path()) && matches!(told, Some(401 | 403));
+            // A certificate that its relay does not trust is the same the next time.
+            let is_final = fault.as_ref().is_some_and(|it| {
+                matches!(head.status, 403 | 508) || it.fault == Some(ProxyFault::Certificate)
+            });
             let error = match (head.status, told) {
                 (_, Some(code)) => {
                     let may_pass = matches!(code, 408 | 425 | 429 | 500..=599);
                     DepotError::Source { words: crate::http::head::words(&words), may_pass }
                 }
-                (403 | 508, None) if fault.is_some() => {
+                (_, None) if is_final => {
                     DepotError::Source { words: crate::http::head::words(&words), may_pass: false }
                 }
                 (status, None) => DepotError::of(status, &words),
@@ -293,7 +297,7 @@ impl Net {
     }
 
     /// The JSON that a depot answers with.
-    async fn depot_told(&self, method: &str, target: &Url) -> Result<Value, DepotError> {
+    pub(super) async fn depot_told(&self, method: &str, target: &Url) -> Result<Value, DepotError> {
         let (mut upstream, head) = self.depot_ask(method, target, "", false).await?;
         let text = self.text_of(&mut upstream).await?;
         upstream.put_aside();
@@ -502,7 +506,7 @@ fn has_ended(head: &AnswerHead) -> bool {
     head.field("swath-lease") == Some("0")
 }
 
-fn no_depot() -> DepotError {
+pub(super) fn no_depot() -> DepotError {
     LaneError::protocol("it does not answer as a depot does").into()
 }
 

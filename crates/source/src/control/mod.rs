@@ -4,6 +4,7 @@
 
 mod about;
 mod depot;
+mod depot_room;
 mod download;
 mod exchange;
 mod probe;

@@ -1,8 +1,9 @@
 //! Which files are cached, how much space they take, and which goes first.
 //!
-//! Space is taken in groups, when somebody sets out to fetch a byte of them. Always holds: what is
-//! taken never exceeds the size, unless the cache was opened with less than before and all of it is
-//! in use; nothing that anybody has a handle of is evicted.
+//! Space is taken in groups, when somebody sets out to fetch a byte of them; the first group that has
+//! its seal in a block takes that too. Folders take what they are. Always holds: what is taken never
+//! exceeds the size, unless the cache was opened with less than before and all of it is in use;
+//! nothing that anybody has a handle of is evicted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use super::entry::Inner;
 pub(crate) struct Books {
     pub(crate) size_bytes: u64,
     pub(crate) taken_bytes: u64,
+    /// What the folders themselves take of that.
+    own_bytes: u64,
     /// What its disk lets it come to, which may be less than it was given.
     disk_most_bytes: Option<u64>,
     by_url: HashMap<Arc<str>, (u64, Arc<Inner>)>,
@@ -31,6 +34,12 @@ impl Books {
     /// kept stays where that is nothing, and makes room for what comes.
     pub(crate) fn heed(&mut self, spare_bytes: Option<u64>) {
         self.disk_most_bytes = spare_bytes.map(|spare| self.taken_bytes.saturating_add(spare));
+    }
+
+    /// So much do the folders themselves take.
+    pub(crate) fn heed_own(&mut self, own_bytes: u64) {
+        self.taken_bytes = self.taken_bytes - self.own_bytes + own_bytes;
+        self.own_bytes = own_bytes;
     }
 
     /// How much may be kept now.

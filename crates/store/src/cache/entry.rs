@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::Shared;
 use super::fetch::{Fetch, Wait};
 use super::head::Head;
-use crate::sealed_file::{Layout, Seal, SealedFile};
+use crate::sealed_file::{BLOCK_BYTES, Layout, Seal, SealedFile, blocks};
 
 /// What the cache keeps of a file.
 pub(crate) struct Inner {
@@ -160,15 +160,16 @@ impl Entry {
         let mut evicted = Vec::new();
         let mut got = None;
         for group in self.inner.layout.groups_of(gap) {
-            if !self.inner.state().taken.covers(group) {
-                let bytes = crate::sealed_file::blocks(group.len());
+            // Kept, so that what its seals take is counted once.
+            let mut state = self.inner.state();
+            if !state.taken.covers(group) {
+                let bytes = self.inner.bytes_of(&state.taken, group);
                 evicted.extend(books.make_room(bytes));
                 if books.taken_bytes.saturating_add(bytes) > books.most_bytes() {
                     break;
                 }
                 books.taken_bytes += bytes;
                 self.inner.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
-                let mut state = self.inner.state();
                 state.taken.insert(group);
                 // Whatever comes, comes in this run.
                 state.proven.insert(group);
@@ -215,13 +216,12 @@ impl Entry {
 impl Inner {
     pub(crate) fn new(head: Head, path: PathBuf, state: State, shared: &Arc<Shared>) -> Inner {
         let layout = head.layout();
-        let taken = state.taken.iter().flat_map(|run| layout.groups_of(run));
-        let taken_bytes = taken.map(|group| crate::sealed_file::blocks(group.len())).sum::<u64>();
+        let taken_bytes = layout.head_bytes + layout.taken_bytes(&state.taken);
         Inner {
             layout,
             path,
             state: Mutex::new(state),
-            taken_bytes: AtomicU64::new(taken_bytes + layout.head_bytes),
+            taken_bytes: AtomicU64::new(taken_bytes),
             gone: AtomicBool::new(false),
             shared: Arc::downgrade(shared),
             changes: watch::Sender::new(0),
@@ -244,6 +244,18 @@ impl Inner {
 
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.taken_bytes.load(Ordering::Relaxed)
+    }
+
+    /// It takes no less than this, as its disk has it. For who has just made it.
+    pub(crate) fn takes_at_least(&self, bytes: u64) {
+        self.taken_bytes.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// What `group`, which is none of `taken`, takes beside these: its blocks, and one for seals if
+    /// nothing else has its seal there.
+    fn bytes_of(&self, taken: &RangeSet, group: Range) -> u64 {
+        let is_first = taken.bytes_within(self.layout.sealed_together(group.start)) == 0;
+        blocks(group.len()) + if is_first { BLOCK_BYTES } else { 0 }
     }
 
     /// What it took is taken no more; for who holds the books.
@@ -286,7 +298,11 @@ impl Inner {
                 // With the state held: who claims it next finds a hole and nothing else.
                 file.make_hole(group);
                 state.taken.remove(group);
-                bytes += crate::sealed_file::blocks(group.len());
+                let group_bytes = self.bytes_of(&state.taken, group);
+                if group_bytes > blocks(group.len()) {
+                    file.make_seals_hole(group.start);
+                }
+                bytes += group_bytes;
             }
         }
         if bytes > 0

@@ -10,9 +10,9 @@
 //! So restarts and crashes keep whatever reached the disk, cost nothing in between, and nothing
 //! wrong is ever read; syncing would protect copies that can be fetched again.
 //!
-//! Always holds: what is kept never exceeds the size given (whole groups are counted), nor grows into
-//! the last part of its disk; the file that
-//! was asked for the longest ago goes first, and never one that somebody has a handle of; bytes of
+//! Always holds: what is kept never exceeds the size given (whole groups are counted, with the blocks
+//! of heads and seals, and the folders), nor grows into the last part of its disk; the file that was
+//! asked for the longest ago goes first, and never one that somebody has a handle of; bytes of
 //! two versions of a file never meet. All functions block, but for [`Wait::changed`].
 
 mod books;
@@ -67,7 +67,7 @@ pub struct Key {
 pub struct CacheRoom {
     /// How much it may keep.
     pub size_bytes: u64,
-    /// How much it keeps.
+    /// What it takes of its disk: what it keeps, and what it needs to.
     pub taken_bytes: u64,
     /// Of how many files.
     pub files: usize,
@@ -166,9 +166,11 @@ impl Cache {
         let bytes = made.taken_bytes();
         // As long as we have the books, nothing may be dropped that wants them.
         let mut going = Vec::new();
-        let spare_bytes = shared.spare_bytes();
+        // It has a name in the folder by now, which that may have grown for.
+        let (spare_bytes, own_bytes) = (shared.spare_bytes(), shared.own_bytes());
         let entered = {
             let mut books = shared.books();
+            books.heed_own(own_bytes);
             books.heed(spare_bytes);
             let there = books.touch(&key.url).cloned();
             match there {
@@ -212,6 +214,13 @@ impl Shared {
     /// What the cache's disk has beyond what is left free for others; `None` if that cannot be told.
     pub(crate) fn spare_bytes(&self) -> Option<u64> {
         sys::free_and_all_bytes(&self.lock).ok().map(|(free, all)| spare(free, all))
+    }
+
+    /// What the cache's folder and the one with the files take of the disk for themselves.
+    fn own_bytes(&self) -> u64 {
+        let folders = [Some(self.folder.as_path()), self.folder.parent()];
+        let found = folders.into_iter().flatten().filter_map(|folder| folder.metadata().ok());
+        found.map(|folder| sys::taken_bytes(&folder)).sum()
     }
 
     fn find(&self, key: &Key, size_bytes: u64) -> Option<Arc<Inner>> {

@@ -92,6 +92,7 @@ impl Cache {
                 books.taken_bytes += inner.taken_bytes();
                 books.insert(inner);
             }
+            books.heed_own(shared.own_bytes());
             going.extend(books.make_room(0));
             kept.files = books.count();
             kept.bytes = books.held_bytes();
@@ -134,5 +135,7 @@ fn read(path: &Path, shared: &Arc<Shared>) -> io::Result<Option<(SystemTime, Arc
         }
     }
     let inner = Inner::new(head, path.to_owned(), state, shared);
+    // Where the file system needs more of its own, or gave nothing back.
+    inner.takes_at_least(sys::taken_bytes(&sealed.file().metadata()?));
     Ok(Some((found.modified()?, Arc::new(inner))))
 }

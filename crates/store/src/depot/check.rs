@@ -54,11 +54,7 @@ pub(crate) fn check(
                 lease.suspect(depot, file, group)?;
                 return Ok(Some(group));
             }
-            let mut book = lease.book();
-            // Unless it became another one meanwhile.
-            if book.contents.held.covers(group) {
-                book.checked.insert(group);
-            }
+            lease.book().found_right(group);
         }
         for (piece, seal) in
             pieces.into_iter().filter(|(piece, _)| piece.intersect(range).is_some())

@@ -43,6 +43,7 @@ mod clock;
 mod contents;
 mod lease;
 mod ledger;
+mod memory;
 mod open;
 mod reader;
 mod settle;
@@ -71,6 +72,7 @@ pub use allocate::{AllocateError, Allocation};
 pub use capability::{Capability, LeaseId, NoCapability, Right};
 pub use clock::{Clock, Moment, SystemClock};
 pub use ledger::{Medium, Space};
+pub use memory::memory_limit_bytes;
 pub use open::{Found, Note, OpenError};
 pub use reader::{Part, ReadError, Reader};
 pub use writer::{StoreError, Writer};
@@ -80,10 +82,12 @@ pub use writer::{StoreError, Writer};
 pub struct DepotOptions {
     /// The folder for allocations on the disk, which is the depot's alone. `None`: there are none.
     pub folder: Option<PathBuf>,
-    /// How many bytes may be allocated there. What an allocation has is counted in blocks of 4 KiB;
-    /// its seals (an 8192nd of that) and a journal of a few KiB come on top.
+    /// How many bytes may be allocated there. What an allocation has is counted in blocks of 4 KiB. Its
+    /// seals (an 8192nd of that) and its journal (4 KiB, and 40 bytes for each 256 KiB where all its
+    /// space is taken at once) come on top: for 1 TiB 288 MiB together.
     pub size_bytes: u64,
-    /// How many bytes may be allocated in memory.
+    /// How many bytes may be allocated in memory. They are taken as bytes are stored: where there are
+    /// fewer, the system ends the program, or another one. See [`memory_limit_bytes`].
     pub memory_bytes: u64,
     /// The longest lease.
     pub length_max: Duration,
@@ -309,7 +313,7 @@ impl Depot {
             books.ending += 1;
             entry
         };
-        let Err((entry, unended)) = self.shared.end_one(entry) else { return Ok(()) };
+        let Some((entry, unended)) = self.shared.end_one(entry) else { return Ok(()) };
         let mut books = self.shared.books();
         let error = match unended {
             Unended::IsAsItWas(error) => {
@@ -418,8 +422,9 @@ impl Shared {
         now
     }
 
-    fn end_one(&self, entry: Entry<Arc<Lease>>) -> Result<(), (Entry<Arc<Lease>>, Unended)> {
-        self.end(vec![entry]).pop().map_or(Ok(()), Err)
+    /// The same of one: what it could not be done with.
+    fn end_one(&self, entry: Entry<Arc<Lease>>) -> Option<(Entry<Arc<Lease>>, Unended)> {
+        self.end(vec![entry]).pop()
     }
 
     /// Take away allocations that were taken out of the books, and give their space back once no power

@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex};
@@ -400,7 +400,7 @@ fn modified_ms(file: &File) -> u64 {
 
 /// What a file takes of the disk.
 fn space_of(path: &Path) -> u64 {
-    path.symlink_metadata().map_or(0, |found| found.blocks().saturating_mul(512))
+    path.symlink_metadata().map_or(0, |found| sys::taken_bytes(&found))
 }
 
 /// Most journals are shorter than that.

@@ -221,6 +221,8 @@ impl Writer {
             if self.lease.is_given_up() {
                 self.file.empty();
             }
+            // If it is extended, others may store here.
+            self.lease.book().writing.remove(part);
             return Err(StoreError::Ended);
         }
         let (_, sealer) = self.run.get_or_insert_with(|| (part.start, Sealer::new(part.start)));
@@ -236,13 +238,15 @@ impl Writer {
         Ok(())
     }
 
-    /// The piece that is being written ends where we are.
+    /// The piece that is being written ends where we are. With an error it is dropped, and we are at
+    /// its beginning again.
     fn end_run(&mut self) -> Result<(), StoreError> {
         let Some((start, sealer)) = self.run.take() else { return Ok(()) };
         let range = Range::new(start, self.at);
         if self.lease.layout.is_whole(range) {
             if let Err(error) = self.file.write_seal(start, &sealer.seal()) {
                 self.lease.book().writing.remove(range);
+                self.at = start;
                 return Err(io_error(&self.lease, &self.depot, error));
             }
             self.parts.whole.insert(range);

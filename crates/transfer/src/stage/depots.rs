@@ -10,6 +10,7 @@ use url::Url;
 use super::StagedDepot;
 use super::errand::Mirrors;
 use crate::observe::{Event, Observer, SourceState};
+use crate::report::units;
 
 /// A relay's depot.
 pub(super) struct Depot {
@@ -19,6 +20,8 @@ pub(super) struct Depot {
     pub lease: Option<DepotLease>,
     /// How long that runs.
     pub left: Duration,
+    /// How much it had to lease before anything was, if it has told.
+    pub free_bytes: Option<u64>,
     /// What it holds, as far as it has told.
     pub held: RangeSet,
     pub rtt: Duration,
@@ -54,6 +57,7 @@ impl Depot {
             relay,
             lease: None,
             left: Duration::ZERO,
+            free_bytes: None,
             held: RangeSet::new(),
             rtt: Duration::ZERO,
             mirrors: Mirrors::default(),
@@ -129,6 +133,27 @@ pub(super) fn lacking(depots: &[Depot], replicas: usize, size_bytes: u64) -> Ran
     lacking
 }
 
+/// How much room depots have together, if that is less than all copies need: each takes the file once at
+/// most. Those that have not told may have enough, and those that cannot be used have none.
+pub(super) fn too_little_room(depots: &[Depot], replicas: usize, size_bytes: u64) -> Option<u64> {
+    let room = depots.iter().map(|depot| match depot.condition {
+        Condition::Usable => depot.free_bytes.map_or(size_bytes, |free| free.min(size_bytes)),
+        _ => 0,
+    });
+    let room_bytes = room.fold(0, u64::saturating_add);
+    (room_bytes < size_bytes.saturating_mul(replicas as u64)).then_some(room_bytes)
+}
+
+/// Each depot with the room that it has.
+pub(super) fn rooms(depots: &[Depot]) -> Vec<(String, String)> {
+    let words = |depot: &Depot| match (depot.condition.reason(), depot.free_bytes) {
+        (Some(reason), _) => reason.to_owned(),
+        (None, Some(free_bytes)) => format!("it has {} free", units::bytes(free_bytes)),
+        (None, None) => "it does not tell how much it has free".to_owned(),
+    };
+    depots.iter().map(|depot| (depot.name.clone(), words(depot))).collect()
+}
+
 /// Each depot with what became of it.
 pub(super) fn reasons(depots: &[Depot]) -> Vec<(String, String)> {
     let reason = |depot: &Depot| match depot.condition.reason() {
@@ -142,6 +167,29 @@ pub(super) fn reasons(depots: &[Depot]) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_is_what_each_can_take_of_one_copy() {
+        let depots = |free: &[Option<u64>]| {
+            let depot = |free_bytes: &Option<u64>| {
+                let relay = Url::parse("http://r").unwrap();
+                Depot { free_bytes: *free_bytes, ..Depot::new(relay) }
+            };
+            free.iter().map(depot).collect::<Vec<_>>()
+        };
+        let lacks = |free: &[Option<u64>], copies| too_little_room(&depots(free), copies, 100);
+        assert_eq!(lacks(&[Some(40), Some(60)], 1), None);
+        assert_eq!(lacks(&[Some(40), Some(59)], 1), Some(99));
+        assert_eq!(lacks(&[Some(900), Some(99)], 2), Some(199), "a copy lies in one depot once");
+        assert_eq!(lacks(&[Some(900), Some(99), Some(1)], 2), None);
+        assert_eq!(lacks(&[None, Some(0)], 1), None, "it may have enough");
+        assert_eq!(lacks(&[None, Some(0)], 2), Some(100));
+        let mut lost = depots(&[None, Some(50)]);
+        lost[0].condition = Condition::Lost("gone".to_owned());
+        assert_eq!(too_little_room(&lost, 1, 100), Some(50));
+        let told = rooms(&lost).into_iter().map(|(_, words)| words).collect::<Vec<_>>();
+        assert_eq!(told, ["gone", "it has 50 B free"]);
+    }
 
     #[test]
     fn copies_are_those_that_a_naive_count_finds() {

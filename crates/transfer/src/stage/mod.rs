@@ -125,6 +125,16 @@ pub enum StageError {
         /// Each that cannot be used, with the reason.
         reasons: Vec<(String, String)>,
     },
+    /// The depots have less room than all copies need: nothing was fetched.
+    #[error("the depots have room for {free_bytes} bytes, and {wanted_bytes} are needed")]
+    NoRoom {
+        /// How much they could take of it.
+        free_bytes: u64,
+        /// How much all copies come to.
+        wanted_bytes: u64,
+        /// Each depot with the room that it has.
+        reasons: Vec<(String, String)>,
+    },
     /// The depots that are left cannot take what is missing.
     #[error("{lacking_bytes} bytes found no place")]
     NoPlace {
@@ -238,6 +248,11 @@ impl Staging<'_> {
             kept_bytes: 0,
             verification,
         });
+        tokio::select! {
+            biased;
+            () = stop.wait() => return Err(StageError::Stopped),
+            () = self.ask_for_room() => self.must_find_room()?,
+        }
         self.allocate(stop).await;
         leased(self.file.size_bytes, self.depots.iter().filter_map(Depot::staged).collect());
         if stop.is_set() {
@@ -248,6 +263,8 @@ impl Staging<'_> {
             let (wanted, reasons) = (self.request.replicas, self.reasons());
             return Err(StageError::TooFew { wanted, usable, reasons });
         }
+        // Those that could not be asked before may be lost by now.
+        self.must_find_room()?;
         // Each round adds a copy, or follows the loss of a depot.
         for _ in 0..self.request.replicas + self.depots.len() + 1 {
             let lacking =
@@ -338,6 +355,28 @@ impl Staging<'_> {
             return Err(StageError::Empty);
         }
         Ok(())
+    }
+
+    /// Ask the depots how much they can lease. One that does not answer is heard of when it is to.
+    async fn ask_for_room(&mut self) {
+        let net = self.net;
+        let asked = self.depots.iter().map(|depot| async move {
+            timeout(ROOM_WITHIN, net.depot_room(&depot.relay)).await.ok()?.ok()
+        });
+        for (at, room) in join_all(asked).await.into_iter().enumerate() {
+            self.depots[at].free_bytes = room;
+        }
+    }
+
+    /// What comes over a long way for hours and finds no room at the end has come in vain.
+    fn must_find_room(&self) -> Result<(), StageError> {
+        let (size_bytes, replicas) = (self.file.size_bytes, self.request.replicas);
+        let too_little = depots::too_little_room(&self.depots, replicas, size_bytes);
+        too_little.map_or(Ok(()), |free_bytes| {
+            let wanted_bytes = size_bytes.saturating_mul(replicas as u64);
+            let reasons = depots::rooms(&self.depots);
+            Err(StageError::NoRoom { free_bytes, wanted_bytes, reasons })
+        })
     }
 
     /// Ask the depots what they are, and for space. Whoever stops it waits a little for what they say:
@@ -502,6 +541,8 @@ fn since(began: Instant) -> Time {
 
 /// A depot that is being asked for space when all ends has so long to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// For telling how much room there is: nothing is lost where that is not known.
+const ROOM_WITHIN: Duration = Duration::from_secs(5);
 /// For giving up what was leased: whoever waits has decided to end.
 const RELEASE_WITHIN: Duration = Duration::from_secs(5);
 /// For so long a depot is asked what it holds …

@@ -42,7 +42,7 @@ impl Figures {
             page.one(name, "gauge", help, value as f64);
         };
         now("swath_relay_cache_files", "Files that something is kept of.", room.files as u64);
-        now("swath_relay_cache_bytes", "Bytes that are kept.", room.taken_bytes);
+        now("swath_relay_cache_bytes", "Bytes of its disk that the cache takes.", room.taken_bytes);
         now("swath_relay_cache_size_bytes", "Bytes that may be kept.", room.size_bytes);
     }
 }

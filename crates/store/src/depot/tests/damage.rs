@@ -321,3 +321,52 @@ fn an_allocation_without_its_files_is_lost_and_gives_its_space_back() {
     depot.release(&lease.manage).unwrap();
     assert_eq!(depot.room().disk_taken_bytes, 0);
 }
+
+#[test]
+fn what_was_found_damaged_meanwhile_does_not_pass_for_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let depot = open(folder.path(), &Hands::new());
+    let lease = depot.allocate(2 * GROUP, HOUR, Medium::Disk).unwrap();
+    let group = Range::new(0, GROUP);
+    depot.store(&lease.write, 0, &content(group)).unwrap();
+    let (found, _) = depot.find(&lease.write, Right::Write).unwrap();
+    let data = file_of(folder.path(), &lease, "data");
+    // One reader has found it right, another one found it damaged, and then the first one says so.
+    flip(&data, 5);
+    let reader = depot.reader(&lease.read).unwrap();
+    assert_eq!(reader.check(group).unwrap(), RangeSet::from(group));
+    found.book().found_right(group);
+    // A piece of it that is stored again is checked like any other.
+    depot.store(&lease.write, 100, &content(Range::new(100, 200))).unwrap();
+    flip(&data, 150);
+    let part = reader.part(Range::new(100, 200));
+    assert!(matches!(part, Err(ReadError::Damaged { .. })), "{part:?}");
+}
+
+#[test]
+fn what_was_written_and_never_acknowledged_takes_no_space_after_a_restart() {
+    // It is counted as free then, so others are promised it.
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hands::new();
+    let depot = open(folder.path(), &clock);
+    let lease = depot.allocate_with(4 * GROUP, HOUR, Medium::Disk, Space::AsStored).unwrap();
+    depot.store(&lease.write, 0, &content(Range::new(0, 10))).unwrap();
+    let mut writer = depot.writer(&lease.write, GROUP).unwrap();
+    writer.write(&content(Range::new(GROUP, 3 * GROUP))).unwrap();
+    let path = file_of(folder.path(), &lease, "data");
+    let file = fs::File::options().read(true).write(true).open(&path).unwrap();
+    file.sync_all().unwrap();
+    let on_disk = || crate::sys::taken_bytes(&file.metadata().unwrap());
+    let before = on_disk();
+    assert!(before > 2 * GROUP);
+    if crate::sys::make_hole(&file, 3 * GROUP, 4 * GROUP).is_err() {
+        println!("skipped: this file system gives no space of a file back");
+        return;
+    }
+    drop((writer, depot));
+    let depot = open(folder.path(), &clock);
+    assert_eq!(depot.status(&lease.read).unwrap().taken_bytes, 4096);
+    assert!(on_disk() + 2 * GROUP <= before, "{} of {before} bytes are there", on_disk());
+    let reader = depot.reader(&lease.read).unwrap();
+    assert!(read_all(&reader, Range::new(0, 10)).unwrap() == content(Range::new(0, 10)));
+}

@@ -1,5 +1,12 @@
 //! The depot against models, damage, power loss and time.
 
+/// Steps as the system has them.
+macro_rules! through {
+    ($($name:ident($($arg:ident: $kind:ty),*)),* $(,)?) => {
+        $(fn $name(&self, $($arg: $kind),*) -> io::Result<()> { self.system.$name($($arg),*) })*
+    };
+}
+
 mod damage;
 mod model;
 mod power;

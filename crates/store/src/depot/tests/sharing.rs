@@ -4,6 +4,9 @@ use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::depot::clock::Term;
+use crate::depot::contents::Contents;
+use crate::depot::lease::Lease;
 use crate::steps::{Steps, SystemSteps};
 
 /// Counts the syncs of data; the first one waits until so many others wait for the next.
@@ -26,23 +29,13 @@ impl Steps for Slow {
         }
         self.system.sync_data(part)
     }
-    fn append_journal(&self, journal: &File, at_bytes: u64, bytes: &[u8]) -> io::Result<()> {
-        self.system.append_journal(journal, at_bytes, bytes)
-    }
-    fn sync_journal(&self, journal: &File) -> io::Result<()> {
-        self.system.sync_journal(journal)
-    }
-    fn set_size(&self, file: &File, size_bytes: u64) -> io::Result<()> {
-        self.system.set_size(file, size_bytes)
-    }
-    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
-        self.system.rename(from, to, replace)
-    }
-    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        self.system.sync_folder(folder)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.system.remove(path)
+    through! {
+        append_journal(journal: &File, at_bytes: u64, bytes: &[u8]),
+        sync_journal(journal: &File),
+        set_size(file: &File, size_bytes: u64),
+        rename(from: &Path, to: &Path, replace: bool),
+        sync_folder(folder: &Path),
+        remove(path: &Path),
     }
 }
 
@@ -71,6 +64,81 @@ fn who_waits_for_a_sync_shares_the_next() {
     });
     assert_eq!(slow.syncs.load(Ordering::Relaxed), 2);
     assert_eq!(depot.status(&lease.read).unwrap().held, set(&[(0, 16_000)]));
+}
+
+/// The first journal that is taken away is so when somebody else has done something, or cannot.
+struct Halting {
+    system: SystemSteps,
+    halt: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Steps for Halting {
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let halt = self.halt.lock().unwrap().take();
+        if let Some(halt) = halt {
+            halt();
+        }
+        self.system.remove(path)
+    }
+    through! {
+        sync_data(part: &File),
+        append_journal(journal: &File, at_bytes: u64, bytes: &[u8]),
+        sync_journal(journal: &File),
+        set_size(file: &File, size_bytes: u64),
+        rename(from: &Path, to: &Path, replace: bool),
+        sync_folder(folder: &Path),
+    }
+}
+
+#[test]
+fn who_allocates_waits_for_what_is_being_taken_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let halting = Arc::new(Halting { system: SystemSteps::new(), halt: Mutex::new(None) });
+    let (depot, _) =
+        Depot::open_with(options(folder.path()), Hands::new(), halting.clone()).unwrap();
+    let lease = depot.allocate(8 * GROUP, HOUR, Medium::Disk).unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let other = depot.clone();
+    let halt = move || {
+        let asks = std::thread::spawn(move || other.allocate(8 * GROUP, HOUR, Medium::Disk));
+        // Whoever does not wait has been refused by then.
+        let began = std::time::Instant::now();
+        while !asks.is_finished() && began.elapsed() < Duration::from_millis(300) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        sender.send(asks).unwrap();
+    };
+    *halting.halt.lock().unwrap() = Some(Box::new(halt));
+    depot.release(&lease.manage).unwrap();
+    let next = receiver.recv().unwrap().join().unwrap().unwrap();
+    assert_eq!(depot.room().disk_free_bytes, 0);
+    depot.release(&next.manage).unwrap();
+}
+
+#[test]
+fn after_a_seal_that_could_not_be_written_the_offset_is_behind_what_can_be_committed() {
+    use rustix::fs::{MemfdFlags, SealFlags};
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hands::new();
+    let depot = open(folder.path(), &clock);
+    // A file that takes the bytes and does not grow for the seals behind them.
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(rustix::fs::memfd_create(c"swath-test", flags).unwrap());
+    file.set_len(2 * GROUP).unwrap();
+    rustix::fs::fcntl_add_seals(&file, SealFlags::GROW).unwrap();
+    let term = Term { from: clock.now(), length: HOUR };
+    let contents = Contents::new(2 * GROUP, [[0; 32]; 3], term, Space::Reserved);
+    let ends = clock.now().since_boot + HOUR;
+    let lease = Arc::new(Lease::in_memory(LeaseId::random().unwrap(), ends, contents, file));
+    let writer = |at| Writer::new(Arc::clone(&depot.shared), Arc::clone(&lease), at).unwrap();
+    let mut first = writer(GROUP - 10);
+    first.write(&content(Range::new(GROUP - 10, GROUP + 5))).unwrap();
+    let failed = first.write(&content(Range::new(GROUP + 5, 2 * GROUP)));
+    assert!(matches!(failed, Err(StoreError::Io(_))), "{failed:?}");
+    assert_eq!(first.offset(), GROUP, "what came of the second group is dropped");
+    writer(GROUP + 100).write(b"nobody else is busy there").unwrap();
+    assert_eq!(first.commit().unwrap(), GROUP);
+    assert_eq!(lease.book().contents.held, set(&[(GROUP - 10, GROUP)]));
 }
 
 #[test]

@@ -285,4 +285,62 @@ fn who_stores_at_the_old_end_of_a_lease_that_is_extended_just_now_destroys_nothi
     let all = Range::new(0, GROUP);
     assert!(read_all(&reader, all).unwrap() == content(all));
     assert_eq!(depot.status(&lease.read).unwrap().left, 4 * HOUR);
+    // What it had claimed was its own for as long as the lease ran.
+    depot.store(&lease.write, GROUP, b"again").unwrap();
+}
+
+#[test]
+fn what_ends_while_it_is_checked_is_not_handed_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let hands = Hands::new();
+    let clock = Arc::new(Jumps { hands: hands.clone(), looks: Mutex::new(None) });
+    let (depot, _) = Depot::open_at(options(folder.path()), clock.clone()).unwrap();
+    let all = Range::new(0, GROUP);
+    for medium in [Medium::Disk, Medium::Memory] {
+        let lease = depot.allocate(GROUP, HOUR, medium).unwrap();
+        depot.store(&lease.write, 0, &content(all)).unwrap();
+        let reader = depot.reader(&lease.read).unwrap();
+        // It is asked for in time, and checked when the hour is over.
+        *clock.looks.lock().unwrap() = Some(2);
+        let part = reader.part(all);
+        assert!(matches!(part, Err(ReadError::Ended)), "{part:?}");
+    }
+}
+
+/// A clock by which something is done when somebody looks at it next, before it tells.
+struct Meanwhile {
+    hands: Arc<Hands>,
+    to_do: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Clock for Meanwhile {
+    fn now(&self) -> Moment {
+        let to_do = self.to_do.lock().unwrap().take();
+        if let Some(to_do) = to_do {
+            to_do();
+        }
+        self.hands.now()
+    }
+}
+
+#[test]
+fn who_stores_in_what_is_released_just_now_leaves_nothing_on_the_disk() {
+    // What it wrote took space that was another's already, for as long as it had the file open.
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Meanwhile { hands: Hands::new(), to_do: Mutex::new(None) });
+    let (depot, _) = Depot::open_at(options(folder.path()), clock.clone()).unwrap();
+    for medium in [Medium::Disk, Medium::Memory] {
+        let lease = depot.allocate(2 * GROUP, HOUR, medium).unwrap();
+        depot.store(&lease.write, 0, b"before").unwrap();
+        let part = depot.reader(&lease.read).unwrap().part(Range::new(0, 6)).unwrap();
+        let mut writer = depot.writer(&lease.write, GROUP).unwrap();
+        let (other, manage) = (depot.clone(), lease.manage.clone());
+        let release = move || other.release(&manage).unwrap();
+        // It has seen that the lease runs when it looks at the clock.
+        *clock.to_do.lock().unwrap() = Some(Box::new(release));
+        let written = writer.write(&content(Range::new(0, 1000)));
+        assert!(matches!(written, Err(StoreError::Ended)), "{written:?}");
+        let file = std::fs::File::from(part.as_fd().try_clone_to_owned().unwrap());
+        assert_eq!(file.metadata().unwrap().len(), 0, "{medium:?}");
+    }
 }
