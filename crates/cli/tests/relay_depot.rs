@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use swath_netlab::faulty::{Behaviour, Content, Scope};
@@ -269,14 +269,8 @@ fn what_came_before_a_server_fell_silent_is_durable_and_free_for_others() {
     let target = format!("{}?from={}&range=0-{}", lease.write, url(&hung), SIZE - 1);
     write!(tcp, "POST {target} HTTP/1.0\r\nHost: a\r\n\r\n").unwrap();
     until("what came is held", || depot.status(&lease)["held"][0][1] == 1_000_000);
-    // As long as somebody listens it may go on.
-    depot.fetch(&lease, &url(&honest), 999_000, SIZE, "").is(503);
-    drop(tcp);
-    let began = Instant::now();
-    until("nobody waits for it any more", || {
-        depot.fetch(&lease, &url(&honest), 0, SIZE, "").status == 200
-    });
-    assert!(began.elapsed() < Duration::from_secs(20), "a server's --timeout is 60 s");
+    // What is durable is claimed by nobody, so that others bring the rest.
+    depot.fetch(&lease, &url(&honest), 0, SIZE, "").is(200);
     assert!(depot.ask("GET", &lease.read, "", b"").is(200).body == content.read(0, SIZE));
 }
 

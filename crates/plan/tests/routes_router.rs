@@ -424,3 +424,43 @@ fn two_replicas_at_one_site_are_both_asked_directly() {
     let (routes, closed) = two_minutes(&mut router, |_| 8e6);
     assert_eq!((routes, closed), (vec![Route::direct(), Route::direct()], 0));
 }
+
+#[test]
+fn where_direct_waits_for_us_nothing_is_tried() {
+    // With a limit of our own, or a slow reader, up to four fifths came by relays that gained nothing.
+    for awaits_us in [true, false] {
+        let mut router = router(Mode::Auto);
+        let mut open = opened(&actions(&mut router, 0.0));
+        for tenth in 1..100 {
+            let now_s = f64::from(tenth) / 10.0;
+            let delivered_bytes = (1e6 * now_s) as u64;
+            let way = WayNow { delivered_bytes, busy: true, awaits_us, ..WayNow::default() };
+            let ways = vec![(WayId(0), way)];
+            let event = RouteEvent::Progress { ways, left_bytes: Some(1 << 40) };
+            router.handle(event, Time::from_secs_f64(now_s));
+            open.extend(opened(&actions(&mut router, now_s)));
+        }
+        assert_eq!(open.len() == 1, awaits_us, "{open:?}");
+    }
+}
+
+#[test]
+fn what_is_known_to_save_a_moment_is_not_worth_its_opening() {
+    // Files that take two seconds took a tenth longer by relays that added a thirtieth each.
+    let reading = |rate_bytes_per_s| Reading { rate_bytes_per_s, grade: Grade::Exact, age_s: 60.0 };
+    let known = [(ORIGIN, SiteId::HERE, 10e6), (ORIGIN, RELAY, 20e6), (RELAY, SiteId::HERE, 0.5e6)];
+    for (left_bytes, is_worth_it) in [(20_000_000, false), (200_000_000, true)] {
+        let mut router = router(Mode::Auto);
+        for (from, to, rate) in known {
+            let remembered = RouteEvent::Remembered { from, to, reading: reading(rate) };
+            router.handle(remembered, Time::ZERO);
+        }
+        let mut open = opened(&actions(&mut router, 0.0));
+        for tenth in 1..4 {
+            let now_s = f64::from(tenth) / 10.0;
+            progress(&mut router, now_s, &[(WayId(0), 10e6)], left_bytes);
+            open.extend(opened(&actions(&mut router, now_s)));
+        }
+        assert_eq!(open.len() > 1, is_worth_it, "{open:?}");
+    }
+}
