@@ -8,7 +8,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt as _;
 
 use support::Home;
-use support::net::{building, honest, sha256, url};
+use support::depot::until;
+use support::net::{FILE, building, honest, sha256, url};
 use support::relay::Ear;
 use support::serve::Served;
 use swath_netlab::faulty::{Algorithm, Behaviour, Content, DigestField, Server};
@@ -270,15 +271,16 @@ fn what_a_relay_changed_in_an_earlier_run_is_found_out_too() {
     let relay = home.relay(&[]);
     let begin = || {
         let args = ["get", &url(&origin), "-o", "got", "--route", &relay.named()];
+        let before = origin.log().sent_bytes(FILE);
         let getting = home.swath(args).start();
-        home.wait_for_bytes("got.swath.part", 10 << 20);
+        until("much of it came", || origin.log().sent_bytes(FILE) >= before + (12 << 20));
         getting.signal(libc::SIGINT);
         getting.wait().code_is(130);
     };
     begin();
     // As if the relay had done it, too seldom for the few samples that a named route allows.
     let part = File::options().read(true).write(true).open(home.path("got.swath.part")).unwrap();
-    for at in (0..10 << 20).step_by(30_000) {
+    for at in (0..24 << 20).step_by(30_000) {
         let mut byte = [0];
         part.read_exact_at(&mut byte, at).unwrap();
         part.write_all_at(&[byte[0] ^ 1], at).unwrap();
