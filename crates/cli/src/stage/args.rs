@@ -91,8 +91,8 @@ pub struct Extend {
 /// Below the help of `swath stage`, and in its man page.
 const EXAMPLES: &str = "\
 Examples:
-  swath stage https://data.example/run7.h5 --at https://r3.example --for 48h
-  swath stage run7.meta4 --at https://r3.example --at https://r4.example --for 7d --replicas 2 -o staged.meta4
+  swath stage https://data.example/run7.h5 --at https://r3.example:8471 --for 48h
+  swath stage run7.meta4 --at https://r3.example:8471 --at https://r4.example:8471 --for 7d --replicas 2 -o staged.meta4
   swath get staged.meta4
   swath stage status staged.meta4
   swath stage extend staged.meta4 --for 48h

@@ -49,6 +49,10 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
         let name = source.name.as_str();
         PathBuf::from(format!("{}.meta4", name.rsplit('/').next().unwrap_or(name)))
     });
+    if output.as_os_str() == "-" {
+        let text = "two files are written, a Metalink and its keys: -o names the first (./- if it is to be called so)";
+        return Err((Exit::Usage, text.to_owned()));
+    }
     // Before anything is leased.
     let metalink = Draft::begin(&output, args.overwrite)?;
     let keys = Draft::begin(&keys_of(&output), args.overwrite)?;
