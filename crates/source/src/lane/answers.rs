@@ -171,7 +171,8 @@ impl OwnLane {
             // Answers out of order: nothing that follows can be trusted either.
             self.source.note(|habits| habits.confused = true);
             talk.reusable = false;
-            return Some(Next::End(None));
+            let is_passed = self.source.is_passed();
+            return Some(Next::End(is_passed.then(|| LaneError::protocol("answers out of order"))));
         }
         // A redirect remembered from earlier may have expired; one just followed has not.
         let stale_redirect = matches!(error, LaneError::Status { .. })
@@ -336,7 +337,10 @@ impl OwnLane {
         talk.reusable = false;
         if self.asks.front().is_some_and(|front| front.pipelined) {
             self.source.note(|habits| habits.confused = true);
-            return Next::End(None);
+            // Of a relay it says more: that what came before may be wrong.
+            if !self.source.is_passed() {
+                return Next::End(None);
+            }
         }
         Next::End(Some(LaneError::protocol(reason)))
     }

@@ -370,7 +370,10 @@ impl OwnLane {
                 if bytes > 0 && talk.passing.is_none() && self.asks.sent() == 0 =>
             {
                 talk.reusable = false;
-                Some(Next::End(None))
+                // A relay that sends anything else has lost its place.
+                let is_odd = self.source.is_passed() && !talk.input.data().starts_with(b"HTTP/");
+                let error = is_odd.then(|| LaneError::protocol("bytes that nobody asked for"));
+                Some(Next::End(error))
             }
             Wake::Read(Ok(bytes)) if bytes > 0 => None,
             Wake::Read(Ok(_)) => Some(self.connection_ended(talk, None)),
