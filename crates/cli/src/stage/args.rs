@@ -92,7 +92,7 @@ pub struct Extend {
 const EXAMPLES: &str = "\
 Examples:
   swath stage https://data.example/run7.h5 --at https://r3.example:8471 --for 48h
-  swath stage run7.meta4 --at https://r3:8471 --at https://r4:8471 --for 7d --replicas 2 -o staged.meta4
+  swath stage run7.meta4 --at https://r3:8471 --at https://r4:8471 --for 7d --replicas 2
   swath get staged.meta4
   swath stage status staged.meta4
   swath stage extend staged.meta4 --for 48h
