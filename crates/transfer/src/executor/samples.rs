@@ -132,9 +132,9 @@ impl Way {
     }
 
     /// The block to be asked for, if it is time; at the end it is.
-    fn due(&mut self, is_end: bool) -> Option<Block> {
+    fn due(&mut self, is_end: bool, asked_max: u32) -> Option<Block> {
         let every = if self.bytes <= OFTEN_BYTES { EVERY_OFTEN_BYTES } else { EVERY_BYTES };
-        if self.asked >= ASKED_MAX || !is_end && self.since_bytes < every {
+        if self.asked >= asked_max || !is_end && self.since_bytes < every {
             return None;
         }
         let block = self.kept.take()?;
@@ -163,9 +163,10 @@ impl Run<'_> {
         if self.samples.waits_for_digest || self.is_proved() || self.is_mute(source) {
             return;
         }
-        let Some(block) = self.samples.ways.get_mut(&source).and_then(|way| way.due(is_end)) else {
-            return;
-        };
+        // What is asked for takes from what the source sends directly.
+        let asked_max = if self.samples.asked.len() < CROWD { ASKED_MAX } else { 1 };
+        let way = self.samples.ways.get_mut(&source);
+        let Some(block) = way.and_then(|way| way.due(is_end, asked_max)) else { return };
         let origin = &self.sources[source].source;
         let (url, trust, net) = (origin.url().clone(), origin.trust(), self.engine.net.clone());
         self.samples.asked.spawn(async move {
@@ -398,6 +399,8 @@ pub(super) const EVERY_OFTEN_BYTES: u64 = 1 << 20;
 pub(super) const EVERY_BYTES: u64 = 4 << 20;
 /// So many questions of a way may be under way: a source that is far away takes its time for each.
 const ASKED_MAX: u32 = 4;
+/// Where so many are under way of all ways together, each has one at a time.
+const CROWD: usize = 6;
 /// A slow source that has much to do may take so long.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 /// After so many questions without an answer one after the other no more are asked.
@@ -421,7 +424,7 @@ mod tests {
             for (number, part) in file.chunks(1 << 17).enumerate() {
                 way.see((number as u64) << 17, part, BLOCK_BYTES);
             }
-            let block = way.due(true).unwrap();
+            let block = way.due(true, ASKED_MAX).unwrap();
             assert_eq!(block.bytes, file[block.at as usize..][..BLOCK_BYTES]);
             hits[(block.at >> 16) as usize] += 1;
         }
@@ -437,7 +440,7 @@ mod tests {
         let mut asked = Vec::new();
         for number in 0..256 {
             way.see(number << 18, &part, BLOCK_BYTES);
-            if way.due(false).is_some() {
+            if way.due(false, ASKED_MAX).is_some() {
                 asked.push(way.bytes >> 20);
                 way.asked = 0;
             }
@@ -447,11 +450,11 @@ mod tests {
         // A few at a time, and none without anything new.
         for _ in 0..ASKED_MAX {
             way.see(0, &part, BLOCK_BYTES);
-            assert!(way.due(true).is_some() && way.due(true).is_none());
+            assert!(way.due(true, ASKED_MAX).is_some() && way.due(true, ASKED_MAX).is_none());
         }
         way.see(0, &part, BLOCK_BYTES);
-        assert!(way.due(true).is_none());
+        assert!(way.due(true, ASKED_MAX).is_none());
         way.asked -= 1;
-        assert!(way.due(true).is_some());
+        assert!(way.due(true, ASKED_MAX).is_some());
     }
 }
