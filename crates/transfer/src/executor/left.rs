@@ -30,6 +30,11 @@ impl Run<'_> {
         self.journal_names.get(&id).is_some_and(|name| is_exposed_in_journal(name))
     }
 
+    /// What came of the source that the journal knows by this number, in this run and in earlier ones.
+    pub(super) fn brought_by(&self, id: u32) -> Vec<Range> {
+        self.deliverers.iter().filter(|&(_, by)| by == id).map(|(range, _)| range).collect()
+    }
+
     /// What relays brought in an earlier run is taken up: blocks at random places of it are to be held
     /// against the source, as those of this run are.
     pub(super) fn choose_samples_of_left(&mut self, source: usize) {
@@ -39,12 +44,7 @@ impl Run<'_> {
         let ids = self.deliverers.iter().map(|(_, id)| id);
         let exposed: BTreeSet<u32> = ids.filter(|&id| self.is_exposed(id)).collect();
         for id in exposed {
-            let brought: Vec<Range> = self
-                .deliverers
-                .iter()
-                .filter(|&(_, by)| by == id)
-                .map(|(range, _)| range)
-                .collect();
+            let brought = self.brought_by(id);
             let bytes: u64 = brought.iter().map(|range| range.len()).sum();
             let often = bytes.min(OFTEN_BYTES).div_ceil(EVERY_OFTEN_BYTES);
             for _ in 0..(often + bytes / EVERY_BYTES).min(LEFT_MAX) {
@@ -93,8 +93,7 @@ impl Run<'_> {
     /// What this source passed on in an earlier run is not what its origin has.
     pub(super) fn condemn_left(&mut self, id: u32, at: u64) {
         self.samples.left.retain(|(other, _)| *other != id);
-        let brought: Vec<Range> =
-            self.deliverers.iter().filter(|&(_, by)| by == id).map(|(range, _)| range).collect();
+        let brought = self.brought_by(id);
         let bytes = units::bytes(brought.iter().map(|range| range.len()).sum());
         let name = self.journal_name(id);
         let text = format!(

@@ -310,12 +310,7 @@ impl Run<'_> {
     pub(super) fn fetch_condemned_again(&mut self) {
         for source in std::mem::take(&mut self.samples.condemned) {
             let id = self.journal_ids[source];
-            let brought: Vec<Range> = self
-                .deliverers
-                .iter()
-                .filter(|&(_, by)| by == id)
-                .map(|(range, _)| range)
-                .collect();
+            let brought = self.brought_by(id);
             if brought.iter().any(|&range| self.samples.writing.within(range).next().is_some()) {
                 self.samples.condemned.push(source);
                 continue;
@@ -331,8 +326,8 @@ impl Run<'_> {
     pub(super) fn void_condemned(&mut self) {
         for source in std::mem::take(&mut self.samples.condemned) {
             let id = self.journal_ids[source];
-            let brought = self.deliverers.iter().filter(|&(_, by)| by == id);
-            self.records.extend(brought.map(|(range, _)| Record::Bad { range }));
+            let brought = self.brought_by(id);
+            self.records.extend(brought.into_iter().map(|range| Record::Bad { range }));
         }
     }
 
