@@ -2,6 +2,7 @@
 //! or a device is full, the words are lost, and the program ends with the code that it has earned.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 
 use crate::exit::{Exit, fail};
 use crate::progress::look::Look;
@@ -22,5 +23,34 @@ pub fn out(bytes: &[u8], exit: Exit) -> Exit {
         Err(error) => {
             fail(exit.max(Exit::Target), &format!("cannot write to standard output: {error}"))
         }
+    }
+}
+
+/// A path as a shell takes it for one word, within the single quotes of a sentence.
+pub fn word(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    if path.chars().all(is_plain) {
+        return path;
+    }
+    let mut word = String::from("\"");
+    for c in path.chars() {
+        if "\"\\$`".contains(c) {
+            word.push('\\');
+        }
+        word.push(c);
+    }
+    word + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_typed_is_one_word() {
+        assert_eq!(word(Path::new("/data/run-7.meta4")), "/data/run-7.meta4");
+        assert_eq!(word(Path::new("run 7.meta4")), "\"run 7.meta4\"");
+        assert_eq!(word(Path::new("a\"$b`\\")), "\"a\\\"\\$b\\`\\\\\"");
     }
 }

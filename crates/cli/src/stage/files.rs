@@ -3,9 +3,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use swath_formats::{metalink, percent};
 use swath_model::{Range, Validators};
@@ -69,11 +71,13 @@ pub fn keys_of(file: &Path) -> PathBuf {
     name.into()
 }
 
-/// A file that is being written: it gets its name when it is whole.
+/// A file that is being written: it gets its name when it is whole. Until then it has a name of its own,
+/// under which one program at a time writes, and the next one after one that was killed.
 pub struct Draft {
     file: File,
     path: PathBuf,
     draft: PathBuf,
+    overwrite: bool,
 }
 
 impl Draft {
@@ -85,21 +89,20 @@ impl Draft {
             return Err(target(format!("{} is a folder", path.display())));
         }
         if !overwrite && there.is_ok() {
-            let text = format!(
-                "{} exists\n  use --overwrite to replace it, or -o for another name",
-                path.display()
-            );
-            return Err(target(text));
+            return Err(target(exists(path)));
         }
         let mut draft = path.as_os_str().to_owned();
-        draft.push(format!(".{}.new", std::process::id()));
+        draft.push(".swath.new");
         let draft = PathBuf::from(draft);
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600);
-        let file = options.open(&draft);
-        let file =
-            file.map_err(|error| target(format!("cannot write {}: {error}", path.display())))?;
-        Ok(Draft { file, path: path.to_owned(), draft })
+        let file = match own(&draft) {
+            Ok(Some(file)) => file,
+            Ok(None) => {
+                let text = format!("another 'swath stage' is about to write {}", path.display());
+                return Err(target(format!("{text}\n  use -o for another name")));
+            }
+            Err(error) => return Err(target(format!("cannot write {}: {error}", draft.display()))),
+        };
+        Ok(Draft { file, path: path.to_owned(), draft, overwrite })
     }
 
     /// Give it its contents, durably.
@@ -110,7 +113,15 @@ impl Draft {
 
     /// Give it its name, which outlives a power loss where the file system lets folders be synced.
     fn name(&self) -> io::Result<()> {
-        fs::rename(&self.draft, &self.path)?;
+        // A link replaces nothing that somebody else has written meanwhile; not every file system has
+        // them.
+        match fs::hard_link(&self.draft, &self.path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !self.overwrite => {
+                return Err(io::Error::new(error.kind(), exists(&self.path)));
+            }
+            Ok(()) => fs::remove_file(&self.draft)?,
+            Err(_) => fs::rename(&self.draft, &self.path)?,
+        }
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
             // Not every file system can; the file has its name all the same.
@@ -120,12 +131,48 @@ impl Draft {
     }
 }
 
+fn exists(path: &Path) -> String {
+    format!("{} exists\n  use --overwrite to replace it, or -o for another name", path.display())
+}
+
+/// The empty file of this name, which is ours until it is closed; `None` if it is another's.
+fn own(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    loop {
+        let file = options.open(path)?;
+        // What cannot be locked, as on some network drives, is taken for ours.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Ok(None);
+        }
+        // Who had it before may have given it its final name, or taken it away …
+        if !is_named(&file, path) {
+            continue;
+        }
+        // … or was killed between both names: this is what was written then, and stays.
+        if file.metadata()?.nlink() > 1 {
+            fs::remove_file(path)?;
+            continue;
+        }
+        file.set_len(0)?;
+        return Ok(Some(file));
+    }
+}
+
+/// Whether this file has this name still.
+fn is_named(file: &File, path: &Path) -> bool {
+    let (Ok(own), Ok(there)) = (file.metadata(), path.symlink_metadata()) else { return false };
+    (own.dev(), own.ino()) == (there.dev(), there.ino())
+}
+
 /// Give both files their names, the keys first: whatever happens then, what is leased can be given up.
 /// With an error all is as it was: the keys of an earlier staging open what nothing else does.
 pub fn name_both(keys: &Draft, metalink: &Draft) -> io::Result<()> {
     let earlier = keys.draft.with_extension("old");
-    let had_keys = match fs::rename(&keys.path, &earlier) {
-        Ok(()) => true,
+    let moved =
+        if keys.overwrite { fs::rename(&keys.path, &earlier).map(|()| true) } else { Ok(false) };
+    let had_keys = match moved {
+        Ok(had_keys) => had_keys,
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(error),
     };
@@ -187,8 +234,10 @@ impl Kept {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // Not there any more if it has its name.
-        let _ = fs::remove_file(&self.draft);
+        // The next one may be writing under that name by now.
+        if is_named(&self.file, &self.draft) {
+            let _ = fs::remove_file(&self.draft);
+        }
     }
 }
 
@@ -290,4 +339,70 @@ fn without_login(url: &Url) -> Url {
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_program_writes_under_a_name_at_a_time_and_replaces_nothing() {
+        // Two of them did so, both ended well, and the second one gave up what the first had leased.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("staged.meta4");
+        let why = |draft: Result<Draft, Failed>| draft.err().map(|(_, why)| why).unwrap();
+        let first = Draft::begin(&path, false).unwrap();
+        assert!(why(Draft::begin(&path, true)).contains("another 'swath stage' is about to write"));
+        drop(first);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+
+        let mut second = Draft::begin(&path, false).unwrap();
+        second.write("second").unwrap();
+        fs::write(&path, "another's").unwrap();
+        assert!(second.name().unwrap_err().to_string().contains("exists"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "another's");
+        drop(second);
+        let mut third = Draft::begin(&path, true).unwrap();
+        third.write("third").unwrap();
+        third.name().unwrap();
+        drop(third);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "third");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_was_left_by_one_that_was_killed_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("staged.meta4");
+        let left = folder.path().join("staged.meta4.swath.new");
+        fs::write(&left, "half of something long").unwrap();
+        let mut draft = Draft::begin(&path, false).unwrap();
+        draft.write("whole").unwrap();
+        draft.name().unwrap();
+        drop(draft);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
+
+        // Killed between both names of one file.
+        fs::hard_link(&path, &left).unwrap();
+        drop(Draft::begin(&path, true).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
+        assert!(!left.exists());
+    }
+
+    #[test]
+    fn keys_that_somebody_else_wrote_meanwhile_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("staged.meta4");
+        for (overwrite, left) in [(false, "another's"), (true, "ours")] {
+            let mut metalink = Draft::begin(&path, overwrite).unwrap();
+            let mut keys = Draft::begin(&keys_of(&path), overwrite).unwrap();
+            fs::write(keys_of(&path), "another's").unwrap();
+            metalink.write("ours").unwrap();
+            keys.write("ours").unwrap();
+            assert_eq!(name_both(&keys, &metalink).is_ok(), overwrite);
+            assert_eq!(fs::read_to_string(keys_of(&path)).unwrap(), left);
+            assert_eq!(path.exists(), overwrite);
+            fs::remove_file(keys_of(&path)).unwrap();
+        }
+    }
 }

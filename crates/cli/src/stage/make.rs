@@ -200,7 +200,7 @@ fn words(name: &str, staged: &Staged, output: &Path) -> String {
     }
     text += &format!(
         "'swath get {0}' fetches it; {1} extends and releases it\n",
-        output.display(),
+        say::word(output),
         keys_of(output).display()
     );
     text
@@ -302,7 +302,7 @@ fn tell_left(
 fn tell_kept(kept: Result<Kept, Failed>) {
     let last = match kept {
         Ok(kept) => {
-            let file = kept.file.display();
+            let file = say::word(&kept.file);
             format!("'swath stage release {file}' has it given up, once that can be")
         }
         Err((_, error)) => format!("it can only be waited for: {error}"),

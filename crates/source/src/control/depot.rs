@@ -212,10 +212,11 @@ impl Net {
     /// See [`DepotError`]. Only a depot's own word counts: whoever else answers at its address, or its
     /// relay without the depot, must not have the only keys thrown away.
     pub async fn depot_release(&self, manage: &Url) -> Result<bool, DepotError> {
-        let (mut upstream, head) = match self.depot_ask("DELETE", manage, "", false).await {
-            Err(DepotError::Ended) => return Ok(false),
-            asked => asked?,
-        };
+        let (mut upstream, head) =
+            match self.depot_ask("DELETE", manage, "", false, ANSWERS_WITHIN).await {
+                Err(DepotError::Ended) => return Ok(false),
+                asked => asked?,
+            };
         match head.status {
             200..=299 if has_ended(&head) => {
                 upstream.put_aside();
@@ -267,7 +268,8 @@ impl Net {
         let from = percent::encode(from.as_str().as_bytes());
         let Range { start, end } = wish.range;
         target.set_query(Some(&format!("from={from}&range={start}-{}", end.saturating_sub(1))));
-        let asked = self.depot_ask("POST", &target, &lines, true).await;
+        // A depot waits for the source before it answers: whoever is in a hurry asks it whether it is there.
+        let asked = self.depot_ask("POST", &target, &lines, true, self.timeout()).await;
         let (mut upstream, head) = asked.map_err(|error| (error, false))?;
         if head.status != 200 {
             let words = self.text_of(&mut upstream).await.map_err(|error| (error.into(), false))?;
@@ -298,7 +300,8 @@ impl Net {
 
     /// The JSON that a depot answers with.
     pub(super) async fn depot_told(&self, method: &str, target: &Url) -> Result<Value, DepotError> {
-        let (mut upstream, head) = self.depot_ask(method, target, "", false).await?;
+        let (mut upstream, head) =
+            self.depot_ask(method, target, "", false, ANSWERS_WITHIN).await?;
         let text = self.text_of(&mut upstream).await?;
         upstream.put_aside();
         match head.status {
@@ -307,15 +310,17 @@ impl Net {
         }
     }
 
-    /// Ask a depot: the head of its answer. `again`: the request may be sent twice.
+    /// Ask a depot: the head of its answer, which comes `within` so long or never. `again`: the request
+    /// may be sent twice.
     async fn depot_ask(
         &self,
         method: &str,
         target: &Url,
         lines: &str,
         again: bool,
+        within: Duration,
     ) -> Result<(Upstream, AnswerHead), DepotError> {
-        let limit = self.timeout().min(ANSWERS_WITHIN);
+        let limit = self.timeout().min(within);
         let asked = async {
             let first = self.depot_send(method, target, lines, again).await;
             match first {

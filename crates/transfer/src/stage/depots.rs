@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use swath_model::{Range, RangeSet};
-use swath_source::{DepotLease, display_name};
+use swath_source::{DepotError, DepotLease, display_name};
 use tokio::time::Instant;
 use url::Url;
 
@@ -29,6 +29,8 @@ pub(super) struct Depot {
     pub condition: Condition,
     /// Since when nothing but errors comes of it.
     pub failing_since: Option<Instant>,
+    /// The last of them.
+    pub failure: Option<DepotError>,
 }
 
 /// Whether a depot takes more.
@@ -63,6 +65,7 @@ impl Depot {
             mirrors: Mirrors::default(),
             condition: Condition::Usable,
             failing_since: None,
+            failure: None,
         }
     }
 
@@ -154,12 +157,12 @@ pub(super) fn rooms(depots: &[Depot]) -> Vec<(String, String)> {
     depots.iter().map(|depot| (depot.name.clone(), words(depot))).collect()
 }
 
-/// Each depot with what became of it.
-pub(super) fn reasons(depots: &[Depot]) -> Vec<(String, String)> {
-    let reason = |depot: &Depot| match depot.condition.reason() {
-        Some(reason) => reason.to_owned(),
-        None if depot.held.is_empty() => "it has fetched nothing".to_owned(),
-        None => "each further copy of what it holds has to lie at another one".to_owned(),
+/// Each depot with what became of it; `else_` says it of one that nothing is wrong with.
+pub(super) fn reasons(depots: &[Depot], else_: impl Fn(&Depot) -> String) -> Vec<(String, String)> {
+    let reason = |depot: &Depot| match (depot.condition.reason(), &depot.failure) {
+        (Some(reason), _) => reason.to_owned(),
+        (None, Some(failure)) => failure.to_string(),
+        (None, None) => else_(depot),
     };
     depots.iter().map(|depot| (depot.name.clone(), reason(depot))).collect()
 }

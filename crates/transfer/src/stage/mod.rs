@@ -6,12 +6,13 @@
 //! counts at the end of a round: one that died is asked in vain, and its part goes to others.
 //!
 //! `depots` keeps what is known of each depot, `round` joins them with the planner, `errand` is one
-//! fetch of one depot.
+//! fetch of one depot, `watch` notices those that are gone.
 
 mod depots;
 mod errand;
 mod rates;
 mod round;
+mod watch;
 
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use url::Url;
 use crate::engine::Stop;
 use crate::executor::Version;
 use crate::observe::{Event, Observer};
+use crate::report::units;
 use crate::request::Mirror;
 use depots::{Condition, Depot};
 use round::Round;
@@ -490,7 +492,13 @@ impl Staging<'_> {
     }
 
     fn reasons(&self) -> Vec<(String, String)> {
-        depots::reasons(&self.depots)
+        depots::reasons(&self.depots, |depot| match depot.held.total_bytes() {
+            0 => "it has fetched nothing".to_owned(),
+            _ if self.request.replicas > 1 => {
+                "each further copy of what it holds has to lie at another one".to_owned()
+            }
+            bytes => format!("it holds {}, and no more came", units::bytes(bytes)),
+        })
     }
 
     fn note(&mut self, text: String, warning: bool) {

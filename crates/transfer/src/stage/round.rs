@@ -3,19 +3,20 @@
 //! The planner's lanes are requests here: each carries one swath at a time, by which a depot fetches a
 //! range from a replica. What a depot tells to be durable counts as delivered, in whole groups.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Action, Config, Event as PlanEvent, Lanes, Loss, Planner};
-use swath_source::{DepotError, Fetched, Net};
+use swath_source::{DepotError, Fetched, Net, display_name};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 
 use super::depots::{self, Condition, Depot};
 use super::errand::{Errand, Said};
 use super::rates::Rates;
+use super::watch::{self, Watch};
 use super::{File, StageError, since};
 use crate::engine::Stop;
 use crate::executor::forecast;
@@ -39,6 +40,7 @@ pub(super) struct Round<'a> {
     told_rates: VecDeque<f64>,
     rates: Rates,
     replicas: usize,
+    watch: Watch,
 }
 
 /// What the planner takes for a connection.
@@ -81,6 +83,7 @@ impl<'a> Round<'a> {
         let (sender, words) = unbounded_channel();
         let brought = vec![RangeSet::new(); depots.len()];
         let rates = Rates::new(began.elapsed().as_secs_f64(), held_bytes(depots));
+        let watch = Watch::new(depots.len());
         let mut round = Round {
             net,
             began,
@@ -95,6 +98,7 @@ impl<'a> Round<'a> {
             told_rates: VecDeque::new(),
             rates,
             replicas,
+            watch,
         };
         round.lay_out(lacking);
         round
@@ -125,6 +129,7 @@ impl<'a> Round<'a> {
     ) -> Result<(), StageError> {
         let mut shown_at = self.began;
         loop {
+            self.leave_gone_depots(observer);
             self.leave_silent_mirrors(observer);
             self.keep_lanes_awake();
             while let Some(action) = self.planner.poll(self.now()) {
@@ -137,7 +142,13 @@ impl<'a> Round<'a> {
                 }
             }
             if self.heard_at.max(self.net.awake_since()).elapsed().as_secs_f64() > stall_s {
-                let reasons = depots::reasons(self.depots);
+                let reasons = depots::reasons(self.depots, |depot| {
+                    let mirror = depot.mirrors.present().and_then(|at| self.file.replicas.get(at));
+                    match mirror.map(|replica| display_name(&replica.url)) {
+                        Some(mirror) => format!("it waits for {mirror}"),
+                        None => "it has no source".to_owned(),
+                    }
+                });
                 return Err(StageError::Stalled { stall_s, reasons });
             }
             if shown_at.elapsed() >= SHOW {
@@ -157,6 +168,36 @@ impl<'a> Round<'a> {
 
     fn now(&self) -> Time {
         since(self.began)
+    }
+
+    /// A depot that says nothing at all, whatever it is asked, is not waited for.
+    fn leave_gone_depots(&mut self, observer: &mut dyn Observer) {
+        let fetching: BTreeSet<usize> =
+            self.lanes.values().filter(|own| own.task.is_some()).map(|own| own.depot).collect();
+        for at in fetching {
+            let Some(lease) = &self.depots[at].lease else { continue };
+            let (net, manage, size_bytes) =
+                (self.net.clone(), lease.manage.clone(), self.file.size_bytes);
+            let ask = || async move {
+                let told = net.depot_status(&manage, size_bytes).await;
+                !matches!(told, Err(DepotError::Lane(_)))
+            };
+            if self.watch.is_gone(at, self.net.awake_since(), ask) {
+                let words = match &self.depots[at].failure {
+                    Some(DepotError::Lane(error)) => error.to_string(),
+                    _ => format!("it has said nothing for {} s", watch::GONE.as_secs()),
+                };
+                self.reopen_brought(at);
+                self.lose(at, Condition::Lost(words), observer);
+            }
+        }
+    }
+
+    /// What a depot holds may be gone with it; if it is not, so much the better.
+    fn reopen_brought(&mut self, at: usize) {
+        for range in std::mem::take(&mut self.brought[at]).iter() {
+            self.planner.handle(PlanEvent::Reopened { range }, self.now());
+        }
     }
 
     /// A replica that brings nothing is not waited for where there is another one.
@@ -228,6 +269,9 @@ impl<'a> Round<'a> {
             self.lose(at, Condition::Lost("it can fetch from no source".to_owned()), observer);
             return;
         };
+        // It has nothing to say while it does nothing; but who fails is not there by being asked again.
+        let is_new = depot.failing_since.is_none();
+        let at = own.depot;
         let words = self.sender.clone();
         let errand = Errand::begin(self.net, &lease.write, replica, range, (lane, swath), words);
         own.task = Some(Task {
@@ -242,6 +286,10 @@ impl<'a> Round<'a> {
             is_last: false,
             _errand: errand,
         });
+        let is_busy = |own: &Lane| own.depot == at && own.task.is_some();
+        if is_new && self.lanes.values().filter(|own| is_busy(own)).count() == 1 {
+            self.watch.heard(at);
+        }
     }
 
     fn hear(&mut self, said: Said, observer: &mut dyn Observer) {
@@ -249,6 +297,9 @@ impl<'a> Round<'a> {
         let Some(own) = self.lanes.get_mut(&lane) else { return };
         // What was given up may have been telling something just then.
         let Some(task) = own.task.as_mut().filter(|task| task.swath == swath) else { return };
+        if !matches!(word, Err(DepotError::Lane(_))) {
+            self.watch.heard(own.depot);
+        }
         let length = task.range.len();
         // More than was asked for has not come, whatever it tells.
         let (came, stored) = match word {
@@ -269,7 +320,7 @@ impl<'a> Round<'a> {
             task.came_bytes = came;
             self.heard_at = task.heard_at;
             let depot = &mut self.depots[own.depot];
-            depot.failing_since = None;
+            (depot.failing_since, depot.failure) = (None, None);
             depot.mirrors.brought();
         }
         let total_bytes = own.before_bytes + task.came_bytes;
@@ -320,6 +371,7 @@ impl<'a> Round<'a> {
         let depot = &mut self.depots[at];
         tracing::debug!(depot = depot.name, %error, "a depot failed");
         let since = *depot.failing_since.get_or_insert_with(Instant::now);
+        depot.failure = Some(error.clone());
         let mut loss = if error.may_pass() { Loss::Broken } else { Loss::Final };
         let condition = match &error {
             DepotError::Full { .. } => Some(Condition::Full(error.to_string())),
@@ -340,12 +392,9 @@ impl<'a> Round<'a> {
         }
         self.planner.handle(PlanEvent::LaneLost { lane, loss }, self.now());
         if let Some(condition) = condition {
-            // What it holds may be gone with it; if it is not, so much the better.
             let is_elsewhere = matches!(error, DepotError::Refused { status: 404 | 410, .. });
             if is_elsewhere || matches!(error, DepotError::Lane(_) | DepotError::Ended) {
-                for range in std::mem::take(&mut self.brought[at]).iter() {
-                    self.planner.handle(PlanEvent::Reopened { range }, self.now());
-                }
+                self.reopen_brought(at);
             }
             self.lose(at, condition, observer);
         }
