@@ -297,6 +297,45 @@ fn what_a_relay_changed_in_an_earlier_run_is_found_out_too() {
 }
 
 #[test]
+fn what_came_by_the_same_relay_on_another_way_is_fetched_again_too() {
+    // Of what came by a relay and another one nothing was held against the first: it was kept.
+    let home = Home::new();
+    let content = Content::random(81, 24 << 20);
+    let origin = building(&content).behaviour(Behaviour::rate(6 << 20)).start().unwrap();
+    let (one, two) = (home.relay(&[]), home.relay(&[]));
+    let begin = |route: &str| {
+        let before = origin.log().sent_bytes(FILE);
+        let getting = home.swath(["get", &url(&origin), "-o", "got", "--route", route]).start();
+        until("some of it came", || origin.log().sent_bytes(FILE) >= before + (8 << 20));
+        getting.signal(libc::SIGINT);
+        getting.wait().code_is(130);
+    };
+    let right = content.read(0, 24 << 20);
+    let is_there = || {
+        let part = home.read("got.swath.part");
+        let blocks = part.chunks(4096).zip(right.chunks(4096));
+        blocks.map(|(ours, theirs)| ours == theirs).collect::<Vec<bool>>()
+    };
+    begin(&one.named());
+    let first = is_there();
+    begin(&format!("{},{}", one.named(), two.named()));
+    let part = File::options().read(true).write(true).open(home.path("got.swath.part")).unwrap();
+    let spoil = |block: usize| {
+        let (at, mut byte) = (block as u64 * 4096, [0]);
+        part.read_exact_at(&mut byte, at).unwrap();
+        part.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    };
+    // One byte of what the first one alone brought, which no sample is likely to find, and much of the rest.
+    spoil(first.iter().position(|&is_there| is_there).unwrap());
+    let second: Vec<bool> = is_there();
+    let later = (0..second.len()).filter(|&at| second[at] && !first.get(at).is_some_and(|it| *it));
+    later.step_by(3).for_each(spoil);
+    let ran = home.run(["get", &url(&origin), "-o", "got", "--route", "direct"]);
+    ran.code_is(0).says(&["in an earlier run, what its source does not have", "fetched again"]);
+    home.holds("got", &content);
+}
+
+#[test]
 fn a_relay_that_loses_its_place_is_left() {
     // A byte that was left out moved what followed in that answer, and the next one began with "TTP/1.1".
     let home = Home::new();

@@ -124,6 +124,8 @@ pub enum LaneError {
     NotHeld {
         /// What was asked for.
         range: Range,
+        /// What it does not have of the whole file, as far as it has told.
+        lacking: Vec<Range>,
     },
     /// What lay in a depot is gone with its lease.
     #[error("the depot's lease has ended")]

@@ -143,19 +143,22 @@ impl SealedFile {
         self.file.write_all_at(seal, self.seal_place(group))
     }
 
-    /// What is written down as the seal of the group that begins at `group`.
+    /// What is written down as the seal of the group that begins at `group`; where that cannot be read
+    /// any more, one that nothing fits.
     pub(crate) fn read_seal(&self, group: u64) -> io::Result<Seal> {
         let mut seal = [0; 32];
-        self.file.read_exact_at(&mut seal, self.seal_place(group))?;
-        Ok(seal)
+        match self.file.read_exact_at(&mut seal, self.seal_place(group)) {
+            Err(error) if is_unreadable(&error) => Ok([0; 32]),
+            read => read.map(|()| seal),
+        }
     }
 
     fn seal_place(&self, group: u64) -> u64 {
         self.layout.seals_start() + group / GROUP_BYTES * SEAL_BYTES
     }
 
-    /// Whether the bytes of `range`, which lie in one group, are those that `seal` was made of.
-    /// What does not fit is read a second time from the disk itself: the page cache can be wrong
+    /// Whether the bytes of `range`, which lie in one group, are those that `seal` was made of. Those
+    /// that the disk cannot read any more, or that somebody has cut off, are not. What does not fit is read a second time from the disk itself: the page cache can be wrong
     /// where the disk is right.
     pub(crate) fn fits(&self, range: Range, seal: &Seal) -> io::Result<bool> {
         let mut bytes = vec![0; range.len() as usize];
@@ -163,7 +166,10 @@ impl SealedFile {
             if again {
                 self.give_up_cached(range);
             }
-            self.read(range.start, &mut bytes)?;
+            match self.read(range.start, &mut bytes) {
+                Err(error) if is_unreadable(&error) => return Ok(false),
+                read => read?,
+            }
             if seal_of(range.start, &bytes) == *seal {
                 return Ok(true);
             }
@@ -278,6 +284,11 @@ const SEALS_READ_BYTES: u64 = 64 << 10;
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// The groups whose seals fill a block.
 const SEALED_TOGETHER_BYTES: u64 = BLOCK_BYTES / SEAL_BYTES * GROUP_BYTES;
+
+/// Whether bytes are lost, and not only out of reach for now.
+pub(crate) fn is_unreadable(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof || error.raw_os_error() == Some(libc::EIO)
+}
 
 #[cfg(test)]
 mod tests {

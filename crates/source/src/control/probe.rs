@@ -107,7 +107,9 @@ pub async fn probe(net: &Net, url: &Url, trust: Trust) -> Result<ProbeReport, La
 fn facts_of(answered: &Answered, asked: Range) -> Result<Facts, LaneError> {
     let (size_bytes, ranges) = match judge(&answered.head, asked) {
         Answer::Data { size_bytes, ranges, .. } => (size_bytes, ranges),
-        Answer::PastEnd { size_bytes } => (Some(size_bytes), true),
+        Answer::PastEnd { size_bytes } | Answer::NotHeld { size_bytes, .. } => {
+            (Some(size_bytes), true)
+        }
         Answer::Refused(error) => return Err(answered.target.explain(error)),
         Answer::Interim | Answer::Redirect { .. } => {
             return Err(LaneError::protocol("an answer out of place"));

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use swath_formats::{ContentRange, ProxyFault, content_range, http_date, proxy_status};
-use swath_model::{Range, counted};
+use swath_model::{Range, RangeSet, counted};
 
 use super::head::{Head, explained, shortened, words};
 use crate::error::LaneError;
@@ -38,6 +38,13 @@ pub(crate) enum Answer {
     },
     /// No data; the reason is final for this request.
     Refused(LaneError),
+    /// A depot has some of the file, and not all that was asked for.
+    NotHeld {
+        /// The size of the whole file.
+        size_bytes: u64,
+        /// What it does not have, some of what was asked for among it.
+        lacking: Vec<Range>,
+    },
 }
 
 /// The one status below 200 that is final, and that nobody asked for.
@@ -64,16 +71,49 @@ pub(crate) fn judge(head: &Head, asked: Range) -> Answer {
         416 => match head.field("content-range").map(content_range::parse) {
             Some(Ok(ContentRange { range: None, size_bytes: Some(size_bytes) })) => {
                 // A depot tells what it holds; whoever else refuses what there is is not to be believed.
-                let is_within = asked.start < size_bytes && asked.end <= size_bytes;
-                if is_within && head.field("swath-held").is_some() {
-                    return Answer::Refused(LaneError::NotHeld { range: asked });
+                let all = Range::new(0, size_bytes);
+                match (asked.intersect(all), head.field("swath-held")) {
+                    (Some(asked), Some(held)) => {
+                        Answer::NotHeld { size_bytes, lacking: lacking(held, all, asked) }
+                    }
+                    _ => Answer::PastEnd { size_bytes },
                 }
-                Answer::PastEnd { size_bytes }
             }
             _ => Answer::Refused(status_error(head)),
         },
         _ => Answer::Refused(status_error(head)),
     }
+}
+
+/// What a depot lacks of `all`, which lacks some of what was asked for, by the field that names what it
+/// holds: `0-99, 200-299`, and `...` where that is not all.
+fn lacking(held: &str, all: Range, asked: Range) -> Vec<Range> {
+    let mut told = RangeSet::new();
+    let mut known = all;
+    for part in held.split(',').map(str::trim) {
+        let range = part.split_once('-').and_then(|(first, last)| {
+            let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
+            Range::new(first, last.checked_add(1)?.max(first)).intersect(all)
+        });
+        match range {
+            Some(range) => {
+                told.insert(range);
+            }
+            // Of what comes after it nothing is known.
+            None => {
+                known.end = told.last().map_or(0, |last| last.end);
+                break;
+            }
+        }
+    }
+    if held.trim().is_empty() {
+        known = all;
+    }
+    let gaps = told.gaps_within(known);
+    if gaps.iter().any(|gap| gap.intersect(asked).is_some()) {
+        return gaps;
+    }
+    gaps.into_iter().chain([asked]).collect()
 }
 
 fn partial(head: &Head, asked: Range) -> Answer {
@@ -158,6 +198,26 @@ mod tests {
     fn verdict(text: &str, start: u64, end: u64) -> Answer {
         let text = text.replace('\n', "\r\n") + "\r\n\r\n";
         judge(&Head::parse(text.as_bytes()).unwrap().unwrap().0, Range::new(start, end))
+    }
+
+    #[test]
+    fn what_a_depot_lacks_is_told_from_what_it_holds() {
+        let all = Range::new(0, 1000);
+        let lacks = |held, start, end| {
+            let gaps = lacking(held, all, Range::new(start, end));
+            gaps.into_iter().map(|gap| (gap.start, gap.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(lacks("0-99, 200-999", 50, 300), [(100, 200)]);
+        assert_eq!(lacks("0-99, 200-299", 50, 150), [(100, 200), (300, 1000)]);
+        assert_eq!(lacks("", 50, 150), [(0, 1000)]);
+        // Behind the dots there may be more.
+        assert_eq!(lacks("0-99, 200-299, ...", 50, 150), [(100, 200)]);
+        assert_eq!(lacks("0-99, 200-299, ...", 400, 500), [(100, 200), (400, 500)]);
+        // Whatever it says, it refused this.
+        assert_eq!(lacks("0-999", 50, 150), [(50, 150)]);
+        for nonsense in ["x", "-", "5-", "9-3", "0-18446744073709551615", "99999-100000", ","] {
+            assert!(lacks(nonsense, 0, 10).iter().any(|gap| gap.0 == 0), "{nonsense}");
+        }
     }
 
     #[test]

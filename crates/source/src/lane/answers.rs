@@ -56,13 +56,14 @@ impl OwnLane {
                 );
                 self.fail(talk, body, LaneError::WrongRange { reason })
             }
+            Answer::NotHeld { size_bytes, lacking } => {
+                if let Err(error) = self.learn_told(head, size_bytes) {
+                    return self.fail(talk, body, error);
+                }
+                self.fail(talk, body, LaneError::NotHeld { range: asked, lacking })
+            }
             Answer::PastEnd { size_bytes } => {
-                let facts = Facts {
-                    size_bytes: Some(size_bytes),
-                    ranges: true,
-                    ..Facts::brief(head, &self.sent_to())
-                };
-                if let Err(error) = self.learn(facts, head) {
+                if let Err(error) = self.learn_told(head, size_bytes) {
                     return self.fail(talk, body, error);
                 }
                 if asked.start > size_bytes {
@@ -133,6 +134,12 @@ impl OwnLane {
     fn sent_to(&mut self) -> Url {
         let target = self.asks.front().and_then(|front| front.sent_to.clone());
         target.map_or_else(|| self.target.end.clone(), |target| target.end.clone())
+    }
+
+    /// An answer without a body of the file tells its size.
+    fn learn_told(&mut self, head: &Head, size_bytes: u64) -> Result<(), LaneError> {
+        let brief = Facts::brief(head, &self.sent_to());
+        self.learn(Facts { size_bytes: Some(size_bytes), ranges: true, ..brief }, head)
     }
 
     /// Hold the facts against what is known and report them if they are news.

@@ -184,28 +184,37 @@ impl Entry {
     /// Hold groups that an earlier run has left against their seals: how much of `wanted`, which is
     /// held, can be believed. `None` if its first byte cannot, and is not held any more.
     fn prove(&self, wanted: Range) -> io::Result<Option<Range>> {
+        if self.file.file().metadata()?.len() < self.inner.layout.file_bytes() {
+            // Somebody has cut it: whoever is being sent some of it ends there, and the next one begins
+            // another file. Filled again, this one would have holes that nobody looks at any more.
+            if !self.inner.gone.load(Ordering::Acquire) {
+                tracing::warn!(url = self.shown_url(), "a cached file was cut off: it is given up");
+                self.shared.forget(self.inner.url());
+            }
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         for group in self.inner.layout.groups_of(wanted) {
             if self.inner.state().proven.covers(group) {
                 continue;
             }
             let seal = self.inner.masked(self.file.read_seal(group.start)?);
-            let fits = match self.file.fits(group, &seal) {
-                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
-                fits => fits.unwrap_or(false),
-            };
+            let fits = self.file.fits(group, &seal)?;
             let mut state = self.inner.state();
             // Another reader may have found out before us.
             if state.proven.insert(group) == 0 || fits {
                 continue;
             }
-            // Queries open things, as signed ones do: they are for no log.
-            let url = self.inner.head.url.split('?').next().unwrap_or_default();
-            tracing::warn!(%url, range = %group, "cached bytes are damaged");
+            tracing::warn!(url = self.shown_url(), range = %group, "cached bytes are damaged");
             state.held.remove(group);
         }
         let held = self.inner.state().held.first_from(wanted.start);
         let held = held.filter(|run| run.start == wanted.start);
         Ok(held.map(|run| Range::new(wanted.start, wanted.end.min(run.end))))
+    }
+
+    /// Queries open things, as signed ones do: they are for no log.
+    fn shown_url(&self) -> &str {
+        self.inner.head.url.split('?').next().unwrap_or_default()
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {

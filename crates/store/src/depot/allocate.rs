@@ -17,7 +17,7 @@ use super::lease::{Lease, remove};
 use super::ledger::{Entry, Medium, Refusal, Space};
 use super::{Depot, Shared, spoken};
 use crate::journal::JournalFile;
-use crate::sealed_file::{Layout, blocks};
+use crate::sealed_file::{BLOCK_BYTES, Layout, blocks};
 use crate::sys;
 
 /// What whoever allocates is given.
@@ -160,6 +160,8 @@ impl Shared {
                     books = woken.unwrap_or_else(PoisonError::into_inner);
                 }
                 Err(Refusal::NoRoom { free_bytes }) => {
+                    // What is left of a block nobody can have.
+                    let free_bytes = free_bytes - free_bytes % BLOCK_BYTES;
                     return Err(AllocateError::NoRoom { free_bytes });
                 }
                 Err(Refusal::TooMany | Refusal::Ended) => {
@@ -234,6 +236,11 @@ impl Shared {
                 let _ = remove(steps, &names.part);
                 if sys::is_full(&error) {
                     return Err(AllocateError::DiskFull { free_bytes: self.disk_free_bytes() });
+                }
+                if error.kind() == io::ErrorKind::FileTooLarge {
+                    // Larger than any file can be there.
+                    let free_bytes = self.books().ledger.free_bytes(Medium::Disk);
+                    return Err(AllocateError::NoRoom { free_bytes });
                 }
                 Err(AllocateError::Io(error))
             }

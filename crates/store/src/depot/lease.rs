@@ -164,19 +164,21 @@ impl Lease {
         self.ends.load(Ordering::Acquire) == GIVEN_UP
     }
 
-    /// Whether somebody has taken its files away, or one of them: open ones live on, and tell nobody.
+    /// Whether somebody has taken its files away, or one of them, or has cut off what is stored: open
+    /// ones live on, and tell nobody.
     pub(crate) fn is_lost(&self, depot: &Shared) -> bool {
         if self.medium == Medium::Memory {
             return false;
         }
         let Ok(names) = depot.names(self.id) else { return false };
-        let is_missing = |path: &std::path::Path| {
-            let found = path.symlink_metadata();
-            found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        let is_missing = |path: &std::path::Path, least_bytes| match path.symlink_metadata() {
+            Ok(found) => found.len() < least_bytes,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
         // One that is given up meanwhile loses them too, and is called so before.
-        let is_lost =
-            (is_missing(&names.part) || is_missing(&names.journal)) && !self.is_given_up();
+        let is_lost = (is_missing(&names.part, self.layout.file_bytes())
+            || is_missing(&names.journal, 0))
+            && !self.is_given_up();
         if is_lost && !self.lost.swap(true, Ordering::Relaxed) {
             depot.lost.fetch_add(1, Ordering::Relaxed);
         }

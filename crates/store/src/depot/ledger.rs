@@ -188,9 +188,13 @@ impl<L: Clone> Ledger<L> {
 
     /// The allocation that a capability with this mark is for, and what it allows, if it is live.
     pub(crate) fn find(&self, mark: &Mark, now: Time) -> Option<(LeaseId, Right, &Entry<L>)> {
+        self.find_any(mark).filter(|(_, _, entry)| entry.ends > now)
+    }
+
+    /// The same, live or not.
+    pub(crate) fn find_any(&self, mark: &Mark) -> Option<(LeaseId, Right, &Entry<L>)> {
         let (id, right) = *self.by_mark.get(mark)?;
-        let entry = self.entries.get(&id).filter(|entry| entry.ends > now)?;
-        Some((id, right, entry))
+        Some((id, right, self.entries.get(&id)?))
     }
 
     /// Let an allocation end later. False if it is not there any more.

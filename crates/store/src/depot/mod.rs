@@ -147,6 +147,12 @@ struct Books {
     doubtful: Vec<Doubtful>,
 }
 
+impl Books {
+    fn is_doubtful(&self, lease: &Lease) -> bool {
+        self.doubtful.iter().any(|doubtful| doubtful.lease.id == lease.id)
+    }
+}
+
 struct Doubtful {
     lease: Arc<Lease>,
     term: Term,
@@ -307,8 +313,13 @@ impl Depot {
         let now = self.shared.clock.now().since_boot;
         let entry = {
             let mut books = self.shared.books();
-            let found = books.ledger.find(&manage.mark(), now);
-            let id = found.filter(|(_, right, _)| *right == Right::Manage).map(|(id, ..)| id);
+            // One that is in doubt is read by nobody, but whoever gives it up means it.
+            let found = books.ledger.find_any(&manage.mark());
+            let found = found.filter(|(_, right, entry)| {
+                *right == Right::Manage && (entry.ends > now || books.is_doubtful(&entry.lease))
+            });
+            let id = found.map(|(id, ..)| id);
+            books.doubtful.retain(|doubtful| Some(doubtful.lease.id) != id);
             let entry = id.and_then(|id| books.ledger.take_out(id)).ok_or(ManageError::NoLease)?;
             books.ending += 1;
             entry
@@ -382,7 +393,7 @@ impl Shared {
     fn settle(&self, now: &Moment) {
         let mut books = self.books();
         for doubtful in std::mem::take(&mut books.doubtful) {
-            let left = doubtful.term.left(now).min(self.options.length_max);
+            let left = doubtful.term.left(now);
             let id = doubtful.lease.id;
             if !left.is_zero() {
                 let ends = now.since_boot + left;

@@ -135,7 +135,6 @@ impl Depot {
                 place,
                 steps: steps.as_ref(),
                 now: clock.now(),
-                options: &options,
                 found: &mut found,
                 books: &mut books,
                 pieces: &mut pieces,
@@ -216,7 +215,6 @@ struct Recover<'a> {
     place: &'a Place,
     steps: &'a dyn Steps,
     now: Moment,
-    options: &'a DepotOptions,
     found: &'a mut Found,
     books: &'a mut Books,
     pieces: &'a mut usize,
@@ -273,7 +271,7 @@ impl Recover<'_> {
         };
         let Some(grant) = &contents.grant else { return self.without_grant(id, names) };
         let (term, marks) = (grant.term, grant.marks);
-        let left = term.left(&self.now).min(self.options.length_max);
+        let left = term.left(&self.now);
         self.written_ms = self.written_ms.max(term.from.wall_ms).max(modified_ms(&file));
         if left.is_zero() {
             self.found.ended += 1;

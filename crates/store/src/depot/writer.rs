@@ -16,7 +16,7 @@ use super::check::{Which, check};
 use super::lease::{Fault, Lease};
 use super::ledger::Refusal;
 use super::settle::Parts;
-use crate::sealed_file::{SealedFile, Sealer};
+use crate::sealed_file::{SealedFile, Sealer, is_unreadable};
 use crate::sys;
 
 /// Stores bytes from one offset on. Dropped without a commit, what came since the last one is
@@ -260,12 +260,15 @@ impl Writer {
     /// be damaged.
     fn compare(&mut self, part: Range, bytes: &[u8]) -> Result<bool, StoreError> {
         let mut held = vec![0; bytes.len()];
-        if let Err(error) = self.file.read(part.start, &mut held) {
-            return Err(io_error(&self.lease, &self.depot, error));
-        }
-        if held == bytes {
-            self.at = part.end;
-            return Ok(true);
+        match self.file.read(part.start, &mut held) {
+            Ok(()) if held == bytes => {
+                self.at = part.end;
+                return Ok(true);
+            }
+            Err(error) if !is_unreadable(&error) => {
+                return Err(io_error(&self.lease, &self.depot, error));
+            }
+            Ok(()) | Err(_) => {}
         }
         let checked = check(&self.depot, &self.lease, &self.file, part, Which::All);
         match checked.map_err(|error| io_error(&self.lease, &self.depot, error))? {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use swath_model::digest::{Algorithm, Digest};
-use swath_model::{Buffer, LaneId, Range, RangeSet, SwathId, Time};
+use swath_model::{Buffer, LaneId, Range, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Event as PlanEvent, Loss};
 use swath_source::{Class, Facts, LaneError, LaneEvent, LaneEventKind};
 use swath_store::{Identity, Target, TargetSpec};
@@ -15,6 +15,7 @@ use super::ordered::Ordered;
 use super::state::{Run, window_bytes};
 use crate::error::GetError;
 use crate::observe::{Event, Outcome, Phase, SourceState};
+use crate::report::units;
 use crate::request::Destination;
 use crate::verify::{Proof, Saved, Verifier};
 use tokio::io::AsyncWrite;
@@ -148,6 +149,9 @@ impl Run<'_> {
             // It is no worse for that: another pass begins.
             return Loss::Broken;
         }
+        if let LaneError::NotHeld { lacking, .. } = error {
+            return self.lacks(source, lacking);
+        }
         // Some servers say 403 to a connection beyond those they allow.
         let one_too_many = error.class() == Class::Auth && self.others_deliver(source, lane);
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
@@ -184,6 +188,31 @@ impl Run<'_> {
             self.note(format!("{name}: {error}; trying again"), false);
         }
         loss
+    }
+
+    /// A depot does not hold what it was asked for, as where a disk has spoilt it: the rest of it is as
+    /// good as before.
+    fn lacks(&mut self, source: usize, lacking: &[Range]) -> Loss {
+        let all = Range::new(0, self.size_bytes.unwrap_or(u64::MAX));
+        let (id, now) = (SourceId(source as u32), self.now());
+        let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
+        let mut new_bytes = 0;
+        for &range in lacking {
+            new_bytes += entry.lacks.insert(range);
+            self.planner.handle(PlanEvent::Lacks { source: id, range }, now);
+        }
+        let name = entry.source.display_name();
+        if entry.lacks.covers(all) {
+            let reason = "it holds nothing of the file (any more)".to_owned();
+            self.set_state(source, SourceState::Bad, Some(reason));
+            return Loss::Final;
+        }
+        if new_bytes > 0 {
+            let text =
+                format!("{name} does not hold {} of the file (any more)", units::bytes(new_bytes));
+            self.note(text, true);
+        }
+        Loss::Clean
     }
 
     /// Whether other lanes of this source have brought something. (Some servers count requests,

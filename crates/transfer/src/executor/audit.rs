@@ -325,9 +325,17 @@ impl Run<'_> {
     /// Whether this source and the deliverer of this number are reached by a relay in common.
     pub(super) fn is_kin(&self, at: usize, id: u32) -> bool {
         let route = |at: usize| self.sources[at].on_route.as_ref().map(|own| &own.route);
-        let other = self.source_of_journal_id(id).and_then(route);
-        let (Some(own), Some(other)) = (route(at), other) else { return false };
-        other.relays().iter().any(|&relay| own.contains(relay))
+        match self.source_of_journal_id(id) {
+            Some(other) => {
+                let (Some(own), Some(other)) = (route(at), route(other)) else { return false };
+                other.relays().iter().any(|&relay| own.contains(relay))
+            }
+            // Of an earlier run, it has its name alone.
+            None => {
+                self.journal_ids[at] != id
+                    && self.kin_in_journal(self.journal_ids[at]).contains(&id)
+            }
+        }
     }
 
     /// Those who may be asked, and by no relay by which the deliverer of this number is reached.

@@ -18,10 +18,9 @@ use super::agree::Version;
 use super::samples::{
     ANSWERS_WITHIN, Answer, BLOCK_BYTES, Block, EVERY_BYTES, EVERY_OFTEN_BYTES, OFTEN_BYTES, Of,
 };
-use super::state::Run;
+use super::state::{Run, SwathEntry};
 use crate::error::GetError;
-use crate::observe::SourceState;
-use crate::report::units;
+use crate::observe::{Phase, SourceState};
 
 impl Run<'_> {
     /// Whether relays could have changed what the journal says came of this source, be it ours or one of
@@ -62,6 +61,29 @@ impl Run<'_> {
         self.samples.left_by = source;
     }
 
+    /// What came of a swath that ended before its end: where a byte was lost on the way, all behind it
+    /// has moved, to the last one that came, and nothing else may show that.
+    pub(super) fn look_at_tail(&mut self, swath: &SwathEntry) {
+        let came = Range::new(swath.range.start, swath.delivered_to.max(swath.range.start));
+        let is_whole = came.is_empty() || came.end >= swath.range.end;
+        let is_looked_at = self.tree.is_none() && !self.is_stream && self.phase == Phase::Fetching;
+        let is_exposed =
+            self.sources.get(swath.source).is_some_and(|entry| entry.source.is_exposed());
+        if is_whole || !is_looked_at || !is_exposed || self.is_proved() {
+            return;
+        }
+        let tail = Range::new(came.start.max(came.end.saturating_sub(TAIL_BYTES)), came.end);
+        self.samples.left.push((self.journal_ids[swath.source], tail));
+    }
+
+    /// The same of those that are open when everything has come.
+    pub(super) fn look_at_open_tails(&mut self) {
+        let open: Vec<SwathEntry> = self.swaths.values().cloned().collect();
+        for swath in &open {
+            self.look_at_tail(swath);
+        }
+    }
+
     /// Ask for some of these blocks.
     pub(super) fn ask_for_left(&mut self) {
         if self.samples.left.is_empty() || self.samples.waits_for_digest {
@@ -76,6 +98,15 @@ impl Run<'_> {
             && let Some(target) = self.target.clone()
             && let Some((id, range)) = self.samples.left.pop()
         {
+            if self.samples.writing.within(range).next().is_some() {
+                // What lies there is not what came.
+                self.samples.left.insert(0, (id, range));
+                break;
+            }
+            if !self.brought_by(id).iter().any(|brought| brought.intersect(range) == Some(range)) {
+                // Somebody else has brought it since.
+                continue;
+            }
             self.samples.left_asked += 1;
             let origin = &self.sources[by].source;
             let (url, trust, net) = (origin.url().clone(), origin.trust(), self.engine.net.clone());
@@ -90,19 +121,16 @@ impl Run<'_> {
         }
     }
 
-    /// What this source passed on in an earlier run is not what its origin has.
-    pub(super) fn condemn_left(&mut self, id: u32, at: u64) {
-        self.samples.left.retain(|(other, _)| *other != id);
-        let brought = self.brought_by(id);
-        let bytes = units::bytes(brought.iter().map(|range| range.len()).sum());
-        let name = self.journal_name(id);
-        let text = format!(
-            "{name} passed on, in an earlier run, what its source does not have, at byte {at}: the {bytes} that came so are fetched again"
-        );
-        self.note(text, true);
-        for range in brought {
-            self.reopen(range);
-        }
+    /// The sources that the journal knows whose bytes passed by a relay of this one: it, and its kin.
+    pub(super) fn kin_in_journal(&self, id: u32) -> BTreeSet<u32> {
+        let relays: Vec<&str> =
+            self.journal_names.get(&id).map_or_else(Vec::new, |name| relays_in_journal(name));
+        let is_kin = |name: &str| {
+            is_exposed_in_journal(name)
+                && relays_in_journal(name).iter().any(|relay| relays.contains(relay))
+        };
+        let kin = self.journal_names.iter().filter(|(_, name)| is_kin(name)).map(|(&id, _)| id);
+        kin.chain([id]).collect()
     }
 
     /// Take up what was found at the target's place, if it can be of what is wanted.
@@ -216,9 +244,32 @@ fn is_exposed_in_journal(name: &str) -> bool {
     name.contains(" by ") && !name.ends_with(CARRIED)
 }
 
+/// The relays by which a source was reached that the journal knows by this name.
+pub(super) fn relays_in_journal(name: &str) -> Vec<&str> {
+    let name = name.strip_suffix(CARRIED).unwrap_or(name);
+    name.split_once(" by ").map_or_else(Vec::new, |(_, relays)| relays.split(", ").collect())
+}
+
 /// Follows the name of a source whose bytes relays carried unseen.
 const CARRIED: &str = ", carried";
+/// So much of the end of what came by an answer that was left.
+const TAIL_BYTES: u64 = 2 << 10;
 /// So many blocks of one source of earlier runs are looked at: 16 MiB of them.
 const LEFT_MAX: u64 = 256;
 /// So many at a time.
 const LEFT_AT_ONCE: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_relays_of_an_earlier_run_are_told_from_its_names() {
+        let name = "http://a.example/x by r1:8471, r2:8471";
+        assert_eq!(relays_in_journal(name), ["r1:8471", "r2:8471"]);
+        assert_eq!(relays_in_journal(&format!("{name}{CARRIED}")), ["r1:8471", "r2:8471"]);
+        assert_eq!(relays_in_journal("http://a.example/x"), Vec::<&str>::new());
+        assert!(is_exposed_in_journal(name) && !is_exposed_in_journal(&format!("{name}{CARRIED}")));
+        assert!(!is_exposed_in_journal("http://a.example/x"));
+    }
+}

@@ -224,7 +224,9 @@ impl Run<'_> {
             self.last_snapshot = now;
             self.take_figures(now);
         }
-        if now.since(self.last_commit) >= self.commit_every {
+        // What must be known to a later run at once is not put off for a commit that is under way.
+        let waits = self.committing && self.last_commit == Time::ZERO;
+        if now.since(self.last_commit) >= self.commit_every && !waits {
             self.last_commit = now;
             self.commit_every = (self.commit_every * 2).min(COMMIT_EVERY);
             self.commit();

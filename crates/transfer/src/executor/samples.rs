@@ -10,7 +10,7 @@
 //! A block is kept from what arrived, before the disk has it, so that nothing is read back, and a
 //! stream is looked at like a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use swath_model::{Range, RangeSet, Time};
@@ -47,9 +47,9 @@ pub(super) struct Samples {
     pub right: u64,
     pub right_bytes: u64,
     /// On its way to the disk: it must have arrived there before it is fetched again.
-    writing: RangeSet,
-    /// Sources whose bytes are to be fetched again.
-    condemned: Vec<usize>,
+    pub(super) writing: RangeSet,
+    /// Whose bytes are to be fetched again, by the journal's numbers.
+    condemned: BTreeSet<u32>,
     /// Since when nothing but answers is waited for.
     waits_since: Option<Time>,
 }
@@ -210,18 +210,17 @@ impl Run<'_> {
         }
         let differs = theirs.iter().zip(&block.bytes).position(|(one, other)| one != other);
         let at = block.at + differs.unwrap_or(0) as u64;
-        if let Of::Left { id, .. } = of {
-            match self.source_of_journal_id(id) {
-                // It brings more just now, some of which is still on its way to the disk.
-                Some(source) if !self.is_out(source) => {
-                    let what = "passed on what its source does not have, in an earlier run";
-                    return self.condemn(source, format!("{what}, at byte {at}"));
-                }
-                _ => self.condemn_left(id, at),
+        match of {
+            Of::Left { id, .. } => {
+                let when = if self.resumed.contains(at) { ", in an earlier run," } else { "" };
+                let what = format!("passed on{when} what its source does not have");
+                self.condemn(id, format!("{what}, at byte {at}"))
             }
-            return Ok(());
+            Of::Way(source) => {
+                let what = "passed on what its source does not have";
+                self.condemn(self.journal_ids[source], format!("{what}, at byte {at}"))
+            }
         }
-        self.condemn(source, format!("passed on what its source does not have, at byte {at}"))
     }
 
     /// The bytes of an answer, if it is about the version that this source brings.
@@ -262,57 +261,66 @@ impl Run<'_> {
         if !is_passed || self.is_proved() || self.tree.is_some() || self.is_out(source) {
             return Ok(());
         }
-        self.condemn(source, "lost its place between two answers".to_owned())
+        self.condemn(self.journal_ids[source], "lost its place between two answers".to_owned())
     }
 
-    /// What this source passed on is not what its origin has: it is left, and nothing counts that came
-    /// by its relays.
-    fn condemn(&mut self, source: usize, what: String) -> Result<(), Ended> {
+    /// What came of the source that the journal knows by this number is not what its origin has: it is
+    /// left if it is one of this run, and nothing counts that came by its relays, in this run or before.
+    fn condemn(&mut self, id: u32, what: String) -> Result<(), Ended> {
         if !self.proof.is_empty() {
             // They forged a digest, too.
             return self.leave_relays();
         }
-        let name = self.sources[source].source.display_name().to_owned();
-        self.sources[source].figures.corrupt += 1;
-        let id = self.journal_ids[source];
-        let is_suspect = |&other: &usize| other == source || self.is_kin(other, id);
-        let suspects: Vec<usize> = (0..self.sources.len()).filter(is_suspect).collect();
-        let bytes: u64 = suspects.iter().map(|&at| self.sources[at].figures.bytes).sum();
-        let text = format!(
-            "{name} {what}: it is left, and the {} that came so far by its relays are fetched again",
-            units::bytes(bytes)
-        );
-        self.note(text, true);
-        if !self.is_out(source) {
+        let now = self.source_of_journal_id(id).filter(|&source| !self.is_out(source));
+        let suspects = self.kin_in_journal(id);
+        let brought = suspects.iter().flat_map(|&id| self.brought_by(id));
+        let bytes: u64 = brought.map(|range| range.len()).sum();
+        let is_left = if now.is_some() { "it is left" } else { "it is not asked again" };
+        let again = match bytes {
+            _ if self.is_stream => "; what is written cannot be taken back".to_owned(),
+            0 => String::new(),
+            _ => format!(
+                ", and the {} that came by its relays are fetched again",
+                units::bytes(bytes)
+            ),
+        };
+        let name = self.journal_name(id);
+        self.note(format!("{name} {what}: {is_left}{again}"), true);
+        if let Some(source) = self.source_of_journal_id(id) {
+            self.sources[source].figures.corrupt += 1;
+        }
+        if let Some(source) = now {
             self.sources[source].fault = Fault::Corrupt;
             self.drop_source(source, "what it passed on is not what the source has".to_owned());
             self.wake_beside();
         }
         if self.is_stream {
-            // What is written cannot be taken back.
-            let reasons = self.reasons();
+            let words = "what it passed on is not what the source has, and some of it may be written \
+                         (--route direct goes without relays)";
+            let reasons = vec![(name, words.to_owned())];
             return Err(GetError::Exhausted { has_some: true, reasons }.into());
         }
-        for suspect in suspects {
-            if !self.samples.condemned.contains(&suspect) {
-                self.samples.condemned.push(suspect);
-            }
-            if let Some(way) = self.samples.ways.get_mut(&suspect) {
+        self.samples.left.retain(|(other, _)| !suspects.contains(other));
+        for &suspect in &suspects {
+            let source = self.source_of_journal_id(suspect);
+            if let Some(way) = source.and_then(|source| self.samples.ways.get_mut(&source)) {
                 way.kept = None;
             }
         }
+        self.samples.condemned.extend(suspects);
         self.fetch_condemned_again();
+        // Whoever is killed now is not to find them again.
+        self.last_commit = Time::ZERO;
         Ok(())
     }
 
     /// What condemned sources have brought is fetched again, as soon as all of it lies on the disk: a
     /// block that is written late must not hide the right one.
     pub(super) fn fetch_condemned_again(&mut self) {
-        for source in std::mem::take(&mut self.samples.condemned) {
-            let id = self.journal_ids[source];
+        for id in std::mem::take(&mut self.samples.condemned) {
             let brought = self.brought_by(id);
             if brought.iter().any(|&range| self.samples.writing.within(range).next().is_some()) {
-                self.samples.condemned.push(source);
+                self.samples.condemned.insert(id);
                 continue;
             }
             for range in brought {
@@ -324,8 +332,7 @@ impl Run<'_> {
     /// The transfer ends before what condemned sources have brought could be fetched again: no later run
     /// is to find it.
     pub(super) fn void_condemned(&mut self) {
-        for source in std::mem::take(&mut self.samples.condemned) {
-            let id = self.journal_ids[source];
+        for id in std::mem::take(&mut self.samples.condemned) {
             let brought = self.brought_by(id);
             self.records.extend(brought.into_iter().map(|range| Record::Bad { range }));
         }
@@ -350,6 +357,8 @@ impl Run<'_> {
             for source in ways {
                 self.ask_for_samples(source, true);
             }
+            self.look_at_open_tails();
+            self.ask_for_left();
         }
         let now = self.now();
         let since = *self.samples.waits_since.get_or_insert(now);

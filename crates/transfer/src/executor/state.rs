@@ -140,6 +140,7 @@ impl LaneEntry {
 }
 
 /// One swath that is asked for.
+#[derive(Clone)]
 pub(super) struct SwathEntry {
     pub lane: LaneId,
     pub source: usize,
@@ -525,6 +526,7 @@ impl<'a> Run<'a> {
     /// A swath is over: tell the observer what became of it.
     pub fn close_swath(&mut self, id: SwathId, outcome: Outcome) {
         let Some(swath) = self.swaths.remove(&id) else { return };
+        self.look_at_tail(&swath);
         let ended_at_s = self.at_s();
         let outcome = match swath.outcome.unwrap_or(outcome) {
             // What came for a comparison is not what the file is made of.

@@ -139,12 +139,15 @@ pub(super) fn lacking(depots: &[Depot], replicas: usize, size_bytes: u64) -> Ran
 /// How much room depots have together, if that is less than all copies need: each takes the file once at
 /// most. Those that have not told may have enough, and those that cannot be used have none.
 pub(super) fn too_little_room(depots: &[Depot], replicas: usize, size_bytes: u64) -> Option<u64> {
+    // Depots count in blocks, and what they take is cut at whole ones.
+    let wanted_bytes = size_bytes.next_multiple_of(BLOCK_BYTES);
+    let free = |free: u64| (free - free % BLOCK_BYTES).min(wanted_bytes);
     let room = depots.iter().map(|depot| match depot.condition {
-        Condition::Usable => depot.free_bytes.map_or(size_bytes, |free| free.min(size_bytes)),
+        Condition::Usable => depot.free_bytes.map_or(wanted_bytes, free),
         _ => 0,
     });
     let room_bytes = room.fold(0, u64::saturating_add);
-    (room_bytes < size_bytes.saturating_mul(replicas as u64)).then_some(room_bytes)
+    (room_bytes < wanted_bytes.saturating_mul(replicas as u64)).then_some(room_bytes)
 }
 
 /// Each depot with the room that it has.
@@ -167,6 +170,9 @@ pub(super) fn reasons(depots: &[Depot], else_: impl Fn(&Depot) -> String) -> Vec
     depots.iter().map(|depot| (depot.name.clone(), reason(depot))).collect()
 }
 
+/// Depots give space in blocks of this.
+pub(super) const BLOCK_BYTES: u64 = 4096;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,16 +186,24 @@ mod tests {
             };
             free.iter().map(depot).collect::<Vec<_>>()
         };
-        let lacks = |free: &[Option<u64>], copies| too_little_room(&depots(free), copies, 100);
+        const B: u64 = BLOCK_BYTES;
+        let blocks = |free: &[Option<u64>], copies| {
+            let free: Vec<_> = free.iter().map(|free| free.map(|blocks| blocks * B)).collect();
+            too_little_room(&depots(&free), copies, 100 * B)
+        };
+        let lacks = |free: &[Option<u64>], copies| blocks(free, copies).map(|bytes| bytes / B);
         assert_eq!(lacks(&[Some(40), Some(60)], 1), None);
         assert_eq!(lacks(&[Some(40), Some(59)], 1), Some(99));
         assert_eq!(lacks(&[Some(900), Some(99)], 2), Some(199), "a copy lies in one depot once");
         assert_eq!(lacks(&[Some(900), Some(99), Some(1)], 2), None);
         assert_eq!(lacks(&[None, Some(0)], 1), None, "it may have enough");
         assert_eq!(lacks(&[None, Some(0)], 2), Some(100));
+        // A file that ends within a block takes all of it.
+        assert_eq!(too_little_room(&depots(&[Some(60_000_000)]), 1, 60_000_000), Some(59_998_208));
+        assert_eq!(too_little_room(&depots(&[Some(60_002_304)]), 1, 60_000_000), None);
         let mut lost = depots(&[None, Some(50)]);
         lost[0].condition = Condition::Lost("gone".to_owned());
-        assert_eq!(too_little_room(&lost, 1, 100), Some(50));
+        assert_eq!(too_little_room(&lost, 1, 100), Some(0));
         let told = rooms(&lost).into_iter().map(|(_, words)| words).collect::<Vec<_>>();
         assert_eq!(told, ["gone", "it has 50 B free"]);
     }

@@ -375,6 +375,7 @@ impl Staging<'_> {
         let (size_bytes, replicas) = (self.file.size_bytes, self.request.replicas);
         let too_little = depots::too_little_room(&self.depots, replicas, size_bytes);
         too_little.map_or(Ok(()), |free_bytes| {
+            let size_bytes = size_bytes.next_multiple_of(depots::BLOCK_BYTES);
             let wanted_bytes = size_bytes.saturating_mul(replicas as u64);
             let reasons = depots::rooms(&self.depots);
             Err(StageError::NoRoom { free_bytes, wanted_bytes, reasons })

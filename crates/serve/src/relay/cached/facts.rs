@@ -105,9 +105,9 @@ fn fresh_for(answer: &AnswerHead) -> Duration {
         let seconds = value.trim().trim_matches('"').parse::<u64>().ok();
         match name.trim().to_ascii_lowercase().as_str() {
             "no-cache" => return Duration::ZERO,
-            // For caches that are many people's.
-            "s-maxage" => told[0] = seconds,
-            "max-age" => told[1] = seconds,
+            // For caches that are many people's. Of two the lesser counts.
+            "s-maxage" => told[0] = told[0].or(seconds).min(seconds),
+            "max-age" => told[1] = told[1].or(seconds).min(seconds),
             _ => {}
         }
     }
@@ -188,6 +188,9 @@ mod tests {
             (&[][..], 2),
             (&[("cache-control", "max-age=60")], 60),
             (&[("cache-control", "max-age=60, s-maxage=5")], 5),
+            // What is told twice is the less.
+            (&[("cache-control", "max-age=1, max-age=60")], 1),
+            (&[("cache-control", "max-age=60, max-age=1")], 1),
             (&[("cache-control", "max-age=60"), ("age", "50")], 10),
             (&[("cache-control", "max-age=60"), ("age", "70")], 0),
             (&[("cache-control", "no-cache")], 0),

@@ -80,11 +80,16 @@ impl Door {
             return unsatisfiable(format!("of bytes {range} not all are stored (swath-held)"));
         }
         let first = {
-            let reader = Arc::clone(&reader);
+            let (reader, found_by) = (Arc::clone(&reader), &reader);
             match blocking(move || reader.part(range)).await? {
                 Ok(part) => part,
                 Err(error @ (ReadError::Damaged { .. } | ReadError::NotHeld { .. })) => {
-                    return unsatisfiable(error.to_string());
+                    // Less than a moment ago.
+                    let status = Status { held: found_by.held(), ..status.clone() };
+                    let response =
+                        describe(Response::text(416, error.to_string()), &status, &version);
+                    let range = format!("bytes */{size_bytes}");
+                    return Err(response.with("content-range", range));
                 }
                 Err(error) => return Err(self.unread(read, &error)),
             }

@@ -102,6 +102,24 @@ fn whatever_the_disk_makes_of_the_files_what_is_read_is_right() {
 }
 
 #[test]
+fn what_somebody_has_cut_off_is_fetched_again() {
+    // Every client was cut off in the middle, until the relay was started again.
+    let folder = tempfile::tempdir().unwrap();
+    let key = key("file", "1");
+    filled(folder.path(), &key);
+    let cache = open(folder.path(), 100 * ONE);
+    let entry = cache.lookup(&key, SIZE).unwrap();
+    assert_eq!(read_all(&entry, &key, ALL), (0, 0));
+    let path = files(folder.path()).remove(0);
+    fs::File::options().write(true).open(path).unwrap().set_len(4096).unwrap();
+    assert!(entry.next(ALL).is_err(), "it is to be fetched without the cache");
+    drop(entry);
+    for fetched in [SIZE, 0] {
+        assert_eq!(read_all(&cache.lookup(&key, SIZE).unwrap(), &key, ALL).0, fetched);
+    }
+}
+
+#[test]
 fn several_readers_find_the_same_damage_and_one_fetches_it() {
     let folder = tempfile::tempdir().unwrap();
     let key = key("file", "1");

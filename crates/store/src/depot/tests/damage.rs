@@ -151,6 +151,25 @@ fn who_stores_over_damage_heals_it() {
     }
 }
 
+#[test]
+fn what_somebody_has_cut_off_is_lost() {
+    // It was called whole, and nothing of it could be read, for as long as its lease ran.
+    let folder = tempfile::tempdir().unwrap();
+    let depot = open(folder.path(), &Hands::new());
+    let all = Range::new(0, 2 * GROUP);
+    let lease = depot.allocate(all.end, HOUR, Medium::Disk).unwrap();
+    depot.store(&lease.write, 0, &content(all)).unwrap();
+    assert!(!depot.status(&lease.read).unwrap().is_lost);
+    let data =
+        fs::File::options().write(true).open(file_of(folder.path(), &lease, "data")).unwrap();
+    data.set_len(GROUP + 5).unwrap();
+    assert!(depot.status(&lease.read).unwrap().is_lost);
+    // Where it is read all the same, what is not there is damaged, and not out of order.
+    let reader = depot.reader(&lease.read).unwrap();
+    assert!(matches!(reader.part(Range::new(GROUP, all.end)), Err(ReadError::Damaged { .. })));
+    assert_eq!(depot.lost(), 1);
+}
+
 /// Three allocations, of which the second is damaged by `damage`; what is found then.
 fn with_damage(damage: impl Fn(&Path, &Allocation)) -> (Found, Option<RangeSet>, Room) {
     let folder = tempfile::tempdir().unwrap();

@@ -108,10 +108,10 @@ fn the_wall_clock_may_jump_and_leases_stay_what_they_are() {
     let depot = open(folder.path(), &clock);
     assert_eq!(depot.status(&lease.read).unwrap().left, 4 * HOUR);
     drop(depot);
-    // And never longer than the depot gives now.
+    // Nor is it shorter where the depot gives less by now: what was promised holds.
     let short = DepotOptions { length_max: HOUR, ..options(folder.path()) };
     let (depot, _) = Depot::open_at(short, clock.clone()).unwrap();
-    assert_eq!(depot.status(&lease.read).unwrap().left, HOUR);
+    assert_eq!(depot.status(&lease.read).unwrap().left, 4 * HOUR);
     drop(depot);
     // Set forward: it has ended.
     clock.reboot(Duration::ZERO);
@@ -178,6 +178,29 @@ fn what_a_wrong_clock_has_ended_is_read_by_nobody_and_destroyed_only_when_it_sta
     clock.pass(GRACE);
     depot.allocate(8 * GROUP, HOUR, Medium::Disk).unwrap();
     assert!(depot.has_ended(&long.read));
+}
+
+#[test]
+fn what_is_given_up_while_a_clock_is_wrong_stays_given_up() {
+    // Whoever gave it up was told that it had ended, and threw the keys away; then it lived on.
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hands::new();
+    let depot = open(folder.path(), &clock);
+    let lease = depot.allocate(GROUP, 4 * HOUR, Medium::Disk).unwrap();
+    let other = depot.allocate(GROUP, 4 * HOUR, Medium::Disk).unwrap();
+    drop(depot);
+    clock.reboot(HOUR / 2);
+    let right_ms = clock.0.lock().unwrap().wall_ms;
+    clock.0.lock().unwrap().wall_ms = 1 << 42;
+    let (depot, _) = Depot::open_at(options(folder.path()), clock.clone()).unwrap();
+    assert!(matches!(depot.release(&lease.read), Err(ManageError::NoLease)));
+    depot.release(&lease.manage).unwrap();
+    assert!(matches!(depot.release(&lease.manage), Err(ManageError::NoLease)));
+    assert_eq!(depot.room().disk_taken_bytes, GROUP);
+    clock.0.lock().unwrap().wall_ms = right_ms;
+    depot.sweep();
+    assert!(depot.status(&lease.read).is_none() && depot.has_ended(&lease.read));
+    assert!(depot.status(&other.read).is_some());
 }
 
 #[test]
