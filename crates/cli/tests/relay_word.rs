@@ -343,15 +343,30 @@ fn a_relay_that_loses_its_place_is_left() {
     let rate = Behaviour::ConnectionRate { bytes_per_s: 2 << 20 };
     let origin = building(&content).behaviour(rate).start().unwrap();
     let relay = home.relay(&[]);
-    let leaky = leaky(relay.address());
+    let leaky = leaky(relay.address(), 512 << 10);
     let args = ["get", &url(&origin), "-o", "got", "--relay", &leaky, "--route", "multi"];
     let ran = home.run(args);
     ran.code_is(0).says(&["it is left, and the"]);
     home.holds("got", &content);
 }
 
-/// In front of a relay: of each connection one byte is lost, behind half a MiB.
-fn leaky(relay: SocketAddr) -> String {
+#[test]
+fn a_byte_lost_in_the_last_answer_is_noticed() {
+    // Nothing came behind it that had moved: the last byte was asked for elsewhere, and the rest counted.
+    let home = Home::new();
+    let content = Content::random(82, 300_000);
+    let origin = building(&content).start().unwrap();
+    let relay = home.relay(&[]);
+    for at in [100_000, 250_000, 290_000] {
+        let leaky = leaky(relay.address(), at);
+        let ran = home.run(["get", &url(&origin), "-o", "got", "--overwrite", "--route", &leaky]);
+        ran.code_is(0).says(&["passed on what its source does not have", "fetched again"]);
+        home.holds("got", &content);
+    }
+}
+
+/// In front of a relay: of each connection one byte is lost, behind so many.
+fn leaky(relay: SocketAddr, behind_bytes: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -362,7 +377,7 @@ fn leaky(relay: SocketAddr) -> String {
             std::thread::spawn(move || {
                 let (mut part, mut passed, mut is_lost) = ([0; 16 << 10], 0, false);
                 while let Ok(bytes) = on.read(&mut part) {
-                    let skipped = usize::from(!is_lost && passed > 512 << 10);
+                    let skipped = usize::from(!is_lost && passed > behind_bytes);
                     is_lost |= skipped > 0;
                     passed += bytes;
                     if bytes == 0 || back.write_all(&part[skipped..bytes]).is_err() {

@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -87,6 +87,34 @@ fn one_depot_takes_all_of_it_and_any_client_fetches_it_there() {
     }
     // Nothing is written over without being asked to.
     stage(&home, &url(&origin), &depots, &[]).code_is(5).says(&["exists", "--overwrite"]);
+}
+
+#[test]
+fn what_a_disk_has_spoilt_comes_from_the_other_depot() {
+    // Each had all but a block of it, and both were left for that block: nobody had the file.
+    let home = Home::new();
+    let content = Content::random(3, SIZE);
+    let origin = honest(&content);
+    let depots = depots(&home, &["20M", "20M"]);
+    let more = ["--replicas", "2", "--digest", &sha256(&content)];
+    stage(&home, &url(&origin), &depots, &more).code_is(0);
+    origin.die();
+    for (depot, at) in [("depot0", 0), ("depot1", SIZE / 2)] {
+        let leases = fs::read_dir(home.path(format!("{depot}/leases"))).unwrap();
+        let is_data = |path: &std::path::PathBuf| path.extension().is_some_and(|it| it == "data");
+        let data = leases.map(|it| it.unwrap().path()).find(is_data).unwrap();
+        let file = fs::File::options().read(true).write(true).open(data).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    }
+    // When that is found out, and when it is known.
+    for _ in 0..2 {
+        let ran = home.run(["get", "staged.meta4", "-o", "got", "--overwrite"]);
+        ran.code_is(0).says(&["verified by sha-256"]);
+        home.holds("got", &content);
+    }
+    home.run(["stage", "status", "staged.meta4"]).code_is(0).says(&["262 kB damaged"]);
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn where_the_files_cannot_be_written_those_of_an_earlier_time_stay() {
         let running = staging(&home, &url(&origin), &depots, &["--overwrite"]).start();
         until("it begins", || room(&depots[0], "allocations") == 2);
         // As one does who tidies up.
-        fs::remove_file(home.path(format!("{draft}.{}.new", running.pid()))).unwrap();
+        fs::remove_file(home.path(format!("{draft}.swath.new"))).unwrap();
         origin.clear();
         let ran = running.wait();
         ran.code_is(5).says(&["cannot write staged.meta4: ", "; nothing is staged"]);

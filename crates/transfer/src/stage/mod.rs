@@ -284,6 +284,9 @@ impl Staging<'_> {
                 () = stop.wait() => return Err(StageError::Stopped),
                 () = self.count() => {}
             }
+            if !self.depots.iter().any(Depot::is_usable) {
+                break;
+            }
         }
         let lacking = depots::lacking(&self.depots, self.request.replicas, self.file.size_bytes);
         if lacking.is_empty() {
