@@ -196,9 +196,9 @@ impl Run<'_> {
         let all = Range::new(0, self.size_bytes.unwrap_or(u64::MAX));
         let (id, now) = (SourceId(source as u32), self.now());
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
-        let mut new_bytes = 0;
+        let is_news = !std::mem::replace(&mut entry.was_short, true);
         for &range in lacking {
-            new_bytes += entry.lacks.insert(range);
+            entry.lacks.insert(range);
             self.planner.handle(PlanEvent::Lacks { source: id, range }, now);
         }
         let name = entry.source.display_name();
@@ -207,9 +207,10 @@ impl Run<'_> {
             self.set_state(source, SourceState::Bad, Some(reason));
             return Loss::Final;
         }
-        if new_bytes > 0 {
+        if is_news {
+            let bytes = lacking.iter().map(|range| range.len()).sum();
             let text =
-                format!("{name} does not hold {} of the file (any more)", units::bytes(new_bytes));
+                format!("{name} does not hold {} of the file (any more)", units::bytes(bytes));
             self.note(text, true);
         }
         Loss::Clean

@@ -51,6 +51,8 @@ pub(super) struct SourceEntry {
     pub failures: u32,
     /// Connections in a row that broke after a few bytes.
     pub short_lanes: u32,
+    /// It turned out not to hold all that it was to hold.
+    pub was_short: bool,
     pub barren: Barren,
     pub figures: Figures,
     /// Where it belongs in the graph of routes.
@@ -85,6 +87,7 @@ impl SourceEntry {
             lied: false,
             failures: 0,
             short_lanes: 0,
+            was_short: false,
             barren: Barren::default(),
             figures: Figures::default(),
             on_route: None,
