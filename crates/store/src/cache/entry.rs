@@ -188,7 +188,7 @@ impl Entry {
             // Somebody has cut it: whoever is being sent some of it ends there, and the next one begins
             // another file. Filled again, this one would have holes that nobody looks at any more.
             if !self.inner.gone.load(Ordering::Acquire) {
-                tracing::warn!(url = self.shown_url(), "a cached file was cut off: it is given up");
+                tracing::warn!(url = %self.shown_url(), "a cached file was cut off: it is given up");
                 self.shared.forget(self.inner.url());
             }
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -204,7 +204,7 @@ impl Entry {
             if state.proven.insert(group) == 0 || fits {
                 continue;
             }
-            tracing::warn!(url = self.shown_url(), range = %group, "cached bytes are damaged");
+            tracing::warn!(url = %self.shown_url(), range = %group, "cached bytes are damaged");
             state.held.remove(group);
         }
         let held = self.inner.state().held.first_from(wanted.start);
