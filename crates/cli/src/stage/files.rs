@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -154,6 +154,8 @@ fn own(path: &Path) -> io::Result<Option<File>> {
             fs::remove_file(path)?;
             continue;
         }
+        // It is to hold secrets, whoever made it.
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
         file.set_len(0)?;
         return Ok(Some(file));
     }
@@ -376,7 +378,9 @@ mod tests {
         let path = folder.path().join("staged.meta4");
         let left = folder.path().join("staged.meta4.swath.new");
         fs::write(&left, "half of something long").unwrap();
+        fs::set_permissions(&left, fs::Permissions::from_mode(0o644)).unwrap();
         let mut draft = Draft::begin(&path, false).unwrap();
+        assert_eq!(fs::metadata(&left).unwrap().mode() & 0o777, 0o600);
         draft.write("whole").unwrap();
         draft.name().unwrap();
         drop(draft);
