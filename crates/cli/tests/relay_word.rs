@@ -236,6 +236,30 @@ fn spoil(bytes: &mut [u8]) {
     }
 }
 
+/// The same, and the file's tag reads otherwise.
+fn spoil_and_rename(bytes: &mut [u8]) {
+    spoil(bytes);
+    let head = &bytes[..bytes.len().min(1000)].to_ascii_lowercase();
+    if let Some(at) = head.windows(7).position(|it| it == b"etag: \"") {
+        bytes[at + 7] ^= 1;
+    }
+}
+
+#[test]
+fn a_relay_that_gives_the_file_another_tag_is_found_out_too() {
+    // What the source said was taken for another version, and nothing was compared any more.
+    let home = Home::new();
+    let content = Content::random(81, 12 << 20);
+    let rate = Behaviour::ConnectionRate { bytes_per_s: 2 << 20 };
+    let origin = building(&content).behaviour(rate).start().unwrap();
+    let relay = home.relay(&[]);
+    let ear = Ear::before(relay.address(), spoil_and_rename);
+    let ran =
+        home.run(["get", &url(&origin), "-o", "got", "--relay", &ear.url(), "--route", "multi"]);
+    ran.code_is(0);
+    home.holds("got", &content);
+}
+
 #[test]
 fn a_relay_that_changes_what_it_passes_on_is_found_out_by_samples() {
     // The source tells no digest: the file was wrong, and a warning said that it might be.

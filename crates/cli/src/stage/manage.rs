@@ -88,6 +88,7 @@ pub async fn extend(args: Extend) -> Result<Exit, Failed> {
 
 /// `swath stage release`
 pub async fn release(args: Staged) -> Result<Exit, Failed> {
+    let text = std::fs::read_to_string(keys_of(&args.file)).ok();
     let keys = files::read(&args.file)?;
     let depots = managed(&args, keys.depots)?;
     let net = net(&args, &depots)?;
@@ -110,8 +111,8 @@ pub async fn release(args: Staged) -> Result<Exit, Failed> {
     let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();
     let exit = told(&args, &rows, &is_done);
     hint(&answers, &args.at);
-    if exit == Exit::Done {
-        // They open nothing any more.
+    if exit == Exit::Done && std::fs::read_to_string(keys_of(&args.file)).ok() == text {
+        // They open nothing any more; those of a file that was staged meanwhile do.
         let _ = std::fs::remove_file(keys_of(&args.file));
     }
     Ok(exit)

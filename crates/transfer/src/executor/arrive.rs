@@ -52,6 +52,11 @@ impl Run<'_> {
             LaneEventKind::Chunk { swath, offset, buffer, seals } if self.tree.is_some() => {
                 self.sealed_chunk(source, swath, offset, buffer, seals);
             }
+            LaneEventKind::Chunk { buffer, .. }
+                if self.lanes.get(&lane).is_some_and(|entry| entry.is_void) =>
+            {
+                self.discard(source, buffer);
+            }
             LaneEventKind::Chunk { swath, offset, buffer, .. } => {
                 self.chunk(source, swath, offset, buffer)?
             }

@@ -332,6 +332,58 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn sources_whose_addresses_look_alike_are_told_apart() {
+        // Queries are not shown. Both had one number in the journal, and what the second one did was
+        // laid on the first, for ever.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        let ours = run.journal_ids.len();
+        for _ in 0..2 {
+            run.enter_in_journal("http://a.example/f".to_owned());
+            run.enter_in_journal("http://a.example/f by r1:8471".to_owned());
+        }
+        let known = run.journal_names.clone();
+        let names: Vec<&str> =
+            run.journal_ids[ours..].iter().map(|id| known[id].as_str()).collect();
+        let second = ["http://a.example/f #2", "http://a.example/f #2 by r1:8471"];
+        assert_eq!(
+            names,
+            ["http://a.example/f", "http://a.example/f by r1:8471", second[0], second[1]]
+        );
+        assert_eq!(run.kin_in_journal(run.journal_ids[ours + 1]).len(), 2, "it is the same relay");
+    }
+
+    #[tokio::test]
+    async fn what_a_guilty_relays_ways_still_owe_is_not_waited_for() {
+        // They were closed in good order: what they had been asked for came, and counted.
+        let engine = engine();
+        let mut observer = |_: &Event| {};
+        let mut run = run(&engine, &mut observer);
+        run.route();
+        run.open_way(WayId(100), ReplicaId(0), by(1), false);
+        run.open_way(WayId(101), ReplicaId(0), by(2), false);
+        run.open_way(WayId(102), ReplicaId(0), Route::through(vec![SiteId(2), SiteId(1)]), false);
+        run.journal_ids = vec![0, 1, 2, 3];
+        let names = ["", " by r1", " by r2", " by r2, r1"];
+        run.journal_names =
+            (0..).zip(names.map(|name| format!("http://a.example/f{name}"))).collect();
+        planned(&mut run);
+        let lanes = |run: &Run<'_>, at| run.planner.source(SourceId(at)).unwrap().lanes;
+        assert!((0..4).all(|at| lanes(&run, at) > 0));
+        run.condemn(1, "changed it".to_owned()).unwrap();
+        let mut closed = Vec::new();
+        while let Some(action) = run.planner.poll(run.now()) {
+            if let Action::CloseLane { lane } = action {
+                closed.push(lane);
+            }
+        }
+        assert_eq!(closed.len(), 8, "those of the first and of the third, and no others");
+        // One that is guilty for certain takes the blame for those beside it.
+        assert_eq!(run.kin_in_journal(3).into_iter().collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[tokio::test]
     async fn no_way_leads_to_a_replica_of_another_version() {
         // Ways to a stale mirror were tried on, and what came of that was held against the relays on
         // them. Should most others turn out to agree with it, it is as good as any again.

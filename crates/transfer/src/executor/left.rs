@@ -123,8 +123,12 @@ impl Run<'_> {
 
     /// The sources that the journal knows whose bytes passed by a relay of this one: it, and its kin.
     pub(super) fn kin_in_journal(&self, id: u32) -> BTreeSet<u32> {
-        let relays: Vec<&str> =
+        let mut relays: Vec<&str> =
             self.journal_names.get(&id).map_or_else(Vec::new, |name| relays_in_journal(name));
+        if relays.iter().any(|&relay| self.samples.guilty.contains(relay)) {
+            // Nothing is said by that of those beside it.
+            relays.retain(|&relay| self.samples.guilty.contains(relay));
+        }
         let is_kin = |name: &str| {
             is_exposed_in_journal(name)
                 && relays_in_journal(name).iter().any(|relay| relays.contains(relay))
@@ -239,6 +243,14 @@ pub(super) fn name_in_journal(source: &Source) -> String {
     if is_carried { format!("{name}{CARRIED}") } else { name.to_owned() }
 }
 
+/// The name of one more source whose address, as far as it is shown, is the same.
+pub(super) fn numbered(name: &str, number: usize) -> String {
+    match name.split_once(" by ") {
+        Some((address, relays)) => format!("{address} #{number} by {relays}"),
+        None => format!("{name} #{number}"),
+    }
+}
+
 /// Addresses have no spaces: what follows one is the way.
 fn is_exposed_in_journal(name: &str) -> bool {
     name.contains(" by ") && !name.ends_with(CARRIED)
@@ -271,5 +283,9 @@ mod tests {
         assert_eq!(relays_in_journal("http://a.example/x"), Vec::<&str>::new());
         assert!(is_exposed_in_journal(name) && !is_exposed_in_journal(&format!("{name}{CARRIED}")));
         assert!(!is_exposed_in_journal("http://a.example/x"));
+        let second = numbered(name, 2);
+        assert_eq!(second, "http://a.example/x #2 by r1:8471, r2:8471");
+        assert_eq!(relays_in_journal(&second), ["r1:8471", "r2:8471"]);
+        assert_eq!(numbered("http://a.example/x", 3), "http://a.example/x #3");
     }
 }

@@ -70,6 +70,9 @@ impl Run<'_> {
         let again = self.sources[source].facts.is_some();
         let accepted = self.sources[source].accepted;
         self.sources[source].facts = Some(facts.clone());
+        if self.leave_further_ways(source) {
+            return Ok(());
+        }
         if again && accepted == Some(true) {
             return Ok(());
         }

@@ -13,7 +13,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use swath_model::{Range, RangeSet, Time};
+use swath_model::{Range, RangeSet, SourceId, Time};
+use swath_plan::Event as PlanEvent;
 use swath_plan::routes::Fault;
 use swath_source::{Facts, LaneError, fetch_part};
 use swath_store::Record;
@@ -22,6 +23,7 @@ use tokio::time::timeout;
 
 use super::Ended;
 use super::agree::Version;
+use super::left::relays_in_journal;
 use super::state::Run;
 use crate::error::GetError;
 use crate::report::units;
@@ -50,6 +52,8 @@ pub(super) struct Samples {
     pub(super) writing: RangeSet,
     /// Whose bytes are to be fetched again, by the journal's numbers.
     condemned: BTreeSet<u32>,
+    /// Relays that changed bytes for certain, as nobody else was on the way.
+    pub(super) guilty: BTreeSet<String>,
     /// Since when nothing but answers is waited for.
     waits_since: Option<Time>,
 }
@@ -198,7 +202,7 @@ impl Run<'_> {
         if !is_answer(told.as_ref()) && self.samples.unanswered + 1 >= UNANSWERED_MAX {
             self.note_mute(source);
         }
-        let Some(theirs) = self.comparable(source, told) else {
+        let Some(theirs) = self.comparable(told) else {
             self.samples.unanswered += 1;
             return Ok(());
         };
@@ -223,18 +227,10 @@ impl Run<'_> {
         }
     }
 
-    /// The bytes of an answer, if it is about the version that this source brings.
-    fn comparable(
-        &self,
-        source: usize,
-        told: Option<Result<(Facts, Vec<u8>), LaneError>>,
-    ) -> Option<Vec<u8>> {
+    /// The bytes of an answer, if it is about the version that is fetched. What the way said of its
+    /// version is not asked: a relay that forges it would not be looked at.
+    fn comparable(&self, told: Option<Result<(Facts, Vec<u8>), LaneError>>) -> Option<Vec<u8>> {
         let (facts, bytes) = told?.ok()?;
-        let tag = self.sources[source].facts.as_ref().and_then(|facts| facts.etag.as_ref());
-        if tag.is_some_and(|tag| facts.etag.as_ref().is_some_and(|now| now != tag)) {
-            // The file has changed at the source, which is no relay's doing.
-            return None;
-        }
         let theirs = Version::of(&facts)?;
         let mut accepted = self.sources.iter().filter(|entry| entry.accepted == Some(true));
         let ours = accepted.find_map(|entry| Version::of(entry.facts.as_ref()?))?;
@@ -266,12 +262,15 @@ impl Run<'_> {
 
     /// What came of the source that the journal knows by this number is not what its origin has: it is
     /// left if it is one of this run, and nothing counts that came by its relays, in this run or before.
-    fn condemn(&mut self, id: u32, what: String) -> Result<(), Ended> {
+    pub(super) fn condemn(&mut self, id: u32, what: String) -> Result<(), Ended> {
         if !self.proof.is_empty() {
             // They forged a digest, too.
             return self.leave_relays();
         }
         let now = self.source_of_journal_id(id).filter(|&source| !self.is_out(source));
+        if let [relay] = relays_in_journal(&self.journal_name(id))[..] {
+            self.samples.guilty.insert(relay.to_owned());
+        }
         let suspects = self.kin_in_journal(id);
         let brought = suspects.iter().flat_map(|&id| self.brought_by(id));
         let bytes: u64 = brought.map(|range| range.len()).sum();
@@ -306,12 +305,25 @@ impl Run<'_> {
             if let Some(way) = source.and_then(|source| self.samples.ways.get_mut(&source)) {
                 way.kept = None;
             }
+            if let Some(source) = source.filter(|&source| !self.is_bad(source)) {
+                self.cut_off(source);
+            }
         }
         self.samples.condemned.extend(suspects);
         self.fetch_condemned_again();
         // Whoever is killed now is not to find them again.
         self.last_commit = Time::ZERO;
         Ok(())
+    }
+
+    /// What a source still owes is not waited for: it would count.
+    fn cut_off(&mut self, source: usize) {
+        for lane in self.lanes.values_mut().filter(|lane| lane.source == source) {
+            lane.is_void = true;
+        }
+        let (source, now) = (SourceId(source as u32), self.now());
+        self.planner.handle(PlanEvent::SourceBad { source }, now);
+        self.planner.handle(PlanEvent::SourceAgain { source }, now);
     }
 
     /// What condemned sources have brought is fetched again, as soon as all of it lies on the disk: a

@@ -20,7 +20,7 @@ use super::broken::Broken;
 use super::figures::Figures;
 use super::in_order::InOrder;
 use super::jobs::Jobs;
-use super::left::name_in_journal;
+use super::left::{name_in_journal, numbered};
 use super::ordered::{Ordered, Word};
 use super::samples::Samples;
 use super::sealed::Tree;
@@ -116,6 +116,8 @@ pub(super) struct LaneEntry {
     pub heard_at: Time,
     /// Something of use came of it.
     pub brought: bool,
+    /// Nothing that still comes of it counts.
+    pub is_void: bool,
 }
 
 impl LaneEntry {
@@ -130,6 +132,7 @@ impl LaneEntry {
             opened_at: now,
             heard_at: now,
             brought: false,
+            is_void: false,
         }
     }
 
@@ -410,8 +413,7 @@ impl<'a> Run<'a> {
     /// One more source, with the next number.
     pub fn enter_source(&mut self, entry: SourceEntry) {
         let id = entry.source.id();
-        let journal_id = self.journal_id_for(&name_in_journal(&entry.source));
-        self.journal_ids.push(journal_id);
+        self.enter_in_journal(name_in_journal(&entry.source));
         self.sources.push(entry);
         self.plan_source(id.index());
     }
@@ -437,6 +439,23 @@ impl<'a> Run<'a> {
         self.sources.get(at).is_some_and(|entry| !entry.lacks.covers(range))
     }
 
+    /// The next source gets a number of its own in the journal. Names do without queries, so that two
+    /// may have the same one.
+    pub(super) fn enter_in_journal(&mut self, name: String) {
+        let is_ours = |run: &Self, name: &str| {
+            let known = run.journal_names.iter().find(|(_, known)| *known == name);
+            known.is_some_and(|(id, _)| run.journal_ids.contains(id))
+        };
+        let mut own = name.clone();
+        let mut number = 2;
+        while is_ours(self, &own) {
+            own = numbered(&name, number);
+            number += 1;
+        }
+        let id = self.journal_id_for(&own);
+        self.journal_ids.push(id);
+    }
+
     /// The number under which the journal knows (from now on) the source of this name.
     fn journal_id_for(&mut self, name: &str) -> u32 {
         if let Some((&id, _)) = self.journal_names.iter().find(|(_, known)| *known == name) {
@@ -454,7 +473,10 @@ impl<'a> Run<'a> {
         self.records.clear();
         let names: Vec<String> =
             self.sources.iter().map(|entry| name_in_journal(&entry.source)).collect();
-        self.journal_ids = names.iter().map(|name| self.journal_id_for(name)).collect();
+        self.journal_ids.clear();
+        for name in names {
+            self.enter_in_journal(name);
+        }
     }
 
     /// Which of our sources (if any) has this number in the journal.

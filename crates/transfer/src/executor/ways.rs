@@ -247,6 +247,38 @@ impl Run<'_> {
         self.ask_about(site);
     }
 
+    /// Whether a source has answered that it sends no ranges.
+    fn comes_in_one_piece(&self, at: usize) -> bool {
+        let facts = self.sources.get(at).and_then(|entry| entry.facts.as_ref());
+        facts.is_some_and(|facts| !facts.ranges && facts.size_bytes != Some(0))
+    }
+
+    /// What comes in one piece is cut over no ways: each would begin it anew, and nothing of it could be
+    /// compared with the source. Where the source itself sends it, ways by relays are left; whether this
+    /// source is one of them.
+    pub(super) fn leave_further_ways(&mut self, source: usize) -> bool {
+        let Some(ways) = &self.ways else { return false };
+        let own = self.sources[source].on_route.as_ref().map(|own| own.replica);
+        let direct = own.and_then(|own| ways.replicas.get(own.0 as usize).copied());
+        let is_named = matches!(ways.routes.choice(), RouteChoice::Fixed(_));
+        let Some(direct) = direct.filter(|&it| !is_named && !self.is_bad(it)) else { return false };
+        if !self.comes_in_one_piece(source) || !self.comes_in_one_piece(direct) {
+            return false;
+        }
+        let further: Vec<usize> = (0..self.sources.len())
+            .filter(|&at| at != direct && !self.is_bad(at))
+            .filter(|&at| {
+                self.sources[at].on_route.as_ref().map(|on_route| on_route.replica) == own
+            })
+            .collect();
+        for &at in &further {
+            self.sources[at].fault = Fault::Final;
+            let words = "the file comes in one piece, which is asked for directly";
+            self.drop_source(at, words.to_owned());
+        }
+        further.contains(&source)
+    }
+
     /// A lane of this source is connected.
     pub(super) fn way_up(&mut self, at: usize, rtt: Duration) {
         let now = self.now();
@@ -394,6 +426,12 @@ impl Run<'_> {
             return;
         }
         let Some(&direct) = ways.replicas.get(replica.0 as usize) else { return };
+        let is_named = matches!(ways.routes.choice(), RouteChoice::Fixed(_));
+        if !is_named && !self.is_bad(direct) && self.comes_in_one_piece(direct) {
+            self.tell_router(RouteEvent::WayFailed { way, fault: Fault::Final, at: None });
+            return;
+        }
+        let Some(ways) = &mut self.ways else { return };
         let urls: Option<Vec<Url>> =
             route.relays().iter().map(|&site| ways.of(site).map(|site| site.url.clone())).collect();
         let Some(urls) = urls else { return };

@@ -2,7 +2,7 @@
 
 use swath_model::{LaneId, Range, SwathId};
 use swath_source::{DepotError, DepotWish, Fetched, Net};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
@@ -30,14 +30,15 @@ impl Errand {
         replica: &Replica,
         range: Range,
         (lane, swath): (LaneId, SwathId),
-        words: UnboundedSender<Said>,
+        words: Sender<Said>,
     ) -> Errand {
         let (net, write, replica) = (net.clone(), write.clone(), replica.clone());
         let task = tokio::spawn(async move {
-            let say = |word| {
+            // A depot that talks without end is not read any faster than it is heard.
+            let say = async |word| {
                 let is_last = !matches!(word, Ok(Fetched::Came(_) | Fetched::Stored(_)));
                 // Nobody hears it where the round is over.
-                words.send(Said { lane, swath, word }).is_err() || is_last
+                words.send(Said { lane, swath, word }).await.is_err() || is_last
             };
             let wish = DepotWish {
                 write: &write,
@@ -50,14 +51,14 @@ impl Errand {
             let mut fetch = match net.depot_fetch(wish).await {
                 Ok(fetch) => fetch,
                 Err(error) => {
-                    say(Err(error));
+                    say(Err(error)).await;
                     return;
                 }
             };
             loop {
                 let word = fetch.next().await;
                 let is_done = matches!(word, Ok(Fetched::Done));
-                if say(word) {
+                if say(word).await {
                     if is_done {
                         fetch.put_aside().await;
                     }

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use swath_model::digest::Digest;
+use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::{RangeSet, Time, Validators};
 use swath_source::{AboutRelay, Facts, LaneError, Net, Trust, display_name, probe};
 use tokio::time::{Instant, sleep, timeout};
@@ -464,8 +465,18 @@ impl Staging<'_> {
                 None => continue,
                 Some(Ok(status)) => {
                     let depot = &mut self.depots[at];
-                    depot.held = status.held;
+                    let mut missing = std::mem::replace(&mut depot.held, status.held);
                     depot.left = status.left;
+                    for range in depot.held.iter().chain(status.damaged.iter()) {
+                        missing.remove(range);
+                    }
+                    if missing.total_bytes() < GROUP_BYTES || !depot.is_usable() {
+                        continue;
+                    }
+                    // It would be given the same again, and tell the same.
+                    let missing = units::bytes(missing.total_bytes());
+                    let reason = format!("it told of {missing} more than it has");
+                    depot.tell(at, Condition::Lost(reason), self.began, self.observer);
                     continue;
                 }
                 Some(Err(reason)) => reason,

@@ -10,7 +10,7 @@ use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Action, Config, Event as PlanEvent, Lanes, Loss, Planner};
 use swath_source::{DepotError, Fetched, Net, display_name};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep_until};
 
 use super::depots::{self, Condition, Depot};
@@ -30,8 +30,8 @@ pub(super) struct Round<'a> {
     depots: &'a mut [Depot],
     planner: Planner,
     lanes: BTreeMap<LaneId, Lane>,
-    sender: UnboundedSender<Said>,
-    words: UnboundedReceiver<Said>,
+    sender: Sender<Said>,
+    words: Receiver<Said>,
     /// What each depot has brought in this round.
     brought: Vec<RangeSet>,
     /// When any depot last had something.
@@ -39,6 +39,8 @@ pub(super) struct Round<'a> {
     /// What was told to come, for the forecast.
     told_rates: VecDeque<f64>,
     rates: Rates,
+    /// At which rate each depot's last errand went, in bytes a second.
+    paces: Vec<f64>,
     replicas: usize,
     watch: Watch,
 }
@@ -57,6 +59,7 @@ struct Task {
     /// Which replica it comes from.
     mirror: usize,
     range: Range,
+    began: Instant,
     /// Where it ends now.
     end: u64,
     came_bytes: u64,
@@ -71,6 +74,13 @@ struct Task {
     _errand: Errand,
 }
 
+impl Task {
+    /// What has not been delivered of it.
+    fn rest(&self) -> Range {
+        Range::new(self.delivered_to, self.end.max(self.delivered_to))
+    }
+}
+
 impl<'a> Round<'a> {
     pub fn new(
         net: &'a Net,
@@ -80,9 +90,10 @@ impl<'a> Round<'a> {
         replicas: usize,
         lacking: RangeSet,
     ) -> Round<'a> {
-        let (sender, words) = unbounded_channel();
+        let (sender, words) = channel(WORDS);
         let brought = vec![RangeSet::new(); depots.len()];
         let rates = Rates::new(began.elapsed().as_secs_f64(), held_bytes(depots));
+        let paces = vec![0.0; depots.len()];
         let watch = Watch::new(depots.len());
         let mut round = Round {
             net,
@@ -97,6 +108,7 @@ impl<'a> Round<'a> {
             heard_at: Instant::now(),
             told_rates: VecDeque::new(),
             rates,
+            paces,
             replicas,
             watch,
         };
@@ -131,6 +143,7 @@ impl<'a> Round<'a> {
         loop {
             self.leave_gone_depots(observer);
             self.leave_silent_mirrors(observer);
+            self.relieve_slow_depots();
             self.keep_lanes_awake();
             while let Some(action) = self.planner.poll(self.now()) {
                 match action {
@@ -220,6 +233,38 @@ impl<'a> Round<'a> {
         }
     }
 
+    /// What a slow depot has begun goes to one that has nothing to do, where that is much sooner there:
+    /// a copy is whole when its last group is.
+    fn relieve_slow_depots(&mut self) {
+        let is_free = |at: usize| {
+            let is_busy = self.lanes.values().any(|own| own.depot == at && own.task.is_some());
+            self.depots[at].is_usable() && !is_busy
+        };
+        let free: Vec<usize> = (0..self.depots.len()).filter(|&at| is_free(at)).collect();
+        if free.is_empty() {
+            return;
+        }
+        let slow = self.lanes.iter().filter_map(|(&lane, own)| {
+            let task = own.task.as_ref()?;
+            let (rest, spent_s) = (task.rest(), task.began.elapsed().as_secs_f64());
+            let left_s = rest.len() as f64 * spent_s / task.came_bytes.max(1) as f64;
+            let sooner = free.iter().any(|&at| {
+                let may_take = self.depots[at].held.within(rest).next().is_none();
+                let there_s = rest.len() as f64 / self.paces[at].max(1.0);
+                may_take && left_s > RELIEF_S + RELIEF_TIMES * there_s
+            });
+            (spent_s >= RELIEF_S && sooner).then_some((lane, own.depot, rest))
+        });
+        let slow: Vec<(LaneId, usize, Range)> = slow.collect();
+        for (lane, depot, range) in slow {
+            tracing::debug!(depot = self.depots[depot].name, %range, "others take what is so slow");
+            self.lanes.remove(&lane);
+            let (source, now) = (SourceId(depot as u32), self.now());
+            self.planner.handle(PlanEvent::Forbidden { source, range }, now);
+            self.planner.handle(PlanEvent::LaneLost { lane, loss: Loss::Clean }, now);
+        }
+    }
+
     /// A depot tells a few times a second how far it is: that is no silence.
     fn keep_lanes_awake(&mut self) {
         let now = self.now();
@@ -278,6 +323,7 @@ impl<'a> Round<'a> {
             swath,
             mirror,
             range,
+            began: Instant::now(),
             end: range.end,
             came_bytes: 0,
             stored_to: range.start,
@@ -351,6 +397,8 @@ impl<'a> Round<'a> {
         let Some(own) = self.lanes.get_mut(&lane) else { return };
         let Some(task) = own.task.take() else { return };
         own.before_bytes += task.came_bytes;
+        self.paces[own.depot] =
+            task.came_bytes as f64 / task.began.elapsed().as_secs_f64().max(1e-3);
         self.planner.handle(PlanEvent::SwathDone { swath: task.swath }, now);
         if task.is_last {
             self.lanes.remove(&lane);
@@ -485,12 +533,18 @@ fn config(size_bytes: u64, depots: usize) -> Config {
 }
 
 const CELLS: u64 = 256;
+/// So many words of depots wait to be heard.
+const WORDS: usize = 64;
 /// Fetches of one depot at a time.
 const LANES_MAX: u32 = 4;
 /// A depot that fails for so long is left.
 const GIVE_UP: Duration = Duration::from_secs(10);
 /// A depot tells how far it is ten times a second, but for a sync of its disk and its first answer.
 const QUIET: Duration = Duration::from_secs(3);
+/// Others take what a depot needs so much longer for than they do: these seconds, and so many times
+/// what it takes them.
+const RELIEF_S: f64 = 2.0;
+const RELIEF_TIMES: f64 = 2.0;
 /// How often the clock is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often observers hear how far it is.

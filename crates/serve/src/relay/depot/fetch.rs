@@ -15,7 +15,7 @@ use std::task::ready;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use swath_formats::{ProxyFault, content_range, relay as address};
+use swath_formats::{Etag, ProxyFault, content_range, relay as address};
 use swath_model::Range;
 use swath_source::{AnswerHead, LaneError, Upstream};
 use swath_store::depot::{Capability, Right, Writer};
@@ -100,7 +100,8 @@ impl Relay {
                 url = to;
                 continue;
             }
-            check(&answer, range, size_bytes).map_err(|wrong| match wrong {
+            let checked = check(&answer, range, size_bytes).and_then(|()| same(&answer, head));
+            checked.map_err(|wrong| match wrong {
                 Wrong::Changed(text) => Response::text(409, format!("{site}: {text}")),
                 Wrong::Status => {
                     let text = format!("it answers {} {}", answer.status, answer.reason);
@@ -204,6 +205,19 @@ fn check(answer: &AnswerHead, range: Range, size_bytes: u64) -> Result<(), Wrong
         412 => Err(Wrong::Changed("it has changed there".to_owned())),
         _ => Err(Wrong::Status),
     }
+}
+
+/// Whether an answer is of the version that was asked for: not every server looks at conditions.
+fn same(answer: &AnswerHead, asked: &Head) -> Result<(), Wrong> {
+    let wanted = asked.field("if-match").and_then(Etag::parse);
+    let is_same = match (wanted, answer.field("etag").and_then(Etag::parse)) {
+        (Some(wanted), Some(told)) => told.matches_strongly(&wanted),
+        _ => match (asked.field("if-unmodified-since"), answer.field("last-modified")) {
+            (Some(wanted), Some(told)) => told.trim() == wanted.trim(),
+            _ => true,
+        },
+    };
+    if is_same { Ok(()) } else { Err(Wrong::Changed("it has changed there".to_owned())) }
 }
 
 /// What is under way.
@@ -425,5 +439,39 @@ mod tests {
         assert_eq!(is(&coded, Range::new(0, 20)), Err(Wrong::Ranges));
         assert!(matches!(is(&answer(412, &[], None), range), Err(Wrong::Changed(_))));
         assert_eq!(is(&answer(404, &[], None), range), Err(Wrong::Status));
+    }
+
+    #[test]
+    fn a_server_that_looks_at_no_conditions_is_not_believed() {
+        // Depots stored two versions of a file as one.
+        let asked = |fields: &str| {
+            let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+            Head::parse(text.as_bytes()).unwrap().unwrap().0
+        };
+        let answer = |fields: &[(&str, &str)]| AnswerHead {
+            status: 206,
+            reason: String::new(),
+            fields: fields.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            length: Some(10),
+            is_bodiless: false,
+        };
+        let day = "Tue, 24 Nov 2026 01:00:17 GMT";
+        let other = "Tue, 24 Nov 2026 01:00:15 GMT";
+        let since = format!("If-Unmodified-Since: {day}\r\n");
+        let both = format!("If-Match: \"a\"\r\n{since}");
+        let cases: [(&str, &[(&str, &str)], bool); 9] = [
+            (&both, &[("etag", "\"a\""), ("last-modified", day)], true),
+            (&both, &[("etag", "\"b\""), ("last-modified", day)], false),
+            (&both, &[("etag", "W/\"a\"")], false),
+            (&both, &[("last-modified", day)], true),
+            (&both, &[("last-modified", other)], false),
+            (&both, &[], true),
+            (&since, &[("etag", "\"b\""), ("last-modified", day)], true),
+            (&since, &[("last-modified", other)], false),
+            ("", &[("etag", "\"b\""), ("last-modified", other)], true),
+        ];
+        for (fields, told, is_same) in cases {
+            assert_eq!(same(&answer(told), &asked(fields)).is_ok(), is_same, "{fields} {told:?}");
+        }
     }
 }
