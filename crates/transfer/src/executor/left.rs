@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use swath_model::Range;
 use swath_source::{Source, fetch_part};
-use swath_store::{Left, OpenError, Verdict};
+use swath_store::{Left, OpenError, Record, Verdict};
 use tokio::time::timeout;
 
 use super::Ended;
@@ -135,6 +135,51 @@ impl Run<'_> {
         };
         let kin = self.journal_names.iter().filter(|(_, name)| is_kin(name)).map(|(&id, _)| id);
         kin.chain([id]).collect()
+    }
+
+    /// The next source gets a number of its own in the journal. Names do without queries, so that two
+    /// may have the same one.
+    pub(super) fn enter_in_journal(&mut self, name: String) {
+        let is_ours = |run: &Self, name: &str| {
+            let known = run.journal_names.iter().find(|(_, known)| *known == name);
+            known.is_some_and(|(id, _)| run.journal_ids.contains(id))
+        };
+        let mut own = name.clone();
+        let mut number = 2;
+        while is_ours(self, &own) {
+            own = numbered(&name, number);
+            number += 1;
+        }
+        let id = self.journal_id_for(&own);
+        self.journal_ids.push(id);
+    }
+
+    /// The number under which the journal knows (from now on) the source of this name.
+    fn journal_id_for(&mut self, name: &str) -> u32 {
+        if let Some((&id, _)) = self.journal_names.iter().find(|(_, known)| *known == name) {
+            return id;
+        }
+        let id = self.journal_names.last_key_value().map_or(0, |(&last, _)| last + 1);
+        self.journal_names.insert(id, name.to_owned());
+        self.records.push(Record::Source { id, name: name.to_owned() });
+        id
+    }
+
+    /// The journal was read: take its numbers over for the sources that it knows.
+    pub fn adopt_journal_names(&mut self, known: &[(u32, String)]) {
+        self.journal_names = known.iter().cloned().collect();
+        self.records.clear();
+        let names: Vec<String> =
+            self.sources.iter().map(|entry| name_in_journal(&entry.source)).collect();
+        self.journal_ids.clear();
+        for name in names {
+            self.enter_in_journal(name);
+        }
+    }
+
+    /// Which of our sources (if any) has this number in the journal.
+    pub fn source_of_journal_id(&self, id: u32) -> Option<usize> {
+        self.journal_ids.iter().position(|&known| known == id)
     }
 
     /// Take up what was found at the target's place, if it can be of what is wanted.

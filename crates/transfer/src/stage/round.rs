@@ -32,6 +32,8 @@ pub(super) struct Round<'a> {
     lanes: BTreeMap<LaneId, Lane>,
     sender: Sender<Said>,
     words: Receiver<Said>,
+    /// What each depot held before this round: no second copy of that is to lie there.
+    held_before: Vec<RangeSet>,
     /// What each depot has brought in this round.
     brought: Vec<RangeSet>,
     /// When any depot last had something.
@@ -91,6 +93,7 @@ impl<'a> Round<'a> {
         lacking: RangeSet,
     ) -> Round<'a> {
         let (sender, words) = channel(WORDS);
+        let held_before = depots.iter().map(|depot| depot.held.clone()).collect();
         let brought = vec![RangeSet::new(); depots.len()];
         let rates = Rates::new(began.elapsed().as_secs_f64(), held_bytes(depots));
         let paces = vec![0.0; depots.len()];
@@ -104,6 +107,7 @@ impl<'a> Round<'a> {
             lanes: BTreeMap::new(),
             sender,
             words,
+            held_before,
             brought,
             heard_at: Instant::now(),
             told_rates: VecDeque::new(),
@@ -249,7 +253,7 @@ impl<'a> Round<'a> {
             let (rest, spent_s) = (task.rest(), task.began.elapsed().as_secs_f64());
             let left_s = rest.len() as f64 * spent_s / task.came_bytes.max(1) as f64;
             let sooner = free.iter().any(|&at| {
-                let may_take = self.depots[at].held.within(rest).next().is_none();
+                let may_take = self.held_before[at].within(rest).next().is_none();
                 let there_s = rest.len() as f64 / self.paces[at].max(1.0);
                 may_take && left_s > RELIEF_S + RELIEF_TIMES * there_s
             });
