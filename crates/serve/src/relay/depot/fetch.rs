@@ -459,7 +459,8 @@ mod tests {
         let other = "Tue, 24 Nov 2026 01:00:15 GMT";
         let since = format!("If-Unmodified-Since: {day}\r\n");
         let both = format!("If-Match: \"a\"\r\n{since}");
-        let cases: [(&str, &[(&str, &str)], bool); 9] = [
+        type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], bool);
+        let cases: [Case<'_>; 9] = [
             (&both, &[("etag", "\"a\""), ("last-modified", day)], true),
             (&both, &[("etag", "\"b\""), ("last-modified", day)], false),
             (&both, &[("etag", "W/\"a\"")], false),
