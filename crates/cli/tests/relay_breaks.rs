@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use swath_netlab::faulty::{Behaviour, Content};
 
-use support::Home;
 use support::depot::until;
 use support::net::{honest, server, sha256, slow, url};
 use support::serve::other;
+use support::{Home, peak_bytes};
 
 #[test]
 fn a_relay_that_is_killed_and_started_again_brings_the_rest() {
@@ -228,15 +228,8 @@ fn whoever_leaves_is_left_at_once() {
     tcp.write_all(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
     tcp.read_exact(&mut some).unwrap();
     std::thread::sleep(Duration::from_secs(2));
-    let peak = peak_mib(relay.pid());
-    assert!(peak < 100, "{peak} MiB");
-}
-
-/// The most memory that a process had, in MiB.
-fn peak_mib(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    let peak_mib = peak_bytes(relay.pid()).unwrap() >> 20;
+    assert!(peak_mib < 100, "{peak_mib} MiB");
 }
 
 #[test]
@@ -271,8 +264,8 @@ fn a_thousand_clients_are_served_within_bounded_memory() {
         };
         assert!(answer[end..] == content.read(at as u64 * 1000, (at as u64 + 1) * 1000), "{at}");
     }
-    let peak = peak_mib(relay.pid());
-    assert!(peak < 200, "{peak} MiB");
+    let peak_mib = peak_bytes(relay.pid()).unwrap() >> 20;
+    assert!(peak_mib < 200, "{peak_mib} MiB");
 }
 
 /// A server whose answer for `/a` has something behind it, at once; all others are in order.

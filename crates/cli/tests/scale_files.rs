@@ -8,25 +8,8 @@ mod support;
 use std::fmt::Write as _;
 use std::process::Stdio;
 
-use support::{Home, Running};
+use support::Home;
 use swath_netlab::faulty::{Content, Server};
-
-/// Peak memory of a running program so far, in bytes; `None` once it is gone.
-fn peak_bytes(pid: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? << 10)
-}
-
-/// Wait for the end, watching the memory.
-fn watch(mut running: Running) -> (support::Ran, u64) {
-    let mut peak = 0;
-    while !running.is_over() {
-        peak = peak.max(peak_bytes(running.pid()).unwrap_or(0));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    (running.wait(), peak)
-}
 
 #[test]
 fn a_list_of_many_small_files_arrives_whole_over_few_connections() {
@@ -49,7 +32,7 @@ fn a_list_of_many_small_files_arrives_whole_over_few_connections() {
         .swath(["get", "-i", "list.txt", "-d", "out"])
         .limit(std::time::Duration::from_secs(30 + files / 50))
         .start();
-    let (ran, peak) = watch(running);
+    let (ran, peak) = running.watch();
     ran.code_is(0);
     println!(
         "{files} files in {:?}, peak memory {} MiB, {} connections",
@@ -93,7 +76,7 @@ fn an_ordered_stream_stays_within_its_memory() {
     swath
         .command()
         .stdout(Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/null").unwrap()));
-    let (ran, peak) = watch(swath.start());
+    let (ran, peak) = swath.start().watch();
     ran.code_is(0);
     println!("600 MiB to standard output in {:?}, peak memory {} MiB", ran.elapsed, peak >> 20);
     assert!(peak <= 128 << 20, "{peak} bytes");
@@ -104,7 +87,7 @@ fn a_huge_sparse_file_stays_within_its_memory() {
     let home = Home::new();
     let size: u64 = 3 << 30;
     let server = Server::builder().file("/data.bin", Content::sparse(1, size)).start().unwrap();
-    let (ran, peak) = watch(home.swath(["get", &server.url("/data.bin"), "--sparse"]).start());
+    let (ran, peak) = home.swath(["get", &server.url("/data.bin"), "--sparse"]).start().watch();
     ran.code_is(0);
     println!("3 GiB of almost nothing in {:?}, peak memory {} MiB", ran.elapsed, peak >> 20);
     assert_eq!(home.path("data.bin").metadata().unwrap().len(), size);

@@ -8,9 +8,9 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 
-use support::Home;
 use support::serve::{Served, succeeds};
 use support::trees::{assert_same, bytes};
+use support::{Home, peak_bytes};
 
 /// `auto` reads no smaller ones past the cache.
 const LARGE_BYTES: usize = 64 << 20;
@@ -216,10 +216,8 @@ fn many_clients_of_a_tree_take_little_memory() {
                 client.read_exact(&mut part).unwrap();
             }
         }
-        let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        let peak_kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-        println!("--io {io}: {peak_kib} KiB");
-        assert!(peak_kib * 1024 < 200_000_000, "--io {io}: {peak_kib} KiB");
+        let peak = peak_bytes(server.pid()).unwrap();
+        println!("--io {io}: {peak} bytes");
+        assert!(peak < 200_000_000, "--io {io}: {peak} bytes");
     }
 }

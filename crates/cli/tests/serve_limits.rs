@@ -6,8 +6,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use support::Home;
 use support::serve::{Served, succeeds};
+use support::{Home, peak_bytes};
 
 fn served() -> (Home, Served) {
     let home = Home::new();
@@ -302,8 +302,6 @@ fn who_takes_nothing_of_many_answers_takes_little_memory() {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let args = ["-c", TAKES_NOTHING, host.as_str(), port.as_str(), server.token()];
     let Some(_) = succeeds(&home.work(), "python3", &args) else { return };
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let peak_kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    assert!(peak_kib < 150_000, "{peak_kib} KiB");
+    let peak = peak_bytes(server.pid()).unwrap();
+    assert!(peak < 150_000_000, "{peak} bytes");
 }

@@ -235,6 +235,45 @@ fn a_depot_that_tells_of_more_than_was_asked_for_stalls() {
 }
 
 #[test]
+fn depots_that_bring_next_to_nothing_hold_nobody_up() {
+    // What one had begun nobody else was given, and what it told without end was kept: gigabytes.
+    let home = Home::new();
+    let [good] = depots(&home);
+    let named = good.named();
+    let [drips, floods, lies]: [fn(&mut TcpStream); 3] = [
+        |to| {
+            let words = (1..).map(|came| format!("{{\"came\":{came}}}\n"));
+            words.take_while(|word| to.write_all(word.as_bytes()).is_ok()).for_each(|_| {
+                std::thread::sleep(Duration::from_millis(200));
+            });
+        },
+        |to| {
+            let words = "{\"came\":1}\n".repeat(5000);
+            while to.write_all(words.as_bytes()).is_ok() {}
+        },
+        |to| {
+            let _ = to.write_all(b"{\"done\":true}\n");
+        },
+    ];
+    // What is a single cell goes to the first depot alone.
+    for (size_bytes, tell) in [(SIZE, drips), (SIZE, floods), (SIZE, lies), (40_000, drips)] {
+        let content = Content::random(28, size_bytes);
+        let origin = slow(&content, 3_000_000);
+        let useless = depot_with(size_bytes, "[]", tell);
+        let source = url(&origin);
+        let mut at = vec!["--at", &useless];
+        at.splice(if size_bytes < SIZE { 2..2 } else { 0..0 }, ["--at", &named]);
+        let usual = ["stage", &source, "--for", "1h", "-o", "staged.meta4", "--overwrite"];
+        let (ran, peak) = home.swath(usual.into_iter().chain(at)).start().watch();
+        ran.code_is(0).says(&["in one depot"]);
+        assert!(peak < 200 << 20, "{peak} bytes");
+        origin.die();
+        home.run(["get", "staged.meta4", "-o", "got", "--overwrite"]).code_is(0);
+        home.holds("got", &content);
+    }
+}
+
+#[test]
 fn a_depot_that_holds_more_than_the_file_is_not_believed() {
     let home = Home::new();
     let origin = honest(&Content::random(25, SIZE));
@@ -248,10 +287,17 @@ fn a_depot_that_holds_more_than_the_file_is_not_believed() {
 
 /// A depot that holds all of `size_bytes`, and tells of what it fetches by `tell`: its address.
 fn liar(size_bytes: u64, tell: fn(&mut TcpStream)) -> String {
+    depot_with(size_bytes, &format!("[[0,{size_bytes}]]"), tell)
+}
+
+/// A depot that tells of having `held` of `size_bytes`, and of what it fetches by `tell`: its address.
+fn depot_with(size_bytes: u64, held: &str, tell: fn(&mut TcpStream)) -> String {
+    let held = held.to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         while let Ok((mut near, _)) = listener.accept() {
+            let held = held.clone();
             std::thread::spawn(move || {
                 let (mut head, mut byte) = (Vec::new(), [0]);
                 while !head.ends_with(b"\r\n\r\n") {
@@ -269,7 +315,7 @@ fn liar(size_bytes: u64, tell: fn(&mut TcpStream)) -> String {
                 } else if head.starts_with("GET /relay?") {
                     r#"{"relay":"swath","name":"liar","hops":{}}"#.to_owned()
                 } else {
-                    format!(r#"{{"size":{size_bytes},"held":[[0,{size_bytes}]],"lease_s":60}}"#)
+                    format!(r#"{{"size":{size_bytes},"held":{held},"lease_s":60}}"#)
                 };
                 let start = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{body}");
                 let _ = near.write_all(start.as_bytes());

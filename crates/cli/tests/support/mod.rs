@@ -227,6 +227,13 @@ fn reader(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     })
 }
 
+/// The most memory that a process has had so far, in bytes; `None` once it is gone.
+pub fn peak_bytes(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? << 10)
+}
+
 /// The program while it runs. Killed when dropped.
 pub struct Running {
     child: Child,
@@ -251,6 +258,16 @@ impl Running {
 
     pub fn is_over(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Wait for its end, and watch its memory: the most that it had, in bytes.
+    pub fn watch(mut self) -> (Ran, u64) {
+        let mut peak_bytes = 0;
+        while !self.is_over() && self.began.elapsed() < self.limit {
+            peak_bytes = self::peak_bytes(self.pid()).unwrap_or(peak_bytes);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        (self.wait(), peak_bytes)
     }
 
     /// Wait for its end, but not longer than its limit.

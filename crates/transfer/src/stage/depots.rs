@@ -25,6 +25,8 @@ pub(super) struct Depot {
     /// What it holds, as far as it has told.
     pub held: RangeSet,
     pub rtt: Duration,
+    /// At which rate its last errand that came to its end went.
+    pub pace_bytes_per_s: Option<f64>,
     pub mirrors: Mirrors,
     pub condition: Condition,
     /// Since when nothing but errors comes of it.
@@ -62,6 +64,7 @@ impl Depot {
             free_bytes: None,
             held: RangeSet::new(),
             rtt: Duration::ZERO,
+            pace_bytes_per_s: None,
             mirrors: Mirrors::default(),
             condition: Condition::Usable,
             failing_since: None,

@@ -32,8 +32,8 @@ pub(super) struct Round<'a> {
     lanes: BTreeMap<LaneId, Lane>,
     sender: Sender<Said>,
     words: Receiver<Said>,
-    /// What each depot held before this round: no second copy of that is to lie there.
-    held_before: Vec<RangeSet>,
+    /// What each depot is given none of in this round: what it held before, and what others took.
+    barred: Vec<RangeSet>,
     /// What each depot has brought in this round.
     brought: Vec<RangeSet>,
     /// When any depot last had something.
@@ -41,8 +41,6 @@ pub(super) struct Round<'a> {
     /// What was told to come, for the forecast.
     told_rates: VecDeque<f64>,
     rates: Rates,
-    /// At which rate each depot's last errand went, in bytes a second.
-    paces: Vec<f64>,
     replicas: usize,
     watch: Watch,
 }
@@ -93,10 +91,9 @@ impl<'a> Round<'a> {
         lacking: RangeSet,
     ) -> Round<'a> {
         let (sender, words) = channel(WORDS);
-        let held_before = depots.iter().map(|depot| depot.held.clone()).collect();
+        let barred = depots.iter().map(|depot| depot.held.clone()).collect();
         let brought = vec![RangeSet::new(); depots.len()];
         let rates = Rates::new(began.elapsed().as_secs_f64(), held_bytes(depots));
-        let paces = vec![0.0; depots.len()];
         let watch = Watch::new(depots.len());
         let mut round = Round {
             net,
@@ -107,12 +104,11 @@ impl<'a> Round<'a> {
             lanes: BTreeMap::new(),
             sender,
             words,
-            held_before,
+            barred,
             brought,
             heard_at: Instant::now(),
             told_rates: VecDeque::new(),
             rates,
-            paces,
             replicas,
             watch,
         };
@@ -253,8 +249,9 @@ impl<'a> Round<'a> {
             let (rest, spent_s) = (task.rest(), task.began.elapsed().as_secs_f64());
             let left_s = rest.len() as f64 * spent_s / task.came_bytes.max(1) as f64;
             let sooner = free.iter().any(|&at| {
-                let may_take = self.held_before[at].within(rest).next().is_none();
-                let there_s = rest.len() as f64 / self.paces[at].max(1.0);
+                let may_take = self.barred[at].within(rest).next().is_none();
+                let pace = self.depots[at].pace_bytes_per_s;
+                let there_s = pace.map_or(UNTRIED_S, |pace| rest.len() as f64 / pace);
                 may_take && left_s > RELIEF_S + RELIEF_TIMES * there_s
             });
             (spent_s >= RELIEF_S && sooner).then_some((lane, own.depot, rest))
@@ -263,6 +260,7 @@ impl<'a> Round<'a> {
         for (lane, depot, range) in slow {
             tracing::debug!(depot = self.depots[depot].name, %range, "others take what is so slow");
             self.lanes.remove(&lane);
+            self.barred[depot].insert(range);
             let (source, now) = (SourceId(depot as u32), self.now());
             self.planner.handle(PlanEvent::Forbidden { source, range }, now);
             self.planner.handle(PlanEvent::LaneLost { lane, loss: Loss::Clean }, now);
@@ -401,8 +399,8 @@ impl<'a> Round<'a> {
         let Some(own) = self.lanes.get_mut(&lane) else { return };
         let Some(task) = own.task.take() else { return };
         own.before_bytes += task.came_bytes;
-        self.paces[own.depot] =
-            task.came_bytes as f64 / task.began.elapsed().as_secs_f64().max(1e-3);
+        let pace = task.came_bytes as f64 / task.began.elapsed().as_secs_f64().max(1e-3);
+        self.depots[own.depot].pace_bytes_per_s = Some(pace.max(1.0));
         self.planner.handle(PlanEvent::SwathDone { swath: task.swath }, now);
         if task.is_last {
             self.lanes.remove(&lane);
@@ -549,6 +547,8 @@ const QUIET: Duration = Duration::from_secs(3);
 /// what it takes them.
 const RELIEF_S: f64 = 2.0;
 const RELIEF_TIMES: f64 = 2.0;
+/// What is taken for that time at a depot that has brought nothing yet.
+const UNTRIED_S: f64 = 5.0;
 /// How often the clock is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often observers hear how far it is.
