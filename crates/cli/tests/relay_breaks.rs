@@ -2,7 +2,6 @@
 
 mod support;
 
-use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
