@@ -236,11 +236,12 @@ fn a_replica_that_does_not_answer_is_not_waited_for_for_ever() {
 #[test]
 fn what_goes_away_meanwhile_is_missed_by_nobody() {
     let home = Home::new();
-    home.write("tree/a.bin", bytes(1, 2 << 20));
+    // So much that no server is there already when the first of it has come.
+    home.write("tree/a.bin", bytes(1, 24 << 20));
     home.write("tree/passing", bytes(2, 5 << 20));
     home.write("tree/z.bin", bytes(3, 2 << 20));
     let server = home.serve(&["tree", "--anonymous", "--plain"]);
-    let child = home.swath(["cp", "--limit-rate", "4M", &server.url, "copy"]).start();
+    let child = home.swath(["cp", "--limit-rate", "12M", &server.url, "copy"]).start();
     let began = Instant::now();
     while !home.exists("copy.swath.part/a.bin") {
         assert!(began.elapsed() < Duration::from_secs(20));
