@@ -11,12 +11,14 @@ use std::sync::{Arc, RwLock};
 use swath_model::index::{Entry, Index, Kind};
 use swath_store::tree::{Preserve, Same, Stage, StageError};
 
-use trees::{Bench, groups, index_of};
+use trees::{Bench, groups, index_of, once_free};
 
 fn open_at(place: &Path, single: Option<&str>, index: Index) -> Result<Stage, StageError> {
-    let (index, preserve) = (Arc::new(RwLock::new(index)), Preserve::default());
-    let halt = Arc::new(|| false);
-    Stage::open_until(place, single, index, preserve, true, &Same::SizeAndTime, halt)
+    let index = Arc::new(RwLock::new(index));
+    once_free(|| {
+        let (preserve, halt) = (Preserve::default(), Arc::new(|| false));
+        Stage::open_until(place, single, index.clone(), preserve, true, &Same::SizeAndTime, halt)
+    })
 }
 
 /// A copy to this place that is not complete.

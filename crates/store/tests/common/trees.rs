@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
 
 use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
@@ -42,6 +43,22 @@ pub fn groups(index: &Index) -> Vec<Range> {
     (0..size.div_ceil(GROUP_BYTES))
         .map(|n| Range::new(n * GROUP_BYTES, ((n + 1) * GROUP_BYTES).min(size)))
         .collect()
+}
+
+/// What opening brings, where a lock that is held may be free in a moment.
+///
+/// Another test of this process may start a program: until that has begun it holds every file that
+/// was open here, and so the lock of a stage that is dropped meanwhile.
+pub fn once_free(open: impl Fn() -> Result<Stage, StageError>) -> Result<Stage, StageError> {
+    let since = Instant::now();
+    loop {
+        match open() {
+            Err(StageError::Locked(_)) if since.elapsed() < Duration::from_secs(2) => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            other => return other,
+        }
+    }
 }
 
 /// A tree, and a place beside it for its copy.
@@ -82,8 +99,11 @@ impl Bench {
     }
 
     pub fn open(&self, index: Index) -> Result<Stage, StageError> {
-        let preserve = Preserve { links: true, ..Preserve::default() };
-        Stage::open(&self.copy(), Arc::new(RwLock::new(index)), preserve, true, &Same::SizeAndTime)
+        let index = Arc::new(RwLock::new(index));
+        once_free(|| {
+            let preserve = Preserve { links: true, ..Preserve::default() };
+            Stage::open(&self.copy(), index.clone(), preserve, true, &Same::SizeAndTime)
+        })
     }
 
     /// Write and commit these groups but those that were taken over; answers how many that were.
