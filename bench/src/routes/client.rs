@@ -19,6 +19,8 @@ pub enum Client {
     Warm,
     /// swath that chooses, and remembers wrong rates only.
     BadMemory,
+    /// swath over one route at a time beside direct, which remembers wrong rates only.
+    BadMemoryOne,
     /// swath over several routes at once, which remembers an earlier transfer.
     Multi,
     /// swath over several routes at once, which knows nothing at first.
@@ -59,12 +61,13 @@ pub struct Request<'a> {
 
 impl Client {
     /// Every client, in the order of tables.
-    pub const ALL: [Client; 10] = [
+    pub const ALL: [Client; 11] = [
         Client::Direct,
         Client::Widest,
         Client::Cold,
         Client::Warm,
         Client::BadMemory,
+        Client::BadMemoryOne,
         Client::Multi,
         Client::MultiCold,
         Client::Curl,
@@ -80,6 +83,7 @@ impl Client {
             Client::Cold => "cold",
             Client::Warm => "warm",
             Client::BadMemory => "bad-memory",
+            Client::BadMemoryOne => "bad-memory-one",
             Client::Multi => "multi",
             Client::MultiCold => "multi-cold",
             Client::Curl => "curl",
@@ -97,7 +101,7 @@ impl Client {
     pub fn memory(self) -> Memory {
         match self {
             Client::Warm | Client::Multi => Memory::Right,
-            Client::BadMemory => Memory::Wrong,
+            Client::BadMemory | Client::BadMemoryOne => Memory::Wrong,
             _ => Memory::None,
         }
     }
@@ -146,6 +150,9 @@ impl Client {
             Client::Widest => {
                 let route = if widest.is_empty() { "direct".to_owned() } else { widest.join(",") };
                 command.args(["--route", &route]);
+            }
+            Client::BadMemoryOne => {
+                command.args(["--route", "widest"]);
             }
             Client::Multi | Client::MultiCold => {
                 command.args(["--route", "multi"]);

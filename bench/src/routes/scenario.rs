@@ -238,10 +238,12 @@ pub fn scenarios() -> Vec<Scenario> {
     let bad_memory = Scenario {
         name: "bad-memory",
         title: "seven sites, all that is remembered is wrong".to_owned(),
-        clients: &[Client::Direct, Client::Cold, Client::BadMemory],
+        clients: &[Client::Direct, Client::Cold, Client::BadMemory, Client::BadMemoryOne],
         goals: vec![
             Goal::at_least("bad-memory", LEAST_TIMES_DIRECT, 0.95),
             Goal::at_most("bad-memory", CHANGES, 10.0),
+            Goal::at_least("bad-memory-one", LEAST_TIMES_DIRECT, 0.95),
+            Goal::at_most("bad-memory-one", CHANGES_TO_WIDEST, 10.0),
         ],
         ..basic.clone()
     };

