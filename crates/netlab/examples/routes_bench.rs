@@ -4,7 +4,7 @@
 
 use swath_netlab::map::MapSpec;
 use swath_netlab::routes::{RouteOutcome, RouteScript};
-use swath_plan::routes::{Mode, Reading};
+use swath_plan::routes::Mode;
 
 fn main() {
     let wanted = std::env::args().nth(1);
@@ -248,16 +248,10 @@ fn warm(seed: u64) -> RouteScript {
     seven(seed).remembers(&before.first().learnt)
 }
 
-/// What a run before learnt is remembered upside down: what is wide counts as narrow.
+/// What a run before learnt is remembered, and says the contrary of the truth.
 fn bad_memory(seed: u64) -> RouteScript {
     let before = seven(seed + 1000).run();
-    let turned = |reading: Reading| Reading {
-        rate_bytes_per_s: 5e6 * 5e6 / reading.rate_bytes_per_s,
-        ..reading
-    };
-    let memory: Vec<_> =
-        before.first().learnt.iter().map(|&(from, to, it)| (from, to, turned(it))).collect();
-    seven(seed).remembers(&memory)
+    seven(seed).misremembers(&before.first().learnt)
 }
 
 /// Everything comes in over one link that direct fills.

@@ -131,6 +131,18 @@ impl RouteScript {
         self
     }
 
+    /// What is remembered is as plausible as this, and says the contrary: the widest edge has the
+    /// least of the rates, the second widest the second least, and so on.
+    pub fn misremembers(self, memory: &[(usize, usize, Reading)]) -> Self {
+        let mut ranked = memory.to_vec();
+        ranked.sort_by(|a, b| a.2.rate_bytes_per_s.total_cmp(&b.2.rate_bytes_per_s));
+        let rates: Vec<f64> = ranked.iter().rev().map(|it| it.2.rate_bytes_per_s).collect();
+        for (remembered, rate) in ranked.iter_mut().zip(rates) {
+            remembered.2.rate_bytes_per_s = rate;
+        }
+        self.remembers(&ranked)
+    }
+
     /// From now on steps tell of this moment.
     pub fn at_s(mut self, at_s: f64) -> Self {
         self.at_s = at_s;

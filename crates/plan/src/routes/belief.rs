@@ -63,26 +63,37 @@ impl Router {
             edge.reading = Some(new);
         }
         if old.remembered && old.by.is_none() {
-            let part = rate / old.rate;
-            let refuted = part > REFUTED || (grade == Grade::Exact && part < 1.0 / REFUTED);
-            let confirmed = !refuted && part >= 1.0 / REFUTED;
-            if refuted || confirmed {
-                // Judged once: it is no mere memory any more.
-                if let Some(noted) = &mut self.graph.edge_mut(from, to).reading {
-                    noted.remembered = false;
-                }
-                self.memory.0 += u32::from(refuted);
-                self.memory.1 += u32::from(confirmed);
-                if refuted && self.memory_is_wrong() {
-                    self.drop_readings(|noted| noted.remembered && noted.by.is_none());
-                }
-            }
+            self.judge_memory((from, to), &old, rate, grade);
+        }
+    }
+
+    /// What an edge brings now is held against what was remembered of it.
+    fn judge_memory(&mut self, (from, to): (SiteId, SiteId), old: &Noted, rate: f64, grade: Grade) {
+        let part = rate / old.rate;
+        let (exact, was_exact) = (grade == Grade::Exact, old.grade == Grade::Exact);
+        // More than it brought at least, or than came over it this time, says nothing.
+        let refuted = was_exact && part > REFUTED || exact && part < 1.0 / REFUTED;
+        let confirmed = exact && part >= 1.0 / CONFIRMED && (part <= CONFIRMED || !was_exact);
+        if !(refuted || confirmed) {
+            return;
+        }
+        // Judged once: it is no mere memory any more.
+        if let Some(noted) = &mut self.graph.edge_mut(from, to).reading {
+            noted.remembered = false;
+        }
+        self.memory.0 += u32::from(refuted);
+        self.memory.1 += u32::from(confirmed);
+        if refuted && self.memory_is_wrong() {
+            self.drop_readings(|noted| noted.remembered && noted.by.is_none());
+            // What came to nothing was tried on its word.
+            self.failures = 0;
+            self.next_trial_s = self.now_s;
         }
     }
 
     fn memory_is_wrong(&self) -> bool {
         let (refuted, confirmed) = self.memory;
-        refuted >= REFUTED_MIN && refuted > confirmed
+        refuted > confirmed
     }
 
     pub(crate) fn drop_readings(&mut self, wrong: impl Fn(&Noted) -> bool) {
@@ -121,7 +132,9 @@ impl Router {
             None => (able.unwrap_or(guessed), true),
             Some(noted) if noted.grade == Grade::Exact => (noted.weight, false),
             Some(noted) => {
-                let more = able.unwrap_or(guessed);
+                // What came by the relay while nothing held it up is, where it soon was held up, what
+                // had come up to speed by then, and no more than the least that the edge can bring.
+                let more = able.map_or(guessed, |able| able.max(guessed));
                 (noted.weight.max(more), more > noted.weight)
             }
         };
@@ -186,11 +199,11 @@ fn median(of: &mut [f64]) -> Option<f64> {
 /// What was measured in this transfer and lay below the truth counts for so long, in seconds.
 const STALE_S: f64 = 10.0;
 
-/// Remembered readings that are wrong by this factor are refuted …
+/// Remembered readings that are wrong by this factor are refuted, …
 const REFUTED: f64 = 2.0;
-/// … and when so many are, and more than were confirmed, the rest is forgotten too: one edge may
-/// have changed, several say that the memory is of another network.
-const REFUTED_MIN: u32 = 2;
+/// … and such as are right within this one confirmed: a wrong memory has readings that lie near the
+/// truth by chance, and the nearer they must lie the fewer these are.
+const CONFIRMED: f64 = 1.5;
 
 /// Rate times round trip before anything was measured: what the published edges have in common,
 /// at ten times their rates. Only the order of candidates depends on it.
