@@ -13,8 +13,9 @@ use support::trees::{assert_same, bytes};
 
 /// What a second may bring in these tests.
 const RATE_BYTES_PER_S: usize = 1_000_000;
-/// So much may come before the clock counts: what was not used of the last moments.
-const BURST_S: f64 = 0.06;
+/// So much may come before the clock counts: what was not used of the last 50 ms, and the last turn
+/// (20 ms), all of which may be moved when it begins.
+const BURST_S: f64 = 0.072;
 
 /// A server of one file of that many bytes.
 fn limited(home: &Home, size_bytes: usize, more: &[&str]) -> Served {

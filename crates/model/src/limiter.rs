@@ -169,6 +169,37 @@ mod tests {
         assert!(turns.iter().sum::<u32>() < 2500, "{turns:?}");
     }
 
+    /// Whatever connections do, stall, end half-way or come back, what has moved by a moment is what the
+    /// limit allows until then, with what may be caught up with and the last turn.
+    #[test]
+    fn nothing_moves_beyond_the_limit() {
+        const RATE: u64 = 1_000_000;
+        for seed in 1..50 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let limiter = Arc::new(Limiter::new(Some(RATE)));
+            let start = Instant::now();
+            let (mut now, mut moved) = (start, 0);
+            let mut shares: Vec<Option<Share>> = (0..rng.usize(1..9)).map(|_| None).collect();
+            while now < start + Duration::from_secs(3) {
+                let at = rng.usize(0..shares.len());
+                let share = shares[at].get_or_insert_with(|| limiter.reserve(now).unwrap());
+                if share.due(now).is_none() {
+                    let part = rng.u64(0..=share.left_bytes());
+                    share.spend(part);
+                    moved += part;
+                }
+                if share.left_bytes() == 0 || rng.u32(0..20) == 0 {
+                    shares[at] = None;
+                }
+                let stalls = rng.u32(0..200) == 0;
+                now += Duration::from_micros(rng.u64(0..if stalls { 500_000 } else { 2_000 }));
+                let allowed = now.duration_since(start) + BURST;
+                let most = allowed.as_secs_f64() * RATE as f64 + (RATE / CYCLES_PER_S) as f64;
+                assert!(moved as f64 <= most, "seed {seed}: {moved} of {most}");
+            }
+        }
+    }
+
     /// Connections that ended while they waited for their turn took it with them: a second was lost
     /// of four.
     #[test]
