@@ -158,6 +158,20 @@ fn a_relay_that_dies_costs_less_than_a_second() {
     }
 }
 
+/// One of four relays was dead, and it took ten seconds of direct alone until a way without that one was
+/// tried: what was opened in its place led over it again, and had failed.
+#[test]
+fn who_does_not_answer_is_left_out_and_the_next_widest_is_in_use_within_two_seconds() {
+    for (seed, relay) in (1..8).flat_map(|seed| ["KansasCity", "Indianapolis"].map(|it| (seed, it)))
+    {
+        let script = seven(seed).size_mb(200).mode(Mode::Widest).at_s(8.0).relay(relay).dies();
+        script.run().expect(|it| {
+            // Without either of them some 50 Mbit/s remain beside direct.
+            mbit(it.first().mean(10.0, 13.0)) >= 60.0
+        });
+    }
+}
+
 #[test]
 fn an_edge_that_falls_to_a_tenth_costs_less_than_a_second() {
     for seed in 1..6 {

@@ -19,6 +19,7 @@ impl Router {
             return;
         }
         self.absolve();
+        self.tell_mute();
         self.guard();
         self.judge_trials();
         self.prune();
@@ -103,13 +104,13 @@ impl Router {
     /// A way brings nothing: away with it, until later.
     fn give_up(&mut self, way: WayId) {
         let Some(book) = self.ways.get(&way) else { return };
-        let tried = book.state != WayState::InUse;
+        let (tried, opened_for) = (book.state != WayState::InUse, book.why);
         if !book.replaced {
             self.suspect_of(way, 0.0);
         }
         self.lose(way, Why::Silent, true);
         if tried {
-            self.trial_failed();
+            self.trial_failed(opened_for);
         }
     }
 

@@ -1,6 +1,9 @@
 //! What relays have earned: trust in their word, rest after failures, suspicion of their edges.
 //! Whether they change data: `verdict`.
 
+use std::collections::BTreeSet;
+
+use super::book::Book;
 use super::config::Mode;
 use super::event::{Fault, RouteAction};
 use super::name::{ReplicaId, Route, SiteId, WayId};
@@ -24,8 +27,12 @@ pub(crate) struct Standing {
     pub silences: u32,
     /// How often in a row what it said was not true.
     pub strikes: u32,
-    /// It is being asked whether it is well.
-    pub asked: bool,
+    /// Since when it is being asked whether it is well.
+    pub asked_s: Option<f64>,
+    /// When it last answered that it is, in good time.
+    pub answered_s: f64,
+    /// It has not answered in time, although others did or something came meanwhile.
+    pub mute: bool,
 }
 
 /// A way that is left alone for a while.
@@ -47,7 +54,7 @@ pub(crate) struct Suspect {
 impl Router {
     pub(crate) fn relay_up(&mut self, site: SiteId) {
         let standing = self.standings.entry(site).or_default();
-        standing.lost = false;
+        (standing.lost, standing.mute) = (false, false);
         if !standing.barred && !standing.suspected {
             self.graph.set_relay(site, true);
         }
@@ -73,7 +80,8 @@ impl Router {
     pub(crate) fn ask(&mut self, relays: &[SiteId]) {
         for &site in relays {
             let standing = self.standings.entry(site).or_default();
-            if !std::mem::replace(&mut standing.asked, true) {
+            if standing.asked_s.is_none() {
+                standing.asked_s = Some(self.now_s);
                 self.actions.push_back(RouteAction::Ask { site });
             }
         }
@@ -84,8 +92,10 @@ impl Router {
     /// all of them out of use for minutes.
     pub(crate) fn relay_answered(&mut self, site: SiteId, was_silent: bool) {
         let standing = self.standings.entry(site).or_default();
-        standing.asked = false;
-        if !was_silent {
+        standing.asked_s = None;
+        let was_mute = std::mem::take(&mut standing.mute);
+        if !was_silent && !was_mute {
+            standing.answered_s = self.now_s;
             return;
         }
         (standing.silences, standing.shy_until_s) = (0, 0.0);
@@ -100,6 +110,51 @@ impl Router {
         self.next_trial_s = self.now_s;
         self.next_known_s = self.now_s;
         self.open_instead();
+    }
+
+    /// Who has not answered in time is out until it does, and was the one for which the others of its
+    /// way were doubted: those have answered, or will. (Where nobody answers and nothing comes it may be our
+    /// own network, and nobody is blamed.)
+    pub(crate) fn tell_mute(&mut self) {
+        let now_s = self.now_s;
+        let late = |(&site, it): (&SiteId, &Standing)| {
+            let asked_s = it.asked_s.filter(|_| !it.mute)?;
+            let rtt_s = self.rtt_s(&Route::direct(), site);
+            (now_s - asked_s >= ANSWER_S + ANSWER_TRIPS * rtt_s).then_some((site, asked_s))
+        };
+        let late: Vec<(SiteId, f64)> = self.standings.iter().filter_map(late).collect();
+        let comes = |book: &Book| book.low_since_s.is_none() && book.rate(STILL_S, now_s) > 0.0;
+        for (site, asked_s) in late {
+            let answered = |it: &Standing| it.asked_s.is_none() && it.answered_s >= asked_s;
+            let is_heard = self.ways.values().any(|it| comes(it) && it.route.contains(site));
+            let is_the_only =
+                self.ways.values().any(comes) || self.standings.values().any(answered);
+            if is_heard || !is_the_only {
+                continue;
+            }
+            self.standings.entry(site).or_default().mute = true;
+            self.graph.set_relay(site, false);
+            let well: BTreeSet<SiteId> = self
+                .standings
+                .iter_mut()
+                .filter(|(_, it)| answered(it))
+                .map(|(&well, it)| {
+                    (it.silences, it.shy_until_s) = (0, 0.0);
+                    well
+                })
+                .chain(self.replicas.values().copied())
+                .chain([SiteId::HERE])
+                .collect();
+            self.suspects.retain(|(from, to), it| {
+                it.rate > 0.0 || !(well.contains(from) && well.contains(to))
+            });
+            // What was only being tried over it keeps others from being tried.
+            let young = |it: &Book| it.route.contains(site) && it.state != WayState::InUse;
+            for way in self.those(young) {
+                self.lose(way, Why::Silent, true);
+            }
+            self.next_known_s = now_s;
+        }
     }
 
     /// A way is gone, told by the executor.
@@ -134,11 +189,11 @@ impl Router {
             }
         }
         let why = if fault == Fault::Corrupt { Why::Corrupt } else { Why::Failed };
-        let tried =
-            !route.is_direct() && self.ways.get(&way).is_some_and(|it| it.state != WayState::InUse);
+        let young = |book: &&Book| !route.is_direct() && book.state != WayState::InUse;
+        let tried = self.ways.get(&way).filter(young).map(|book| book.why);
         self.lose(way, why, false);
-        if tried {
-            self.trial_failed();
+        if let Some(opened_for) = tried {
+            self.trial_failed(opened_for);
         }
     }
 
@@ -206,6 +261,11 @@ impl Router {
     }
 }
 
+/// To answer takes a relay so long and so many round trips: it may have to be connected to.
+const ANSWER_S: f64 = 0.2;
+const ANSWER_TRIPS: f64 = 5.0;
+/// What brought something within so long is not silent.
+const STILL_S: f64 = 0.5;
 /// A relayed way that failed is tried again after this, then after twice that …
 const REST_S: f64 = 2.0;
 /// Direct sooner: it is what everything else falls back to.

@@ -160,13 +160,18 @@ impl Router {
     pub(crate) fn trial_ends(&mut self, way: WayId, why: Why) {
         let Some(book) = self.ways.get(&way) else { return };
         let key = (book.replica, book.route.clone());
+        let opened_for = book.why;
         self.rest(key, TRIED_REST_S);
         self.close(way, why);
-        self.trial_failed();
+        self.trial_failed(opened_for);
     }
 
-    /// The next trial waits, the longer the more came to nothing.
-    pub(crate) fn trial_failed(&mut self) {
+    /// The next trial waits, the longer the more came to nothing. What was opened in place of a way that
+    /// was lost was no trial of ours.
+    pub(crate) fn trial_failed(&mut self, opened_for: Why) {
+        if opened_for == Why::Instead {
+            return;
+        }
         let wait_s = (PAUSE_S * 2f64.powi(self.failures.min(10) as i32)).min(PAUSE_MAX_S);
         self.failures += 1;
         self.next_trial_s = self.next_trial_s.max(self.now_s + self.about(wait_s));

@@ -94,7 +94,7 @@ impl Router {
                 continue;
             }
             (standing.barred, standing.suspected) = (false, false);
-            let is_up = !standing.lost;
+            let is_up = !standing.lost && !standing.mute;
             self.graph.set_relay(relay, is_up);
             self.on_probation = self.on_probation.filter(|&it| it != relay);
         }
