@@ -191,12 +191,51 @@ fn circles_and_long_routes_end() {
     let Some(told) = head(&home, &circle) else { return };
     assert!(told.starts_with("HTTP/1.1 508 ") && told.contains("circle"), "{told}");
     let mut long = url(&origin);
-    for _ in 0..9 {
+    for _ in 0..8 {
         long = one.through(&long);
     }
     let told = head(&home, &long).unwrap();
-    assert!(told.contains("9 relays") && told.contains("at most 8"), "{told}");
+    assert!(told.contains("8 relays") && told.contains("at most 7"), "{told}");
+    // What came by others before counts like what is still to come.
+    let via = |relays: u32| {
+        let passed = (0..relays).map(|relay| format!("1.1 swath-{relay:016x}"));
+        format!("Via: {}", passed.collect::<Vec<_>>().join(", "))
+    };
+    let ask = |relays, address: &str| {
+        let args = ["-I", "-H", &via(relays), address];
+        curl(&home, &args).unwrap().1.to_lowercase()
+    };
+    let told = ask(6, &one.through(&two.through(&url(&origin))));
+    assert!(told.contains("http/1.1 508 ") && told.contains("more than 7 relays"), "{told}");
+    let told = ask(7, &one.through(&url(&origin)));
+    assert!(told.contains("http/1.1 508 ") && told.contains("more than 7 relays"), "{told}");
     assert!(origin.log().is_empty());
+    let told = ask(6, &one.through(&url(&origin)));
+    assert!(told.contains("http/1.1 200 "), "{told}");
+}
+
+#[test]
+fn a_route_of_eight_hops_passes() {
+    let home = Home::new();
+    let content = Content::random(24, 3_000_017);
+    let origin = honest(&content);
+    let relays: Vec<_> = (0..7).map(|_| home.relay(&[])).collect();
+    let route = relays.iter().map(|relay| relay.named()).collect::<Vec<_>>().join(",");
+    let ran = home.run([
+        "get",
+        &url(&origin),
+        "-o",
+        "got",
+        "--digest",
+        &sha256(&content),
+        "--route",
+        &route,
+    ]);
+    ran.code_is(0);
+    home.holds("got", &content);
+    let long = format!("{route},http://127.0.0.1:1");
+    let ran = home.run(["get", &url(&origin), "-o", "more", "--route", &long]);
+    ran.code_is(2).says(&["a route has 8 relays, and 7 are the most (8 hops)"]);
 }
 
 #[test]

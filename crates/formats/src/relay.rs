@@ -8,8 +8,10 @@ use crate::depot::letters;
 
 /// Where a relay passes on what it is asked for.
 pub const PREFIX: &str = "/relay/";
-/// More relays than this on one route are refused.
+/// Routes of more hops than this, from the receiver to the source, are refused …
 pub const HOPS_MAX: usize = 8;
+/// … and so are those of more relays than this.
+pub const RELAYS_MAX: usize = HOPS_MAX - 1;
 
 /// Why something is no address that a relay could ask.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +26,7 @@ pub enum UpstreamError {
     #[error("the address behind {PREFIX} holds a user or a password")]
     Credentials,
     /// Too many relays.
-    #[error("the address leads through {0} relays, at most {HOPS_MAX} are passed")]
+    #[error("the address leads through {0} relays, at most {RELAYS_MAX} are passed")]
     TooLong(usize),
 }
 
@@ -76,7 +78,7 @@ fn read(text: &str) -> Result<Url, UpstreamError> {
     }
     url.set_fragment(None);
     match relays(&url) {
-        passed if passed >= HOPS_MAX => Err(UpstreamError::TooLong(passed + 1)),
+        passed if passed >= RELAYS_MAX => Err(UpstreamError::TooLong(passed + 1)),
         _ => Ok(url),
     }
 }
@@ -224,13 +226,13 @@ mod tests {
     fn long_routes_are_refused() {
         let relay = url("http://r/");
         let mut whole = url("http://o/f");
-        for passed in 0..HOPS_MAX {
+        for passed in 0..RELAYS_MAX {
             assert_eq!(relays(&whole), passed);
             assert!(upstream(&target(&through(&relay, &whole))).unwrap().is_ok(), "{passed}");
             whole = through(&relay, &whole);
         }
         let error = upstream(&target(&through(&relay, &whole))).unwrap();
-        assert_eq!(error, Err(UpstreamError::TooLong(HOPS_MAX + 1)));
+        assert_eq!(error, Err(UpstreamError::TooLong(RELAYS_MAX + 1)));
     }
 
     #[test]

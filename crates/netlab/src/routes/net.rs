@@ -54,6 +54,10 @@ pub(super) struct Net {
     pub moods: Vec<Mood>,
     /// What a relay's reports are multiplied with; 1: the truth.
     pub lies: Vec<f64>,
+    /// Whether a relay says the contrary of which hop held it up.
+    pub misleads: Vec<bool>,
+    /// How long relays take to answer whether they are well, beside the round trip, in seconds.
+    pub answers_s: f64,
     pub corrupts: Vec<bool>,
     /// Bytes per second that a site sends and receives at most.
     pub sends: Vec<f64>,
@@ -87,6 +91,8 @@ impl Net {
             edges,
             moods: vec![Mood::Well; n],
             lies: vec![1.0; n],
+            misleads: vec![false; n],
+            answers_s: 0.0,
             corrupts: vec![false; n],
             sends: vec![f64::INFINITY; n],
             receives: vec![f64::INFINITY; n],

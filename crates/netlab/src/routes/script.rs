@@ -31,9 +31,12 @@ pub struct RouteScript {
     pub(super) transfers: usize,
     pub(super) apart_s: f64,
     pub(super) limit_s: f64,
+    pub(super) share_memory: bool,
     pub(super) changes: Vec<(f64, Change)>,
     swing: f64,
     lies: Vec<(usize, f64)>,
+    misleads: Vec<usize>,
+    answers_s: f64,
     sends: Vec<(usize, f64)>,
     receives: Vec<(usize, f64)>,
     at_s: f64,
@@ -53,9 +56,12 @@ impl RouteScript {
             transfers: 1,
             apart_s: 0.0,
             limit_s: 3600.0,
+            share_memory: false,
             changes: Vec::new(),
             swing: 0.0,
             lies: Vec::new(),
+            misleads: Vec::new(),
+            answers_s: 0.0,
             sends: Vec::new(),
             receives: Vec::new(),
             at_s: 0.0,
@@ -91,6 +97,12 @@ impl RouteScript {
     /// So many transfers, each beginning so much after the one before it.
     pub fn transfers(mut self, count: usize, apart_s: f64) -> Self {
         (self.transfers, self.apart_s) = (count, apart_s);
+        self
+    }
+
+    /// What one of them learns the others hear within a second, as from the state of one machine.
+    pub fn share_memory(mut self) -> Self {
+        self.share_memory = true;
         self
     }
 
@@ -191,6 +203,19 @@ impl RouteScript {
         self
     }
 
+    /// Relays take so long to answer whether they are well.
+    pub fn answers_after_s(mut self, answers_s: f64) -> Self {
+        self.answers_s = answers_s;
+        self
+    }
+
+    /// The relay says that it was held up when it was not, and the other way round, from the beginning:
+    /// who believes it takes another hop for the narrow one.
+    pub fn misleads(mut self) -> Self {
+        self.misleads.push(self.site);
+        self
+    }
+
     /// The edge has this rate.
     pub fn mbit(self, mbit: f64) -> Self {
         let (from, to) = self.edge;
@@ -214,7 +239,9 @@ impl RouteScript {
     pub(super) fn net(&self) -> Net {
         let mut net = Net::new(&self.map, self.config.seed);
         net.swing = self.swing;
+        net.answers_s = self.answers_s;
         self.lies.iter().for_each(|&(site, times)| net.lies[site] = times);
+        self.misleads.iter().for_each(|&site| net.misleads[site] = true);
         self.sends.iter().for_each(|&(site, rate)| net.sends[site] = rate);
         self.receives.iter().for_each(|&(site, rate)| net.receives[site] = rate);
         for (_, change) in self.changes.iter().filter(|change| change.0 <= 0.0) {

@@ -121,6 +121,15 @@ impl Transfer {
         self.router.readings().map(|(from, to, it)| (site(from), site(to), it)).collect()
     }
 
+    /// What others have measured by now.
+    pub fn hear(&mut self, heard: &[(usize, usize, Reading)], now_s: f64) {
+        let now = Time::from_secs_f64(now_s - self.begins_s);
+        for &(from, to, reading) in heard {
+            let (from, to) = (self.id(from), self.id(to));
+            self.router.handle(RouteEvent::Remembered { from, to, reading }, now);
+        }
+    }
+
     /// Answers, reports and progress that are due, and what the router makes of them.
     pub fn step(&mut self, net: &Net, now_s: f64, tenth: bool) {
         let own_s = now_s - self.begins_s;
@@ -152,7 +161,8 @@ impl Transfer {
         let rtt_s = |site: usize| net.edge(site, self.here).map(|at| net.edges[at].rtt_s);
         let answers = |&(since_s, id): &(f64, SiteId)| {
             let site = sites[id.0 as usize];
-            net.moods[site] == Mood::Well && rtt_s(site).is_some_and(|it| now_s >= since_s + it)
+            net.moods[site] == Mood::Well
+                && rtt_s(site).is_some_and(|it| now_s >= since_s + it + net.answers_s)
         };
         let (well, silent): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.asked).into_iter().partition(answers);
@@ -205,7 +215,8 @@ impl Transfer {
             let mut hops = Vec::new();
             for at in 1..way.edges.len() {
                 let edge = &net.edges[way.edges[at]];
-                let held = if way.limit < at { 0.95 } else { 0.05 };
+                let is_held = (way.limit < at) != net.misleads[edge.to];
+                let held = if is_held { 0.95 } else { 0.05 };
                 let mut noise = |part: f64| 1.0 + part * (2.0 * self.rng.f64() - 1.0);
                 let lie = net.lies[edge.to];
                 let able = edge.rate.min(2.0 * rate) * noise(0.2) * lie;

@@ -1,5 +1,7 @@
 //! Time, and what is the same for all transfers: changes, shares, the yardsticks.
 
+use std::collections::BTreeMap;
+
 use swath_plan::routes::{Grade, Graph, Reading, Route, RouterConfig, SiteId};
 
 use super::fair::{Flow, shares};
@@ -46,6 +48,9 @@ pub(super) fn run(script: &RouteScript) -> RouteOutcome {
         for transfer in waiting.iter_mut().filter(running) {
             transfer.step(&net, now_s, tenth);
         }
+        if script.share_memory && steps.is_multiple_of(SHARED_STEPS) {
+            share_memory(&mut waiting, now_s);
+        }
         share(&net, &mut waiting, now_s);
         for transfer in waiting.iter_mut().filter(running) {
             transfer.flow(&net, now_s, STEP_S);
@@ -73,6 +78,24 @@ pub(super) fn run(script: &RouteScript) -> RouteOutcome {
         few_flow: end.few,
         widest: begin.widest,
         direct: begin.direct,
+    }
+}
+
+/// Of each edge what was measured last is what all hear.
+fn share_memory(transfers: &mut [Transfer], now_s: f64) {
+    let running = |it: &&mut Transfer| !it.is_done() && it.begins_s <= now_s;
+    let mut newest: BTreeMap<(usize, usize), Reading> = BTreeMap::new();
+    for transfer in transfers.iter_mut().filter(running) {
+        for (from, to, reading) in transfer.learnt() {
+            let known = newest.entry((from, to)).or_insert(reading);
+            if reading.age_s < known.age_s {
+                *known = reading;
+            }
+        }
+    }
+    let heard: Vec<_> = newest.into_iter().map(|((from, to), it)| (from, to, it)).collect();
+    for transfer in transfers.iter_mut().filter(running) {
+        transfer.hear(&heard, now_s);
     }
 }
 
@@ -154,3 +177,5 @@ fn yardsticks(
 
 /// Shorter than the shortest round trip that matters.
 const STEP_S: f64 = 0.01;
+/// What is learnt is shared once a second.
+const SHARED_STEPS: u64 = 100;

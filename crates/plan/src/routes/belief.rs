@@ -62,29 +62,30 @@ impl Router {
         if grade == Grade::Exact || stale || rate > above * old.rate {
             edge.reading = Some(new);
         }
-        if old.remembered && old.by.is_none() {
-            self.judge_memory((from, to), &old, rate, grade);
+        if is_from_before(&old) {
+            self.judge_memory(&old, rate, grade);
         }
     }
 
-    /// What an edge brings now is held against what was remembered of it.
-    fn judge_memory(&mut self, (from, to): (SiteId, SiteId), old: &Noted, rate: f64, grade: Grade) {
+    /// What an edge brings now is held against what was remembered of it. (What others measure meanwhile
+    /// is their share of an edge, and no memory.)
+    fn judge_memory(&mut self, old: &Noted, rate: f64, grade: Grade) {
         let part = rate / old.rate;
         let (exact, was_exact) = (grade == Grade::Exact, old.grade == Grade::Exact);
-        // More than it brought at least, or than came over it this time, says nothing.
-        let refuted = was_exact && part > REFUTED || exact && part < 1.0 / REFUTED;
-        let confirmed = exact && part >= 1.0 / CONFIRMED && (part <= CONFIRMED || !was_exact);
-        if !(refuted || confirmed) {
-            return;
-        }
-        // Judged once: it is no mere memory any more.
-        if let Some(noted) = &mut self.graph.edge_mut(from, to).reading {
-            noted.remembered = false;
-        }
-        self.memory.0 += u32::from(refuted);
+        // More than it brought at least, or than came over it this time, says nothing. Others may share an
+        // edge that brings less than it did, and what is only coming up to speed brings less too; there
+        // is no such excuse for one that brings more.
+        let refuted = match () {
+            () if was_exact && part > REFUTED => 2,
+            () if exact && part < 1.0 / REFUTED => 1,
+            () => 0,
+        };
+        let confirmed = exact && (1.0 / CONFIRMED..=CONFIRMED).contains(&part);
+        let was_wrong = self.memory_is_wrong();
+        self.memory.0 += refuted;
         self.memory.1 += u32::from(confirmed);
-        if refuted && self.memory_is_wrong() {
-            self.drop_readings(|noted| noted.remembered && noted.by.is_none());
+        if !was_wrong && self.memory_is_wrong() {
+            self.drop_readings(is_from_before);
             // What came to nothing was tried on its word.
             self.failures = 0;
             self.next_trial_s = self.now_s;
@@ -93,7 +94,7 @@ impl Router {
 
     fn memory_is_wrong(&self) -> bool {
         let (refuted, confirmed) = self.memory;
-        refuted > confirmed
+        refuted >= REFUTED_MIN && refuted > confirmed
     }
 
     pub(crate) fn drop_readings(&mut self, wrong: impl Fn(&Noted) -> bool) {
@@ -127,16 +128,14 @@ impl Router {
         let rtt_s = edge.and_then(|edge| edge.rtt_s);
         let guessed = self.yardstick.unwrap_or(YARDSTICK_BYTES)
             / rtt_s.unwrap_or(UNKNOWN_RTT_S).max(SHORTEST_S);
-        let able = edge.and_then(|edge| edge.able).map(|(able, _)| able);
+        // What came by a relay while nothing held it up is, where it soon was held up, what had come up to
+        // speed by then: the least that the edge can bring.
+        let able = edge.and_then(|edge| edge.able).map_or(0.0, |(able, _)| able);
+        let more = able.max(guessed);
         let (mut rate, guess) = match edge.and_then(|edge| edge.reading) {
-            None => (able.unwrap_or(guessed), true),
+            None => (more, true),
             Some(noted) if noted.grade == Grade::Exact => (noted.weight, false),
-            Some(noted) => {
-                // What came by the relay while nothing held it up is, where it soon was held up, what
-                // had come up to speed by then, and no more than the least that the edge can bring.
-                let more = able.map_or(guessed, |able| able.max(guessed));
-                (noted.weight.max(more), more > noted.weight)
-            }
+            Some(noted) => (noted.weight.max(more), more > noted.weight),
         };
         if let Some(suspect) = self.suspects.get(&(from, to))
             && suspect.until_s > self.now_s
@@ -191,6 +190,11 @@ impl Router {
     }
 }
 
+/// Remembered from before this transfer, by us and not by a relay's word.
+fn is_from_before(noted: &Noted) -> bool {
+    noted.remembered && noted.by.is_none() && noted.at_s <= 0.0
+}
+
 fn median(of: &mut [f64]) -> Option<f64> {
     of.sort_by(f64::total_cmp);
     of.get(of.len() / 2).copied()
@@ -204,6 +208,9 @@ const REFUTED: f64 = 2.0;
 /// … and such as are right within this one confirmed: a wrong memory has readings that lie near the
 /// truth by chance, and the nearer they must lie the fewer these are.
 const CONFIRMED: f64 = 1.5;
+/// One edge that brings less may have changed; several, or one that brings more, say that the memory is
+/// of another network.
+const REFUTED_MIN: u32 = 2;
 
 /// Rate times round trip before anything was measured: what the published edges have in common,
 /// at ten times their rates. Only the order of candidates depends on it.

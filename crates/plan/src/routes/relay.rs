@@ -29,10 +29,20 @@ pub(crate) struct Standing {
     pub strikes: u32,
     /// Since when it is being asked whether it is well.
     pub asked_s: Option<f64>,
-    /// When it last answered that it is, in good time.
+    /// When it last answered that it is.
     pub answered_s: f64,
-    /// It has not answered in time, although others did or something came meanwhile.
-    pub mute: bool,
+    /// It has not answered in time, although others did or something came meanwhile: it is left out
+    /// until then, or until it answers.
+    pub mute_until_s: Option<f64>,
+    /// How often in a row that was so.
+    pub mutes: u32,
+}
+
+impl Standing {
+    /// Whether data may pass over it.
+    pub fn is_usable(&self) -> bool {
+        !self.barred && !self.suspected && !self.lost && self.mute_until_s.is_none()
+    }
 }
 
 /// A way that is left alone for a while.
@@ -49,13 +59,16 @@ pub(crate) struct Suspect {
     pub until_s: f64,
     pub times: u32,
     pub rate: f64,
+    /// Somebody said so.
+    pub refused: bool,
 }
 
 impl Router {
     pub(crate) fn relay_up(&mut self, site: SiteId) {
         let standing = self.standings.entry(site).or_default();
-        (standing.lost, standing.mute) = (false, false);
-        if !standing.barred && !standing.suspected {
+        (standing.lost, standing.mute_until_s) = (false, None);
+        let is_usable = standing.is_usable();
+        if is_usable {
             self.graph.set_relay(site, true);
         }
     }
@@ -91,11 +104,12 @@ impl Router {
     /// where a whole site was away for some seconds, pauses that grew with each failure would keep
     /// all of them out of use for minutes.
     pub(crate) fn relay_answered(&mut self, site: SiteId, was_silent: bool) {
+        let now_s = self.now_s;
         let standing = self.standings.entry(site).or_default();
-        standing.asked_s = None;
-        let was_mute = std::mem::take(&mut standing.mute);
-        if !was_silent && !was_mute {
-            standing.answered_s = self.now_s;
+        (standing.asked_s, standing.answered_s, standing.mutes) = (None, now_s, 0);
+        if !was_silent {
+            self.hear(site);
+            self.trust_who_answered();
             return;
         }
         (standing.silences, standing.shy_until_s) = (0, 0.0);
@@ -112,49 +126,94 @@ impl Router {
         self.open_instead();
     }
 
-    /// Who has not answered in time is out until it does, and was the one for which the others of its
-    /// way were doubted: those have answered, or will. (Where nobody answers and nothing comes it may be our
-    /// own network, and nobody is blamed.)
+    /// It is not mute.
+    fn hear(&mut self, site: SiteId) {
+        let standing = self.standings.entry(site).or_default();
+        if standing.mute_until_s.take().is_some() {
+            let is_usable = standing.is_usable();
+            self.graph.set_relay(site, is_usable);
+            self.next_known_s = self.now_s;
+        }
+    }
+
+    /// Who has not answered in time, and brings nothing, is the one for which the others of its way were
+    /// doubted. It is left out for a while: perhaps it is dead, and perhaps it is only we who do not
+    /// reach it. (Where nobody answers and nothing comes it may be our own network, and nobody is blamed.)
     pub(crate) fn tell_mute(&mut self) {
         let now_s = self.now_s;
-        let late = |(&site, it): (&SiteId, &Standing)| {
-            let asked_s = it.asked_s.filter(|_| !it.mute)?;
-            let rtt_s = self.rtt_s(&Route::direct(), site);
-            (now_s - asked_s >= ANSWER_S + ANSWER_TRIPS * rtt_s).then_some((site, asked_s))
+        let asked = |(&site, it): (&SiteId, &Standing)| Some((site, it.asked_s?, *it));
+        let asked: Vec<(SiteId, f64, Standing)> = self.standings.iter().filter_map(asked).collect();
+        let comes_since = |book: &Book, since_s: f64| {
+            book.mean((now_s - HEARD_S).max(since_s.min(now_s)), now_s) > 0.0
         };
-        let late: Vec<(SiteId, f64)> = self.standings.iter().filter_map(late).collect();
-        let comes = |book: &Book| book.low_since_s.is_none() && book.rate(STILL_S, now_s) > 0.0;
-        for (site, asked_s) in late {
-            let answered = |it: &Standing| it.asked_s.is_none() && it.answered_s >= asked_s;
-            let is_heard = self.ways.values().any(|it| comes(it) && it.route.contains(site));
-            let is_the_only =
-                self.ways.values().any(comes) || self.standings.values().any(answered);
-            if is_heard || !is_the_only {
+        for (site, asked_s, standing) in asked {
+            let mut over_it = self.ways.values().filter(|it| it.route.contains(site));
+            if over_it.any(|book| comes_since(book, asked_s)) {
+                self.hear(site);
+                self.standings.entry(site).or_default().asked_s = Some(now_s);
                 continue;
             }
-            self.standings.entry(site).or_default().mute = true;
-            self.graph.set_relay(site, false);
-            let well: BTreeSet<SiteId> = self
-                .standings
-                .iter_mut()
-                .filter(|(_, it)| answered(it))
-                .map(|(&well, it)| {
-                    (it.silences, it.shy_until_s) = (0, 0.0);
-                    well
-                })
-                .chain(self.replicas.values().copied())
-                .chain([SiteId::HERE])
-                .collect();
-            self.suspects.retain(|(from, to), it| {
-                it.rate > 0.0 || !(well.contains(from) && well.contains(to))
-            });
-            // What was only being tried over it keeps others from being tried.
-            let young = |it: &Book| it.route.contains(site) && it.state != WayState::InUse;
-            for way in self.those(young) {
+            if let Some(until_s) = standing.mute_until_s {
+                if now_s >= until_s {
+                    // Others may reach it. It is doubted, and has time to bring something.
+                    self.hear(site);
+                    let standing = self.standings.entry(site).or_default();
+                    standing.asked_s = Some(now_s + MUTE_S);
+                    standing.shy_until_s = now_s + MUTE_S;
+                    standing.silences += 1;
+                }
+                continue;
+            }
+            let patience_s = ANSWER_S + ANSWER_TRIPS * self.rtt_s(&Route::direct(), site);
+            let others_are_heard = self.ways.values().any(|book| comes_since(book, asked_s))
+                || self.standings.values().any(|it| it.answered_s >= asked_s);
+            if now_s - asked_s >= patience_s && others_are_heard {
+                self.leave_out(site);
+            }
+        }
+        self.trust_who_answered();
+    }
+
+    fn leave_out(&mut self, site: SiteId) {
+        let standing = self.standings.entry(site).or_default();
+        let wait_s = (MUTE_S * 2f64.powi(standing.mutes.min(10) as i32)).min(REST_MAX_S);
+        (standing.mute_until_s, standing.mutes) = (Some(self.now_s + wait_s), standing.mutes + 1);
+        self.graph.set_relay(site, false);
+        let by_it = self.those(|it| it.route.contains(site));
+        if !by_it.is_empty() {
+            // What was only tried over it keeps others from being tried, and what is to take the place
+            // of the rest waits for nothing.
+            self.next_trial_s = self.now_s;
+            self.next_known_s = self.now_s;
+        }
+        for way in by_it {
+            if self.ways.get(&way).is_some_and(|it| it.state != WayState::InUse) {
                 self.lose(way, Why::Silent, true);
             }
-            self.next_known_s = now_s;
         }
+    }
+
+    /// Where one of those that were asked is mute, it was that one: who has answered is doubted no more,
+    /// nor are edges between those.
+    fn trust_who_answered(&mut self) {
+        let mute = self.standings.values().filter(|it| it.mute_until_s.is_some());
+        let Some(since_s) = mute.filter_map(|it| it.asked_s).reduce(f64::min) else { return };
+        let answered = |it: &Standing| it.asked_s.is_none() && it.answered_s >= since_s;
+        let well: BTreeSet<SiteId> = self
+            .standings
+            .iter_mut()
+            .filter(|(_, it)| answered(it))
+            .map(|(&site, it)| {
+                (it.silences, it.shy_until_s) = (0, 0.0);
+                site
+            })
+            .chain(self.replicas.values().copied())
+            .chain([SiteId::HERE])
+            .collect();
+        // What was suspected of a silent way, and not what a relay told, or refused.
+        self.suspects.retain(|(from, to), it| {
+            it.rate > 0.0 || it.refused || !(well.contains(from) && well.contains(to))
+        });
     }
 
     /// A way is gone, told by the executor.
@@ -185,6 +244,9 @@ impl Router {
                 // Who refuses this does not refuse every route; the edge to who refused is shut.
                 if let Some(&edge) = edges.iter().find(|(from, _)| Some(*from) == at) {
                     self.suspect(edge, 0.0);
+                    if let Some(suspect) = self.suspects.get_mut(&edge) {
+                        suspect.refused = true;
+                    }
                 }
             }
         }
@@ -247,7 +309,7 @@ impl Router {
         });
         let wait_s = (SUSPECT_S * 2f64.powi(times.min(10) as i32)).min(REST_MAX_S);
         let until_s = self.now_s + self.about(wait_s);
-        self.suspects.insert(edge, Suspect { until_s, times: times + 1, rate });
+        self.suspects.insert(edge, Suspect { until_s, times: times + 1, rate, refused: false });
     }
 
     /// Whether another way brings something over this edge.
@@ -265,7 +327,9 @@ impl Router {
 const ANSWER_S: f64 = 0.2;
 const ANSWER_TRIPS: f64 = 5.0;
 /// What brought something within so long is not silent.
-const STILL_S: f64 = 0.5;
+const HEARD_S: f64 = 0.5;
+/// Who did not answer is left out for so long, then twice as long …
+const MUTE_S: f64 = 5.0;
 /// A relayed way that failed is tried again after this, then after twice that …
 const REST_S: f64 = 2.0;
 /// Direct sooner: it is what everything else falls back to.

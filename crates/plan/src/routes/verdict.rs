@@ -1,6 +1,7 @@
 //! Who changed data: the relays of a way, or the replica that it leads to.
 
 use super::name::{ReplicaId, SiteId, WayId};
+use super::relay::Standing;
 use super::router::Router;
 use super::view::{WayState, Why};
 
@@ -94,7 +95,7 @@ impl Router {
                 continue;
             }
             (standing.barred, standing.suspected) = (false, false);
-            let is_up = !standing.lost && !standing.mute;
+            let is_up = standing.is_usable();
             self.graph.set_relay(relay, is_up);
             self.on_probation = self.on_probation.filter(|&it| it != relay);
         }
@@ -124,7 +125,8 @@ impl Router {
             }
             self.next_probation_s = self.now_s + self.about(PROBATION_S);
             let chosen = suspected[self.rng.usize(..suspected.len())];
-            self.graph.set_relay(chosen, true);
+            let standing = Standing { suspected: false, ..self.standing(chosen) };
+            self.graph.set_relay(chosen, standing.is_usable());
             self.on_probation = Some(chosen);
         }
     }

@@ -212,7 +212,7 @@ impl Relay {
         }
         let mut lines = Vec::new();
         if swath_formats::depot::is_path(url.path()) {
-            let passes = head.fields(pass::PASSES).take(address::HOPS_MAX);
+            let passes = head.fields(pass::PASSES).take(address::RELAYS_MAX);
             let others = passes.filter(|sealed| self.key.open(sealed, PASS).is_err());
             lines.extend(others.map(|sealed| (pass::PASSES.to_owned(), sealed.to_owned())));
         }
@@ -239,8 +239,8 @@ impl Relay {
             return Err(self.refusal(ProxyFault::Loop, Some(&site), text));
         }
         let relays = passed().filter(|one| one.contains(PSEUDONYM)).count() + 1;
-        if relays + address::relays(url) > address::HOPS_MAX {
-            let text = format!("the route has more than {} relays", address::HOPS_MAX);
+        if relays + address::relays(url) > address::RELAYS_MAX {
+            let text = format!("the route has more than {} relays", address::RELAYS_MAX);
             return Err(self.refusal(ProxyFault::Loop, Some(&site), &text));
         }
         Ok(())
@@ -257,7 +257,7 @@ impl Relay {
         // Who comes by way of other relays shows it to this one alone.
         let mut is_shown = head.field(field).is_some();
         let mut is_closed = false;
-        for sealed in head.fields(pass::PASSES).take(address::HOPS_MAX) {
+        for sealed in head.fields(pass::PASSES).take(address::RELAYS_MAX) {
             let opened = self.key.open(sealed, PASS).ok();
             is_closed |= opened.is_none();
             let shown = opened.and_then(|bytes| String::from_utf8(bytes).ok());
