@@ -11,58 +11,11 @@ use std::time::{Duration, Instant};
 use support::Home;
 use support::depot::until;
 use support::net::{honest, url};
-use support::relay::Ear;
+use support::relay::{FIRST, SECOND, Two};
 use support::serve::Served;
 use swath_netlab::faulty::Content;
 
 const SIZE: u64 = 3_000_017;
-const FIRST: &str = "opens-the-first-relay";
-const SECOND: &str = "opens-the-second-relay";
-
-/// Two relays, each open to whoever shows a token of its own, with an ear before each, and a
-/// configuration file that has both tokens.
-struct Two {
-    home: Home,
-    near: Ear,
-    far: Ear,
-    _relays: [Served; 2],
-    route: String,
-    more: Vec<String>,
-}
-
-impl Two {
-    fn new(is_far_tls: bool) -> Two {
-        let home = Home::new();
-        let tokens = [FIRST, SECOND].map(|token| {
-            home.write(&format!("{token}.clients"), format!("{token}\n"));
-            home.write(token, token).display().to_string()
-        });
-        let first = home.relay(&["--clients", &format!("{FIRST}.clients"), "--log", "near.log"]);
-        let of_second = format!("{SECOND}.clients");
-        let args = ["--clients", &of_second, "--log", "far.log"];
-        let second = if is_far_tls { home.tls_relay(&args) } else { home.relay(&args) };
-        let (near, far) =
-            (Ear::before(first.address(), |_| {}), Ear::before(second.address(), |_| {}));
-        let scheme = if is_far_tls { "https" } else { "http" };
-        let urls = [near.url(), far.url().replace("http", scheme)];
-        let [one, two] = [0, 1].map(|at| {
-            format!("  {{ url = \"{}\", token-file = \"{}\" }},\n", urls[at], tokens[at])
-        });
-        home.write("config.toml", format!("relays = [\n{one}{two}]\n"));
-        let print = second.words.lines().find_map(|line| line.strip_prefix("fingerprint "));
-        let more = print.map(|print| vec!["--fingerprint".to_owned(), print.trim().to_owned()]);
-        let (route, more) = (urls.join(","), more.unwrap_or_default());
-        Two { home, near, far, _relays: [first, second], route, more }
-    }
-
-    fn get(&self, from: &str, config: &str) -> support::Ran {
-        let more: Vec<&str> = self.more.iter().map(String::as_str).collect();
-        let usual =
-            ["get", from, "-o", "got", "--overwrite", "--end-to-end", "--route", &self.route];
-        let swath = self.home.swath([&usual[..], &more].concat());
-        swath.env("SWATH_CONFIG", self.home.path(config).to_str().unwrap()).run()
-    }
-}
 
 #[test]
 fn each_relay_of_a_tunnel_is_shown_its_own_token_and_hears_of_no_other() {

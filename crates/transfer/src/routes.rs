@@ -159,6 +159,22 @@ impl Routes {
         self.shared.options.carriage
     }
 
+    /// Whether a relay may hear of another site. Where relays are only to carry, and the route is named,
+    /// each hears where it is to lead to, and of nobody behind that.
+    pub fn may_tell(&self, relay: SiteId, of: SiteId) -> bool {
+        let RouteChoice::Fixed(named) = self.choice() else { return true };
+        if self.carriage() != Carriage::Carried {
+            return true;
+        }
+        let place = |site: SiteId| named.iter().position(|&at| at as u32 + 1 == site.0);
+        let is_relay = of.0 as usize <= self.shared.options.relays.len();
+        match (place(relay), place(of)) {
+            (Some(own), Some(other)) => other == own + 1,
+            (Some(own), None) => own + 1 == named.len() && !is_relay,
+            (None, _) => false,
+        }
+    }
+
     /// The relays' addresses.
     pub fn relays(&self) -> Vec<Url> {
         self.shared.options.relays.iter().map(|relay| relay.url.clone()).collect()

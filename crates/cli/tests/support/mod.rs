@@ -194,6 +194,37 @@ impl Swath {
         self
     }
 
+    /// In a mount namespace of its own, where names lead where this file says. `None`, with a message,
+    /// where that cannot be. The program has the process's id: each of those before it becomes the next.
+    pub fn with_hosts(mut self, hosts: &Path) -> Option<Self> {
+        const SCRIPT: &str = "mount --bind \"$HOSTS\" /etc/hosts && exec \"$0\" \"$@\"";
+        let wrapped = |user: &[&str]| {
+            let mut unshare = Command::new("unshare");
+            unshare.args(user).args(["--mount", "sh", "-c", SCRIPT]).env("HOSTS", hosts);
+            unshare
+        };
+        // Root needs no other rights, and may lack these; others may have them of their own.
+        let users: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
+        let may = |user: &&[&str]| {
+            let tried = wrapped(user).arg("true").output();
+            tried.is_ok_and(|tried| tried.status.success())
+        };
+        let Some(user) = users.into_iter().find(may) else {
+            println!("skipped: nobody may mount a file in a namespace of our own here");
+            return None;
+        };
+        let mut command = wrapped(user);
+        command.arg(self.command.get_program()).args(self.command.get_args()).env_clear();
+        let given = self.command.get_envs();
+        command.envs(given.filter_map(|(name, value)| Some((name, value?)))).env("HOSTS", hosts);
+        if let Some(folder) = self.command.get_current_dir() {
+            command.current_dir(folder);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.command = command;
+        Some(self)
+    }
+
     /// For what this type does not offer.
     pub fn command(&mut self) -> &mut Command {
         &mut self.command

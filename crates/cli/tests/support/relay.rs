@@ -4,8 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use super::Home;
 use super::serve::{FINGERPRINT, Served};
+use super::{Home, Ran};
 
 impl Home {
     /// A relay for this machine, to what is on it, without encryption.
@@ -51,6 +51,8 @@ impl Served {
 pub struct Ear {
     address: SocketAddr,
     heard: Arc<Mutex<Vec<u8>>>,
+    /// What came back, as it came.
+    brought: Arc<Mutex<Vec<u8>>>,
 }
 
 /// What it does with each part of what comes back.
@@ -62,19 +64,25 @@ impl Ear {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let heard = Arc::new(Mutex::new(Vec::new()));
-        let hears = Arc::clone(&heard);
+        let brought = Arc::new(Mutex::new(Vec::new()));
+        let (hears, sees) = (Arc::clone(&heard), Arc::clone(&brought));
         std::thread::spawn(move || {
             while let Ok((near, _)) = listener.accept() {
                 let Ok(far) = TcpStream::connect(server) else { continue };
                 let (near_too, far_too) = (near.try_clone().unwrap(), far.try_clone().unwrap());
-                let hears = Arc::clone(&hears);
+                let (hears, sees) = (Arc::clone(&hears), Arc::clone(&sees));
                 std::thread::spawn(move || {
                     pass(near, far, |bytes| hears.lock().unwrap().extend_from_slice(bytes));
                 });
-                std::thread::spawn(move || pass(far_too, near_too, change));
+                std::thread::spawn(move || {
+                    pass(far_too, near_too, |bytes| {
+                        sees.lock().unwrap().extend_from_slice(bytes);
+                        change(bytes);
+                    });
+                });
             }
         });
-        Ear { address, heard }
+        Ear { address, heard, brought }
     }
 
     /// In front of a relay at this address: where it is asked for something of `from`, it is asked for
@@ -102,7 +110,7 @@ impl Ear {
                 std::thread::spawn(move || pass(far_too, near_too, |_| {}));
             }
         });
-        Ear { address, heard: Arc::default() }
+        Ear { address, heard: Arc::default(), brought: Arc::default() }
     }
 
     /// As a server's address.
@@ -123,6 +131,12 @@ impl Ear {
         let heard = self.heard.lock().unwrap();
         heard.windows(words.len()).any(|part| part == words.as_bytes())
     }
+
+    /// Whether this came back through it.
+    pub fn brought(&self, bytes: &[u8]) -> bool {
+        let brought = self.brought.lock().unwrap();
+        brought.windows(bytes.len()).any(|part| part == bytes)
+    }
 }
 
 fn pass(mut from: TcpStream, mut to: TcpStream, mut with: impl FnMut(&mut [u8])) {
@@ -135,6 +149,57 @@ fn pass(mut from: TcpStream, mut to: TcpStream, mut with: impl FnMut(&mut [u8]))
     }
     let _ = to.shutdown(Shutdown::Write);
     let _ = from.shutdown(Shutdown::Read);
+}
+
+/// What opens the first one of [`Two`].
+pub const FIRST: &str = "opens-the-first-relay";
+/// And the second one.
+pub const SECOND: &str = "opens-the-second-relay";
+
+/// Two relays, each open to whoever shows a token of its own, with an ear before each, and a
+/// configuration file that has both tokens.
+pub struct Two {
+    pub home: Home,
+    pub near: Ear,
+    pub far: Ear,
+    _relays: [Served; 2],
+    route: String,
+    /// What else is said in each call.
+    pub more: Vec<String>,
+}
+
+impl Two {
+    pub fn new(is_far_tls: bool) -> Two {
+        let home = Home::new();
+        let tokens = [FIRST, SECOND].map(|token| {
+            home.write(&format!("{token}.clients"), format!("{token}\n"));
+            home.write(token, token).display().to_string()
+        });
+        let first = home.relay(&["--clients", &format!("{FIRST}.clients"), "--log", "near.log"]);
+        let of_second = format!("{SECOND}.clients");
+        let args = ["--clients", &of_second, "--log", "far.log"];
+        let second = if is_far_tls { home.tls_relay(&args) } else { home.relay(&args) };
+        let (near, far) =
+            (Ear::before(first.address(), |_| {}), Ear::before(second.address(), |_| {}));
+        let scheme = if is_far_tls { "https" } else { "http" };
+        let urls = [near.url(), far.url().replace("http", scheme)];
+        let [one, two] = [0, 1].map(|at| {
+            format!("  {{ url = \"{}\", token-file = \"{}\" }},\n", urls[at], tokens[at])
+        });
+        home.write("config.toml", format!("relays = [\n{one}{two}]\n"));
+        let print = second.words.lines().find_map(|line| line.strip_prefix(FINGERPRINT));
+        let more = print.map(|print| vec!["--fingerprint".to_owned(), print.trim().to_owned()]);
+        let (route, more) = (urls.join(","), more.unwrap_or_default());
+        Two { home, near, far, _relays: [first, second], route, more }
+    }
+
+    pub fn get(&self, from: &str, config: &str) -> Ran {
+        let more: Vec<&str> = self.more.iter().map(String::as_str).collect();
+        let usual =
+            ["get", from, "-o", "got", "--overwrite", "--end-to-end", "--route", &self.route];
+        let swath = self.home.swath([&usual[..], &more].concat());
+        swath.env("SWATH_CONFIG", self.home.path(config).to_str().unwrap()).run()
+    }
 }
 
 /// A relay that forges: it changes a tree's bytes, and the seals so that they fit. One request a

@@ -88,12 +88,16 @@ impl Run<'_> {
         let Some(ways) = &mut self.ways else { return };
         let Some(url) = ways.of(relay).map(|site| site.url.clone()) else { return };
         let is_further = about.is_some();
-        let about = match about {
+        let mut about = match about {
             Some(site) => vec![site],
             None => {
                 (1..=ways.sites.len() as u32).map(SiteId).filter(|other| *other != relay).collect()
             }
         };
+        about.retain(|&other| ways.routes.may_tell(relay, other));
+        if is_further && about.is_empty() {
+            return;
+        }
         let to: Vec<Url> =
             about.iter().filter_map(|&site| Some(ways.of(site)?.url.clone())).collect();
         let (net, words) = (self.engine.net.clone(), ways.told.clone());
