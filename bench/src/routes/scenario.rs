@@ -193,7 +193,11 @@ pub fn scenarios() -> Vec<Scenario> {
         size_bytes: 100_000_000,
         event: None,
         clients: &[Client::Direct, Client::Widest, Client::Cold, Client::Curl, Client::CurlChain],
-        goals: vec![Goal::at_least("cold", TIMES_DIRECT, 2.0), Goal::at_most("cold", CHANGES, 6.0)],
+        goals: vec![
+            Goal::at_least("cold", TIMES_DIRECT, 2.0),
+            Goal::at_most("cold", CHANGES, 6.0),
+            Goal::at_most("cold", CHANGES_TO_WIDEST, 6.0),
+        ],
     };
     let event = |name, title: String, event| Scenario {
         name,
@@ -201,7 +205,11 @@ pub fn scenarios() -> Vec<Scenario> {
         event: Some(event),
         size_bytes: 300_000_000,
         clients: &[Client::Warm],
-        goals: vec![Goal::at_most("warm", LOST, 1.0), Goal::at_most("warm", TWICE, 0.05)],
+        goals: vec![
+            Goal::at_most("warm", LOST, 1.0),
+            Goal::at_least("warm", AFTER_OF_FLOW, 0.85),
+            Goal::at_most("warm", TWICE, 0.05),
+        ],
         ..basic.clone()
     };
     // One connection, as curl has it, takes minutes here: `--tools` has it measured.

@@ -100,6 +100,12 @@ impl Memory {
         known.collect()
     }
 
+    /// What has gone wrong with the file since the last time: each of it is told to one transfer, once.
+    pub fn warnings(&self) -> Vec<String> {
+        let warnings = self.state.iter().flat_map(|state| state.warnings());
+        warnings.map(|warning| warning.to_string()).collect()
+    }
+
     /// For those to come, and others of this machine.
     pub fn learn(&self, learnt: Vec<Learnt>) {
         let Some(state) = &self.state else { return };

@@ -15,6 +15,7 @@ pub mod xattrs;
 
 use std::ffi::OsStr;
 use std::io::{Read, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -101,9 +102,9 @@ impl Home {
 
     /// Wait until so many bytes of a file have been written.
     pub fn wait_for_bytes(&self, name: &str, bytes: u64) {
-        use std::os::unix::fs::MetadataExt as _;
         let began = Instant::now();
-        let written = || self.path(name).metadata().map_or(0, |found| found.blocks() * 512);
+        let written =
+            || std::fs::File::open(self.path(name)).map_or(0, |file| written_bytes(&file));
         while written() < bytes {
             assert!(began.elapsed() < LIMIT, "{name}: {} bytes only", written());
             std::thread::sleep(Duration::from_millis(10));
@@ -156,6 +157,21 @@ impl Home {
     pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
         self.swath(args).run()
     }
+}
+
+/// What of a file has been written: space that is only reserved for it does not count.
+fn written_bytes(file: &std::fs::File) -> u64 {
+    let (mut at, mut bytes) = (0, 0);
+    let seek = |from: i64, to| {
+        // SAFETY: the descriptor is open as long as `file` is.
+        u64::try_from(unsafe { libc::lseek(file.as_raw_fd(), from, to) }).ok()
+    };
+    while let Some(data) = seek(at, libc::SEEK_DATA) {
+        let Some(hole) = seek(data as i64, libc::SEEK_HOLE) else { break };
+        bytes += hole - data;
+        at = hole as i64;
+    }
+    bytes
 }
 
 /// The program before it starts.

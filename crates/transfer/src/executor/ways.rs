@@ -348,6 +348,9 @@ impl Run<'_> {
             ways.saved_at = now;
             ways.save();
             ways.remember(now);
+            for warning in ways.memory.warnings() {
+                self.note(warning, true);
+            }
             self.ask_lost_relays();
         }
     }
