@@ -1,0 +1,371 @@
+//! Ordered output, machine-readable output, reports, policies, limits, and `swath probe`.
+
+use std::io::Read as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::support::Home;
+use crate::support::net::{building, honest, server, sha256, slow, url};
+use swath_netlab::faulty::{
+    Algorithm, Behaviour, Content, DigestField, MetalinkFile, Server, metalink,
+};
+
+const SIZE: u64 = 6_000_011;
+
+#[test]
+fn in_order_into_a_pipe() {
+    let content = Content::random(1, SIZE);
+    let sources: Vec<Server> =
+        [3_000_000, 6_000_000, 9_000_000].iter().map(|&rate| slow(&content, rate)).collect();
+    let urls: Vec<String> = sources.iter().map(url).collect();
+    let home = Home::new();
+    let mut args = vec!["get".to_owned(), "-o".to_owned(), "-".to_owned()];
+    args.extend(urls);
+    let ran = home.run(&args);
+    ran.code_is(0);
+    assert!(ran.stdout == content.read(0, SIZE), "in order");
+    assert!(home.names().is_empty());
+    args.extend(["--digest".to_owned(), sha256(&content)]);
+    home.run(&args).code_is(0).says(&["verified by sha-256"]);
+    *args.last_mut().unwrap() = format!("sha-256:{}", "1".repeat(64));
+    home.run(&args)
+        .code_is(4)
+        .says(&["the digest does not match", "what was written to the output is wrong"]);
+}
+
+#[test]
+fn pieces_keep_wrong_bytes_out_of_a_pipe() {
+    let content = Content::random(1, SIZE);
+    let liar = building(&content)
+        .behaviour(Behaviour::rate(9_000_000))
+        .behaviour(Behaviour::CorruptBlocks { block_bytes: 300_000, every: 3 })
+        .start()
+        .unwrap();
+    let good = slow(&content, 9_000_000);
+    let urls = [url(&liar), url(&good)];
+    let text = metalink(&[MetalinkFile {
+        name: "x",
+        content: &content,
+        urls: &urls,
+        digests: &[],
+        piece_bytes: Some(262_144),
+    }]);
+    let home = Home::new();
+    home.write("x.meta4", text);
+    let ran = home.run(["get", "x.meta4", "-o", "-"]);
+    ran.code_is(0);
+    assert!(ran.stdout == content.read(0, SIZE), "only good bytes were written");
+}
+
+#[test]
+fn a_consumer_that_closes_early_ends_it() {
+    let content = Content::random(1, 40_000_000);
+    let source = slow(&content, 20_000_000);
+    let home = Home::new();
+    let mut swath = home.swath(["get", &url(&source), "-o", "-"]);
+    let mut child = swath.command().stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = vec![0; 1000];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(first, content.read(0, 1000));
+    let began = std::time::Instant::now();
+    let status = child.wait().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(15));
+    assert!(!status.success());
+    let mut words = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+    assert!(
+        words.contains("standard output was closed before the end") && !words.contains("panicked"),
+        "{words}"
+    );
+}
+
+#[test]
+fn a_pipe_that_got_only_a_part_ends_as_incomplete() {
+    let content = Content::random(1, SIZE);
+    let source = building(&content)
+        .behaviour(Behaviour::rate(3_000_000))
+        .behaviour(Behaviour::Silent { after: Duration::from_secs(1) })
+        .start()
+        .unwrap();
+    let home = Home::new();
+    let ran = home.run(["get", &url(&source), "-o", "-", "--timeout", "2"]);
+    ran.code_is(3).says(&["nothing arrived from any source for 2 s"]);
+    assert!(!ran.stdout.is_empty() && ran.stdout.len() < SIZE as usize);
+    assert!(ran.stdout == content.read(0, ran.stdout.len() as u64), "a part of it, in order");
+}
+
+#[test]
+fn a_rate_limit_is_kept() {
+    let content = Content::random(1, SIZE);
+    let (one, two) = (honest(&content), honest(&content));
+    let home = Home::new();
+    let ran = home.run(["get", &url(&one), &url(&two), "--limit-rate", "3M"]);
+    ran.code_is(0);
+    home.holds_only("data.bin", &content);
+    assert!(ran.elapsed > Duration::from_millis(1300), "6 MB at 3 MB/s took {:?}", ran.elapsed);
+}
+
+#[test]
+fn every_policy_and_number_of_lanes_delivers() {
+    let content = Content::random(1, SIZE);
+    let sources = [slow(&content, 9_000_000), slow(&content, 18_000_000)];
+    for more in [
+        &["--policy", "swath"][..],
+        &["--policy", "mdtp", "--initial-chunk", "200k", "--large-chunk", "1M"],
+        &["--policy", "fixed", "--chunk", "500k"],
+        &["--policy", "single"],
+        &["--lanes", "4"],
+        &["--max-sources", "1"],
+        &["--io", "threads"],
+        &["--io", "buffered"],
+    ] {
+        let home = Home::new();
+        let mut args = vec!["get".to_owned(), url(&sources[0]), url(&sources[1])];
+        args.extend(more.iter().map(|&arg| arg.to_owned()));
+        home.run(&args).code_is(0);
+        home.holds_only("data.bin", &content);
+    }
+}
+
+#[test]
+fn json_is_one_event_a_line_with_stable_fields() {
+    let content = Content::random(1, SIZE);
+    let (one, gone) = (slow(&content, 9_000_000), server(&content, Behaviour::status(404)));
+    let home = Home::new();
+    let ran = home.run(["get", "--json", &url(&one), &url(&gone), "--digest", &sha256(&content)]);
+    ran.code_is(0);
+    let events: Vec<serde_json::Value> = ran
+        .out()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let named =
+        |name: &str| events.iter().filter(|event| event["event"] == name).collect::<Vec<_>>();
+    let started = named("started");
+    assert_eq!(started.len(), 1);
+    assert_eq!(started[0]["path"], "data.bin");
+    assert_eq!(started[0]["sources"][0], url(&one));
+    assert_eq!(named("opened")[0]["size_bytes"], SIZE);
+    assert!(
+        named("source")
+            .iter()
+            .any(|event| event["state"] == "bad"
+                && event["reason"].as_str().unwrap().contains("404"))
+    );
+    for field in [
+        "source",
+        "lane",
+        "start",
+        "end",
+        "asked_end",
+        "asked_at_s",
+        "first_byte_at_s",
+        "ended_at_s",
+        "outcome",
+    ] {
+        assert!(named("swath").iter().all(|event| event.get(field).is_some()), "{field}");
+    }
+    for field in [
+        "at_s",
+        "phase",
+        "size_bytes",
+        "done_bytes",
+        "resumed_bytes",
+        "verified_bytes",
+        "rate_bytes_per_s",
+        "eta",
+        "sources",
+    ] {
+        assert!(named("progress").iter().all(|event| event.get(field).is_some()), "{field}");
+    }
+    let last = events.last().unwrap();
+    assert_eq!(last["event"], "finished");
+    assert_eq!(last["fetched_bytes"], SIZE);
+    assert_eq!(last["digest"], sha256(&content));
+    assert_eq!(last["sources"].as_array().unwrap().len(), 2);
+    let ran = home.run(["get", "--json", &url(&gone), "-o", "x"]);
+    ran.code_is(7);
+    let out = ran.out();
+    let last: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "failed");
+    assert_eq!(last["kept_bytes"], 0);
+    assert!(last["error"].as_str().unwrap().contains("404"));
+}
+
+#[test]
+fn a_report_is_one_page_that_needs_nothing_else() {
+    let content = Content::random(1, SIZE);
+    let source = honest(&content);
+    let home = Home::new();
+    home.run(["get", &url(&source), "--report", "../report.html"])
+        .code_is(0)
+        .says(&["report: ../report.html"]);
+    let page = std::fs::read_to_string(home.path("../report.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") || page.starts_with("<!doctype html>"));
+    for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("data.bin"));
+    home.run(["get", &url(&source), "-o", "x", "--report", "/no/such/folder/report.html"])
+        .code_is(5)
+        .says(&["cannot write the report"]);
+    home.lacks("x");
+    assert_eq!(home.names(), ["data.bin"], "it was found out before anything was fetched");
+}
+
+/// What was over before the first look at its sources left them `probing`, which reads as lost.
+#[test]
+fn whoever_delivered_in_a_moment_is_not_lost() {
+    let content = Content::random(1, 100_000);
+    let source = honest(&content);
+    let home = Home::new();
+    let ran = home.run(["get", &url(&source), "--json"]);
+    let last: serde_json::Value = serde_json::from_str(ran.out().lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "finished");
+    assert_ne!(last["sources"][0]["state"], "probing");
+    home.run(["get", &url(&source), "-o", "two"])
+        .code_is(0)
+        .says(&["verified by nothing: no digest of it is known"])
+        .never_says(&["lost on the way", "could not be used"]);
+}
+
+#[test]
+fn a_failure_that_fetched_nothing_is_told_shortly() {
+    let gone = server(&Content::random(1, 1000), Behaviour::status(404));
+    let home = Home::new();
+    let ran = home.run(["get", &url(&gone)]);
+    ran.code_is(7).says(&["404"]).never_says(&["stopped with", "wasted", "limited by"]);
+    assert!(ran.stderr.lines().count() <= 5, "{ran}");
+}
+
+/// The second run said that nothing had come, and that no source was any good (7).
+#[test]
+fn a_mirror_that_stays_lost_does_not_hide_what_is_kept() {
+    let content = Content::random(1, SIZE);
+    let source = slow(&content, 2_000_000);
+    let home = Home::new();
+    let running = home.swath(["get", &url(&source)]).start();
+    while !home.exists("data.bin.swath") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    running.signal(libc::SIGINT);
+    running.wait().code_is(130).says(&["are kept in data.bin.swath.part"]);
+    source.set(Behaviour::status(404));
+    home.run(["get", &url(&source)])
+        .code_is(3)
+        .says(&["are kept in data.bin.swath.part: the same command goes on from there"]);
+}
+
+/// Numbers that differ from run to run, put aside.
+fn steady(text: &str, servers: &[(&Server, &str)]) -> String {
+    let mut text = text.to_owned();
+    for (server, name) in servers {
+        text = text.replace(&server.address().to_string(), name);
+    }
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        match line.trim_start().starts_with("round trip") {
+            true => lines.push("  round trip   …, first byte after …".to_owned()),
+            false => lines.push(line.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn probe_tells_people_what_each_replica_offers() {
+    let content = Content::random(1, 1_234_567);
+    let rich = building(&content)
+        .behaviour(Behaviour::header("Server", "rich/1.0"))
+        .behaviour(Behaviour::DigestHeader {
+            field: DigestField::ReprDigest,
+            algorithm: Algorithm::Sha256,
+            right: true,
+        })
+        .behaviour(Behaviour::header(
+            "Link",
+            "<http://third.example/data.bin?sig=1>; rel=duplicate; geo=ch",
+        ))
+        .start()
+        .unwrap();
+    let poor = building(&content)
+        .behaviour(Behaviour::NoRanges)
+        .behaviour(Behaviour::Close)
+        .behaviour(Behaviour::header("Server", "poor"))
+        .start()
+        .unwrap();
+    let odd = building(&Content::random(2, 77))
+        .behaviour(Behaviour::header("Server", "odd"))
+        .start()
+        .unwrap();
+    let gone = server(&content, Behaviour::status(404));
+    let home = Home::new();
+    let ran = home.run(["probe", &url(&rich), &url(&poor), &url(&odd), &url(&gone)]);
+    ran.code_is(0);
+    let text =
+        steady(&ran.out(), &[(&rich, "rich"), (&poor, "poor"), (&odd, "odd"), (&gone, "gone")]);
+    let digest = content.digest_hex(Algorithm::Sha256);
+    for line in [
+        "http://rich/data.bin",
+        "  size         1.23 MB (1,234,567 bytes)",
+        "  ranges       honoured",
+        &format!("  digests      sha-256:{digest}"),
+        "  round trip   …, first byte after …",
+        "  protocol     HTTP/1.1, connections are kept, pipelines",
+        "  security     none (plain http)",
+        "  server       rich/1.0 at rich",
+        "  mirrors      http://third.example/data.bin (ch)",
+        "http://poor/data.bin",
+        "  ranges       not honoured: one stream from the start",
+        "  protocol     HTTP/1.1, closes after each answer",
+        "http://odd/data.bin",
+        "  size         77 B",
+        "http://gone/data.bin",
+        "2 of 3 replicas agree (1.23 MB, sha-256), 1 disagrees; 1 cannot be used:",
+        "  http://odd/data.bin  its file has 77 bytes, the others' 1234567",
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line:?} is missing:\n{text}");
+    }
+    assert!(text.contains("  unusable     the server answered 404"), "{text}");
+    let ran = home.run(["probe", &url(&odd), &url(&rich)]);
+    assert!(
+        ran.out().contains("No two of 2 replicas agree; against the first one (77 B)"),
+        "{ran}"
+    );
+    let empty = honest(&Content::random(3, 0));
+    let ran = home.run(["probe", &url(&empty)]);
+    assert!(!ran.out().contains("not honoured"), "{ran}");
+    let ran = home.run(["probe", &url(&gone)]);
+    ran.code_is(7);
+    assert!(ran.out().ends_with("The replica cannot be used.\n"), "{ran}");
+    // A login page answers everything with 200.
+    let page = server(&content, Behaviour::HtmlPage);
+    let ran = home.run(["probe", &url(&page), &url(&rich)]);
+    ran.code_is(0);
+    assert!(ran.out().contains("  unusable     the server sent a web page"), "{ran}");
+    assert!(
+        ran.out().contains("1 replica is usable (1.23 MB, sha-256); 1 cannot be used."),
+        "{ran}"
+    );
+}
+
+#[test]
+fn probe_tells_programs_the_same() {
+    let content = Content::random(1, 1_234_567);
+    let (one, two) = (honest(&content), honest(&content));
+    let gone = server(&content, Behaviour::status(404));
+    let home = Home::new();
+    let ran = home.run(["probe", "--json", &url(&one), &url(&two), &url(&gone)]);
+    ran.code_is(0);
+    let lines: Vec<serde_json::Value> =
+        ran.out().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 4);
+    assert_eq!(lines[0]["url"], url(&one));
+    assert_eq!(lines[0]["size_bytes"], 1_234_567);
+    assert_eq!(lines[0]["ranges"], true);
+    assert_eq!(lines[0]["pipelines"], true);
+    assert_eq!(lines[2]["usable"], false);
+    assert!(lines[2]["error"].as_str().unwrap().contains("404"));
+    assert_eq!(lines[3]["agree"], true);
+    assert_eq!((&lines[3]["usable"], &lines[3]["unusable"]), (&2.into(), &1.into()));
+}

@@ -1,0 +1,287 @@
+//! What relays refuse, and what is said of it.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Arc, Mutex};
+
+use crate::support::Home;
+use crate::support::net::{honest, url};
+use crate::support::serve::{FINGERPRINT, Served};
+use swath_netlab::faulty::Content;
+
+const SIZE: u64 = 3_000_017;
+
+/// Somebody who answers every request with the same status, and is no swath.
+struct Gatekeeper {
+    url: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Gatekeeper {
+    fn who_says(status: &'static str) -> Gatekeeper {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            while let Ok((mut tcp, _)) = listener.accept() {
+                let (mut head, mut byte) = (Vec::new(), [0]);
+                while !head.ends_with(b"\r\n\r\n") && matches!(tcp.read(&mut byte), Ok(1)) {
+                    head.push(byte[0]);
+                }
+                let line =
+                    String::from_utf8_lossy(&head).lines().next().unwrap_or_default().to_owned();
+                hears.lock().unwrap().push(line);
+                let fields = "Content-Length: 0\r\nConnection: close\r\n\r\n";
+                let _ = tcp.write_all(format!("HTTP/1.1 {status}\r\n{fields}").as_bytes());
+            }
+        });
+        Gatekeeper { url, asked }
+    }
+
+    /// How often it was asked for more than what it is.
+    fn asked(&self) -> usize {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|line| !line.starts_with("GET /relay?")).count()
+    }
+}
+
+#[test]
+fn a_definite_no_is_taken_for_one() {
+    // It was asked again for ten seconds, as if it were starting up.
+    let home = Home::new();
+    let origin = honest(&Content::random(61, SIZE));
+    let from = url(&origin);
+    for status in ["403 Forbidden", "407 Proxy Authentication Required", "421 Misdirected Request"]
+    {
+        for end_to_end in [true, false] {
+            let keeper = Gatekeeper::who_says(status);
+            let more: &[&str] = if end_to_end { &["--end-to-end"] } else { &[] };
+            let args = ["get", &from, "-o", "got", "--route", &keeper.url];
+            let ran = home.run([&args[..], more].concat());
+            ran.code_is(7)
+                .says(&[status, "--route auto"])
+                .never_says(&["no answer", "trying again"]);
+            assert_eq!(keeper.asked(), 1, "{status} {end_to_end}");
+        }
+    }
+    // What may pass is asked again.
+    let keeper = Gatekeeper::who_says("502 Bad Gateway");
+    let args =
+        ["get", &from, "-o", "got", "--timeout", "3s", "--end-to-end", "--route", &keeper.url];
+    home.run(args).code_is(7).says(&["502 Bad Gateway", "trying again"]);
+    assert!(keeper.asked() > 1);
+}
+
+#[test]
+fn who_refuses_costs_the_others_nothing() {
+    let home = Home::new();
+    let content = Content::random(62, SIZE);
+    let origin = honest(&content);
+    let (keeper, good) = (Gatekeeper::who_says("403 Forbidden"), home.relay(&[]));
+    for choice in ["auto", "multi", "widest"] {
+        let relays = ["--relay", &keeper.url, "--relay", &good.named()];
+        let args = ["get", &url(&origin), "-o", choice, "--route", choice];
+        home.run([&args[..], &relays].concat()).code_is(0);
+        home.holds(choice, &content);
+    }
+}
+
+#[test]
+fn a_named_route_that_fails_is_told_with_the_relay_and_what_helps() {
+    // The source itself, which nobody had asked, was said not to answer.
+    let home = Home::new();
+    let origin = honest(&Content::random(63, SIZE));
+    let from = url(&origin);
+    let near = home.relay(&[]);
+    let closed = home.relay(&["--clients", "192.0.2.0/24"]);
+    let narrow = home.relay_to("192.0.2.0/24");
+    let two = |far: &str| format!("{},{far}", near.named());
+    let (closed, narrow) = (closed.named(), narrow.named());
+    for (route, words, hint) in [
+        (closed.clone(), "it lets others in", "--clients"),
+        (two(&closed), "it lets others in", "--clients"),
+        (narrow.clone(), "it is not among those that this relay asks", "whom it asks (--upstream)"),
+        (two(&narrow), "it is not among those that this relay asks", "whom it asks (--upstream)"),
+    ] {
+        for end_to_end in [false, true] {
+            let more: &[&str] = if end_to_end { &["--end-to-end"] } else { &[] };
+            let ran =
+                home.run([&["get", &from, "-o", "got", "--route", &route][..], more].concat());
+            ran.code_is(7).says(&["passes nothing on", words, hint, "--route auto"]);
+            ran.never_says(&["no answer"]);
+        }
+    }
+    // It is the relay that is to be named by https://, not the source.
+    let secure = home.tls_relay(&["--clients", "127.0.0.0/8"]);
+    let plain = secure.named().replace("https://", "http://");
+    let ran = home.run(["get", &from, "-o", "got", "--route", &plain]);
+    let hint = format!("  that relay is named by {}", secure.named());
+    ran.code_is(7).says(&["this relay speaks HTTPS", &hint]).never_says(&["its address is"]);
+    // What opens the source is not entrusted to the one next to it: nothing was even asked.
+    home.write("token", "for-the-origin");
+    let args =
+        ["get", &from, "-o", "got", "--bearer-file", "token", "--route", "http://127.0.0.1:9"];
+    let ran = home.run(args);
+    ran.code_is(7).says(&["the relay 127.0.0.1:9: ", "--route auto"]).never_says(&["no answer"]);
+}
+
+#[test]
+fn what_end_to_end_cannot_do_is_told() {
+    let home = Home::new();
+    let content = Content::random(64, SIZE);
+    let origin = honest(&content);
+    let relay = home.relay(&[]);
+    let args = ["get", &url(&origin), "-o", "got", "--end-to-end", "--route", &relay.named()];
+    let ran = home.run(args);
+    ran.code_is(0).says(&["--end-to-end hides nothing of 127.0.0.1:", "begins with http://"]);
+    home.holds("got", &content);
+    let plain = ["get", &url(&origin), "-o", "plain", "--route", &relay.named()];
+    home.run(plain).code_is(0).never_says(&["--end-to-end hides"]);
+}
+
+#[test]
+fn everything_in_parts_is_everything_too() {
+    // Two halves were listed, with loopback and all private networks in them.
+    let home = Home::new();
+    for halves in ["0.0.0.0/1,128.0.0.0/1", "data.example.org,::/1,8000::/1", "0.0.0.0/7:80"] {
+        let ran = home.run(["relay", "--upstream", halves, "--clients", "127.0.0.0/8"]);
+        ran.code_is(2).says(&["is too wide: ", "in blocks of /8 at most"]);
+    }
+    home.relay(&["--clients", "0.0.0.0/0"])
+        .says("warning: --clients 0.0.0.0/0: anybody may use this relay");
+    home.relay(&["--clients", "::/0,127.0.0.0/8"])
+        .says("warning: --clients ::/0: anybody may use this relay");
+    home.relay(&["--clients", "127.0.0.0/8,0.0.0.0/1"])
+        .says("warning: --clients 0.0.0.0/1: a large part of the internet may use this relay");
+}
+
+#[test]
+fn a_token_that_is_refused_is_told_apart_from_none() {
+    // "It lets others in" was all that was said of either.
+    let home = Home::new();
+    let origin = honest(&Content::random(65, SIZE));
+    home.write("clients", "the-right-one\n");
+    home.write("wrong", "the-wrong-one\n");
+    home.write("right", "the-right-one\n");
+    let relay = home.relay(&["--clients", "clients"]);
+    let get = |token: &str| {
+        let list = match token {
+            "" => format!("\"{}\"", relay.named()),
+            _ => format!("{{ url = \"{}\", token-file = \"{token}\" }}", relay.named()),
+        };
+        let config = home.write("my.toml", format!("relays = [{list}]\n"));
+        let from = url(&origin);
+        let args = ["get", &from, "-o", "got", "--overwrite", "--route", &relay.named()];
+        home.swath(args).env("SWATH_CONFIG", config).run()
+    };
+    get("right").code_is(0);
+    let (no_token, wrong) = ("and was shown no token", "not who shows this token");
+    get("").code_is(7).says(&[no_token]).never_says(&[wrong, "source 2 "]);
+    get("wrong").code_is(7).says(&[wrong]).never_says(&[no_token, "source 2 "]);
+}
+
+#[test]
+fn a_relay_whose_last_token_was_taken_out_lets_nobody_in_by_one() {
+    // An emptied file left all tokens good that had been in it.
+    let home = Home::new();
+    home.write("tokens", "sesame-open\n");
+    let relay = home.relay(&["--clients", "tokens"]);
+    let with = || relay.ask("GET", "/relay", "Authorization: Bearer sesame-open\r\n", b"");
+    with().is(200);
+    home.write("tokens", "# nobody\n");
+    relay.signal(libc::SIGHUP);
+    relay.says("all tokens are revoked: tokens was read again, and has none");
+    with().is(401);
+    relay.ask("GET", "/relay", "", b"").is(401);
+    std::fs::remove_file(home.path("tokens")).unwrap();
+    relay.signal(libc::SIGHUP);
+    relay.says("the tokens stay as they were");
+}
+
+#[test]
+fn who_is_not_there_behind_a_relay_is_tried_for_no_longer_than_without_it() {
+    // By a relay it was asked for a minute, where direct had it given up after ten seconds or at once.
+    let home = Home::new();
+    let origin = honest(&Content::random(67, SIZE));
+    let relay = home.relay(&[]);
+    let get = |from: &str| home.run(["get", from, "-o", "got", "--route", &relay.named()]);
+    let ran = get(&home.relay(&[]).url.replace("http://", "https://"));
+    ran.code_is(7).says(&["passes nothing on: no secure connection to 127.0.0.1:"]);
+    ran.never_says(&["trying again"]);
+    let from = url(&origin);
+    origin.die();
+    let ran = get(&from);
+    ran.code_is(7).says(&["passes nothing on: cannot connect to 127.0.0.1:", "trying again"]);
+    assert!((8..45).contains(&ran.elapsed.as_secs()), "{ran}");
+}
+
+#[test]
+fn a_relay_that_is_not_to_ask_a_source_is_told_once() {
+    // It answered, so it was not lost, and the router never opened a way by it: all came direct, and
+    // not a word was said of the likeliest mistake.
+    let home = Home::new();
+    let content = Content::random(66, 12_000_017);
+    let origin = honest(&content);
+    let from = url(&origin).replace("127.0.0.1", "localhost");
+    let source = from.split('/').nth(2).unwrap();
+    let narrow = home.relay_to("127.0.0.0/8");
+    let site = |relay: &Served| relay.named().replace("http://", "");
+    let told = |relay: &Served, source: &str, why: &str| {
+        format!("the relay {} is not used for {source}: {why}", site(relay))
+    };
+    let unlisted = "it is not among those that this relay asks (--upstream)";
+    let get = |from: &str, relays: &[&Served], more: &[&str]| {
+        let names: Vec<String> = relays.iter().map(|relay| relay.named()).collect();
+        let relays = names.iter().flat_map(|name| ["--relay", name]);
+        // It lasts until the relays have answered.
+        let args = ["get", from, "-o", "got", "--overwrite", "--limit-rate", "6M"];
+        let ran = home.run(args.into_iter().chain(relays).chain(more.iter().copied()));
+        ran.code_is(0);
+        home.holds("got", &content);
+        ran
+    };
+    let words = told(&narrow, source, unlisted);
+    for route in ["auto", "multi"] {
+        let ran = get(&from, &[&narrow], &["--route", route]);
+        assert_eq!(ran.stderr.matches(&words).count(), 1, "{ran}");
+    }
+    let ran = get(&from, &[&narrow], &["--json"]);
+    let note = |line: &&str| line.contains("\"event\":\"note\"") && line.contains(&words);
+    assert_eq!(ran.out().lines().filter(note).count(), 1, "{ran}");
+    get(&from, &[&narrow], &["--quiet"]).never_says(&["is not used"]);
+    // Of a list it is told once, too.
+    home.write("list", format!("{from}\n  out=one\n{from}?2\n  out=two\n"));
+    let ran = home.run(["get", "-i", "list", "--limit-rate", "12M", "--relay", &narrow.named()]);
+    assert_eq!(ran.code_is(0).stderr.matches(&words).count(), 1, "{ran}");
+    // One that is to lead to another one, which asks the source, is as it should be.
+    let far = home.relay(&["--upstream", "localhost"]);
+    let near = home.relay_to(&site(&far));
+    get(&from, &[&near, &far], &[]).never_says(&["is not used"]);
+    // So is one that asks one of two sources.
+    let both = [&url(&origin), "--relay", &narrow.named()];
+    get(&from, &[], &both).never_says(&["is not used"]);
+    // It does not trust the source.
+    let secure = home.tls_relay(&["--clients", "127.0.0.0/8"]);
+    let print = secure.words.lines().find_map(|line| line.strip_prefix(FINGERPRINT)).unwrap();
+    let ran = get(&secure.through(&url(&origin)), &[&narrow], &["--fingerprint", print.trim()]);
+    let source = secure.address().to_string();
+    ran.says(&[&told(&narrow, &source, "its certificate is not trusted by this relay")]);
+}
+
+#[test]
+fn options_that_do_nothing_or_get_in_one_anothers_way_are_refused() {
+    // --max-lease was taken without a word where nothing is leased; of one folder for both it was said
+    // that another process used it.
+    let home = Home::new();
+    let refuse = |more: &[&str], words: &str| {
+        let usual = ["relay", "--upstream", "127.0.0.1", "--clients", "127.0.0.0/8", "--plain"];
+        home.run([&usual[..], &["--listen", "127.0.0.1:0"], more].concat())
+            .code_is(2)
+            .says(&[words]);
+    };
+    refuse(&["--max-lease", "1h"], "--max-lease is for what a depot leases");
+    std::fs::create_dir(home.path("kept")).unwrap();
+    let both = ["--cache", "kept", "--depot", "./kept/", "--depot-size", "20M"];
+    refuse(&both, "--cache and --depot name the same folder");
+}

@@ -1,0 +1,360 @@
+//! `swath serve` and SIGHUP: tokens and certificates change while it runs.
+
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::CommandExt as _;
+
+use crate::support::serve::{Served, other};
+use crate::support::trees::{assert_same, bytes};
+use crate::support::{Home, Ran, Running};
+
+fn finished(ran: &Ran) -> serde_json::Value {
+    let out = ran.out();
+    let line = out.lines().rfind(|line| line.contains("\"finished\"")).unwrap_or_default();
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}:\n{ran}"))
+}
+
+/// A copy that would take some ten seconds, a part of which is there.
+fn under_way(home: &Home, server: &Served, token: &str) -> Running {
+    let args = ["cp", &server.url, "copy/", "--bearer-file", token, "--limit-rate", "4M"];
+    let running = home.swath(args).start();
+    home.wait_for_bytes("copy.swath.part/wide.bin", 4 << 20);
+    running
+}
+
+#[test]
+fn a_token_that_ends_in_the_middle_ends_the_copy_and_a_new_one_goes_on() {
+    // It was read once, at the start: who was to be shut out stayed in until the server was stopped,
+    // and with it everybody's transfers.
+    for (without, words) in [
+        ("other\nnew write\n", "this token is not known here"),
+        ("one until=2020-01-01T00:00:00Z\nother\nnew\n", "this token has expired"),
+    ] {
+        let home = Home::new();
+        home.write("tree/wide.bin", bytes(4, 40 << 20));
+        home.write("tokens", "one\nother\n");
+        for name in ["one", "other", "new"] {
+            home.write(name, name);
+        }
+        let server = home.serve(&["tree", "--plain", "--token-file", "tokens"]);
+        let copy = under_way(&home, &server, "one");
+        home.write("tokens", without);
+        server.signal(libc::SIGHUP);
+        server.says("read again: tokens, ");
+        let ended = copy.wait();
+        ended.code_is(3).says(&[words, "--bearer-file", "are kept: the same command goes on"]);
+        assert!(!home.exists("copy"));
+        let with = |token| home.run(["cp", &server.url, "copy/", "--json", "--bearer-file", token]);
+        with("one").code_is(7).says(&[words, "--bearer-file"]);
+        let ran = with("new");
+        ran.code_is(0);
+        assert!(finished(&ran)["resumed_bytes"].as_u64().unwrap() > 1 << 20, "{ran}");
+        assert_same(&home.path("tree"), &home.path("copy"));
+    }
+}
+
+#[test]
+fn who_is_not_concerned_notices_nothing_and_bad_files_change_nothing() {
+    let home = Home::new();
+    home.write("tree/wide.bin", bytes(4, 30 << 20));
+    home.write("tokens", "one\n");
+    home.write("one", "one");
+    home.write("two", "two");
+    let server = home.serve(&["tree", "--plain", "--token-file", "tokens"]);
+    let copy = under_way(&home, &server, "one");
+    let ls = |token| home.run(["ls", &server.url, "--bearer-file", token]);
+    home.write("tokens", "one\ntwo\n");
+    server.signal(libc::SIGHUP);
+    server.says("read again: tokens, 2 tokens\n");
+    ls("two").code_is(0);
+    home.write("tokens", "one two three\n");
+    server.signal(libc::SIGHUP);
+    server.says("warning: the tokens stay as they were: ");
+    std::fs::remove_file(home.path("tokens")).unwrap();
+    server.signal(libc::SIGHUP);
+    server.says("No such file");
+    ls("one").code_is(0);
+    ls("two").code_is(0);
+    home.write("tokens", "one");
+    server.signal(libc::SIGHUP);
+    server.says("read again: tokens, 1 token\n");
+    ls("two").code_is(7).says(&["401", "this token is not known here"]);
+    copy.wait().code_is(0);
+    assert_same(&home.path("tree"), &home.path("copy"));
+}
+
+#[test]
+fn who_takes_the_last_token_out_lets_nobody_in() {
+    // A file without any left all old ones good: who revoked everything revoked nothing.
+    let home = Home::new();
+    home.write("tree/small.bin", bytes(4, 1000));
+    home.write("tokens", "one\n");
+    home.write("one", "one");
+    let server = home.serve(&["tree", "--plain", "--token-file", "tokens"]);
+    let ls = || home.run(["ls", &server.url, "--bearer-file", "one"]);
+    for empty in ["", "# nobody\n"] {
+        ls().code_is(0);
+        home.write("tokens", empty);
+        server.signal(libc::SIGHUP);
+        server.says("warning: all tokens are revoked: tokens was read again, and has none\n");
+        ls().code_is(7).says(&["401", "this token is not known here"]);
+        home.run(["ls", &server.url]).code_is(7).says(&["401", "a token is needed here"]);
+        home.write("tokens", "one");
+        server.signal(libc::SIGHUP);
+        server.says("read again: tokens, 1 token\n");
+    }
+}
+
+#[test]
+fn a_sender_whose_token_ends_goes_on_with_a_new_one() {
+    let home = Home::new();
+    home.write("tree/wide.bin", bytes(4, 40 << 20));
+    home.write("tokens", "one write\n");
+    home.write("one", "one");
+    home.write("two", "two");
+    std::fs::create_dir(home.path("store")).unwrap();
+    let server = home.serve(&["store", "--write", "--plain", "--token-file", "tokens"]);
+    let to = server.at("copy/");
+    let send = |token: &'static str, more: &'static [&'static str]| {
+        let args = ["cp", "tree/", &to, "--json", "--bearer-file", token];
+        home.swath(args.iter().chain(more)).start()
+    };
+    let sending = send("one", &["--limit-rate", "4M"]);
+    home.wait_for_bytes("store/copy.swath.part/wide.bin", 4 << 20);
+    home.write("tokens", "two\n");
+    server.signal(libc::SIGHUP);
+    server.says("warning: none of them opens writing");
+    // What has begun is brought to its end, and nothing new begins.
+    send("one", &[]).wait().code_is(7).says(&["401", "this token is not known here"]);
+    send("two", &[]).wait().code_is(5).says(&["403", "this token opens reading alone"]);
+    sending.signal(libc::SIGINT);
+    sending.wait().code_is(130);
+    home.write("tokens", "two write\n");
+    server.signal(libc::SIGHUP);
+    server.says("read again");
+    let ran = send("two", &[]).wait();
+    ran.code_is(0);
+    assert!(finished(&ran)["resumed_bytes"].as_u64().unwrap() > 1 << 20, "{ran}");
+    assert_same(&home.path("tree"), &home.path("store/copy"));
+}
+
+/// Make a certificate and its key; `None` where nobody can.
+fn certificate(home: &Home, name: &str) -> Option<String> {
+    let (key, cert) = (format!("{name}.key"), format!("{name}.pem"));
+    let subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"];
+    let make = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+    let made = ["-keyout", &key, "-out", &cert];
+    other(&home.work(), "openssl", &[&make[..], &subject, &made].concat())?;
+    let asked = ["x509", "-in", &cert, "-noout", "-fingerprint", "-sha256"];
+    let (_, said) = other(&home.work(), "openssl", &asked)?;
+    let hex = said.trim().rsplit('=').next().unwrap_or_default().replace(':', "");
+    Some(format!("sha-256:{}", hex.to_lowercase()))
+}
+
+#[test]
+fn a_new_certificate_is_shown_to_whoever_comes_and_open_transfers_go_on() {
+    let home = Home::new();
+    home.write("tree/wide.bin", bytes(4, 30 << 20));
+    let (Some(old), Some(new)) = (certificate(&home, "old"), certificate(&home, "new")) else {
+        return;
+    };
+    let put = |cert: &str, key: &str| {
+        std::fs::copy(home.path(cert), home.path("cert.pem")).unwrap();
+        std::fs::copy(home.path(key), home.path("key.pem")).unwrap();
+    };
+    put("old.pem", "old.key");
+    let files = ["--tls-cert", "cert.pem", "--tls-key", "key.pem", "--anonymous"];
+    let server = home.serve(&[&["tree"][..], &files].concat());
+    // It was printed of those alone that swath had made.
+    assert!(server.words.contains(&format!("\nfingerprint  {old}\n")), "{}", server.words);
+    let ls = |print: &str| home.run(["ls", &server.url, "--fingerprint", print]);
+    let args = ["cp", &server.url, "copy/", "--limit-rate", "4M", "--lanes", "1"];
+    let copy = home.swath(args.iter().chain(&["--fingerprint", &old])).start();
+    home.wait_for_bytes("copy.swath.part/wide.bin", 4 << 20);
+    // One file was replaced and not yet the other: they do not belong together.
+    put("new.pem", "old.key");
+    server.signal(libc::SIGHUP);
+    server.says("warning: the certificate stays as it was: ");
+    ls(&old).code_is(0);
+    put("new.pem", "new.key");
+    server.signal(libc::SIGHUP);
+    server.says(&format!("read again: cert.pem, fingerprint {new}\n"));
+    ls(&new).code_is(0);
+    ls(&old).code_is(7);
+    copy.wait().code_is(0);
+    assert_same(&home.path("tree"), &home.path("copy"));
+}
+
+#[test]
+fn a_log_that_was_renamed_is_begun_anew() {
+    // Nothing but a restart did so: what was noted went on into the file of yesterday.
+    let home = Home::new();
+    home.write("tree/file", "x");
+    home.write("tokens", "one\n");
+    home.write("one", "one");
+    let args = ["tree", "--plain", "--token-file", "tokens", "--log", "log"];
+    let server = home.serve(&args);
+    let ask = |name: &str| {
+        let request = format!("GET /{name} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        server.raw(request.as_bytes());
+    };
+    ask("first");
+    std::fs::rename(home.path("log"), home.path("log.1")).unwrap();
+    ask("second");
+    server.signal(libc::SIGHUP);
+    server.says("opened again: log\n");
+    server.says("read again: tokens");
+    ask("third");
+    let has = |name: &str| String::from_utf8(home.read(name)).unwrap();
+    assert!(has("log.1").contains("/first") && has("log.1").contains("/second"));
+    assert!(has("log").contains("/third") && !has("log").contains("/second"));
+    // Where it cannot be, it goes on.
+    std::fs::rename(home.path("log"), home.path("log.2")).unwrap();
+    std::fs::create_dir(home.path("log")).unwrap();
+    server.signal(libc::SIGHUP);
+    server.says("warning: the log goes on where it was: cannot write to log: Is a directory");
+    ask("fourth");
+    assert!(has("log.2").contains("/fourth"));
+}
+
+#[test]
+fn what_is_missing_in_the_log_is_told_once() {
+    // Nobody heard of it.
+    let home = Home::new();
+    home.write("tree/file", "x");
+    home.write("tokens", "one\n");
+    std::os::unix::fs::symlink("/dev/full", home.path("log")).unwrap();
+    let server = home.serve(&["tree", "--plain", "--token-file", "tokens", "--log", "log"]);
+    let ask = || {
+        let answer = server.raw(b"GET /file HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        assert!(answer.starts_with(b"HTTP/1.1 401 "));
+    };
+    (0..3).for_each(|_| ask());
+    server.says("warning: the log log cannot be written, answers go unnoted: No space left on ");
+    std::fs::remove_file(home.path("log")).unwrap();
+    server.signal(libc::SIGHUP);
+    // Nothing else was said of it in between.
+    server.says("device (os error 28)\nopened again: log\n");
+    ask();
+    server.says("read again: tokens, 1 token\nthe log log is written again: 3 answers not noted\n");
+}
+
+#[test]
+fn a_service_with_nothing_to_read_again_stays() {
+    // It ended, and systemd took that for a good end: after `systemctl reload` there was no server.
+    let home = Home::new();
+    home.write("tree/file", "x");
+    let args = ["--plain", "--anonymous"];
+    let mut swath = home.swath(["serve", "--listen", "127.0.0.1:0", "tree"].iter().chain(&args));
+    let leave_terminal = || {
+        // SAFETY: a plain system call.
+        match unsafe { libc::setsid() } < 0 {
+            true => Err(std::io::Error::last_os_error()),
+            false => Ok(()),
+        }
+    };
+    // SAFETY: nothing but a system call between the fork and the program.
+    unsafe { swath.command().pre_exec(leave_terminal) };
+    let server = Served::of(swath, &args);
+    for _ in 0..2 {
+        server.signal(libc::SIGHUP);
+        server.says("SIGHUP: there is nothing to read again, neither --token-file nor --tls-cert ");
+    }
+    home.run(["ls", &server.url]).code_is(0);
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.wait(), Some(0));
+}
+
+#[test]
+fn the_unit_for_systemd_shows_no_token_and_outlives_a_reload() {
+    // It had no file of tokens: the one that was made at each start went to the journal.
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/swath-serve.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
+    let of = |name: &str| {
+        let mut values = unit.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        values.next().unwrap_or_else(|| panic!("{name} is missing"))
+    };
+    let (credential, path) = of("LoadCredential").split_once(':').unwrap();
+    assert_eq!(of("AssertPathExists"), path, "what is missing is said by name");
+    let home = Home::new();
+    home.write("tree/file", "x");
+    let line = of("ExecStart").replace("$FOLDERS", "tree").replace("%d/", "credentials/");
+    let args: Vec<&str> = line.split(' ').skip(2).collect();
+    let credential = format!("credentials/{credential}");
+    assert!(args.ends_with(&["--token-file", &credential]), "{line}");
+    home.run(["serve"].iter().chain(&args)).code_is(6).says(&["cannot take tokens from"]);
+    home.write(&credential, "secret-of-the-file\n");
+    let server = home.serve(&args);
+    assert!(!server.words.contains("token"), "{}", server.words);
+    assert!(!server.words.contains("secret-of-the-file"), "{}", server.words);
+    server.signal(libc::SIGHUP);
+    server.says("read again: ");
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.wait(), Some(0));
+}
+
+#[test]
+fn in_a_terminal_with_nothing_to_read_again_it_ends_as_ever() {
+    let home = Home::new();
+    home.write("tree/file", "x");
+    let (server, _terminal) = in_terminal(&home, false, &["--plain", "--anonymous"]);
+    server.signal(libc::SIGHUP);
+    assert_eq!(server.wait(), None, "the signal ended it");
+    let (server, terminal) = in_terminal(&home, false, &["--plain", "--anonymous"]);
+    drop(terminal);
+    assert_eq!(server.wait(), None, "its terminal did");
+}
+
+/// Start the server in a terminal of its own; while the other end of that is kept it is there.
+fn in_terminal(home: &Home, is_ignoring: bool, args: &[&str]) -> (Served, File) {
+    let open = |path: &str| {
+        let mut options = File::options();
+        options.read(true).write(true).custom_flags(libc::O_NOCTTY).open(path).unwrap()
+    };
+    let ours = open("/dev/ptmx");
+    let (mut number, unlocked): (libc::c_int, libc::c_int) = (0, 0);
+    // SAFETY: one is read and the other written, and both are numbers.
+    let made = unsafe {
+        libc::ioctl(ours.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked)
+            | libc::ioctl(ours.as_raw_fd(), libc::TIOCGPTN, &raw mut number)
+    };
+    assert_eq!(made, 0);
+    let theirs = open(&format!("/dev/pts/{number}"));
+    let mut swath = home.swath(["serve", "--listen", "127.0.0.1:0", "tree"].iter().chain(args));
+    let terminal = theirs.as_raw_fd();
+    let enter = move || {
+        // SAFETY: plain system calls.
+        unsafe {
+            if is_ignoring {
+                libc::signal(libc::SIGHUP, libc::SIG_IGN);
+            }
+            match libc::setsid() < 0 || libc::ioctl(terminal, libc::TIOCSCTTY, 0) < 0 {
+                true => Err(std::io::Error::last_os_error()),
+                false => Ok(()),
+            }
+        }
+    };
+    // SAFETY: nothing but system calls between the fork and the program.
+    unsafe { swath.command().pre_exec(enter) };
+    (Served::of(swath, args), ours)
+}
+
+#[test]
+fn it_ends_with_its_terminal_and_not_because_of_a_signal() {
+    let home = Home::new();
+    home.write("tree/file", "x");
+    home.write("tokens", "one\n");
+    let args = ["--plain", "--token-file", "tokens"];
+    let (server, terminal) = in_terminal(&home, false, &args);
+    server.signal(libc::SIGHUP);
+    server.says("read again: tokens, 1 token\n");
+    drop(terminal);
+    assert_eq!(server.wait(), Some(0));
+    // As by nohup: it is to stay.
+    let (server, terminal) = in_terminal(&home, true, &args);
+    drop(terminal);
+    server.says("read again: tokens, 1 token\n");
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.wait(), Some(0));
+}
