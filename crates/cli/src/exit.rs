@@ -75,9 +75,11 @@ pub fn of(error: &GetError, come_bytes: u64) -> Exit {
     match error {
         GetError::NoSources => Exit::Usage,
         GetError::Tree(StageError::OtherTree { .. }) => Exit::Incomplete,
-        GetError::Open(_) | GetError::Tree(_) | GetError::Remove(_) | GetError::Keep(_) => {
-            Exit::Target
-        }
+        GetError::Open(_)
+        | GetError::Present { .. }
+        | GetError::Tree(_)
+        | GetError::Remove(_)
+        | GetError::Keep(_) => Exit::Target,
         GetError::Turned { .. } => Exit::Incomplete,
         GetError::Index { .. } | GetError::Forgotten if come_bytes > 0 => Exit::Incomplete,
         GetError::Index { .. } | GetError::Forgotten => Exit::Sources,

@@ -1,7 +1,6 @@
 //! The swath program: arguments in, progress and exit codes out.
 
 mod args;
-mod check;
 mod config;
 mod cp;
 mod engine;

@@ -7,9 +7,9 @@ use std::path::Path;
 use swath_formats::metalink;
 
 use crate::args::Verify;
-use crate::check::{self, Wanted};
 use crate::exit::{Exit, chain, fail};
 use crate::say;
+use swath_transfer::check::{self, Wanted};
 
 /// Run the command.
 pub fn run(verify: &Verify) -> Exit {

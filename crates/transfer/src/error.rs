@@ -8,6 +8,8 @@ use swath_model::pieces::PiecesError;
 use swath_store::tree::StageError;
 use swath_store::{CommitError, FinishError, OpenError, ReadError, WriteError};
 
+use crate::present::Unlike;
+
 /// Why a transfer ended without its file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -18,6 +20,14 @@ pub enum GetError {
     /// The target cannot be used.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A file has the final name already, and it is not known to be the one that is wanted.
+    #[error("{} {unlike}", path.display())]
+    Present {
+        /// The final name.
+        path: PathBuf,
+        /// What tells them apart, or that nothing tells whether they are the same.
+        unlike: Unlike,
+    },
     /// Bytes could not be written to the disk.
     #[error(transparent)]
     Write(WriteError),

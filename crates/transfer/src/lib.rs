@@ -26,11 +26,13 @@
 //! Whatever appears in the signatures here is to be had from here, so that no other crate of
 //! swath's need be named.
 
+pub mod check;
 mod engine;
 mod error;
 mod executor;
 mod memory;
 pub mod observe;
+mod present;
 mod put;
 pub mod report;
 mod request;
@@ -44,6 +46,7 @@ mod verify;
 pub use engine::{Engine, EngineError, EngineOptions, Stop};
 pub use error::GetError;
 pub use executor::{Agreement, Version};
+pub use present::Unlike;
 pub use put::{PutError, PutRequest};
 pub use request::{Destination, Mirror, Request, RequestError};
 pub use routes::{RouteChoice, RouteOptions};

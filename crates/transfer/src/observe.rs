@@ -83,6 +83,17 @@ pub enum Event {
         /// Where it is, credentials removed.
         url: String,
     },
+    /// A file has the final name already and is the one that is wanted: nothing is fetched.
+    Present {
+        /// Final path of the file.
+        path: String,
+        /// Seconds since the transfer began.
+        at_s: f64,
+        /// Its size in bytes.
+        size_bytes: u64,
+        /// What tells that it is the same file.
+        same: SameBy,
+    },
     /// The file is complete, verified and carries its final name.
     Finished(Summary),
     /// The transfer stopped before its end.
@@ -117,6 +128,22 @@ impl Event {
 
 fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
+}
+
+/// What tells that a file which is there already is the one that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SameBy {
+    /// Its digests were computed and agree.
+    Digest,
+    /// The digests of its pieces were computed and agree.
+    Pieces,
+    /// Its digest agrees with the one that its server tells.
+    ServersDigest,
+    /// Its size and its time of modification are those that its server tells.
+    SizeAndTime,
+    /// Its name, and its size where that is known: nothing else was compared.
+    Name,
 }
 
 /// What a source is doing, as shown to a user.
@@ -252,7 +279,7 @@ pub enum Outcome {
 }
 
 /// What a finished (or stopped) transfer amounts to.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// Final path of the file.
     pub path: String,
@@ -287,6 +314,13 @@ pub struct Summary {
     pub digest: Option<String>,
     /// Per source.
     pub sources: Vec<SourceSummary>,
+}
+
+impl Summary {
+    /// The summary of a transfer that has fetched nothing.
+    pub fn of_nothing(path: String) -> Summary {
+        Summary { path, ..Summary::default() }
+    }
 }
 
 /// One source's part in a summary.

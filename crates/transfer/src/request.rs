@@ -72,6 +72,9 @@ pub struct Request {
     pub modified: Option<SystemTime>,
     /// Replace a file that is there already.
     pub overwrite: bool,
+    /// Ask the servers whether a file that is there already is theirs, where no digest of it is
+    /// known. Otherwise its name, and its size where that is known, are enough.
+    pub ask_if_present: bool,
     /// Go on from what an earlier run left.
     pub resume: bool,
     /// Leave blocks of zeros out of the file as holes, and ask for no space in advance.
@@ -130,6 +133,7 @@ impl Request {
             size_bytes: None,
             modified: None,
             overwrite: false,
+            ask_if_present: true,
             resume: true,
             sparse: false,
             discover: true,

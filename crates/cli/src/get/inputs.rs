@@ -281,6 +281,7 @@ fn of_metalink_file(
         request.destination = destination(get, None);
     }
     request.plan.eager = true;
+    request.ask_if_present = true;
     request.digests.clone_from(&get.digest);
     Ok(request)
 }
@@ -317,6 +318,8 @@ impl Template {
         let mut request = Request::to_file("");
         request.destination = destination;
         request.overwrite = self.overwrite;
+        // A list that is worked off a second time asks nobody about what is there.
+        request.ask_if_present = false;
         request.resume = self.resume;
         request.sparse = self.sparse;
         request.discover = self.discover;
@@ -368,6 +371,7 @@ impl Template {
 fn request(get: &Get, destination: Destination) -> Request {
     let mut request = Template::of(get).request(destination);
     request.plan.eager = true;
+    request.ask_if_present = true;
     request
 }
 

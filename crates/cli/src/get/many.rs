@@ -1,7 +1,5 @@
 //! Many files: a stream of requests, some at a time, one display.
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use swath_transfer::observe::Observer;
@@ -14,7 +12,6 @@ use super::inputs::{Entries, Entry, Many};
 use super::names::Names;
 use super::one::Kept;
 use crate::args::Get;
-use crate::check::{self, Wanted};
 use crate::exit::{self, Exit};
 use crate::progress::{Fanout, Files, Progress};
 use crate::report;
@@ -123,16 +120,6 @@ struct Job {
 
 impl Job {
     async fn run(self, request: Request) -> Exit {
-        match &request.destination {
-            Destination::File(path) if !request.overwrite && path.symlink_metadata().is_ok() => {
-                let path = path.clone();
-                self.compare(path, request).await
-            }
-            _ => self.fetch(request).await,
-        }
-    }
-
-    async fn fetch(self, request: Request) -> Exit {
         let name = request.destination_name();
         let kept = Kept::default();
         let mut observers: Vec<Box<dyn Observer>> =
@@ -149,37 +136,6 @@ impl Job {
                 exit::of(&error, kept.come_bytes())
             }
         }
-    }
-
-    /// The name is taken. What has its name was complete, so that the same list goes on where it
-    /// was stopped, unless it is plainly another file.
-    async fn compare(self, path: PathBuf, request: Request) -> Exit {
-        let name = request.destination_name();
-        let wanted = Wanted {
-            size_bytes: request.size_bytes,
-            digests: request.known_digests().collect(),
-            pieces: request.pieces,
-        };
-        let (compared, stop) = (wanted.proves(), Arc::clone(&self.stop));
-        let looked = tokio::task::spawn_blocking(move || {
-            wanted.contradiction(check::open(&path)?, &|| stop.is_set())
-        });
-        let why = match looked.await {
-            Ok(Ok(None)) => {
-                self.files.present(self.number, &name, compared);
-                return Exit::Done;
-            }
-            Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {
-                self.files.stopped();
-                return Exit::Interrupted;
-            }
-            Ok(Ok(Some(why))) => why,
-            Ok(Err(error)) => error.to_string(),
-            Err(error) => error.to_string(),
-        };
-        let words = format!("{name} exists already and is not this file: {why}");
-        self.failed(&name, &words, false);
-        Exit::Target
     }
 
     /// `is_told` says that its observers have heard of it.

@@ -146,7 +146,7 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         format!("{} are kept in {name}.swath.part: {next}{mirrors}", units::bytes(kept_bytes))
     };
     let hint = match error {
-        GetError::Open(OpenError::Exists(_)) => {
+        GetError::Present { .. } => {
             Some("use --overwrite to replace it, or -o for another name".to_owned())
         }
         GetError::Finish(FinishError::Exists(_)) => Some(format!(

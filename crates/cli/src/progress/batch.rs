@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use serde::Serialize;
-use swath_transfer::observe::{Event, Observer, Snapshot, Summary};
+use swath_transfer::observe::{Event, Observer, SameBy, Snapshot, Summary};
 use swath_transfer::report;
 
 use super::batch_view::{frame, plain_line, summary};
@@ -99,8 +99,6 @@ struct Shared {
 enum NotBegun<'a> {
     /// It cannot.
     Failed { file: u64, path: &'a str, at_s: f64, error: &'a str, kept_bytes: u64 },
-    /// It is there already.
-    Present { file: u64, path: &'a str, at_s: f64, compared: bool },
 }
 
 /// What `--json` prints when a list ends.
@@ -166,19 +164,6 @@ impl Files {
             shared.json.line(&NotBegun::Failed { file, path, at_s, error, kept_bytes: 0 });
         }
         shared.warn(&of_file(path, error));
-        shared.show();
-    }
-
-    /// A file was there before and was left alone; `compared` says that its digest was looked at.
-    pub fn present(&self, file: u64, path: &str, compared: bool) {
-        let mut shared = self.lock();
-        shared.tally.complete += 1;
-        shared.tally.present += 1;
-        shared.tally.compared += u64::from(compared);
-        let at_s = shared.begun.elapsed().as_secs_f64();
-        if shared.mode == Mode::Json {
-            shared.json.line(&NotBegun::Present { file, path, at_s, compared });
-        }
         shared.show();
     }
 
@@ -367,6 +352,12 @@ impl Tally {
             Event::Failed { summary: end, .. } => {
                 self.active.remove(&file);
                 self.sum(end);
+            }
+            Event::Present { same, .. } => {
+                self.complete += 1;
+                self.present += 1;
+                let is_compared = !matches!(same, SameBy::SizeAndTime | SameBy::Name);
+                self.compared += u64::from(is_compared);
             }
             Event::Metalink { .. } => {
                 self.active.remove(&file);

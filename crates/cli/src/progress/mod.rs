@@ -33,7 +33,7 @@ pub use batch::Files;
 pub use json::Json;
 pub use plain::Plain;
 pub use quiet::Quiet;
-pub use summary::{stopped_summary, summary};
+pub use summary::{already, stopped_summary, summary};
 pub use terminal::{LogWriter, Terminal};
 
 /// How progress is shown.

@@ -7,7 +7,7 @@ use swath_transfer::observe::{Event, Observer, Phase, Snapshot, SourceState};
 
 use super::frame::{name_of, phase_word};
 use super::look::Look;
-use super::{stopped_summary, summary, text, units};
+use super::{already, stopped_summary, summary, text, units};
 
 /// When a line of progress is due: pure, so that lists of files use it too.
 #[derive(Clone, Debug, Default)]
@@ -141,6 +141,10 @@ impl Observer for Plain {
             }
             // What it names is told when it has been read.
             Event::Metalink { .. } => {}
+            Event::Present { path, size_bytes, same, .. } => {
+                let line = already(path, *size_bytes, *same, self.look);
+                self.line(&line);
+            }
             Event::Finished(end) => self.block(&summary(end, self.look)),
             Event::Failed { summary: end, .. } => {
                 if let Some(text) = stopped_summary(end, self.look) {

@@ -1,6 +1,6 @@
 //! What a transfer amounts to, printed at its end.
 
-use swath_transfer::observe::{SourceState, SourceSummary, Summary};
+use swath_transfer::observe::{SameBy, SourceState, SourceSummary, Summary};
 
 use super::frame::{name_of, rtt};
 use super::look::{Look, Tone};
@@ -29,6 +29,19 @@ pub fn summary(end: &Summary, look: Look) -> String {
         head.push_str(&format!(", {}", look.tone(tone, &format!("verified by {by}"))));
     }
     with_details(head, end, true, look)
+}
+
+/// What is said of a file that was there already and is the one that was wanted.
+pub fn already(path: &str, size_bytes: u64, same: SameBy, look: Look) -> String {
+    let why = match same {
+        SameBy::Digest => "its digest agrees",
+        SameBy::Pieces => "the digests of its pieces agree",
+        SameBy::ServersDigest => "its digest agrees with the server's",
+        SameBy::SizeAndTime => "size and time are the server's; no digest is known",
+        SameBy::Name => "no digest is known, nothing was compared",
+    };
+    let (name, bytes) = (name_of(path, look), units::bytes(size_bytes));
+    format!("{name}: complete already, {bytes} ({why})")
 }
 
 /// The summary of a transfer that stopped before its end, if anything came before that; why and

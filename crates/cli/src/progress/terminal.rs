@@ -116,6 +116,10 @@ impl Observer for Terminal {
                 }
             }
             Event::Metalink { .. } => shared.clear(),
+            Event::Present { path, size_bytes, same, .. } => {
+                let text = super::already(path, *size_bytes, *same, (shared.look)());
+                shared.end(&text);
+            }
             Event::Opened { .. } | Event::Swath(_) | Event::Routes { .. } => {}
         }
     }

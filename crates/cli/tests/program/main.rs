@@ -32,6 +32,7 @@ mod disk_target;
 mod disk_verify;
 mod disk_verify_tree;
 mod list;
+mod net_again;
 mod net_asleep;
 mod net_faulty;
 mod net_list;

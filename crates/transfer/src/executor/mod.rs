@@ -37,12 +37,13 @@ use std::time::Duration;
 
 use swath_model::{LaneId, Range, SwathId, Time};
 use swath_plan::{Action, Event as PlanEvent};
-use swath_store::look;
+use swath_store::{OpenError, look};
 use tokio::time::{Instant, sleep_until};
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, Summary};
+use crate::present;
 use crate::request::{Destination, Request};
 pub use agree::{Agreement, Version};
 pub(crate) use figures::forecast;
@@ -66,7 +67,13 @@ pub(crate) async fn run(
         return Err(GetError::Contradiction { one: one.into(), other: other.into() });
     }
     let left = match &request.destination {
-        Destination::File(path) => look(path, request.overwrite)?.filter(|_| request.resume),
+        Destination::File(path) => match look(path, request.overwrite) {
+            Err(OpenError::Exists(_)) => {
+                let path = path.clone();
+                return present::complete(engine, &mut request, &path, observer, stop).await;
+            }
+            looked => looked?.filter(|_| request.resume),
+        },
         Destination::Writer(_) | Destination::Tree(_) | Destination::Nowhere { .. } => None,
     };
     request.mirrors.sort_by_key(|mirror| mirror.priority);

@@ -218,6 +218,7 @@ impl List {
                 self.end(file, summary);
             }
             // One file of a list is never asked again.
+            Event::Present { .. } => self.complete += 1,
             Event::Metalink { .. } => {
                 self.active.remove(&file);
             }

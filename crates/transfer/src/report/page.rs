@@ -124,6 +124,7 @@ fn verdict(recording: &Recording) -> (&'static str, &'static str, String) {
         }
         Some(Ending::Finished) if by.is_empty() => ("ok", "✓", "Complete".to_owned()),
         Some(Ending::Finished) => ("ok", "✓", format!("Complete, verified by {by}")),
+        Some(Ending::Present) => ("ok", "✓", "Complete already; nothing was fetched".to_owned()),
         Some(Ending::Failed(error)) => ("failed", "×", format!("Not complete: {error}")),
         None => ("open", "…", "Not finished when this page was written".to_owned()),
     }

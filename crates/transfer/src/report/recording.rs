@@ -111,6 +111,8 @@ pub struct InUse {
 pub enum Ending {
     /// Complete, verified and named.
     Finished,
+    /// The file was there already; nothing was fetched.
+    Present,
     /// Stopped, with the reason.
     Failed(String),
 }
@@ -223,6 +225,16 @@ impl Recording {
                 self.add_moment(*at_s, kind, String::new());
             }
             Event::Metalink { at_s, .. } => self.hear(*at_s),
+            Event::Present { path, at_s, size_bytes, .. } => {
+                let kept = Summary {
+                    size_bytes: *size_bytes,
+                    kept_bytes: *size_bytes,
+                    elapsed_s: *at_s,
+                    ..Summary::of_nothing(path.clone())
+                };
+                self.size_bytes = Some(*size_bytes);
+                self.end(Ending::Present, &kept);
+            }
             Event::Finished(summary) => self.end(Ending::Finished, summary),
             Event::Failed { at_s, error, summary, .. } => {
                 self.hear(*at_s);

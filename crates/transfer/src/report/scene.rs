@@ -145,6 +145,6 @@ impl<'a> Scene<'a> {
 
     /// Whether it ended well.
     pub(super) fn finished(&self) -> bool {
-        self.recording.ending == Some(Ending::Finished)
+        matches!(self.recording.ending, Some(Ending::Finished | Ending::Present))
     }
 }

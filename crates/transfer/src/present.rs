@@ -1,0 +1,258 @@
+//! A file that has its final name before the transfer begins: whether it is the file that is wanted.
+//!
+//! | known | the file is complete if |
+//! | --- | --- |
+//! | digests, or digests of its pieces | they agree; nobody is contacted |
+//! | nothing, but a server tells a digest | that one agrees |
+//! | nothing else | its size, and its time to the second, are the server's: a file takes the server's time as its own when it is complete |
+//!
+//! Several servers are asked at the same time, and more must agree than disagree. Nothing is
+//! changed here, and nothing is fetched but what servers say of the file.
+
+use std::fs::Metadata;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use swath_formats::{http_date, metalink};
+use swath_model::Range;
+use swath_model::digest::Digest;
+use swath_source::{Facts, LaneError, fetch_part, head};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::check::{self, Wanted};
+use crate::engine::{Engine, Stop};
+use crate::error::GetError;
+use crate::observe::{Event, Observer, SameBy, Summary};
+use crate::request::{Mirror, Request};
+
+/// Compares the file at `path` with what is known of the one that is wanted, and answers with the
+/// end of the transfer if it is the same.
+///
+/// # Errors
+/// [`GetError::Present`] if it is another file, or nothing tells whether it is this one.
+pub(crate) async fn complete(
+    engine: &Engine,
+    request: &mut Request,
+    path: &Path,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+) -> Result<Summary, GetError> {
+    let began = Instant::now();
+    let wanted = Wanted {
+        size_bytes: request.size_bytes,
+        digests: request.known_digests().collect(),
+        pieces: request.pieces.clone(),
+    };
+    let refused = |unlike| GetError::Present { path: path.to_owned(), unlike };
+    let there = path.metadata().map_err(|error| refused(Unlike::Unreadable(error.to_string())))?;
+    let same = if wanted.proves() {
+        let by = if wanted.digests.is_empty() { SameBy::Pieces } else { SameBy::Digest };
+        fits(path, wanted, observer, began, stop).await?;
+        by
+    } else if let Some(expected) = request.size_bytes.filter(|&size| size != there.len()) {
+        return Err(refused(Unlike::Size { bytes: there.len(), expected }));
+    } else if !request.ask_if_present {
+        SameBy::Name
+    } else {
+        let mirrors = request.mirrors.clone();
+        let told = tokio::select! {
+            biased;
+            () = stop.wait() => return Err(GetError::Stopped),
+            told = ask_all(engine, &mirrors, request.stall_s) => told,
+        };
+        if let Some(url) = metalink_among(request, &told) {
+            let (at_s, shown) = (began.elapsed().as_secs_f64(), swath_source::display_name(&url));
+            observer.observe(&Event::Metalink { at_s, url: shown });
+            return Err(GetError::Metalink { url });
+        }
+        let digests: Vec<Digest> = told
+            .iter()
+            .flatten()
+            .find(|it| !it.digests.is_empty())
+            .map_or(Vec::new(), |facts| facts.digests.clone());
+        if digests.is_empty() {
+            by_size_and_time(&there, &told).map_err(refused)?;
+            SameBy::SizeAndTime
+        } else {
+            let wanted = Wanted { digests, ..Wanted::default() };
+            fits(path, wanted, observer, began, stop).await?;
+            SameBy::ServersDigest
+        }
+    };
+    let (path, size_bytes) = (request.destination_name(), there.len());
+    let elapsed_s = began.elapsed().as_secs_f64();
+    observer.observe(&Event::Present { path: path.clone(), at_s: elapsed_s, size_bytes, same });
+    Ok(Summary { size_bytes, kept_bytes: size_bytes, elapsed_s, ..Summary::of_nothing(path) })
+}
+
+/// Why a file that has the final name is not taken for the one that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unlike {
+    /// Its size differs.
+    #[error("is another file: it has {}", check::other_size(*bytes, *expected))]
+    Size {
+        /// Its size in bytes.
+        bytes: u64,
+        /// That of the file wanted.
+        expected: u64,
+    },
+    /// A digest, or the digest of a piece, differs; the sentence says which.
+    #[error("is another file: {0}")]
+    Content(String),
+    /// Its size is that of the server's file, its time is not.
+    #[error(
+        "may be another file: it was changed on {}, the server's on {}, and no digest is known", 
+        http_date::write(*seconds), http_date::write(*expected)
+    )]
+    Time {
+        /// Its time of modification, in seconds since 1970.
+        seconds: u64,
+        /// That of the server's file.
+        expected: u64,
+    },
+    /// Servers answered, and told nothing that can be compared.
+    #[error("may be another file: no server tells a digest of it, or its size and time")]
+    Untold,
+    /// No server answered; the sentence is what the first of them said.
+    #[error("may be another file: no server could be asked ({0})")]
+    Unasked(String),
+    /// The file cannot be read.
+    #[error("is there, and cannot be compared: {0}")]
+    Unreadable(String),
+}
+
+/// Reads the file, beside all else that runs.
+async fn fits(
+    path: &Path,
+    wanted: Wanted,
+    observer: &mut dyn Observer,
+    began: Instant,
+    stop: &Stop,
+) -> Result<(), GetError> {
+    let (owned, for_thread) = (path.to_owned(), stop.clone());
+    let mut looking = tokio::task::spawn_blocking(move || {
+        wanted.contradiction(check::open(&owned)?, &|| for_thread.is_set())
+    });
+    let looked = match timeout(SILENCE_MAX, &mut looking).await {
+        Ok(looked) => looked,
+        Err(_) => {
+            let text = format!("{} is there already: comparing its digest", path.display());
+            observer.observe(&Event::note(began.elapsed().as_secs_f64(), text, false));
+            looking.await
+        }
+    };
+    let refused = |unlike| Err(GetError::Present { path: path.to_owned(), unlike });
+    match looked.map_err(io::Error::other).and_then(|looked| looked) {
+        Ok(None) => Ok(()),
+        Ok(Some(contradiction)) => refused(Unlike::Content(contradiction)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(GetError::Stopped),
+        Err(error) => refused(Unlike::Unreadable(error.to_string())),
+    }
+}
+
+/// What the servers say of the file, each its own answer; those that take long are not waited for
+/// once another has answered.
+async fn ask_all(
+    engine: &Engine,
+    mirrors: &[Mirror],
+    stall_s: f64,
+) -> Vec<Result<Facts, LaneError>> {
+    let limit = Duration::from_secs_f64(stall_s.clamp(0.1, LONGEST_S));
+    let mut asked = JoinSet::new();
+    let whole = mirrors.iter().filter(|mirror| mirror.holds.is_none());
+    for mirror in whole.take(ASKED_MAX) {
+        let (engine, mirror) = (engine.clone(), mirror.clone());
+        asked.spawn(async move {
+            let late = LaneError::Timeout { after: limit };
+            timeout(limit, ask(&engine, &mirror)).await.unwrap_or(Err(late))
+        });
+    }
+    let mut told = Vec::new();
+    let mut until = Instant::now() + limit;
+    loop {
+        tokio::select! {
+            biased;
+            answer = asked.join_next() => match answer {
+                Some(Ok(answer)) => {
+                    if answer.is_ok() {
+                        until = until.min(Instant::now() + OTHERS_WITHIN);
+                    }
+                    told.push(answer);
+                }
+                Some(Err(_)) => {}
+                None => return told,
+            },
+            () = sleep_until(until) => return told,
+        }
+    }
+}
+
+/// A server that knows no HEAD is asked for the first byte.
+async fn ask(engine: &Engine, mirror: &Mirror) -> Result<Facts, LaneError> {
+    match head(&engine.net, &mirror.url, mirror.trust).await {
+        Ok(facts) => Ok(facts),
+        Err(error) => {
+            let first = Range::of_len(0, 1);
+            let part = fetch_part(&engine.net, &mirror.url, mirror.trust, first).await;
+            part.map(|(facts, _)| facts).map_err(|_| error)
+        }
+    }
+}
+
+/// A Metalink in place of the file or beside it may know a digest, if the caller wants to read it.
+fn metalink_among(request: &Request, told: &[Result<Facts, LaneError>]) -> Option<url::Url> {
+    let facts = told.iter().flatten().filter(|_| request.metalinks);
+    facts.into_iter().find_map(|facts| {
+        let is_it = facts.content_type.as_deref().is_some_and(metalink::is_media_type);
+        let own = facts.final_url.clone();
+        // Whoever names a Metalink by its usual name wants it as it is.
+        let own = own.filter(|url| is_it && !metalink::is_file_name(url.path()));
+        own.or_else(|| {
+            let link = facts.links.iter().find(|link| link.is_metalink())?;
+            url::Url::parse(&link.target).ok()
+        })
+    })
+}
+
+/// Whether more servers have a file of this size and time than have another one.
+fn by_size_and_time(there: &Metadata, told: &[Result<Facts, LaneError>]) -> Result<(), Unlike> {
+    let bytes = there.len();
+    let since = there.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let seconds = since.map_or(0, |since| since.as_secs());
+    let mut agree = 0;
+    let mut unlike = Vec::new();
+    for facts in told.iter().flatten() {
+        let time = facts.last_modified.as_deref().and_then(http_date::parse);
+        match (facts.size_bytes, time) {
+            (Some(expected), _) if expected != bytes => {
+                unlike.push(Unlike::Size { bytes, expected });
+            }
+            (Some(_), Some(expected)) if expected == seconds => agree += 1,
+            (Some(_), Some(expected)) => unlike.push(Unlike::Time { seconds, expected }),
+            _ => {}
+        }
+    }
+    if agree > 0 && agree >= unlike.len() {
+        return Ok(());
+    }
+    Err(match (unlike.into_iter().next(), told.iter().find_map(|it| it.as_ref().err())) {
+        (Some(unlike), _) => unlike,
+        (None, Some(error)) if told.iter().all(Result::is_err) => {
+            Unlike::Unasked(error.to_string())
+        }
+        (None, _) if told.is_empty() => Unlike::Unasked("no answer came in time".to_owned()),
+        (None, _) => Unlike::Untold,
+    })
+}
+
+/// Reading a large file takes a while; a wait shorter than this needs no word.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
+/// Servers asked about a file that is there: enough to outvote one that is wrong.
+const ASKED_MAX: usize = 8;
+/// No server is waited for longer than this, however patient the transfer is …
+const LONGEST_S: f64 = 30.0;
+/// … or than this, once one of them has answered.
+const OTHERS_WITHIN: Duration = Duration::from_secs(3);
