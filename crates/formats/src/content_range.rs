@@ -2,7 +2,7 @@
 
 use swath_model::range::Range;
 
-use crate::text::shown;
+use crate::text::{shown, trim_blanks};
 
 /// Which bytes a response carries, and of how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct ContentRange {
 /// [`ContentRangeError`]; a response with such a header cannot be placed.
 pub fn parse(value: &str) -> Result<ContentRange, ContentRangeError> {
     let malformed = || ContentRangeError::Malformed { value: shown(value, SHOWN_CHARS) };
-    let value = value.trim();
+    let value = trim_blanks(value);
     let (unit, rest) = value.split_at_checked("bytes".len()).ok_or_else(malformed)?;
     // Some servers write `bytes=` or `bytes:` for `bytes `.
     let rest = rest.trim_start_matches([' ', '\t', '=', ':']);
@@ -27,18 +27,18 @@ pub fn parse(value: &str) -> Result<ContentRange, ContentRangeError> {
         return Err(malformed());
     }
     let (range, size) = rest.split_once('/').ok_or_else(malformed)?;
-    let size_bytes = match size.trim() {
+    let size_bytes = match trim_blanks(size) {
         "*" => None,
         size => Some(number(size).ok_or_else(malformed)?),
     };
-    if range.trim() == "*" {
+    if trim_blanks(range) == "*" {
         // An unknown range of an unknown whole says nothing.
         size_bytes.ok_or_else(malformed)?;
         return Ok(ContentRange { range: None, size_bytes });
     }
     let (first, last) = range.split_once('-').ok_or_else(malformed)?;
-    let first = number(first.trim()).ok_or_else(malformed)?;
-    let last = number(last.trim()).ok_or_else(malformed)?;
+    let first = number(trim_blanks(first)).ok_or_else(malformed)?;
+    let last = number(trim_blanks(last)).ok_or_else(malformed)?;
     let impossible = || ContentRangeError::Impossible { value: shown(value, SHOWN_CHARS) };
     let end = last.checked_add(1).ok_or_else(impossible)?;
     if first > last || size_bytes.is_some_and(|size_bytes| end > size_bytes) {

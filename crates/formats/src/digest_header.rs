@@ -7,6 +7,8 @@
 
 use swath_model::digest::{Algorithm, Digest};
 
+use crate::text::trim_blanks;
+
 /// Value of the request header `Want-Repr-Digest` (RFC 9530): 10 is most wanted.
 pub const WANT_REPR_DIGEST: &str =
     "sha-256=10, blake3=9, sha-512=8, sha=5, md5=4, crc32c=2, adler=1, adler32=1";
@@ -68,7 +70,7 @@ fn parse_oc(value: &str) -> Vec<Digest> {
 /// Reads a value in whichever notation it is; their lengths tell them apart, except that four
 /// bytes of base64 without padding may look like six digits, which nobody sends.
 fn lenient(algorithm: Algorithm, text: &str) -> Option<Digest> {
-    let text = text.trim().trim_matches('"');
+    let text = trim_blanks(text).trim_matches('"');
     let text = text.strip_prefix(':').unwrap_or(text);
     let text = text.strip_suffix(':').unwrap_or(text);
     let hex = Digest::from_hex(algorithm, text);

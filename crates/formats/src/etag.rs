@@ -1,5 +1,7 @@
 //! Entity tags (RFC 9110, section 8.8.3) and their two comparisons.
 
+use crate::text::trim_blanks;
+
 /// The tag of one version of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Etag {
@@ -10,7 +12,7 @@ impl Etag {
     /// Reads the value of an `ETag` header. A tag without quotes, which some servers send, is
     /// taken as it is. `None` for what cannot be sent back: empty, or with control characters.
     pub fn parse(value: &str) -> Option<Etag> {
-        let raw = value.trim();
+        let raw = trim_blanks(value);
         let is_fit = !raw.is_empty() && raw.len() <= ETAG_BYTES_MAX;
         (is_fit && !raw.contains(|c: char| c.is_control())).then(|| Etag { raw: raw.into() })
     }

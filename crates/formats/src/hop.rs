@@ -6,6 +6,8 @@
 
 use std::fmt::Write as _;
 
+use crate::text::trim_blanks;
+
 /// One relay's report.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Hop {
@@ -53,15 +55,15 @@ impl Hop {
 
     fn entry(text: &str) -> Option<Hop> {
         let mut members = split(text, ';');
-        if members.next()?.trim() != NAME {
+        if trim_blanks(members.next()?) != NAME {
             return None;
         }
         let mut hop = Hop::default();
         for member in members.take(MEMBERS_MAX) {
             let (name, value) = member.split_once('=').unwrap_or((member, ""));
-            let value = value.trim().trim_matches('"');
+            let value = trim_blanks(value).trim_matches('"');
             let number = || value.parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 0.0);
-            match name.trim() {
+            match trim_blanks(name) {
                 "desc" => hop.upstream = value.chars().take(NAME_MAX).collect(),
                 "dur" => hop.rtt_ms = number(),
                 "rate" => hop.rate = number(),

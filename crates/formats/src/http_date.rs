@@ -2,11 +2,67 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Reads an HTTP date in any of its three forms (RFC 9110, section 5.6.7): seconds since 1970.
+use crate::text::trim_blanks;
+
+/// Reads an HTTP date in any of its three forms (RFC 9110, section 5.6.7), and in those that servers
+/// write instead (`UTC` or an offset for `GMT`, a day of one digit, ISO 8601): seconds since 1970.
 pub fn parse(value: &str) -> Option<u64> {
-    let time = httpdate::parse_http_date(value.trim()).ok()?;
+    let value = trim_blanks(value);
+    parse_proper(value).or_else(|| parse_loosely(value))
+}
+
+/// Reads the three forms of the RFC alone.
+fn parse_proper(value: &str) -> Option<u64> {
+    let time = httpdate::parse_http_date(value).ok()?;
     time.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
+
+/// `value` in the one notation in which times can be compared as text; as it is if it is no time.
+pub fn normalized(value: &str) -> String {
+    parse(value).map_or_else(|| trim_blanks(value).to_owned(), write)
+}
+
+/// Reads `[Tue,] 1 Jul 2025 10:00:00 [UTC|Z|+0200]` and `2025-07-01T10:00:00[.5][Z|+02:00]`.
+fn parse_loosely(value: &str) -> Option<u64> {
+    let value = value.split_once(", ").map_or(value, |(_, date)| date);
+    let (day, month, year, rest) = if value.as_bytes().get(4) == Some(&b'-') {
+        let [year, month, day] = numbers(value.get(..10)?, '-', [4, 2, 2])?;
+        (day, month, year, value.get(10..)?.strip_prefix(['T', 't', ' '])?)
+    } else {
+        let mut words = value.splitn(4, [' ', '-']);
+        let day = words.next().filter(|day| (1..=2).contains(&day.len()))?.parse().ok()?;
+        let name = words.next().filter(|name| name.len() == 3)?.to_ascii_lowercase();
+        let month = MONTHS.to_ascii_lowercase().find(&name).filter(|at| at % 3 == 0)? / 3 + 1;
+        let year = words.next().filter(|year| year.len() == 4)?.parse().ok()?;
+        (day, u32::try_from(month).ok()?, year, words.next()?)
+    };
+    let [hour, minute, second] = numbers(rest.get(..8)?, ':', [2, 2, 2])?;
+    let zone = rest.get(8..)?;
+    let zone = match zone.strip_prefix('.') {
+        Some(fraction) => fraction.trim_start_matches(|c: char| c.is_ascii_digit()),
+        None => zone,
+    };
+    let offset_s = zone_s(trim_blanks(zone))?;
+    let plain = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z");
+    u64::try_from(i64::try_from(parse_plain(&plain)?).ok()?.checked_sub(offset_s)?).ok()
+}
+
+/// How far a zone is ahead of UTC, in seconds.
+fn zone_s(zone: &str) -> Option<i64> {
+    if ["", "gmt", "utc", "ut", "z"].contains(&&*zone.to_ascii_lowercase()) {
+        return Some(0);
+    }
+    let (sign, digits) = match zone.split_at_checked(1)? {
+        ("+", digits) => (1, digits.replace(':', "")),
+        ("-", digits) => (-1, digits.replace(':', "")),
+        _ => return None,
+    };
+    let is_fit = digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let value: i64 = is_fit.then(|| digits.parse().ok())??;
+    Some(sign * (value / 100 * 3600 + value % 100 * 60))
+}
+
+const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
 
 /// Writes a time in seconds since 1970 as an HTTP date.
 pub fn write(time_s: u64) -> String {
@@ -28,7 +84,7 @@ pub fn write_plain(time_s: i64) -> Option<String> {
     let date = write(time_s);
     let mut words = date.split(' ').skip(1);
     let (day, month, year, time) = (words.next()?, words.next()?, words.next()?, words.next()?);
-    let month = "JanFebMarAprMayJunJulAugSepOctNovDec".find(month)? / 3 + 1;
+    let month = MONTHS.find(month)? / 3 + 1;
     let year = year.parse::<i64>().ok()?.checked_sub(cycles * 400).filter(|&year| year >= 0)?;
     Some(format!("{year:04}-{month:02}-{day} {time}"))
 }
@@ -41,14 +97,13 @@ pub fn parse_plain(text: &str) -> Option<u64> {
         None => (text, "00:00:00"),
     };
     let [year, month, day] = numbers(day, '-', [4, 2, 2])?;
-    let name =
-        "JanFebMarAprMayJunJulAugSepOctNovDec".get((month as usize).checked_sub(1)? * 3..)?;
+    let name = MONTHS.get((month as usize).checked_sub(1)? * 3..)?;
     let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
     let name = name.get(..3)?;
     let date = format!("{day:02} {name} {year:04} {hour:02}:{minute:02}:{second:02} GMT");
     // The day of the week has to be the right one. There is no 30 February.
     let days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
-    let time_s = days.iter().find_map(|day| parse(&format!("{day}, {date}")))?;
+    let time_s = days.iter().find_map(|day| parse_proper(&format!("{day}, {date}")))?;
     write(time_s).ends_with(&date).then_some(time_s)
 }
 
@@ -89,6 +144,40 @@ const YEAR_9999_S: u64 = 253_370_764_800;
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn one_time_in_many_notations_is_one_time() {
+        let same = 1_751_364_000;
+        for text in [
+            "Tue, 01 Jul 2025 10:00:00 GMT",
+            "Tuesday, 01-Jul-25 10:00:00 GMT",
+            "Tue Jul  1 10:00:00 2025",
+            "Tue, 1 Jul 2025 10:00:00 GMT",
+            "Tue, 01 Jul 2025 10:00:00 UTC",
+            "Tue, 01 Jul 2025 10:00:00 +0000",
+            "Tue, 01 Jul 2025 12:00:00 +0200",
+            "01 jul 2025 10:00:00 Z",
+            "2025-07-01T10:00:00Z",
+            "2025-07-01T12:30:00.123+02:30",
+            " 2025-07-01 10:00:00\t",
+        ] {
+            assert_eq!(parse(text), Some(same), "{text}");
+            assert_eq!(normalized(text), "Tue, 01 Jul 2025 10:00:00 GMT", "{text}");
+        }
+        for text in [
+            "",
+            "-1",
+            "0",
+            "Tue, 32 Jul 2025 10:00:00 GMT",
+            "01 Jul 2025 10:00:00 MEST",
+            "01 anF 2025 10:00:00",
+            "2025-07-01T10:00:00é",
+            "2025-07-0é",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        assert_eq!(normalized(" yesterday "), "yesterday");
+    }
 
     #[test]
     fn what_people_write_is_a_day_or_a_second_of_the_calendar() {

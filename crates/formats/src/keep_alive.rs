@@ -1,5 +1,7 @@
 //! The `Keep-Alive` header: how long, and for how many requests, a server keeps a connection.
 
+use crate::text::trim_blanks;
+
 /// What a server says about an idle connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeepAlive {
@@ -14,8 +16,8 @@ pub fn parse(value: &str) -> KeepAlive {
     let mut keep_alive = KeepAlive::default();
     for parameter in value.split([',', ';']).take(PARAMETERS_MAX) {
         let Some((name, number)) = parameter.split_once('=') else { continue };
-        let number = number.trim().trim_matches('"').parse().ok();
-        match name.trim() {
+        let number = trim_blanks(number).trim_matches('"').parse().ok();
+        match trim_blanks(name) {
             name if name.eq_ignore_ascii_case("timeout") => keep_alive.timeout_s = number,
             name if name.eq_ignore_ascii_case("max") => keep_alive.max_requests = number,
             _ => {}

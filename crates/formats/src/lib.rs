@@ -35,4 +35,4 @@ pub use mirror_url::mirror_url;
 pub use netrc::Netrc;
 pub use network::{Network, NetworkError};
 pub use proxy_status::ProxyFault;
-pub use text::field_text;
+pub use text::{field_text, trim_blanks};

@@ -21,9 +21,24 @@ pub fn field_text(value: &[u8]) -> String {
     }
 }
 
+/// `value` without the blanks around it that HTTP allows there: spaces and tabs, and nothing else
+/// (RFC 9110, section 5.6.3). Rust's own `trim` takes what Unicode calls white space, too, so that
+/// a length followed by a no-break space would be read by us and by nobody else.
+pub fn trim_blanks(value: &str) -> &str {
+    value.trim_matches([' ', '\t'])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_spaces_and_tabs_are_blanks() {
+        assert_eq!(trim_blanks(" \t5\t "), "5");
+        for odd in ["5\u{a0}", "\u{85}5", "5\u{2003}", "5\u{c}"] {
+            assert_eq!(trim_blanks(odd), odd);
+        }
+    }
 
     #[test]
     fn values_that_differ_stay_two() {

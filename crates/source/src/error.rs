@@ -46,6 +46,8 @@ pub enum LaneError {
         proxy: String,
         /// What it answered.
         reason: String,
+        /// The status of its answer, if it answered.
+        code: Option<u16>,
     },
     /// The server answered with a status that carries no data.
     #[error("the server answered {code} {reason}")]
@@ -90,7 +92,9 @@ pub enum LaneError {
         last: String,
     },
     /// A redirect from https to http, which would give up the protection asked for.
-    #[error("refused a redirect from https to unprotected http ({to})")]
+    #[error(
+        "refused a redirect from https to unprotected http ({to}); to fetch it from there, name that address itself"
+    )]
     RedirectInsecure {
         /// Where it led, without credentials and query.
         to: String,
@@ -104,6 +108,12 @@ pub enum LaneError {
     /// The answer is not HTTP as agreed.
     #[error("the server does not speak proper HTTP: {reason}")]
     Protocol {
+        /// What was wrong.
+        reason: String,
+    },
+    /// The first answer of a server is not HTTP at all.
+    #[error("the server does not speak proper HTTP: {reason}")]
+    NotHttp {
         /// What was wrong.
         reason: String,
     },
@@ -147,6 +157,14 @@ pub enum LaneError {
         /// Validator seen first or expected.
         was: String,
         /// Validator of this answer.
+        is: String,
+    },
+    /// No two answers of the source are of one version.
+    #[error("each answer is another version of the file (one is {was}, another {is})")]
+    Unsteady {
+        /// Validator of one answer.
+        was: String,
+        /// Validator of another one.
         is: String,
     },
     /// A web page came where data was expected.
@@ -275,18 +293,14 @@ impl LaneError {
         match self {
             Self::Dns { .. }
             | Self::Connect { .. }
-            | Self::Proxy { .. }
+            | Self::Proxy { code: None, .. }
             | Self::Protocol { .. }
             | Self::Truncated { .. }
             | Self::Timeout { .. }
             | Self::Reset { .. } => Class::Transient,
-            Self::Status { code, retry_after, .. } => match code {
-                401 | 403 | 407 => Class::Auth,
-                404 | 410 => Class::Gone,
-                429 | 503 => Class::Busy(retry_after.unwrap_or(DEFAULT_PATIENCE)),
-                408 | 425 | 500..=599 => Class::Transient,
-                _ => Class::Unsupported,
-            },
+            Self::Status { code, retry_after, .. } => class_of_status(*code, *retry_after),
+            // The way behind it may be mended; what it refuses, it refuses again.
+            Self::Proxy { code: Some(code), .. } => class_of_status(*code, None),
             Self::Relay { fault: Some(ProxyFault::Limit), .. } => Class::Busy(DEFAULT_PATIENCE),
             Self::Relay {
                 fault:
@@ -307,9 +321,11 @@ impl LaneError {
             | Self::SizeMismatch { .. }
             | Self::BeyondEnd { .. }
             | Self::Changed { .. }
+            | Self::Unsteady { .. }
             | Self::Html => Class::Lying,
             Self::NotHeld { .. } | Self::LeaseEnded | Self::DepotLost => Class::Gone,
             Self::Tls { .. }
+            | Self::NotHttp { .. }
             | Self::RedirectLoop { .. }
             | Self::RedirectInsecure { .. }
             | Self::RedirectInvalid { .. }
@@ -327,6 +343,20 @@ impl LaneError {
 
     pub(crate) fn reset(error: &std::io::Error) -> Self {
         Self::Reset { reason: error.to_string() }
+    }
+}
+
+/// What a status without data says (RFC 9110, section 15; RFC 6585).
+fn class_of_status(code: u16, retry_after: Option<Duration>) -> Class {
+    match code {
+        // 511 comes from a network that wants a login before it lets anything pass.
+        401 | 403 | 407 | 511 => Class::Auth,
+        404 | 410 => Class::Gone,
+        // 202: what was asked for is being fetched, from a tape perhaps.
+        202 | 429 | 503 => Class::Busy(retry_after.unwrap_or(DEFAULT_PATIENCE)),
+        501 | 505 | 506 | 508 | 510 => Class::Unsupported,
+        408 | 423 | 425 | 500..=599 => Class::Transient,
+        _ => Class::Unsupported,
     }
 }
 

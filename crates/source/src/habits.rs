@@ -4,7 +4,12 @@
 //! several with it at once. What counts must happen again, on a connection opened after the last
 //! time, with nothing in between that speaks against it.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
 use tokio::time::Instant;
+
+use crate::target::Origin;
 
 /// How a server was seen to behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +41,61 @@ pub(crate) struct Habits {
     announced: bool,
     /// Answers in a row that held next to nothing of what was asked for.
     meagre: u32,
+    /// It refuses ranges, or answers with others: it is asked for the whole file.
+    pub whole: bool,
+    /// Each answer is a version of its own.
+    pub one_answer: bool,
+    /// Times that it failed when asked for a range at first.
+    failures: u32,
+}
+
+/// What the run has learnt of hosts: how they take a request for a range. Every file of a host that
+/// refuses ranges would cost a request otherwise.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts {
+    known: Mutex<HashMap<Origin, RangesThere>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct RangesThere {
+    /// It has honoured one.
+    honoured: bool,
+    /// Files that came only when no range was asked for.
+    refused: u32,
+}
+
+impl Hosts {
+    /// A file was answered for, by a range (`ranges`) or not; it was asked for as a whole after a range
+    /// had been refused.
+    pub fn note(&self, origin: &Origin, ranges: bool, asked_whole: bool) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= HOSTS_MAX && !known.contains_key(origin) {
+            known.clear();
+        }
+        let there = known.entry(origin.clone()).or_default();
+        there.honoured |= ranges;
+        there.refused = match (ranges, asked_whole) {
+            (true, _) => 0,
+            (false, true) => there.refused.saturating_add(1),
+            (false, false) => there.refused,
+        };
+    }
+
+    /// Whether requests for ranges are in vain there, as far as known.
+    pub fn refuses_ranges(&self, origin: &Origin) -> bool {
+        let there = self.get(origin);
+        !there.honoured && there.refused >= TIMES_TO_BELIEVE
+    }
+
+    /// Whether it has honoured a range.
+    pub fn honours_ranges(&self, origin: &Origin) -> bool {
+        self.get(origin).honoured
+    }
+
+    fn get(&self, origin: &Origin) -> RangesThere {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(origin).copied().unwrap_or_default()
+    }
 }
 
 impl Habits {
@@ -87,6 +147,12 @@ impl Habits {
         self.meagre >= MEAGRE_TIMES
     }
 
+    /// It failed when asked for a range; whether it has done so before.
+    pub fn failed_again(&mut self) -> bool {
+        self.failures = self.failures.saturating_add(1);
+        self.failures >= TIMES_TO_BELIEVE
+    }
+
     /// An answer held all that was asked for.
     pub fn gave_all(&mut self) {
         self.meagre = 0;
@@ -95,6 +161,8 @@ impl Habits {
 
 /// Times that something must happen in a row before it counts as the server's nature.
 const TIMES_TO_BELIEVE: u32 = 2;
+/// Of more hosts than this nothing is remembered; it begins anew.
+const HOSTS_MAX: usize = 4096;
 /// Answers may be cut to a server's own maximum, but not to less than this …
 const MEAGRE_BYTES: u64 = 64 * 1024;
 /// … so often in a row.
@@ -149,6 +217,21 @@ mod tests {
             ordinary.closed_after(100, true);
         }
         assert_eq!(ordinary.quirks().requests_per_connection, Some(100));
+    }
+
+    #[test]
+    fn a_host_that_refused_the_ranges_of_two_files_is_asked_for_none() {
+        let hosts = Hosts::default();
+        let of = |url: &str| Origin::of(&url::Url::parse(url).unwrap()).unwrap();
+        let (one, other) = (of("http://a/"), of("http://b/"));
+        hosts.note(&one, false, true);
+        assert!(!hosts.refuses_ranges(&one), "one file proves nothing");
+        hosts.note(&one, false, true);
+        assert!(hosts.refuses_ranges(&one) && !hosts.refuses_ranges(&other));
+        hosts.note(&one, true, false);
+        assert!(!hosts.refuses_ranges(&one) && hosts.honours_ranges(&one));
+        (0..9).for_each(|_| hosts.note(&other, false, false));
+        assert!(!hosts.refuses_ranges(&other), "it ignores them, and says 200");
     }
 
     #[test]

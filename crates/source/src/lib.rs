@@ -18,6 +18,7 @@ mod sealing;
 mod source;
 mod target;
 mod upstream;
+mod versions;
 
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]
@@ -33,7 +34,7 @@ pub use control::{
     Fetched, ProbeReport, Stored, Turned, Upload, fetch_part, fetch_small, head, probe,
 };
 pub use error::{Class, LaneError, Presented};
-pub use facts::Facts;
+pub use facts::{Facts, Oddity};
 pub use habits::Quirks;
 pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};
 pub use net::{

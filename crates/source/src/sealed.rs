@@ -49,6 +49,12 @@ impl SealedLength {
         self.plain_bytes.store(plain_bytes, Ordering::Release);
     }
 
+    /// How long the sealed file is, if that is known.
+    pub(crate) fn settled_bytes(&self) -> Option<u64> {
+        let plain_bytes = self.plain_bytes.load(Ordering::Acquire);
+        (plain_bytes != u64::MAX).then(|| sealed_bytes(plain_bytes))
+    }
+
     /// Bytes of data in this group. Of a file whose length is not known only whole groups may be
     /// asked for.
     pub(crate) fn data_bytes(&self, group: u64) -> u64 {

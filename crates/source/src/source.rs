@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use swath_formats::relay::{site, through};
-use swath_model::SourceId;
+use swath_model::{Range, SourceId};
 use url::Url;
 
 use crate::error::LaneError;
@@ -17,7 +17,8 @@ use crate::facts::Facts;
 use crate::habits::{Habits, Quirks};
 use crate::net::{Net, Via};
 use crate::sealed::SealedLength;
-use crate::target::{Origin, Target};
+use crate::target::Target;
+use crate::versions::{Sameness, Versions, difference};
 
 /// Who named a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +38,7 @@ pub enum Trust {
 pub struct Expected {
     /// Size of the file in bytes.
     pub size_bytes: Option<u64>,
-    /// A digest will prove the bytes, so that another server of the same source (behind a
-    /// redirector) need not show the same version.
+    /// A digest will prove the bytes, so that answers need not show the same version.
     pub proved: bool,
 }
 
@@ -84,8 +84,35 @@ struct State {
     facts: Option<Facts>,
     expected: Expected,
     habits: Habits,
+    versions: Versions,
+    cut: Cut,
+    /// The size that an answer told which was refused for another reason.
+    told_bytes: Option<u64>,
     /// A Metalink came where the file was asked for; it is not asked for again.
     metalink_seen: bool,
+}
+
+/// What a connection that is cut where an answer of unknown length may end is taken for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Cut {
+    /// For the end, if a digest will prove it.
+    #[default]
+    MayBeEnd,
+    /// One was taken for the end.
+    WasEnd,
+    /// For a break: the digest has refuted the other.
+    IsBreak,
+}
+
+/// What an answer taught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Learnt {
+    /// Something worth an event.
+    News,
+    /// Nothing new.
+    Known,
+    /// It may be of another version: ask again.
+    Doubtful,
 }
 
 impl Source {
@@ -158,6 +185,9 @@ impl Source {
             facts: None,
             expected: Expected::default(),
             habits: Habits::default(),
+            versions: Versions::default(),
+            cut: Cut::default(),
+            told_bytes: None,
             metalink_seen: false,
         };
         Arc::new(Source {
@@ -181,7 +211,88 @@ impl Source {
         let relays = &self.relays;
         let source = Source::make(&self.net, self.id, url, self.trust, sealed, relays, carriage);
         source.set_far(far);
+        {
+            let (own, mut new) = (self.lock(), source.lock());
+            new.habits.whole = own.habits.whole;
+            new.habits.one_answer = own.habits.one_answer;
+            if own.cut != Cut::MayBeEnd {
+                new.cut = Cut::IsBreak;
+            }
+        }
         source
+    }
+
+    /// From now on each answer is a version of its own: the file is to come in one, from the start.
+    pub fn take_one_answer(&self) {
+        let mut state = self.lock();
+        state.habits.whole = true;
+        state.habits.one_answer = true;
+    }
+
+    /// Whether a cut connection was taken for the end of the file, as a digest will tell.
+    pub fn end_was_cut(&self) -> bool {
+        self.lock().cut == Cut::WasEnd
+    }
+
+    /// A connection is cut where the file may end: whether that is taken for its end.
+    pub(crate) fn takes_cut_for_end(&self) -> bool {
+        let mut state = self.lock();
+        let knows_size = state.facts.as_ref().is_some_and(|facts| facts.size_bytes.is_some());
+        let takes = state.expected.proved
+            && state.expected.size_bytes.is_none()
+            && !knows_size
+            && state.cut != Cut::IsBreak;
+        if takes {
+            state.cut = Cut::WasEnd;
+        }
+        takes
+    }
+
+    /// Whether requests are to be for the whole file: this server, or this host, refuses ranges.
+    pub(crate) fn asks_whole(&self) -> bool {
+        let state = self.lock();
+        let is_first = state.habits.ranges.is_none() && self.sealed.is_none();
+        let origin = state.target.origin.as_ref().filter(|_| is_first);
+        state.habits.whole || origin.is_some_and(|origin| self.net.hosts().refuses_ranges(origin))
+    }
+
+    /// A request for a range came to nothing with `error`: whether the whole file is asked for instead.
+    pub(crate) fn gives_up_ranges(&self, error: &LaneError) -> bool {
+        let mut state = self.lock();
+        // The ranges of a sealed file are all that there is of it.
+        if self.sealed.is_some() || state.habits.whole {
+            return false;
+        }
+        let honours = state.habits.ranges == Some(true)
+            || state.target.origin.as_ref().is_some_and(|it| self.net.hosts().honours_ranges(it));
+        state.habits.whole = match error {
+            LaneError::WrongRange { .. } => true,
+            LaneError::Status { code: 500, .. } if !honours => state.habits.failed_again(),
+            LaneError::Status { code, .. } => !honours && MAY_MEAN_RANGES.contains(code),
+            _ => false,
+        };
+        state.habits.whole
+    }
+
+    /// A part came whose end is that of the file, by its own word, and that of what was asked for too: a
+    /// server that takes the end of each part for the end of the file says the same. Only the first
+    /// answer of a file whose size nobody has told can be one of these.
+    pub(crate) fn may_be_own_end(&self, size_bytes: Option<u64>, asked: Range) -> bool {
+        let state = self.lock();
+        size_bytes == Some(asked.end)
+            && self.sealed.is_none()
+            && state.facts.is_none()
+            && state.expected.size_bytes.is_none()
+    }
+
+    /// An answer that is of no other use has told the size of the file.
+    pub(crate) fn note_told(&self, size_bytes: u64) {
+        self.lock().told_bytes.get_or_insert(size_bytes);
+    }
+
+    /// Whether nothing of use has ever come from it.
+    pub(crate) fn is_unheard(&self) -> bool {
+        self.lock().facts.is_none()
     }
 
     /// Whether its requests show what nobody but its origin may see.
@@ -282,13 +393,17 @@ impl Source {
         Arc::clone(&self.lock().target)
     }
 
-    /// The size that answers must have.
-    pub(crate) fn expected_size(&self) -> Option<u64> {
-        self.lock().expected.size_bytes
+    /// What answers must fit.
+    pub(crate) fn expected(&self) -> Expected {
+        self.lock().expected.clone()
     }
 
     /// The size as far as anybody told.
     pub(crate) fn known_size(&self) -> Option<u64> {
+        if self.sealed.is_some() {
+            // Of that only the index can be believed.
+            return self.settled_size();
+        }
         let state = self.lock();
         state.facts.as_ref().and_then(|facts| facts.size_bytes).or(state.expected.size_bytes)
     }
@@ -315,10 +430,21 @@ impl Source {
         self.lock().facts = Some(facts);
     }
 
-    /// Hold `facts` of a new answer against what is expected and known. `Ok(true)` if they are
-    /// news and worth an event.
-    pub(crate) fn learn(&self, facts: &Facts) -> Result<bool, LaneError> {
-        let mut state = self.lock();
+    /// Hold `facts` of a new answer against what is expected and known.
+    pub(crate) fn learn(&self, facts: &Facts) -> Result<Learnt, LaneError> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        if let (Some(expected), Some(actual)) = (state.told_bytes, facts.size_bytes)
+            && expected != actual
+        {
+            return Err(LaneError::SizeMismatch { expected, actual });
+        }
+        if let (Some(expected), Some(actual)) = (self.settled_size(), facts.size_bytes)
+            && expected != actual
+        {
+            // What the index says of a sealed file is what there is.
+            return Err(LaneError::SizeMismatch { expected, actual });
+        }
         if let (Some(expected), Some(actual)) = (state.expected.size_bytes, facts.size_bytes)
             && expected != actual
         {
@@ -327,17 +453,39 @@ impl Source {
         let news = match &state.facts {
             None => true,
             Some(known) => {
-                unchanged(known, facts, state.expected.proved)?;
+                let doubts = self.sealed.is_none() && !state.habits.one_answer;
+                match state.versions.judge(known, facts, state.expected.proved) {
+                    Sameness::Same => {}
+                    Sameness::Doubtful if doubts => return Ok(Learnt::Doubtful),
+                    Sameness::Differs(error @ LaneError::SizeMismatch { .. }) => return Err(error),
+                    Sameness::Differs(error) if doubts => return Err(error),
+                    Sameness::Doubtful | Sameness::Differs(_) => {
+                        let (was, is) = difference(known, facts).unwrap_or_default();
+                        return Err(match state.habits.one_answer {
+                            true => LaneError::Unsteady { was, is },
+                            false => LaneError::Changed { was, is },
+                        });
+                    }
+                }
                 known.size_bytes.is_none() && facts.size_bytes.is_some()
                     || known.ranges != facts.ranges
                     || known.final_url != facts.final_url
             }
         };
         state.habits.ranges = Some(facts.ranges);
-        if news {
-            state.facts = Some(facts.clone());
+        if !news {
+            return Ok(Learnt::Known);
         }
-        Ok(news)
+        if let Some(origin) = &state.target.origin {
+            self.net.hosts().note(origin, facts.ranges, state.habits.whole);
+        }
+        state.facts = Some(facts.clone());
+        Ok(Learnt::News)
+    }
+
+    /// The size of a sealed file whose index is complete.
+    fn settled_size(&self) -> Option<u64> {
+        self.sealed.as_ref().and_then(|length| length.settled_bytes())
     }
 
     /// Requests go to `url` from now on.
@@ -421,87 +569,5 @@ pub fn display_name(url: &Url) -> String {
     swath_formats::depot::redacted(shown.as_str())
 }
 
-fn strong(etag: &Option<String>) -> Option<&str> {
-    etag.as_deref().filter(|etag| !etag.starts_with("W/"))
-}
-
-/// Whether the file is still the one that was `known`. Another server (a redirector may choose
-/// anew each time) makes tags of its own: equal ones prove the same version, unequal ones decide
-/// only where there is no date to compare. With bytes that will be `proved` its version is its own
-/// affair.
-fn unchanged(known: &Facts, now: &Facts, proved: bool) -> Result<(), LaneError> {
-    if let (Some(expected), Some(actual)) = (known.size_bytes, now.size_bytes)
-        && expected != actual
-    {
-        return Err(LaneError::SizeMismatch { expected, actual });
-    }
-    let origin = |facts: &Facts| facts.final_url.as_ref().and_then(Origin::of);
-    let elsewhere = origin(known) != origin(now);
-    if elsewhere && proved {
-        return Ok(());
-    }
-    let tags = (strong(&known.etag), strong(&now.etag));
-    let dates = (known.last_modified.as_deref(), now.last_modified.as_deref());
-    // Weak tags that are equal prove nothing. Those of one server that are not are of two versions.
-    if let (Some(was), Some(is)) = (known.etag.as_deref(), now.etag.as_deref())
-        && !elsewhere
-        && was.trim_start_matches("W/") != is.trim_start_matches("W/")
-    {
-        return Err(LaneError::Changed { was: was.to_owned(), is: is.to_owned() });
-    }
-    let decisive = match (tags, dates) {
-        ((Some(was), Some(is)), _) if was == is => return Ok(()),
-        (_, (Some(_), Some(_))) if elsewhere => dates,
-        ((Some(_), Some(_)), _) => tags,
-        _ => dates,
-    };
-    match decisive {
-        (Some(was), Some(is)) if was != is => {
-            Err(LaneError::Changed { was: was.to_owned(), is: is.to_owned() })
-        }
-        _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn facts(host: &str, etag: &str, date: Option<&str>) -> Facts {
-        Facts {
-            size_bytes: Some(10),
-            etag: Some(etag.to_owned()),
-            last_modified: date.map(str::to_owned),
-            final_url: Url::parse(&format!("http://{host}/f")).ok(),
-            ..Facts::default()
-        }
-    }
-
-    #[test]
-    fn servers_behind_a_redirector_need_the_same_version_not_the_same_tag() {
-        let known = facts("a", "\"aa\"", Some("Mon"));
-        let table = [
-            (facts("a", "\"aa\"", Some("Tue")), false, true),
-            (facts("a", "\"bb\"", Some("Mon")), false, false),
-            (facts("a", "\"bb\"", Some("Mon")), true, false),
-            (facts("b", "\"bb\"", Some("Mon")), false, true),
-            (facts("b", "\"bb\"", Some("Tue")), false, false),
-            (facts("b", "\"bb\"", Some("Tue")), true, true),
-            (facts("b", "\"bb\"", None), false, false),
-            (facts("b", "\"aa\"", None), false, true),
-        ];
-        for (now, proved, same) in table {
-            assert_eq!(unchanged(&known, &now, proved).is_ok(), same, "{now:?} {proved}");
-        }
-        let larger = Facts { size_bytes: Some(11), ..known.clone() };
-        assert!(unchanged(&known, &larger, true).is_err());
-        // A file that was written twice within a second had one date, and nobody looked at its tags.
-        let weak = |host, tag| facts(host, tag, Some("Mon"));
-        let known = weak("a", "W/\"aa\"");
-        assert!(unchanged(&known, &weak("a", "W/\"bb\""), false).is_err());
-        assert!(unchanged(&known, &weak("a", "\"bb\""), false).is_err());
-        assert!(unchanged(&known, &weak("a", "\"aa\""), false).is_ok());
-        assert!(unchanged(&known, &weak("b", "W/\"bb\""), false).is_ok());
-        assert!(unchanged(&known, &facts("a", "W/\"aa\"", Some("Tue")), false).is_err());
-    }
-}
+/// Statuses by which servers, and what protects them, refuse a request because it asks for a range.
+const MAY_MEAN_RANGES: [u16; 10] = [400, 403, 405, 406, 411, 412, 413, 416, 417, 501];

@@ -161,6 +161,11 @@ impl Target {
         request::append(out, &self.shared, range, &[self.accept_line(accept).as_str(), extra]);
     }
 
+    /// The same for the whole file, without a word of ranges.
+    pub fn append_whole(&self, out: &mut Vec<u8>, accept: &str, extra: &str) {
+        request::append_whole(out, &self.shared, &[self.accept_line(accept).as_str(), extra]);
+    }
+
     /// The header line that asks for these media types; empty if the user said which.
     pub fn accept_line(&self, accept: &str) -> String {
         if self.own_accept { String::new() } else { format!("Accept: {accept}\r\n") }

@@ -200,7 +200,9 @@ impl Upstream {
         let protocol =
             |error: &dyn std::fmt::Display| LaneError::Protocol { reason: error.to_string() };
         loop {
-            match Head::parse(&self.input[self.used..]).map_err(|error| protocol(&error))? {
+            match Head::parse_strictly(&self.input[self.used..])
+                .map_err(|error| protocol(&error))?
+            {
                 Some((head, bytes)) => {
                     self.used += bytes;
                     match head.status {

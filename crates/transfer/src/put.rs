@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use swath_model::Limiter;
 use swath_model::digest::{Algorithm, Digest, Hasher};
-use swath_source::{LaneError, Upload, display_name};
+use swath_source::{Class, LaneError, Stored, Upload, display_name};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use url::Url;
@@ -78,18 +78,49 @@ async fn send(
 ) -> Result<Summary, PutError> {
     let path = request.file.as_path();
     let failed = |source| PutError::Read { path: path.to_owned(), source };
-    let changed = || PutError::Changed { path: path.to_owned() };
     let mut told = Told::begin(observer, display_name(&request.to), path.display().to_string());
     let looked = {
         let (path, stop) = (path.to_owned(), stop.clone());
         engine.disk.work(move || look(&path, &stop)).await
     };
     let (file, state, digest) = looked.and_then(|looked| looked).map_err(failed)?;
+    let file = Arc::new(file);
     told.opened(state.size_bytes);
-    let mut upload = Upload::begin(engine.net(), &request.to, state.size_bytes, &digest).await?;
-    told.running();
     let limiter = Arc::new(Limiter::new(engine.limit_bytes_per_s));
-    let mut parts = read_ahead(file, state);
+    let mut patience = Patience::new(engine.net().timeout());
+    let stored = loop {
+        match send_once(engine, request, &file, state, &digest, &limiter, &mut told).await {
+            Ok(stored) => break stored,
+            Err(PutError::Server(error)) => match patience.wait_after(&error) {
+                Some(wait) => {
+                    told.waits(&error, wait);
+                    tokio::time::sleep(wait).await;
+                }
+                None => return Err(error.into()),
+            },
+            Err(error) => return Err(error),
+        }
+    };
+    Ok(told.finished(stored.is_checked, &digest))
+}
+
+/// One try. Nothing of the file is there if it fails, so that another one does no harm: what PUT
+/// stores is the same however often it is sent (RFC 9110, section 9.2.2).
+async fn send_once(
+    engine: &Engine,
+    request: &PutRequest,
+    file: &Arc<File>,
+    state: State,
+    digest: &Digest,
+    limiter: &Arc<Limiter>,
+    told: &mut Told<'_>,
+) -> Result<Stored, PutError> {
+    let path = request.file.as_path();
+    let failed = |source| PutError::Read { path: path.to_owned(), source };
+    let changed = || PutError::Changed { path: path.to_owned() };
+    let mut upload = Upload::begin(engine.net(), &request.to, state.size_bytes, digest).await?;
+    told.running();
+    let mut parts = read_ahead(Arc::clone(file), state);
     'sending: while let Some(part) = parts.recv().await {
         // The connection ends with this, and what came there has no name.
         let part = part.map_err(failed)?.ok_or_else(changed)?;
@@ -111,8 +142,36 @@ async fn send(
         }
     }
     told.finishing();
-    let stored = upload.finish().await?;
-    Ok(told.finished(stored.is_checked, &digest))
+    Ok(upload.finish().await?)
+}
+
+/// How long a gateway that is busy, or fails for a moment, is tried again.
+struct Patience {
+    began: Instant,
+    limit: Duration,
+    tries: u32,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Patience {
+        Patience { began: Instant::now(), limit, tries: 0 }
+    }
+
+    /// How long to wait before the next try after this error; `None` if it is final.
+    fn wait_after(&mut self, error: &LaneError) -> Option<Duration> {
+        let wait = match error.class() {
+            Class::Busy(wait) => wait,
+            // Whoever cannot be reached at all at first is not there; a status comes from a gateway.
+            Class::Transient if matches!(error, LaneError::Status { .. }) => Duration::ZERO,
+            Class::Transient if self.tries > 0 => Duration::ZERO,
+            _ => return None,
+        };
+        let doubled = TRY_AGAIN_AFTER * 2u32.saturating_pow(self.tries.min(5));
+        // Clients that were refused together must not come back together.
+        let wait = wait.max(doubled).mul_f64(1.0 + fastrand::f64() / 4.0);
+        self.tries += 1;
+        (self.began.elapsed() + wait <= self.limit).then_some(wait)
+    }
 }
 
 /// What shows that a file is still the same one.
@@ -164,7 +223,7 @@ type Part = io::Result<Option<Vec<u8>>>;
 
 /// Read a file a few parts ahead, for as long as somebody takes them. Whether it is the same is
 /// looked at before the last part is handed over: without that part the server has no file.
-fn read_ahead(file: File, state: State) -> mpsc::Receiver<Part> {
+fn read_ahead(file: Arc<File>, state: State) -> mpsc::Receiver<Part> {
     let (give, take) = mpsc::channel(PARTS_AHEAD);
     tokio::task::spawn_blocking(move || {
         let mut at = 0;
@@ -237,6 +296,16 @@ impl Told<'_> {
             kept_bytes: 0,
             verification,
         });
+    }
+
+    /// The server refuses for now.
+    fn waits(&mut self, error: &LaneError, wait: Duration) {
+        (self.sent_bytes, self.last) = (0, (Instant::now(), 0));
+        self.state = SourceState::Waiting;
+        let wait = crate::report::units::duration(wait.as_secs_f64());
+        let text = format!("{}: {error}; trying again in {wait}", self.to);
+        let at_s = self.began.elapsed().as_secs_f64();
+        self.observer.observe(&Event::note(at_s, text, false));
     }
 
     fn running(&mut self) {
@@ -332,6 +401,8 @@ impl Told<'_> {
     }
 }
 
+/// The first wait before another try; each further one is twice as long.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// Read in one go.
 const PART_BYTES: usize = 1 << 20;
 /// So many parts wait to be sent.

@@ -38,6 +38,7 @@ mod net_faulty;
 mod net_list;
 mod net_metalink;
 mod net_mirrors;
+mod net_odd_servers;
 mod net_output;
 mod net_patience;
 mod net_proof;

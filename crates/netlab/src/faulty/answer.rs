@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::behaviour::{DigestField, Faults, RangeLie};
+use super::behaviour::{DigestField, Faults, Fresh, RangeLie};
 use super::content::{Content, base64_text, hex};
 use super::date::http_date;
 use super::gzip::gzip_stored;
@@ -62,6 +63,10 @@ impl Answer {
             Some(garbage) => format!("{garbage}\r\n"),
             None => format!("{version} {} {}\r\n", self.status, reason(self.status)),
         };
+        for line in &faults.header_lines {
+            head.push_str(line);
+            head.push_str("\r\n");
+        }
         for (name, value) in &self.headers {
             head.push_str(name);
             head.push_str(": ");
@@ -79,6 +84,9 @@ impl Answer {
             Framing::UntilClose => {}
         }
         head.push_str("\r\n");
+        if faults.lone_line_feeds {
+            head = head.replace("\r\n", "\n");
+        }
         head.into_bytes()
     }
 
@@ -211,14 +219,24 @@ fn file(request: &Request, route: &Arc<Route>, faults: &Faults) -> Answer {
     let version = route.version();
     let content = version.content();
     let size = content.size_bytes();
-    let tag = faults.etag.clone().unwrap_or_else(|| format!("\"{}\"", version.tag));
-    let modified = http_date(version.modified_unix_s);
+    let number = ANSWERS.fetch_add(1, Ordering::Relaxed);
+    let mut tag = faults.etag.clone().unwrap_or_else(|| format!("\"{}\"", version.tag));
+    if matches!(faults.fresh, Some(Fresh::Etag | Fresh::Both)) {
+        tag = format!("\"answer-{number}\"");
+    }
+    let modified = match (&faults.modified, faults.fresh) {
+        (_, Some(Fresh::Modified | Fresh::Both)) => http_date(version.modified_unix_s + number),
+        (Some(time), _) => time.clone(),
+        _ => http_date(version.modified_unix_s),
+    };
     let mut headers = vec![
         ("Date".to_owned(), http_date(version.modified_unix_s + 86_400)),
         ("Content-Type".to_owned(), route.content_type.clone()),
     ];
     if !faults.no_validators {
-        headers.push(("ETag".to_owned(), tag.clone()));
+        if faults.fresh != Some(Fresh::Modified) {
+            headers.push(("ETag".to_owned(), tag.clone()));
+        }
         headers.push(("Last-Modified".to_owned(), modified.clone()));
     }
     headers.extend(faults.digests.iter().map(|(field, algorithm, right)| {
@@ -255,7 +273,10 @@ fn file(request: &Request, route: &Arc<Route>, faults: &Faults) -> Answer {
     }
     match wanted {
         Asked::Whole => whole(headers, version, size),
-        Asked::Part(range) => part(headers, version, range, size, faults.range_lie),
+        Asked::Part(range) => {
+            let part = part(headers, version, range, size, faults.range_lie);
+            Answer { status: if faults.parts_with_200 { 200 } else { 206 }, ..part }
+        }
         Asked::Unsatisfiable => {
             headers.push(("Content-Range".to_owned(), format!("bytes */{size}")));
             Answer { headers, ..Answer::plain(416) }
@@ -280,6 +301,10 @@ fn part(
     size: u64,
     lie: Option<RangeLie>,
 ) -> Answer {
+    let range = match lie {
+        Some(RangeLie::AlwaysFirst(bytes)) => 0..bytes.clamp(1, size),
+        _ => range,
+    };
     let length = range.end - range.start;
     // Moved within the file, so that there are bytes to send.
     let moved = |by: i64| {
@@ -293,7 +318,8 @@ fn part(
         Some(RangeLie::Both(by)) => (said, bytes) = (moved(by), moved(by)),
         Some(RangeLie::Total(by)) => total = size.saturating_add_signed(by).to_string(),
         Some(RangeLie::UnknownTotal) => total = "*".to_owned(),
-        Some(RangeLie::Missing | RangeLie::Garbage) | None => {}
+        Some(RangeLie::OwnEnd) => total = range.end.to_string(),
+        Some(RangeLie::Missing | RangeLie::Garbage | RangeLie::AlwaysFirst(_)) | None => {}
     }
     let value = match lie {
         Some(RangeLie::Garbage) => "bytes all of them".to_owned(),
@@ -386,6 +412,8 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
+/// Numbers answers of all servers, for what is new in each.
+static ANSWERS: AtomicU64 = AtomicU64::new(0);
 /// The media type of Metalink 4 (RFC 5854).
 pub(super) const METALINK_TYPE: &str = "application/metalink4+xml";
 const HTML_PAGE: &str = "<!DOCTYPE html>\n<html><head><title>Maintenance</title></head>\

@@ -167,6 +167,10 @@ pub enum Behaviour {
     },
     /// This entity tag (quotes and `W/` included) in place of the one made from the content.
     Etag(String),
+    /// Validators that are new in each answer.
+    PerAnswer(Fresh),
+    /// This `Last-Modified`, as it is.
+    Modified(String),
     /// Neither `ETag` nor `Last-Modified`.
     NoValidators,
     /// Headers of this many bytes in all are added to the answer.
@@ -174,6 +178,12 @@ pub enum Behaviour {
         /// Bytes of junk.
         bytes: usize,
     },
+    /// Parts come with the status 200.
+    PartsWith200,
+    /// This line among the header lines, as it is. Lines of this kind add up.
+    HeaderLine(String),
+    /// Every line of a head ends with a lone line feed.
+    LoneLineFeeds,
     /// This text in place of the status line.
     GarbageStatus(String),
     /// Answers as HTTP/1.0, and closes after each.
@@ -301,6 +311,21 @@ pub enum RangeLie {
     Missing,
     /// A header that is no range.
     Garbage,
+    /// The total is the end of the range, as if the file ended with it.
+    OwnEnd,
+    /// Always the first so many bytes, whatever is asked for, and said so.
+    AlwaysFirst(u64),
+}
+
+/// Which validators are new in each answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fresh {
+    /// The entity tag, as behind balancers that make their own.
+    Etag,
+    /// The time, without a tag: a file that is made for each answer.
+    Modified,
+    /// Both.
+    Both,
 }
 
 /// How a server fails a pipelining client. Each is a habit of real servers and proxies.
@@ -365,7 +390,12 @@ pub(super) struct Faults {
     pub headers: Vec<(String, String)>,
     pub digests: Vec<(DigestField, Algorithm, bool)>,
     pub etag: Option<String>,
+    pub fresh: Option<Fresh>,
+    pub modified: Option<String>,
     pub no_validators: bool,
+    pub parts_with_200: bool,
+    pub header_lines: Vec<String>,
+    pub lone_line_feeds: bool,
     pub giant_head_bytes: usize,
     pub garbage_status: Option<String>,
     pub http10: bool,
@@ -427,6 +457,11 @@ impl Faults {
                 self.digests.push((field, algorithm, right));
             }
             Behaviour::Etag(tag) => self.etag = Some(tag),
+            Behaviour::PerAnswer(fresh) => self.fresh = Some(fresh),
+            Behaviour::Modified(time) => self.modified = Some(time),
+            Behaviour::PartsWith200 => self.parts_with_200 = true,
+            Behaviour::HeaderLine(line) => self.header_lines.push(line),
+            Behaviour::LoneLineFeeds => self.lone_line_feeds = true,
             Behaviour::NoValidators => self.no_validators = true,
             Behaviour::GiantHead { bytes } => self.giant_head_bytes = bytes,
             Behaviour::GarbageStatus(line) => self.garbage_status = Some(line),

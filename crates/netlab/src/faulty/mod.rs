@@ -37,7 +37,9 @@ mod state;
 mod tests;
 mod tls;
 
-pub use behaviour::{Behaviour, Death, DigestField, Pipelining, RangeLie, Rule, Scope, When};
+pub use behaviour::{
+    Behaviour, Death, DigestField, Fresh, Pipelining, RangeLie, Rule, Scope, When,
+};
 pub use content::{Algorithm, Content, hex};
 pub use log::{Log, Record};
 pub use metalink::{MetalinkFile, metalink};

@@ -31,7 +31,7 @@ pub(super) fn of(error: &LaneError) -> (ProxyFault, String) {
         }
         LaneError::Reset { .. } | LaneError::Truncated { .. } => ProxyFault::Terminated,
         LaneError::Timeout { .. } => ProxyFault::ReadTimeout,
-        LaneError::Protocol { .. } => ProxyFault::Protocol,
+        LaneError::Protocol { .. } | LaneError::NotHttp { .. } => ProxyFault::Protocol,
         _ => ProxyFault::Internal,
     };
     (fault, error.to_string())

@@ -13,7 +13,7 @@ use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::http::answer::{Answer, judge};
 use crate::net::Net;
-use crate::source::{Trust, display_name};
+use crate::source::{Expected, Trust, display_name};
 use crate::target::{Origin, Target};
 
 /// What a replica offers.
@@ -57,7 +57,7 @@ pub async fn probe(net: &Net, url: &Url, trust: Trust) -> Result<ProbeReport, La
     };
     let mut answered = ask(net, url, trust, &request).await?;
     let mut facts = facts_of(&answered, one_byte)?;
-    facts.check(&answered.head, None)?;
+    facts.check(&answered.head, &Expected::default())?;
     let keeps_alive = answered.head.keeps_alive();
     let pipelines = match answered.conn.take() {
         Some(conn) if facts.ranges && facts.size_bytes.is_some_and(|size| size >= 2) => {

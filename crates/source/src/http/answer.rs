@@ -61,7 +61,8 @@ pub(crate) fn judge(head: &Head, asked: Range) -> Answer {
         }
         100..=199 => Answer::Interim,
         206 => partial(head, asked),
-        200 => whole(head),
+        200 | 203 if head.field("content-range").is_some() => labelled(head, asked),
+        200 | 203 => whole(head),
         301 | 302 | 303 | 307 | 308 => match head.field("location") {
             Some(location) => Answer::Redirect { location: location.to_owned() },
             None => Answer::Refused(LaneError::RedirectInvalid {
@@ -82,6 +83,61 @@ pub(crate) fn judge(head: &Head, asked: Range) -> Answer {
             _ => Answer::Refused(status_error(head)),
         },
         _ => Answer::Refused(status_error(head)),
+    }
+}
+
+/// Judge `head` as the answer to a GET that did not ask for a range: the whole file, or none of it.
+pub(crate) fn judge_whole(head: &Head) -> Answer {
+    let all = Range::new(0, u64::MAX);
+    let Some(text) = head.field("content-range").filter(|_| matches!(head.status, 200 | 203 | 206))
+    else {
+        return judge(head, all);
+    };
+    let length = head.content_length().ok().flatten();
+    match content_range::parse(text) {
+        Ok(ContentRange { range: Some(bytes), size_bytes: Some(size) })
+            if bytes == Range::new(0, size) || length == Some(size) =>
+        {
+            whole_of(head, size)
+        }
+        // It says nothing that contradicts.
+        Err(_) if head.status != 206 => whole(head),
+        _ => Answer::Refused(LaneError::WrongRange {
+            reason: format!("asked for the whole file, the answer holds {}", shortened(text)),
+        }),
+    }
+}
+
+/// A 200 that says which range it holds. Some file servers and storage gateways honour ranges and
+/// have the status wrong; who believes the status takes a part for the file.
+fn labelled(head: &Head, asked: Range) -> Answer {
+    let said = head.field("content-range").map(content_range::parse);
+    match said {
+        Some(Ok(ContentRange { range: Some(bytes), size_bytes: Some(size) }))
+            if bytes == Range::new(0, size) =>
+        {
+            whole_of(head, size)
+        }
+        _ => partial(head, asked),
+    }
+}
+
+/// The whole file of this size.
+fn whole_of(head: &Head, size: u64) -> Answer {
+    match whole(head) {
+        Answer::Data { size_bytes: Some(length), .. } if length != size => {
+            Answer::Refused(LaneError::WrongRange {
+                reason: format!(
+                    "all of {} in a body of {}",
+                    counted(size, "byte"),
+                    counted(length, "byte")
+                ),
+            })
+        }
+        Answer::Data { starts_at, ranges, .. } => {
+            Answer::Data { starts_at, ends_at: Some(size), size_bytes: Some(size), ranges }
+        }
+        other => other,
     }
 }
 
@@ -130,11 +186,11 @@ fn partial(head: &Head, asked: Range) -> Answer {
         return wrong(format!("asked for {asked}, the answer holds {bytes}"));
     }
     match head.content_length() {
-        Ok(Some(length)) if length != bytes.len() => Answer::Refused(LaneError::protocol(format!(
+        Ok(Some(length)) if length != bytes.len() => wrong(format!(
             "a range of {} in a body of {}",
             counted(bytes.len(), "byte"),
             counted(length, "byte")
-        ))),
+        )),
         Err(error) => Answer::Refused(LaneError::protocol(error.to_string())),
         Ok(_) => Answer::Data {
             starts_at: bytes.start,
@@ -248,7 +304,74 @@ mod tests {
             );
         }
         let short_body = "HTTP/1.1 206 OK\nContent-Range: bytes 10-19/100\nContent-Length: 9";
-        assert!(matches!(verdict(short_body, 10, 20), Answer::Refused(LaneError::Protocol { .. })));
+        assert!(matches!(
+            verdict(short_body, 10, 20),
+            Answer::Refused(LaneError::WrongRange { .. })
+        ));
+    }
+
+    /// Seafile's file server sent parts with the status 200, and swath gave 4 MB of 30 MB the file's
+    /// name.
+    #[test]
+    fn a_part_with_the_status_of_a_whole_is_a_part() {
+        let part = |status| {
+            format!("HTTP/1.1 {status} OK\nContent-Range: bytes 0-9/100\nContent-Length: 10")
+        };
+        for status in [200, 203, 206] {
+            assert_eq!(
+                verdict(&part(status), 0, 10),
+                Answer::Data {
+                    starts_at: 0,
+                    ends_at: Some(10),
+                    size_bytes: Some(100),
+                    ranges: true
+                }
+            );
+            assert!(matches!(
+                verdict(&part(status), 5, 15),
+                Answer::Refused(LaneError::WrongRange { .. })
+            ));
+        }
+        let all =
+            Answer::Data { starts_at: 0, ends_at: Some(9), size_bytes: Some(9), ranges: false };
+        let whole = "HTTP/1.1 200 OK\nContent-Range: bytes 0-8/9";
+        assert_eq!(verdict(whole, 4, 100), all);
+        assert_eq!(verdict(&format!("{whole}\nContent-Length: 9"), 0, 100), all);
+        for lie in ["Content-Length: 8", "Content-Length: 10"] {
+            let text = format!("{whole}\n{lie}");
+            assert!(matches!(
+                verdict(&text, 0, 100),
+                Answer::Refused(LaneError::WrongRange { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn who_asks_for_no_range_takes_no_part() {
+        let of = |text: &str| {
+            let text = text.replace('\n', "\r\n") + "\r\n\r\n";
+            judge_whole(&Head::parse(text.as_bytes()).unwrap().unwrap().0)
+        };
+        let all =
+            Answer::Data { starts_at: 0, ends_at: Some(9), size_bytes: Some(9), ranges: false };
+        for good in [
+            "HTTP/1.1 200 OK\nContent-Length: 9",
+            "HTTP/1.1 206 OK\nContent-Range: bytes 0-8/9\nContent-Length: 9",
+            "HTTP/1.1 200 OK\nContent-Range: bytes 0-3/9\nContent-Length: 9",
+            "HTTP/1.1 200 OK\nContent-Range: junk\nContent-Length: 9",
+        ] {
+            assert_eq!(of(good), all, "{good}");
+        }
+        for bad in [
+            "HTTP/1.1 206 OK\nContent-Length: 9",
+            "HTTP/1.1 206 OK\nContent-Type: multipart/byteranges; boundary=x\nContent-Length: 9",
+            "HTTP/1.1 206 OK\nContent-Range: bytes 0-3/9\nContent-Length: 4",
+            "HTTP/1.1 200 OK\nContent-Range: bytes 0-3/9\nContent-Length: 4",
+            "HTTP/1.1 200 OK\nContent-Range: bytes 0-3/*\nContent-Length: 4",
+            "HTTP/1.1 416 No\nContent-Length: 9",
+        ] {
+            assert!(matches!(of(bad), Answer::Refused(_)), "{bad}");
+        }
     }
 
     #[test]

@@ -129,6 +129,16 @@ impl Body {
         Ok(used)
     }
 
+    /// Whether it could be complete here, if it were said: without a length, or between two chunks.
+    pub fn may_end_here(&self) -> bool {
+        matches!(self.state, State::UntilClose | State::Size { digits: 0, .. } | State::DataEnd)
+    }
+
+    /// It is complete.
+    pub fn end(&mut self) {
+        self.state = State::Done;
+    }
+
     /// The connection ended here: whether that is this body's proper end.
     pub fn end_of_connection(&mut self) -> bool {
         if self.state == State::UntilClose {

@@ -31,6 +31,13 @@ pub(crate) fn append(out: &mut Vec<u8>, shared: &str, range: Range, extra: &[&st
     out.extend_from_slice(b"\r\n");
 }
 
+/// Append one request for the whole file, without a word of ranges.
+pub(crate) fn append_whole(out: &mut Vec<u8>, shared: &str, extra: &[&str]) {
+    out.extend_from_slice(shared.as_bytes());
+    extra.iter().for_each(|lines| out.extend_from_slice(lines.as_bytes()));
+    out.extend_from_slice(b"\r\n");
+}
+
 fn range_line(range: Range) -> String {
     format!("Range: {}\r\n", range_value(range))
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swath_formats::{Hop, ProxyFault, keep_alive};
+use swath_formats::{Hop, ProxyFault, content_range, keep_alive};
 use tokio::time::Instant;
 use url::Url;
 
@@ -15,10 +15,11 @@ use super::talk::{Kind, Passing, Talk};
 use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::habits::Habits;
-use crate::http::answer::{Answer, INTERIM_LIMIT, SWITCHING_PROTOCOLS, judge};
+use crate::http::answer::{Answer, INTERIM_LIMIT, SWITCHING_PROTOCOLS, judge, judge_whole};
 use crate::http::body::Body;
-use crate::http::head::Head;
+use crate::http::head::{Head, HeadError};
 use crate::redirect;
+use crate::source::Learnt;
 use crate::target::Origin;
 
 impl OwnLane {
@@ -27,11 +28,11 @@ impl OwnLane {
         let Some(front) = self.asks.front() else {
             return Some(Next::End(Some(LaneError::protocol("an answer to nothing"))));
         };
-        let asked = front.requested;
+        let (asked, whole) = (front.requested, front.whole);
         if head.status == SWITCHING_PROTOCOLS {
             return Some(self.nonsense(talk, "it changes to another protocol unasked"));
         }
-        let answer = judge(head, asked);
+        let answer = if whole { judge_whole(head) } else { judge(head, asked) };
         if answer == Answer::Interim {
             talk.interim += 1;
             return (talk.interim > INTERIM_LIMIT)
@@ -39,7 +40,7 @@ impl OwnLane {
         }
         let body = match Body::after(head) {
             Ok(body) => body,
-            Err(error) => return Some(self.nonsense(talk, &error.to_string())),
+            Err(error) => return Some(self.no_head(talk, &error)),
         };
         talk.interim = 0;
         talk.conn.answers += 1;
@@ -48,13 +49,26 @@ impl OwnLane {
         match answer {
             Answer::Interim => None,
             Answer::Redirect { location } => self.follow(talk, body, &location),
-            Answer::Refused(error) => self.refused(talk, body, error),
+            Answer::Refused(error) => {
+                if matches!(error, LaneError::WrongRange { .. })
+                    && let Some(size_bytes) = told_size(head)
+                {
+                    self.source.note_told(size_bytes);
+                }
+                self.refused(talk, body, error)
+            }
+            Answer::Data { size_bytes, ranges: true, .. }
+                if self.source.may_be_own_end(size_bytes, asked) =>
+            {
+                let reason = "a part that ends where it was asked to end is all of the file";
+                self.refused(talk, body, LaneError::WrongRange { reason: reason.to_owned() })
+            }
             Answer::PastEnd { size_bytes } if asked.start < size_bytes => {
                 let reason = format!(
                     "it refuses what begins at byte {}, and says that its file has {size_bytes}",
                     asked.start
                 );
-                self.fail(talk, body, LaneError::WrongRange { reason })
+                self.refused(talk, body, LaneError::WrongRange { reason })
             }
             Answer::NotHeld { size_bytes, lacking } => {
                 if let Err(error) = self.learn_told(head, size_bytes) {
@@ -80,11 +94,17 @@ impl OwnLane {
                     let target = Arc::clone(&self.target);
                     return self.go_to(talk, body, target);
                 }
-                let expected = self.source.expected_size();
-                if let Err(error) =
-                    facts.check(head, expected).and_then(|()| self.learn(facts, head))
-                {
-                    return self.fail(talk, body, error);
+                let expected = self.source.expected();
+                let learnt = facts.check(head, &expected).and_then(|()| self.learn(facts, head));
+                match learnt {
+                    Ok(Learnt::Doubtful) => {
+                        // Another connection may lead to another server of a cluster.
+                        talk.reusable = false;
+                        let target = Arc::clone(&self.target);
+                        return self.go_to(talk, body, target);
+                    }
+                    Ok(Learnt::News | Learnt::Known) => {}
+                    Err(error) => return self.fail(talk, body, error),
                 }
                 if self.asks.front().is_some_and(|front| front.pipelined) {
                     self.source.note(Habits::pipeline_works);
@@ -139,17 +159,19 @@ impl OwnLane {
     /// An answer without a body of the file tells its size.
     fn learn_told(&mut self, head: &Head, size_bytes: u64) -> Result<(), LaneError> {
         let brief = Facts::brief(head, &self.sent_to());
-        self.learn(Facts { size_bytes: Some(size_bytes), ranges: true, ..brief }, head)
+        let ranges = self.source.quirks().ranges.unwrap_or(true);
+        self.learn(Facts { size_bytes: Some(size_bytes), ranges, ..brief }, head).map(|_| ())
     }
 
     /// Hold the facts against what is known and report them if they are news.
-    fn learn(&mut self, facts: Facts, head: &Head) -> Result<(), LaneError> {
-        if self.source.learn(&facts)? {
+    fn learn(&mut self, facts: Facts, head: &Head) -> Result<Learnt, LaneError> {
+        let learnt = self.source.learn(&facts)?;
+        if learnt == Learnt::News {
             let facts = facts.complete(head);
             self.source.remember(facts.clone());
             self.out.send(LaneEventKind::Facts(Box::new(facts)));
         }
-        Ok(())
+        Ok(learnt)
     }
 
     fn follow(&mut self, talk: &mut Talk, body: Body, location: &str) -> Option<Next> {
@@ -193,6 +215,11 @@ impl OwnLane {
             let target = self.source.target();
             return self.go_to(talk, body, target);
         }
+        if !front.whole && self.source.gives_up_ranges(&error) {
+            let target = sent_to.unwrap_or_else(|| Arc::clone(&self.target));
+            tracing::debug!(source = self.source.display_name(), %error, "asked without a range");
+            return self.go_to(talk, body, target);
+        }
         let is_sealed_for_another =
             matches!(error, LaneError::Relay { fault: Some(ProxyFault::OtherKey), .. });
         if is_sealed_for_another
@@ -202,7 +229,9 @@ impl OwnLane {
             return Some(Next::SealAnew(Arc::clone(target), error));
         }
         let error = match sent_to {
-            Some(target) => target.explain(error),
+            Some(target) => {
+                self.source.net().blame_proxy(target.origin.as_ref(), target.explain(error))
+            }
             None => error,
         };
         self.fail(talk, body, error)
@@ -314,6 +343,10 @@ impl OwnLane {
         self.out.flush(front);
         let error = match verdict {
             Err(error) => error,
+            // Only what the index lists is asked for: an answer that ends the file before that lies.
+            Ok(()) if self.source.sealed().is_some() && passing.kind == Kind::Stream => {
+                LaneError::SizeMismatch { expected: front.end, actual: at }
+            }
             Ok(()) if at_end => LaneError::BeyondEnd { size_bytes: size_bytes.unwrap_or(at) },
             // A server may answer with less than was asked for; the rest is asked for again.
             Ok(()) => {
@@ -333,13 +366,24 @@ impl OwnLane {
     fn learn_size(&mut self, size_bytes: u64) -> Result<(), LaneError> {
         let Some(known) = self.source.facts() else { return Ok(()) };
         let facts = Facts { size_bytes: Some(size_bytes), ..known };
-        if self.source.learn(&facts)? {
+        if self.source.learn(&facts)? == Learnt::News {
             self.out.send(LaneEventKind::Facts(Box::new(facts)));
         }
         Ok(())
     }
 
     /// What came is not HTTP.
+    pub(super) fn no_head(&mut self, talk: &mut Talk, error: &HeadError) -> Next {
+        let pipelined = self.asks.front().is_some_and(|front| front.pipelined);
+        if pipelined || self.source.is_passed() || !self.source.is_unheard() {
+            return self.nonsense(talk, &error.to_string());
+        }
+        // It has never spoken HTTP with us, and will not at the next try.
+        talk.reusable = false;
+        Next::End(Some(LaneError::NotHttp { reason: error.to_string() }))
+    }
+
+    /// What came is not HTTP, or not where it should be.
     pub(super) fn nonsense(&mut self, talk: &mut Talk, reason: &str) -> Next {
         talk.reusable = false;
         if self.asks.front().is_some_and(|front| front.pipelined) {
@@ -368,6 +412,14 @@ impl OwnLane {
             let proper = error.is_none() && !talk.write_broken;
             // Anybody on the way can cut a connection; only the server can say that it ends.
             if proper && !talk.conn.was_cut() && passing.body.end_of_connection() {
+                return self.finish_answer(talk).unwrap_or(Next::End(None));
+            }
+            // Nothing says that this is all of it; the digest will.
+            if passing.kind == Kind::Stream
+                && passing.body.may_end_here()
+                && self.source.takes_cut_for_end()
+            {
+                passing.body.end();
                 return self.finish_answer(talk).unwrap_or(Next::End(None));
             }
             return match passing.kind {
@@ -423,6 +475,11 @@ impl OwnLane {
             }
         }))
     }
+}
+
+/// The size of the file that `Content-Range` tells, whatever else is wrong with it.
+fn told_size(head: &Head) -> Option<u64> {
+    content_range::parse(head.field("content-range")?).ok()?.size_bytes
 }
 
 /// Whether letting the body pass is cheaper than a new connection. Chunked bodies are tried.

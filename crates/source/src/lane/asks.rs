@@ -36,6 +36,8 @@ pub(crate) struct Ask {
     pub visited: Vec<Url>,
     /// The remembered redirect failed for it and the original address is tried again.
     pub went_back: bool,
+    /// It was asked for without a range: only the whole file answers it.
+    pub whole: bool,
     /// A relay could not open what the request showed, which was sealed anew since.
     pub sealed_anew: bool,
 }
@@ -53,6 +55,7 @@ impl Ask {
             pipelined: false,
             visited: Vec::new(),
             went_back: false,
+            whole: false,
             sealed_anew: false,
         }
     }
@@ -118,9 +121,10 @@ impl Asks {
         self.queue.remove(self.sent)
     }
 
-    /// The next waiting ask was sent to `target`.
-    pub fn mark_sent(&mut self, target: &Arc<Target>) {
+    /// The next waiting ask was sent to `target`, as one for the `whole` file perhaps.
+    pub fn mark_sent(&mut self, target: &Arc<Target>, whole: bool) {
         if let Some(ask) = self.queue.get_mut(self.sent) {
+            ask.whole = whole;
             ask.requested = Range::new(ask.position, ask.end);
             ask.sent_to = Some(Arc::clone(target));
             ask.pipelined = self.sent > 0;
@@ -200,7 +204,7 @@ mod tests {
         let url = Url::parse("http://a/").unwrap();
         let target = Arc::new(Target::new(&net, &url, &url, crate::Trust::Named));
         for _ in 0..sent {
-            asks.mark_sent(&target);
+            asks.mark_sent(&target, false);
         }
         asks
     }

@@ -78,7 +78,7 @@ impl OwnLane {
                         self.on_head(talk, &head)
                     }
                     Ok(None) => self.wait(talk, Want::Input(0)).await,
-                    Err(error) => Some(self.nonsense(talk, &error.to_string())),
+                    Err(error) => Some(self.no_head(talk, &error)),
                 },
                 Turn::Rest => {
                     talk.last_progress = Instant::now();
@@ -121,7 +121,7 @@ impl OwnLane {
         {
             // The stream itself answers whatever is asked next.
             if self.asks.sent() == 0 {
-                self.asks.mark_sent(&self.target);
+                self.asks.mark_sent(&self.target, true);
             }
             return None;
         }
@@ -134,7 +134,11 @@ impl OwnLane {
             }
             let quirks = self.source.quirks();
             let first = quirks.ranges.is_none();
-            if out > 0 && (first || !quirks.pipelines || out >= PIPELINE_LIMIT || !talk.reusable) {
+            let whole = self.source.asks_whole();
+            let first_or_whole = first || whole;
+            if out > 0
+                && (first_or_whole || !quirks.pipelines || out >= PIPELINE_LIMIT || !talk.reusable)
+            {
                 return None;
             }
             let served = talk.conn.answers + out as u64;
@@ -146,13 +150,13 @@ impl OwnLane {
                 return (out == 0).then_some(Next::End(None));
             }
             let range = Range::new(position, end);
-            if first {
-                let (accept, extra) = self.source.first_wishes();
-                self.target.append(talk.outgoing(), range, accept, extra);
+            let (accept, extra) = if first { self.source.first_wishes() } else { ("*/*", "") };
+            if whole {
+                self.target.append_whole(talk.outgoing(), accept, extra);
             } else {
-                self.target.append(talk.outgoing(), range, "*/*", "");
+                self.target.append(talk.outgoing(), range, accept, extra);
             }
-            self.asks.mark_sent(&self.target);
+            self.asks.mark_sent(&self.target, whole);
             self.out.meter.count_request();
             if out == 0 {
                 talk.last_progress = Instant::now();

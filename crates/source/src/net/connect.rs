@@ -155,7 +155,11 @@ impl Net {
     async fn connect_proxy(&self, proxy: &Url) -> Result<Connected, LaneError> {
         let name = proxy.host_str().unwrap_or("");
         let port = proxy.port_or_known_default().unwrap_or(DEFAULT_PROXY_PORT);
-        let refused = |reason: String| LaneError::Proxy { proxy: format!("{name}:{port}"), reason };
+        let refused = |reason: String| LaneError::Proxy {
+            proxy: format!("{name}:{port}"),
+            reason,
+            code: None,
+        };
         let addresses = match proxy.host() {
             Some(Host::Ipv4(address)) => vec![IpAddr::V4(address)],
             Some(Host::Ipv6(address)) => vec![IpAddr::V6(address)],
@@ -235,6 +239,19 @@ impl Net {
     /// What every request to a proxy for plain `origin` says besides.
     pub(crate) fn proxy_authorization(&self, origin: &Origin) -> Option<super::Secret> {
         self.shared.options.proxies.find(origin).and_then(from_url)
+    }
+
+    /// `error` as that of the proxy that said it, where requests to `origin` are sent to one.
+    pub(crate) fn blame_proxy(&self, origin: Option<&Origin>, error: LaneError) -> LaneError {
+        let LaneError::Status { code: 407, reason, .. } = &error else { return error };
+        let proxies = &self.shared.options.proxies;
+        let proxy = origin.and_then(|origin| proxies.find(origin));
+        let Some(proxy) = proxy.and_then(|proxy| {
+            Some(format!("{}:{}", proxy.host_str()?, proxy.port_or_known_default()?))
+        }) else {
+            return error;
+        };
+        LaneError::Proxy { proxy, reason: format!("it answered 407 {reason}"), code: Some(407) }
     }
 
     /// Whether requests to `origin` are sent to a proxy rather than through one.

@@ -42,6 +42,7 @@ pub use relays::Sealable;
 pub(crate) use relays::{Keys, Sealed};
 pub(crate) use stream::{Conn, Via};
 
+use crate::habits::Hosts;
 use crate::target::Origin;
 
 /// Everything shared about the network; cheap to clone, all clones are one.
@@ -67,6 +68,7 @@ struct Shared {
     ahead: ahead::Ahead,
     awake: awake::Awake,
     relay_keys: relays::RelayKeys,
+    hosts: Hosts,
 }
 
 impl Net {
@@ -98,6 +100,7 @@ impl Net {
                 ahead: ahead::Ahead::default(),
                 awake: awake::Awake::new(),
                 relay_keys: relays::RelayKeys::default(),
+                hosts: Hosts::default(),
                 options,
             }),
         })
@@ -138,6 +141,11 @@ impl Net {
     /// anybody. Whoever judges silence asks several times a second, for that is how it is known.
     pub fn awake_since(&self) -> Instant {
         self.shared.awake.since()
+    }
+
+    /// What was learnt of hosts.
+    pub(crate) fn hosts(&self) -> &Hosts {
+        &self.shared.hosts
     }
 
     pub(crate) fn awake(&self) -> &awake::Awake {

@@ -6,7 +6,7 @@ use url::Url;
 
 use super::credentials::from_url;
 use crate::error::LaneError;
-use crate::http::head::Head;
+use crate::http::head::{Head, explained};
 use crate::target::Origin;
 
 /// Have the proxy at the other end of `tcp` connect us with `origin`.
@@ -15,14 +15,12 @@ pub(super) async fn open(
     proxy: &Url,
     origin: &Origin,
 ) -> Result<(), LaneError> {
-    let refused = |reason: String| LaneError::Proxy {
-        proxy: format!(
-            "{}:{}",
-            proxy.host_str().unwrap_or(""),
-            proxy.port_or_known_default().unwrap_or(0)
-        ),
-        reason,
-    };
+    let name = format!(
+        "{}:{}",
+        proxy.host_str().unwrap_or(""),
+        proxy.port_or_known_default().unwrap_or(0)
+    );
+    let refused = |reason: String| LaneError::Proxy { proxy: name.clone(), reason, code: None };
     let mut request = format!("CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n");
     if let Some(authorization) = from_url(proxy) {
         request.push_str(&format!("Proxy-Authorization: {}\r\n", authorization.expose()));
@@ -35,7 +33,11 @@ pub(super) async fn open(
         match Head::parse(&input) {
             Ok(Some((head, _))) if (200..300).contains(&head.status) => return Ok(()),
             Ok(Some((head, _))) if head.status >= 200 => {
-                return Err(refused(format!("it answered {} {}", head.status, head.reason)));
+                return Err(LaneError::Proxy {
+                    reason: format!("it answered {} {}", head.status, explained(&head, b"")),
+                    code: Some(head.status),
+                    proxy: name,
+                });
             }
             Ok(Some((_, interim))) => {
                 input.drain(..interim);

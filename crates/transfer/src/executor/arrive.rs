@@ -61,6 +61,11 @@ impl Run<'_> {
                 self.chunk(source, swath, offset, buffer)?
             }
             LaneEventKind::Done { swath } => self.done(source, swath)?,
+            LaneEventKind::Failed { error: LaneError::Unsteady { .. }, .. }
+                if self.begins_in_one_answer(source) =>
+            {
+                return Err(Ended::Restart);
+            }
             LaneEventKind::Failed { swath, error } => {
                 self.close_swath(swath, Outcome::Failed);
                 let loss = self.charge(source, lane, &error);

@@ -141,6 +141,11 @@ impl Run<'_> {
         if self.target.is_none() {
             return failed("; what was written to the output is wrong");
         }
+        if self.sources.iter().any(|entry| entry.source.end_was_cut()) {
+            let text = "the connection was cut before the end of the file, as the digest shows: starting again";
+            self.note(text.to_owned(), true);
+            return Err(Ended::Restart);
+        }
         if self.mismatch {
             // What was tried last did not help.
             self.hypotheses.pop_front();

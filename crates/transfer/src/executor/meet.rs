@@ -68,6 +68,10 @@ impl Run<'_> {
             self.planner.handle(PlanEvent::StreamOnly { source: id }, self.now());
         }
         let again = self.sources[source].facts.is_some();
+        for oddity in facts.oddities.iter().filter(|_| !again) {
+            let name = self.sources[source].source.display_name();
+            self.note(format!("{name}: {oddity}"), true);
+        }
         let accepted = self.sources[source].accepted;
         self.sources[source].facts = Some(facts.clone());
         if self.leave_further_ways(source) {
@@ -277,6 +281,35 @@ impl Run<'_> {
         Ok(instead)
     }
 
+    /// No two answers of a source are of one version: of its file nothing can come but what one answer
+    /// holds, from the start to its end. Whether that is begun now.
+    pub(super) fn begins_in_one_answer(&mut self, source: usize) -> bool {
+        let others = self.sources.iter().enumerate();
+        let is_alone = !others
+            .into_iter()
+            .any(|(at, entry)| at != source && !self.is_bad(at) && entry.accepted != Some(false));
+        if self.tree.is_some() || self.is_stream || !is_alone || self.is_bad(source) {
+            return false;
+        }
+        let entry = &mut self.sources[source];
+        if entry.one_answers >= ONE_ANSWERS_MAX {
+            return false;
+        }
+        entry.one_answers += 1;
+        entry.source.take_one_answer();
+        let name = entry.source.display_name();
+        let text = match entry.one_answers {
+            1 => format!(
+                "{name} names another version of the file in each answer: the file is fetched in one answer, from the start"
+            ),
+            _ => format!(
+                "{name}: the answer ended early, and the next one names another version: starting again"
+            ),
+        };
+        self.note(text, true);
+        true
+    }
+
     /// More mirrors are found by themselves: `Link: rel=duplicate` (RFC 6249).
     fn discover(&mut self, source: usize, facts: &Facts) {
         if !self.request.discover {
@@ -368,6 +401,9 @@ impl Run<'_> {
                 // As new, so that it tells again what it offers and is held to nothing old.
                 let entry = &mut self.sources[at];
                 entry.source = entry.source.anew();
+                let source = std::sync::Arc::clone(&entry.source);
+                self.promise_proof(&source);
+                let entry = &mut self.sources[at];
                 entry.accepted = None;
                 entry.facts = None;
                 entry.metalink_passed = false;
@@ -392,6 +428,8 @@ fn fits(ours: &Facts, theirs: &Facts) -> bool {
 
 /// The kernel's offsets are signed; no file system has larger files.
 const SIZE_BYTES_MAX: u64 = i64::MAX as u64 - (1 << 20);
+/// A file that is made anew for each answer is begun so often.
+const ONE_ANSWERS_MAX: u32 = 5;
 /// Most mirrors taken over from answers.
 const DISCOVERED_MAX: usize = 32;
 /// Order of mirrors that an answer names without saying how good they are.

@@ -8,7 +8,7 @@ use swath_model::digest::Digest;
 use swath_model::{Buffer, LaneId, Pool, Range, RangeMap, RangeSet, SourceId, SwathId, Time};
 use swath_plan::routes::Fault;
 use swath_plan::{Event as PlanEvent, Planner};
-use swath_source::{Facts, Lane, LaneEvent, Source};
+use swath_source::{Expected, Facts, Lane, LaneEvent, Source};
 use swath_store::{Left, OpenError, Record, Target};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
@@ -44,6 +44,8 @@ pub(super) struct SourceEntry {
     pub ever_up: bool,
     /// It has answered with a Metalink in place of the file once.
     pub metalink_passed: bool,
+    /// How often it was begun anew, because no two of its answers are of one version.
+    pub one_answers: u32,
     /// Left out because its file is another version than the one being fetched.
     pub left_out_for_version: bool,
     /// It contradicted itself.
@@ -83,6 +85,7 @@ impl SourceEntry {
             reason: None,
             ever_up: false,
             metalink_passed: false,
+            one_answers: 0,
             left_out_for_version: false,
             lied: false,
             failures: 0,
@@ -400,6 +403,7 @@ impl<'a> Run<'a> {
             Some(tree) => Source::of_sealed(net, id, url, mirror.trust, tree.length()),
             None => Source::new(net, id, url, mirror.trust),
         };
+        self.promise_proof(&source);
         let mut entry = SourceEntry::new(source);
         if let Some(holds) = &mirror.holds {
             let all = Range::new(0, u64::MAX);
@@ -408,6 +412,13 @@ impl<'a> Run<'a> {
         self.enter_source(entry);
         self.route_replica(number);
         true
+    }
+
+    /// A digest of the user's will prove what comes, so that the versions that answers name may differ.
+    pub fn promise_proof(&self, source: &Source) {
+        let wanted = self.request.known_digests().next().is_some();
+        let proved = self.tree.is_none() && (wanted || self.request.pieces.is_some());
+        source.expect(Expected { size_bytes: None, proved });
     }
 
     /// One more source, with the next number.

@@ -1,0 +1,293 @@
+//! `swath get` against servers that people met and that other programs get along with: they confuse
+//! parts with wholes, refuse ranges, name another version in each answer, and send what is hardly HTTP.
+
+use std::time::{Duration, Instant};
+
+use swath_netlab::faulty::{
+    Algorithm, Behaviour, Certificate, Content, DigestField, Fresh, RangeLie, Rule, Server, When,
+};
+
+use crate::support::net::{FILE, building, server, sha256, url};
+use crate::support::{Home, Ran};
+
+/// Longer than the first request, and not a multiple of anything.
+const SIZE: u64 = 9_000_011;
+
+fn content() -> Content {
+    Content::random(3, SIZE)
+}
+
+fn odd(content: &Content, rules: Vec<Rule>) -> Server {
+    rules
+        .into_iter()
+        .fold(building(content), |server, rule| server.behaviour(rule))
+        .start()
+        .unwrap()
+}
+
+/// The file must come whole from this server alone, without a digest.
+#[track_caller]
+fn comes(rules: Vec<Rule>) -> (Server, Ran) {
+    let content = content();
+    let home = Home::new();
+    let server = odd(&content, rules);
+    let ran = home.run(["get", &url(&server)]);
+    ran.code_is(0);
+    home.holds_only("data.bin", &content);
+    (server, ran)
+}
+
+/// Seafile's file server honoured ranges with the status 200: swath took the first 4 MB of 30 MB for
+/// the file and gave them its name. A part says that it is one, whatever its status.
+#[test]
+fn a_part_with_status_200_is_not_the_file() {
+    comes(vec![Behaviour::PartsWith200.into()]);
+    // Without the total it is a part all the same, and so is one that nobody asked for.
+    comes(vec![
+        Behaviour::PartsWith200.into(),
+        Behaviour::ContentRange(RangeLie::UnknownTotal).into(),
+    ]);
+    comes(vec![
+        Behaviour::PartsWith200.into(),
+        Behaviour::ContentRange(RangeLie::AlwaysFirst(1000)).into(),
+    ]);
+}
+
+/// Parts that are not what was asked for, say nothing of what they are, or say that the file ends with
+/// them: the whole file is asked for, as curl would.
+#[test]
+fn parts_that_cannot_be_used_are_not_asked_for_again() {
+    for lie in [
+        RangeLie::Header(1),
+        RangeLie::Both(1),
+        RangeLie::Missing,
+        RangeLie::Garbage,
+        RangeLie::OwnEnd,
+        RangeLie::AlwaysFirst(1 << 20),
+    ] {
+        let (server, _) = comes(vec![Behaviour::ContentRange(lie).into()]);
+        let records = server.handle().log().records;
+        let whole = records.iter().filter(|record| record.header("range").is_none()).count();
+        assert_eq!(whole, 1, "{lie:?}");
+    }
+}
+
+/// The size that such a part tells holds for what comes instead of it.
+#[test]
+fn a_whole_that_is_shorter_than_its_parts_said_is_not_the_file() {
+    let content = content();
+    let home = Home::new();
+    let cut = Content::bytes(content.read(0, 1000));
+    let server = building(&content)
+        .behaviour(Behaviour::ContentRange(RangeLie::Both(1)).when(When::Ranged))
+        .behaviour(Behaviour::ChangeAfter { bytes: 1, content: cut })
+        .start()
+        .unwrap();
+    home.run(["get", &url(&server), "--timeout", "3"]).code_is(7);
+    home.lacks("data.bin");
+}
+
+/// Firewalls, scripts and some content networks answer any request with `Range` as if it were an
+/// attack. Nothing else is wrong with them.
+#[test]
+fn who_refuses_every_range_is_asked_without_one() {
+    for code in [400, 403, 405, 406, 412, 416, 500, 501] {
+        let (server, ran) = comes(vec![Behaviour::status(code).when(When::Ranged)]);
+        let records = server.handle().log().records;
+        let ranged = records.iter().filter(|record| record.header("range").is_some()).count();
+        assert_eq!(ranged, if code == 500 { 2 } else { 1 }, "{code}");
+        ran.never_says(&["error"]);
+    }
+    // Whoever refuses everything is not asked more often for that.
+    let home = Home::new();
+    let closed = server(&content(), Behaviour::status(403));
+    home.run(["get", &url(&closed)]).code_is(7).says(&["403"]);
+    assert_eq!(closed.handle().log().len(), 2);
+}
+
+/// What two files have shown of a host holds for the others of the list.
+#[test]
+fn a_host_that_refuses_ranges_is_not_asked_for_them_for_every_file() {
+    let home = Home::new();
+    let mut builder = Server::builder();
+    let mut list = String::new();
+    for number in 0..12 {
+        builder = builder.file(&format!("/f{number}"), Content::random(number, 5000));
+    }
+    let server = builder.behaviour(Behaviour::status(403).when(When::Ranged)).start().unwrap();
+    (0..12).for_each(|number| list += &format!("{}\n", server.url(&format!("/f{number}"))));
+    std::fs::write(home.path("list"), list).unwrap();
+    home.run(["get", "-i", "list", "-j", "1"]).code_is(0);
+    for number in 0..12 {
+        home.holds(&format!("f{number}"), &Content::random(number, 5000));
+    }
+    assert_eq!(server.handle().log().len(), 12 + 2);
+}
+
+/// An object store answers 416 to any range of an object of no bytes, and says no size.
+#[test]
+fn an_empty_file_whose_ranges_are_refused_comes() {
+    let home = Home::new();
+    let empty = Content::bytes(Vec::new());
+    for code in [416, 400, 501] {
+        let server = server(&empty, Behaviour::status(code).when(When::Ranged));
+        home.run(["get", &url(&server), "--overwrite"]).code_is(0);
+        home.holds_only("data.bin", &empty);
+    }
+}
+
+/// `Content-Encoding: none` and its like change nothing, and the user hears of it once.
+#[test]
+fn an_encoding_that_is_none_is_none() {
+    for token in ["none", "binary", "UTF-8", "aws-chunked"] {
+        let (_, ran) = comes(vec![Behaviour::header("Content-Encoding", token).into()]);
+        ran.says(&["warning", token]);
+    }
+    // A compression stays one: what is stored packed comes only where a digest says that it is meant.
+    let content = content();
+    let home = Home::new();
+    let packed = server(&content, Behaviour::header("Content-Encoding", "gzip"));
+    home.run(["get", &url(&packed)]).code_is(7).says(&["encoded as gzip"]);
+    home.run(["get", &url(&packed), "--digest", &sha256(&content)]).code_is(0);
+    home.holds_only("data.bin", &content);
+}
+
+/// Google's store unpacks a packed object for whoever wants it plain, and sends the digest of the
+/// packed one along.
+#[test]
+fn the_digest_of_a_stored_object_does_not_prove_its_unpacked_bytes() {
+    let wrong = Behaviour::DigestHeader {
+        field: DigestField::Digest,
+        algorithm: Algorithm::Md5,
+        right: false,
+    };
+    let stored = Behaviour::header("X-Goog-Stored-Content-Encoding", "gzip");
+    let rules = vec![wrong.into(), stored.into(), Behaviour::NoRanges.into()];
+    let (_, ran) = comes(rules);
+    ran.says(&["warning", "digest"]);
+}
+
+/// A balancer makes another tag for each answer: with a digest that is its own affair, today and when
+/// the same command is given again.
+#[test]
+fn tags_of_each_answer_do_no_harm_where_a_digest_proves() {
+    let content = content();
+    let home = Home::new();
+    let server = odd(
+        &content,
+        vec![Behaviour::PerAnswer(Fresh::Both).into(), Behaviour::rate(20_000_000).into()],
+    );
+    let digest = sha256(&content);
+    home.run(["get", &url(&server), "--digest", &digest]).code_is(0).says(&["wasted 0 B"]);
+    home.holds_only("data.bin", &content);
+}
+
+/// Servers behind one name: Apache's tags hold the inode, so that two of them never agree, and each
+/// writes the time as it likes.
+#[test]
+fn a_cluster_is_one_source_where_its_times_agree() {
+    let tag = |number| Behaviour::Etag(format!("\"inode-{number}\""));
+    let (_, ran) = comes(vec![tag(1).into(), tag(2).when(When::EveryNth(2))]);
+    ran.never_says(&["changed", "another version"]);
+    comes(vec![tag(1).into(), tag(2).when(When::EveryNth(2)), tag(3).when(When::EveryNth(3))]);
+    comes(vec![Behaviour::PerAnswer(Fresh::Etag).into()]);
+    let time = |text: &str| Behaviour::Modified(text.to_owned());
+    comes(vec![
+        Behaviour::HeaderLine("X-Notation: two".to_owned()).into(),
+        Behaviour::Etag("W/\"same\"".to_owned()).into(),
+        time("Sun, 06 Nov 1994 08:49:37 GMT").into(),
+        time("Sunday, 06-Nov-94 08:49:37 GMT").when(When::EveryNth(2)),
+        time("1994-11-06T08:49:37Z").when(When::EveryNth(3)),
+    ]);
+}
+
+/// A file that is made for each request has the time of the request: it comes in one answer.
+#[test]
+fn where_no_two_answers_agree_one_answer_is_the_file() {
+    for fresh in [Fresh::Modified, Fresh::Both] {
+        let (server, ran) = comes(vec![Behaviour::PerAnswer(fresh).into()]);
+        ran.says(&["another version of the file in each answer"]);
+        let records = server.handle().log().records;
+        let whole = records.iter().filter(|record| record.header("range").is_none()).count();
+        assert_eq!(whole, 1, "{fresh:?}");
+    }
+    // Cut short, it is begun again, and never put together of two answers.
+    let (_, ran) = comes(vec![
+        Behaviour::PerAnswer(Fresh::Modified).into(),
+        Behaviour::Drop { after_bytes: 5_000_000, reset: false }.when(When::First(8)),
+    ]);
+    ran.says(&["starting again"]);
+}
+
+/// A script prints its warnings among the header lines.
+#[test]
+fn a_header_line_that_is_none_is_passed_over_and_named() {
+    for line in ["PHP Warning:  Unknown: mcrypt.so in Unknown", "X Powered By: x", "debug output"] {
+        let (_, ran) = comes(vec![Behaviour::HeaderLine(line.to_owned()).into()]);
+        ran.says(&["warning", &line[..12]]);
+    }
+    comes(vec![Behaviour::LoneLineFeeds.into()]);
+    let home = Home::new();
+    let server = server(&content(), Behaviour::HeaderLine("Content-Length 12".to_owned()));
+    home.run(["get", &url(&server)]).code_is(7).says(&["Content-Length 12"]);
+    assert_eq!(server.handle().log().len(), 1, "it is final");
+}
+
+/// What never spoke HTTP will not at the next try: an address of another service ends at once.
+#[test]
+fn what_is_no_http_ends_after_one_try_with_its_words() {
+    let home = Home::new();
+    let ssh = server(&content(), Behaviour::GarbageStatus("SSH-2.0-OpenSSH_9.6".to_owned()));
+    home.run(["get", &url(&ssh)]).code_is(7).says(&["SSH-2.0-OpenSSH_9.6"]);
+    assert_eq!(ssh.handle().log().len(), 1);
+}
+
+/// 202: the file is being fetched from a tape. 203: something on the way may have changed it, which the
+/// user's digest decides. Neither is final.
+#[test]
+fn statuses_that_are_not_final() {
+    let (server, _) = comes(vec![Behaviour::busy(202, 1).when(When::First(2))]);
+    assert!(server.handle().log().len() >= 3);
+}
+
+/// Old servers close TLS without a word, and send no length: only a digest can tell whether that was
+/// all, and there is one.
+#[test]
+fn a_cut_at_the_end_is_the_end_if_the_digest_says_so() {
+    let content = content();
+    let home = Home::new();
+    let cut = |after_bytes| {
+        let server = building(&content)
+            .behaviour(Behaviour::CloseDelimited)
+            .behaviour(Behaviour::NoRanges)
+            .behaviour(Behaviour::Drop { after_bytes, reset: false });
+        server.tls(Certificate::Valid).start().unwrap()
+    };
+    let began = Instant::now();
+    let whole = cut(SIZE);
+    home.run(["get", &url(&whole), "--digest", &sha256(&content), "--insecure"]).code_is(0);
+    home.holds_only("data.bin", &content);
+    assert_eq!(whole.handle().log().len(), 1);
+    assert!(began.elapsed() < Duration::from_secs(30));
+    // A cut in the middle is none, however often it comes.
+    let middle = cut(SIZE / 2);
+    let args =
+        ["get", &url(&middle), "--digest", &sha256(&content), "-o", "half", "--timeout", "3"];
+    assert_ne!(home.run(args).code(), 0);
+    home.lacks("half");
+}
+
+/// The name of the file says nothing and its type nothing either, but a size is known.
+#[test]
+fn an_error_page_in_the_middle_is_not_a_part_of_the_file() {
+    let content = content();
+    let home = Home::new();
+    let server = odd(&content, vec![Behaviour::HtmlPage.when(When::EveryNth(3))]);
+    let ran = home.run(["get", &url(&server), "--timeout", "5"]);
+    if ran.code() == 0 {
+        home.holds_only("data.bin", &content);
+    } else {
+        home.lacks("data.bin");
+    }
+    let _ = FILE;
+}
