@@ -267,6 +267,8 @@ impl Source {
             || state.target.origin.as_ref().is_some_and(|it| self.net.hosts().honours_ranges(it));
         state.habits.whole = match error {
             LaneError::WrongRange { .. } => true,
+            // A relay that says so means us.
+            LaneError::Status { code: 403, .. } if self.is_passed() => false,
             LaneError::Status { code: 500, .. } if !honours => state.habits.failed_again(),
             LaneError::Status { code, .. } => !honours && MAY_MEAN_RANGES.contains(code),
             _ => false,
@@ -279,7 +281,8 @@ impl Source {
     /// answer of a file whose size nobody has told can be one of these.
     pub(crate) fn may_be_own_end(&self, size_bytes: Option<u64>, asked: Range) -> bool {
         let state = self.lock();
-        size_bytes == Some(asked.end)
+        asked.start == 0
+            && size_bytes == Some(asked.end)
             && self.sealed.is_none()
             && state.facts.is_none()
             && state.expected.size_bytes.is_none()

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::Home;
@@ -17,6 +18,8 @@ enum Cuts {
     FallsSilent(fn(u64) -> u64),
     /// So much of what is asked for is asked for.
     AsksForLess(fn(u64) -> u64),
+    /// The same, and it says that the file ends there.
+    EndsThere(fn(u64) -> u64),
 }
 
 /// The address of something before this server that cuts; it is there until the test ends.
@@ -36,7 +39,7 @@ fn pass(mut client: TcpStream, there: SocketAddr, cuts: Cuts) -> Option<()> {
     let mut head = head(&mut client)?;
     let is_cut = head.contains("swath=sealed");
     head.insert_str(head.len() - 2, "connection: close\r\n");
-    if let Cuts::AsksForLess(less) = cuts
+    if let Cuts::AsksForLess(less) | Cuts::EndsThere(less) = cuts
         && let Some(begin) = head.find("bytes=").filter(|_| is_cut)
     {
         let line_end = begin + head[begin..].find('\r')?;
@@ -47,14 +50,27 @@ fn pass(mut client: TcpStream, there: SocketAddr, cuts: Cuts) -> Option<()> {
     }
     let mut server = TcpStream::connect(there).ok()?;
     server.write_all(head.as_bytes()).ok()?;
-    let answer = self::head(&mut server)?;
+    let mut answer = self::head(&mut server)?;
+    if let Cuts::EndsThere(_) = cuts
+        && is_cut
+        && let Some(begin) = answer.to_ascii_lowercase().find("content-range: bytes ")
+    {
+        let line_end = begin + answer[begin..].find('\r')?;
+        let slash = begin + answer[begin..line_end].find('/')?;
+        let last: u64 = answer[begin..slash].rsplit('-').next()?.parse().ok()?;
+        answer.replace_range(slash + 1..line_end, &(last + 1).to_string());
+        REQUESTS.fetch_add(1, Ordering::Relaxed);
+    }
     client.write_all(answer.as_bytes()).ok()?;
     let length = answer.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().unwrap())
     });
-    let (Cuts::Closes(through) | Cuts::FallsSilent(through) | Cuts::AsksForLess(through)) = cuts;
-    let whole = !is_cut || matches!(cuts, Cuts::AsksForLess(_));
+    let (Cuts::Closes(through)
+    | Cuts::FallsSilent(through)
+    | Cuts::AsksForLess(through)
+    | Cuts::EndsThere(through)) = cuts;
+    let whole = !is_cut || matches!(cuts, Cuts::AsksForLess(_) | Cuts::EndsThere(_));
     let bytes = length.filter(|_| !whole).map_or(u64::MAX, through);
     std::io::copy(&mut server.take(bytes), &mut client).ok()?;
     // What was let through is seen to arrive before the connection is seen to end.
@@ -107,6 +123,32 @@ fn answers_that_never_hold_a_block_are_no_progress() {
     let server = home.serve(&["tree", "--anonymous", "--plain"]);
     let ran = home.run(["cp", &cutting(&server, Cuts::AsksForLess(NO_BLOCK)), "copy"]);
     ran.code_is(7).says(&["gives only 2516 bytes of what is asked for at a time"]);
+}
+
+/// Requests to a server that says of each part that the file ends with it.
+static REQUESTS: AtomicUsize = AtomicUsize::new(0);
+
+/// A server that took the end of each part for the end of the tree had done all that was asked of it,
+/// and was asked again at once: 329,299 times in 55 seconds, whatever `--timeout` said.
+#[test]
+fn a_server_that_ends_the_tree_before_its_index_does_is_left_out() {
+    for (less, size_bytes) in
+        [(NO_BLOCK, 5_000), (NO_BLOCK, 20_000_000), (|it| it.min(600_000), 20_000_000)]
+    {
+        let less: fn(u64) -> u64 = less;
+        let home = Home::new();
+        home.write("tree/one.bin", bytes(1, size_bytes));
+        let server = home.serve(&["tree", "--anonymous", "--plain"]);
+        let url = cutting(&server, Cuts::EndsThere(less));
+        let before = REQUESTS.load(Ordering::Relaxed);
+        home.run(["cp", &url, "copy", "--timeout", "4"]).code_is(7).says(&["expected"]);
+        assert!(!home.exists("copy"));
+        let asked = REQUESTS.load(Ordering::Relaxed) - before;
+        assert!(asked <= 20, "{asked} requests");
+        // Beside an honest replica it does no harm.
+        home.run(["cp", &url, &server.url, "copy", "--timeout", "12"]).code_is(0);
+        assert_same(&home.path("tree"), &home.path("copy"));
+    }
 }
 
 #[test]
