@@ -209,7 +209,9 @@ fn a_metalink_by_content_negotiation_is_used() {
     let ran = home.run(["get", &url(&first), "-o", "two", "--json"]);
     ran.code_is(0);
     let out = ran.out();
-    assert!(out.contains("\"event\":\"metalink\"") && !out.contains("\"failed\""), "{ran}");
+    assert!(out.contains("\"event\":\"metalink\""), "{ran}");
+    // A swath may well have failed: one that is cut off at the end has.
+    assert!(!out.contains("\"event\":\"failed\""), "{ran}");
 }
 
 #[test]
