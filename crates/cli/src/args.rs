@@ -94,6 +94,9 @@ pub struct Get {
     /// What the file must come to: ALGORITHM:HEX, with sha-256, sha-512, sha-1, md5, adler32, crc32c or blake3
     #[arg(long, value_name = "DIGEST", conflicts_with = "input", value_hint = ValueHint::Other)]
     pub digest: Vec<Digest>,
+    /// Take the digest from a checksum file such as SHA256SUMS or FILE.sha256: its URL, its path, or 'auto' to look for one beside the file
+    #[arg(long, value_name = "auto|URL|FILE", conflicts_with = "input", value_hint = ValueHint::AnyPath)]
+    pub checksums: Option<String>,
     /// Files of a list that are fetched at the same time
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
@@ -245,11 +248,14 @@ pub struct Probe {
 
 /// `swath verify`
 #[derive(Args, Debug)]
-#[command(group(ArgGroup::new("wanted").required(true).multiple(true).args(["digest", "metalink", "index"])))]
+#[command(group(ArgGroup::new("wanted").required(true).multiple(true).args(["digest", "metalink", "index", "check"])))]
 pub struct Verify {
     /// The file to check, or with --index the folder
-    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
-    pub file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "check", value_hint = ValueHint::AnyPath)]
+    pub file: Option<PathBuf>,
+    /// Check the files that a checksum file lists (SHA256SUMS, MD5SUMS, FILE.sha256), or the one that is named
+    #[arg(short, long, value_name = "SUMS", conflicts_with_all = ["digest", "metalink", "index"], value_hint = ValueHint::FilePath)]
+    pub check: Option<PathBuf>,
     /// What it must come to: ALGORITHM:HEX (repeatable)
     #[arg(long, value_name = "DIGEST", value_hint = ValueHint::Other)]
     pub digest: Vec<Digest>,
@@ -274,6 +280,13 @@ pub struct Verify {
     /// The network
     #[command(flatten)]
     pub net: Net,
+}
+
+impl Verify {
+    /// What is to be checked.
+    pub fn file(&self) -> &std::path::Path {
+        self.file.as_deref().unwrap_or(std::path::Path::new("."))
+    }
 }
 
 /// Two values of one algorithm cannot both be right: whoever gives them should hear of it before

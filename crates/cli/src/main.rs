@@ -23,6 +23,7 @@ mod signals;
 mod stage;
 mod units;
 mod verify;
+mod verify_sums;
 mod verify_tree;
 
 use std::path::Path;

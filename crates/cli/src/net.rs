@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use swath_formats::mirror_url::{MirrorUrlError, mirror_url};
 use swath_formats::netrc::Netrc;
-use swath_source::{Bearer, NetOptions, Proxies, Secret, discover_bearer};
+use swath_source::{Bearer, NetOptions, Proxies, Secret, discover_bearer, without_zone};
 
 use url::Url;
 
 use crate::args::Net;
-use crate::exit::{chain, warn};
+use crate::exit::warn;
 
 /// Options for everything that goes over the network; the error is a sentence.
 pub fn options(net: &Net) -> Result<NetOptions, String> {
@@ -52,7 +52,8 @@ pub fn token(path: &Path) -> Result<Secret, String> {
 
 /// A replica's address as typed; the error is a sentence.
 pub fn parse_url(text: &str) -> Result<Url, String> {
-    mirror_url(text, None).map_err(|error| match error {
+    let without = without_zone(text).map_err(|error| format!("{}: {error}", shown_text(text)))?;
+    mirror_url(without.as_deref().unwrap_or(text), None).map_err(|error| match error {
         MirrorUrlError::Scheme { scheme } => format!(
             "{}: the scheme {scheme} is not supported (http, https, dav and davs are)",
             shown_text(text)
@@ -80,7 +81,7 @@ fn netrc() -> Result<Option<Netrc>, String> {
     let usual = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".netrc"));
     let is_named = named.is_some();
     let Some(path) = named.or_else(usual) else { return Ok(None) };
-    let text = match std::fs::read_to_string(&path) {
+    let text = match std::fs::read(&path) {
         Ok(text) => text,
         Err(error) if !is_named && error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => {
@@ -92,15 +93,9 @@ fn netrc() -> Result<Option<Netrc>, String> {
             return Ok(None);
         }
     };
-    match Netrc::parse(&text) {
-        Ok(netrc) => Ok(Some(netrc)),
-        Err(error) => {
-            let what = format!("the logins in {}: {}", path.display(), chain(&error));
-            if is_named {
-                return Err(what);
-            }
-            warn(&what);
-            Ok(None)
-        }
+    let netrc = Netrc::parse(&text);
+    for problem in netrc.problems() {
+        warn(&format!("the logins in {}: {problem}", path.display()));
     }
+    Ok(Some(netrc))
 }

@@ -16,9 +16,12 @@ pub fn run(verify: &Verify) -> Exit {
     if let Err(message) = crate::args::one_value_each(&verify.digest) {
         return fail(Exit::Usage, &message);
     }
+    if let Some(sums) = &verify.check {
+        return crate::verify_sums::run(verify, sums);
+    }
     let mut wanted = Wanted { digests: verify.digest.clone(), ..Wanted::default() };
     if let Some(path) = &verify.metalink {
-        match entry(path, &verify.file) {
+        match entry(path, verify.file()) {
             Ok(entry) => {
                 let new =
                     entry.digests.into_iter().filter(|digest| !verify.digest.contains(digest));
@@ -31,13 +34,13 @@ pub fn run(verify: &Verify) -> Exit {
         if !wanted.proves() {
             return fail(
                 Exit::Input,
-                &format!("{} holds no digest of {}", path.display(), verify.file.display()),
+                &format!("{} holds no digest of {}", path.display(), verify.file().display()),
             );
         }
     }
-    let name = verify.file.display();
+    let name = verify.file().display();
     let unreadable = |error| fail(Exit::Input, &format!("cannot read {name}: {error}"));
-    let file = match check::open(&verify.file) {
+    let file = match check::open(verify.file()) {
         Ok(file) => file,
         Err(error) => return unreadable(error),
     };
@@ -95,7 +98,7 @@ fn entry(path: &Path, file: &Path) -> Result<metalink::File, String> {
     let metalink = metalink::parse_with(BufReader::new(input), metalink::Options::default())
         .map_err(|error| format!("{name}: {}", chain(&error)))?;
     let mut files = metalink.files;
-    if files.len() == 1 {
+    if files.len() == 1 && metalink.refused.is_empty() {
         return Ok(files.remove(0));
     }
     // `b/data` is the entry `b/data` rather than `a/data`, and `x/b/data` is it too.

@@ -14,8 +14,8 @@ pub async fn run(verify: Verify, index: String) -> Exit {
         Ok(against) => against,
         Err(message) => return fail(Exit::Usage, &message),
     };
-    let folder = verify.file.display().to_string();
-    if !verify.file.is_dir() {
+    let folder = verify.file().display().to_string();
+    if !verify.file().is_dir() {
         return fail(Exit::Input, &format!("{folder} is no folder"));
     }
     let engine = match engine::start(Wishes::reading(&verify.net, MEMORY_BYTES)) {
@@ -40,7 +40,7 @@ pub async fn run(verify: Verify, index: String) -> Exit {
             say::err(&format!("{path}: {}", words(what)));
         }
     };
-    let counts = match engine.verify_tree(&verify.file, &against, tell).await {
+    let counts = match engine.verify_tree(verify.file(), &against, tell).await {
         Ok(counts) => counts,
         Err(error) => {
             let exit = match (&against, &error) {

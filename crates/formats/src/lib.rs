@@ -1,11 +1,12 @@
 //! What others defined, read and written: Metalink, Link and digest headers, ranges and
-//! conditions of requests, input lists, netrc, what relays tell.
+//! conditions of requests, input lists, checksum files, netrc, what relays tell.
 //!
 //! Everything here parses bytes that strangers wrote. No parser panics, names what it refuses
 //! with its position, and bounds its memory. Files, sockets and the clock are left to others:
 //! input arrives as bytes or as a buffered reader, time as a number.
 
 pub mod accept;
+pub mod checksums;
 pub mod conditions;
 pub mod content_range;
 pub mod depot;

@@ -2,8 +2,10 @@
 //!
 //! One file a line, its mirrors separated by tabs; lines that begin with white space carry
 //! options of the file above (`  out=NAME`, `  dir=FOLDER`, `  checksum=sha-256=HEX`,
-//! `  header=NAME: VALUE`, `  allow-overwrite=true`); `#` begins a comment line. `List` reads one file at a time, so a list of any length costs no memory, and
-//! a mistake in one file does not end the list.
+//! `  header=NAME: VALUE`, `  allow-overwrite=true`); `#` begins a comment line. `List` reads one
+//! file at a time, so a list of any length costs no memory, and a mistake in one file does not end
+//! the list. A file is never handed out before the last of its options has been read: a checksum
+//! may stand behind whatever cannot be read.
 
 use std::io::{self, BufRead, Read};
 
@@ -70,6 +72,16 @@ pub enum ListError {
         text: String,
         /// Why not.
         reason: MirrorUrlError,
+    },
+    /// More of one option than one file can have.
+    #[error("line {line}: more than {max} lines '{option}' for one file")]
+    TooMany {
+        /// The line.
+        line: u64,
+        /// The option.
+        option: &'static str,
+        /// How many are read.
+        max: usize,
     },
     /// An option before any file.
     #[error("line {line}: an option (a line that begins with a space) belongs below a file")]
@@ -165,26 +177,52 @@ impl<R: BufRead> List<R> {
     /// Handles the line in `bytes`; yields the file above it if a new one begins here.
     fn handle_line(&mut self) -> Option<Result<Item, ListError>> {
         let line = self.line;
-        let Ok(text) = str::from_utf8(&self.bytes) else {
-            return self.pending.replace(Err(ListError::NotUtf8 { line }));
-        };
-        // A byte order mark, as some editors write.
-        let text = if line == 1 { text.trim_start_matches('\u{feff}') } else { text };
-        if text.trim().is_empty() || text.starts_with('#') {
+        if line == 1 && self.bytes.starts_with(BYTE_ORDER_MARK) {
+            self.bytes.drain(..BYTE_ORDER_MARK.len());
+        }
+        if is_comment(&self.bytes) {
             return None;
         }
-        if !text.starts_with([' ', '\t']) {
-            return self.pending.replace(mirrors(text, line));
+        if !self.bytes.starts_with(b" ") && !self.bytes.starts_with(b"\t") {
+            let item = match str::from_utf8(&self.bytes) {
+                Ok(text) => mirrors(text, line),
+                Err(_) => Err(ListError::NotUtf8 { line }),
+            };
+            return self.pending.replace(item);
         }
-        match &mut self.pending {
+        let error = match &mut self.pending {
             None => return Some(Err(ListError::NoFile { line })),
             // The file is lost already; its options are passed over.
-            Some(Err(_)) => {}
-            Some(Ok(item)) => {
-                if let Err(error) = option(item, text.trim(), line) {
-                    self.pending = Some(Err(error));
+            Some(Err(_)) => return None,
+            Some(Ok(item)) => match str::from_utf8(&self.bytes) {
+                Ok(text) => option(item, text.trim(), line).err(),
+                Err(_) if !is_known_option(&self.bytes) => {
+                    item.unknown(&self.bytes);
+                    None
                 }
-            }
+                Err(_) => Some(ListError::NotUtf8 { line }),
+            },
+        };
+        if let Some(error) = error {
+            self.pending = Some(Err(error));
+        }
+        None
+    }
+
+    /// Handles a line of which `bytes` holds only the beginning.
+    fn handle_long_line(&mut self) -> Option<Result<Item, ListError>> {
+        let error = ListError::TooLong { line: self.line };
+        if is_comment(&self.bytes) {
+            return None;
+        }
+        if !self.bytes.starts_with(b" ") && !self.bytes.starts_with(b"\t") {
+            return self.pending.replace(Err(error));
+        }
+        match &mut self.pending {
+            None => return Some(Err(error)),
+            Some(Err(_)) => {}
+            Some(Ok(item)) if !is_known_option(&self.bytes) => item.unknown(&self.bytes),
+            Some(Ok(_)) => self.pending = Some(Err(error)),
         }
         None
     }
@@ -201,9 +239,12 @@ impl<R: BufRead> Iterator for List<R> {
                     self.ended = true;
                     self.pending.take()
                 }
+                Err(ListError::TooLong { .. }) => self.handle_long_line(),
+                // What the file above it still has to say is not known, so it is not handed out.
                 Err(error) => {
-                    self.ended = matches!(error, ListError::Read { .. });
-                    self.pending.replace(Err(error))
+                    self.ended = true;
+                    self.pending = None;
+                    Some(Err(error))
                 }
             };
             if done.is_some() {
@@ -212,6 +253,32 @@ impl<R: BufRead> Iterator for List<R> {
         }
         self.pending.take()
     }
+}
+
+impl Item {
+    /// Notes an option that means nothing here.
+    fn unknown(&mut self, line: &[u8]) {
+        if self.unknown_options.len() < OPTIONS_MAX {
+            self.unknown_options.push(shown(&String::from_utf8_lossy(name_in(line)), SHOWN_CHARS));
+        }
+    }
+}
+
+/// Nothing but white space, or a `#` before anything else.
+fn is_comment(line: &[u8]) -> bool {
+    let text = line.trim_ascii_start();
+    text.is_empty() || text.starts_with(b"#")
+}
+
+/// What stands before the `=` of an option's line.
+fn name_in(line: &[u8]) -> &[u8] {
+    line.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii()
+}
+
+/// Whether the option of this line means something here. One without `=` may have been any.
+fn is_known_option(line: &[u8]) -> bool {
+    let name = name_in(line);
+    !line.contains(&b'=') || OPTIONS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 fn mirrors(text: &str, line: u64) -> Result<Item, ListError> {
@@ -240,25 +307,28 @@ fn mirrors(text: &str, line: u64) -> Result<Item, ListError> {
 fn option(item: &mut Item, text: &str, line: u64) -> Result<(), ListError> {
     let (name, value) = text.split_once('=').ok_or(ListError::Option { line })?;
     let value = value.trim();
-    match name.trim() {
+    match name.trim().to_ascii_lowercase().as_str() {
         "out" => {
             let safe = SafePath::new(value);
             let refused = |why| ListError::Out { line, name: shown(value, SHOWN_CHARS), why };
             item.out = Some(safe.map_err(refused)?);
         }
         "dir" => item.dir = Some(value.to_owned()).filter(|dir| !dir.is_empty()),
-        "checksum" if item.digests.len() < DIGESTS_MAX => {
+        "checksum" => {
+            if item.digests.len() >= DIGESTS_MAX {
+                return Err(ListError::TooMany { line, option: "checksum", max: DIGESTS_MAX });
+            }
             let digest = value.parse().map_err(|why| ListError::Checksum { line, why })?;
             item.digests.push(digest);
         }
-        "header" if item.headers.len() < HEADERS_MAX => {
+        "header" => {
+            if item.headers.len() >= HEADERS_MAX {
+                return Err(ListError::TooMany { line, option: "header", max: HEADERS_MAX });
+            }
             item.headers.push(header(value).ok_or(ListError::Header { line })?);
         }
         "allow-overwrite" => item.overwrite = value == "true",
-        other if item.unknown_options.len() < OPTIONS_MAX => {
-            item.unknown_options.push(shown(other, SHOWN_CHARS));
-        }
-        _ => {}
+        _ => item.unknown(text.as_bytes()),
     }
     Ok(())
 }
@@ -273,6 +343,10 @@ fn header(text: &str) -> Option<(String, String)> {
     fits.then(|| (name.to_owned(), value.to_owned()))
 }
 
+/// The options that mean something here.
+const OPTIONS: [&str; 5] = ["out", "dir", "checksum", "header", "allow-overwrite"];
+/// As some editors write it.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Room for a hundred long addresses.
 const LINE_BYTES_MAX: usize = 1 << 20;
 const MIRRORS_MAX: usize = 1_000;
@@ -345,10 +419,47 @@ mod tests {
     }
 
     #[test]
-    fn a_read_error_ends_the_list_after_what_was_read() {
-        let input = BufReader::new("http://a/\n".as_bytes().chain(Failing));
+    fn a_read_error_ends_the_list_after_what_was_read_whole() {
+        let input = BufReader::new("http://a/\nhttp://b/\n".as_bytes().chain(Failing));
         let items: Vec<_> = List::new(input).take(5).collect();
-        assert!(matches!(&items[..], [Ok(_), Err(ListError::Read { line: 2, .. })]), "{items:?}");
+        // The checksum of the second file may have been on the line that could not be read.
+        assert!(matches!(&items[..], [Ok(_), Err(ListError::Read { line: 3, .. })]), "{items:?}");
+    }
+
+    /// A list from aria2 had one line in Latin-1 between an address and its checksum. The file was
+    /// handed out at that line, so it was fetched without the checksum that stood below.
+    #[test]
+    fn no_line_hands_a_file_out_before_its_checksum() {
+        let long = [b"  referer=http://x/".as_slice(), &vec![b'x'; LINE_BYTES_MAX]].concat();
+        let long_comment = [b"#".as_slice(), &vec![b'x'; LINE_BYTES_MAX]].concat();
+        let fatal = [b"  out=".as_slice(), &vec![b'x'; LINE_BYTES_MAX]].concat();
+        let cases: [(&[u8], bool); 9] = [
+            (b"# caf\xe9", true),
+            (b"   # caf\xe9", true),
+            (b"  referer=http://x/caf\xe9", true),
+            (b"  re\xffferer=x", true),
+            (&long, true),
+            (&long_comment, true),
+            (b"  out=caf\xe9.bin", false),
+            (b"  caf\xe9", false),
+            (&fatal, false),
+        ];
+        for (line, comes) in cases {
+            let sum = b"\n  Checksum=md5=900150983cd24fb0d6963f7d28e17f72\nhttp://b/\n";
+            let text = [b"http://a/\n".as_slice(), line, sum].concat();
+            let items: Vec<_> = List::new(&text[..]).collect();
+            assert_eq!(items.len(), 2, "{:?}", &line[..line.len().min(30)]);
+            assert_eq!(items[0].is_ok(), comes, "{items:?}");
+            assert!(items[0].as_ref().map_or(true, |item| item.digests.len() == 1));
+            assert!(items[1].is_ok());
+        }
+    }
+
+    #[test]
+    fn no_checksum_is_passed_over_because_there_are_many() {
+        let text = format!("http://a/\n{}", "  checksum=adler32=00000001\n".repeat(17));
+        let items = read(&text);
+        assert!(matches!(&items[..], [Err(why)] if why.contains("more than 16")), "{items:?}");
     }
 
     #[test]

@@ -19,6 +19,12 @@ pub fn mirror_url(text: &str, base: Option<&Url>) -> Result<Url, MirrorUrlError>
     if text.contains(|c: char| c.is_control()) {
         return Err(MirrorUrlError::ControlCharacter);
     }
+    let authority = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.rsplit('@').next().is_some_and(|host| host.starts_with('[') && host.contains('%'))
+    {
+        return Err(MirrorUrlError::Zone);
+    }
     let mapped = match text.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("davs") => format!("https://{rest}"),
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("dav") => format!("http://{rest}"),
@@ -49,6 +55,9 @@ pub enum MirrorUrlError {
     /// No URL at all.
     #[error("it is no URL: {0}")]
     Parse(#[from] url::ParseError),
+    /// An interface of another machine, or of this one, is named.
+    #[error("a zone ('%eth0') is understood in addresses of the command line alone")]
+    Zone,
     /// A tab, line end or the like inside.
     #[error("it contains a control character")]
     ControlCharacter,

@@ -6,6 +6,7 @@
 //! decided elsewhere.
 
 mod control;
+mod cookies;
 mod error;
 mod facts;
 mod habits;
@@ -39,7 +40,7 @@ pub use habits::Quirks;
 pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};
 pub use net::{
     Accepted, Bearer, BearerSearch, Come, Dialled, Net, NetError, NetOptions, Proxies, ProxyError,
-    Reach, RelayAccess, Sealable, Secret, check_header, discover_bearer,
+    Reach, RelayAccess, Sealable, Secret, ZoneError, check_header, discover_bearer, without_zone,
 };
 pub use sealed::{
     SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, plain_bytes, sealed_bytes, to_sealed,

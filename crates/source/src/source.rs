@@ -12,6 +12,7 @@ use swath_formats::relay::{site, through};
 use swath_model::{Range, SourceId};
 use url::Url;
 
+use crate::cookies::Cookies;
 use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::habits::{Habits, Quirks};
@@ -75,6 +76,7 @@ pub struct Source {
     sealed: Option<Arc<SealedLength>>,
     relays: Vec<Url>,
     way: Option<Way>,
+    cookies: Mutex<Cookies>,
     state: Mutex<State>,
 }
 
@@ -199,6 +201,7 @@ impl Source {
             sealed,
             relays: relays.to_vec(),
             way,
+            cookies: Mutex::default(),
             state: Mutex::new(state),
         })
     }
@@ -343,8 +346,13 @@ impl Source {
                 Target::through(&self.net, &self.url, &way.address, url, self.trust)
             }
             Some(way) => Target::new(&self.net, &self.url, url, self.trust).carried_by(&way.via),
-            None => Target::new(&self.net, &self.url, url, self.trust),
+            None => Target::new(&self.net, &self.url, url, self.trust).showing(&self.cookies()),
         })
+    }
+
+    /// What servers have set on the way, by redirects.
+    pub(crate) fn cookies(&self) -> MutexGuard<'_, Cookies> {
+        self.cookies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn sealed(&self) -> Option<Arc<SealedLength>> {

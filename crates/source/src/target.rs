@@ -6,6 +6,7 @@ use swath_formats::relay;
 use swath_model::Range;
 use url::{Host, Url};
 
+use crate::cookies::Cookies;
 use crate::error::{LaneError, Presented};
 use crate::http::request;
 use crate::net::{Credentials, Keys, Net, Sealed, Via, has};
@@ -46,10 +47,14 @@ pub(crate) struct Target {
     pub shared: String,
     /// The user's own headers say which media types are wanted.
     own_accept: bool,
+    /// The user's own headers have cookies.
+    own_cookie: bool,
     /// Which credentials requests here show.
     presented: Presented,
     /// A redirect led here.
     redirected: bool,
+    /// The cookies that requests here show.
+    pub cookies: String,
     /// What is asked for, without the relays that it comes through.
     pub end: Url,
     /// Relays that carry the connection without reading it, the nearest first.
@@ -85,6 +90,16 @@ impl Target {
         Target { via: Via::clone(via), ..self }
     }
 
+    /// The same address, shown the cookies that are for it, unless the user gives their own.
+    pub fn showing(mut self, cookies: &Cookies) -> Target {
+        let shown = cookies.shown_to(&self.url);
+        if !shown.is_empty() && !self.own_cookie {
+            self.shared.push_str(&format!("Cookie: {shown}\r\n"));
+            self.cookies = shown;
+        }
+        self
+    }
+
     fn with(
         net: &Net,
         source_url: &Url,
@@ -98,6 +113,7 @@ impl Target {
             fields.push(("User-Agent", net.user_agent()));
         }
         let own_accept = has(&credentials.headers, "accept");
+        let own_cookie = has(&credentials.headers, "cookie");
         let elsewhere = Origin::of(source_url) != origin;
         let presented = if credentials.are_some() {
             Presented::Sent
@@ -133,8 +149,10 @@ impl Target {
             url: url.clone(),
             trust,
             own_accept,
+            own_cookie,
             presented,
             redirected: source_url != url,
+            cookies: String::new(),
             end: url.clone(),
             via: Via::from([]),
             keys: Keys::default(),

@@ -19,7 +19,7 @@ use url::Url;
 const SIZE: u64 = 100_000;
 
 fn net_with_everything() -> Net {
-    let netrc = swath_formats::Netrc::parse("machine 127.0.0.1 login net password rc").unwrap();
+    let netrc = swath_formats::Netrc::parse(b"machine 127.0.0.1 login net password rc");
     Net::new(NetOptions {
         headers: vec![("X-Secret".to_owned(), "mine".to_owned())],
         netrc: Some(netrc),

@@ -57,8 +57,7 @@ impl Away<'_> {
         stop: &Stop,
     ) -> Result<Exit, String> {
         let cp = self.cp;
-        let through = self.session.and_then(|session| session.through.as_deref());
-        let names = through.unwrap_or_default();
+        let names = self.session.map(|session| session.names.as_slice()).unwrap_or_default();
         let Outgoing { from, to, single, shown } = what;
         let is_single = single.is_some();
         let wishes = wishes(cp, single);

@@ -48,8 +48,19 @@ fn name() -> String {
     format!(".cache/swath/swath-{}-{}", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH)
 }
 
+/// What a shell there runs: the swath of its PATH, or the one that was put there. Which of them there
+/// is is looked at first, because a shell complains of a command that is not there.
+pub fn found() -> String {
+    let look = format!(
+        "command -v swath >/dev/null 2>&1 && exec swath \"$@\"; \
+         test -x {own} && exec {own} \"$@\"; exit {MISSING}",
+        own = bootstrapped()
+    );
+    format!("sh -c '{look}' swath")
+}
+
 /// What a shell there calls it.
-pub fn bootstrapped() -> String {
+fn bootstrapped() -> String {
     format!("\"$HOME\"/{}", name())
 }
 
@@ -94,6 +105,8 @@ fn by_sh(script: &str) -> String {
     format!("exec sh -c '{script}'")
 }
 
+/// A shell's word for a command that is not there.
+const MISSING: i32 = 127;
 /// Before what was found there.
 const FOUND: &str = "swath-is";
 /// When all of it is there.

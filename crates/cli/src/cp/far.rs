@@ -24,6 +24,8 @@ pub struct Far {
     pub host: String,
     /// Where its ports are; perhaps only ssh knows it by the other name.
     pub name: String,
+    /// The user's configuration has ports forwarded.
+    pub forwards: bool,
     /// The user has ssh connections shared.
     pub shares: bool,
     /// How long it may be silent.
@@ -57,6 +59,9 @@ impl Far {
             ssh: way.ssh.clone(),
             host: host.to_owned(),
             name: value("hostname").unwrap_or_else(|| alone.to_owned()),
+            forwards: ["localforward", "remoteforward", "dynamicforward"]
+                .iter()
+                .any(|key| value(key).is_some()),
             shares: value("controlpath").is_some_and(|path| path != "none"),
             patience: way.patience,
             connects: Vec::new(),
@@ -66,12 +71,31 @@ impl Far {
             let limit_s = way.patience.as_secs_f64().ceil() as u64;
             far.connects = options([format!("ConnectTimeout={}", limit_s.max(1))]);
         }
+        // What the user has for sessions of their own: of an ssh that is to run our command none of it
+        // may hold. Options that this ssh does not know would end it.
+        let has = |key: &str, wanted: &str| value(key).is_some_and(|value| value != wanted);
+        if has("remotecommand", "none") {
+            far.connects.extend(options(["RemoteCommand=none".to_owned()]));
+        }
+        if has("stdinnull", "no") {
+            far.connects.extend(options(["StdinNull=no".to_owned()]));
+        }
+        if has("forkafterauthentication", "no") {
+            far.connects.extend(options(["ForkAfterAuthentication=no".to_owned()]));
+        }
         if let Some(permits) = value("permitlocalcommand") {
             // A command that the user has for this runs all the same.
             let own = value("localcommand").filter(|own| permits == "yes" && own != "none");
             let own = own.map(|own| format!("; {own}")).unwrap_or_default();
             let tell = format!("LocalCommand=echo {LOGGED_IN}{own}");
             far.tells = options(["PermitLocalCommand=yes".to_owned(), tell]);
+        }
+        if has("sessiontype", "default") {
+            far.tells.extend(options(["SessionType=default".to_owned()]));
+        }
+        // Another ssh of the user's may hold the ports already.
+        if far.forwards {
+            far.tells.extend(options(["ClearAllForwardings=yes".to_owned()]));
         }
         far
     }

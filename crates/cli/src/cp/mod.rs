@@ -168,7 +168,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         Ok(ready) => ready,
         Err((exit, message)) => return fail(exit, &message),
     };
-    let names = session.as_ref().and_then(|it| it.through.as_deref()).unwrap_or_default();
+    let names = session.as_ref().map(|it| it.names.as_slice()).unwrap_or_default();
     let own_server = session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint));
     // No relay leads to a disk of ours, nor to where ssh does.
     let has_routes = session.is_none() && !matches!(job, Job::Here { .. });

@@ -7,7 +7,7 @@
 
 use std::net::Ipv4Addr;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use swath_model::digest::Digest;
@@ -17,7 +17,7 @@ use tokio::process::{Child, ChildStdin};
 use tokio::time::{sleep, timeout};
 use url::Url;
 
-use super::bootstrap::{bootstrap, bootstrapped};
+use super::bootstrap::{bootstrap, found};
 use super::far::Far;
 use super::job::Own;
 use super::through::{self, Through};
@@ -61,8 +61,10 @@ pub struct Session {
     pub fingerprint: Digest,
     /// What was named there is a file, and all that it serves.
     pub is_file: bool,
-    /// The data goes through ssh: what our port is to be called where people read of it.
-    pub through: Option<Vec<(String, String)>>,
+    /// The data goes through ssh.
+    pub goes_through: bool,
+    /// Addresses that this server has for us alone, and what people read in their place.
+    pub names: Vec<(String, String)>,
     /// More connections for data than this would wait for each other.
     pub lanes_max: Option<u32>,
     _server: Child,
@@ -143,9 +145,10 @@ pub async fn start(
     progress: &Progress,
 ) -> Result<Session, String> {
     let far = Far::of(way, &remote.host).await;
-    let mut program = match way.bootstrap {
+    let program = match way.bootstrap {
         true => bootstrap(&far, progress).await?,
-        false => "swath".to_owned(),
+        // An earlier copy may have put it there.
+        false => found(),
     };
     let path = if remote.path.is_empty() { "." } else { &remote.path };
     let (write, file_name) = match purpose {
@@ -154,20 +157,9 @@ pub async fn start(
     };
     let file_name = file_name.map(|name| format!(" --file-name={}", quoted(name)));
     let purpose = format!("{write}{}", file_name.unwrap_or_default());
-    let line =
-        |program: &str| format!("exec {program} serve --ephemeral{purpose} -- {}", quoted(path));
-    let mut server = far.run(&line(&program)).await?;
-    let mut said = server.output.listen(hello_in).await;
-    if let Err(unheard) = said
-        && !way.bootstrap
-        && server.is_missing(unheard).await
-    {
-        // An earlier copy may have put it there.
-        program = bootstrapped();
-        server = far.run(&line(&program)).await?;
-        said = server.output.listen(hello_in).await;
-    }
-    let hello = match said {
+    let line = format!("exec {program} serve --ephemeral{purpose} -- {}", quoted(path));
+    let mut server = far.run(&line).await?;
+    let hello = match server.output.listen(hello_in).await {
         Ok(hello) => hello,
         // The shell's word for a command that is not there.
         Err(unheard) if !way.bootstrap && server.is_missing(unheard).await => {
@@ -204,13 +196,25 @@ pub async fn start(
         }
     };
     let host = if host.contains(':') { format!("[{host}]") } else { host };
-    let url = Url::parse(&format!("https://{host}:{port}{}", hello.path))
-        .map_err(|error| bad(&error.to_string()))?;
+    let url = crate::net::parse_url(&format!("https://{host}:{port}{}", hello.path))
+        .map_err(|error| bad(&error))?;
     let is_file = hello.is_file;
-    let through = lead.is_some().then(|| names(&url, remote));
+    let goes_through = lead.is_some();
+    let names = names(&url, remote, goes_through);
     let lanes_max = matches!(lead, Some(Lead::Through { .. })).then_some(through::LANES_MAX);
     let (_server, _hold, _lead) = (server.ssh, server.input, lead);
-    Ok(Session { url, bearer, fingerprint, is_file, through, lanes_max, _server, _hold, _lead })
+    Ok(Session {
+        url,
+        bearer,
+        fingerprint,
+        is_file,
+        goes_through,
+        names,
+        lanes_max,
+        _server,
+        _hold,
+        _lead,
+    })
 }
 
 /// A port of ours that leads to `port` there, where swath is called `program`.
@@ -231,14 +235,22 @@ async fn by_ssh_alone(far: &Far, program: &str, port: u16) -> Result<(Lead, u16)
     Ok((Lead::Through { _through: through }, own))
 }
 
-/// What stands for a port of ours that leads through ssh: what it leads to, longer names first.
-fn names(url: &Url, remote: &Remote) -> Vec<(String, String)> {
+/// What stands for the address of a server that was started for this copy, or for a port of ours that
+/// leads to it through ssh: what the user has typed, longer names first.
+fn names(url: &Url, remote: &Remote, goes_through: bool) -> Vec<(String, String)> {
     let Remote { host, path } = remote;
-    let (place, ssh) = (format!("{host}:{path} (by ssh)"), format!("the ssh connection to {host}"));
+    let (place, ssh) = match goes_through {
+        true => (format!("{host}:{path} (by ssh)"), format!("the ssh connection to {host}")),
+        false => (format!("{host}:{path}"), host.clone()),
+    };
     let own = url[url::Position::BeforeHost..url::Position::AfterPort].to_owned();
     let whole = swath_source::display_name(url);
+    let server = match goes_through {
+        true => ssh.clone(),
+        false => format!("the link or the server of {place}"),
+    };
     vec![
-        (format!("the link or the server of {whole}"), ssh.clone()),
+        (format!("the link or the server of {whole}"), server),
         (whole.clone(), place.clone()),
         (whole.trim_start_matches("https://").to_owned(), place),
         (format!("https://{own}"), ssh.clone()),
@@ -291,16 +303,22 @@ async fn tunnel(far: &Far, port: u16) -> Result<(Child, u16), String> {
     let free = free.and_then(|listener| listener.local_addr());
     let own = free.map_err(|error| failed(error.to_string()))?.port();
     let mut ssh = far.ssh();
-    ssh.args(["-N", "-o", "ExitOnForwardFailure=yes", "-L"]);
+    // A forwarding of the user's own may be taken by another ssh, which is nothing to us.
+    let fails = if far.forwards { "no" } else { "yes" };
+    ssh.args(["-N", "-o", &format!("ExitOnForwardFailure={fails}"), "-L"]);
     ssh.arg(format!("127.0.0.1:{own}:localhost:{port}")).args(["--", host]);
     ssh.stdin(Stdio::null());
     let mut ssh = far.start(ssh)?;
+    let began = Instant::now();
     loop {
         if TcpStream::connect((Ipv4Addr::LOCALHOST, own)).await.is_ok() {
             return Ok((ssh, own));
         }
         if let Ok(Some(status)) = ssh.try_wait() {
             return Err(failed(format!("ssh ended with {status}")));
+        }
+        if began.elapsed() > far.patience.max(TUNNEL_WITHIN) {
+            return Err(failed("ssh opens no port here".to_owned()));
         }
         sleep(LOOK_AGAIN).await;
     }
@@ -325,6 +343,8 @@ fn quoted(path: &str) -> String {
 const HELLO_BEGIN: &str = "{\"swath\":";
 /// A port that lets nobody in mostly says nothing at all.
 const DIRECT_WITHIN: Duration = Duration::from_secs(3);
+/// ssh has been in once, so no password is asked for for this long.
+const TUNNEL_WITHIN: Duration = Duration::from_secs(60);
 /// While ssh builds its tunnel.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -349,7 +369,13 @@ mod tests {
     #[test]
     fn no_port_of_ours_is_named_where_ssh_leads() {
         let url = Url::parse("https://127.0.0.1:40123/").unwrap();
-        let names = names(&url, &Remote { host: "far".to_owned(), path: "/data".to_owned() });
+        let remote = Remote { host: "far".to_owned(), path: "/data".to_owned() };
+        let direct = super::super::here::renamed(
+            &names(&url, &remote, false),
+            "https://127.0.0.1:40123/ and 127.0.0.1:40123",
+        );
+        assert_eq!(direct, "far:/data and far");
+        let names = names(&url, &remote, true);
         let told = |text: &str| super::super::here::renamed(&names, text);
         let shown = swath_source::display_name(&url);
         let limit = told(&format!("the link or the server of {shown}"));

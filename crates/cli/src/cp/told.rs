@@ -14,7 +14,7 @@ use crate::say;
 
 /// Say how fast it was where all went through ssh.
 pub fn told_rate(cp: &Cp, session: Option<&Session>, tree: &Received) {
-    let went_by_ssh = session.is_some_and(|session| session.through.is_some());
+    let went_by_ssh = session.is_some_and(|session| session.goes_through);
     if went_by_ssh && tree.transfer.fetched_bytes > 0 && !cp.quiet && !cp.json && !cp.dry_run {
         let rate = units::rate(tree.transfer.rate_bytes_per_s);
         say::err(&format!("by ssh: {rate}"));

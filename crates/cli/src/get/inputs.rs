@@ -169,7 +169,18 @@ pub async fn metalink_of(
         Place::Named => Trust::Named,
         Place::Instead | Place::Beside => Trust::Discovered,
     };
-    let mut coming = std::pin::pin!(document_of(engine, url, trust));
+    if place == Place::Beside {
+        // Nobody asked for it, and the file waits.
+        let document = timeout(BESIDE_WITHIN, document_of(engine, url, trust, 1)).await;
+        let document = document.unwrap_or_else(|_| {
+            let (shown, limit_s) = (shown(url), BESIDE_WITHIN.as_secs());
+            let words = format!("the Metalink {shown} has not come within {limit_s} s");
+            Err((Exit::Sources, words))
+        })?;
+        let found = Some((document.final_url, place));
+        return from_metalink(get, progress, &shown(url), Cursor::new(document.bytes), found);
+    }
+    let mut coming = std::pin::pin!(document_of(engine, url, trust, METALINK_TRIES));
     let document = match timeout(SILENCE_MAX, &mut coming).await {
         Ok(document) => document?,
         Err(_) => {
@@ -181,7 +192,12 @@ pub async fn metalink_of(
     from_metalink(get, progress, &shown(url), Cursor::new(document.bytes), found)
 }
 
-async fn document_of(engine: &Engine, url: &Url, trust: Trust) -> Result<Document, Refusal> {
+async fn document_of(
+    engine: &Engine,
+    url: &Url,
+    trust: Trust,
+    tries_max: u32,
+) -> Result<Document, Refusal> {
     let refused = |error: &LaneError| {
         (Exit::Sources, format!("cannot fetch the Metalink {}: {error}", shown(url)))
     };
@@ -195,7 +211,7 @@ async fn document_of(engine: &Engine, url: &Url, trust: Trust) -> Result<Documen
         let wait = match fetch_small(engine.net(), url, trust, METALINK_WISHES, most).await {
             Ok(document) => return Ok(document),
             Err(error) => match error.class() {
-                _ if tries >= METALINK_TRIES => return Err(refused(&error)),
+                _ if tries >= tries_max => return Err(refused(&error)),
                 Class::Transient => Duration::from_millis(250) * tries,
                 Class::Busy(wait) if wait <= BUSY_AT_MOST => wait,
                 _ => return Err(refused(&error)),
@@ -229,9 +245,18 @@ fn from_metalink(
         let text = format!("{name}: the piece digests of {what} cannot be used ({first})");
         progress.note(&text, true);
     }
+    let mut refused = metalink.refused.into_iter().map(|it| match it.name.as_str() {
+        "" => (format!("the file of line {}", it.line), it.why.to_string()),
+        _ => (it.name, it.why.to_string()),
+    });
     if files.is_empty() {
-        return Err((Exit::Input, format!("{name} names no file")));
+        let why = match refused.next() {
+            Some((file, why)) => format!("{name}: no file of it can be fetched: {file:?}: {why}"),
+            None => format!("{name} names no file"),
+        };
+        return Err((Exit::Input, why));
     }
+    let count = files.len() + refused.len();
     let mirrors: usize = files.iter().map(|file| file.mirrors.len()).sum();
     let what = match place {
         Some(Place::Named | Place::Instead) => Some(format!("{name} is a Metalink")),
@@ -242,33 +267,31 @@ fn from_metalink(
         Some(Place::Beside) | None => None,
     };
     if let Some(what) = what {
-        let files = counted(files.len() as u64, "file", "files");
+        let files = counted(count as u64, "file", "files");
         let mirrors = counted(mirrors as u64, "mirror", "mirrors");
         progress.note(&format!("{what}: {files}, {mirrors}"), false);
     }
-    if files.len() == 1 {
+    if count == 1 {
         let file = files.remove(0);
         let request = of_metalink_file(get, file, trust).map_err(|(file, error)| {
             (Exit::Input, format!("{}: {file}: {error}", base_path.as_deref().unwrap_or(name)))
         })?;
         return Ok(Inputs::One(Box::new(request)));
     }
-    let several = |way: &str| format!("{name} names {} files: {way}", files.len());
+    let several = |way: &str| format!("{name} names {count} files: {way}");
     if get.output.is_some() {
         return Err((Exit::Usage, several("use -d DIR in place of -o")));
     }
     if !get.digest.is_empty() {
         return Err((Exit::Usage, several("--digest is for one")));
     }
-    let count = Some(files.len() as u64);
     let title = name.to_owned();
     let template = Template::of(get);
-    let entries = files.into_iter().map(move |file| Entry {
-        request: template.metalink_file(file, trust),
-        headers: Vec::new(),
-        warnings: Vec::new(),
-    });
-    Ok(Inputs::Many(Many { title, count, entries: Box::new(entries) }))
+    let entry = |request| Entry { request, headers: Vec::new(), warnings: Vec::new() };
+    let entries = files.into_iter().map(move |file| entry(template.metalink_file(file, trust)));
+    let refused: Vec<_> = refused.collect();
+    let entries = entries.chain(refused.into_iter().map(move |refused| entry(Err(refused))));
+    Ok(Inputs::Many(Many { title, count: Some(count as u64), entries: Box::new(entries) }))
 }
 
 fn of_metalink_file(
@@ -348,6 +371,10 @@ impl Template {
         if let Some(why) = file.unusable_digest().filter(|_| file.pieces.is_none()) {
             let words = "its digest cannot be used, and nothing else would prove the file";
             return Err((name, format!("{words}: {why}")));
+        }
+        if file.has_unusable_size() && file.digests.is_empty() && file.pieces.is_none() {
+            let words = "its size cannot be read, and nothing else would prove the file";
+            return Err((name, words.to_owned()));
         }
         let mut request = self.request(Destination::File(self.dir.join(file.name.as_path())));
         request.mirrors = file
@@ -444,6 +471,8 @@ const METALINK_WISHES: &str =
     "application/metalink4+xml, application/metalink+xml;q=0.9, */*;q=0.5";
 /// Tries for a Metalink before it is given up.
 const METALINK_TRIES: u32 = 3;
+/// One that nobody asked for is not waited for longer: the file is one request away.
+const BESIDE_WITHIN: Duration = Duration::from_secs(2);
 /// A server that is busy for longer is not waited for.
 const BUSY_AT_MOST: Duration = Duration::from_secs(30);
 

@@ -1,5 +1,6 @@
 //! `swath get`: inputs to requests, one transfer or many, the end.
 
+mod checksums;
 mod inputs;
 mod list;
 mod many;
@@ -14,12 +15,13 @@ use crate::report;
 use crate::signals;
 use swath_transfer::Stop;
 
+pub use checksums::file_of as checksummed;
 use inputs::Inputs;
 pub use inputs::{name_of, shown};
 pub use one::Kept;
 
 /// Run the command.
-pub async fn run(get: Get) -> Exit {
+pub async fn run(mut get: Get) -> Exit {
     let to_stdout = get.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
     if to_stdout && get.json {
         return fail(Exit::Usage, "--json and '-o -' both want standard output");
@@ -51,6 +53,23 @@ pub async fn run(get: Get) -> Exit {
         Ok(engine) => engine,
         Err((exit, message)) => return fail(exit, &message),
     };
+    if get.checksums.is_some() {
+        let found = tokio::select! {
+            biased;
+            () = stop.wait() => return fail(Exit::Interrupted, "stopped before anything was fetched"),
+            found = checksums::find(&get, &engine, &progress) => found,
+        };
+        match found {
+            Ok(digests) => get.digest.extend(digests),
+            Err((exit, message)) => {
+                progress.clear();
+                return fail(exit, &message);
+            }
+        }
+        if let Err(message) = crate::args::one_value_each(&get.digest) {
+            return fail(Exit::Usage, &message);
+        }
+    }
     // A server may be silent, and a pipe empty, for as long as they like.
     let inputs = tokio::select! {
         biased;

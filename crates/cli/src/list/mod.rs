@@ -47,7 +47,10 @@ struct Line {
 /// Run `swath ls`.
 pub async fn ls(ls: Ls) -> Exit {
     let listed = match Place::reach(&ls.net, &ls.ssh, &ls.place).await {
-        Ok(place) => list(&place, ls.recursive).await,
+        Ok(place) => {
+            let listed = list(&place, ls.recursive).await;
+            listed.map_err(|(exit, message)| (exit, place.words(&message)))
+        }
         Err(failed) => Err(failed),
     };
     let lines = match listed {
@@ -80,7 +83,8 @@ pub async fn du(du: Du) -> Exit {
         Ok(index) => index,
         Err(error) => {
             let Some(line) = file(&place).await else {
-                return fail(exit::of(&error, 0), &words(&place.folder.url, &error));
+                let message = words(&place.folder.url, &error);
+                return fail(exit::of(&error, 0), &place.words(&message));
             };
             let bytes = line.size.unwrap_or(0);
             let (row, sum) = (size_row(&shown_size(&line), &shown_name(&line)), sum(bytes, 1, 0));

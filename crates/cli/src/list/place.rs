@@ -18,10 +18,18 @@ pub struct Place {
     /// What has this address may be a file.
     pub file: Option<Url>,
     /// Ends with this value.
-    _session: Option<Session>,
+    session: Option<Session>,
 }
 
 impl Place {
+    /// A sentence with the place as its user has named it.
+    pub fn words(&self, text: &str) -> String {
+        match &self.session {
+            Some(session) => crate::cp::renamed(&session.names, text),
+            None => text.to_owned(),
+        }
+    }
+
     /// Find the way there. The error is a sentence, with the exit code that it makes.
     pub async fn reach(net: &Net, ssh: &Ssh, place: &str) -> Result<Place, (Exit, String)> {
         let session = match Remote::parse(place) {
@@ -55,7 +63,7 @@ impl Place {
         let engine = engine::start(Wishes { own_server, ..Wishes::reading(net, MEMORY_BYTES) })?;
         let folder = Mirror { url, priority: 1, trust: Trust::Named, holds: None };
         let is_file = session.as_ref().is_some_and(|session| session.is_file);
-        Ok(Place { engine, folder, is_file, file, _session: session })
+        Ok(Place { engine, folder, is_file, file, session })
     }
 }
 

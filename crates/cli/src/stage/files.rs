@@ -266,7 +266,7 @@ pub fn metalink(source: &Source, staged: &Staged) -> String {
     file.mirrors.extend(staged.origins.iter().map(origin));
     let generator = Some(concat!("swath/", env!("CARGO_PKG_VERSION")).to_owned());
     let header = metalink::Header { generator, ..metalink::Header::default() };
-    metalink::to_string(&metalink::Metalink { header, files: vec![file] })
+    metalink::to_string(&metalink::Metalink { header, files: vec![file], refused: Vec::new() })
 }
 
 /// Where a depot is read. Where no digest proves the bytes it calls them by what the origin calls its

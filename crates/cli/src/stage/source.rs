@@ -87,6 +87,9 @@ fn of_metalink(
     let input = |message: String| (Exit::Input, format!("{name}: {message}"));
     let options = metalink::Options { base, ..metalink::Options::default() };
     let read = metalink::parse_with(bytes, options).map_err(|error| input(chain(&error)))?;
+    if let Some(refused) = read.refused.first() {
+        return Err(input(format!("line {}: {:?}: {}", refused.line, refused.name, refused.why)));
+    }
     let [file] = read.files.as_slice() else {
         let count = read.files.len();
         return Err(input(format!("it names {count} files, one at a time is staged")));

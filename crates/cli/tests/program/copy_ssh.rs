@@ -54,13 +54,7 @@ fn both_ways_with_nothing_running_there() {
         assert_eq!(all, [("user.run".to_owned(), b"7".to_vec())]);
     }
     // Nothing stays behind there.
-    let left = Command::new("pgrep").args(["-f", "serve --ephemeral"]).output().unwrap();
-    let left = String::from_utf8_lossy(&left.stdout).into_owned();
-    let own = left.lines().filter(|pid| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains(&*home.work().to_string_lossy())
-    });
-    assert_eq!(own.count(), 0);
+    wait_for_none(&home);
 }
 
 #[test]
@@ -308,6 +302,78 @@ fn with_no_way_at_all_it_says_what_is_to_be_done() {
     ]);
 }
 
+/// What people have for sessions of their own (a multiplexer that is entered at once, a terminal, ports
+/// that are forwarded) ended each copy: ssh refused, said nothing, or had another one's port.
+#[test]
+fn what_the_ssh_configuration_has_for_other_sessions_does_no_harm() {
+    let home = Home::new();
+    let Some(machine) = machine(&home, &own_folder()) else { return };
+    plant(&home);
+    let config = home.home().join("ssh_config");
+    let own = fs::read_to_string(&config).unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let forward = format!("LocalForward {} localhost:9", taken.local_addr().unwrap());
+    for (at, more) in [
+        "RemoteCommand tmux new -A\nRequestTTY yes",
+        "StdinNull yes",
+        "SessionType none",
+        "SessionType subsystem\nRemoteCommand sftp",
+        "ForkAfterAuthentication yes",
+        &format!("{forward}\nExitOnForwardFailure yes"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        fs::write(&config, format!("Host *\n{more}\n{own}")).unwrap();
+        if !succeeds(Command::new("ssh").arg("-F").arg(&config).args(["-G", "box"])) {
+            println!("skipped: this ssh does not know {more}");
+            continue;
+        }
+        for host in ["box", "behind"] {
+            let copy = format!("copy{at}{host}");
+            let there = format!("{host}:{}/", home.path(&copy).display());
+            let cp = |from: &str, to: &str| {
+                home.swath(["cp", "-q", "--ssh", &machine.ssh, from, to])
+                    .env("PATH", "/usr/bin:/bin")
+                    .run()
+            };
+            cp("tree/", &there).code_is(0);
+            cp(&there, &format!("back{at}{host}")).code_is(0);
+            assert_same(&home.path("tree"), &home.path(format!("back{at}{host}")));
+        }
+    }
+    wait_for_none(&home);
+}
+
+/// A copy told of `https://127.0.0.1:39845/` where its user had typed `host:path`.
+#[test]
+fn the_place_is_called_as_its_user_called_it() {
+    let home = Home::new();
+    let Some(machine) = machine(&home, &own_folder()) else { return };
+    plant(&home);
+    let there = format!("box:{}/", home.path("tree").display());
+    let swath = |args: &[&str]| {
+        let args = [&[args[0], "--ssh", &machine.ssh], &args[1..]].concat();
+        home.swath(args).env("PATH", "/usr/bin:/bin").run()
+    };
+    for args in [
+        &["cp", &there, "copy"][..],
+        &["cp", "--json", &there, "again"],
+        &["cp", "--dry-run", &there, "dry"],
+        &["cp", "tree/", &format!("box:{}/", home.path("sent").display())],
+        &["cp", "--report", "report.html", &there, "reported"],
+        &["ls", &there],
+        &["du", &there],
+    ] {
+        swath(args).code_is(0).never_says(&["127.0.0.1"]);
+    }
+    assert!(!String::from_utf8_lossy(&home.read("report.html")).contains("127.0.0.1"));
+    let missing = format!("box:{}/none/", home.work().display());
+    for args in [&["ls", &missing][..], &["du", &missing], &["cp", &missing, "none"]] {
+        assert_ne!(swath(args).never_says(&["127.0.0.1"]).code(), 0);
+    }
+}
+
 #[test]
 fn what_is_wrong_on_the_other_side_is_said() {
     let home = Home::new();
@@ -329,7 +395,11 @@ fn what_is_wrong_on_the_other_side_is_said() {
         .says(&["box: this program was put there, as ~/.cache/"]);
     cp(&["--bootstrap"], &there).code_is(0).never_says(&["was put there"]);
     // From then on it is there, also for those who do not ask for it to be put there.
-    cp(&[], &there).code_is(0).never_says(&["swath is not there"]);
+    let ran = cp(&[], &there);
+    ran.code_is(0).never_says(&["swath is not there"]);
+    // The shell there complained each time of a swath that is not in its PATH.
+    ran.never_says(&["not found"]);
+    assert_eq!(cp(&["-q"], &there).code_is(0).all(), "");
     assert_same(&home.path("tree"), &home.path("copy"));
     let put = fs::read_dir(home.home().join("far/.cache/swath")).unwrap().count();
     assert_eq!(put, 1);

@@ -19,11 +19,16 @@ use crate::text::shown;
 
 /// The attributes of one element, by local name.
 #[derive(Default)]
-pub(super) struct Attributes(Vec<(String, String)>);
+pub(super) struct Attributes {
+    all: Vec<(String, String)>,
+    /// The value of one cannot be read.
+    is_broken: bool,
+}
 
 impl Attributes {
     pub(super) fn read(start: &BytesStart) -> Result<Attributes, Problem> {
         let mut all = Vec::new();
+        let mut is_broken = false;
         // The library checks for doubled names as well; that is quadratic, but limited.
         for (at, attribute) in start.attributes().enumerate() {
             if at == ATTRIBUTES_MAX {
@@ -37,16 +42,18 @@ impl Attributes {
             if attribute.key.prefix().is_some() || attribute.key.as_namespace_binding().is_some() {
                 continue;
             }
-            let value = attribute
-                .normalized_value(XmlVersion::Implicit1_0)
-                .map_err(|error| malformed(&error))?;
+            // What refers to an entity that is not known, or to no character, counts as missing.
+            let Ok(value) = attribute.normalized_value(XmlVersion::Implicit1_0) else {
+                is_broken = true;
+                continue;
+            };
             all.push((attribute.key.local_name().as_ref().to_owned(), value.into_owned()));
         }
-        Ok(Attributes(all))
+        Ok(Attributes { all, is_broken })
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.all.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     pub(super) fn shown(&self, name: &str) -> Option<String> {
@@ -84,6 +91,11 @@ struct PiecesDraft {
 impl Draft {
     pub(super) fn new(file: File) -> Draft {
         Draft { file, pieces: None, addresses: 0 }
+    }
+
+    /// The file's name.
+    pub(super) fn name(&self) -> &str {
+        self.file.name.as_str()
     }
 
     pub(super) fn pieces_start(&mut self, attributes: &Attributes) {
@@ -330,7 +342,11 @@ fn read_ranges(text: &str) -> Option<RangeSet> {
 }
 
 fn read_digest(attributes: &Attributes, text: &str) -> Result<Digest, DigestError> {
-    let name = attributes.get("type").unwrap_or_default();
+    let name = match attributes.get("type") {
+        // That nobody knows the algorithm is not to be said of one that cannot be read.
+        None if attributes.is_broken => return Digest::from_hex(Algorithm::Md5, ""),
+        name => name.unwrap_or_default(),
+    };
     Digest::from_hex(name.parse()?, text)
 }
 

@@ -5,6 +5,8 @@
 
 use std::io::{self, BufRead, Read};
 
+use super::encoding::Decoded;
+
 /// What was too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Limit {
@@ -61,6 +63,13 @@ impl<R: BufRead> Guard<R> {
     /// To be called before each event.
     pub(super) fn next_event(&mut self) {
         self.event_bytes_left = EVENT_BYTES_MAX;
+    }
+}
+
+impl<R> Guard<Decoded<R>> {
+    /// The encoding that the document is written in, if nobody here knows it.
+    pub(super) fn unknown_encoding(&self) -> Option<&str> {
+        self.input.unknown.as_deref()
     }
 }
 

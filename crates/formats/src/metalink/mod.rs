@@ -3,12 +3,13 @@
 //! Metalink 4 (RFC 5854) is read and written; Metalink 3 is read too. Reading is lenient where
 //! real catalogues are: Rucio's extra elements and attributes, Adler-32, addresses that nobody
 //! here speaks and digests that nobody here computes are skipped, and each skip is reported with
-//! its reason. It is strict where it protects: names are checked, document types and custom
+//! its reason; a file with a dangerous name is refused, and the others stay. It is strict where it protects: names are checked, document types and custom
 //! entities are refused, and every size has a limit.
 //!
 //! `Reader` yields one file at a time from any buffered input; `parse` collects them all.
 
 mod draft;
+mod encoding;
 mod guard;
 mod reader;
 mod tags;
@@ -60,6 +61,8 @@ pub struct Metalink {
     pub header: Header,
     /// The files in their order.
     pub files: Vec<File>,
+    /// Files that it names and that are passed over, in their order.
+    pub refused: Vec<Refused>,
 }
 
 impl Metalink {
@@ -74,6 +77,34 @@ impl Metalink {
         counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         counts
     }
+}
+
+/// A file of a Metalink that is passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its name, shortened and without control characters; empty if it has none.
+    pub name: String,
+    /// The line that it stands on.
+    pub line: u64,
+    /// Why it is passed over.
+    pub why: RefusedWhy,
+}
+
+/// Why a file of a Metalink is passed over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RefusedWhy {
+    /// It has no name.
+    #[error("it has no name")]
+    NoName,
+    /// Its name holds bytes that are no text in the document's encoding.
+    #[error("its name is no text in the encoding of the document")]
+    NotText,
+    /// Its name could do harm.
+    #[error("its name is refused: {0}")]
+    Name(#[from] PathError),
+    /// More is said of it than is read.
+    #[error("too large: {0}")]
+    Limit(Limit),
 }
 
 /// What a Metalink says about itself.
@@ -149,6 +180,12 @@ impl File {
             _ => false,
         };
         self.skipped.iter().find(is_broken).filter(|_| self.digests.is_empty()).map(|it| &it.reason)
+    }
+
+    /// Whether it lists a size that cannot be read.
+    pub fn has_unusable_size(&self) -> bool {
+        let is_size = |skipped: &Skipped| skipped.reason == SkipReason::Size;
+        self.size_bytes.is_none() && self.skipped.iter().any(is_size)
     }
 
     /// The strongest digest of the whole file.
@@ -284,20 +321,9 @@ pub enum Problem {
     /// A document type, which could define entities.
     #[error("a document type (DOCTYPE) is refused")]
     DocumentType,
-    /// An entity that XML itself does not define.
-    #[error("the entity '&{0};' is refused")]
-    Entity(String),
-    /// A file without a name.
-    #[error("a file has no name")]
-    NoName,
-    /// A file whose name could do harm.
-    #[error("the file name {name:?} is refused: {why}")]
-    Name {
-        /// The name, shortened.
-        name: String,
-        /// What is wrong with it.
-        why: PathError,
-    },
+    /// Written in an encoding that is not known here.
+    #[error("the encoding {0:?} is not known here: UTF-8, UTF-16 and ISO-8859-1 are")]
+    Encoding(String),
     /// Larger than allowed.
     #[error("too large: {0}")]
     Limit(Limit),

@@ -13,9 +13,13 @@ use swath_model::path::SafePath;
 use url::Url;
 
 use super::draft::{Attributes, Draft};
+use super::encoding::Decoded;
 use super::guard::{Guard, Limit};
 use super::tags::Tag;
-use super::{File, Header, Metalink, MetalinkError, NAMESPACE, NAMESPACE_OWN, Origin, Problem};
+use super::{
+    File, Header, Metalink, MetalinkError, NAMESPACE, NAMESPACE_OWN, Origin, Problem, Refused,
+    RefusedWhy,
+};
 use crate::mirror_url::mirror_url;
 use crate::text::shown;
 
@@ -52,12 +56,13 @@ pub fn parse(bytes: &[u8]) -> Result<Metalink, MetalinkError> {
 pub fn parse_with(input: impl BufRead, options: Options) -> Result<Metalink, MetalinkError> {
     let mut reader = Reader::new(input, options);
     let files = reader.by_ref().collect::<Result<Vec<File>, MetalinkError>>()?;
-    Ok(Metalink { header: reader.state.header, files })
+    Ok(Metalink { header: reader.state.header, files, refused: reader.state.refused })
 }
 
-/// An iterator over the files of a Metalink. After an error it ends.
+/// An iterator over the files of a Metalink. After an error it ends; a file that is refused does not
+/// end it and is in [`Reader::refused`].
 pub struct Reader<R: BufRead> {
-    xml: NsReader<Guard<R>>,
+    xml: NsReader<Guard<Decoded<R>>>,
     buffer: Vec<u8>,
     state: State,
     ended: bool,
@@ -66,7 +71,8 @@ pub struct Reader<R: BufRead> {
 impl<R: BufRead> Reader<R> {
     /// Reads from `input`.
     pub fn new(input: R, options: Options) -> Reader<R> {
-        let mut xml = NsReader::from_reader(Guard::new(input, options.document_bytes_max));
+        let mut xml =
+            NsReader::from_reader(Guard::new(Decoded::new(input), options.document_bytes_max));
         let config = xml.config_mut();
         config.expand_empty_elements = true;
         // Older catalogues write signed addresses without escaping their '&'.
@@ -80,20 +86,28 @@ impl<R: BufRead> Reader<R> {
         &self.state.header
     }
 
+    /// The files that have been passed over so far.
+    pub fn refused(&self) -> &[Refused] {
+        &self.state.refused
+    }
+
     /// Handles one XML event.
     fn step(&mut self) -> Result<Step, Problem> {
         self.buffer.clear();
         self.xml.get_mut().next_event();
+        let begins_line = self.xml.get_ref().line;
         let state = &mut self.state;
         match self.xml.read_resolved_event_into(&mut self.buffer) {
-            Ok((namespace, Event::Start(start))) => state.start(whose(&namespace), &start)?,
+            Ok((namespace, Event::Start(start))) => {
+                state.start(whose(&namespace), &start, begins_line)?;
+            }
             Ok((_, Event::End(_))) => {
                 let line = self.xml.get_mut().line;
                 return state.end(line);
             }
             Ok((_, Event::Text(text))) => state.text(&text.xml10_content())?,
             Ok((_, Event::CData(text))) => state.text(&text.xml10_content())?,
-            Ok((_, Event::GeneralRef(reference))) => state.text(&resolve(&reference)?)?,
+            Ok((_, Event::GeneralRef(reference))) => state.text(&resolve(&reference))?,
             Ok((_, Event::DocType(_))) => return Err(Problem::DocumentType),
             Ok((_, Event::Eof)) if state.stack.is_empty() => {
                 return Err(Problem::NotMetalink("it has no XML element".to_owned()));
@@ -108,6 +122,9 @@ impl<R: BufRead> Reader<R> {
     fn problem_of(&mut self, error: quick_xml::Error) -> Problem {
         if let Some(limit) = self.xml.get_mut().hit {
             return Problem::Limit(limit);
+        }
+        if let Some(name) = self.xml.get_mut().unknown_encoding() {
+            return Problem::Encoding(name.to_owned());
         }
         match error {
             quick_xml::Error::Io(error) => Problem::Read(error.to_string()),
@@ -166,10 +183,11 @@ struct State {
     text: String,
     draft: Option<Draft>,
     files: u64,
+    refused: Vec<Refused>,
 }
 
 impl State {
-    fn start(&mut self, whose: Whose, start: &BytesStart) -> Result<(), Problem> {
+    fn start(&mut self, whose: Whose, start: &BytesStart, line: u64) -> Result<(), Problem> {
         let local = start.local_name();
         let tag = match self.stack.last() {
             _ if self.stack.len() >= DEPTH_MAX => {
@@ -194,7 +212,7 @@ impl State {
         let attributes = Attributes::read(start)?;
         match tag {
             Tag::Root => self.root(&attributes),
-            Tag::File => self.file(&attributes)?,
+            Tag::File => self.file(&attributes, line)?,
             Tag::Pieces => {
                 if let Some(draft) = &mut self.draft {
                     draft.pieces_start(&attributes);
@@ -213,16 +231,30 @@ impl State {
         self.set_origin(attributes.get("origin"), dynamic);
     }
 
-    fn file(&mut self, attributes: &Attributes) -> Result<(), Problem> {
+    fn file(&mut self, attributes: &Attributes, line: u64) -> Result<(), Problem> {
         self.files += 1;
         if self.files > self.options.files_max {
             return Err(Problem::Limit(Limit::Files(self.options.files_max)));
         }
-        let name = attributes.get("name").ok_or(Problem::NoName)?;
-        let name = SafePath::new(name)
-            .map_err(|why| Problem::Name { name: shown(name, SHOWN_CHARS), why })?;
-        self.draft = Some(Draft::new(File::new(name)));
+        let Some(name) = attributes.get("name") else {
+            self.refuse(String::new(), line, RefusedWhy::NoName);
+            return Ok(());
+        };
+        match SafePath::new(name) {
+            // So that a name which is no text is not taken for another.
+            _ if name.contains(char::REPLACEMENT_CHARACTER) => {
+                self.refuse(shown(name, SHOWN_CHARS), line, RefusedWhy::NotText);
+            }
+            Ok(name) => self.draft = Some(Draft::new(File::new(name))),
+            Err(why) => self.refuse(shown(name, SHOWN_CHARS), line, RefusedWhy::Name(why)),
+        }
         Ok(())
+    }
+
+    /// The file whose element is open is passed over, and nothing else.
+    fn refuse(&mut self, name: String, line: u64, why: RefusedWhy) {
+        self.draft = None;
+        self.refused.push(Refused { name, line, why });
     }
 
     fn text(&mut self, text: &str) -> Result<(), Problem> {
@@ -261,7 +293,14 @@ impl State {
                 }
             }
             (tag, Some(draft)) => {
-                draft.end(tag, &self.attributes, text, line, self.options.base.as_ref())?;
+                let base = self.options.base.as_ref();
+                match draft.end(tag, &self.attributes, text, line, base) {
+                    Err(Problem::Limit(limit)) => {
+                        let name = draft.name().to_owned();
+                        self.refuse(name, line, RefusedWhy::Limit(limit));
+                    }
+                    other => other?,
+                }
             }
             (_, None) => {}
         }
@@ -301,13 +340,15 @@ fn whose(namespace: &ResolveResult) -> Whose {
     }
 }
 
-fn resolve(reference: &BytesRef) -> Result<String, Problem> {
-    let refused = || Problem::Entity(shown(reference, SHOWN_CHARS));
-    match reference.resolve_char_ref() {
-        Ok(Some(c)) => Ok(c.to_string()),
-        Ok(None) => resolve_predefined_entity(reference).map(str::to_owned).ok_or_else(refused),
-        Err(_) => Err(refused()),
-    }
+/// What XML itself defines. Nothing else can be defined, as document types are refused; older
+/// catalogues do not escape the `&` of addresses, so it stands for itself.
+fn resolve(reference: &BytesRef) -> String {
+    let known = match reference.resolve_char_ref() {
+        Ok(Some(c)) => Some(c.to_string()),
+        Ok(None) => resolve_predefined_entity(reference).map(str::to_owned),
+        Err(_) => None,
+    };
+    known.unwrap_or_else(|| format!("&{};", &**reference))
 }
 
 /// Metalink 3, without its trailing slash.

@@ -173,8 +173,6 @@ fn other_documents_are_named() {
 
 #[test]
 fn places_are_named() {
-    let text = "<metalink>\n <file name='a'>\n  <size>1</size>\n  <url>&bomb;</url>\n</file>";
-    assert_eq!(problem(text), "line 4 (byte 58) in <url>: the entity '&bomb;' is refused");
     let error = parse(b"<metalink>\n<file name='a'>\n</flie></metalink>").unwrap_err();
     assert_eq!((error.line, error.element), (3, "file"));
     // Also where the parser itself does not tell.
@@ -189,15 +187,103 @@ fn places_are_named() {
     assert!(problem("<metalink><file name='a").contains("it ends in the middle"));
 }
 
+/// Why the only file of a document is refused.
+fn refusal(text: &str) -> String {
+    parse(text.as_bytes()).unwrap().refused[0].why.to_string()
+}
+
+/// Of three files one had a name that was refused, and the other two were lost with it.
+#[test]
+fn a_file_that_is_refused_costs_no_other() {
+    let urls = "<url>x</url>".repeat(20_000);
+    for bad in [
+        "<file name='../evil'><size>1</size><hash type='md5'>x</hash></file>".to_owned(),
+        "<file><url>http://a/</url></file>".to_owned(),
+        "<file name='a&nbsp;b'><size>1</size></file>".to_owned(),
+        format!("<file name='many'>{urls}</file>"),
+    ] {
+        let good = |name: &str| format!("<file name='{name}'><size>7</size></file>");
+        let text = in_metalink(&format!("{}{bad}{}", good("first"), good("last")));
+        let metalink = parse(text.as_bytes()).unwrap();
+        let names: Vec<_> = metalink.files.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!((names, metalink.refused.len()), (vec!["first", "last"], 1));
+        assert!(metalink.files.iter().all(|file| file.size_bytes == Some(7)));
+    }
+}
+
+#[test]
+fn an_entity_that_is_not_known_spoils_its_element_alone() {
+    let text = in_metalink(
+        "<copyright>&copy; x</copyright><file name='a'><description>&nbsp;</description>\
+         <url>http://a/?x=1&copy;=2</url><hash type='md5'>&what;</hash>\
+         <hash type='sha-1&what;'>ed64</hash></file>",
+    );
+    let metalink = parse(text.as_bytes()).unwrap();
+    let file = &metalink.files[0];
+    assert_eq!(file.mirrors[0].url.as_str(), "http://a/?x=1&copy;=2");
+    assert!(file.unusable_digest().is_some() && file.skipped.len() == 2, "{file:?}");
+}
+
+#[test]
+fn other_encodings_are_read() {
+    let text = |encoding: &str| {
+        format!(
+            "<?xml version=\"1.0\" encoding='{encoding}'?>\n<metalink xmlns=\"{NAMESPACE}\">\
+             <file name=\"Größe €.h5\"><size>3</size></file></metalink>"
+        )
+    };
+    let read = |bytes: &[u8]| {
+        // However few bytes come at a time.
+        let all = parse(bytes).unwrap();
+        let slow = BufReader::with_capacity(3, bytes);
+        assert_eq!(parse_with(slow, Options::default()).unwrap(), all);
+        assert_eq!(all.files[0].size_bytes, Some(3));
+        all.files[0].name.as_str().to_owned()
+    };
+    let single = |encoding: &str, euro: u8| -> Vec<u8> {
+        let byte = |c: char| if c == '€' { euro } else { u8::try_from(u32::from(c)).unwrap() };
+        text(encoding).chars().map(byte).collect()
+    };
+    assert_eq!(read(&single("ISO-8859-15", 0xa4)), "Größe €.h5");
+    assert_eq!(read(&single("windows-1252", 0x80)), "Größe €.h5");
+    assert_eq!(read(&single("ISO-8859-1", 0xa4)), "Größe ¤.h5");
+    let wide = |big: bool, mark: bool, text: &str| -> Vec<u8> {
+        let mark = if mark { "\u{feff}" } else { "" };
+        let units = mark.encode_utf16().chain(text.encode_utf16()).collect::<Vec<u16>>();
+        let bytes = |unit: &u16| if big { unit.to_be_bytes() } else { unit.to_le_bytes() };
+        units.iter().flat_map(bytes).collect()
+    };
+    for (big, mark) in [(true, true), (false, true), (true, false), (false, false)] {
+        assert_eq!(read(&wide(big, mark, &text("UTF-16"))), "Größe €.h5");
+        let far = text("UTF-16").replace('€', "\u{1f4be}");
+        assert_eq!(read(&wide(big, mark, &far)), "Größe \u{1f4be}.h5");
+    }
+    let marked = format!("\u{feff}{}", text("utf-8"));
+    assert_eq!(read(marked.as_bytes()), "Größe €.h5");
+    let error = parse(text("EBCDIC-US").as_bytes()).unwrap_err();
+    assert_eq!(error.problem, Problem::Encoding("EBCDIC-US".to_owned()));
+    // Said to be UTF-8, but a name is not: that file alone.
+    let bytes = in_metalink("<file name='caf~'/><file name='b'/>").into_bytes();
+    let bytes: Vec<u8> = bytes.iter().map(|b| if *b == b'~' { 0xe9 } else { *b }).collect();
+    match parse(&bytes) {
+        Ok(metalink) => assert_eq!(metalink.files.last().unwrap().name.as_str(), "b"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
 #[test]
 fn dangerous_names_are_refused() {
-    for name in ["../x", "/etc/passwd", "a/../../b", "", "a&#10;b", "a&#27;[2J", "a\\b", "a&#0;"] {
+    for name in ["../x", "/etc/passwd", "a/../../b", "", "a&#10;b", "a&#27;[2J", "a&#0;", "a&what;"]
+    {
         let text = in_metalink(&format!("<file name=\"{name}\"></file>"));
-        let error = parse(text.as_bytes()).unwrap_err();
-        assert_eq!(error.line, 2, "{name}");
-        assert!(!error.to_string().contains(['\n', '\x1b']), "{error}");
+        let metalink = parse(text.as_bytes()).unwrap();
+        let [refused] = &metalink.refused[..] else { panic!("{name}: {metalink:?}") };
+        assert_eq!((refused.line, metalink.files.len()), (2, 0), "{name}");
+        let said = format!("{}{}", refused.name, refused.why);
+        assert!(!said.contains(['\n', '\x1b']), "{said}");
     }
-    assert!(problem(&in_metalink("<file/>")).contains("a file has no name"));
+    let metalink = parse(in_metalink("<file/>").as_bytes()).unwrap();
+    assert_eq!(metalink.refused[0].why, RefusedWhy::NoName);
 }
 
 #[test]
@@ -217,10 +303,10 @@ fn bombs_are_refused() {
     assert!(problem(&in_metalink(&text)).contains("more than 65536 bytes"));
     let urls = "<url>x</url>".repeat(20_000);
     let text = in_metalink(&format!("<file name='a'>{urls}</file>"));
-    assert!(problem(&text).contains("10000 addresses"));
+    assert!(refusal(&text).contains("10000 addresses"));
     let hashes = "<hash type='md5'/>".repeat(20_000);
     let text = in_metalink(&format!("<file name='a'>{hashes}</file>"));
-    assert!(problem(&text).contains("10000 addresses and skipped"));
+    assert!(refusal(&text).contains("10000 addresses and skipped"));
 
     let small = Options { document_bytes_max: 100, ..Options::default() };
     let error = parse_with(RUCIO.as_bytes(), small).unwrap_err();
@@ -420,7 +506,7 @@ proptest! {
         origin in prop::option::of((any_url(), any::<bool>())),
     ) {
         let origin = origin.map(|(url, dynamic)| Origin { url, dynamic });
-        let metalink = Metalink { header: Header { generator, origin }, files };
+        let metalink = Metalink { header: Header { generator, origin }, files, refused: Vec::new() };
         let text = to_string(&metalink);
         prop_assert_eq!(parse(text.as_bytes()), Ok(metalink), "{}", text);
     }
@@ -431,7 +517,7 @@ proptest! {
         let end = (at + cut).min(text.len());
         text.splice(at..end, bytes);
         if let Err(error) = parse(&text) {
-            prop_assert!(error.line <= 20 && error.byte <= text.len() as u64);
+            prop_assert!(error.line <= 20 && error.byte <= 3 * text.len() as u64);
         }
     }
 

@@ -23,12 +23,13 @@ pub use probe::{ProbeReport, probe};
 pub use turned::Turned;
 pub use upload::{Stored, Upload};
 
+use crate::cookies::Cookies;
 use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::http::answer::{Answer, judge};
 use crate::http::head::Head;
 use crate::net::{Conn, Net};
-use crate::redirect;
+use crate::redirect::{self, Visit};
 use crate::source::{Trust, without_credentials};
 use crate::target::Target;
 use exchange::{Exchange, Opening};
@@ -244,10 +245,10 @@ async fn open(
     if trust == Trust::Named {
         net.note_named(url);
     }
-    let mut redirects = Vec::new();
+    let (mut redirects, mut cookies) = (Vec::new(), Cookies::default());
     let mut at = url.clone();
     loop {
-        let target = Target::new(net, url, &at, trust);
+        let target = Target::new(net, url, &at, trust).showing(&cookies);
         let (exchange, opening, facts) = match open_once(net, &target, request, true).await {
             // An idle connection may have been closed meanwhile.
             Err((_, true)) => {
@@ -261,8 +262,15 @@ async fn open(
             _ => None,
         };
         match location {
-            Some(location) => at = redirect::follow(&at, location, &mut redirects)?,
-            None => return Ok(Opened { exchange, head, first_byte, target, redirects, facts }),
+            Some(location) => {
+                cookies.take(&at, &head);
+                let from = Visit { url: at, cookies: target.cookies };
+                at = redirect::follow(from, location, &mut redirects, &cookies)?;
+            }
+            None => {
+                let redirects = redirects.into_iter().map(|visit| visit.url).collect();
+                return Ok(Opened { exchange, head, first_byte, target, redirects, facts });
+            }
         }
     }
 }

@@ -11,10 +11,11 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::exchange::{Exchange, Opening};
+use crate::cookies::Cookies;
 use crate::error::LaneError;
 use crate::http::head::{EXPLANATION_BYTES_MAX, Head, explained};
 use crate::net::Net;
-use crate::redirect;
+use crate::redirect::{self, Visit};
 use crate::source::Trust;
 use crate::target::Target;
 
@@ -49,12 +50,12 @@ impl Upload {
         digest: &Digest,
     ) -> Result<Upload, LaneError> {
         net.note_named(url);
-        let mut visited = Vec::new();
+        let (mut visited, mut cookies) = (Vec::new(), Cookies::default());
         let mut at = url.clone();
         // Nothing is to be waited for where nothing will be sent.
         let mut expects = length_bytes > 0;
         loop {
-            let target = Target::new(net, url, &at, Trust::Named);
+            let target = Target::new(net, url, &at, Trust::Named).showing(&cookies);
             let conn = net.connect(&target, false, false).await?;
             let mut exchange = Exchange::new(conn, net, net.timeout());
             exchange.send(&request(&target, length_bytes, digest, expects)).await?;
@@ -70,7 +71,11 @@ impl Upload {
                 _ => None,
             };
             match location {
-                Some(location) => at = redirect::follow(&at, location, &mut visited)?,
+                Some(location) => {
+                    cookies.take(&at, &head);
+                    let from = Visit { url: at, cookies: target.cookies };
+                    at = redirect::follow(from, location, &mut visited, &cookies)?;
+                }
                 // It knows no expectations (RFC 9110, section 10.1.1).
                 None if head.status == 417 && expects => expects = false,
                 None if head.status < 300 => return Err(LaneError::protocol(EARLY)),

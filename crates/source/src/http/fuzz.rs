@@ -158,7 +158,8 @@ mod tests {
         fn locations_are_harmless(from in 0_usize..2, location in "\\PC{0,60}") {
             let from = ["http://a/b", "https://[::1]:8/c?d"][from];
             let from = url::Url::parse(from).unwrap();
-            let _ = crate::redirect::follow(&from, &location, &mut Vec::new());
+            let from = crate::redirect::Visit { url: from, cookies: String::new() };
+            let _ = crate::redirect::follow(from, &location, &mut Vec::new(), &Default::default());
         }
     }
 }

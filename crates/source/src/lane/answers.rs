@@ -18,7 +18,7 @@ use crate::habits::Habits;
 use crate::http::answer::{Answer, INTERIM_LIMIT, SWITCHING_PROTOCOLS, judge, judge_whole};
 use crate::http::body::Body;
 use crate::http::head::{Head, HeadError};
-use crate::redirect;
+use crate::redirect::{self, Visit};
 use crate::source::Learnt;
 use crate::target::Origin;
 
@@ -48,7 +48,7 @@ impl OwnLane {
         self.note_connection(talk, head, &body);
         match answer {
             Answer::Interim => None,
-            Answer::Redirect { location } => self.follow(talk, body, &location),
+            Answer::Redirect { location } => self.follow(talk, body, head, &location),
             Answer::Refused(error) => {
                 if matches!(error, LaneError::WrongRange { .. })
                     && let Some(size_bytes) = told_size(head)
@@ -174,12 +174,18 @@ impl OwnLane {
         Ok(learnt)
     }
 
-    fn follow(&mut self, talk: &mut Talk, body: Body, location: &str) -> Option<Next> {
+    fn follow(&mut self, talk: &mut Talk, body: Body, head: &Head, location: &str) -> Option<Next> {
         let from = self.asks.front()?.sent_to.clone().unwrap_or_else(|| Arc::clone(&self.target));
-        let from = from.url.clone();
+        let (from, shown) = (from.url.clone(), from.cookies.clone());
         let is_passed = self.source.is_passed();
         let front = self.asks.front()?;
-        match redirect::follow(&from, location, &mut front.visited) {
+        let visit = Visit { url: from.clone(), cookies: shown };
+        let followed = {
+            let mut cookies = self.source.cookies();
+            cookies.take(&from, head);
+            redirect::follow(visit, location, &mut front.visited, &cookies)
+        };
+        match followed {
             // A relay leads on through itself alone.
             Ok(url) if is_passed && Origin::of(&url) != Origin::of(&from) => {
                 let reason = "the relay leads away from itself".to_owned();

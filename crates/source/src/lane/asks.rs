@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use swath_model::{Range, SwathId};
-use url::Url;
 
 use super::AfterTrim;
+use crate::redirect::Visit;
 use crate::target::Target;
 
 /// One swath asked for.
@@ -33,7 +33,7 @@ pub(crate) struct Ask {
     /// It was sent while an earlier answer was outstanding.
     pub pipelined: bool,
     /// Redirects followed for it.
-    pub visited: Vec<Url>,
+    pub visited: Vec<Visit>,
     /// The remembered redirect failed for it and the original address is tried again.
     pub went_back: bool,
     /// It was asked for without a range: only the whole file answers it.
@@ -194,6 +194,7 @@ impl Asks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use url::Url;
 
     fn asks(sent: usize) -> Asks {
         let mut asks = Asks::default();

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::kernel;
+use super::zone::with_zone;
 
 /// The next address is tried when one has not answered for this long (RFC 8305, section 5).
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
@@ -21,7 +22,7 @@ pub(super) async fn first_to_answer(
     port: u16,
 ) -> io::Result<(TcpStream, SocketAddr, Duration)> {
     let mut waiting =
-        addresses.iter().take(ADDRESSES_LIMIT).map(|&address| SocketAddr::new(address, port));
+        addresses.iter().take(ADDRESSES_LIMIT).map(|&address| with_zone(address, port));
     let mut attempts = JoinSet::new();
     let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     loop {

@@ -20,6 +20,7 @@ mod resolve;
 mod stream;
 mod tls;
 mod tunnel;
+mod zone;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,6 +42,7 @@ pub use proxy::{Proxies, ProxyError};
 pub use relays::Sealable;
 pub(crate) use relays::{Keys, Sealed};
 pub(crate) use stream::{Conn, Via};
+pub use zone::{ZoneError, without_zone};
 
 use crate::habits::Hosts;
 use crate::target::Origin;

@@ -27,8 +27,15 @@ pub struct ProxyError {
     pub reason: String,
 }
 
+/// Hosts that are contacted directly, on one port of theirs or on all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Exception {
+struct Exception {
+    hosts: Hosts,
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Hosts {
     Everything,
     /// This domain and all within it.
     Domain(String),
@@ -57,7 +64,10 @@ impl Proxies {
         Ok(Proxies {
             http: first(&["http_proxy", "all_proxy", "ALL_PROXY"])?,
             https: first(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?,
-            exceptions: exceptions.split([',', ' ']).filter_map(exception).collect(),
+            exceptions: exceptions
+                .split([',', ';', ' ', '\t', '\n'])
+                .filter_map(exception)
+                .collect(),
         })
     }
 
@@ -71,7 +81,7 @@ impl Proxies {
     /// The proxy for requests to `origin`.
     pub(crate) fn find(&self, origin: &Origin) -> Option<&Url> {
         let proxy = if origin.tls { &self.https } else { &self.http }.as_ref()?;
-        let is_exception = self.exceptions.iter().any(|exception| exception.covers(&origin.host));
+        let is_exception = self.exceptions.iter().any(|exception| exception.covers(origin));
         (!is_exception).then_some(proxy)
     }
 }
@@ -84,23 +94,30 @@ impl std::fmt::Debug for Proxies {
 }
 
 impl Exception {
-    fn covers(&self, host: &Host<String>) -> bool {
+    fn covers(&self, origin: &Origin) -> bool {
+        self.port.is_none_or(|port| port == origin.port) && self.hosts.cover(&origin.host)
+    }
+}
+
+impl Hosts {
+    fn cover(&self, host: &Host<String>) -> bool {
         let address = match host {
             Host::Ipv4(address) => Some(IpAddr::V4(*address)),
-            Host::Ipv6(address) => Some(IpAddr::V6(*address)),
+            // An IPv4 address may be written as one of IPv6.
+            Host::Ipv6(address) => Some(IpAddr::V6(*address).to_canonical()),
             Host::Domain(_) => None,
         };
         match (self, host) {
-            (Exception::Everything, _) => true,
-            (Exception::Domain(domain), Host::Domain(name)) => {
+            (Hosts::Everything, _) => true,
+            (Hosts::Domain(domain), Host::Domain(name)) => {
                 let name = name.trim_end_matches('.');
                 name.strip_suffix(domain.as_str())
                     .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             }
-            (Exception::Network { base, bits }, _) => {
+            (Hosts::Network { base, bits }, _) => {
                 address.is_some_and(|address| shares(address, *base, *bits))
             }
-            (Exception::Domain(_), _) => false,
+            (Hosts::Domain(_), _) => false,
         }
     }
 }
@@ -122,21 +139,39 @@ fn address(variable: &str, text: &str) -> Result<Url, ProxyError> {
 /// What a proxy may speak.
 const SCHEMES: [&str; 6] = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
 
+/// `example.org`, `.example.org`, `*.example.org`, an address, or a block of addresses, each perhaps
+/// with a port (`example.org:8080`, `[::1]:8080`); addresses of IPv6 with or without brackets, their
+/// zones do not count.
 fn exception(text: &str) -> Option<Exception> {
     let text = text.trim();
-    if text == "*" {
-        return Some(Exception::Everything);
-    }
-    if let Some((base, bits)) = text.split_once('/') {
-        let (base, bits) = (base.parse().ok()?, bits.parse().ok()?);
-        return Some(Exception::Network { base, bits });
-    }
-    if let Ok(base) = text.trim_matches(['[', ']']).parse() {
-        return Some(Exception::Network { base, bits: 128 });
-    }
-    let domain = text.trim_start_matches('*').trim_matches('.').to_ascii_lowercase();
-    let domain = domain.rsplit_once(':').map_or(domain.as_str(), |(domain, _)| domain);
-    (!domain.is_empty()).then(|| Exception::Domain(domain.to_owned()))
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, rest)) => match rest.strip_prefix(':') {
+            Some(port) => (host.to_owned(), Some(port)),
+            None => (format!("{host}{rest}"), None),
+        },
+        // More than one colon is an address of IPv6.
+        None => match text.rsplit_once(':') {
+            Some((host, port)) if !host.contains(':') => (host.to_owned(), Some(port)),
+            _ => (text.to_owned(), None),
+        },
+    };
+    let port = port.map(str::parse).transpose().ok()?;
+    let address = |text: &str| {
+        let alone = text.split('%').next().unwrap_or_default();
+        alone.parse::<IpAddr>().ok().map(|address| address.to_canonical())
+    };
+    let hosts = if host == "*" {
+        Hosts::Everything
+    } else if let Some((base, bits)) = host.split_once('/') {
+        let bits = bits.trim_end_matches(']').parse().ok()?;
+        Hosts::Network { base: address(base)?, bits }
+    } else if let Some(base) = address(&host) {
+        Hosts::Network { base, bits: 128 }
+    } else {
+        let domain = host.trim_start_matches('*').trim_matches('.').to_ascii_lowercase();
+        Hosts::Domain(Some(domain).filter(|domain| !domain.is_empty())?)
+    };
+    Some(Exception { hosts, port })
 }
 
 fn shares(address: IpAddr, base: IpAddr, bits: u32) -> bool {
@@ -177,6 +212,49 @@ mod tests {
 
     fn proxy(proxies: &Proxies, url: &str) -> Option<String> {
         proxies.find(&Origin::of(&Url::parse(url).unwrap()).unwrap()).map(Url::to_string)
+    }
+
+    /// The port was cut off, so all ports of the host went past the proxy.
+    #[test]
+    fn exceptions_may_have_ports_blocks_and_zones() {
+        let some = proxies(&[
+            ("all_proxy", "p:1"),
+            (
+                "no_proxy",
+                "a.example:8080 .b.example:443;[::1]:81,10.1.2.3:82\tfe80::1%eth0,[fd00::]/8,\
+                 172.16.0.0/12,fe80::/10,*.c.example,d.example:x,::ffff:10.9.9.9",
+            ),
+        ]);
+        for direct in [
+            "http://a.example:8080/",
+            "http://x.a.example:8080/",
+            "https://x.b.example/",
+            "http://[::1]:81/",
+            "http://10.1.2.3:82/",
+            "http://[fe80::1]:5/",
+            "http://[fe80::2]/",
+            "http://[fd12::3]/",
+            "http://172.31.255.255/",
+            "http://[::ffff:172.16.0.1]/",
+            "http://x.c.example/",
+            "http://10.9.9.9/",
+        ] {
+            assert_eq!(proxy(&some, direct), None, "{direct}");
+        }
+        for through in [
+            "http://a.example/",
+            "http://a.example:80800/",
+            "http://b.example/",
+            "http://[::1]/",
+            "http://10.1.2.3/",
+            "http://172.32.0.1/",
+            "http://[fec0::1]/",
+            "http://d.example/",
+        ] {
+            if let Ok(url) = Url::parse(through) {
+                assert!(some.find(&Origin::of(&url).unwrap()).is_some(), "{through}");
+            }
+        }
     }
 
     #[test]
