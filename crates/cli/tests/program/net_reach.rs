@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -142,4 +143,39 @@ fn a_zone_says_which_interface_leads_to_a_link_local_address() {
     get("http://[fe80::1%25no-such-if]/f.bin").code_is(2).says(&["no network interface"]);
     home.write("list", "http://[fe80::1%25lo]:1/f.bin\n");
     home.swath(["get", "-i", "list"]).run().code_is(6).says(&["a zone"]);
+}
+
+/// A server wanted a client certificate and said so after the handshake, as TLS 1.3 has it: it was
+/// asked again for all of --timeout. Nothing changes by another try.
+#[test]
+fn a_certificate_that_is_wanted_of_us_is_said_at_once() {
+    let home = Home::new();
+    let at = |name: &str| home.path(name).display().to_string();
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
+        .args(["-keyout", &at("key"), "-out", &at("cert"), "-days", "30", "-subj", "/CN=localhost"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+        .stderr(Stdio::null())
+        .status();
+    if !made.is_ok_and(|it| it.success()) {
+        println!("skipped: there is no openssl");
+        return;
+    }
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut server = Command::new("openssl")
+        .args(["s_server", "-accept", &format!("127.0.0.1:{port}"), "-www", "-Verify", "1"])
+        .args(["-verify_return_error", "-tls1_3", "-cert", &at("cert"), "-key", &at("key")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let url = format!("https://127.0.0.1:{port}/file");
+    let ran = home.swath(["get", "--ca", "cert", "--timeout", "60", &url]).run();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    ran.code_is(7).says(&["it wants a client certificate"]).never_says(&["trying again"]);
 }

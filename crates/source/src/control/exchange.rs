@@ -11,7 +11,7 @@ use crate::error::LaneError;
 use crate::http::answer::{INTERIM_LIMIT, SWITCHING_PROTOCOLS};
 use crate::http::body::Body;
 use crate::http::head::Head;
-use crate::net::{Conn, Net};
+use crate::net::{Conn, Net, broke};
 
 /// A connection used for control requests.
 pub(super) struct Exchange {
@@ -250,7 +250,8 @@ impl Exchange {
         let bytes = match net.awake().until(due, *limit, reading).await {
             Some(Ok(bytes)) => bytes,
             Some(Err(error)) => {
-                return Err(self.conn.gateway_error().unwrap_or_else(|| LaneError::reset(&error)));
+                let error = broke(&self.conn.origin, &error);
+                return Err(self.conn.gateway_error().unwrap_or(error));
             }
             None => return Err(LaneError::Timeout { after: self.limit }),
         };

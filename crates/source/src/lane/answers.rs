@@ -18,6 +18,7 @@ use crate::habits::Habits;
 use crate::http::answer::{Answer, INTERIM_LIMIT, SWITCHING_PROTOCOLS, judge, judge_whole};
 use crate::http::body::Body;
 use crate::http::head::{Head, HeadError};
+use crate::net::broke;
 use crate::redirect::{self, Visit};
 use crate::source::Learnt;
 use crate::target::Origin;
@@ -438,7 +439,7 @@ impl OwnLane {
                 }
                 Kind::Range | Kind::Stream => {
                     Next::End(Some(match (error, passing.body.remaining()) {
-                        (Some(error), _) => LaneError::reset(error),
+                        (Some(error), _) => broke(&talk.conn.origin, error),
                         (None, Some(left)) => LaneError::Truncated {
                             got: passing.body.taken(),
                             wanted: passing.body.taken() + left,
@@ -475,7 +476,7 @@ impl OwnLane {
             return Next::End(None);
         }
         Next::End(Some(match error {
-            Some(error) => LaneError::reset(error),
+            Some(error) => broke(&talk.conn.origin, error),
             None => {
                 LaneError::Reset { reason: "the server closed it without an answer".to_owned() }
             }

@@ -299,6 +299,14 @@ pub(super) fn handshake_failed(origin: &Origin, error: &std::io::Error) -> LaneE
     LaneError::Connect { host, reason }
 }
 
+/// Why an open connection with `origin` broke.
+pub(crate) fn broke(origin: &Origin, error: &std::io::Error) -> LaneError {
+    match tls::wants_ours(error) {
+        true => LaneError::Tls { host: origin.to_string(), reason: tls::words(error) },
+        false => LaneError::reset(error),
+    }
+}
+
 /// Whether the server refused because it speaks no HTTP/1.1.
 fn speaks_other_http(error: &std::io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());

@@ -33,6 +33,7 @@ use tokio::time::Instant;
 use url::Url;
 
 pub(crate) use address::Surroundings;
+pub(crate) use connect::broke;
 pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
 pub(crate) use credentials::{Credentials, has};
 pub use dialled::{Accepted, Come, Dialled};

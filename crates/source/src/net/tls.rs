@@ -206,6 +206,28 @@ pub(super) fn words(error: &(dyn std::error::Error + 'static)) -> String {
     behind(error).map_or_else(|| error.to_string(), words_of)
 }
 
+/// Whether the server ended the connection for want of a certificate of ours, or because of ours. By
+/// TLS 1.3 it does so only after the handshake, in place of an answer.
+pub(super) fn wants_ours(error: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(behind(error), Some(Error::AlertReceived(alert)) if is_of_certificate(*alert))
+}
+
+/// The alerts by which a server judges a client's certificate (RFC 8446, section 6.2).
+fn is_of_certificate(alert: AlertDescription) -> bool {
+    use AlertDescription as Alert;
+    matches!(
+        alert,
+        Alert::CertificateRequired
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+    )
+}
+
 /// Whether rustls is behind the error.
 pub(super) fn is_behind(error: &(dyn std::error::Error + 'static)) -> bool {
     behind(error).is_some()
@@ -239,6 +261,7 @@ fn words_of(error: &Error) -> String {
         Error::AlertReceived(AlertDescription::ProtocolVersion) => {
             return "it speaks only versions of TLS that are not safe any more".to_owned();
         }
+        Error::AlertReceived(alert) if is_of_certificate(*alert) => return WANTS_OURS.to_owned(),
         other => return other.to_string(),
     };
     let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / 86_400;
@@ -289,6 +312,8 @@ fn bare_name(name: &str) -> &str {
     within.unwrap_or(name).trim_matches('"')
 }
 
+/// What no further try changes.
+const WANTS_OURS: &str = "it wants a client certificate, and swath has none to show";
 /// How every complaint about a certificate begins.
 const UNTRUSTED: &str = "its certificate is not trusted";
 /// Most names of a certificate that a complaint lists.
