@@ -149,9 +149,11 @@ fn read(line: &[u8], hint: Option<Result<Algorithm, ChecksumProblem>>) -> Option
     if trimmed.is_empty() || matches!(trimmed[0], b'#' | b';') {
         return None;
     }
-    let (line, is_escaped) = match trimmed.strip_prefix(b"\\") {
+    // Behind a name blanks are part of it.
+    let line = line.trim_ascii_start();
+    let (line, is_escaped) = match line.strip_prefix(b"\\") {
         Some(rest) => (rest, true),
-        None => (line.trim_ascii_start(), false),
+        None => (line, false),
     };
     tagged(line, is_escaped).or_else(|| listed(line, is_escaped, hint))
 }

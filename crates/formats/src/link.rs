@@ -107,7 +107,9 @@ fn parameter_value(text: &str) -> (String, &str) {
             c => value.push(c),
         }
     }
-    (value, "")
+    // Without its closing quote it ends where a token would: the links behind it stay.
+    let end = quoted.find([';', ',']).unwrap_or(quoted.len());
+    (quoted[..end].trim().to_owned(), &quoted[end..])
 }
 
 /// The first of several values counts (RFC 8288, section 3).
@@ -134,6 +136,15 @@ const RELS_MAX: usize = 16;
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// The quote of one proxy hid all mirrors behind it.
+    #[test]
+    fn an_open_quote_costs_one_link() {
+        let links = parse("<http://a/>; rel=\"duplicate, <http://b/>; rel=duplicate; geo=de");
+        let targets: Vec<_> = links.iter().map(|link| link.target.as_str()).collect();
+        assert_eq!(targets, ["http://a/", "http://b/"]);
+        assert!(links[1].is_duplicate());
+    }
 
     #[test]
     fn rfc_6249_is_read() {
