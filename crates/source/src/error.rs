@@ -59,6 +59,16 @@ pub enum LaneError {
         /// How long the server asked us to stay away.
         retry_after: Option<Duration>,
     },
+    /// The server refused one more connection, it seems: it served others of ours meanwhile.
+    #[error("the server answered {code} {reason} while it served other connections")]
+    Crowded {
+        /// The status code.
+        code: u16,
+        /// The server's own words for it.
+        reason: String,
+        /// When to ask again.
+        wait: Duration,
+    },
     /// A relay on the way could not pass the request on, or would not.
     #[error("the relay {relay} passes nothing on: {reason}")]
     Relay {
@@ -301,6 +311,7 @@ impl LaneError {
             Self::Status { code, retry_after, .. } => class_of_status(*code, *retry_after),
             // The way behind it may be mended; what it refuses, it refuses again.
             Self::Proxy { code: Some(code), .. } => class_of_status(*code, None),
+            Self::Crowded { wait, .. } => Class::Busy(*wait),
             Self::Relay { fault: Some(ProxyFault::Limit), .. } => Class::Busy(DEFAULT_PATIENCE),
             Self::Relay {
                 fault:

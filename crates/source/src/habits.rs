@@ -5,7 +5,8 @@
 //! time, with nothing in between that speaks against it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -45,40 +46,99 @@ pub(crate) struct Habits {
     pub whole: bool,
     /// Each answer is a version of its own.
     pub one_answer: bool,
+    /// Answers in a row that could not be the file, after others that could.
+    pub strays: u32,
+    /// Times that it was refused while its host served others.
+    crowded: u32,
     /// Times that it failed when asked for a range at first.
     failures: u32,
 }
 
-/// What the run has learnt of hosts: how they take a request for a range. Every file of a host that
-/// refuses ranges would cost a request otherwise.
+/// What the run has learnt of hosts: how they take a request for a range (every file of a host that
+/// refuses ranges would cost a request otherwise), and how many connections of ours they serve.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
-    known: Mutex<HashMap<Origin, RangesThere>>,
+    known: Mutex<HashMap<Origin, HostHabits>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct RangesThere {
+struct HostHabits {
     /// It has honoured one.
     honoured: bool,
     /// Files that came only when no range was asked for.
     refused: u32,
+    /// Connections, those of them that have good answers, and the most that ever had them at once.
+    open: u32,
+    serving: u32,
+    served_most: u32,
+}
+
+/// A connection to a host, while it lives.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    hosts: Arc<Hosts>,
+    origin: Origin,
+    serves: bool,
+}
+
+impl Presence {
+    /// The host has given a good answer on it.
+    pub fn serves(&mut self) {
+        if !std::mem::replace(&mut self.serves, true) {
+            self.hosts.change(&self.origin, |there| {
+                there.serving += 1;
+                there.served_most = there.served_most.max(there.serving);
+            });
+        }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.hosts.change(&self.origin, |there| {
+            there.open = there.open.saturating_sub(1);
+            there.serving = there.serving.saturating_sub(u32::from(self.serves));
+        });
+    }
 }
 
 impl Hosts {
     /// A file was answered for, by a range (`ranges`) or not; it was asked for as a whole after a range
     /// had been refused.
     pub fn note(&self, origin: &Origin, ranges: bool, asked_whole: bool) {
+        self.change(origin, |there| {
+            there.honoured |= ranges;
+            there.refused = match (ranges, asked_whole) {
+                (true, _) => 0,
+                (false, true) => there.refused.saturating_add(1),
+                (false, false) => there.refused,
+            };
+        });
+    }
+
+    /// One more connection to this host.
+    pub fn enter(self: &Arc<Hosts>, origin: &Origin) -> Presence {
+        self.change(origin, |there| there.open += 1);
+        Presence { hosts: Arc::clone(self), origin: origin.clone(), serves: false }
+    }
+
+    /// How often a refusal of the host is to be borne because it may mean one connection too many: it
+    /// has more of ours than it ever served.
+    pub fn bears_refusals(&self, origin: &Origin) -> u32 {
+        let there = self.get(origin);
+        match there.served_most {
+            0 if there.open > 1 => UNSERVED_BORNE,
+            most if there.open > most.max(1) => CROWDED_BORNE,
+            _ => 0,
+        }
+    }
+
+    fn change(&self, origin: &Origin, how: impl FnOnce(&mut HostHabits)) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= HOSTS_MAX && !known.contains_key(origin) {
             known.clear();
         }
-        let there = known.entry(origin.clone()).or_default();
-        there.honoured |= ranges;
-        there.refused = match (ranges, asked_whole) {
-            (true, _) => 0,
-            (false, true) => there.refused.saturating_add(1),
-            (false, false) => there.refused,
-        };
+        how(known.entry(origin.clone()).or_default());
     }
 
     /// Whether requests for ranges are in vain there, as far as known.
@@ -92,7 +152,7 @@ impl Hosts {
         self.get(origin).honoured
     }
 
-    fn get(&self, origin: &Origin) -> RangesThere {
+    fn get(&self, origin: &Origin) -> HostHabits {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(origin).copied().unwrap_or_default()
     }
@@ -147,6 +207,23 @@ impl Habits {
         self.meagre >= MEAGRE_TIMES
     }
 
+    /// An answer could not be the file, though others could: whether one more is borne.
+    pub fn strays(&mut self) -> bool {
+        self.strays = self.strays.saturating_add(1);
+        self.strays <= STRAYS_BORNE
+    }
+
+    /// It was refused where that is borne so many times; how long to wait, if it is once more.
+    pub fn crowded(&mut self, borne: u32) -> Option<Duration> {
+        let wait = CROWDED_WAIT * (1 << self.crowded.min(4));
+        self.crowded = self.crowded.saturating_add(1);
+        (self.crowded <= borne).then(|| {
+            // By then the host may be known to honour ranges.
+            self.whole = false;
+            wait
+        })
+    }
+
     /// It failed when asked for a range; whether it has done so before.
     pub fn failed_again(&mut self) -> bool {
         self.failures = self.failures.saturating_add(1);
@@ -161,6 +238,14 @@ impl Habits {
 
 /// Times that something must happen in a row before it counts as the server's nature.
 const TIMES_TO_BELIEVE: u32 = 2;
+/// So many answers in a row may be an error's page or cut off before the source is given up.
+const STRAYS_BORNE: u32 = 7;
+/// Where nothing was served yet, all of a host may be closed to us.
+const UNSERVED_BORNE: u32 = 2;
+/// A file is asked for so often again while its host serves others, at first after this time and then
+/// after twice as long each, up to sixteen times: a minute and a half in all.
+const CROWDED_BORNE: u32 = 8;
+const CROWDED_WAIT: Duration = Duration::from_secs(1);
 /// Of more hosts than this nothing is remembered; it begins anew.
 const HOSTS_MAX: usize = 4096;
 /// Answers may be cut to a server's own maximum, but not to less than this …
@@ -170,8 +255,6 @@ const MEAGRE_TIMES: u32 = 32;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -232,6 +315,25 @@ mod tests {
         assert!(!hosts.refuses_ranges(&one) && hosts.honours_ranges(&one));
         (0..9).for_each(|_| hosts.note(&other, false, false));
         assert!(!hosts.refuses_ranges(&other), "it ignores them, and says 200");
+    }
+
+    #[test]
+    fn a_refusal_is_borne_where_more_connections_are_open_than_were_ever_served() {
+        let hosts = Arc::new(Hosts::default());
+        let origin = Origin::of(&url::Url::parse("http://a/").unwrap()).unwrap();
+        let mut one = hosts.enter(&origin);
+        assert_eq!(hosts.bears_refusals(&origin), 0, "whoever has one of ours means it");
+        let mut two = hosts.enter(&origin);
+        assert_eq!(hosts.bears_refusals(&origin), UNSERVED_BORNE);
+        (one.serves(), one.serves(), two.serves());
+        assert_eq!(hosts.bears_refusals(&origin), 0, "it serves two");
+        let three = hosts.enter(&origin);
+        assert_eq!(hosts.bears_refusals(&origin), CROWDED_BORNE);
+        drop((one, two));
+        assert_eq!(hosts.bears_refusals(&origin), 0, "the last one is not one too many");
+        drop(three);
+        let mut habits = Habits::default();
+        assert!((0..3).all(|_| habits.crowded(3).is_some()) && habits.crowded(3).is_none());
     }
 
     #[test]

@@ -272,7 +272,9 @@ impl Source {
             LaneError::WrongRange { .. } => true,
             // A relay that says so means us.
             LaneError::Status { code: 403, .. } if self.is_passed() => false,
-            LaneError::Status { code: 500, .. } if !honours => state.habits.failed_again(),
+            LaneError::Status { code: 500, .. } | LaneError::Reset { .. } if !honours => {
+                state.habits.failed_again()
+            }
             LaneError::Status { code, .. } => !honours && MAY_MEAN_RANGES.contains(code),
             _ => false,
         };
@@ -294,6 +296,13 @@ impl Source {
     /// An answer that is of no other use has told the size of the file.
     pub(crate) fn note_told(&self, size_bytes: u64) {
         self.lock().told_bytes.get_or_insert(size_bytes);
+    }
+
+    /// An answer is of no use that cannot be the file, though others were: whether that is borne.
+    pub(crate) fn bears_stray(&self) -> bool {
+        let mut state = self.lock();
+        let had_good = state.facts.is_some() && self.sealed.is_none();
+        had_good && state.habits.strays()
     }
 
     /// Whether nothing of use has ever come from it.
@@ -484,6 +493,7 @@ impl Source {
             }
         };
         state.habits.ranges = Some(facts.ranges);
+        state.habits.strays = 0;
         if !news {
             return Ok(Learnt::Known);
         }

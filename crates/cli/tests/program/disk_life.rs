@@ -157,7 +157,14 @@ fn kill_once(content: &Content, proof: Proof, wait: Duration) -> Cost {
         (number(&finished, "resumed_bytes"), number(&finished, "fetched_bytes"));
     assert_eq!(resumed + fetched, SIZE, "{finished}");
     assert_eq!(resumed, durable.total_bytes(), "{finished}");
+    let mut compared = 0;
     for asked in second.asked() {
+        // Where nothing proves what was left, a few small blocks of it are compared.
+        if matches!(proof, Proof::Nothing) && asked.len() <= 16 << 10 {
+            compared += 1;
+            assert!(compared <= 4, "{asked:?}");
+            continue;
+        }
         let again = durable.bytes_within(asked);
         assert_eq!(again, 0, "{proof:?}, {wait:?}: {asked:?} was asked for, part of it was here");
     }

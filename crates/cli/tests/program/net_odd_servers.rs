@@ -71,7 +71,9 @@ fn parts_that_cannot_be_used_are_not_asked_for_again() {
         let (server, _) = comes(vec![Behaviour::ContentRange(lie).into()]);
         let records = server.handle().log().records;
         let whole = records.iter().filter(|record| record.header("range").is_none()).count();
-        assert_eq!(whole, 1, "{lie:?}");
+        // Another lane may have been opened before the lie showed.
+        let most = if lie == RangeLie::AlwaysFirst(1 << 20) { 3 } else { 1 };
+        assert!((1..=most).contains(&whole), "{lie:?}: {whole}");
     }
 }
 
@@ -280,18 +282,94 @@ fn a_cut_at_the_end_is_the_end_if_the_digest_says_so() {
     home.lacks("half");
 }
 
-/// The name of the file says nothing and its type nothing either, but a size is known.
+/// Behind a balancer one server is down and says so with status 200, or one cache has a copy that was
+/// cut off: the others have the file.
 #[test]
-fn an_error_page_in_the_middle_is_not_a_part_of_the_file() {
+fn an_answer_that_cannot_be_the_file_is_asked_for_again() {
+    let short = Content::bytes(content().read(0, 1000));
+    for stray in [vec![Behaviour::HtmlPage], vec![Behaviour::NoRanges, Behaviour::CloseDelimited]] {
+        let rules: Vec<Rule> = stray.into_iter().map(|it| it.when(When::EveryNth(3))).collect();
+        comes(rules);
+    }
+    // If nothing else comes any more, that is an end, and not a file.
     let content = content();
     let home = Home::new();
-    let server = odd(&content, vec![Behaviour::HtmlPage.when(When::EveryNth(3))]);
-    let ran = home.run(["get", &url(&server), "--timeout", "5"]);
-    if ran.code() == 0 {
-        home.holds_only("data.bin", &content);
-    } else {
-        home.lacks("data.bin");
+    let server =
+        odd(&content, vec![Behaviour::ChangeAfter { bytes: 4_000_000, content: short }.into()]);
+    home.run(["get", &url(&server), "--timeout", "5"]).code_is(3);
+    home.lacks("data.bin");
+    let server = odd(&content, vec![Behaviour::HtmlPage.after(1)]);
+    home.run(["get", &url(&server), "--timeout", "5", "-o", "page"]).code_is(3);
+    home.lacks("page");
+}
+
+/// A host allows two connections and answers 403 to the third: of twenty files in a list eighteen were
+/// given up. A file that is really forbidden still is.
+#[test]
+fn a_refusal_of_one_connection_too_many_is_not_one_of_the_file() {
+    let home = Home::new();
+    let mut builder = Server::builder();
+    for number in 0..5 {
+        builder = builder.file(&format!("/f{number}"), Content::random(number, 1_500_000));
     }
+    // Connections are numbered as they come: the third to the fifth are one too many.
+    let host = (2..5)
+        .fold(
+            builder.behaviour(Behaviour::ConnectionRate { bytes_per_s: 1_000_000 }),
+            |it, number| it.behaviour(Behaviour::status(403).when(When::Connection(number))),
+        )
+        .start()
+        .unwrap();
+    let list: String = (0..5).map(|number| host.url(&format!("/f{number}")) + "\n").collect();
+    std::fs::write(home.path("list"), list).unwrap();
+    home.run(["get", "-i", "list", "-j", "5"]).code_is(0);
+    for number in 0..5 {
+        home.holds(&format!("f{number}"), &Content::random(number, 1_500_000));
+    }
+    let forbidden = server(&content(), Behaviour::status(403));
+    home.run(["get", &url(&forbidden)]).code_is(7).says(&["403"]).never_says(&["trying again"]);
+}
+
+/// Some firewalls close the connection on which they see a range.
+#[test]
+fn who_hangs_up_on_ranges_is_asked_without_one() {
+    comes(vec![Behaviour::Unanswered { reset: false }.when(When::Ranged)]);
+}
+
+/// `swath probe` tells what can be had of such a server.
+#[test]
+fn a_probe_does_not_depend_on_ranges_either() {
+    let home = Home::new();
+    for code in [400, 403, 416, 501] {
+        let server = server(&content(), Behaviour::status(code).when(When::Ranged));
+        let ran = home.run(["probe", &url(&server)]);
+        ran.code_is(0);
+        assert!(ran.out().contains("9.00 MB"), "{ran}");
+    }
+    let closed = server(&content(), Behaviour::status(404));
+    home.run(["probe", &url(&closed)]).code_is(7);
+}
+
+/// A file was written anew and given its old time, and its server makes tags of size and time: what an
+/// earlier run had left and the rest of the new one became one file, which neither of them was.
+#[test]
+fn what_is_left_is_compared_where_only_size_and_time_say_that_it_is_the_same() {
+    let (old, new) = (Content::random(8, SIZE), Content::random(88, SIZE));
+    let home = Home::new();
+    let tag = Behaviour::Etag("\"size-and-time\"".to_owned());
+    let first = odd(&old, vec![tag.clone().into(), Behaviour::die_after(5_000_000).into()]);
+    home.run(["get", &url(&first), "--timeout", "3"]).code_is(3).says(&["are kept"]);
+    let second = odd(&new, vec![tag.clone().into()]);
+    let ran = home.run(["get", &url(&second)]);
+    ran.code_is(0).says(&["warning", "differs from what", "starting again"]);
+    home.holds_only("data.bin", &new);
+    // The same file is gone on with.
+    let home = Home::new();
+    let first = odd(&old, vec![tag.clone().into(), Behaviour::die_after(5_000_000).into()]);
+    home.run(["get", &url(&first), "--timeout", "3"]).code_is(3);
+    let second = odd(&old, vec![tag.into()]);
+    home.run(["get", &url(&second)]).code_is(0).never_says(&["starting again"]);
+    home.holds_only("data.bin", &old);
 }
 
 /// A server that answers what is sent to it with one of these heads after the other, the last for all

@@ -11,7 +11,7 @@ use super::exchange::Exchange;
 use super::{Answered, Method, Request, ask};
 use crate::error::LaneError;
 use crate::facts::Facts;
-use crate::http::answer::{Answer, judge};
+use crate::http::answer::{Answer, judge, judge_whole};
 use crate::net::Net;
 use crate::source::{Expected, Trust, display_name};
 use crate::target::{Origin, Target};
@@ -56,7 +56,14 @@ pub async fn probe(net: &Net, url: &Url, trust: Trust) -> Result<ProbeReport, La
         limit_bytes: BODY_LIMIT_BYTES,
     };
     let mut answered = ask(net, url, trust, &request).await?;
-    let mut facts = facts_of(&answered, one_byte)?;
+    let mut facts = match facts_of(&answered, one_byte) {
+        Err(LaneError::Status { .. } | LaneError::Denied { .. } | LaneError::WrongRange { .. }) => {
+            // It may mean the range alone.
+            answered = ask(net, url, trust, &Request { range: None, ..request }).await?;
+            facts_of_whole(&answered)?
+        }
+        told => told?,
+    };
     facts.check(&answered.head, &Expected::default())?;
     let keeps_alive = answered.head.keeps_alive();
     let pipelines = match answered.conn.take() {
@@ -105,7 +112,15 @@ pub async fn probe(net: &Net, url: &Url, trust: Trust) -> Result<ProbeReport, La
 }
 
 fn facts_of(answered: &Answered, asked: Range) -> Result<Facts, LaneError> {
-    let (size_bytes, ranges) = match judge(&answered.head, asked) {
+    facts_by(answered, judge(&answered.head, asked))
+}
+
+fn facts_of_whole(answered: &Answered) -> Result<Facts, LaneError> {
+    facts_by(answered, judge_whole(&answered.head))
+}
+
+fn facts_by(answered: &Answered, answer: Answer) -> Result<Facts, LaneError> {
+    let (size_bytes, ranges) = match answer {
         Answer::Data { size_bytes, ranges, .. } => (size_bytes, ranges),
         Answer::PastEnd { size_bytes } | Answer::NotHeld { size_bytes, .. } => {
             (Some(size_bytes), true)

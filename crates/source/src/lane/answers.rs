@@ -105,10 +105,22 @@ impl OwnLane {
                         return self.go_to(talk, body, target);
                     }
                     Ok(Learnt::News | Learnt::Known) => {}
+                    // A page of a server that is at fault for a moment, a copy that is cut off in one of
+                    // several caches: the source has given better answers.
+                    Err(LaneError::Html | LaneError::SizeMismatch { .. })
+                        if self.source.bears_stray() =>
+                    {
+                        talk.reusable = false;
+                        let target = Arc::clone(&self.target);
+                        return self.go_to(talk, body, target);
+                    }
                     Err(error) => return self.fail(talk, body, error),
                 }
                 if self.asks.front().is_some_and(|front| front.pipelined) {
                     self.source.note(Habits::pipeline_works);
+                }
+                if let Some(presence) = &mut talk.presence {
+                    presence.serves();
                 }
                 let kind = if ranges { Kind::Range } else { Kind::Stream };
                 if !ranges && self.asks.sent() > 1 {
@@ -226,6 +238,19 @@ impl OwnLane {
             let target = sent_to.unwrap_or_else(|| Arc::clone(&self.target));
             tracing::debug!(source = self.source.display_name(), %error, "asked without a range");
             return self.go_to(talk, body, target);
+        }
+        // Some hosts answer 403, and not 429 or 503, to connections beyond those that they allow.
+        let origin = sent_to.as_ref().and_then(|target| target.origin.as_ref());
+        if let LaneError::Status { code: 403, reason, .. } = &error
+            && self.source.is_unheard()
+            && let Some(origin) = origin
+        {
+            let borne = self.source.net().hosts().bears_refusals(origin);
+            if let Some(wait) = self.source.note(|habits| habits.crowded(borne)) {
+                let reason = reason.clone();
+                talk.reusable = false;
+                return self.fail(talk, body, LaneError::Crowded { code: 403, reason, wait });
+            }
         }
         let is_sealed_for_another =
             matches!(error, LaneError::Relay { fault: Some(ProxyFault::OtherKey), .. });
@@ -475,12 +500,15 @@ impl OwnLane {
             }
             return Next::End(None);
         }
-        Next::End(Some(match error {
+        let error = match error {
             Some(error) => broke(&talk.conn.origin, error),
             None => {
                 LaneError::Reset { reason: "the server closed it without an answer".to_owned() }
             }
-        }))
+        };
+        // What guards some servers closes the connection where others answer 403.
+        self.source.gives_up_ranges(&error);
+        Next::End(Some(error))
     }
 }
 

@@ -87,6 +87,8 @@ impl OwnLane {
             };
             self.out.meter.note_behind(0);
             let mut talk = Talk::new(conn);
+            let hosts = self.source.net().hosts();
+            talk.presence = self.target.origin.as_ref().map(|origin| hosts.enter(origin));
             match self.converse(&mut talk).await {
                 Next::Reconnect => {
                     self.hand_over();

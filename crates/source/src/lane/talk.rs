@@ -17,6 +17,7 @@ use super::asks::Ask;
 use super::behind::Behind;
 use super::delivery::Delivery;
 use super::window::Window;
+use crate::habits::Presence;
 use crate::http::body::Body;
 use crate::http::head::HEAD_LIMIT_BYTES;
 use crate::net::Conn;
@@ -37,6 +38,8 @@ pub(super) struct Talk {
     pub answers_left: Option<u64>,
     /// The body that is passing.
     pub passing: Option<Passing>,
+    /// It counts as one to its host.
+    pub presence: Option<Presence>,
     /// Interim answers since the last final one.
     pub interim: u32,
     /// When this lane got the connection.
@@ -125,6 +128,7 @@ impl Talk {
             reusable: true,
             answers_left: None,
             passing: None,
+            presence: None,
             interim: 0,
             begun: now,
             last_progress: now,

@@ -71,7 +71,7 @@ struct Shared {
     ahead: ahead::Ahead,
     awake: awake::Awake,
     relay_keys: relays::RelayKeys,
-    hosts: Hosts,
+    hosts: Arc<Hosts>,
 }
 
 impl Net {
@@ -103,7 +103,7 @@ impl Net {
                 ahead: ahead::Ahead::default(),
                 awake: awake::Awake::new(),
                 relay_keys: relays::RelayKeys::default(),
-                hosts: Hosts::default(),
+                hosts: Arc::default(),
                 options,
             }),
         })
@@ -147,7 +147,7 @@ impl Net {
     }
 
     /// What was learnt of hosts.
-    pub(crate) fn hosts(&self) -> &Hosts {
+    pub(crate) fn hosts(&self) -> &Arc<Hosts> {
         &self.shared.hosts
     }
 

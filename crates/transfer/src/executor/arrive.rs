@@ -166,6 +166,11 @@ impl Run<'_> {
         let one_too_many = error.class() == Class::Auth && self.others_deliver(source, lane);
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
         entry.failures += 1;
+        // What was allowed a moment ago is refused: a connection that the server still counts, perhaps.
+        let allowed_before = matches!(error, LaneError::Denied { code: 403, .. })
+            && entry.figures.bytes > 0
+            && entry.failures <= REFUSALS_BORNE;
+        let pause = SHORT_LANE_PAUSE * (2 << entry.failures.min(8));
         entry.blame_way(error);
         tracing::debug!(source = entry.source.display_name(), %error, "a source failed");
         // A server may be starting; a name that is never known is a wrong one.
@@ -182,6 +187,7 @@ impl Run<'_> {
             Class::Transient if is_unreached(error) => Loss::Unreached,
             Class::Transient => Loss::Broken,
             Class::Auth if one_too_many => Loss::Broken,
+            Class::Auth if allowed_before => Loss::Busy(pause),
             // The size is told by such an answer; if it is the wrong one that is judged there.
             Class::Lying
                 if matches!(error, LaneError::BeyondEnd { .. }) && self.size_bytes.is_none() =>
@@ -574,6 +580,8 @@ const WORTH_A_CONNECTION_BYTES: u64 = 64 * 1024;
 const SHORT_LANES_BORNE: u32 = 4;
 /// … before the next one waits this long, and each further one twice as long, up to 16 s.
 const SHORT_LANE_PAUSE: std::time::Duration = std::time::Duration::from_millis(250);
+/// Who has delivered and then answers 403 is asked again so often: for a quarter of a minute.
+const REFUSALS_BORNE: u32 = 4;
 /// A source whose name cannot be resolved is given up after so many tries.
 const UNKNOWN_TRIES: u32 = 3;
 /// Longest time that a server may put us off in one go.

@@ -58,7 +58,39 @@ impl Run<'_> {
                 }
             }
         }
+        self.choose_samples_unexposed();
         self.samples.left_by = source;
+    }
+
+    /// Size and time say that the file is the one that an earlier run began, and nothing proves it: both
+    /// can be the same for other bytes, as where a file was written anew and given its old time. A few
+    /// blocks of what is kept are held against the source, too.
+    fn choose_samples_unexposed(&mut self) {
+        let kept: Vec<(Range, u32)> =
+            self.deliverers.iter().filter(|&(_, id)| !self.is_exposed(id)).collect();
+        let bytes: u64 = kept.iter().map(|(range, _)| range.len()).sum();
+        for _ in 0..KEPT_BLOCKS.min(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+            let mut at = fastrand::u64(..bytes);
+            for &(range, id) in &kept {
+                if at < range.len() {
+                    let block = Range::of_len(range.start + at, KEPT_BLOCK_BYTES);
+                    self.samples.left.extend(block.intersect(range).map(|it| (id, it)));
+                    break;
+                }
+                at -= range.len();
+            }
+        }
+    }
+
+    /// What an earlier run left is not what the source has, though size and time are the same.
+    pub(super) fn left_is_of_another(&mut self, by: usize, at: u64) -> Result<(), Ended> {
+        let name = self.sources[by].source.display_name().to_owned();
+        self.note(
+            format!("what an earlier run left differs from what {name} has, at byte {at}, though size and version are the same: starting again"),
+            true,
+        );
+        self.left = None;
+        Err(Ended::Restart)
     }
 
     /// What came of a swath that ended before its end: where a byte was lost on the way, all behind it
@@ -313,6 +345,10 @@ const CARRIED: &str = ", carried";
 const TAIL_BYTES: u64 = 2 << 10;
 /// So many blocks of one source of earlier runs are looked at: 16 MiB of them.
 const LEFT_MAX: u64 = 256;
+/// So many blocks of what an earlier run left are compared …
+const KEPT_BLOCKS: usize = 4;
+/// … each of so many bytes: little beside what is kept, and two files rarely agree in all of them.
+const KEPT_BLOCK_BYTES: u64 = 16 << 10;
 /// So many at a time.
 const LEFT_AT_ONCE: u32 = 4;
 

@@ -215,6 +215,7 @@ impl Run<'_> {
         let differs = theirs.iter().zip(&block.bytes).position(|(one, other)| one != other);
         let at = block.at + differs.unwrap_or(0) as u64;
         match of {
+            Of::Left { id, by } if !self.is_exposed(id) => self.left_is_of_another(by, at),
             Of::Left { id, .. } => {
                 let when = if self.resumed.contains(at) { ", in an earlier run," } else { "" };
                 let what = format!("passed on{when} what its source does not have");
