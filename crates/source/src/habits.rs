@@ -44,6 +44,8 @@ pub(crate) struct Habits {
     meagre: u32,
     /// It refuses ranges, or answers with others: it is asked for the whole file.
     pub whole: bool,
+    /// What is thought of the end that it told.
+    pub end: End,
     /// Each answer is a version of its own.
     pub one_answer: bool,
     /// Answers in a row that could not be the file, after others that could.
@@ -52,6 +54,18 @@ pub(crate) struct Habits {
     crowded: u32,
     /// Times that it failed when asked for a range at first.
     failures: u32,
+}
+
+/// What is thought of the end of the file, as the first part told it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Nothing speaks against it.
+    #[default]
+    Told,
+    /// It is where the part was asked to end: the whole file is asked for.
+    Doubted,
+    /// That was refused, so there is nothing else to go by.
+    Believed,
 }
 
 /// What the run has learnt of hosts: how they take a request for a range (every file of a host that
@@ -325,7 +339,9 @@ mod tests {
         assert_eq!(hosts.bears_refusals(&origin), 0, "whoever has one of ours means it");
         let mut two = hosts.enter(&origin);
         assert_eq!(hosts.bears_refusals(&origin), UNSERVED_BORNE);
-        (one.serves(), one.serves(), two.serves());
+        one.serves();
+        one.serves();
+        two.serves();
         assert_eq!(hosts.bears_refusals(&origin), 0, "it serves two");
         let three = hosts.enter(&origin);
         assert_eq!(hosts.bears_refusals(&origin), CROWDED_BORNE);

@@ -16,6 +16,7 @@ mod net;
 mod redirect;
 mod sealed;
 mod sealing;
+mod shown;
 mod source;
 mod target;
 mod upstream;

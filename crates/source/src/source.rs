@@ -8,16 +8,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use swath_formats::relay::{site, through};
+use swath_formats::relay::through;
 use swath_model::{Range, SourceId};
 use url::Url;
 
 use crate::cookies::Cookies;
 use crate::error::LaneError;
 use crate::facts::Facts;
-use crate::habits::{Habits, Quirks};
+use crate::habits::{End, Habits, Quirks};
 use crate::net::{Net, Via};
 use crate::sealed::SealedLength;
+pub use crate::shown::display_name;
+use crate::shown::name;
+pub(crate) use crate::shown::without_credentials;
 use crate::target::Target;
 use crate::versions::{Sameness, Versions, difference};
 
@@ -284,13 +287,27 @@ impl Source {
     /// A part came whose end is that of the file, by its own word, and that of what was asked for too: a
     /// server that takes the end of each part for the end of the file says the same. Only the first
     /// answer of a file whose size nobody has told can be one of these.
-    pub(crate) fn may_be_own_end(&self, size_bytes: Option<u64>, asked: Range) -> bool {
-        let state = self.lock();
-        asked.start == 0
-            && size_bytes == Some(asked.end)
-            && self.sealed.is_none()
-            && state.facts.is_none()
-            && state.expected.size_bytes.is_none()
+    pub(crate) fn doubts_end(&self, ends_at: Option<u64>, size: Option<u64>, asked: Range) -> bool {
+        let mut state = self.lock();
+        let ends_as_asked = asked.start == 0 && size == Some(asked.end) && ends_at == size;
+        let is_first = state.facts.is_none() && state.expected.size_bytes.is_none();
+        if !ends_as_asked || !is_first || self.sealed.is_some() || state.habits.end != End::Told {
+            return false;
+        }
+        state.habits.end = End::Doubted;
+        true
+    }
+
+    /// It refused to send the whole file, for which it was asked because of such a doubt: its word has
+    /// to do, and it is asked for ranges again.
+    pub(crate) fn believes_end(&self) -> bool {
+        let mut state = self.lock();
+        let doubted = state.habits.end == End::Doubted;
+        if doubted {
+            state.habits.end = End::Believed;
+            state.habits.whole = false;
+        }
+        doubted
     }
 
     /// An answer that is of no other use has told the size of the file.
@@ -561,34 +578,8 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// How a source is shown: with the relays that it is reached by, the nearest first.
-fn name(url: &Url, relays: &[Url]) -> String {
-    let mut name = display_name(url);
-    if !relays.is_empty() {
-        let relays: Vec<String> = relays.iter().filter_map(site).collect();
-        name.push_str(&format!(" by {}", relays.join(", ")));
-    }
-    name
-}
-
 /// No round trip is longer than this.
 const FAR_MAX_US: u64 = 10_000_000;
-
-/// `url` without user and password.
-pub(crate) fn without_credentials(url: &Url) -> Url {
-    let mut url = url.clone();
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url
-}
-
-/// `url` without credentials, query and fragment, and without what opens a depot.
-pub fn display_name(url: &Url) -> String {
-    let mut shown = without_credentials(url);
-    shown.set_query(None);
-    shown.set_fragment(None);
-    swath_formats::depot::redacted(shown.as_str())
-}
 
 /// Statuses by which servers, and what protects them, refuse a request because it asks for a range.
 const MAY_MEAN_RANGES: [u16; 10] = [400, 403, 405, 406, 411, 412, 413, 416, 417, 501];

@@ -58,8 +58,8 @@ impl OwnLane {
                 }
                 self.refused(talk, body, error)
             }
-            Answer::Data { size_bytes, ranges: true, .. }
-                if self.source.may_be_own_end(size_bytes, asked) =>
+            Answer::Data { ends_at, size_bytes, ranges: true, .. }
+                if self.source.doubts_end(ends_at, size_bytes, asked) =>
             {
                 let reason = "a part that ends where it was asked to end is all of the file";
                 self.refused(talk, body, LaneError::WrongRange { reason: reason.to_owned() })
@@ -237,6 +237,10 @@ impl OwnLane {
         if !front.whole && self.source.gives_up_ranges(&error) {
             let target = sent_to.unwrap_or_else(|| Arc::clone(&self.target));
             tracing::debug!(source = self.source.display_name(), %error, "asked without a range");
+            return self.go_to(talk, body, target);
+        }
+        if front.whole && self.source.believes_end() {
+            let target = sent_to.unwrap_or_else(|| Arc::clone(&self.target));
             return self.go_to(talk, body, target);
         }
         // Some hosts answer 403, and not 429 or 503, to connections beyond those that they allow.
