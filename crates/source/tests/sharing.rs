@@ -45,7 +45,7 @@ async fn an_idle_connection_that_died_is_replaced_silently() {
             Source::new(&net, SourceId(number), server.url.clone(), Trust::Named),
             Pool::new(4, 4096),
         );
-        bench.fetch(0, 0, 1000);
+        bench.fetch(0, 0, 4096);
         let mut story = bench.settled(1).await;
         assert!(story.delivered(0, Range::new(0, 1000)) && story.failed.is_empty());
         bench.lane.close();
