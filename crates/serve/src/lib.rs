@@ -3,6 +3,7 @@
 //! Plans nothing: who asks for what is decided by those who ask.
 
 mod dataset;
+mod descriptors;
 mod exposition;
 mod http;
 mod offer;

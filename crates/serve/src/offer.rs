@@ -42,7 +42,7 @@ impl Offer {
     /// Answer on a connection to its end.
     pub async fn serve(
         &self,
-        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        stream: impl AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static,
         peer: SocketAddr,
     ) {
         let stream = Stream::Other(Box::new(Records::new(stream)));

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use crate::descriptors;
 use crate::http::{Records, Seat, Seats, Stream};
 use crate::relay::{Relay, RelayError, RelayOptions};
 use crate::site::{Log, Site, SiteError, SiteOptions};
@@ -64,6 +65,9 @@ pub(crate) trait Service: Send + Sync + 'static {
 
     /// Resolves when nothing is under way that takes more than one request.
     fn finished(&self) -> Later<'_>;
+
+    /// Gives up what nobody uses any more. Called every now and then.
+    fn tidy(&self) {}
 
     /// Answer on a connection until it ends.
     fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a>;
@@ -211,7 +215,9 @@ impl Server {
         if listeners.is_empty() {
             return Err(ServeError::Nowhere);
         }
-        let seats = Arc::new(Seats::new(max_connections));
+        // A connection takes a descriptor, and often a file one more; some are for everything else.
+        let room = descriptors::limit().saturating_sub(DESCRIPTORS_APART) / 2;
+        let seats = Arc::new(Seats::new(max_connections.min(room)));
         let narrowed_cache = None;
         Ok(Server { service, speaks, listeners, acceptor, identity, seats, end, narrowed_cache })
     }
@@ -255,7 +261,17 @@ impl Server {
                 self.end.subscribe(),
             ));
         }
-        let stop = stop.await;
+        let service = Arc::clone(&self.service);
+        let tidying = async {
+            loop {
+                tokio::time::sleep(TIDY_EVERY).await;
+                service.tidy();
+            }
+        };
+        let stop = tokio::select! {
+            stop = stop => stop,
+            () = tidying => Stop::Orderly,
+        };
         let all = async {
             if stop == Stop::Orderly {
                 let _ = self.end.send(Life::Finishing);
@@ -347,8 +363,12 @@ async fn unless_wanted<T>(seat: &Seat, part: impl Future<Output = io::Result<T>>
     }
 }
 
+/// What nobody uses is given up this often.
+const TIDY_EVERY: Duration = Duration::from_secs(30);
 /// A client has so long for its part of the TLS handshake.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(15);
+/// Descriptors for listening, folders, logs, and connections that are being refused.
+const DESCRIPTORS_APART: usize = 64;
 /// Nobody need be told of what ends as soon as this.
 const AT_ONCE: Duration = Duration::from_millis(300);
 /// After a failure to accept.

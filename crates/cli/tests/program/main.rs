@@ -66,6 +66,7 @@ mod routes_probe;
 mod scale_files;
 mod serve_allow;
 mod serve_answers;
+mod serve_attacks;
 mod serve_clients;
 mod serve_ends;
 mod serve_io;

@@ -3,8 +3,12 @@
 //! Whoever asks for a folder's index starts a walk; its index grows while it is sent, and is kept
 //! for those who then ask for bytes of it, until nobody has used it for a while or the room for
 //! indexes is needed.
+//!
+//! A walk keeps its folder open. Walks of one folder share its descriptor, and the number of walks
+//! is limited, for each client and for all of them, so that descriptors are left for everything else.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -24,7 +28,11 @@ pub(crate) struct WalkId(u128);
 /// One walk.
 pub(crate) struct Walk {
     pub id: WalkId,
+    /// Who asked for it.
+    client: IpAddr,
     root: Root,
+    /// Which folder that is.
+    folder: FolderId,
     past_cache: PastCache,
     /// Links were taken for what they lead to.
     follows_links: bool,
@@ -36,6 +44,8 @@ pub(crate) struct Walk {
     news: Notify,
     /// Nobody wants it any more.
     unwanted: AtomicBool,
+    /// The client left before it had all of the index, and nobody has asked for anything since.
+    abandoned: AtomicBool,
     /// Files that are not as the index says, by their numbers.
     changed: Mutex<BTreeMap<u64, Lack>>,
     /// What files that are read in several goes were at the first of them, by their numbers.
@@ -56,6 +66,13 @@ pub(crate) enum Progress {
     Failed(String),
 }
 
+/// What tells a folder from all others, for as long as it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FolderId {
+    device: u64,
+    inode: u64,
+}
+
 /// All walks of a server.
 pub(crate) struct Walks {
     known: Mutex<HashMap<WalkId, Arc<Walk>>>,
@@ -65,6 +82,8 @@ pub(crate) struct Walks {
     idle_bytes_max: usize,
     /// With more than this in memory no further walk begins.
     in_use_bytes_max: usize,
+    /// Most walks that are in use, and most that nobody uses just now.
+    count_max: usize,
     /// Which one is kept, if one is to be.
     first: Mutex<First>,
 }
@@ -105,10 +124,13 @@ impl std::str::FromStr for WalkId {
 }
 
 impl Walks {
-    pub fn new(idle_bytes_max: usize, past_cache: PastCache) -> Walks {
+    /// Keeps indexes of at most `idle_bytes_max` that nobody uses, and as many walks as
+    /// `descriptors` allow.
+    pub fn new(idle_bytes_max: usize, descriptors: usize, past_cache: PastCache) -> Walks {
         let known = Mutex::new(HashMap::new());
         let (in_use_bytes_max, first) = (IN_USE_BYTES_MAX, Mutex::default());
-        Walks { known, past_cache, idle_bytes_max, in_use_bytes_max, first }
+        let count_max = (descriptors / DESCRIPTORS_PER_WALK).clamp(COUNT_LEAST, COUNT_MOST);
+        Walks { known, past_cache, idle_bytes_max, in_use_bytes_max, count_max, first }
     }
 
     /// From now on the first walk that comes to its end is kept.
@@ -124,24 +146,42 @@ impl Walks {
         }
     }
 
-    /// Begin to walk a folder, on a thread of its own.
+    /// Begins to walk a folder for `client`, on a thread of its own.
     ///
     /// # Errors
-    /// `OutOfMemory` where the indexes of other walks take much already; what the system says.
+    /// `OutOfMemory` where other walks take too much already, those of this client or all of them;
+    /// what the system says.
     pub fn begin(
         &self,
         id: WalkId,
+        client: IpAddr,
         root: Root,
         options: WalkOptions,
     ) -> std::io::Result<Arc<Walk>> {
         self.make_room();
-        let in_use: usize = lock(&self.known).values().map(|walk| walk.read().memory_bytes()).sum();
-        if in_use > self.in_use_bytes_max {
-            return Err(std::io::ErrorKind::OutOfMemory.into());
-        }
+        let (device, inode) = root.identity()?;
+        let folder = FolderId { device, inode };
+        let root = {
+            let known = lock(&self.known);
+            let in_use = || known.values().filter(|walk| walk.is_in_use());
+            let bytes: usize = known.values().map(|walk| walk.read().memory_bytes()).sum();
+            let of_client = in_use().filter(|walk| walk.client == client).count();
+            let most_of_client = (self.count_max / PART_OF_CLIENT).max(COUNT_LEAST);
+            if bytes > self.in_use_bytes_max
+                || of_client >= most_of_client
+                || in_use().count() >= self.count_max
+            {
+                return Err(std::io::ErrorKind::OutOfMemory.into());
+            }
+            // As long as a folder is open, no other one has its number.
+            let same = known.values().find(|walk| walk.folder == folder);
+            same.map_or(root, |walk| walk.root.clone())
+        };
         let walk = Arc::new(Walk {
             id,
+            client,
             root,
+            folder,
             past_cache: self.past_cache.clone(),
             follows_links: options.follow_links,
             single: options.single.clone(),
@@ -149,6 +189,7 @@ impl Walks {
             ended: RwLock::new(None),
             news: Notify::new(),
             unwanted: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
             changed: Mutex::default(),
             versions: Mutex::default(),
             used: Mutex::new(Instant::now()),
@@ -176,30 +217,40 @@ impl Walks {
     pub fn find(&self, id: WalkId) -> Option<Arc<Walk>> {
         let walk = lock(&self.known).get(&id).cloned()?;
         *lock(&walk.used) = Instant::now();
+        walk.abandoned.store(false, Ordering::Relaxed);
         Some(walk)
     }
 
     /// Whether somebody is sent something of a walk just now, or was asking within that time.
     pub fn are_used(&self, within: Duration) -> bool {
         let known = lock(&self.known);
-        known
-            .values()
-            .any(|walk| Arc::strong_count(walk) > 1 || lock(&walk.used).elapsed() < within)
+        known.values().any(|walk| walk.is_in_use() || lock(&walk.used).elapsed() < within)
     }
 
-    /// Forget what nobody has used for long, and the longest unused of what is too much.
-    fn make_room(&self) {
+    /// Forgets what nobody has used for long, and the longest unused of what is too much. To be
+    /// called before anything is opened for a further walk, and now and then.
+    pub fn make_room(&self) {
         let mut known = lock(&self.known);
-        let mut idle: Vec<(Duration, WalkId, usize)> = known
+        let mut idle: Vec<(Duration, WalkId, IpAddr, usize)> = known
             .values()
-            .filter(|walk| Arc::strong_count(walk) == 1)
-            .map(|walk| (lock(&walk.used).elapsed(), walk.id, walk.read().memory_bytes()))
+            .filter(|walk| !walk.is_in_use())
+            .map(|walk| {
+                (lock(&walk.used).elapsed(), walk.id, walk.client, walk.read().memory_bytes())
+            })
             .collect();
         idle.sort_unstable();
-        let mut bytes = 0;
-        for (unused, id, index_bytes) in idle {
-            bytes += index_bytes;
-            if unused > UNUSED_MAX || bytes > self.idle_bytes_max {
+        let (mut bytes, mut count) = (0, 0);
+        let mut of_client: HashMap<IpAddr, usize> = HashMap::new();
+        for (unused, id, client, index_bytes) in idle {
+            let is_abandoned =
+                known.get(&id).is_some_and(|walk| walk.abandoned.load(Ordering::Relaxed));
+            let unused_max = if is_abandoned { ABANDONED_MAX } else { UNUSED_MAX };
+            let own = of_client.entry(client).or_default();
+            (bytes, count, *own) = (bytes + index_bytes, count + 1, *own + 1);
+            let is_too_much = bytes > self.idle_bytes_max
+                || count > self.count_max
+                || *own > (self.count_max / PART_OF_CLIENT).max(COUNT_LEAST);
+            if unused > unused_max || is_too_much {
                 known.remove(&id);
             }
         }
@@ -207,6 +258,11 @@ impl Walks {
 }
 
 impl Walk {
+    /// Whether an answer, or the thread that walks, holds it.
+    fn is_in_use(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1
+    }
+
     /// The files of its index, to be read.
     pub fn files(&self) -> Files {
         match &self.single {
@@ -309,11 +365,12 @@ impl Walk {
         changed.iter().map(|(number, lack)| format!("{number} {}\n", lack.word())).collect()
     }
 
-    /// The one who asked for it has gone.
+    /// The client that asked for it left before it had all of the index.
     pub fn give_up(&self) {
         if self.progress() == Progress::Growing {
             self.unwanted.store(true, Ordering::Relaxed);
         }
+        self.abandoned.store(true, Ordering::Relaxed);
     }
 
     fn run(&self, options: &WalkOptions) {
@@ -371,6 +428,16 @@ const TELL_BYTES: u64 = 16 << 10;
 const TELL_EVERY: Duration = Duration::from_millis(5);
 /// A walk that nobody has used for so long is forgotten.
 const UNUSED_MAX: Duration = Duration::from_secs(3600);
+/// One whose client left in the middle of its index is kept for it to come back by, not for longer.
+const ABANDONED_MAX: Duration = Duration::from_secs(60);
+/// A walk keeps one descriptor; the others are for connections and files.
+const DESCRIPTORS_PER_WALK: usize = 8;
+/// Fewer walks would be of no use …
+const COUNT_LEAST: usize = 4;
+/// … and more wait for somebody who never comes.
+const COUNT_MOST: usize = 1024;
+/// One client may have this part of all walks: many copies, also behind one address, and not all.
+const PART_OF_CLIENT: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -378,16 +445,68 @@ mod tests {
 
     use super::*;
 
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn descriptors() -> usize {
+        std::fs::read_dir("/proc/self/fd").unwrap().count()
+    }
+
+    /// Each index that a client asked for and left kept a folder open for an hour: 245 requests
+    /// ended a server with 256 descriptors.
+    #[test]
+    fn indexes_that_are_asked_for_and_left_take_few_descriptors() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..300 {
+            std::fs::create_dir(folder.path().join(number.to_string())).unwrap();
+        }
+        let walks = Walks::new(1 << 20, 256, PastCache::new(Reads::Auto));
+        let before = descriptors();
+        let mut begun = Vec::new();
+        for number in 0..300u16 {
+            let root = Root::open(&folder.path().join(number.to_string())).unwrap();
+            let mut id = [0; 16];
+            id[..2].copy_from_slice(&number.to_be_bytes());
+            let id = WalkId::new(id);
+            let walk = walks.begin(id, CLIENT, root, WalkOptions::default()).unwrap();
+            while walk.progress() == Progress::Growing || Arc::strong_count(&walk) > 2 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            begun.push(id);
+        }
+        walks.make_room();
+        assert!(lock(&walks.known).len() <= 8, "{}", lock(&walks.known).len());
+        // Other tests open some meanwhile.
+        assert!(descriptors() < before + 100, "{} after {before}", descriptors());
+        assert!(walks.find(begun[299]).is_some(), "the last one is kept");
+        assert!(walks.find(begun[0]).is_none());
+    }
+
+    #[test]
+    fn walks_of_one_folder_share_its_descriptor_and_one_client_does_not_get_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let walks = Walks::new(1 << 20, 256, PastCache::new(Reads::Auto));
+        let begin = |client: IpAddr, number: u8| {
+            let root = Root::open(folder.path()).unwrap();
+            walks.begin(WalkId::new([number; 16]), client, root, WalkOptions::default())
+        };
+        let held: Vec<_> = (0..8).map(|number| begin(CLIENT, number).unwrap()).collect();
+        assert!(held.iter().all(|walk| walk.root.is_shared_with(&held[0].root)));
+        let refused = begin(CLIENT, 8).err().map(|error| error.kind());
+        assert_eq!(refused, Some(std::io::ErrorKind::OutOfMemory));
+        assert!(begin(IpAddr::from([10, 0, 0, 1]), 9).is_ok(), "others have their part");
+    }
+
     #[test]
     fn walks_that_take_too_much_keep_others_away_until_they_go() {
         let folder = tempfile::tempdir().unwrap();
         for number in 0..1000 {
             std::fs::write(folder.path().join(number.to_string()), "").unwrap();
         }
-        let walks = Walks { in_use_bytes_max: 1000, ..Walks::new(0, PastCache::new(Reads::Auto)) };
+        let walks =
+            Walks { in_use_bytes_max: 1000, ..Walks::new(0, 1024, PastCache::new(Reads::Auto)) };
         let begin = |number: u8| {
             let root = Root::open(folder.path()).unwrap();
-            walks.begin(WalkId::new([number; 16]), root, WalkOptions::default())
+            walks.begin(WalkId::new([number; 16]), CLIENT, root, WalkOptions::default())
         };
         let first = begin(1).unwrap();
         while first.progress() == Progress::Growing {

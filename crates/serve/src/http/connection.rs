@@ -1,28 +1,29 @@
 //! One connection: requests in, answers out, one behind the other.
 //!
 //! Every wait has a limit: for a request to begin, for its head to be complete, for the other side
-//! to take an answer. A client that sends ahead is answered in order. States: idle -> head ->
-//! answering -> idle …, or the end.
+//! to take an answer. Whoever makes us wait is silent, and its seat goes to somebody else where all
+//! are taken. A client that sends ahead is answered in order. States: idle -> head -> answering ->
+//! draining -> idle …, or the end.
 
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::{Limiter, Range};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::body::FileBytes;
 use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method, Version};
 use super::pace::Pace;
 use super::received::Received;
-use super::response::{Content, Find, Make, Piece, Response};
+use super::response::{Content, Find, Made, Make, Piece, Response};
 use super::seats::Seat;
-use super::stream::{Stream, send_file};
+use super::stream::{OtherSide, Stream, send_file};
 
 /// Answers requests.
 pub(crate) trait Answer: Send + Sync + 'static {
@@ -123,9 +124,8 @@ pub(crate) async fn serve<A: Answer>(
             Ok(None) => break,
             Err(refusal) => {
                 let refusal = answers.marked(refusal);
-                let _ =
-                    write(&mut stream, &mut pace, refusal, false, Version::OneOne, After::Close)
-                        .await;
+                let mut out = Out { stream: &mut stream, pace: &mut pace, seat };
+                let _ = write(&mut out, refusal, false, Version::OneOne, After::Close).await;
                 break;
             }
         };
@@ -141,29 +141,37 @@ pub(crate) async fn serve<A: Answer>(
             }
         }
         let began = Instant::now();
-        let mut body = Received::new(&mut stream, &mut input, &mut pace_in, &head);
-        let mut response = answers.answer(&head, peer, &mut body).await;
-        let (is_touched, is_whole) = (body.is_touched(), body.is_whole());
+        let (mut response, is_touched, is_whole) = if head.body == Body::None {
+            // What only reads can be given up.
+            let is_read = matches!(head.method, Method::Get | Method::Head);
+            let mut body = NoBody;
+            let answered = tokio::select! {
+                response = answers.answer(&head, peer, &mut body) => Some(response),
+                () = left(&stream), if is_read => None,
+            };
+            let Some(response) = answered else {
+                answers.note(&head, peer, CLIENT_LEFT, 0, began.elapsed());
+                return;
+            };
+            (response, false, true)
+        } else {
+            let mut body = Received::new(&mut stream, &mut input, &mut pace_in, seat, &head);
+            let response = answers.answer(&head, peer, &mut body).await;
+            (response, body.is_touched(), body.is_whole())
+        };
         if let Some(takes_over) = response.takes_over.take() {
             // Who sends ahead would have its bytes read by nobody.
             if head.version != Version::OneOne || !input.is_empty() || head.body != Body::None {
                 let text =
                     "a connection can be turned by HTTP/1.1 alone, and with nothing behind it";
-                let _ = write(
-                    &mut stream,
-                    &mut pace,
-                    Response::text(400, text),
-                    false,
-                    head.version,
-                    After::Close,
-                )
-                .await;
+                let refusal = Response::text(400, text);
+                let mut out = Out { stream: &mut stream, pace: &mut pace, seat };
+                let _ = write(&mut out, refusal, false, head.version, After::Close).await;
                 break;
             }
             response.takes_over = Some(Box::new(|_, _| {}));
-            let turned = write(&mut stream, &mut pace, response, false, head.version, After::Keep)
-                .await
-                .is_ok();
+            let mut out = Out { stream: &mut stream, pace: &mut pace, seat };
+            let turned = write(&mut out, response, false, head.version, After::Keep).await.is_ok();
             answers.note(&head, peer, 101, 0, began.elapsed());
             if turned {
                 takes_over(stream, peer);
@@ -172,16 +180,24 @@ pub(crate) async fn serve<A: Answer>(
         }
         let (status, is_head) = (response.status, head.method == Method::Head);
         let mut keeps = head.keeps_alive && !answers.is_ending(may_go_on);
+        let mut rest = Body::None;
         if is_touched {
             keeps &= is_whole;
         } else {
-            // Who waits for leave to send its body does not get it, and sends nothing.
+            // Who waits for leave to send its body does not get it, and sends nothing. Who may not
+            // ask for anything gets no time to send what nobody wants.
+            let is_here = matches!(head.body, Body::Bytes(bytes) if bytes <= input.len() as u64);
+            let is_short = matches!(head.body, Body::Bytes(bytes) if bytes <= DRAIN_BYTES_MAX);
             keeps = keeps
-                && (head.body == Body::None || head.field("expect").is_none())
-                && drained(&mut stream, &mut input, head.body).await;
+                && (head.body == Body::None
+                    || head.field("expect").is_none()
+                        && is_short
+                        && (is_here || status != UNAUTHORIZED));
+            rest = head.body;
         }
         let after = if keeps { After::Keep } else { After::Close };
-        let written = write(&mut stream, &mut pace, response, is_head, head.version, after).await;
+        let mut out = Out { stream: &mut stream, pace: &mut pace, seat };
+        let written = write(&mut out, response, is_head, head.version, after).await;
         answers.note(
             &head,
             peer,
@@ -192,14 +208,53 @@ pub(crate) async fn serve<A: Answer>(
         if written.is_err() || after == After::Close {
             break;
         }
+        // Behind the answer, so that nobody waits for it.
+        if !drained(&mut stream, &mut input, rest, seat).await {
+            break;
+        }
     }
     // A close with bytes unread would take the answer away from the client.
-    let _ = timeout(FAREWELL, async {
+    let farewell = timeout(FAREWELL, async {
         let _ = stream.shutdown().await;
         let mut rest = [0; 4096];
         while matches!(stream.read(&mut rest).await, Ok(1..)) {}
-    })
-    .await;
+    });
+    let _silence = seat.silence();
+    tokio::select! {
+        _ = farewell => {}
+        () = seat.wanted() => {}
+    }
+}
+
+/// The body of a request that has none.
+struct NoBody;
+
+impl Make for NoBody {
+    fn length(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn next(&mut self) -> Made<'_> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+}
+
+/// Resolves when nobody waits for an answer any more: the connection is broken, or the client has
+/// ended its side and nothing came of it for a while. (Some that wait end it early.)
+async fn left(stream: &Stream) {
+    let mut ended: Option<Instant> = None;
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        match stream.other_side() {
+            OtherSide::Open => ended = None,
+            OtherSide::Ended => {
+                if ended.get_or_insert_with(Instant::now).elapsed() >= ENDED_WAITS {
+                    return;
+                }
+            }
+            OtherSide::Gone => return,
+        }
+    }
 }
 
 /// The next request; `None` where the connection ends in good order.
@@ -242,12 +297,10 @@ async fn next_head<A: Answer>(
     }
 }
 
-/// Get rid of a body that nobody wanted, if it is short; `false` if the connection cannot go on.
-async fn drained(stream: &mut Stream, input: &mut Vec<u8>, body: Body) -> bool {
+/// Reads a body that nobody wanted, so that the next request can be understood; `false` if the
+/// connection cannot go on.
+async fn drained(stream: &mut Stream, input: &mut Vec<u8>, body: Body, seat: &Seat) -> bool {
     let Body::Bytes(bytes) = body else { return body == Body::None };
-    if bytes > DRAIN_BYTES_MAX {
-        return false;
-    }
     let mut left = bytes as usize;
     let all = async {
         loop {
@@ -262,13 +315,23 @@ async fn drained(stream: &mut Stream, input: &mut Vec<u8>, body: Body) -> bool {
             }
         }
     };
-    timeout(HEAD_WITHIN, all).await.unwrap_or(false)
+    let _silence = seat.silence();
+    tokio::select! {
+        all = timeout(HEAD_WITHIN, all) => all.unwrap_or(false),
+        () = seat.wanted() => false,
+    }
+}
+
+/// Where answers go.
+struct Out<'a> {
+    stream: &'a mut Stream,
+    pace: &'a mut Pace,
+    seat: &'a Seat,
 }
 
 /// Write an answer; answers how many bytes of body were sent.
 async fn write(
-    stream: &mut Stream,
-    pace: &mut Pace,
+    out: &mut Out<'_>,
     response: Response,
     is_head: bool,
     version: Version,
@@ -282,26 +345,26 @@ async fn write(
     let mut head = response.head(&date, is_chunked, keeps_alive);
     let bodiless = is_head || response.is_bodiless();
     let sent = match response.body {
-        Content::Empty => put(stream, pace, &head).await.map(|()| 0),
-        _ if bodiless => put(stream, pace, &head).await.map(|()| 0),
+        Content::Empty => put(out, &head).await.map(|()| 0),
+        _ if bodiless => put(out, &head).await.map(|()| 0),
         Content::Bytes(bytes) => {
             head.extend_from_slice(&bytes);
-            put(stream, pace, &head).await.map(|()| bytes.len() as u64)
+            put(out, &head).await.map(|()| bytes.len() as u64)
         }
         Content::Pieces(pieces) => {
-            put(stream, pace, &head).await?;
-            write_pieces(stream, pace, pieces).await
+            put(out, &head).await?;
+            write_pieces(out, pieces).await
         }
-        Content::Made(made) => write_made(stream, pace, head, made, is_chunked).await,
-        Content::Found(found) if stream.plain().is_none() => {
-            write_made(stream, pace, head, found, false).await
+        Content::Made(made) => write_made(out, head, made, is_chunked).await,
+        Content::Found(found) if out.stream.plain().is_none() => {
+            write_made(out, head, found, false).await
         }
         Content::Found(found) => {
-            put(stream, pace, &head).await?;
-            write_found(stream, pace, found).await
+            put(out, &head).await?;
+            write_found(out, found).await
         }
     }?;
-    within(stream.flush()).await?;
+    within(out.seat, out.stream.flush()).await?;
     if keeps_alive || after == After::Close {
         Ok(sent)
     } else {
@@ -309,54 +372,43 @@ async fn write(
     }
 }
 
-async fn write_pieces(stream: &mut Stream, pace: &mut Pace, pieces: Vec<Piece>) -> io::Result<u64> {
+async fn write_pieces(out: &mut Out<'_>, pieces: Vec<Piece>) -> io::Result<u64> {
     let mut sent = 0;
     for piece in pieces {
         sent += match piece {
             Piece::Text(text) => {
-                put(stream, pace, &text).await?;
+                put(out, &text).await?;
                 text.len() as u64
             }
-            Piece::Part { file, range } => match stream.plain() {
-                Some(tcp) => {
-                    send_range(tcp, pace, file.as_fd(), range).await?;
-                    range.len()
-                }
-                None => {
-                    let file = Box::new(FileBytes::new(file, range));
-                    write_made(stream, pace, Vec::new(), file, false).await?
-                }
-            },
+            Piece::Part { file, range } if out.stream.plain().is_some() => {
+                send_range(out, file.as_fd(), range).await?;
+                range.len()
+            }
+            Piece::Part { file, range } => {
+                let file = Box::new(FileBytes::new(file, range));
+                write_made(out, Vec::new(), file, false).await?
+            }
         };
     }
     Ok(sent)
 }
 
-async fn write_found(
-    stream: &mut Stream,
-    pace: &mut Pace,
-    mut found: Box<dyn Find>,
-) -> io::Result<u64> {
-    let tcp = stream.plain().ok_or(io::ErrorKind::Unsupported)?;
+async fn write_found(out: &mut Out<'_>, mut found: Box<dyn Find>) -> io::Result<u64> {
     let mut sent = 0;
     while let Some(part) = found.part().await? {
-        send_range(tcp, pace, part.file.as_fd(), part.place).await?;
+        send_range(out, part.file.as_fd(), part.place).await?;
         sent += part.place.len();
     }
     Ok(sent)
 }
 
-async fn send_range(
-    tcp: &TcpStream,
-    pace: &mut Pace,
-    file: BorrowedFd<'_>,
-    mut rest: Range,
-) -> io::Result<()> {
+async fn send_range(out: &mut Out<'_>, file: BorrowedFd<'_>, mut rest: Range) -> io::Result<()> {
+    let tcp = out.stream.plain().ok_or(io::ErrorKind::Unsupported)?;
     while !rest.is_empty() {
-        let now = pace.allowed(rest.len()).await;
+        let now = out.pace.allowed(rest.len()).await;
         let part = Range::new(rest.start, rest.start + now);
-        let sent = within(send_file(tcp, &file, part)).await?;
-        pace.spend(sent);
+        let sent = within(out.seat, send_file(tcp, &file, part)).await?;
+        out.pace.spend(sent);
         if sent == 0 {
             // It became shorter, and the length is promised already.
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -369,8 +421,7 @@ async fn send_range(
 /// Write `head`, together with what follows it if that is there soon: a new connection may have so
 /// many packets under way, however little is in them.
 async fn write_made(
-    stream: &mut Stream,
-    pace: &mut Pace,
+    out: &mut Out<'_>,
     mut head: Vec<u8>,
     mut made: Box<dyn Make>,
     is_chunked: bool,
@@ -384,7 +435,7 @@ async fn write_made(
             match timeout(TOGETHER, &mut next).await {
                 Ok(bytes) => bytes?,
                 Err(_) => {
-                    put(stream, pace, &std::mem::take(&mut head)).await?;
+                    put(out, &std::mem::take(&mut head)).await?;
                     next.await?
                 }
             }
@@ -396,14 +447,14 @@ async fn write_made(
             head.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
             head.extend_from_slice(&bytes);
             head.extend_from_slice(b"\r\n");
-            put(stream, pace, &std::mem::take(&mut head)).await?;
+            put(out, &std::mem::take(&mut head)).await?;
         } else if head.is_empty() {
-            put(stream, pace, &bytes).await?;
+            put(out, &bytes).await?;
         } else {
             let (some, rest) = bytes.split_at(bytes.len().min(READ_BYTES));
             head.extend_from_slice(some);
-            put(stream, pace, &std::mem::take(&mut head)).await?;
-            put(stream, pace, rest).await?;
+            put(out, &std::mem::take(&mut head)).await?;
+            put(out, rest).await?;
         }
         sent += bytes.len() as u64;
         made.take_back(bytes);
@@ -411,24 +462,41 @@ async fn write_made(
     if is_chunked {
         head.extend_from_slice(b"0\r\n\r\n");
     }
-    put(stream, pace, &head).await?;
+    put(out, &head).await?;
     Ok(sent)
 }
 
-async fn put(stream: &mut Stream, pace: &mut Pace, mut bytes: &[u8]) -> io::Result<()> {
+async fn put(out: &mut Out<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        let now = pace.allowed(bytes.len() as u64).await;
-        let (part, rest) = bytes.split_at(now as usize);
-        within(stream.write_all(part)).await?;
-        pace.spend(now);
-        bytes = rest;
+        let now = out.pace.allowed(bytes.len() as u64).await;
+        let part = &bytes[..now as usize];
+        // Whoever takes a little of it is slow, and not silent.
+        let written = within(out.seat, out.stream.write(part)).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        out.pace.spend(written as u64);
+        bytes = &bytes[written..];
     }
     Ok(())
 }
 
-/// A client that takes nothing for a long time is left.
-async fn within<T>(sending: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(TAKE_WITHIN, sending).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+/// A client that takes nothing, or sends nothing, for a long time is left: sooner where somebody
+/// else needs its seat.
+pub(super) async fn within<T>(
+    seat: &Seat,
+    part: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let mut part = pin!(part);
+    if let Ok(done) = timeout(STALLED, &mut part).await {
+        return done;
+    }
+    let _silence = seat.silence();
+    let done = tokio::select! {
+        done = timeout(TAKE_WITHIN - STALLED, part) => done.ok(),
+        () = seat.wanted() => None,
+    };
+    done.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Seconds since 1970.
@@ -442,8 +510,18 @@ pub(super) const IDLE: Duration = Duration::from_secs(75);
 /// From its first byte on, a request's head has so long to arrive; and so long a new connection may
 /// be silent.
 pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(15);
-/// The other side takes something of an answer within this time.
+/// The other side takes something of an answer, or sends something of a body, within this time.
 pub(super) const TAKE_WITHIN: Duration = Duration::from_secs(120);
+/// Nothing moved for so long: that counts as silence. Slow disks and lost packets take less.
+const STALLED: Duration = Duration::from_secs(5);
+/// While an answer is made, whether the client is still there is looked at this often.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A client that has ended its side may wait so long for an answer to begin.
+const ENDED_WAITS: Duration = Duration::from_secs(5);
+/// What is noted where a client left before its answer (as nginx does).
+const CLIENT_LEFT: u16 = 499;
+/// The status of those who have not shown that they may ask.
+const UNAUTHORIZED: u16 = 401;
 /// What comes this soon after the head goes out with it.
 const TOGETHER: Duration = Duration::from_millis(5);
 /// At the end we wait so long for the other side to close.

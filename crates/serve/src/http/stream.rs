@@ -20,9 +20,20 @@ pub(crate) enum Stream {
     Other(Box<dyn Duplex>),
 }
 
+/// What is known of the other side's way to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OtherSide {
+    /// It may send more.
+    Open,
+    /// It has ended its side, and may wait for answers all the same.
+    Ended,
+    /// The connection is broken.
+    Gone,
+}
+
 /// Both directions of something.
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Duplex for T {}
 
 impl Stream {
     /// The socket, if bytes may be put into it as they are.
@@ -33,13 +44,33 @@ impl Stream {
         }
     }
 
+    /// Looks whether the other side is still there, without reading.
+    pub fn other_side(&self) -> OtherSide {
+        let Some(tcp) = self.tcp() else { return OtherSide::Open };
+        let mut asked = libc::pollfd { fd: tcp.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
+        // SAFETY: one structure of our own, for a descriptor that is open; it does not wait.
+        let found = unsafe { libc::poll(&raw mut asked, 1, 0) };
+        if found <= 0 {
+            OtherSide::Open
+        } else if asked.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 {
+            OtherSide::Gone
+        } else {
+            OtherSide::Ended
+        }
+    }
+
+    /// The socket below it all.
+    fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Stream::Plain(tcp) => Some(tcp),
+            Stream::Tls(tls) => Some(tls.get_ref().get_ref().0),
+            Stream::Other(_) => None,
+        }
+    }
+
     /// End it so that the other side notices that it is no proper end.
     pub fn cut(&self) {
-        let tcp = match self {
-            Stream::Plain(tcp) => tcp,
-            Stream::Tls(tls) => tls.get_ref().get_ref().0,
-            Stream::Other(_) => return,
-        };
+        let Some(tcp) = self.tcp() else { return };
         // Closed with a reset; what has been sent and not yet arrived is lost with it.
         let _ = tcp.set_zero_linger();
     }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,10 +18,10 @@ use crate::dataset::{Form, Parts, SEAL_BYTES, Sealed, Walk, WalkId};
 use crate::http::{Content, Head, Made, Make, Method, Response};
 
 /// Answer a request for a folder as a dataset.
-pub(super) async fn answer(site: &Site, head: &Head, what: &str) -> Response {
+pub(super) async fn answer(site: &Site, head: &Head, client: IpAddr, what: &str) -> Response {
     match what {
         "index" if head.target.parameter("walk").is_some() => index_again(site, head),
-        "index" => index(site, head).await,
+        "index" => index(site, head, client).await,
         "sealed" | "data" | "changed" | "seals" => {
             let Some(id) = walk_of(head) else { return which_walk() };
             match site.walks.find(id) {
@@ -56,7 +57,7 @@ fn forgotten() -> Response {
 fn index_again(site: &Site, head: &Head) -> Response {
     let Some(id) = walk_of(head) else { return which_walk() };
     let Some(walk) = site.walks.find(id) else { return forgotten() };
-    index_of(id).containing(Content::Made(Box::new(IndexBytes { walk, at: 0, is_own: false })))
+    index_of(id).containing(Content::Made(Box::new(IndexBytes { walk, at: 0, is_missed: false })))
 }
 
 fn index_of(id: WalkId) -> Response {
@@ -66,7 +67,8 @@ fn index_of(id: WalkId) -> Response {
         .with("swath-walk", id.to_string())
 }
 
-async fn index(site: &Site, head: &Head) -> Response {
+async fn index(site: &Site, head: &Head, client: IpAddr) -> Response {
+    site.walks.make_room();
     let (root, path) = match site.folders.place(&head.target.path) {
         Some(Place::Below { root, path }) => (root.clone(), path.to_vec()),
         Some(Place::Top) => {
@@ -127,7 +129,7 @@ async fn index(site: &Site, head: &Head) -> Response {
     let mut random = [0; 16];
     (site.random)(&mut random);
     let id = WalkId::new(random);
-    match site.walks.begin(id, root, WalkOptions { xattrs, ..options }) {
+    match site.walks.begin(id, client, root, WalkOptions { xattrs, ..options }) {
         Ok(walk) => {
             site.metrics.walks.fetch_add(1, Ordering::Relaxed);
             let answer = index_of(id);
@@ -137,7 +139,7 @@ async fn index(site: &Site, head: &Head) -> Response {
             };
             let answer = if is_filtered { answer.with("swath-filtered", "yes") } else { answer };
             let answer = if xattrs { answer.with("swath-xattr", "yes") } else { answer };
-            answer.containing(Content::Made(Box::new(IndexBytes { walk, at: 0, is_own: true })))
+            answer.containing(Content::Made(Box::new(IndexBytes { walk, at: 0, is_missed: true })))
         }
         Err(_) => {
             Response::text(503, "too much is under way here just now").with("retry-after", "5")
@@ -158,8 +160,8 @@ fn filter_of(head: &Head) -> Result<Filter, FilterError> {
 struct IndexBytes {
     walk: Arc<Walk>,
     at: u64,
-    /// The walk is made for this answer.
-    is_own: bool,
+    /// The walk is made for this answer, and not all of its index has been sent yet.
+    is_missed: bool,
 }
 
 impl Make for IndexBytes {
@@ -172,6 +174,7 @@ impl Make for IndexBytes {
             let bytes =
                 self.walk.wire(self.at, INDEX_PART_BYTES).await.map_err(io::Error::other)?;
             self.at += bytes.len() as u64;
+            self.is_missed &= !bytes.is_empty();
             Ok(bytes)
         })
     }
@@ -179,7 +182,7 @@ impl Make for IndexBytes {
 
 impl Drop for IndexBytes {
     fn drop(&mut self) {
-        if self.is_own {
+        if self.is_missed {
             self.walk.give_up();
         }
     }

@@ -9,11 +9,11 @@ use swath_formats::conditions::{Conditions, Current, Decision};
 use swath_formats::percent::encode;
 use swath_formats::range_header::{self, Ranges};
 use swath_formats::{Etag, digest_header};
-use swath_model::digest::{Algorithm, Digest};
+use swath_model::digest::Algorithm;
 use swath_model::{Range, counted};
 use swath_store::tree::Root;
 
-use super::digests::{Digests, Effort};
+use super::digests::{Digests, Effort, Found};
 use super::{Site, listing, metalink};
 use crate::http::{Content, Head, Method, Piece, Response};
 
@@ -40,14 +40,15 @@ pub(super) struct Request {
     digests: Arc<Digests>,
     /// By `Want-Repr-Digest`, and by the older `Want-Digest`.
     wanted: [Vec<Algorithm>; 2],
-    effort: Effort,
+    /// Whoever asks for the file itself does not want to wait until it has been read once.
+    waits_for_digests: bool,
 }
 
 impl Request {
-    pub fn of(head: &Head, site: &Site) -> Request {
+    pub fn of(head: &Head, site: &Site) -> Arc<Request> {
         let field = |name: &str| head.field(name).map(str::to_owned);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Request {
+        Arc::new(Request {
             // Of HEAD a range is no part (RFC 9110, section 14.2).
             range: field("range").filter(|_| head.method == Method::Get),
             if_match: field("if-match"),
@@ -69,47 +70,53 @@ impl Request {
                 head.field("want-repr-digest").map_or_else(Vec::new, digest_header::wanted),
                 head.field("want-digest").map_or_else(Vec::new, digest_header::wanted_of_old),
             ],
-            // Who asks for the file itself does not want to wait until it has been read once.
-            effort: if head.method == Method::Head { Effort::Any } else { Effort::Little },
-        }
+            waits_for_digests: head.method == Method::Head,
+        })
     }
 
-    /// The answer. Blocks on the disk.
-    pub fn answer(&self, root: &Root, path: &[u8]) -> Response {
+    /// Answers; `None` where a digest is waited for that takes more than this effort. Blocks on the
+    /// disk.
+    pub fn answer(&self, root: &Root, path: &[u8], effort: &Effort) -> Option<Response> {
         let found = if self.follow_links { root.file_through_links(path) } else { root.file(path) };
         let file = match found {
             Ok(file) => file,
-            Err(error) => return refusal(&error),
+            Err(error) => return Some(refusal(&error)),
         };
         let meta = match file.metadata() {
             Ok(meta) => meta,
-            Err(error) => return refusal(&error),
+            Err(error) => return Some(refusal(&error)),
         };
         if meta.is_dir() {
             if !self.wants_folder {
                 let there = format!("/{}/{}", encode(&self.address), self.query);
-                return Response::text(301, "a folder's address ends in '/'")
-                    .with("location", there);
+                let moved = Response::text(301, "a folder's address ends in '/'");
+                return Some(moved.with("location", there));
             }
-            return listing::folder(
+            return Some(listing::folder(
                 root,
                 path,
                 &self.address,
                 &self.listing,
                 &self.site,
                 self.follow_links,
-            );
+            ));
         }
         if !meta.is_file() || self.wants_folder {
-            return not_found();
+            return Some(not_found());
         }
         if self.wants_metalink {
-            return metalink::describe(&file, &self.address, &self.base, &self.digests);
+            return Some(metalink::describe(&file, &self.address, &self.base, &self.digests));
         }
-        self.answer_file(file, &meta, path)
+        self.answer_file(file, &meta, path, effort)
     }
 
-    fn answer_file(&self, file: File, meta: &Metadata, path: &[u8]) -> Response {
+    fn answer_file(
+        &self,
+        file: File,
+        meta: &Metadata,
+        path: &[u8],
+        effort: &Effort,
+    ) -> Option<Response> {
         let size_bytes = meta.len();
         let etag = etag(meta);
         let modified_s = modified_s(meta);
@@ -135,15 +142,23 @@ impl Request {
         let current = Current { etag: Some(&etag), modified_s };
         match conditions.decide(current, true) {
             Decision::Proceed => {}
-            Decision::NotModified => return describe(Response::empty(304)),
+            Decision::NotModified => return Some(describe(Response::empty(304))),
             Decision::Failed => {
-                return describe(Response::text(412, "the file is not as the request supposes"));
+                let failed = Response::text(412, "the file is not as the request supposes");
+                return Some(describe(failed));
             }
         }
-        let [digest, old_digest] = match self.digests(&file, meta) {
-            Ok(digests) => digests,
-            Err(error) => return refusal(&error),
-        };
+        let mut digests = [None; 2];
+        for (digest, wanted) in digests.iter_mut().zip(&self.wanted) {
+            *digest = match self.digests.find(&file, meta, wanted, effort) {
+                Ok(Found::Digest(digest)) => Some(digest),
+                Ok(Found::Nothing) => None,
+                Ok(Found::TakesMore) if self.waits_for_digests => return None,
+                Ok(Found::TakesMore) => None,
+                Err(error) => return Some(refusal(&error)),
+            };
+        }
+        let [digest, old_digest] = digests;
         let describe = |response: Response| {
             let mut response = describe(response);
             if let Some(digest) = digest {
@@ -164,7 +179,7 @@ impl Request {
         };
         let file = Arc::new(file);
         let part = |range| Piece::Part { file: Arc::clone(&file), range };
-        match ranges {
+        Some(match ranges {
             Ranges::Unsatisfiable => describe(
                 Response::text(416, format!("the file has {}", counted(size_bytes, "byte")))
                     .with("content-range", format!("bytes */{size_bytes}")),
@@ -185,18 +200,7 @@ impl Request {
                         .containing(Content::Pieces(pieces))
                 }
             },
-        }
-    }
-}
-
-impl Request {
-    /// What is to be sent in `Repr-Digest` and in `Digest`.
-    fn digests(&self, file: &File, meta: &Metadata) -> io::Result<[Option<Digest>; 2]> {
-        let [wanted, wanted_of_old] = &self.wanted;
-        Ok([
-            self.digests.find(file, meta, wanted, self.effort)?,
-            self.digests.find(file, meta, wanted_of_old, self.effort)?,
-        ])
+        })
     }
 }
 

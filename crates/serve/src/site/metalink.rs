@@ -8,7 +8,7 @@ use swath_formats::mirror_url;
 use swath_model::digest::Algorithm;
 use swath_model::path::SafePath;
 
-use super::digests::{Digests, Effort};
+use super::digests::{Digests, Effort, Found};
 use super::file::{not_found, refusal};
 use super::own::address_of_file;
 use crate::http::{Content, Response};
@@ -39,8 +39,9 @@ pub(super) fn describe(file: &File, address: &[u8], base: &str, digests: &Digest
     // All that are known, and one that is quick to find out.
     for algorithm in Algorithm::ALL {
         let effort = if algorithm == Algorithm::Sha256 { Effort::Little } else { Effort::None };
-        match digests.find(file, &meta, &[algorithm], effort) {
-            Ok(digest) => described.digests.extend(digest),
+        match digests.find(file, &meta, &[algorithm], &effort) {
+            Ok(Found::Digest(digest)) => described.digests.push(digest),
+            Ok(Found::Nothing | Found::TakesMore) => {}
             Err(error) => return refusal(&error),
         }
     }

@@ -13,7 +13,7 @@ mod place;
 mod put;
 mod receive;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ use crate::receive::{Orders, Receive};
 use crate::server::{Later, Life, Service, Traffic};
 
 pub use access::Access;
-use digests::Digests;
+use digests::{Digests, Effort};
 use metrics::Metrics;
 pub(crate) use misled::Misleads;
 use own::Own;
@@ -201,7 +201,11 @@ impl Site {
             only: options.only,
             name: options.name,
             scheme,
-            walks: Walks::new(options.idle_index_bytes, PastCache::new(options.reads)),
+            walks: Walks::new(
+                options.idle_index_bytes,
+                crate::descriptors::limit(),
+                PastCache::new(options.reads),
+            ),
             whole_parts: Arc::new(WholeParts::new()),
             receive: options.receive,
             orders: Arc::default(),
@@ -279,7 +283,7 @@ impl Site {
             if what == "lane" {
                 return receive::lane(self, head, rights);
             }
-            return dataset::answer(self, head, what).await;
+            return dataset::answer(self, head, peer.ip(), what).await;
         }
         if self.only.is_some() {
             return file::not_found();
@@ -288,7 +292,7 @@ impl Site {
             Some(Place::Top) => listing::top(self, head),
             Some(Place::Below { root, path }) => {
                 let (root, path) = (root.clone(), path.to_vec());
-                self.file_or_folder(head, root, path).await
+                self.file_or_folder(head, peer.ip(), root, path).await
             }
             None => file::not_found(),
         }
@@ -299,15 +303,43 @@ impl Site {
         if self.receive.is_some() { "GET, HEAD, OPTIONS, PUT" } else { "GET, HEAD, OPTIONS" }
     }
 
-    async fn file_or_folder(&self, head: &Head, root: Root, path: Vec<u8>) -> Response {
+    async fn file_or_folder(
+        &self,
+        head: &Head,
+        client: IpAddr,
+        root: Root,
+        path: Vec<u8>,
+    ) -> Response {
         let request = file::Request::of(head, self);
+        let at_once = self.on_a_thread(&request, Effort::Little, &root, &path).await;
+        if let Some(response) = at_once {
+            return response;
+        }
+        // A digest that takes long. Its turn is waited for here, where that costs no thread, and
+        // not for longer than the client waits.
+        let (effort, _waits) = match self.digests.turn(client).await {
+            Some((turn, waits)) => (Effort::Any(turn), Some(waits)),
+            None => (Effort::None, None),
+        };
+        let response = self.on_a_thread(&request, effort, &root, &path).await;
+        response.unwrap_or_else(|| Response::text(500, FAILED))
+    }
+
+    async fn on_a_thread(
+        &self,
+        request: &Arc<file::Request>,
+        effort: Effort,
+        root: &Root,
+        path: &[u8],
+    ) -> Option<Response> {
         let follow_links = self.follow_links;
+        let (request, root, path) = (Arc::clone(request), root.clone(), path.to_vec());
         let answer = move || match root.leads_into_unfinished(&path, follow_links) {
-            true => file::not_found(),
-            false => request.answer(&root, &path),
+            true => Some(file::not_found()),
+            false => request.answer(&root, &path, &effort),
         };
         let answered = tokio::task::spawn_blocking(answer);
-        answered.await.unwrap_or_else(|_| Response::text(500, "the answer could not be made"))
+        answered.await.unwrap_or_else(|_| Some(Response::text(500, FAILED)))
     }
 }
 
@@ -318,6 +350,10 @@ impl Service for Site {
 
     fn finished(&self) -> Later<'_> {
         Box::pin(Site::finished(self))
+    }
+
+    fn tidy(&self) {
+        self.walks.make_room();
     }
 
     fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a> {
@@ -376,6 +412,8 @@ fn belongs_to_a_tree(head: &Head) -> bool {
     let what = parameter("swath");
     what.is_some() && (parameter("walk").is_some() || what == Some("lane"))
 }
+
+const FAILED: &str = "the answer could not be made";
 
 /// When connections end, those with trees and others.
 fn last(may_go_on: bool) -> Life {

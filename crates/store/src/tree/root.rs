@@ -43,6 +43,20 @@ impl Root {
         Ok(Root { folder: Arc::new(folder) })
     }
 
+    /// Returns the numbers of its device and inode, which tell it from all other open folders.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        let stat = rustix::fs::fstat(&self.folder)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
+    /// Whether both have one descriptor.
+    pub fn is_shared_with(&self, other: &Root) -> bool {
+        Arc::ptr_eq(&self.folder, &other.folder)
+    }
+
     /// A folder below it, as a root of its own; the empty path is the root itself.
     ///
     /// # Errors

@@ -1,0 +1,130 @@
+//! Clients that make `swath serve` hold on to what others need: seats, threads, descriptors.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt as _;
+use std::time::{Duration, Instant};
+
+use crate::support::Home;
+use crate::support::serve::Served;
+
+/// Sends a request on a connection of its own, which stays open as long as it is held.
+fn ask(server: &Served, request: &str) -> TcpStream {
+    let mut tcp = TcpStream::connect(server.address()).unwrap();
+    tcp.write_all(request.as_bytes()).unwrap();
+    tcp
+}
+
+/// Returns what the server answers until it closes, or until the head of an answer without a body.
+fn answered(mut tcp: TcpStream, within: Duration) -> String {
+    tcp.set_read_timeout(Some(within)).unwrap();
+    let mut answer = Vec::new();
+    let mut part = [0; 4096];
+    while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
+        match tcp.read(&mut part) {
+            Ok(bytes @ 1..) => answer.extend_from_slice(&part[..bytes]),
+            _ => break,
+        }
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn descriptors(server: &Served) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
+}
+
+/// Each client that asked for an index and left kept a folder open for an hour. At the limit of
+/// descriptors every request was refused, and nothing cleaned up.
+#[test]
+fn clients_that_leave_after_asking_for_indexes_keep_no_folders_open() {
+    let home = Home::new();
+    for folder in 0..120 {
+        home.write(&format!("tree/{folder}/a"), "a");
+    }
+    let args = ["tree", "--anonymous", "--plain"];
+    let mut swath = home.swath(["serve", "--listen", "127.0.0.1:0"].iter().chain(&args));
+    // SAFETY: a plain system call between fork and exec.
+    unsafe {
+        swath.command().pre_exec(|| {
+            let limit = libc::rlimit { rlim_cur: 256, rlim_max: 256 };
+            match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    let server = Served::of(swath, &args);
+    let before = descriptors(&server);
+    for round in 0..3 {
+        for folder in 0..120 {
+            let close = "Connection: close";
+            let request =
+                format!("GET /{folder}/?swath=index HTTP/1.1\r\nHost: h\r\n{close}\r\n\r\n");
+            let answer = answered(ask(&server, &request), Duration::from_secs(20));
+            assert!(answer.starts_with("HTTP/1.1 200"), "round {round}, {folder}: {answer:?}");
+        }
+    }
+    // Connections end a moment after their answers.
+    let began = Instant::now();
+    while descriptors(&server) > before + 40 {
+        assert!(began.elapsed() < Duration::from_secs(20), "{} open", descriptors(&server));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Digests of two large files that clients asked for and left kept all others waiting for theirs,
+/// until those files had been read to their ends.
+#[test]
+fn digests_that_nobody_waits_for_hold_up_nobody() {
+    let home = Home::new();
+    home.write("tree/small", "small");
+    for large in ["one", "two", "three"] {
+        // Minutes of work, and nothing on the disk.
+        let file = std::fs::File::create(home.path(&format!("tree/{large}"))).unwrap();
+        file.set_len(400 << 30).unwrap();
+    }
+    std::fs::write(home.path("tree/middle"), vec![1; 20 << 20]).unwrap();
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    let head = |path: &str| {
+        format!("HEAD /{path} HTTP/1.1\r\nHost: h\r\nWant-Repr-Digest: sha-256=1\r\n\r\n")
+    };
+    let held: Vec<TcpStream> =
+        ["one", "two", "three"].iter().map(|large| ask(&server, &head(large))).collect();
+    // A small digest waits for no turn.
+    let answer = answered(ask(&server, &head("small")), Duration::from_secs(20));
+    assert!(answer.contains("repr-digest: sha-256="), "{answer:?}");
+    drop(held);
+    let answer = answered(ask(&server, &head("middle")), Duration::from_secs(40));
+    assert!(answer.contains("repr-digest: sha-256="), "{answer:?}");
+}
+
+/// Whoever announced a body and sent none was answered after 15 s, without a token too.
+#[test]
+fn who_may_not_send_is_told_so_before_the_body_comes() {
+    let home = Home::new();
+    home.write("tree/a", "a");
+    let server = home.serve(&["tree", "--plain"]);
+    let request = "PUT /b HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n";
+    let began = Instant::now();
+    let answer = answered(ask(&server, request), Duration::from_secs(12));
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer:?}");
+    assert!(answer.to_lowercase().contains("connection: close"), "{answer:?}");
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+/// Clients that took nothing of their answers kept all seats for two minutes.
+#[test]
+fn clients_that_take_nothing_make_room() {
+    let home = Home::new();
+    let file = std::fs::File::create({
+        home.write("tree/small", "small");
+        home.path("tree/large")
+    });
+    file.unwrap().set_len(1 << 30).unwrap();
+    let server = home.serve(&["tree", "--anonymous", "--plain", "--max-connections", "2"]);
+    let get = |path: &str| format!("GET /{path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    let _held = [ask(&server, &get("large")), ask(&server, &get("large"))];
+    // Longer than nothing moves before that counts as silence, shorter than two minutes.
+    let answer = answered(ask(&server, &get("small")), Duration::from_secs(60));
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+}
