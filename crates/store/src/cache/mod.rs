@@ -113,11 +113,8 @@ impl Cache {
                     let _ = file.file().set_modified(SystemTime::now());
                     return Ok(Entry { inner, file, shared: Arc::clone(shared) });
                 }
-                // Somebody took it away.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    drop(inner);
-                    shared.forget(&key.url);
-                }
+                // Another version has taken its place since, or somebody took it away.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => shared.forget_this(&inner),
                 Err(error) => return Err(LookupError::Io(error)),
             }
         }
@@ -162,7 +159,13 @@ impl Cache {
             return Err(LookupError::Io(error));
         }
         let made = Arc::new(Inner::new(head, path, State::default(), shared));
-        let file = made.file();
+        let file = match made.file() {
+            Ok(file) => file,
+            Err(error) => {
+                shared.remove_files(&[made]);
+                return Err(LookupError::Io(error));
+            }
+        };
         let bytes = made.taken_bytes();
         // As long as we have the books, nothing may be dropped that wants them.
         let mut going = Vec::new();
@@ -173,10 +176,15 @@ impl Cache {
             books.heed_own(own_bytes);
             books.heed(spare_bytes);
             let there = books.touch(&key.url).cloned();
-            match there {
+            // Opened while we have the books: nobody can take its name away meanwhile.
+            let same = there.as_ref().filter(|there| is_copy_of(there, &key, size_bytes));
+            match same.and_then(|same| Some((Arc::clone(same), same.file().ok()?))) {
                 // Somebody was faster.
-                Some(there) if is_copy_of(&there, &key, size_bytes) => Ok(there),
-                there => {
+                Some(same) => {
+                    going.push(made);
+                    Ok(same)
+                }
+                None => {
                     if there.is_some() {
                         going.extend(books.remove(&key.url));
                         going.iter().for_each(|old| old.is_going());
@@ -184,24 +192,18 @@ impl Cache {
                     going.extend(there);
                     going.extend(books.make_room(bytes));
                     if books.taken_bytes.saturating_add(bytes) > books.most_bytes() {
+                        going.push(made);
                         Err(LookupError::Full)
                     } else {
                         books.taken_bytes += bytes;
                         books.insert(Arc::clone(&made));
-                        Ok(Arc::clone(&made))
+                        Ok((made, file))
                     }
                 }
             }
         };
         shared.remove_files(&going);
-        drop(going);
-        let is_ours = entered.as_ref().is_ok_and(|inner| Arc::ptr_eq(inner, &made));
-        if !is_ours {
-            shared.remove_files(&[made]);
-        }
-        let inner = entered?;
-        let file = if is_ours { file } else { inner.file() };
-        let file = file.map_err(LookupError::Io)?;
+        let (inner, file) = entered?;
         Ok(Entry { inner, file, shared: Arc::clone(shared) })
     }
 }
@@ -231,6 +233,19 @@ impl Shared {
 
     fn forget(&self, url: &str) {
         let old = self.books().remove(url);
+        if let Some(old) = old {
+            old.is_going();
+            self.remove_files(&[old]);
+        }
+    }
+
+    /// Forgets this file, if it is still the one of its address.
+    fn forget_this(&self, inner: &Arc<Inner>) {
+        let old = {
+            let mut books = self.books();
+            let is_known = books.peek(inner.url()).is_some_and(|known| Arc::ptr_eq(known, inner));
+            if is_known { books.remove(inner.url()) } else { None }
+        };
         if let Some(old) = old {
             old.is_going();
             self.remove_files(&[old]);
