@@ -146,7 +146,7 @@ fn a_server_that_ends_the_tree_before_its_index_does_is_left_out() {
         let asked = REQUESTS.load(Ordering::Relaxed) - before;
         assert!(asked <= 20, "{asked} requests");
         // Beside an honest replica it does no harm.
-        home.run(["cp", &url, &server.url, "copy", "--timeout", "12"]).code_is(0);
+        home.run(["cp", &server.url, &url, "copy", "--timeout", "12"]).code_is(0);
         assert_same(&home.path("tree"), &home.path("copy"));
     }
 }
