@@ -249,6 +249,9 @@ pub struct Probe {
 /// `swath verify`
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("wanted").required(true).multiple(true).args(["digest", "metalink", "index", "check"])))]
+#[command(
+    override_usage = "swath verify [OPTIONS] <--digest <DIGEST>|--metalink <FILE>|--index <FILE|URL>> <FILE>\n       swath verify [OPTIONS] --check <SUMS> [FILE]"
+)]
 pub struct Verify {
     /// The file to check, or with --index the folder
     #[arg(value_name = "FILE", required_unless_present = "check", value_hint = ValueHint::AnyPath)]

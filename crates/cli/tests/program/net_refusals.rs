@@ -53,7 +53,7 @@ fn tokens_and_logins_that_cannot_be_used_are_told() {
         .code_is(6)
         .says(&["the logins in /nowhere/netrc cannot be read"]);
     std::fs::write(home.home().join(".netrc"), b"machine h login \xff password p\n").unwrap();
-    get().run().code_is(0).says(&["warning: the logins in ", ".netrc cannot be read"]);
+    get().run().code_is(0).says(&["warning: the logins in ", "is not UTF-8"]);
 }
 
 #[test]
