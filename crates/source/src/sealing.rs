@@ -77,8 +77,27 @@ pub fn seal(public: &str, purpose: &str, text: &[u8]) -> Result<String, SealingE
     Ok(format!("{}.{}", URL_SAFE_NO_PAD.encode(enc.0), URL_SAFE_NO_PAD.encode(text)))
 }
 
-/// What a token for a relay is sealed for: what opens an origin is sealed for the address that is asked.
-pub const PASS: &str = "pass";
+/// What a token for a relay is sealed for: one thing that the relay is asked to do, so that whoever
+/// passes the token on cannot use it for anything else. (What opens an origin is sealed for the
+/// address that is asked.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass<'a> {
+    /// To read this: the address that the relay is to ask, or a path of its own.
+    Read(&'a str),
+    /// To open a tunnel to this host and port.
+    Tunnel(&'a str),
+}
+
+impl Pass<'_> {
+    /// Returns it as the purpose of [`seal`] and [`SealingKey::open`].
+    pub fn purpose(&self) -> String {
+        match self {
+            Pass::Read(asked) => format!("pass to read\n{asked}"),
+            Pass::Tunnel(end) => format!("pass to tunnel\n{end}"),
+        }
+    }
+}
+
 /// What a sealed text is in general; part of every key that is derived.
 const INFO: &[u8] = b"swath relay 1";
 

@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime};
 
 use swath_formats::{ProxyFault, proxy_status, relay as address};
 use swath_model::Limiter;
-use swath_source::{Net, NetError, NetOptions, PASS, SealingError, SealingKey};
+use swath_source::{Net, NetError, NetOptions, Pass, SealingError, SealingKey};
 use swath_store::cache::CacheOpenError;
 use swath_store::depot::Depot;
 use tokio::sync::watch;
@@ -213,7 +213,7 @@ impl Relay {
         let mut lines = Vec::new();
         if swath_formats::depot::is_path(url.path()) {
             let passes = head.fields(pass::PASSES).take(address::RELAYS_MAX);
-            let others = passes.filter(|sealed| self.key.open(sealed, PASS).is_err());
+            let others = passes.filter(|sealed| self.open_pass(head, sealed).is_none());
             lines.extend(others.map(|sealed| (pass::PASSES.to_owned(), sealed.to_owned())));
         }
         let Some(sealed) = head.field(pass::SEALED) else { return Ok(lines) };
@@ -246,6 +246,23 @@ impl Relay {
         Ok(())
     }
 
+    /// What was sealed for this relay and for just this request.
+    fn open_pass(&self, head: &Head, sealed: &str) -> Option<Vec<u8>> {
+        let target = head.raw_target.as_str();
+        let upstream = match form(head) {
+            None => None,
+            Some(Form::Path) => address::upstream(target),
+            Some(Form::Proxy) => address::upstream(&format!("{}{target}", address::PREFIX)),
+        };
+        let purpose = match (head.method.name(), upstream) {
+            ("CONNECT", _) => Pass::Tunnel(target).purpose(),
+            ("GET" | "HEAD", Some(Ok(url))) => Pass::Read(url.as_str()).purpose(),
+            ("GET" | "HEAD", None) => Pass::Read(target).purpose(),
+            _ => return None,
+        };
+        self.key.open(sealed, &purpose).ok()
+    }
+
     /// Whether somebody may use this relay.
     fn admit(&self, head: &Head, peer: SocketAddr, form: Form) -> Result<(), Response> {
         let field = if form == Form::Path { "authorization" } else { "proxy-authorization" };
@@ -258,7 +275,7 @@ impl Relay {
         let mut is_shown = head.field(field).is_some();
         let mut is_closed = false;
         for sealed in head.fields(pass::PASSES).take(address::RELAYS_MAX) {
-            let opened = self.key.open(sealed, PASS).ok();
+            let opened = self.open_pass(head, sealed);
             is_closed |= opened.is_none();
             let shown = opened.and_then(|bytes| String::from_utf8(bytes).ok());
             is_shown |= shown.is_some();

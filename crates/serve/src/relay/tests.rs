@@ -218,8 +218,9 @@ async fn a_page_that_a_client_looks_at_takes_no_space_of_the_depot() {
 fn a_pass_for_a_depots_relay_goes_on_to_depots_alone_and_ones_own_never() {
     let relay = Relay::open(options(LONG), None, watch::channel(Life::Open).1).unwrap();
     let other = SealingKey::new().unwrap();
-    let own = seal(relay.key.public(), PASS, b"Bearer a").unwrap();
-    let others = seal(other.public(), PASS, b"Bearer b").unwrap();
+    let asked = Pass::Read("/").purpose();
+    let own = seal(relay.key.public(), &asked, b"Bearer a").unwrap();
+    let others = seal(other.public(), &asked, b"Bearer b").unwrap();
     let text =
         format!("GET / HTTP/1.1\r\nHost: r\r\nswath-pass: {own}\r\nswath-pass: {others}\r\n\r\n");
     let head = Head::parse_passing(text.as_bytes()).unwrap().unwrap().0;

@@ -17,6 +17,7 @@ use super::connect::{CONNECT_WITHIN, handshake_failed, server_name};
 use super::stream::{Conn, ReadAhead, Via};
 use crate::error::LaneError;
 use crate::http::head::shortened;
+use crate::sealing::Pass;
 use crate::source::Trust;
 use crate::target::Origin;
 use crate::upstream::{Tunnel, Upstream};
@@ -114,7 +115,7 @@ impl Net {
                 let shown = authorization.expose();
                 request.push_str(&format!("Proxy-Authorization: {shown}\r\n"));
             }
-        } else if let Some(sealed) = self.sealed_pass(url) {
+        } else if let Some(sealed) = self.sealed_pass(url, Pass::Tunnel(&end.to_string())) {
             request.push_str(&format!("swath-pass: {sealed}\r\n"));
         }
         request.push_str("\r\n");

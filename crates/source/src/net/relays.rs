@@ -10,7 +10,7 @@ use url::Url;
 
 use super::Net;
 use super::credentials::{self, Credentials, Secret};
-use crate::sealing::{PASS, seal};
+use crate::sealing::{Pass, seal};
 use crate::source::{Carriage, Trust};
 use crate::target::Origin;
 
@@ -115,12 +115,12 @@ impl Net {
         self.credentials_for_relay(&Origin::of(url)?).authorization
     }
 
-    /// What opens a relay, for its eyes alone; nothing if there is no such thing, or no key of its own
-    /// to seal it with.
-    pub(super) fn sealed_pass(&self, url: &Url) -> Option<String> {
+    /// What opens a relay, for its eyes and for this alone; nothing if there is no such thing, or no
+    /// key of its own to seal it with.
+    pub(super) fn sealed_pass(&self, url: &Url, pass: Pass<'_>) -> Option<String> {
         let opens = self.opens(url)?;
         let key = self.relay_key(url).filter(|key| key.is_its_own)?;
-        seal(&key.public, PASS, opens.expose().as_bytes()).ok()
+        seal(&key.public, &pass.purpose(), opens.expose().as_bytes()).ok()
     }
 
     /// What shows each relay of a route what is meant for it alone: tokens for those behind the first,
@@ -135,7 +135,18 @@ impl Net {
         let opened = || relays.iter().skip(1).chain(depot);
         let keys = self.keys_of(opened().chain(relays.last()));
         let mut lines = String::new();
-        for sealed in opened().filter_map(|relay| self.sealed_pass(relay)) {
+        // From the last relay on: each is asked for the address through those behind it.
+        let mut asked = end.clone();
+        let mut passes = Vec::new();
+        for (at, relay) in relays.iter().enumerate().rev() {
+            if at > 0 {
+                passes.extend(self.sealed_pass(relay, Pass::Read(asked.as_str())));
+            }
+            asked = relay::through(relay, &asked);
+        }
+        passes.reverse();
+        passes.extend(depot.and_then(|depot| self.sealed_pass(depot, Pass::Read(&target(depot)))));
+        for sealed in passes {
             lines.push_str(&format!("swath-pass: {sealed}\r\n"));
         }
         let own = match is_in_depot {
@@ -192,6 +203,11 @@ impl Net {
     }
 }
 
+/// What the request line names of `url`, where its own server is asked.
+fn target(url: &Url) -> String {
+    url[url::Position::BeforePath..url::Position::AfterQuery].to_owned()
+}
+
 /// Nobody has more relays.
 const KEYS_MAX: usize = 1024;
 
@@ -232,13 +248,36 @@ mod tests {
         let passes: Vec<&str> =
             lines.iter().filter_map(|line| line.strip_prefix("swath-pass: ")).collect();
         assert_eq!((lines.len(), passes.len()), (2, 2), "{lines:?}");
+        // Each for what its relay is asked: the last one for the depot's address, the depot's own
+        // relay for the path there.
+        let asked = [depot.as_str(), depot.path()].map(|asked| Pass::Read(asked).purpose());
         for (key, opened) in keys.iter().zip([None, Some((0, "r2")), Some((1, "r3"))]) {
             for (at, pass) in passes.iter().enumerate() {
                 let text = opened.filter(|(own, _)| *own == at);
                 let text = text.map(|(_, relay)| format!("Bearer for-https://{relay}/"));
-                assert_eq!(key.open(pass, PASS).ok(), text.map(String::into_bytes), "{at}");
+                assert_eq!(key.open(pass, &asked[at]).ok(), text.map(String::into_bytes), "{at}");
             }
         }
+        // And for nothing else.
+        let [of_last, of_home] = passes[..] else { panic!("two: {passes:?}") };
+        for (key, pass) in [(&keys[1], of_last), (&keys[2], of_home)] {
+            for other in [
+                Pass::Read("https://other.example/"),
+                Pass::Read("/depot?size=1"),
+                Pass::Tunnel("r3:443"),
+            ] {
+                assert!(key.open(pass, &other.purpose()).is_err(), "{other:?}");
+            }
+        }
+        // In the middle of a route it is the address through those behind.
+        let route = [near.clone(), home.clone(), last.clone()];
+        let source = url("https://data.example/f?a=b");
+        let lines = net.sealed(&route, &source, &source, Trust::Named).lines;
+        let passes: Vec<&str> =
+            lines.lines().filter_map(|line| line.strip_prefix("swath-pass: ")).collect();
+        let asked = "https://r2/relay/https://data.example/f?a=b";
+        assert!(keys[2].open(passes[0], &Pass::Read(asked).purpose()).is_ok());
+        assert!(keys[1].open(passes[1], &Pass::Read(source.as_str()).purpose()).is_ok());
         assert!(!net.has_secrets_for(&depot, Trust::Named));
         // A relay that is to ask its own depot is shown it as what opens any other source.
         let sealed = net.sealed(std::slice::from_ref(&home), &depot, &depot, Trust::Named).lines;
