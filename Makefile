@@ -7,6 +7,10 @@ DESTDIR ?=
 FUZZ_SECONDS ?= 60
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 SWATH = $(TARGET)/release/swath
+SOURCES = Cargo.toml Cargo.lock $(shell find crates -path '*/src/*' -name '*.rs' -o -name Cargo.toml)
+SHARE = $(PREFIX)/share
+MAN = $(SHARE)/man/man1
+UNITS = $(PREFIX)/lib/systemd/system
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 12
@@ -46,22 +50,40 @@ soak: ## A sparse file of 100 GiB, 100,000 small files, 1,200 kills: about half 
 fuzz: ## Every parser for FUZZ_SECONDS=60 each (nightly, cargo-fuzz)
 	fuzz/run $(FUZZ_SECONDS)
 
-dist: ## A static program and a Debian package in target/dist, tried in empty roots
+dist: ## A static program, a tarball and a Debian package in target/dist, tried in empty roots
 	packaging/dist $(TARGET)/dist
 	packaging/try $(TARGET)/dist
 
-install: build ## Program, man pages and completions below PREFIX=/usr/local
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
+install: $(SWATH) ## Program, man pages, completions and systemd units below PREFIX=/usr/local
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(MAN) $(DESTDIR)$(UNITS)
 	install -m 755 $(SWATH) $(DESTDIR)$(PREFIX)/bin/swath
-	$(SWATH) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
-		$(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	$(SWATH) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/swath
-	$(SWATH) completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_swath
-	$(SWATH) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/swath.fish
+	$(SWATH) man --dir $(DESTDIR)$(MAN)
+	install -d $(DESTDIR)$(SHARE)/bash-completion/completions \
+		$(DESTDIR)$(SHARE)/zsh/site-functions $(DESTDIR)$(SHARE)/fish/vendor_completions.d
+	$(SWATH) completions bash >$(DESTDIR)$(SHARE)/bash-completion/completions/swath
+	$(SWATH) completions zsh >$(DESTDIR)$(SHARE)/zsh/site-functions/_swath
+	$(SWATH) completions fish >$(DESTDIR)$(SHARE)/fish/vendor_completions.d/swath.fish
+	for unit in serve relay; do \
+		sed 's|/usr/bin/swath|$(PREFIX)/bin/swath|g' packaging/swath-$$unit.service \
+			>$(DESTDIR)$(UNITS)/swath-$$unit.service || exit 1; \
+		chmod 644 $(DESTDIR)$(UNITS)/swath-$$unit.service; \
+	done
+
+uninstall: ## Remove what install has put below PREFIX=/usr/local
+	rm -f $(DESTDIR)$(PREFIX)/bin/swath \
+		$(DESTDIR)$(MAN)/swath.1 $(DESTDIR)$(MAN)/swath-*.1 \
+		$(DESTDIR)$(SHARE)/bash-completion/completions/swath \
+		$(DESTDIR)$(SHARE)/zsh/site-functions/_swath \
+		$(DESTDIR)$(SHARE)/fish/vendor_completions.d/swath.fish \
+		$(DESTDIR)$(UNITS)/swath-serve.service $(DESTDIR)$(UNITS)/swath-relay.service
+
+# Root installs what a user has built, without building it again.
+$(SWATH): $(SOURCES)
+	$(CARGO) build --release --locked -p swath
+	@touch $@
 
 clean: ## Remove what was built and what the demo left
 	$(CARGO) clean
 	rm -rf demo
 
-.PHONY: help build demo demo-relay test check bench soak fuzz dist install clean
+.PHONY: help build demo demo-relay test check bench soak fuzz dist install uninstall clean

@@ -1,6 +1,7 @@
 //! The command line: one definition for parsing, help, man pages and completions.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use swath_model::digest::{Algorithm, Digest, DigestError};
-use swath_source::{NetError, check_header};
+use swath_source::{NetError, Secret, ServerAccess, UnknownServers, check_header};
 use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PlanConfig, PolicyKind};
 
 use crate::cp::args::Cp;
@@ -88,9 +89,15 @@ pub struct Get {
     /// Write to this file; '-' writes in order to standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
+    /// Write to standard output even if that is a terminal and the file is not text ('-o -')
+    #[arg(long, hide = true)]
+    pub force_terminal: bool,
     /// Write into this folder
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
+    /// Names that users of curl, wget and aria2 type
+    #[command(flatten)]
+    pub usual: crate::usual::OfGet,
     /// What the file must come to: ALGORITHM:HEX, with sha-256, sha-512, sha-1, md5, adler32, crc32c or blake3
     #[arg(long, value_name = "DIGEST", conflicts_with = "input", value_hint = ValueHint::Other)]
     pub digest: Vec<Digest>,
@@ -155,7 +162,7 @@ pub struct Plan {
     #[arg(long, value_name = "POLICY", default_value = "swath", value_parser = policy())]
     pub policy: PolicyKind,
     /// Connections per source: 'auto' adds as many as pay, or a number
-    #[arg(long, value_name = "N", default_value = "auto", value_parser = lanes, value_hint = ValueHint::Other)]
+    #[arg(short = 'x', long, value_name = "N", default_value = "auto", value_parser = lanes, value_hint = ValueHint::Other)]
     pub lanes: Lanes,
     /// Most sources used at once; further ones are spares
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
@@ -202,11 +209,14 @@ impl Plan {
 #[command(next_help_heading = "Network")]
 pub struct Net {
     /// Send this header to the sources named by you ('Name: value'; repeatable), in place of swath's own of that name
-    #[arg(long, value_name = "HEADER", value_parser = HeaderParser, value_hint = ValueHint::Other)]
+    #[arg(short = 'H', long, value_name = "HEADER", value_parser = HeaderParser, value_hint = ValueHint::Other)]
     pub header: Vec<(String, String)>,
     /// Read a bearer token from this file (otherwise found as WLCG prescribes: BEARER_TOKEN, BEARER_TOKEN_FILE, …)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub bearer_file: Option<PathBuf>,
+    /// Show this bearer token to the sources named by you, as 'swath serve' prints it; '@FILE' reads it from a file, where other users of this machine do not see it
+    #[arg(long, value_name = "TOKEN|@FILE", conflicts_with = "bearer_file", value_parser = TokenParser, value_hint = ValueHint::Other)]
+    pub token: Option<TokenFrom>,
     /// Trust the certificate authorities in this file (PEM) too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca: Vec<PathBuf>,
@@ -219,6 +229,21 @@ pub struct Net {
     /// Give up when no byte of the file arrives from any source for this long; waiting for the disk, the output or --limit-rate does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::time, value_hint = ValueHint::Other)]
     pub timeout: Duration,
+    /// What opens single servers, as links name it
+    #[arg(skip)]
+    pub servers: Vec<ServerAccess>,
+    /// Servers whose certificates nobody vouches for
+    #[arg(skip)]
+    pub unknown: UnknownServers,
+}
+
+/// Where a token given on the command line is.
+#[derive(Clone, Debug)]
+pub enum TokenFrom {
+    /// It stands there itself.
+    Word(Secret),
+    /// In this file.
+    File(PathBuf),
 }
 
 /// The way to places such as host:path.
@@ -368,6 +393,36 @@ impl TypedValueParser for HeaderParser {
         })?;
         Ok((name.to_owned(), value.to_owned()))
     }
+}
+
+/// Reads a token without ever showing it.
+#[derive(Clone)]
+struct TokenParser;
+
+impl TypedValueParser for TokenParser {
+    type Value = TokenFrom;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Self::Value, clap::Error> {
+        if let Some(path) = value.as_encoded_bytes().strip_prefix(b"@") {
+            return Ok(TokenFrom::File(OsStr::from_bytes(path).into()));
+        }
+        let word = value.to_str().filter(|text| is_token(text));
+        word.map(|text| TokenFrom::Word(Secret::new(text))).ok_or_else(|| {
+            let kind = clap::error::ErrorKind::ValueValidation;
+            let text = "invalid value for '--token <TOKEN|@FILE>': a token is one word of visible characters\n";
+            clap::Error::raw(kind, text).with_cmd(command)
+        })
+    }
+}
+
+/// Whether this can be a token: one word of visible characters.
+pub fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Most lanes that `auto` goes up to, per source: what a server's owner may take for decent.

@@ -78,6 +78,7 @@ pub fn start(wishes: Wishes<'_>) -> Result<Engine, (Exit, String)> {
                 units::bytes(most_bytes as u64)
             ),
         ),
+        EngineError::Thread(error) => (Exit::Internal, crate::threads::words(&error)),
         error => (Exit::Input, chain(&error)),
     })
 }

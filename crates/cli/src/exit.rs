@@ -179,8 +179,11 @@ pub fn words_of_all(error: &GetError) -> String {
 
 /// What to do where a server wants another token than the one it was shown.
 pub fn hint_of_token(reason: &str) -> Option<&'static str> {
-    reason.contains(" answered 401 ").then_some("  --bearer-file FILE gives another token")
+    reason.contains(" answered 401 ").then_some(TOKEN_HINT)
 }
+
+/// What gives a token.
+const TOKEN_HINT: &str = "  --token TOKEN gives the token that 'swath serve' prints, --token @FILE (or --bearer-file FILE) one from a file";
 
 /// The same for all reasons of a transfer, by whom they are about: relays are shown other tokens than
 /// sources.

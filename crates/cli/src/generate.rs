@@ -32,6 +32,10 @@ pub fn man(command: Option<&str>, dir: Option<&Path>) -> Exit {
         for command in built().get_subcommands() {
             let name = command.get_name();
             std::fs::write(dir.join(format!("swath-{name}.1")), page(Some(name))?)?;
+            for other in command.get_visible_aliases() {
+                let text = format!(".so man1/swath-{name}.1\n");
+                std::fs::write(dir.join(format!("swath-{other}.1")), text)?;
+            }
             for below in command.get_subcommands() {
                 let name = format!("{name}-{}", below.get_name());
                 std::fs::write(dir.join(format!("swath-{name}.1")), page(Some(&name))?)?;
@@ -109,7 +113,9 @@ fn page(name: Option<&str>) -> io::Result<Vec<u8>> {
         .map(|other| format!("swath-{other}(1)"))
         .collect();
     let first = if is_whole { "" } else { "swath(1), " };
-    section(&mut out, "SEE ALSO", &format!("{first}{}", others.join(", ")))?;
+    // As running text, whose lines are broken where the page ends.
+    let others = format!("{first}{}", others.join(", ")).replace('-', "\\-");
+    writeln!(out, ".SH \"SEE ALSO\"\n{others}")?;
     Ok(out)
 }
 

@@ -7,6 +7,8 @@ mod engine;
 mod exit;
 mod generate;
 mod get;
+mod identity;
+mod link;
 mod list;
 mod names;
 mod net;
@@ -21,7 +23,11 @@ mod say;
 mod serve;
 mod signals;
 mod stage;
+mod threads;
+mod trust;
 mod units;
+mod usage;
+mod usual;
 mod verify;
 mod verify_sums;
 mod verify_tree;
@@ -35,27 +41,55 @@ use args::{Cli, Command};
 use exit::Exit;
 use routes::args::{Routes, Then};
 use swath_transfer::{Pin, Topology};
+use trust::Asked;
 
 fn main() -> ExitCode {
     names::without_modules();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            let error = usage::explain(error);
             // Help and version are no errors; a closed pipe behind them is none either.
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+            return match error.use_stderr() {
+                true => Exit::Usage.into(),
+                false if say::is_closed() => exit::fail(Exit::Target, say::CLOSED).into(),
+                false => Exit::Done.into(),
+            };
         }
     };
     let exit = match cli.command {
-        Command::Get(get) => {
+        Command::Get(mut get) => {
+            if let Err(message) = link::take_apart(&mut get.sources, &mut get.net) {
+                return exit::fail(Exit::Usage, &message).into();
+            }
+            let asked = Asked::of(&get.sources, &get.net, get.quiet || get.json);
             let near = get.output.clone().or_else(|| get.dir.clone()).unwrap_or_default();
-            pinned(&get.pin.clone(), &near, || with_runtime(|| get::run(*get)))
+            let exit = pinned(&get.pin.clone(), &near, || with_runtime(|| get::run(*get)));
+            asked.settle(exit)
         }
-        Command::Ls(ls) => with_runtime(|| list::ls(*ls)),
-        Command::Du(du) => with_runtime(|| list::du(*du)),
-        Command::Cp(cp) => {
+        Command::Ls(mut ls) => {
+            if let Err(message) = link::take_apart([&mut ls.place], &mut ls.net) {
+                return exit::fail(Exit::Usage, &message).into();
+            }
+            let asked = Asked::of([&ls.place], &ls.net, ls.json);
+            asked.settle(with_runtime(|| list::ls(*ls)))
+        }
+        Command::Du(mut du) => {
+            if let Err(message) = link::take_apart([&mut du.place], &mut du.net) {
+                return exit::fail(Exit::Usage, &message).into();
+            }
+            let asked = Asked::of([&du.place], &du.net, false);
+            asked.settle(with_runtime(|| list::du(*du)))
+        }
+        Command::Cp(mut cp) => {
+            if let Err(message) = link::take_apart(&mut cp.places, &mut cp.net) {
+                return exit::fail(Exit::Usage, &message).into();
+            }
+            let asked = Asked::of(&cp.places, &cp.net, cp.quiet || cp.json);
             let near = cp::near(&cp.places);
-            pinned(&cp.pin.clone(), &near, || with_runtime(|| cp::run(*cp)))
+            let exit = pinned(&cp.pin.clone(), &near, || with_runtime(|| cp::run(*cp)));
+            asked.settle(exit)
         }
         Command::Serve(serve) if serve.through.is_some() => {
             serve::through::run(serve.through.unwrap_or_default())
@@ -67,13 +101,23 @@ fn main() -> ExitCode {
         }
         Command::Relay(relay) => with_runtime(|| relay::run(*relay)),
         Command::Stage(stage) => with_runtime(|| stage::run(*stage)),
-        Command::Probe(probe) => with_runtime(|| probe::run(probe)),
+        Command::Probe(mut probe) => {
+            if let Err(message) = link::take_apart(&mut probe.sources, &mut probe.net) {
+                return exit::fail(Exit::Usage, &message).into();
+            }
+            with_runtime(|| probe::run(probe))
+        }
         Command::Routes(mut routes) => match routes.command.take() {
             Some(Then::Probe(probe)) => with_runtime(|| routes::probe::run(*probe)),
             command => routes::run(Routes { command, ..*routes }),
         },
         Command::Verify(mut verify) => match verify.index.take() {
-            Some(index) => with_runtime(|| verify_tree::run(verify, index)),
+            Some(mut index) => {
+                if let Err(message) = link::take_apart([&mut index], &mut verify.net) {
+                    return exit::fail(Exit::Usage, &message).into();
+                }
+                with_runtime(|| verify_tree::run(verify, index))
+            }
             None => verify::run(&verify),
         },
         Command::Completions { shell } => generate::completions(shell),
@@ -94,6 +138,9 @@ fn pinned(pin: &Pin, near: &Path, command: impl FnOnce() -> Exit) -> Exit {
 fn with_runtime<F: Future<Output = Exit> + Send + 'static>(
     command: impl FnOnce() -> F + Send + 'static,
 ) -> Exit {
+    if let Err(error) = threads::check() {
+        return exit::fail(Exit::Internal, &threads::words(&error));
+    }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("swath").build();
     match runtime {

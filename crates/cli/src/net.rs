@@ -9,14 +9,20 @@ use swath_source::{Bearer, NetOptions, Proxies, Secret, discover_bearer, without
 
 use url::Url;
 
-use crate::args::Net;
-use crate::exit::warn;
+use crate::args::{Net, TokenFrom, is_token};
+use crate::exit::{chain, warn};
+use crate::trust;
 
 /// Options for everything that goes over the network; the error is a sentence.
 pub fn options(net: &Net) -> Result<NetOptions, String> {
     let env = |name: &str| std::env::var(name).ok();
-    let bearer = match &net.bearer_file {
-        Some(path) => Some(Bearer { token: token(path)?, explicit: true }),
+    let given = match &net.token {
+        Some(TokenFrom::Word(word)) => Some(word.clone()),
+        Some(TokenFrom::File(path)) => Some(token(path)?),
+        None => net.bearer_file.as_deref().map(token).transpose()?,
+    };
+    let bearer = match given {
+        Some(token) => Some(Bearer { token, explicit: true }),
         None => {
             // SAFETY: getuid has no preconditions and cannot fail.
             let uid = unsafe { libc::getuid() };
@@ -34,6 +40,8 @@ pub fn options(net: &Net) -> Result<NetOptions, String> {
         fingerprints: net.fingerprint.clone(),
         insecure: net.insecure,
         timeout: net.timeout,
+        servers: net.servers.iter().cloned().chain(trust::known()?).collect(),
+        unknown: net.unknown.clone(),
         ..NetOptions::default()
     })
 }
@@ -43,7 +51,7 @@ pub fn token(path: &Path) -> Result<Secret, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read the token in {}: {error}", path.display()))?;
     let token = text.trim();
-    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+    if !is_token(token) {
         let why = "it must be one word of visible characters";
         return Err(format!("{} holds no token: {why}", path.display()));
     }
@@ -55,7 +63,7 @@ pub fn parse_url(text: &str) -> Result<Url, String> {
     let without = without_zone(text).map_err(|error| format!("{}: {error}", shown_text(text)))?;
     mirror_url(without.as_deref().unwrap_or(text), None).map_err(|error| match error {
         MirrorUrlError::Scheme { scheme } => format!(
-            "{}: the scheme {scheme} is not supported (http, https, dav and davs are)",
+            "{}: the scheme {scheme} is not supported here (http, https, dav and davs are)",
             shown_text(text)
         ),
         MirrorUrlError::Parse(error) => format!("'{}' is not a URL: {error}", shown_text(text)),

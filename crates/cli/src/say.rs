@@ -3,6 +3,7 @@
 
 use std::io::{self, Write as _};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::exit::{Exit, fail};
 use crate::progress::look::Look;
@@ -16,6 +17,9 @@ pub fn err(line: &str) {
 /// All that a command prints, on standard output; `exit` is its end if that works. A reader that
 /// had enough is no mistake, a full device is one.
 pub fn out(bytes: &[u8], exit: Exit) -> Exit {
+    if is_closed() {
+        return fail(exit.max(Exit::Target), CLOSED);
+    }
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => exit,
@@ -25,6 +29,30 @@ pub fn out(bytes: &[u8], exit: Exit) -> Exit {
         }
     }
 }
+
+/// What is said where something belongs on a standard output that is not there.
+pub const CLOSED: &str = "cannot write to standard output: it is closed";
+
+/// Whether the program was started with standard output closed (`>&-`). The runtime of Rust opens
+/// `/dev/null` in its place before `main`, so every write would succeed and all bytes be lost: the
+/// descriptor is looked at before that.
+pub fn is_closed() -> bool {
+    OUT_IS_CLOSED.load(Ordering::Relaxed)
+}
+
+static OUT_IS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn look_at_descriptors() {
+    // SAFETY: a plain system call on a number; nothing of the runtime is used, which is not set up.
+    let is_closed = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } == -1;
+    OUT_IS_CLOSED.store(is_closed, Ordering::Relaxed);
+}
+
+// SAFETY: the loader calls what this section lists, functions of the C calling convention, before
+// `main`; this one reads none of their arguments.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = look_at_descriptors;
 
 /// A path as a shell takes it for one word, within the single quotes of a sentence.
 pub fn word(path: &Path) -> String {

@@ -71,6 +71,17 @@ pub(crate) enum Speaks {
 }
 
 impl Identity {
+    /// Makes a key and a certificate signed by itself, good for these names and addresses: both as
+    /// PEM in one text, which [`Tls::Files`] takes for either.
+    ///
+    /// # Errors
+    /// [`TlsError::Make`].
+    pub fn make_pem(names: Vec<String>) -> Result<String, TlsError> {
+        let made = rcgen::generate_simple_self_signed(names)
+            .map_err(|error| TlsError::Make(error.to_string()))?;
+        Ok(made.cert.pem() + &made.signing_key.serialize_pem())
+    }
+
     fn made_for(names: Vec<String>) -> Result<Identity, TlsError> {
         let made = rcgen::generate_simple_self_signed(names)
             .map_err(|error| TlsError::Make(error.to_string()))?;

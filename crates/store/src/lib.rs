@@ -45,6 +45,7 @@ mod finish;
 mod folder_sync;
 mod identity;
 mod journal;
+pub mod memory;
 mod names;
 mod open;
 mod past_cache;

@@ -14,7 +14,6 @@ use tokio::sync::Notify;
 
 use crate::error::GetError;
 use crate::executor;
-use crate::memory;
 use crate::observe::{Event, Observer, Summary};
 use crate::put::{self, PutError, PutRequest};
 use crate::request::{Mirror, Request};
@@ -109,7 +108,7 @@ impl Engine {
             least_bytes: BUFFERS_MIN * buffer_bytes,
             most_bytes,
         };
-        let available_bytes = memory::available_bytes().unwrap_or(u64::MAX);
+        let available_bytes = swath_store::memory::memory_free_bytes().unwrap_or(u64::MAX);
         let most_bytes = usize::try_from(available_bytes / 4 * 3).unwrap_or(usize::MAX);
         let count = options.memory_bytes / buffer_bytes;
         if count < BUFFERS_MIN || options.memory_bytes > most_bytes {

@@ -30,7 +30,6 @@ pub mod check;
 mod engine;
 mod error;
 mod executor;
-mod memory;
 pub mod observe;
 mod present;
 mod put;

@@ -33,6 +33,9 @@ pub struct Cp {
     /// Folders are copied with all that lies below them, as is done anyway
     #[arg(short = 'r', long, hide = true)]
     pub recursive: bool,
+    /// Names that users of rsync type
+    #[command(flatten)]
+    pub usual: crate::usual::OfCp,
     /// Start again instead of going on from what an earlier run left
     #[arg(long)]
     pub no_resume: bool,

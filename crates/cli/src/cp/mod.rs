@@ -54,6 +54,10 @@ pub async fn run(cp: Cp) -> Exit {
         told::failed(&cp, &Kept::default(), &to, message, None);
         fail(exit, message)
     };
+    if cp.json && say::is_closed() {
+        return fail(Exit::Target, say::CLOSED);
+    }
+    cp.usual.explain();
     let jobs = match jobs(&cp.places) {
         Ok(jobs) => jobs,
         Err(message) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use swath_formats::{depot, metalink, percent};
 use swath_model::path::SafePath;
 use swath_source::{Class, Document, LaneError, fetch_small};
-use swath_transfer::{Destination, Engine, Mirror, PlanConfig, Request, Trust};
+use swath_transfer::{Destination, Engine, Lanes, Mirror, PlanConfig, Request, Trust};
 use tokio::time::timeout;
 use url::Url;
 
@@ -62,11 +62,27 @@ pub fn check(get: &Get) -> Result<(), Refusal> {
         Some(_) if get.input.is_some() => {
             usage("a list may hold several files: use -d DIR in place of -o".to_owned())
         }
-        Some(path) if path.as_os_str().as_encoded_bytes().ends_with(b"/") => {
-            usage(format!("-o {} names a folder, no file: use -d for a folder", path.display()))
+        Some(path) if is_a_folder(path) => {
+            let path = path.display();
+            usage(format!("-o {path} names a folder, no file: -d {path} writes into a folder"))
         }
         _ => Ok(()),
     }
+}
+
+fn is_a_folder(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir()
+}
+
+/// What somebody means who leaves out `http://`.
+fn hint_of_scheme(text: &str) -> Option<String> {
+    let (site, _) = text.split_once('/').unwrap_or((text, ""));
+    let (host, port) = site.rsplit_once(':').unwrap_or((site, ""));
+    let is_port = !port.is_empty() && port.parse::<u16>().is_ok();
+    let is_host = host == "localhost" || host.contains('.') && text.contains('/');
+    let fits = (is_port || is_host) && !host.starts_with('.') && !host.is_empty();
+    let scheme = if port == "443" || port == "8470" { "https" } else { "http" };
+    fits.then(|| format!("\n  is {scheme}://{text} meant?"))
 }
 
 /// Read whatever the command line names.
@@ -112,7 +128,8 @@ pub async fn read(get: &Get, engine: &Engine, progress: &Progress) -> Result<Inp
 fn read_file(get: &Get, text: &str, progress: &Progress) -> Result<Inputs, Refusal> {
     let shown = shown_text(text);
     if !Path::new(text).is_file() {
-        return Err((Exit::Input, format!("{shown} is neither a URL nor a file")));
+        let hint = hint_of_scheme(&shown).unwrap_or_default();
+        return Err((Exit::Input, format!("{shown} is neither a URL nor a file{hint}")));
     }
     if get.sources.len() > 1 {
         return Err((
@@ -397,6 +414,15 @@ impl Template {
 
 fn request(get: &Get, destination: Destination) -> Request {
     let mut request = Template::of(get).request(destination);
+    if let Some(split) = get.usual.split {
+        // aria2 counts the connections of all servers together.
+        let sources = u32::try_from(get.sources.len()).unwrap_or(u32::MAX).max(1);
+        let each = split.div_ceil(sources);
+        request.plan.lanes = match request.plan.lanes {
+            Lanes::Auto { .. } => Lanes::Fixed(each),
+            Lanes::Fixed(count) => Lanes::Fixed(count.min(each)),
+        };
+    }
     request.plan.eager = true;
     request.ask_if_present = true;
     request

@@ -7,11 +7,14 @@ mod many;
 mod names;
 mod one;
 
+use std::io::{self, IsTerminal as _};
+
 use crate::args::Get;
 use crate::engine::{self, Wishes};
 use crate::exit::{Exit, fail};
 use crate::progress::{Mode, Progress};
 use crate::report;
+use crate::say;
 use crate::signals;
 use swath_transfer::Stop;
 
@@ -26,6 +29,15 @@ pub async fn run(mut get: Get) -> Exit {
     if to_stdout && get.json {
         return fail(Exit::Usage, "--json and '-o -' both want standard output");
     }
+    if (to_stdout || get.json) && say::is_closed() {
+        return fail(Exit::Target, say::CLOSED);
+    }
+    if to_stdout && !get.force_terminal && io::stdout().is_terminal() {
+        let text = "-o - would write the file to this terminal, which may garble it\n  \
+                    -o FILE writes to a file, | PROGRAM hands it on; --force-terminal writes it here";
+        return fail(Exit::Usage, text);
+    }
+    get.usual.explain();
     if let Err((exit, message)) =
         inputs::check(&get).and_then(|()| report::check(get.report.as_deref()))
     {

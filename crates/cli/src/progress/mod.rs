@@ -52,7 +52,9 @@ pub enum Mode {
 impl Mode {
     /// What the options and the place that standard error leads to ask for.
     pub fn choose(json: bool, quiet: bool) -> Self {
-        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        // A terminal that does not say what it is may not know the sequences that move a cursor.
+        let term = std::env::var_os("TERM");
+        let dumb = term.is_none_or(|term| term.is_empty() || term == "dumb");
         match (json, quiet) {
             (true, _) => Self::Json,
             (false, true) => Self::Quiet,

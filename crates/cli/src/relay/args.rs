@@ -31,15 +31,18 @@ pub struct Relay {
     /// How the relay calls itself (otherwise as the machine)
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
     pub name: Option<String>,
-    /// Certificate and those that vouch for it, PEM (otherwise one is made, known by its fingerprint)
+    /// Certificate and those that vouch for it, PEM (otherwise one is made once and kept, known by its fingerprint)
     #[arg(long, value_name = "FILE", requires = "tls_key", value_hint = ValueHint::FilePath)]
     pub tls_cert: Option<PathBuf>,
     /// The certificate's key, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
     pub tls_key: Option<PathBuf>,
-    /// Encrypt, with a certificate that is made at each start and known by its fingerprint
+    /// Encrypt, with a certificate of our own that is kept from start to start and known by its fingerprint
     #[arg(long, value_name = "KIND", default_value = "self-signed", conflicts_with_all = ["tls_cert", "plain"])]
     pub tls: Tls,
+    /// Make a new certificate in place of the one that is kept from earlier starts
+    #[arg(long, conflicts_with_all = ["plain", "tls_cert"])]
+    pub new_identity: bool,
     /// Do not encrypt: bytes, tokens and all can be read on the way
     #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
     pub plain: bool,

@@ -12,6 +12,7 @@ use swath_store::depot::{Depot, DepotOptions, Note, OpenError, memory_limit_byte
 use swath_transfer::NetOptions;
 
 use crate::exit::{Exit, chain, fail, warn};
+use crate::identity;
 use crate::progress::units;
 use crate::say;
 use crate::serve::standing::Standing;
@@ -55,6 +56,10 @@ pub async fn run(args: Relay) -> Exit {
         Err(error) => return fail(Exit::Target, &error),
     };
     let name = args.name.clone().unwrap_or_else(|| host.clone());
+    let tls = match tls(&args, &host) {
+        Ok(tls) => tls,
+        Err(message) => return fail(Exit::Input, &message),
+    };
     let options = RelayServerOptions {
         relay: RelayOptions {
             name: name.clone(),
@@ -72,7 +77,7 @@ pub async fn run(args: Relay) -> Exit {
             depot,
         },
         listen: args.listen.clone(),
-        tls: tls(&args, &host),
+        tls,
         max_connections: args.max_connections as usize,
     };
     machine::raise_descriptors();
@@ -89,7 +94,11 @@ pub async fn run(args: Relay) -> Exit {
             units::bytes(most_bytes)
         ));
     }
-    let told = say::out(words(&args, &server, &host, &name).as_bytes(), Exit::Done);
+    // Who starts a service without standard output reads nothing there.
+    let told = match say::is_closed() {
+        true => Exit::Done,
+        false => say::out(words(&args, &server, &host, &name).as_bytes(), Exit::Done),
+    };
     if told != Exit::Done {
         return told;
     }
@@ -152,14 +161,14 @@ fn open(options: DepotOptions) -> Result<Depot, OpenError> {
     Ok(depot)
 }
 
-fn tls(args: &Relay, host: &str) -> Tls {
-    match (&args.tls_cert, &args.tls_key) {
+fn tls(args: &Relay, host: &str) -> Result<Tls, String> {
+    Ok(match (&args.tls_cert, &args.tls_key) {
         _ if args.plain => Tls::Plain,
         (Some(certificates), Some(key)) => {
             Tls::Files { certificates: certificates.clone(), key: key.clone() }
         }
-        _ => machine::self_signed(host),
-    }
+        _ => identity::certificate("relay", host, args.new_identity)?,
+    })
 }
 
 /// What a user reads when the relay stands.

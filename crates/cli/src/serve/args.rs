@@ -31,9 +31,15 @@ pub struct Serve {
     /// Listen here (repeatable); port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "[::]:8470", value_parser = address, value_hint = ValueHint::Other)]
     pub listen: Vec<SocketAddr>,
-    /// Let in whoever shows a token of this file, one a line ('TOKEN [read|write] [until=DATE]'; otherwise one is made and printed)
+    /// Let in whoever shows a token of this file, one a line ('TOKEN [read|write] [until=DATE]'; otherwise one is made once for these folders, kept and printed)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
+    /// Make a new certificate and a new token in place of those that are kept from earlier starts; who knew the old ones needs the new ones
+    #[arg(long, conflicts_with_all = ["ephemeral", "plain", "tls_cert"])]
+    pub new_identity: bool,
+    /// Show what others need as a QR code too: a link with the token in it (on a terminal only)
+    #[arg(long, conflicts_with_all = ["ephemeral", "plain"])]
+    pub qr: bool,
     /// Take trees from 'swath cp' and files by PUT too: with the token that is printed, or with those of the file that have 'write' behind them
     #[arg(long)]
     pub write: bool,
@@ -43,13 +49,13 @@ pub struct Serve {
     /// Let in only these networks (comma separated, repeatable): 192.0.2.0/24, 2001:db8::/32, 10.1.2.3
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_hint = ValueHint::Other)]
     pub allow: Vec<Network>,
-    /// Certificate and those that vouch for it, PEM (otherwise one is made, known by its fingerprint)
+    /// Certificate and those that vouch for it, PEM (otherwise one is made once and kept, known by its fingerprint)
     #[arg(long, value_name = "FILE", requires = "tls_key", value_hint = ValueHint::FilePath)]
     pub tls_cert: Option<PathBuf>,
     /// The certificate's key, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
     pub tls_key: Option<PathBuf>,
-    /// Encrypt, with a certificate that is made at each start and known by its fingerprint
+    /// Encrypt, with a certificate of our own that is kept from start to start and known by its fingerprint
     #[arg(long, value_name = "KIND", default_value = "self-signed", conflicts_with_all = ["tls_cert", "plain"])]
     pub tls: Tls,
     /// Do not encrypt: bytes, tokens and all can be read on the way

@@ -9,7 +9,9 @@ mod reload;
 pub mod standing;
 pub mod through;
 pub mod warnings;
+mod words;
 
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +20,10 @@ use swath_serve::{
     Access, Log, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Tls, Token,
     new_token, read_tokens,
 };
-use swath_transfer::{Engine, EngineOptions, NetOptions};
+use swath_transfer::{Engine, EngineError, EngineOptions, NetOptions};
 
 use crate::exit::{Exit, chain, fail, warn};
+use crate::identity;
 use crate::say;
 use args::Serve;
 use standing::Standing;
@@ -43,6 +46,11 @@ pub async fn run(mut args: Serve) -> Exit {
              without --anonymous whoever shows the token may write",
         );
     }
+    if args.qr && !(io::stdout().is_terminal()) {
+        let text = "--qr: the code holds the token, and standard output is no terminal";
+        return fail(Exit::Usage, text);
+    }
+    let mut made_token = None;
     let tokens = match (&args.token_file, args.anonymous) {
         (Some(path), _) => match read_tokens(path) {
             Ok(tokens) => tokens,
@@ -52,12 +60,15 @@ pub async fn run(mut args: Serve) -> Exit {
             }
         },
         (None, true) => Vec::new(),
-        (None, false) => {
-            vec![Token { secret: new_token(), may_write: args.write, expires: None }]
-        }
+        (None, false) => match made(&args) {
+            Ok(token) => {
+                let secret = token.secret.clone();
+                made_token = Some(token);
+                vec![Token { secret, may_write: args.write, expires: None }]
+            }
+            Err(message) => return fail(Exit::Input, &message),
+        },
     };
-    let made_token = tokens.first().filter(|_| args.token_file.is_none());
-    let made_token = made_token.map(|token| token.secret.clone());
     if args.write && !tokens.iter().any(|token| token.may_write) {
         let path = args.token_file.clone().unwrap_or_default();
         let message = format!(
@@ -77,6 +88,10 @@ pub async fn run(mut args: Serve) -> Exit {
         Err(error) => return fail(Exit::Target, &error),
     };
     let access = Access::new(tokens, args.allow.clone());
+    let tls = match tls(&args, &host) {
+        Ok(tls) => tls,
+        Err(message) => return fail(Exit::Input, &message),
+    };
     let options = ServerOptions {
         site: SiteOptions {
             folders: args.served(),
@@ -91,7 +106,7 @@ pub async fn run(mut args: Serve) -> Exit {
             send_limit: args.limit_rate.map(|rate| Arc::new(Limiter::new(Some(rate)))),
         },
         listen: args.listen.clone(),
-        tls: tls(&args, &host),
+        tls,
         max_connections: args.max_connections as usize,
     };
     machine::raise_descriptors();
@@ -101,10 +116,17 @@ pub async fn run(mut args: Serve) -> Exit {
         Err(error) => return fail(exit_of(&error), &words_of(&error)),
     };
     let told = match &for_one {
-        Some(served) => ephemeral::hello(&server, served, made_token.as_deref()),
-        None => words(&args, &server, &host, made_token.as_deref()),
+        Some(served) => {
+            let token = made_token.as_ref().map(|token| token.secret.as_str());
+            ephemeral::hello(&server, served, token)
+        }
+        None => words::of(&args, &server, &host, made_token.as_ref()),
     };
-    let told = say::out(told.as_bytes(), Exit::Done);
+    // Who starts a service without standard output reads nothing there.
+    let told = match say::is_closed() && for_one.is_none() {
+        true => Exit::Done,
+        false => say::out(told.as_bytes(), Exit::Done),
+    };
     if told != Exit::Done {
         return told;
     }
@@ -164,40 +186,32 @@ fn receiver(args: &Serve) -> Result<Taking, (Exit, String)> {
         io: args.io.writes(),
         ..EngineOptions::default()
     };
-    let engine = Engine::start(options).map_err(|error| (Exit::Input, chain(&error)))?;
+    let engine = Engine::start(options).map_err(|error| match error {
+        EngineError::Thread(error) => (Exit::Internal, crate::threads::words(&error)),
+        error => (Exit::Input, chain(&error)),
+    })?;
     let limit = Arc::clone(engine.net().limiter());
     Ok((Some(Arc::new(receive::Receiver::new(engine))), Some(limit)))
 }
 
-fn tls(args: &Serve, host: &str) -> Tls {
-    match (&args.tls_cert, &args.tls_key) {
+/// The token that is made where none is given. The error is a sentence.
+fn made(args: &Serve) -> Result<identity::Token, String> {
+    if args.ephemeral {
+        return Ok(identity::Token { secret: new_token(), kept_at: None });
+    }
+    let folders: Vec<_> = args.served().into_iter().map(|folder| folder.path).collect();
+    identity::token(&folders, args.write, args.new_identity)
+}
+
+fn tls(args: &Serve, host: &str) -> Result<Tls, String> {
+    Ok(match (&args.tls_cert, &args.tls_key) {
         _ if args.plain => Tls::Plain,
         (Some(certificates), Some(key)) => {
             Tls::Files { certificates: certificates.clone(), key: key.clone() }
         }
-        _ => machine::self_signed(host),
-    }
-}
-
-/// What a user reads when the server stands.
-fn words(args: &Serve, server: &Server, host: &str, token: Option<&str>) -> String {
-    let folders: Vec<String> = args.folders.iter().map(|path| path.display().to_string()).collect();
-    let how = if args.write { "read and write" } else { "read-only" };
-    let mut text = format!("serving {} ({how})\n", folders.join(", "));
-    let urls = machine::urls(&server.addresses(), server.identity().is_some(), host);
-    for url in &urls {
-        text.push_str(&format!("  {url}\n"));
-    }
-    if let Some(identity) = server.identity() {
-        let fingerprint = identity.fingerprint();
-        text.push_str(&format!("fingerprint  sha-256:{}\n", fingerprint.to_hex()));
-    }
-    match token {
-        Some(token) => text.push_str(&format!("token        {token}\n")),
-        None if args.anonymous => text.push_str("token        none is asked for\n"),
-        None => {}
-    }
-    text
+        _ if args.ephemeral => machine::self_signed(host),
+        _ => identity::certificate("serve", host, args.new_identity)?,
+    })
 }
 
 /// A sender is waited for so long.

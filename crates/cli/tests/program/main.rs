@@ -1,6 +1,8 @@
 //! The real program against real servers, emulated networks and servers that misbehave: one
 //! executable for all of it, since linking sixty takes longer than most of them run.
 
+mod begin_habits;
+mod begin_sharing;
 mod copy_again;
 mod copy_breaks;
 mod copy_checksum;

@@ -130,8 +130,10 @@ pub(super) fn of(options: &NetOptions, url: &Url, origin: &Origin) -> Credential
     if has(&headers, "authorization") {
         return Credentials { headers, ..Credentials::default() };
     }
-    let authorization =
-        from_url(url).or_else(|| bearer(options, origin)).or_else(|| netrc(options, origin));
+    let authorization = from_url(url)
+        .or_else(|| own_token(options, origin))
+        .or_else(|| bearer(options, origin))
+        .or_else(|| netrc(options, origin));
     let needs_tls = authorization.is_none() && options.bearer.is_some();
     Credentials { headers, authorization, needs_tls }
 }
@@ -159,6 +161,14 @@ pub(super) fn from_url(url: &Url) -> Option<Secret> {
         return None;
     }
     Some(basic(&decode_text(url.username()), &decode_text(url.password().unwrap_or(""))))
+}
+
+/// The token that was given for this server alone.
+fn own_token(options: &NetOptions, origin: &Origin) -> Option<Secret> {
+    let mut servers = options.servers.iter();
+    let is_it = |url: &Url| Origin::of(url).as_ref() == Some(origin);
+    let token = servers.find_map(|it| it.token.as_ref().filter(|_| is_it(&it.url)))?;
+    Some(Secret(format!("Bearer {}", token.expose())))
 }
 
 fn bearer(options: &NetOptions, origin: &Origin) -> Option<Secret> {

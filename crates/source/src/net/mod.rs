@@ -38,7 +38,10 @@ pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
 pub(crate) use credentials::{Credentials, has};
 pub use dialled::{Accepted, Come, Dialled};
 pub(crate) use kernel::Came;
-pub use options::{NetError, NetOptions, Reach, RelayAccess, check_header};
+pub use options::{
+    NetError, NetOptions, Reach, RelayAccess, ServerAccess, UnknownServer, UnknownServers,
+    check_header,
+};
 pub use proxy::{Proxies, ProxyError};
 pub use relays::Sealable;
 pub(crate) use relays::{Keys, Sealed};

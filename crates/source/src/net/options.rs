@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use swath_formats::{Netrc, Network};
@@ -46,6 +47,10 @@ pub struct NetOptions {
     pub reach: Option<Vec<Reach>>,
     /// What opens the user's relays.
     pub relays: Vec<RelayAccess>,
+    /// What opens single servers of the user's own, and by which certificates they are known.
+    pub servers: Vec<ServerAccess>,
+    /// Collects the servers whose certificates nobody vouches for.
+    pub unknown: UnknownServers,
 }
 
 /// Where connections may lead beside what is public: a block of addresses, on one port or all, for
@@ -83,6 +88,48 @@ pub struct RelayAccess {
     pub fingerprint: Option<Digest>,
 }
 
+/// What opens one server of the user's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerAccess {
+    /// Its scheme, host and port.
+    pub url: Url,
+    /// A token, sent to this server alone.
+    pub token: Option<Secret>,
+    /// SHA-256 of the certificate that is trusted of this server, and of no other.
+    pub fingerprint: Option<Digest>,
+}
+
+/// Servers that showed a certificate which no authority has signed and whose fingerprint was not
+/// given. Whoever talks to the user may offer to trust them. Clones share one list.
+#[derive(Clone, Debug, Default)]
+pub struct UnknownServers(Arc<Mutex<Vec<UnknownServer>>>);
+
+/// One of these servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownServer {
+    /// The host, as it was asked for.
+    pub host: String,
+    /// SHA-256 of the certificate that it showed.
+    pub fingerprint: Digest,
+}
+
+impl UnknownServers {
+    /// Returns the servers seen so far.
+    pub fn all(&self) -> Vec<UnknownServer> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn add(&self, server: UnknownServer) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() < UNKNOWN_MAX && !all.contains(&server) {
+            all.push(server);
+        }
+    }
+}
+
+/// Nobody answers more questions than this.
+const UNKNOWN_MAX: usize = 64;
+
 impl Default for NetOptions {
     fn default() -> Self {
         Self {
@@ -100,6 +147,8 @@ impl Default for NetOptions {
             metalinks: false,
             reach: None,
             relays: Vec::new(),
+            servers: Vec::new(),
+            unknown: UnknownServers::default(),
         }
     }
 }
@@ -136,11 +185,20 @@ pub enum NetError {
 }
 
 impl NetOptions {
-    /// With the certificate that is trusted of the relay at `origin` alone; `None` if there is none.
+    /// With the certificates that are trusted of the server or relay at `origin` alone; `None` if
+    /// there are none.
     pub(super) fn pinned_to(&self, origin: &Origin) -> Option<NetOptions> {
-        let is_it = |relay: &&RelayAccess| Origin::of(&relay.url).as_ref() == Some(origin);
-        let own = self.relays.iter().find(is_it)?.fingerprint?;
-        let fingerprints = self.fingerprints.iter().copied().chain([own]).collect();
+        let of_relays = self.relays.iter().map(|relay| (&relay.url, relay.fingerprint));
+        let of_servers = self.servers.iter().map(|server| (&server.url, server.fingerprint));
+        let own: Vec<Digest> = of_relays
+            .chain(of_servers)
+            .filter(|(url, _)| Origin::of(url).as_ref() == Some(origin))
+            .filter_map(|(_, fingerprint)| fingerprint)
+            .collect();
+        if own.is_empty() {
+            return None;
+        }
+        let fingerprints = self.fingerprints.iter().copied().chain(own).collect();
         Some(NetOptions { fingerprints, ..self.clone() })
     }
 

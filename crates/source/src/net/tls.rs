@@ -17,7 +17,7 @@ use rustls::{AlertDescription, CertificateError, DigitallySignedStruct, Error, S
 use swath_model::digest::{Algorithm, Digest, Hasher};
 use tokio_rustls::TlsConnector;
 
-use super::options::{NetError, NetOptions};
+use super::options::{NetError, NetOptions, UnknownServer, UnknownServers};
 use crate::target::Origin;
 
 /// The connectors of our own lanes: one for everybody, and one for each relay that has a certificate
@@ -30,7 +30,9 @@ pub(super) struct Connectors {
 impl Connectors {
     pub fn new(options: &NetOptions) -> Result<Connectors, NetError> {
         let mut pinned = HashMap::new();
-        for origin in options.relays.iter().filter_map(|relay| Origin::of(&relay.url)) {
+        let relays = options.relays.iter().map(|relay| &relay.url);
+        let urls = relays.chain(options.servers.iter().map(|server| &server.url));
+        for origin in urls.filter_map(Origin::of) {
             if let Some(own) = options.pinned_to(&origin) {
                 pinned.insert(origin, connector(&own)?);
             }
@@ -63,21 +65,17 @@ pub(super) fn config(options: &NetOptions) -> Result<ClientConfig, NetError> {
             .with_no_client_auth()
     } else {
         let (roots, own) = roots(options)?;
-        if own.is_empty() && options.fingerprints.is_empty() {
-            builder.with_root_certificates(roots).with_no_client_auth()
-        } else {
-            let inner = (!roots.is_empty())
-                .then(|| {
-                    let roots = Arc::new(roots);
-                    WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
-                        .build()
-                })
-                .transpose()
-                .map_err(|error| NetError::Tls(error.to_string()))?;
-            let fingerprints = options.fingerprints.clone();
-            let verifier = Arc::new(OrTheVeryOne { inner, own, fingerprints, provider });
-            builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
-        }
+        let inner = (!roots.is_empty())
+            .then(|| {
+                let roots = Arc::new(roots);
+                WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build()
+            })
+            .transpose()
+            .map_err(|error| NetError::Tls(error.to_string()))?;
+        let fingerprints = options.fingerprints.clone();
+        let unknown = options.unknown.clone();
+        let verifier = Arc::new(OrTheVeryOne { inner, own, fingerprints, unknown, provider });
+        builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
     };
     config.resumption = Resumption::in_memory_sessions(SESSIONS);
     Ok(config)
@@ -121,6 +119,7 @@ struct OrTheVeryOne {
     own: Vec<CertificateDer<'static>>,
     /// SHA-256 of certificates.
     fingerprints: Vec<Digest>,
+    unknown: UnknownServers,
     provider: Arc<CryptoProvider>,
 }
 
@@ -149,7 +148,12 @@ impl ServerCertVerifier for OrTheVeryOne {
         if !self.fingerprints.is_empty() && self.fingerprints.contains(&fingerprint()) {
             return Ok(ServerCertVerified::assertion());
         }
+        let note = || {
+            let host = server_name.to_str().into_owned();
+            self.unknown.add(UnknownServer { host, fingerprint: fingerprint() });
+        };
         let Some(inner) = &self.inner else {
+            note();
             if !self.fingerprints.is_empty() {
                 return Err(another_fingerprint(fingerprint()));
             }
@@ -157,6 +161,9 @@ impl ServerCertVerifier for OrTheVeryOne {
         };
         let verdict =
             inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        if matches!(&verdict, Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))) {
+            note();
+        }
         match &verdict {
             // Whoever gave a fingerprint wants to hear of another one: it may be somebody else's.
             Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))

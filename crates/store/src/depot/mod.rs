@@ -43,7 +43,6 @@ mod clock;
 mod contents;
 mod lease;
 mod ledger;
-mod memory;
 mod open;
 mod reader;
 mod settle;
@@ -68,11 +67,11 @@ use ledger::{Entry, Ledger};
 
 pub(crate) use capability::random;
 
+pub use crate::memory::memory_limit_bytes;
 pub use allocate::{AllocateError, Allocation};
 pub use capability::{Capability, LeaseId, NoCapability, Right};
 pub use clock::{Clock, Moment, SystemClock};
 pub use ledger::{Medium, Space};
-pub use memory::memory_limit_bytes;
 pub use open::{Found, Note, OpenError};
 pub use reader::{Part, ReadError, Reader};
 pub use writer::{StoreError, Writer};

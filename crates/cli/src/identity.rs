@@ -1,0 +1,147 @@
+//! What a server is known by, kept from one start to the next: the certificate that it makes for itself,
+//! and the token that it makes.
+//!
+//! They lie in the state folder, for their owner alone (mode 0600), and are made anew only on request.
+//! Where there is no state folder (`SWATH_STATE=off`, a service without a home), or nothing can be
+//! written there, they are made for this one run.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use swath_model::digest::{Algorithm, Hasher};
+use swath_serve::{Identity, Tls, new_token};
+use swath_state::Place;
+
+use crate::args::is_token;
+use crate::exit::{chain, warn};
+use crate::remember;
+use crate::serve::machine;
+
+/// The folder of what swath remembers, if it may remember anything.
+pub fn state_folder() -> Option<PathBuf> {
+    match remember::place() {
+        Place::At(path) => Some(path.parent().unwrap_or(Path::new("")).to_owned()),
+        Place::Off | Place::Homeless => None,
+    }
+}
+
+/// Returns the certificate of this machine's servers of this kind (`serve`, `relay`), made if there is
+/// none yet or a new one is wanted. The error is a sentence.
+pub fn certificate(kind: &str, host: &str, is_new: bool) -> Result<Tls, String> {
+    let once = || machine::self_signed(host);
+    let make = || match machine::self_signed(host) {
+        Tls::SelfSigned(names) => Identity::make_pem(names).map_err(|error| chain(&error)),
+        _ => Err("this is no certificate of our own".to_owned()),
+    };
+    let Some(folder) = state_folder() else { return Ok(once()) };
+    let path = folder.join(kind).join("identity.pem");
+    Ok(match kept(&path, is_new, make)? {
+        Some(_) => Tls::Files { certificates: path.clone(), key: path },
+        None => once(),
+    })
+}
+
+/// Returns the token of a server of these folders. Every set of folders, and writing to them, has a
+/// token of its own: whoever has been given one gets nothing else by it. The error is a sentence.
+pub fn token(folders: &[PathBuf], may_write: bool, is_new: bool) -> Result<Token, String> {
+    let once = || Token { secret: new_token(), kept_at: None };
+    let Some(folder) = state_folder() else { return Ok(once()) };
+    let mut name = Hasher::new(Algorithm::Sha256);
+    for path in folders {
+        let whole = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        name.update(whole.as_os_str().as_encoded_bytes());
+        name.update(&[0]);
+    }
+    name.update(if may_write { b"write" } else { b"read" });
+    let name = &name.finish().to_hex()[..NAME_DIGITS];
+    let path = folder.join("serve").join(format!("token-{name}"));
+    let text = kept(&path, is_new, || Ok(new_token() + "\n"))?;
+    let Some(text) = text else { return Ok(once()) };
+    let secret = text.trim().to_owned();
+    if !is_token(&secret) {
+        return Err(format!("{} holds no token; --new-identity makes one", path.display()));
+    }
+    Ok(Token { secret, kept_at: Some(path) })
+}
+
+/// A token that swath made.
+pub struct Token {
+    /// The token.
+    pub secret: String,
+    /// Where it is kept.
+    pub kept_at: Option<PathBuf>,
+}
+
+/// Reads what is kept at `path`, or makes it. `None`: it cannot be kept, of which the user is warned.
+fn kept(
+    path: &Path,
+    is_new: bool,
+    make: impl Fn() -> Result<String, String>,
+) -> Result<Option<String>, String> {
+    let told = |error: io::Error| format!("{}: {error}", path.display());
+    if !is_new {
+        match read(path) {
+            Ok(text) => return Ok(Some(text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(told(error)),
+        }
+    }
+    let text = make()?;
+    match write(path, &text, is_new) {
+        Ok(()) => Ok(Some(text)),
+        // Another server was quicker: both are known by the same.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            read(path).map(Some).map_err(told)
+        }
+        Err(error) => {
+            let told = told(error);
+            warn(&format!("the certificate and the token are for this run only: {told}"));
+            Ok(None)
+        }
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    // What is no regular file may have no end, or nobody who writes into it.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    if about.mode() & 0o077 != 0 {
+        let mode = about.mode() & 0o777;
+        let text = format!(
+            "other users may read or change it (mode {mode:04o}); 'chmod 600' closes it, \
+             --new-identity makes another one"
+        );
+        return Err(io::Error::other(text));
+    }
+    let mut text = String::new();
+    file.take(TEXT_MAX_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Writes beside it first, so that nobody ever reads half of it.
+fn write(path: &Path, text: &str, replaces: bool) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let name = format!(".new-{}-{}", std::process::id(), new_token());
+    let new = folder.join(name);
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&new)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let named = written.and_then(|()| match replaces {
+        true => fs::rename(&new, path),
+        false => fs::hard_link(&new, path),
+    });
+    if named.is_err() || !replaces {
+        let _ = fs::remove_file(&new);
+    }
+    named
+}
+
+/// Enough that two sets of folders never share a token.
+const NAME_DIGITS: usize = 32;
+/// Certificate and key have some 800 bytes.
+const TEXT_MAX_BYTES: u64 = 1 << 20;

@@ -1,0 +1,132 @@
+//! `swath://host:8470/run7/#token=…&fp=…`: a place on a swath server together with what opens it, short
+//! enough to send to a colleague.
+//!
+//! A link is taken apart before anything else sees it: from then on there is a plain `https://`
+//! address, and the token and the fingerprint belong to that server alone. So what stands behind `#` is
+//! never sent as part of an address, logged, shown or kept. No message here repeats it.
+
+use swath_formats::percent;
+use swath_model::digest::Digest;
+use swath_source::{Secret, ServerAccess};
+use url::Url;
+
+use crate::args::{Net, fingerprint, is_token};
+use crate::net::shown_text;
+
+/// Turns every link among `places` into an address; what they hold opens their servers. The error is a
+/// sentence without any secret.
+pub fn take_apart<'p>(
+    places: impl IntoIterator<Item = &'p mut String>,
+    net: &mut Net,
+) -> Result<(), String> {
+    for place in places {
+        if !is_link(place) {
+            continue;
+        }
+        let access = parse(place).map_err(|why| format!("{}: {why}", shown_text(place)))?;
+        *place = access.url.to_string();
+        net.servers.push(access);
+    }
+    Ok(())
+}
+
+fn is_link(text: &str) -> bool {
+    text.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
+}
+
+fn parse(text: &str) -> Result<ServerAccess, &'static str> {
+    let rest = &text[SCHEME.len()..];
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let address = "this is no address of a swath server (swath://HOST/PATH/#token=…&fp=…)";
+    let mut url = Url::parse(&format!("https://{rest}")).map_err(|_| address)?;
+    if text.chars().any(char::is_control) || url.host().is_none() {
+        return Err(address);
+    }
+    // Of https the usual port is left out by whoever writes it, and here ours is the usual one.
+    let host_end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let names_port = rest[..host_end].rsplit_once(':').is_some_and(|(_, port)| {
+        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    if !names_port {
+        url.set_port(Some(PORT)).map_err(|()| address)?;
+    }
+    let mut access = ServerAccess { url, token: None, fingerprint: None };
+    for part in fragment.split('&').filter(|part| !part.is_empty()) {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        let value = percent::decode_text(value);
+        match key {
+            "token" if is_token(&value) => access.token = Some(Secret::new(&value)),
+            "token" => return Err("the token behind '#' is cut off or damaged"),
+            "fp" => {
+                let whole = if value.contains(':') { value } else { format!("sha-256:{value}") };
+                let print = fingerprint(&whole);
+                let damaged = "the fingerprint behind '#' is cut off or damaged";
+                access.fingerprint = Some(print.map_err(|_| damaged)?);
+            }
+            _ => return Err("behind '#' only 'token=' and 'fp=' are known, with '&' between them"),
+        }
+    }
+    Ok(access)
+}
+
+/// Writes the link to what is at `url`, an `https://` address.
+pub fn link(url: &Url, token: Option<&str>, fingerprint: Option<&Digest>) -> String {
+    let address = url.as_str().strip_prefix("https").unwrap_or(url.as_str());
+    let token = token.map(|token| format!("token={}", percent::encode(token.as_bytes())));
+    let print = fingerprint.map(|digest| format!("fp={}", digest.to_hex()));
+    let parts: Vec<String> = token.into_iter().chain(print).collect();
+    let mark = if parts.is_empty() { "" } else { "#" };
+    format!("swath{address}{mark}{}", parts.join("&"))
+}
+
+const SCHEME: &str = "swath://";
+/// Where `swath serve` listens unless told otherwise.
+const PORT: u16 = 8470;
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[test]
+    fn a_link_that_was_written_is_read_again() {
+        let print = fingerprint(&format!("sha-256:{}", "1f".repeat(32))).unwrap();
+        let url = Url::parse("https://[2001:db8::1]:9000/run%207/").unwrap();
+        let text = link(&url, Some("a+b/c=&#"), Some(&print));
+        let read = parse(&text).unwrap();
+        assert_eq!((read.url, read.fingerprint), (url, Some(print)));
+        assert_eq!(read.token.unwrap().expose(), "a+b/c=&#");
+    }
+
+    #[test]
+    fn the_usual_port_is_that_of_serve() {
+        for (text, wanted) in [
+            ("swath://h/run7/", "https://h:8470/run7/"),
+            ("SWATH://h:443/", "https://h/"),
+            ("swath://[::1]", "https://[::1]:8470/"),
+            ("swath://h:9/a?b=c:80", "https://h:9/a?b=c:80"),
+            ("swath://h?b=c:80", "https://h:8470/?b=c:80"),
+        ] {
+            assert_eq!(parse(text).unwrap().url.as_str(), wanted);
+        }
+    }
+
+    #[test]
+    fn nothing_that_is_said_of_a_damaged_link_holds_its_secret() {
+        let cli = crate::args::Cli::try_parse_from(["swath", "get", "http://h/f"]).unwrap();
+        let crate::args::Command::Get(mut get) = cli.command else { panic!("another command") };
+        let net = &mut get.net;
+        for text in [
+            "swath://h/#token=se cret",
+            "swath://h/#secret",
+            "swath://h/#fp=secret",
+            "swath://#token=secret",
+            "swath://u:secret@h:x/#token=secret",
+        ] {
+            let mut place = text.to_owned();
+            let said = take_apart([&mut place], net).unwrap_err();
+            assert!(!said.contains("secret") && !said.contains("se cret"), "{text}: {said}");
+        }
+    }
+}

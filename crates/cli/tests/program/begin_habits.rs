@@ -1,0 +1,172 @@
+//! What users of other programs type, and what surroundings a program has to expect.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+
+use swath_netlab::faulty::Content;
+
+use super::support::Home;
+use super::support::net::{honest, url};
+use super::support::pty::OnTerminal;
+
+#[test]
+fn options_of_curl_wget_aria2_and_rsync_mean_the_same_here() {
+    let (home, content) = (Home::new(), Content::random(7, 300_000));
+    let server = honest(&content);
+    let from = url(&server);
+    for (name, args) in [
+        ("curl", &["-O", "-C", "-", "-H", "X-Test: 1"][..]),
+        ("wget", &["-c"]),
+        ("aria2", &["-x", "4", "-s", "4"]),
+        ("progress", &["--progress", "-L"]),
+    ] {
+        let all = [&["get", from.as_str(), "-d", name], args].concat();
+        home.run(all).code_is(0);
+    }
+    home.run(["get", &from, "-d", "rsync", "-z"]).code_is(0).says(&["-z is not needed"]);
+    home.write("from/a", b"x");
+    home.run(["cp", "-azP", "from/", "to/"]).code_is(0).says(&["-z is not needed"]);
+    assert_eq!(home.read("to/a"), b"x");
+    home.run(["cp", "-n", "from/", "other/"]).code_is(0);
+    assert!(!home.exists("other"));
+}
+
+#[test]
+fn what_was_meant_is_said_and_no_hidden_option_is_offered() {
+    let home = Home::new();
+    home.write("folder/a", b"x");
+    for (args, words) in [
+        (&["gte", "http://h/f"][..], "'get'"),
+        (&["download", "http://h/f"], "did you mean 'swath get'?"),
+        (&["http://u:secret@h/f?key=secret"], "'swath get http://h/f'"),
+        (&["get", "--checksum", "sha-256:00", "http://h/f"], "--digest ALGORITHM:HEX"),
+        (&["get", "--cacert", "f", "http://h/f"], "--ca FILE"),
+        (&["get", "localhost:8000/file"], "is http://localhost:8000/file meant?"),
+        (&["get", "data.example:8470/run7"], "is https://data.example:8470/run7 meant?"),
+        (&["get", "http://h/f", "-o", "folder"], "-d folder writes into a folder"),
+    ] {
+        let ran = home.run(args);
+        ran.says(&[words]).never_says(&["--resume", "secret"]);
+        assert!([2, 6].contains(&ran.code()), "{args:?}: {ran}");
+    }
+}
+
+#[test]
+fn sizes_for_people_are_asked_for_by_h() {
+    let home = Home::new();
+    home.write("data/a", b"x");
+    let served = home.serve(&["data", "--anonymous", "--plain"]);
+    home.run(["du", "-h", &served.url]).code_is(0).says(&["1 B"]);
+    home.run(["ls", "-lh", &served.url]).code_is(0).says(&["1 B", "a"]);
+    home.run(["ls", "--help"]).code_is(0).says(&["Usage: swath ls"]);
+}
+
+/// The runtime opens /dev/null in the place of a closed descriptor: exit 0, and all bytes lost.
+#[test]
+fn what_belongs_on_a_closed_standard_output_is_an_error() {
+    let (home, content) = (Home::new(), Content::random(7, 300_000));
+    let server = honest(&content);
+    let from = url(&server);
+    home.write("data/a", b"x");
+    let served = home.serve(&["data", "--anonymous", "--plain"]);
+    for args in [
+        &["get", &from, "-o", "-", "-q"][..],
+        &["get", &from, "--json"],
+        &["cp", "data/", "to/", "--json"],
+        &["ls", &served.url],
+        &["du", &served.url],
+        &["completions", "bash"],
+        &["man"],
+        &["--help"],
+        &["--version"],
+    ] {
+        let mut swath = home.swath(args);
+        let closes = || {
+            // SAFETY: a plain system call.
+            unsafe { libc::close(libc::STDOUT_FILENO) };
+            Ok(())
+        };
+        // SAFETY: nothing but a system call between the fork and the program.
+        unsafe { swath.command().pre_exec(closes) };
+        let ran = swath.run();
+        ran.code_is(5).says(&["standard output: it is closed"]);
+    }
+    // What is written elsewhere does not need it.
+    let mut swath = home.swath(["get", &from, "-o", "file", "-q"]);
+    let closes = || {
+        // SAFETY: a plain system call.
+        unsafe { libc::close(libc::STDOUT_FILENO) };
+        Ok(())
+    };
+    // SAFETY: nothing but a system call between the fork and the program.
+    unsafe { swath.command().pre_exec(closes) };
+    swath.run().code_is(0);
+    home.holds_only("file", &content);
+}
+
+#[test]
+fn a_file_is_not_written_to_a_terminal_unless_that_is_wanted() {
+    let (home, content) = (Home::new(), Content::random(7, 3000));
+    let server = honest(&content);
+    let from = url(&server);
+    let (code, shown) = OnTerminal::start(home.swath(["get", &from, "-o", "-"])).wait();
+    assert!(code == 2 && shown.contains("-o FILE writes to a file"), "{code}: {shown}");
+    let forced = home.swath(["get", &from, "-o", "-", "-q", "--force-terminal"]);
+    assert_eq!(OnTerminal::start(forced).wait().0, 0);
+}
+
+/// `TERM=` is set by programs that know of no terminal: it was taken for one with all sequences.
+#[test]
+fn a_terminal_of_unknown_kind_gets_no_control_sequences() {
+    let (home, content) = (Home::new(), Content::random(7, 300_000));
+    let server = honest(&content);
+    for term in ["", "dumb"] {
+        // The helper sets a kind of its own, so a shell sets it again.
+        let mut swath = home.swath(["get", &url(&server), "--overwrite"]);
+        let program = swath.command().get_program().to_owned();
+        let args: Vec<_> = swath.command().get_args().map(ToOwned::to_owned).collect();
+        let mut shell = home.swath::<&str>([]);
+        *shell.command() = {
+            let mut command = std::process::Command::new("env");
+            command.arg(format!("TERM={term}")).arg(program).args(args);
+            command.env_clear().env("HOME", home.home()).current_dir(home.work());
+            command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+            command.stdin(Stdio::null());
+            command
+        };
+        let (code, shown) = OnTerminal::start(shell).wait();
+        assert!(code == 0 && !shown.contains('\x1b'), "TERM={term}: {code}: {shown:?}");
+    }
+}
+
+/// On shared machines threads are limited: the runtime panicked, and with two it never ended.
+#[test]
+fn too_few_threads_are_one_sentence_and_an_end() {
+    // SAFETY: a plain system call.
+    if unsafe { libc::getuid() } != 0 {
+        println!("skipped: other users than root have processes of which the number is not known");
+        return;
+    }
+    let content = Content::random(7, 300_000);
+    let server = honest(&content);
+    for limit in [1, 2, 3, 5, 8] {
+        let home = Home::new();
+        let home_of_nobody = Home::of_nobody();
+        let Some(home) = home_of_nobody.or(Some(home)) else { continue };
+        let mut swath = home.swath(["get", &url(&server), "-q"]);
+        let limits = move || {
+            let few = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+            // SAFETY: plain system calls; the limit is looked at when the user changes or forks.
+            unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const few) };
+            Ok(())
+        };
+        // SAFETY: nothing but a system call between the fork and the program.
+        unsafe { swath.command().pre_exec(limits) };
+        let ran = swath.run();
+        ran.never_says(&["panicked"]);
+        assert!([0, 1].contains(&ran.code()), "{limit}: {ran}");
+        if ran.code() == 1 {
+            ran.says(&["cannot start a thread", "ulimit -u"]);
+        }
+    }
+}
