@@ -10,7 +10,7 @@ use swath_source::{Bearer, NetOptions, Proxies, Secret, discover_bearer, without
 use url::Url;
 
 use crate::args::{Net, TokenFrom, is_token};
-use crate::exit::{chain, warn};
+use crate::exit::warn;
 use crate::trust;
 
 /// Options for everything that goes over the network; the error is a sentence.

@@ -11,7 +11,13 @@ pub fn explain(mut error: clap::Error) -> clap::Error {
     };
     let tip = match error.kind() {
         ErrorKind::InvalidSubcommand => {
-            let tip = text(ContextKind::InvalidSubcommand).and_then(|name| of_command(&name));
+            let given = text(ContextKind::InvalidSubcommand);
+            let tip = given.as_deref().and_then(of_command);
+            // What opens an address is for no screen.
+            let shown = given.map(|name| crate::net::shown_text(&name));
+            if let Some(shown) = shown {
+                error.insert(ContextKind::InvalidSubcommand, ContextValue::String(shown));
+            }
             (tip, ContextKind::SuggestedSubcommand)
         }
         ErrorKind::UnknownArgument => {
@@ -48,10 +54,24 @@ fn of_command(name: &str) -> Option<String> {
                 crate::net::shown_text(address)
             ));
         }
-        _ => return None,
+        // The library finds names that look alike; two letters that changed places it does not.
+        name => COMMANDS.into_iter().find(|command| is_swapped(name, command))?,
     };
     Some(format!("did you mean 'swath {meant}'?"))
 }
+
+/// Whether both are the same but for two neighbouring letters that changed places.
+fn is_swapped(name: &str, command: &str) -> bool {
+    let (name, command) = (name.as_bytes(), command.as_bytes());
+    let Some(at) = name.iter().zip(command).position(|(a, b)| a != b) else { return false };
+    name.len() == command.len()
+        && name.get(at + 1) == command.get(at)
+        && name.get(at) == command.get(at + 1)
+        && name[at + 1..].iter().skip(1).eq(command[at + 1..].iter().skip(1))
+}
+
+/// What is typed most.
+const COMMANDS: [&str; 9] = ["get", "cp", "ls", "du", "serve", "relay", "probe", "verify", "stage"];
 
 fn of_option(name: &str) -> Option<String> {
     let name = name.split('=').next().unwrap_or_default();
