@@ -104,6 +104,9 @@ pub struct Get {
     /// Take the digest from a checksum file such as SHA256SUMS or FILE.sha256: its URL, its path, or 'auto' to look for one beside the file
     #[arg(long, value_name = "auto|URL|FILE", conflicts_with = "input", value_hint = ValueHint::AnyPath)]
     pub checksums: Option<String>,
+    /// Refuse files of which no digest is known: from --digest, a Metalink, a list or a server [default: what the configuration file says]
+    #[arg(long)]
+    pub require_digest: bool,
     /// Files of a list that are fetched at the same time
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,

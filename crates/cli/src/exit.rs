@@ -92,7 +92,10 @@ pub fn of(error: &GetError, come_bytes: u64) -> Exit {
         | GetError::Finish(_) => Exit::Target,
         GetError::Exhausted { .. } | GetError::Stalled { .. } if come_bytes > 0 => Exit::Incomplete,
         GetError::Exhausted { .. } | GetError::Stalled { .. } => Exit::Sources,
-        GetError::Digest { .. } | GetError::Pieces(_) => Exit::Mismatch,
+        GetError::Digest { .. }
+        | GetError::Pieces(_)
+        | GetError::NoDigest
+        | GetError::Disagreement { .. } => Exit::Mismatch,
         GetError::Metalink { .. } | GetError::Contradiction { .. } => Exit::Input,
         GetError::Stopped => Exit::Interrupted,
         _ => Exit::Internal,

@@ -73,7 +73,7 @@ impl Which {
             Some(route) => (Some(route.clone()), None),
             None => (file.route, file.route_at),
         };
-        let config = Config { relays, route, route_at };
+        let config = Config { relays, route, route_at, ..file };
         config.relays_of_the_route()?;
         Ok(config)
     }
@@ -146,7 +146,7 @@ mod tests {
                 config::relay("https://r2.other").unwrap(),
             ],
             route: route.map(|text| config::route(text).unwrap()),
-            route_at: None,
+            ..Config::default()
         };
         let line = |relays: &[&str], route: Option<&str>| Which {
             relay: relays.iter().map(|text| config::relay(text).unwrap()).collect(),

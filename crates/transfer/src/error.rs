@@ -72,6 +72,22 @@ pub enum GetError {
         /// What was tried.
         hint: String,
     },
+    /// A digest is required, and none is known.
+    #[error("no digest of it is known, and --require-digest wants one")]
+    NoDigest,
+    /// Two mirrors hold different bytes, although they agree on size and version, and no third one
+    /// could be asked.
+    #[error(
+        "{one} and {other} hold different bytes from byte {at} on, and nothing tells which is right"
+    )]
+    Disagreement {
+        /// One of them.
+        one: String,
+        /// The other.
+        other: String,
+        /// The first byte that is known to differ.
+        at: u64,
+    },
     /// Two digests of one algorithm were given for the file, and they differ.
     #[error("two digests contradict each other: {one} and {other}")]
     Contradiction {

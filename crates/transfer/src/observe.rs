@@ -83,6 +83,17 @@ pub enum Event {
         /// Where it is, credentials removed.
         url: String,
     },
+    /// Nothing proves the bytes of a file that is complete: a warning, which the summary says too.
+    Unverified {
+        /// Seconds since the transfer began.
+        at_s: f64,
+        /// Final path of the file.
+        path: String,
+        /// How many bytes that is.
+        bytes: u64,
+        /// What there was to go by, in words.
+        why: String,
+    },
     /// A file has the final name already and is the one that is wanted: nothing is fetched.
     Present {
         /// Final path of the file.
@@ -121,6 +132,7 @@ impl Event {
     /// A transfer that comes to this has failed: what is not all there is not proved either.
     pub(crate) fn failed(error: &GetError, kept_bytes: u64, mut summary: Summary) -> Event {
         summary.proved = false;
+        summary.verified = Verified::None;
         let (path, at_s) = (summary.path.clone(), summary.elapsed_s);
         Event::Failed { path, at_s, error: error.with_reasons(), kept_bytes, summary }
     }
@@ -128,6 +140,25 @@ impl Event {
 
 fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
+}
+
+/// What proved the bytes of a file or of a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verified {
+    /// A digest of the whole file.
+    Digest,
+    /// Digests of all its pieces.
+    Pieces,
+    /// Of a tree, the value of every block, computed where it was read; of what was at the
+    /// destination already, its content.
+    Blocks,
+    /// Of a tree, the same for what came; what was at the destination already was compared by size
+    /// and time alone.
+    Partly,
+    /// Nothing.
+    #[default]
+    None,
 }
 
 /// What tells that a file which is there already is the one that is wanted.
@@ -303,10 +334,13 @@ pub struct Summary {
     pub wasted_bytes: u64,
     /// Mean rate over the sum of the sources' measured capacities, 0 to 1.
     pub efficiency: Option<f64>,
-    /// How the file was proved (`sha-256 …`, `pieces`, or what was agreed on instead).
+    /// What proved the file.
+    #[serde(default)]
+    pub verified: Verified,
+    /// The same in words (`sha-256`, `12 pieces by sha-1`); where nothing did, what there was to go
+    /// by.
     pub verified_by: String,
-    /// Whether digests proved every byte of it; else `verified_by` says what there was in their
-    /// stead.
+    /// Whether digests proved every byte of it.
     pub proved: bool,
     /// One sentence on what limited the transfer; empty where nothing was fetched.
     pub limited_by: String,

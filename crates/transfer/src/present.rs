@@ -81,6 +81,9 @@ pub(crate) async fn complete(
             SameBy::ServersDigest
         }
     };
+    if request.require_digest && matches!(same, SameBy::SizeAndTime | SameBy::Name) {
+        return Err(GetError::NoDigest);
+    }
     let (path, size_bytes) = (request.destination_name(), there.len());
     let elapsed_s = began.elapsed().as_secs_f64();
     observer.observe(&Event::Present { path: path.clone(), at_s: elapsed_s, size_bytes, same });

@@ -19,7 +19,7 @@ use url::Url;
 
 use crate::engine::{Engine, Stop};
 use crate::observe::{
-    Event, Observer, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary,
+    Event, Observer, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary, Verified,
 };
 
 /// A file to send.
@@ -363,7 +363,7 @@ impl Told<'_> {
         let rate_bytes_per_s = self.sent_bytes as f64 / elapsed_s.max(f64::EPSILON);
         let verified_by = match is_checked {
             true => format!("{}, computed there", Algorithm::Sha256.name()),
-            false => "nothing but the server's word".to_owned(),
+            false => "the server tells no digest of what it has".to_owned(),
         };
         let source = SourceSummary {
             source: 0,
@@ -380,21 +380,16 @@ impl Told<'_> {
             wasted_bytes: 0,
         };
         let summary = Summary {
-            path: self.to,
             size_bytes: self.sent_bytes,
             fetched_bytes: self.sent_bytes,
-            resumed_bytes: 0,
-            kept_bytes: 0,
-            kept_files: 0,
             elapsed_s,
             rate_bytes_per_s,
-            wasted_bytes: 0,
-            efficiency: None,
+            verified: if is_checked { Verified::Digest } else { Verified::None },
             verified_by,
             proved: is_checked,
-            limited_by: String::new(),
             digest: Some(digest.to_string()),
             sources: vec![source],
+            ..Summary::of_nothing(self.to)
         };
         self.observer.observe(&Event::Finished(summary.clone()));
         summary

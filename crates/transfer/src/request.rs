@@ -75,6 +75,8 @@ pub struct Request {
     /// Ask the servers whether a file that is there already is theirs, where no digest of it is
     /// known. Otherwise its name, and its size where that is known, are enough.
     pub ask_if_present: bool,
+    /// End with [`crate::GetError::NoDigest`] where nothing is known that proves the file.
+    pub require_digest: bool,
     /// Go on from what an earlier run left.
     pub resume: bool,
     /// Leave blocks of zeros out of the file as holes, and ask for no space in advance.
@@ -134,6 +136,7 @@ impl Request {
             modified: None,
             overwrite: false,
             ask_if_present: true,
+            require_digest: false,
             resume: true,
             sparse: false,
             discover: true,

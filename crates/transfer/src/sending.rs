@@ -249,23 +249,7 @@ impl Received {
     /// Nothing was done.
     pub fn planned(planned: &Planned) -> Received {
         let counts = planned.counts;
-        let transfer = Summary {
-            path: String::new(),
-            size_bytes: counts.file_bytes,
-            fetched_bytes: 0,
-            resumed_bytes: 0,
-            kept_bytes: 0,
-            kept_files: 0,
-            elapsed_s: 0.0,
-            rate_bytes_per_s: 0.0,
-            wasted_bytes: 0,
-            efficiency: None,
-            verified_by: String::new(),
-            proved: false,
-            limited_by: String::new(),
-            digest: None,
-            sources: Vec::new(),
-        };
+        let transfer = Summary { size_bytes: counts.file_bytes, ..Summary::default() };
         Received {
             transfer,
             counts: [counts.files, counts.folders, counts.links, counts.hard_links],

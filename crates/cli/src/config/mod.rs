@@ -21,6 +21,8 @@ pub use relay::{Relay, RouteWish, relay, route};
 pub struct Config {
     /// The relays that transfers may run through.
     pub relays: Vec<Relay>,
+    /// Whether files are refused of which no digest is known.
+    pub require_digest: bool,
     /// How a transfer's route is chosen.
     pub route: Option<RouteWish>,
     /// The file that says so, and its line; `None` where the command line says it.

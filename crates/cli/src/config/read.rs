@@ -26,6 +26,9 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Config, (Line, Wrong)> {
     let mut config = Config::default();
     for (key, value) in table.get_ref() {
         match key.get_ref().as_ref() {
+            "require-digest" => {
+                config.require_digest = reader.truth(value, "require-digest")?;
+            }
             "relays" => config.relays = reader.relays(value)?,
             "route" => {
                 let text = reader.text(value, "route", "a text such as \"auto\"")?;
@@ -69,6 +72,15 @@ impl Reader<'_> {
         wanted: &'static str,
     ) -> Result<&'v str, (Line, Wrong)> {
         value.get_ref().as_str().ok_or_else(|| self.at(value, of_type(key, wanted, value)))
+    }
+
+    fn truth(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        key: &'static str,
+    ) -> Result<bool, (Line, Wrong)> {
+        let wrong = || self.at(value, of_type(key, "true or false", value));
+        value.get_ref().as_bool().ok_or_else(wrong)
     }
 
     fn relays(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<Relay>, (Line, Wrong)> {
@@ -132,7 +144,7 @@ fn of_type(key: &'static str, wanted: &'static str, found: &Spanned<DeValue<'_>>
     Wrong::Type { key, wanted, found }
 }
 
-const KEYS: &[&str] = &["relays", "route"];
+const KEYS: &[&str] = &["relays", "require-digest", "route"];
 const RELAY_KEYS: &[&str] = &["url", "token-file", "fingerprint"];
 
 #[cfg(test)]
@@ -171,7 +183,7 @@ mod tests {
         let print = format!("sha-256:{}", "1f".repeat(32));
         let odd = format!("relays = [{{ url = \"http://r\", fingerprint = \"{print}\" }}]");
         for (text, line, words) in [
-            ("relay = []", 1, "there is no 'relay'; there are relays, route"),
+            ("relay = []", 1, "there is no 'relay'; there are relays, require-digest, route"),
             ("\n\nroutes = \"auto\"", 3, "there is no 'routes'"),
             ("[relays]\nurl = \"https://r\"", 1, "'relays' has to be a list, and is a table"),
             ("relays = \"https://r\"", 1, "has to be a list, and is a text"),

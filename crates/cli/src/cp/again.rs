@@ -249,6 +249,7 @@ fn later(event: &mut Event, by_s: f64) {
         | Event::Metalink { at_s, .. }
         | Event::Routes { at_s, .. }
         | Event::Present { at_s, .. }
+        | Event::Unverified { at_s, .. }
         | Event::Failed { at_s, .. } => *at_s += by_s,
         Event::Progress(now) => now.at_s += by_s,
         Event::Swath(swath) => {

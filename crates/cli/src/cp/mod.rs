@@ -25,6 +25,7 @@ use swath_transfer::sending::Received;
 use swath_transfer::{Change, Engine, Filter, GetError, Mirror, Request, Stop, TreeRequest, Trust};
 use url::Url;
 
+use crate::config::Config;
 use crate::engine::{self, Wishes};
 use crate::exit::{self, Exit, fail};
 use crate::get::Kept;
@@ -422,6 +423,8 @@ async fn file(
     request.mirrors = vec![Mirror { url: from, priority: 1, trust: Trust::Named, holds: None }];
     request.overwrite = true;
     request.refuses_folders = true;
+    // What cannot be read was refused before.
+    request.require_digest = Config::load().is_ok_and(|config| config.require_digest);
     request.resume = cp.resume || !cp.no_resume;
     request.plan = cp.plan.config();
     request.stall_s = cp.net.timeout.as_secs_f64();

@@ -334,6 +334,7 @@ pub struct Template {
     overwrite: bool,
     resume: bool,
     sparse: bool,
+    require_digest: bool,
     discover: bool,
     plan: PlanConfig,
     stall_s: f64,
@@ -347,6 +348,7 @@ impl Template {
             overwrite: get.overwrite,
             resume: get.resume || !get.no_resume,
             sparse: get.sparse,
+            require_digest: get.require_digest,
             discover: !get.no_discover,
             plan: PlanConfig { eager: false, ..get.plan.config() },
             stall_s: get.net.timeout.as_secs_f64(),
@@ -360,6 +362,7 @@ impl Template {
         request.overwrite = self.overwrite;
         // A list that is worked off a second time asks nobody about what is there.
         request.ask_if_present = false;
+        request.require_digest = self.require_digest;
         request.resume = self.resume;
         request.sparse = self.sparse;
         request.discover = self.discover;

@@ -10,6 +10,7 @@ mod one;
 use std::io::{self, IsTerminal as _};
 
 use crate::args::Get;
+use crate::config::Config;
 use crate::engine::{self, Wishes};
 use crate::exit::{Exit, fail};
 use crate::progress::{Mode, Progress};
@@ -47,6 +48,10 @@ pub async fn run(mut get: Get) -> Exit {
     log_to(&progress);
     let stop = Stop::default();
     signals::watch(&stop);
+    match Config::load() {
+        Ok(config) => get.require_digest |= config.require_digest,
+        Err(error) => return fail(Exit::Input, &error.to_string()),
+    }
     let routes = match get.routes.options() {
         Ok(routes) => routes,
         Err((exit, message)) => return fail(exit, &message),

@@ -159,9 +159,15 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
             "make room, choose another folder with -d, or use --sparse if much of the file is zeros"
                 .to_owned(),
         ),
-        GetError::Digest { .. } if to_stdout => {
+        GetError::Digest { .. } | GetError::Disagreement { .. } if to_stdout => {
             Some("what was written to the output is wrong or not all of it: whoever read it must not use it".to_owned())
         }
+        GetError::Disagreement { .. } => Some(
+            "nothing of it is kept: give --digest, or fetch from one of them alone".to_owned(),
+        ),
+        GetError::NoDigest if kept_bytes == 0 => Some(
+            "nothing was fetched: give --digest, or a Metalink or a list with digests".to_owned(),
+        ),
         GetError::Open(OpenError::NotAFile { path, kind }) => Some(match *kind {
             "symbolic link" => "name the file that it leads to, or remove the link".to_owned(),
             _ => format!("only files are replaced; -o - > {} writes into it", path.display()),

@@ -66,6 +66,8 @@ pub(super) struct Tally {
     pub(super) unproved: u64,
     /// … and how many bytes that is.
     pub(super) unproved_bytes: u64,
+    /// Files that nothing proves, with which relays had nothing to do.
+    pub(super) unverified: u64,
     /// Bytes and requests by host, and by the relays that lead to it.
     pub(super) hosts: BTreeMap<String, (u64, u64)>,
     /// Rates of bytes.
@@ -110,6 +112,7 @@ struct ListFinished<'a> {
     present: u64,
     failed: u64,
     stopped: u64,
+    unverified: u64,
     fetched_bytes: u64,
     resumed_bytes: u64,
     wasted_bytes: u64,
@@ -193,6 +196,11 @@ impl Files {
         if let (files @ 1.., bytes) = (shared.tally.unproved, shared.tally.unproved_bytes) {
             shared.tell(&report::warning_of_relays(files, bytes));
         }
+        if shared.mode == Mode::Quiet
+            && let Some(words) = super::batch_view::unverified(&shared.tally)
+        {
+            shared.tell(&format!("{words} (checksums in the list verify them)"));
+        }
         let Shared { mode, terminal, json, tally, .. } = &mut *shared;
         match mode {
             Mode::Terminal => {
@@ -211,6 +219,7 @@ impl Files {
                     present: tally.present,
                     failed: tally.failed,
                     stopped: tally.stopped,
+                    unverified: tally.unverified + tally.unproved,
                     fetched_bytes: tally.fetched_bytes,
                     resumed_bytes: tally.resumed_bytes,
                     wasted_bytes: tally.wasted_bytes,
@@ -366,6 +375,7 @@ impl Tally {
                 self.unproved += 1;
                 self.unproved_bytes = self.unproved_bytes.saturating_add(*bytes);
             }
+            Event::Unverified { .. } => self.unverified += 1,
             Event::Opened { .. }
             | Event::Source { .. }
             | Event::Swath(_)

@@ -107,6 +107,17 @@ fn forecast(tally: &Tally) -> Option<Eta> {
     tally.files.eta(tally.count?.saturating_sub(tally.ended()) as f64)
 }
 
+/// Of how many files nothing proves the bytes.
+pub(super) fn unverified(tally: &Tally) -> Option<String> {
+    match tally.unverified {
+        0 => None,
+        1 => Some("1 file is NOT VERIFIED: no digest of it is known".to_owned()),
+        count => {
+            Some(format!("{} are NOT VERIFIED: no digests of them are known", files_of(count)))
+        }
+    }
+}
+
 /// The summary of the list; ends with a line break.
 pub(super) fn summary(tally: &Tally, look: Look) -> String {
     let title = text::safe(&tally.title, look);
@@ -154,6 +165,9 @@ pub(super) fn summary(tally: &Tally, look: Look) -> String {
         out.push_str(&format!("  and {} more hosts\n", hosts.len() - shown.len()));
     }
     out.push_str(&format!("wasted {}\n", units::bytes(tally.wasted_bytes)));
+    if let Some(words) = unverified(tally) {
+        out.push_str(&format!("{}\n", look.tone(Tone::Warn, &words)));
+    }
     if tally.present > 0 {
         let (count, compared) = (units::count(tally.present), units::count(tally.compared));
         let with = match tally.compared {

@@ -151,6 +151,8 @@ impl Observer for Plain {
                     self.block(&text);
                 }
             }
+            // The summary says it.
+            Event::Unverified { .. } => {}
             Event::Source { .. } | Event::Swath(_) | Event::Routes { .. } => {}
         }
     }

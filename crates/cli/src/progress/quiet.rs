@@ -4,6 +4,7 @@ use std::io::Write;
 
 use swath_transfer::observe::{Event, Observer};
 
+use super::frame::name_of;
 use super::look::Look;
 use super::text;
 
@@ -22,8 +23,14 @@ impl Quiet {
 
 impl Observer for Quiet {
     fn observe(&mut self, event: &Event) {
-        if let Event::Note { text, warning: true, .. } = event {
-            let _ = writeln!(self.out, "warning: {}", text::safe(text, self.look));
-        }
+        let text = match event {
+            Event::Note { text, warning: true, .. } => text.clone(),
+            Event::Unverified { path, why, .. } => format!(
+                "{} is NOT VERIFIED: {why} (--digest verifies it, --require-digest refuses it)",
+                name_of(path, self.look)
+            ),
+            _ => return,
+        };
+        let _ = writeln!(self.out, "warning: {}", text::safe(&text, self.look));
     }
 }

@@ -1,6 +1,6 @@
 //! What a transfer amounts to, printed at its end.
 
-use swath_transfer::observe::{SameBy, SourceState, SourceSummary, Summary};
+use swath_transfer::observe::{SameBy, SourceState, SourceSummary, Summary, Verified};
 
 use super::frame::{name_of, rtt};
 use super::look::{Look, Tone};
@@ -13,8 +13,7 @@ const ROWS_MAX: usize = 40;
 pub fn summary(end: &Summary, look: Look) -> String {
     let name = name_of(&end.path, look);
     if end.kept_files > 0 && end.fetched_bytes.saturating_add(end.resumed_bytes) == 0 {
-        let (_, what) = end.verified_by.split_once(": ").unwrap_or(("", &end.verified_by));
-        let what = text::safe(&look.plain_words(what), look);
+        let what = text::safe(&look.plain_words(&end.verified_by), look);
         return format!("{}: nothing to copy: {what}\n", look.tone(Tone::Bold, &name));
     }
     let mut head = format!("{}: {}", look.tone(Tone::Bold, &name), units::bytes(end.size_bytes));
@@ -24,9 +23,12 @@ pub fn summary(end: &Summary, look: Look) -> String {
     }
     if !end.verified_by.is_empty() {
         let by = text::safe(&look.plain_words(&end.verified_by), look);
-        // Words in green must not be a warning.
-        let tone = if by.starts_with("nothing") { Tone::Warn } else { Tone::Good };
-        head.push_str(&format!(", {}", look.tone(tone, &format!("verified by {by}"))));
+        let (tone, words) = match end.verified {
+            Verified::None => (Tone::Warn, format!("NOT VERIFIED: {by}")),
+            Verified::Partly => (Tone::Warn, format!("verified by {by}")),
+            _ => (Tone::Good, format!("verified by {by}")),
+        };
+        head.push_str(&format!(", {}", look.tone(tone, &words)));
     }
     with_details(head, end, true, look)
 }

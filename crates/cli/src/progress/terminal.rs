@@ -120,6 +120,8 @@ impl Observer for Terminal {
                 let text = super::already(path, *size_bytes, *same, (shared.look)());
                 shared.end(&text);
             }
+            // The summary says it.
+            Event::Unverified { .. } => {}
             Event::Opened { .. } | Event::Swath(_) | Event::Routes { .. } => {}
         }
     }

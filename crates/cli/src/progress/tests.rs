@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use swath_transfer::observe::{
     self, Eta, Event, Observer as _, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary,
-    Summary,
+    Summary, Verified,
 };
 
 use super::batch::Tally;
@@ -265,6 +265,7 @@ fn end() -> Summary {
         rate_bytes_per_s: 245e6,
         wasted_bytes: 3_200_000,
         efficiency: Some(0.93),
+        verified: Verified::Digest,
         verified_by: "sha-256".to_owned(),
         proved: true,
         limited_by: "the sources' links".to_owned(),

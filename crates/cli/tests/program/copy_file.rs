@@ -94,7 +94,7 @@ fn names_go_as_they_are_whatever_is_in_them() {
 
 #[test]
 fn what_has_no_bytes_of_its_own_to_copy_is_told_by_its_kind() {
-    // Files of /proc came as empty ones, "verified by the seal of every block".
+    // Files of /proc came as empty ones, "verified by the checksum of every block".
     let home = Home::new();
     let server = taking(&home, &["--plain"]);
     fs::create_dir(home.path("to")).unwrap();
@@ -257,7 +257,7 @@ fn servers_of_others_are_heard_whatever_they_know_of_waiting() {
     });
     for url in [silent, early, strict, moved] {
         let ran = home.run(["cp", "file.bin", &url]);
-        ran.code_is(0).says(&["verified by nothing but the server's word"]);
+        ran.code_is(0).says(&["NOT VERIFIED: the server tells no digest of what it has"]);
     }
 }
 

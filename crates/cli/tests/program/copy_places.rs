@@ -66,7 +66,7 @@ fn between_two_folders_here_all_is_as_with_a_server() {
     let home = Home::new();
     plant(&home);
     let ran = home.run(["cp", "tree/", "copy/"]);
-    ran.code_is(0).says(&["308 files", "verified by the seal of every block"]);
+    ran.code_is(0).says(&["308 files", "verified by the checksum of every block"]);
     assert!(!ran.stderr.contains("dialled"), "{ran}");
     assert_same(&home.path("tree"), &home.path("copy"));
     home.run(["cp", "tree/", "copy/"]).code_is(0).says(&["308 of the files were there already"]);

@@ -22,7 +22,7 @@ fn a_tree_is_sent_as_it_is() {
     plant(&home);
     let server = taking(&home);
     let sent = home.run(["cp", "tree/", &server.at("new/"), "--bearer-file", "token"]);
-    sent.code_is(0).says(&["308 files", "verified by the seal of every block"]);
+    sent.code_is(0).says(&["308 files", "verified by the checksum of every block"]);
     assert_same(&home.path("tree"), &home.path("store/new"));
     // Without '/' at its end it is the folder itself.
     home.run(["cp", "tree", &server.url, "--bearer-file", "token", "--quiet"]).code_is(0);

@@ -23,7 +23,7 @@ fn a_tree_arrives_as_it_is() {
         "308 files",
         "folders",
         "2 links",
-        "verified by the seal of every block",
+        "verified by the checksum of every block",
     ]);
     assert_same(&home.path("tree"), &home.path("copy"));
     let blocks = fs::metadata(home.path("copy/sparse")).unwrap();

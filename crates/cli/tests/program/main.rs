@@ -50,6 +50,7 @@ mod net_reach;
 mod net_refusals;
 mod net_resume;
 mod net_security;
+mod net_unverified;
 mod relay_breaks;
 mod relay_cache;
 mod relay_depot;

@@ -225,7 +225,7 @@ fn whoever_delivered_in_a_moment_is_not_lost() {
     assert_ne!(last["sources"][0]["state"], "probing");
     home.run(["get", &url(&source), "-o", "two"])
         .code_is(0)
-        .says(&["verified by nothing: no digest of it is known"])
+        .says(&["NOT VERIFIED: no digest of it is known"])
         .never_says(&["lost on the way", "could not be used"]);
 }
 

@@ -116,7 +116,7 @@ fn a_source_that_only_relays_reach_is_reached_by_them() {
         let source = format!("http://{address}/data.bin");
         let ran =
             home.run(["get", &source, "-o", choice, "--relay", &relay.named(), "--route", choice]);
-        ran.code_is(0).says(&[" by ", "verified by nothing"]);
+        ran.code_is(0).says(&[" by ", "NOT VERIFIED"]);
         home.holds(choice, &content);
     }
     // Nobody listens there at all: that is told as before.

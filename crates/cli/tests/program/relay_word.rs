@@ -62,7 +62,8 @@ fn without_a_digest_the_end_says_that_relays_could_have_changed_it() {
         let args = ["get", &url(&origin), "-o", "got", "--overwrite", "--route", &relay.named()];
         let ran = home.run([&args[..], more].concat());
         ran.code_is(0);
-        let words = "verified by nothing: no digest of it is known, and relays could have changed the 3.00 MB";
+        let words =
+            "NOT VERIFIED: no digest of it is known, and relays could have changed the 3.00 MB";
         assert!(ran.all().contains(words), "{ran}");
         let ran = home.run([&args[..], more, &["--json", "--report", "report.html"]].concat());
         assert_eq!(summary(ran.code_is(0))["proved"], false);
@@ -145,7 +146,7 @@ fn what_nobody_can_be_asked_about_is_not_said_to_be_proved() {
     drop(origin);
     let ran = home.run(["get", &from, "-o", "got", "--route", &liar.ear.url()]);
     ran.code_is(0);
-    let words = "verified by nothing: its sha-256 came by relays like 3.00 MB of it";
+    let words = "NOT VERIFIED: its sha-256 came by relays like 3.00 MB of it";
     assert!(ran.all().contains(words), "{ran}");
 }
 

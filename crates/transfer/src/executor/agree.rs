@@ -71,15 +71,17 @@ pub(super) fn validators(facts: &Facts) -> Validators {
     }
 }
 
-/// By what a file is "verified" where no digest is known.
+/// What there is to go by where no digest is known.
 pub(super) fn without_digest(agreement: Option<Agreement>) -> &'static str {
     match agreement {
-        None => "nothing but the size and version that its server told",
-        Some(Agreement::Strong) => "nothing but the mirrors' agreement on size and version",
-        Some(Agreement::Time) => {
-            "nothing but the mirrors' agreement on size and time of modification (their entity tags differ)"
+        None => "no digest of it is known",
+        Some(Agreement::Strong) => {
+            "no digest of it is known; the mirrors agree on size and version"
         }
-        Some(Agreement::Size) => "nothing but the mirrors' agreement on the size",
+        Some(Agreement::Time) => {
+            "no digest of it is known; the mirrors agree on size and time of modification, their entity tags differ"
+        }
+        Some(Agreement::Size) => "no digest of it is known; the mirrors agree on the size",
     }
 }
 

@@ -257,6 +257,13 @@ impl Run<'_> {
             self.call_witness(source);
         }
         self.proof.wholes = self.request.checked_digests();
+        // Where relays brought this answer, the source itself may yet tell a digest.
+        if self.request.require_digest
+            && self.proof.is_empty()
+            && !self.sources[source].source.is_exposed()
+        {
+            return Err(GetError::NoDigest.into());
+        }
         if let (Some(pieces), Some(size)) = (&self.proof.pieces, size_bytes)
             && let Err(error) = pieces.check(size)
         {
@@ -498,6 +505,7 @@ impl Run<'_> {
         }
         self.planner.handle(PlanEvent::Delivered { swath, range }, self.now());
         self.look_at_sample(source, range.start, &buffer);
+        self.look_at_peers(source, range.start, &buffer);
         self.store(range, buffer);
     }
 

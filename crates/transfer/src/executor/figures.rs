@@ -8,11 +8,13 @@ use swath_model::{SourceId, Time};
 use swath_plan::SourceStatus;
 use swath_source::plain_bytes;
 
+use super::agree::without_digest;
 use super::audit::Audit;
 use super::state::Run;
 use crate::observe::{
-    Eta, Event, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary,
+    Eta, Event, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary, Verified,
 };
+use crate::report::units;
 use crate::verify::VerifierHandle;
 
 /// One source's figures.
@@ -265,8 +267,9 @@ impl Run<'_> {
             rate_bytes_per_s: self.told(fetched_bytes) as f64 / elapsed_s,
             wasted_bytes,
             efficiency,
+            verified: self.verified(),
             verified_by: self.verified_by(),
-            proved: self.is_proved(),
+            proved: self.verified() != Verified::None,
             limited_by: self.limit(fetch_s, elapsed_s, fetched_bytes, efficiency, &sources),
             digest: self.digest.as_ref().map(ToString::to_string),
             sources,
@@ -279,18 +282,39 @@ impl Run<'_> {
     }
 
     /// What the file was verified by, in words.
-    fn verified_by(&self) -> String {
+    pub(super) fn verified_by(&self) -> String {
         if !self.is_proved()
             && let Some(words) = self.word_of_relays()
         {
             return words;
         }
+        if self.takes_relays_word() {
+            return "the checksums of its blocks came by relays like the blocks, and they could have changed both".to_owned();
+        }
         let accepted = self.sources.iter().filter(|entry| entry.accepted == Some(true)).count();
         if !self.is_proved() && accepted == 1 && !self.verification.is_empty() {
             // A single one agrees with nobody.
-            return "nothing: no digest of it is known".to_owned();
+            return without_digest(None).to_owned();
         }
-        self.verification.clone()
+        let mut words = self.verification.clone();
+        if let compared @ 1.. = self.samples.peers.right_bytes
+            && !self.is_proved()
+        {
+            let bytes = units::bytes(compared);
+            words.push_str(&format!("; {bytes} at random places were compared and are equal"));
+        }
+        words
+    }
+
+    /// The same as a type.
+    pub(super) fn verified(&self) -> Verified {
+        match self.tree {
+            Some(_) if self.takes_relays_word() => Verified::None,
+            Some(_) => Verified::Blocks,
+            None if !self.is_proved() => Verified::None,
+            None if self.proof.wholes.is_empty() => Verified::Pieces,
+            None => Verified::Digest,
+        }
     }
 
     /// One sentence on what limited the transfer; nothing where nothing was fetched.

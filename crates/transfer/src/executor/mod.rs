@@ -22,6 +22,7 @@ mod left;
 mod meet;
 mod ordered;
 mod passed_on;
+mod peers;
 mod reasons;
 mod relays;
 mod samples;
@@ -88,6 +89,7 @@ pub(crate) async fn run(
             Err(ended) => Err(ended),
         };
         match ended {
+            Ok(()) if run.lacks_digest() => break Err(GetError::NoDigest),
             Ok(()) => break run.finish().await,
             Err(Ended::Restart) => run.restart().await,
             Err(Ended::Again) => break Err(GetError::Forgotten),
@@ -98,6 +100,7 @@ pub(crate) async fn run(
     match result {
         Ok(()) => {
             run.warn_of_relays();
+            run.warn_unverified();
             let summary = run.summary();
             run.observer.observe(&Event::Finished(summary.clone()));
             Ok(summary)

@@ -105,6 +105,11 @@ impl Run<'_> {
         });
     }
 
+    /// Whether blocks of a tree were taken on the word of relays, since the source did not answer.
+    pub(super) fn takes_relays_word(&self) -> bool {
+        self.tree.as_ref().is_some_and(|tree| tree.passed_on.is_hopeless)
+    }
+
     /// The source has told the seals of these groups, or has not.
     pub(super) fn proved(
         &mut self,
@@ -125,7 +130,6 @@ impl Run<'_> {
                 let Some(tree) = &mut self.tree else { return Ok(()) };
                 if !std::mem::replace(&mut tree.passed_on.is_hopeless, true) {
                     let name = tree.pass.taking.name.clone();
-                    self.verification.push_str(", as relays passed them on");
                     let text = format!(
                         "{name} does not tell us itself what the relays should have brought ({why}): what comes by them is taken on their word"
                     );

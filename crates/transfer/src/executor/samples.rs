@@ -24,6 +24,7 @@ use tokio::time::timeout;
 use super::Ended;
 use super::agree::Version;
 use super::left::relays_in_journal;
+use super::peers::Peers;
 use super::state::Run;
 use crate::error::GetError;
 use crate::report::units;
@@ -56,6 +57,8 @@ pub(super) struct Samples {
     pub(super) guilty: BTreeSet<String>,
     /// Since when nothing but answers is waited for.
     waits_since: Option<Time>,
+    /// The same between mirrors.
+    pub peers: Peers,
 }
 
 /// What is looked at of one source.
@@ -83,6 +86,10 @@ pub(super) enum Of {
     Way(usize),
     /// One that the journal knows by this number, in an earlier run; this source's origin is asked.
     Left { id: u32, by: usize },
+    /// A mirror, of which another one is asked.
+    Peer { source: usize, peer: usize },
+    /// Two mirrors that differ, of which a third one is asked.
+    Third { dispute: u32, third: usize },
 }
 
 /// What the source itself says of a block.
@@ -111,6 +118,11 @@ impl Samples {
     /// It is there.
     pub fn end(&mut self, range: Range) {
         self.writing.remove(range);
+    }
+
+    /// What came of the source that the journal knows by this number counts no more.
+    pub(super) fn void(&mut self, id: u32) {
+        self.condemned.insert(id);
     }
 
     /// Whether the source does not speak with us.
@@ -198,6 +210,8 @@ impl Run<'_> {
                 }
                 by
             }
+            Of::Peer { source, peer } => return self.peer_answered(source, peer, block, told),
+            Of::Third { dispute, third } => return self.third_answered(dispute, third, told),
         };
         if !is_answer(told.as_ref()) && self.samples.unanswered + 1 >= UNANSWERED_MAX {
             self.note_mute(source);
@@ -216,6 +230,7 @@ impl Run<'_> {
         let at = block.at + differs.unwrap_or(0) as u64;
         match of {
             Of::Left { id, by } if !self.is_exposed(id) => self.left_is_of_another(by, at),
+            Of::Peer { .. } | Of::Third { .. } => Ok(()),
             Of::Left { id, .. } => {
                 let when = if self.resumed.contains(at) { ", in an earlier run," } else { "" };
                 let what = format!("passed on{when} what its source does not have");
@@ -230,7 +245,10 @@ impl Run<'_> {
 
     /// The bytes of an answer, if it is about the version that is fetched. What the way said of its
     /// version is not asked: a relay that forges it would not be looked at.
-    fn comparable(&self, told: Option<Result<(Facts, Vec<u8>), LaneError>>) -> Option<Vec<u8>> {
+    pub(super) fn comparable(
+        &self,
+        told: Option<Result<(Facts, Vec<u8>), LaneError>>,
+    ) -> Option<Vec<u8>> {
         let (facts, bytes) = told?.ok()?;
         let theirs = Version::of(&facts)?;
         let mut accepted = self.sources.iter().filter(|entry| entry.accepted == Some(true));
@@ -272,6 +290,11 @@ impl Run<'_> {
         if let [relay] = relays_in_journal(&self.journal_name(id))[..] {
             self.samples.guilty.insert(relay.to_owned());
         }
+        let is_exposed = self.is_exposed(id);
+        let reason = match is_exposed {
+            true => "what it passed on is not what the source has",
+            false => "it holds other bytes than the other mirrors",
+        };
         let suspects = self.kin_in_journal(id);
         let brought = suspects.iter().flat_map(|&id| self.brought_by(id));
         let bytes: u64 = brought.map(|range| range.len()).sum();
@@ -279,10 +302,10 @@ impl Run<'_> {
         let again = match bytes {
             _ if self.is_stream => "; what is written cannot be taken back".to_owned(),
             0 => String::new(),
-            _ => format!(
-                ", and the {} that came by its relays are fetched again",
-                units::bytes(bytes)
-            ),
+            _ => {
+                let from = if is_exposed { "by its relays" } else { "from it" };
+                format!(", and the {} that came {from} are fetched again", units::bytes(bytes))
+            }
         };
         let name = self.journal_name(id);
         self.note(format!("{name} {what}: {is_left}{again}"), true);
@@ -291,13 +314,12 @@ impl Run<'_> {
         }
         if let Some(source) = now {
             self.sources[source].fault = Fault::Corrupt;
-            self.drop_source(source, "what it passed on is not what the source has".to_owned());
+            self.drop_source(source, reason.to_owned());
             self.wake_beside();
         }
         if self.is_stream {
-            let words = "what it passed on is not what the source has, and some of it may be written \
-                         (--route direct goes without relays)";
-            let reasons = vec![(name, words.to_owned())];
+            let hint = if is_exposed { " (--route direct goes without relays)" } else { "" };
+            let reasons = vec![(name, format!("{reason}, and some of it may be written{hint}"))];
             return Err(GetError::Exhausted { has_some: true, reasons }.into());
         }
         self.samples.left.retain(|(other, _)| !suspects.contains(other));
@@ -360,7 +382,11 @@ impl Run<'_> {
         self.ask_for_left();
         if !self.planner_done {
             self.samples.waits_since = None;
+            self.goes_on_beside_peers();
             return true;
+        }
+        if self.waits_for_peers() {
+            return false;
         }
         if self.samples.is_hopeless() || self.samples.waits_for_digest {
             return true;

@@ -243,7 +243,7 @@ impl Run<'_> {
         self.resumed_bytes = left.total_bytes().saturating_sub(tree.pass.fetched_before_bytes);
         self.kept_bytes = self.have.total_bytes().saturating_sub(left.total_bytes());
         self.resumed = self.have.clone();
-        self.verification = "the seal of every block".to_owned();
+        self.verification = "the checksum of every block".to_owned();
         for entry in &mut self.sources {
             entry.accepted = Some(true);
         }
@@ -411,13 +411,13 @@ impl Run<'_> {
         if is_corrupt {
             let name = self.sources[source].source.display_name().to_owned();
             self.note(
-                format!("{name} sent bytes that do not fit their seal; they are fetched again"),
+                format!("{name} sent bytes that do not fit their checksum; they are fetched again"),
                 true,
             );
         }
         if is_out && !self.is_bad(source) {
             self.sources[source].fault = Fault::Corrupt;
-            self.drop_source(source, "it sends bytes that do not fit their seals".to_owned());
+            self.drop_source(source, "it sends bytes that do not fit their checksums".to_owned());
         }
     }
 

@@ -138,11 +138,26 @@ impl Run<'_> {
         }
         if let Some(words) = self.word_of_relays() {
             let text = format!(
-                "verified by {words}; a digest proves it (swath get --digest), --end-to-end keeps relays from changing what comes from https://, --route direct goes without them"
+                "NOT VERIFIED: {words}; a digest proves it (swath get --digest), --end-to-end keeps relays from changing what comes from https://, --route direct goes without them"
             );
             let (at_s, unproved_bytes) = (self.at_s(), self.exposed_bytes());
             self.observer.observe(&Event::Note { at_s, text, warning: true, unproved_bytes });
         }
+    }
+
+    /// At the end: that nothing proves a file, with which relays had nothing to do, is a warning too.
+    pub(super) fn warn_unverified(&mut self) {
+        let is_file = !matches!(self.request.destination, Destination::Nowhere { .. });
+        if is_file && !self.is_proved() && self.exposed_bytes() == 0 {
+            let (path, why) = (self.name.clone(), self.verified_by());
+            let (at_s, bytes) = (self.at_s(), self.have.total_bytes());
+            self.observer.observe(&Event::Unverified { at_s, path, bytes, why });
+        }
+    }
+
+    /// Whether a digest is required and nothing proves the file.
+    pub(super) fn lacks_digest(&self) -> bool {
+        self.request.require_digest && !self.is_proved()
     }
 
     /// What came by relays that could have changed it, in an earlier run too.
@@ -164,11 +179,11 @@ impl Run<'_> {
         };
         Some(match self.proof.wholes.first() {
             Some(whole) => format!(
-                "nothing: its {} came by relays like {bytes} of it, and they could have changed both{compared}",
+                "its {} came by relays like {bytes} of it, and they could have changed both{compared}",
                 whole.algorithm().name()
             ),
             None => format!(
-                "nothing: no digest of it is known, and relays could have changed the {bytes} that they passed on{compared}"
+                "no digest of it is known, and relays could have changed the {bytes} that they passed on{compared}"
             ),
         })
     }

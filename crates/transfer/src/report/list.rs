@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime};
 use super::recording::{Ending, Recording, Sample};
 use super::{units, ways};
 use crate::error::GetError;
-use crate::observe::{Event, Observer, SourceState, SourceSummary, Summary, SwathRecord};
+use crate::observe::{Event, Observer, SourceState, SourceSummary, Summary, SwathRecord, Verified};
 
 /// Time between two samples of the rates.
 const SAMPLE_S: f64 = 0.2;
@@ -68,7 +68,7 @@ pub fn verified_by_relays(files: u64, bytes: u64) -> String {
     let files = format!("{} {}", units::count(files), if files == 1 { "file" } else { "files" });
     let bytes = units::bytes(bytes);
     format!(
-        "nothing: no digest of {files} is known but from relays, and these could have changed the {bytes} that they passed on"
+        "no digest of {files} is known but from relays, and these could have changed the {bytes} that they passed on"
     )
 }
 
@@ -76,7 +76,7 @@ pub fn verified_by_relays(files: u64, bytes: u64) -> String {
 pub fn warning_of_relays(files: u64, bytes: u64) -> String {
     let words = verified_by_relays(files, bytes);
     format!(
-        "verified by {words}; digests in the list prove them, --end-to-end keeps relays from changing what comes from https://, --route direct goes without them"
+        "NOT VERIFIED: {words}; digests in the list prove them, --end-to-end keeps relays from changing what comes from https://, --route direct goes without them"
     )
 }
 
@@ -222,7 +222,7 @@ impl List {
             Event::Metalink { .. } => {
                 self.active.remove(&file);
             }
-            Event::Source { .. } | Event::Routes { .. } => {}
+            Event::Source { .. } | Event::Routes { .. } | Event::Unverified { .. } => {}
         }
         if now_s - self.sampled.0 >= SAMPLE_S {
             self.sample(now_s);
@@ -387,21 +387,17 @@ impl List {
             failed => Some(Ending::Failed(format!("{failed} of {files} files failed"))),
         };
         recording.summary = Some(Summary {
-            path: recording.path.clone(),
             size_bytes: self.next_offset,
             fetched_bytes: self.fetched_bytes,
             resumed_bytes: self.resumed_bytes,
-            kept_bytes: 0,
-            kept_files: 0,
             elapsed_s: now_s,
             rate_bytes_per_s: self.fetched_bytes as f64 / now_s.max(1e-3),
             wasted_bytes: sources.iter().map(|s| s.wasted_bytes).sum(),
-            efficiency: None,
+            verified: if self.proved { Verified::Digest } else { Verified::None },
             verified_by,
             proved: self.proved,
-            limited_by: String::new(),
-            digest: None,
             sources,
+            ..Summary::of_nothing(recording.path.clone())
         });
         recording
     }

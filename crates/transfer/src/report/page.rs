@@ -112,14 +112,7 @@ fn verdict(recording: &Recording) -> (&'static str, &'static str, String) {
         .map_or(recording.verification.as_str(), |s| s.verified_by.as_str());
     match &recording.ending {
         Some(Ending::Finished) if !recording.summary.as_ref().is_some_and(|s| s.proved) => {
-            let why = match by.strip_prefix("nothing").map(|why| why.trim_start_matches([':', ' ']))
-            {
-                None | Some("") => String::new(),
-                Some(why) => match why.strip_prefix("but ") {
-                    Some(all) => format!(": there was only {all} to go by"),
-                    None => format!(": {why}"),
-                },
-            };
+            let why = if by.is_empty() { String::new() } else { format!(": {by}") };
             ("open", "–", format!("Complete, but not verified{why}"))
         }
         Some(Ending::Finished) if by.is_empty() => ("ok", "✓", "Complete".to_owned()),

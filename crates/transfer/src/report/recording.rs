@@ -224,7 +224,8 @@ impl Recording {
                 let kind = MomentKind::Ways((self.ways.len() as u32).saturating_sub(1));
                 self.add_moment(*at_s, kind, String::new());
             }
-            Event::Metalink { at_s, .. } => self.hear(*at_s),
+            // Its verdict says it.
+            Event::Unverified { at_s, .. } | Event::Metalink { at_s, .. } => self.hear(*at_s),
             Event::Present { path, at_s, size_bytes, .. } => {
                 let kept = Summary {
                     size_bytes: *size_bytes,

@@ -4,7 +4,7 @@
 
 use super::observe::{
     Eta, Event, Outcome, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary,
-    SwathRecord,
+    SwathRecord, Verified,
 };
 
 /// One make-believe source.
@@ -324,6 +324,7 @@ pub fn play(scenario: &Scenario) -> Vec<Event> {
         rate_bytes_per_s: rate,
         wasted_bytes: wasted_all as u64,
         efficiency: Some((rate / capacity.iter().sum::<f64>().max(1.0)).min(1.0)),
+        verified: Verified::Digest,
         verified_by: "sha-256".into(),
         proved: true,
         limited_by: "the sources' links: all of them delivered all that they could".into(),

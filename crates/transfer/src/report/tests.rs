@@ -267,14 +267,14 @@ fn ending(mut events: Vec<Event>, change: impl FnOnce(&mut Summary)) -> Recordin
 fn what_nothing_proved_gets_no_tick() {
     let page = render(&ending(play(&six()), |summary| {
         summary.proved = false;
-        summary.verified_by = "nothing but the mirrors' agreement on size and version".to_owned();
+        summary.verified_by = "no digest of it is known; the mirrors agree on the size".to_owned();
     }));
-    let words = "Complete, but not verified: there was only the mirrors&#39; agreement";
+    let words = "Complete, but not verified: no digest of it is known; the mirrors agree";
     assert!(page.contains(words), "{}", &page[..20_000]);
     assert!(!page.contains("class=\"verdict ok\""));
     let page = render(&ending(play(&six()), |summary| {
         summary.proved = false;
-        summary.verified_by = "nothing: no digest of it is known".to_owned();
+        summary.verified_by = "no digest of it is known".to_owned();
     }));
     assert!(page.contains("Complete, but not verified: no digest of it is known"));
 }

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::executor::{self, Pass, PassEnd};
-use crate::observe::{Event, Observer, SourceState, Summary};
+use crate::observe::{Event, Observer, SourceState, Summary, Verified};
 use crate::report::units;
 use crate::request::{Destination, Mirror, Request};
 use content::Seals;
@@ -151,6 +151,10 @@ impl TreeSummary {
         let is_by_content = compare == Compare::Content;
         let by = if is_by_content { "content" } else { "size and time" };
         transfer.proved &= is_by_content;
+        if !is_by_content {
+            let is_some = transfer.fetched_bytes + transfer.resumed_bytes > 0;
+            transfer.verified = if is_some { Verified::Partly } else { Verified::None };
+        }
         let count = units::count(kept);
         if transfer.fetched_bytes + transfer.resumed_bytes > 0 {
             let files = if kept == 1 { "file was" } else { "files were" };
@@ -167,8 +171,7 @@ impl TreeSummary {
                 format!(", and {} entries without bytes of their own were made", units::count(more))
             }
         };
-        let what = if is_by_content { "comparing" } else { "nothing" };
-        transfer.verified_by = format!("{what}: {count} {files} should be by {by}{made}");
+        transfer.verified_by = format!("{count} {files} should be by {by}{made}");
     }
 
     /// Name the files that are not there, further names among them, each by what its file lacks.
@@ -290,7 +293,9 @@ pub(crate) async fn copy(
                     verify::keep(engine, keeper, &seals, &index, &request.destination).await?;
                 }
                 // What is not there is not proved either.
-                outcome.transfer.proved &= outcome.is_whole();
+                if !outcome.is_whole() && std::mem::take(&mut outcome.transfer.proved) {
+                    outcome.transfer.verified = Verified::Partly;
+                }
                 observer.observe(&Event::Finished(outcome.transfer.clone()));
                 return Ok(outcome);
             }

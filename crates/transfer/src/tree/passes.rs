@@ -146,21 +146,12 @@ mod tests {
 
     fn pass(fetched_bytes: u64, elapsed_s: f64, sources: Vec<SourceSummary>) -> Summary {
         Summary {
-            path: String::new(),
             size_bytes: 100,
             fetched_bytes,
-            resumed_bytes: 0,
-            kept_bytes: 0,
-            kept_files: 0,
             elapsed_s,
-            rate_bytes_per_s: 0.0,
-            wasted_bytes: 0,
-            efficiency: None,
-            verified_by: String::new(),
             proved: true,
-            limited_by: String::new(),
-            digest: None,
             sources,
+            ..Summary::default()
         }
     }
 
