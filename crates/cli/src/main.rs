@@ -45,6 +45,7 @@ use trust::Asked;
 
 fn main() -> ExitCode {
     names::without_modules();
+    signals::ignore_size_limit();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

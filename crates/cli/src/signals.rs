@@ -40,6 +40,13 @@ pub fn watch(stop: &Stop) {
     });
 }
 
+/// From now on a file that would be larger than the system lets it be (`ulimit -f`) is an error of
+/// writing: the signal would end the program without a word, and a server with all its clients.
+pub fn ignore_size_limit() {
+    // SAFETY: a plain system call.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Whether whoever started us does not want us to end with the terminal, as `nohup` does not.
 pub fn is_hangup_ignored() -> bool {
     // SAFETY: all zeros is a value of this plain structure, and the call only fills it.

@@ -1,9 +1,11 @@
 //! Making text from a network fit to be shown or stored.
 
+use swath_model::path::is_treacherous;
+
 /// `text` without surrounding space, each control character replaced by one that shows that
 /// something was there, cut after `chars_max` characters.
 pub(crate) fn shown(text: &str, chars_max: usize) -> String {
-    let visible = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    let visible = |c: char| if is_treacherous(c) { char::REPLACEMENT_CHARACTER } else { c };
     let mut shown: String = text.trim().chars().map(visible).take(chars_max + 1).collect();
     if let Some((cut, _)) = shown.char_indices().nth(chars_max) {
         shown.truncate(cut);

@@ -73,7 +73,7 @@ fn check_component(component: &str) -> Result<(), PathError> {
 
 /// Characters that a terminal obeys instead of showing: controls, line and paragraph
 /// separators, and those that reverse the writing direction (`evil\u{202e}txt.exe`).
-fn is_treacherous(c: char) -> bool {
+pub fn is_treacherous(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

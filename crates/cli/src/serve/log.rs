@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use swath_model::counted;
+use swath_model::path::is_treacherous;
 use swath_serve::{Log, LogLine};
 
 use super::args::LogFormat;
@@ -135,7 +136,7 @@ fn escaped(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if is_treacherous(c) => out.push_str(&format!("\\x{:02x}", u32::from(c))),
             c => out.push(c),
         }
     }

@@ -137,3 +137,96 @@ fn clients_that_take_nothing_make_room() {
     let answer = answered(ask(&server, &get("small")), Duration::from_secs(60));
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
 }
+
+/// A page of another site had the browser of whoever was logged in write files.
+#[test]
+fn pages_of_other_sites_write_nothing() {
+    let home = Home::new();
+    home.write("tree/a", "a");
+    home.write("tokens", "secret write\n");
+    let server = home.serve(&["tree", "--plain", "--write", "--token-file", "../work/tokens"]);
+    let put = |more: &str| {
+        let login = "Authorization: Bearer secret";
+        let length = "Content-Length: 1";
+        let head = format!("PUT /b HTTP/1.1\r\nHost: h:1\r\n{login}\r\n{length}\r\n{more}\r\nx");
+        answered(ask(&server, &head), Duration::from_secs(20))
+    };
+    for page in [
+        "Origin: http://evil.example\r\n",
+        "Origin: null\r\n",
+        "Sec-Fetch-Site: cross-site\r\n",
+        "Origin: http://h:1\r\nSec-Fetch-Site: same-site\r\n",
+    ] {
+        let answer = put(page);
+        assert!(answer.starts_with("HTTP/1.1 403"), "{page}: {answer}");
+    }
+    assert!(!home.exists("tree/b"));
+    for own in ["", "Origin: http://h:1\r\n", "Sec-Fetch-Site: same-origin\r\n"] {
+        let answer = put(own);
+        assert!(answer.starts_with("HTTP/1.1 20"), "{own}: {answer}");
+    }
+}
+
+/// A page that somebody had uploaded ran its scripts as the server's own, with everybody's logins.
+#[test]
+fn files_are_no_part_of_the_site() {
+    let home = Home::new();
+    home.write("tree/a.html", "<script>x</script>");
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    let request = "GET /a.html HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    let answer = answered(ask(&server, request), Duration::from_secs(20));
+    assert!(answer.contains("x-content-type-options: nosniff\r\n"), "{answer}");
+    assert!(answer.contains("content-security-policy: sandbox allow-scripts\r\n"), "{answer}");
+}
+
+#[test]
+fn lines_end_with_both_characters_and_values_with_what_http_calls_blank() {
+    let home = Home::new();
+    home.write("tree/a", "a");
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    for request in [
+        "GET /a HTTP/1.1\nHost: h\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: h\nX: y\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: h\r\n\n",
+        "PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: \u{a0}1\r\n\r\nx",
+    ] {
+        let answer = answered(ask(&server, request), Duration::from_secs(20));
+        assert!(answer.starts_with("HTTP/1.1 400"), "{request:?}: {answer}");
+    }
+}
+
+#[test]
+fn the_log_holds_no_login_and_no_query_of_a_page() {
+    let home = Home::new();
+    home.write("tree/a", "a");
+    let server = home.serve(&["tree", "--anonymous", "--plain", "--log", "log"]);
+    let request = "GET http://me:hidden@h/a HTTP/1.1\r\nHost: h\r\n\
+                   Referer: http://page.example/p?key=hidden\r\nConnection: close\r\n\r\n";
+    answered(ask(&server, request), Duration::from_secs(20));
+    let began = Instant::now();
+    let log = || String::from_utf8(home.read("log")).unwrap();
+    while log().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(log().contains("page.example") && !log().contains("hidden"), "{}", log());
+}
+
+/// The signal ended the program without a word.
+#[test]
+fn a_limit_of_file_sizes_is_an_error_and_no_death() {
+    let home = Home::new();
+    home.write("data/a", vec![7; 3 << 20]);
+    let served = home.serve(&["data", "--anonymous", "--plain"]);
+    let mut swath = home.swath(["get", &served.at("a"), "-o", "got"]);
+    // SAFETY: a plain system call between fork and exec.
+    unsafe {
+        swath.command().pre_exec(|| {
+            let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
+            libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
+            Ok(())
+        });
+    }
+    swath.run().code_is(5);
+    assert!(!home.exists("got"));
+}

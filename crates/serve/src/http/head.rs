@@ -124,6 +124,10 @@ impl HeadError {
     }
 }
 
+fn has_bare_line_feed(head: &[u8]) -> bool {
+    head.first() == Some(&b'\n') || head.windows(2).any(|pair| pair[1] == b'\n' && pair[0] != b'\r')
+}
+
 impl Head {
     /// The head at the start of `input` and its length in bytes; `None` while it is incomplete.
     pub fn parse(input: &[u8]) -> Result<Option<(Head, usize)>, HeadError> {
@@ -148,6 +152,13 @@ impl Head {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let mut request = httparse::Request::new(&mut fields);
         match request.parse(&input[blank..]) {
+            // A line may end in LF alone (RFC 9112, section 2.2) and need not: readers that differ there
+            // see different requests.
+            Ok(httparse::Status::Complete(bytes))
+                if has_bare_line_feed(&input[blank..blank + bytes]) =>
+            {
+                Err(HeadError::Malformed("a line ends without a carriage return".to_owned()))
+            }
             Ok(httparse::Status::Complete(bytes)) if bytes <= HEAD_LIMIT_BYTES => {
                 Ok(Some((Head::from_parsed(&request, read_target)?, blank + bytes)))
             }
@@ -166,7 +177,7 @@ impl Head {
             .headers
             .iter()
             .map(|field| {
-                let value = field_text(field.value).trim().to_owned();
+                let value = field_text(field.value).trim_matches(BLANKS).to_owned();
                 (field.name.to_ascii_lowercase(), value)
             })
             .collect();
@@ -180,7 +191,7 @@ impl Head {
         }
         let says = |what: &str| {
             let mut tokens = all("connection").flat_map(|value| value.split(','));
-            tokens.any(|token| token.trim().eq_ignore_ascii_case(what))
+            tokens.any(|token| token.trim_matches(BLANKS).eq_ignore_ascii_case(what))
         };
         let keeps_alive =
             if version == Version::OneZero { says("keep-alive") } else { !says("close") };
@@ -197,7 +208,7 @@ impl Head {
             .headers
             .iter()
             .map(|(name, value)| {
-                let value = field_text(value.as_bytes()).trim().to_owned();
+                let value = field_text(value.as_bytes()).trim_matches(BLANKS).to_owned();
                 (name.as_str().to_owned(), value)
             })
             .collect();
@@ -280,6 +291,9 @@ pub(crate) fn fuzz_requests(mut bytes: &[u8]) {
         bytes = &bytes[length..];
     }
 }
+
+/// White space around values (RFC 9110, section 5.6.3), and nothing else that Unicode calls so.
+const BLANKS: [char; 2] = [' ', '\t'];
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@ use swath_formats::percent::encode;
 use swath_formats::{accept, http_date};
 use swath_model::counted;
 use swath_model::index::Kind;
+use swath_model::path::is_treacherous;
 use swath_store::tree::{Listed, Root};
 
 use super::own::address_of_file;
@@ -200,7 +201,7 @@ fn json(text: &str) -> String {
         match c {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
-            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if is_treacherous(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => out.push(c),
         }
     }
@@ -255,7 +256,7 @@ fn html(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            c if c.is_control() => out.push('\u{fffd}'),
+            c if is_treacherous(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

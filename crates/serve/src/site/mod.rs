@@ -174,6 +174,16 @@ impl<'a> LogLine<'a> {
             agent: head.field("user-agent"),
         }
     }
+
+    /// Without logins in addresses, and without the queries of pages that led here.
+    pub(crate) fn redacted(&self, log: &dyn Log) {
+        let target = match self.target.contains("://") {
+            true => swath_formats::relay::shown(self.target),
+            false => self.target.to_owned(),
+        };
+        let referer = self.referer.map(swath_formats::relay::shown);
+        log.note(&LogLine { target: &target, referer: referer.as_deref(), ..*self });
+    }
 }
 
 impl Site {
@@ -256,6 +266,13 @@ impl Site {
             Ok(rights) => rights,
             Err(refusal) => return refusal,
         };
+        let is_written = matches!(head.method, Method::Post | Method::Put);
+        if is_written && is_of_another_page(head) {
+            return Response::text(
+                403,
+                "nothing is written here on behalf of pages of other sites",
+            );
+        }
         match head.method {
             Method::Post if head.target.parameter("swath") == Some("receive") => {
                 return receive::begin(self, head, rights).await;
@@ -379,7 +396,7 @@ impl Answer for Site {
     fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration) {
         self.metrics.count(status, bytes, took);
         if let Some(log) = &self.log {
-            log.note(&LogLine::of(head, peer, status, bytes, took));
+            LogLine::of(head, peer, status, bytes, took).redacted(&**log);
         }
     }
 
@@ -404,6 +421,17 @@ impl Answer for Site {
         // Without a sender nobody is left to wait for.
         let _ = life.wait_for(|&life| life >= last(may_go_on)).await;
     }
+}
+
+/// Whether a browser asks on behalf of a page of another site: it shows the login of whoever looks at
+/// that page, who knows nothing of it.
+fn is_of_another_page(head: &Head) -> bool {
+    if let Some(site) = head.field("sec-fetch-site") {
+        return !matches!(site, "same-origin" | "none");
+    }
+    let host = head.field("host").unwrap_or_default();
+    let own = |origin: &str| origin.split_once("://").is_some_and(|(_, site)| site == host);
+    head.field("origin").is_some_and(|origin| !own(origin))
 }
 
 /// Whether it is for a tree whose index was sent, or that somebody is sending.
