@@ -51,6 +51,11 @@ impl Planner {
         let loss = if loss == Loss::Clean && unanswered { Loss::Broken } else { loss };
         if spare || (loss.is_break() && unanswered && self.delivers(lane.source)) {
             self.do_without(lane.source, loss, now);
+        } else if loss.is_break() && unanswered && self.has_answered_lane(lane.source) {
+            let jitter = self.rng.f64();
+            if let Some(source) = self.sources.get_mut(lane.source.index()) {
+                source.turned_away(now, jitter);
+            }
         } else {
             self.charge(lane.source, loss, now);
         }
@@ -89,10 +94,13 @@ impl Planner {
 
     /// Whether one of its lanes is delivering, where there may be several.
     fn delivers(&self, source: SourceId) -> bool {
-        self.manners.tunes_lanes
-            && self.lanes.values().any(|lane| {
-                lane.source == source && lane.is_up() && !lane.silent && lane.was_answered()
-            })
+        self.manners.tunes_lanes && self.has_answered_lane(source)
+    }
+
+    fn has_answered_lane(&self, source: SourceId) -> bool {
+        self.lanes.values().any(|lane| {
+            lane.source == source && lane.is_up() && !lane.silent && lane.was_answered()
+        })
     }
 
     /// The source goes on with the lanes that work, and nothing is held against it; only new lanes

@@ -441,8 +441,12 @@ impl Planner {
                 slot.delivered_to = slot.delivered_to.max(range.end.min(slot.asked_end));
                 unexpected = range.end > slot.end;
             }
+            let is_first = lane.first_byte_at.is_none();
             lane.first_byte_at.get_or_insert(self.clock);
             if let Some(source) = self.sources.get_mut(lane.source.index()) {
+                if is_first {
+                    source.let_in();
+                }
                 // The meters are looked at now and then: it may be known from here first.
                 if let Some(took_s) = lane.answer_took_s(self.clock) {
                     source.answered(took_s);

@@ -29,6 +29,9 @@ pub(crate) struct Source {
     pub waited_s: f64,
     /// Failures since the last useful byte: the more, the longer the next back-off.
     pub failures: u32,
+    /// Connections that came to nothing while others of this source delivered, since one last
+    /// succeeded: what the others bring says nothing about these.
+    turned_away: u32,
     /// When the first of them was.
     failing_since: Option<Time>,
     /// What they used up of our patience.
@@ -70,6 +73,7 @@ impl Source {
             lane_rate: None,
             waited_s: 0.0,
             failures: 0,
+            turned_away: 0,
             failing_since: None,
             strain: 0,
             silences: 0,
@@ -134,6 +138,20 @@ impl Source {
         if self.strain >= strain_max && now.secs_since(since) >= give_up_s {
             self.status = SourceStatus::Bad;
         }
+    }
+
+    /// A further connection came to nothing while another one of this source delivers: its server may
+    /// allow no more. The next is tried later each time.
+    pub fn turned_away(&mut self, now: Time, jitter: f64) {
+        self.turned_away += 1;
+        let doubled = f64::from(1u32 << self.turned_away.min(8));
+        let wait_s = (BACKOFF_FIRST_S * doubled).min(BACKOFF_MAX_S) * (0.75 + 0.5 * jitter);
+        self.retry_at = self.retry_at.max(now.plus_secs(wait_s));
+    }
+
+    /// A connection has brought its first byte.
+    pub fn let_in(&mut self) {
+        self.turned_away = 0;
     }
 
     /// It was given up, and is to show once more what it brings.

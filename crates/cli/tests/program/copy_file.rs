@@ -162,7 +162,7 @@ fn refusals_are_told_in_plain_words() {
         ran.code_is(code).says(words).says(&["nothing of the file is there"]);
     }
     let ran = home.run(["cp", "file.bin", &server.at("one/"), "--bearer-file", "wrong"]);
-    ran.code_is(7).says(&["401", "--bearer-file FILE gives another token"]);
+    ran.code_is(7).says(&["401", "--token TOKEN gives the token"]);
     // Whoever is not known need not read the file first.
     ran.never_says(&["sha-256"]);
     let ran = home.run(["cp", "file.bin", &server.at("one/folder"), "--bearer-file", "writer"]);

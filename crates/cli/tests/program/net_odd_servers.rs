@@ -372,9 +372,12 @@ fn what_is_left_is_compared_where_only_size_and_time_say_that_it_is_the_same() {
     home.holds_only("data.bin", &old);
 }
 
+/// How many requests came, and what was kept of them.
+type Taken = (usize, Vec<u8>);
+
 /// A server that answers what is sent to it with one of these heads after the other, the last for all
 /// that follows; what is answered with 201 is kept.
-fn taking(answers: &'static [&'static str]) -> (String, Arc<Mutex<(usize, Vec<u8>)>>) {
+fn taking(answers: &'static [&'static str]) -> (String, Arc<Mutex<Taken>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/dir/", listener.local_addr().unwrap());
     let taken = Arc::new(Mutex::new((0, Vec::new())));
@@ -387,11 +390,7 @@ fn taking(answers: &'static [&'static str]) -> (String, Arc<Mutex<(usize, Vec<u8
     (url, taken)
 }
 
-fn take(
-    mut stream: TcpStream,
-    answers: &[&str],
-    seen: &Mutex<(usize, Vec<u8>)>,
-) -> std::io::Result<()> {
+fn take(mut stream: TcpStream, answers: &[&str], seen: &Mutex<Taken>) -> std::io::Result<()> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte)? > 0 {

@@ -89,7 +89,7 @@ fn digests_that_nobody_waits_for_hold_up_nobody() {
     home.write("tree/small", "small");
     for large in ["one", "two", "three"] {
         // Minutes of work, and nothing on the disk.
-        let file = std::fs::File::create(home.path(&format!("tree/{large}"))).unwrap();
+        let file = std::fs::File::create(home.path(format!("tree/{large}"))).unwrap();
         file.set_len(400 << 30).unwrap();
     }
     std::fs::write(home.path("tree/middle"), vec![1; 20 << 20]).unwrap();

@@ -351,7 +351,15 @@ fn keys_stay_where_no_depot_says_that_its_lease_has_ended() {
     drop(bare);
     // A server that answers anything with a page, and one that knows no such thing.
     for answer in ["200 OK", "410 Gone"] {
-        let listener = TcpListener::bind(&address).unwrap();
+        // Another test may have been given the port meanwhile, and gives it back.
+        let began = std::time::Instant::now();
+        let listener = loop {
+            match TcpListener::bind(&address) {
+                Ok(listener) => break listener,
+                Err(error) => assert!(began.elapsed().as_secs() < 60, "{address}: {error}"),
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        };
         let answers = std::thread::spawn(move || {
             let (mut near, _) = listener.accept().unwrap();
             let _ = near.read(&mut [0; 4096]).unwrap();

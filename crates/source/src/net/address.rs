@@ -42,6 +42,17 @@ impl Surroundings {
         }
     }
 
+    /// The user named a source with this name, which leads to these addresses. Whoever looks after a
+    /// name can have it lead anywhere: one that leads to several classes, or to this machine without
+    /// being called so, opens nothing.
+    pub fn allow_named(&self, addresses: &[IpAddr]) {
+        let Some(&first) = addresses.first() else { return };
+        let of_one_class = addresses.iter().all(|&address| class(address) == class(first));
+        if of_one_class && class(first) != Class::Loopback {
+            self.allow(first);
+        }
+    }
+
     /// Whether something from the network may lead us to `address`.
     pub fn permits(&self, address: IpAddr) -> bool {
         let class = class(address) as u8;
@@ -163,7 +174,12 @@ mod tests {
         for open in ["192.0.2.1", "2001:db8::1", "2001::f7f7:f7f7", "64:ff9b::808:808"] {
             assert!(here.permits(open.parse().unwrap()), "{open}");
         }
-        here.allow(private);
+        // A name with a public address and one of this machine opened the latter for redirects.
+        here.allow_named(&["192.0.2.1".parse().unwrap(), loopback, private]);
+        here.allow_named(&[loopback]);
+        here.allow_named(&[]);
+        assert!(!here.permits(private) && !here.permits(loopback));
+        here.allow_named(&[private, "10.0.0.1".parse().unwrap()]);
         assert!(here.permits(private) && !here.permits(loopback));
         here.allow_host(&Host::Domain("localhost".to_owned()));
         assert!(here.permits(loopback));

@@ -224,7 +224,10 @@ impl Net {
             };
         }
         if trust != Trust::Discovered {
-            addresses.iter().for_each(|&address| surroundings.allow(address));
+            match host {
+                Host::Domain(name) if !is_localhost(name) => surroundings.allow_named(&addresses),
+                _ => addresses.iter().for_each(|&address| surroundings.allow(address)),
+            }
             return Ok(addresses);
         }
         let refused = addresses.iter().find(|&&address| !surroundings.permits(address)).copied();

@@ -353,7 +353,10 @@ impl Run<'_> {
         if size >= ROUTES_FROM_BYTES {
             self.ask_relays();
         }
-        let (resumed_bytes, verification) = (self.resumed_bytes, self.verification.clone());
+        // Where nothing proves the file, that is said at its end.
+        let is_proved = !self.proof.is_empty();
+        let verification = if is_proved { self.verification.clone() } else { String::new() };
+        let resumed_bytes = self.resumed_bytes;
         self.observer.observe(&Event::Opened {
             size_bytes,
             resumed_bytes,
