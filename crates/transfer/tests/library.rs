@@ -1,8 +1,8 @@
 //! What a program that names no other crate of swath's can do: set pieces, tell errors apart.
 
 use swath_transfer::{
-    Algorithm, CommitError, Digest, Engine, EngineOptions, GetError, OpenError, Pieces, Request,
-    Url, WriteError,
+    Algorithm, CommitError, Digest, Engine, EngineOptions, GetError, Pieces, Request, Url,
+    WriteError,
 };
 
 #[tokio::test]
@@ -13,7 +13,8 @@ async fn errors_are_told_apart_by_their_types() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
     let request = Request::to_file(&path).url("http://127.0.0.1:1/data.bin").unwrap();
     match engine.get(request).await {
-        Err(GetError::Open(OpenError::Exists(taken))) => assert_eq!(taken, path),
+        // Whether it is the same file nobody could say.
+        Err(GetError::Present { path: taken, .. }) => assert_eq!(taken, path),
         other => panic!("{other:?}"),
     }
 }
