@@ -12,6 +12,7 @@ impl Planner {
         let Some(id) = self.swaths.remove(&swath) else { return };
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let source = lane.source;
+        let was_answered = lane.was_answered();
         lane.last_progress = now;
         lane.heard_at = now;
         let slot = lane.remove(swath);
@@ -22,6 +23,9 @@ impl Planner {
         }
         if self.is_one_too_many(id, loss) {
             self.do_without(source, loss, now);
+            self.close(id);
+        } else if loss.is_break() && !was_answered && self.has_answered_lane(source) {
+            self.turn_away(source, now);
             self.close(id);
         } else {
             self.charge(source, loss, now);
@@ -52,14 +56,18 @@ impl Planner {
         if spare || (loss.is_break() && unanswered && self.delivers(lane.source)) {
             self.do_without(lane.source, loss, now);
         } else if loss.is_break() && unanswered && self.has_answered_lane(lane.source) {
-            let jitter = self.rng.f64();
-            if let Some(source) = self.sources.get_mut(lane.source.index()) {
-                source.turned_away(now, jitter);
-            }
+            self.turn_away(lane.source, now);
         } else {
             self.charge(lane.source, loss, now);
         }
         self.next_tick = now;
+    }
+
+    fn turn_away(&mut self, id: SourceId, now: Time) {
+        let jitter = self.rng.f64();
+        if let Some(source) = self.sources.get_mut(id.index()) {
+            source.turned_away(now, jitter);
+        }
     }
 
     fn charge(&mut self, id: SourceId, loss: Loss, now: Time) {
