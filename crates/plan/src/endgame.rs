@@ -98,7 +98,10 @@ impl Planner {
             // Before its first byte nothing is known of how long its server thinks.
             let overdue_s = lane.first_byte_at.map_or(0.0, |_| overdue_s(lane, now));
             let exchange_s = if alone { ALONE_ROUND_TRIPS * lane.trip_s() } else { 0.0 };
-            if own_s + overdue_s <= LATE * left_s + LATE_S + exchange_s {
+            // Where each answer is limited, one burst more or less is nothing, and each exchange costs the
+            // server one.
+            let bursts_s = lane.pace().map_or(0.0, |pace| LATE_PERIODS * pace.period_s);
+            if own_s + overdue_s <= LATE * left_s + LATE_S + exchange_s + bursts_s {
                 continue;
             }
             // What comes until the next look is not worth taking. Besides, where nobody else may
@@ -352,7 +355,9 @@ type Cut = (SwathId, u64, Range);
 /// What a pause that a lane is in counts against it.
 fn overdue_s(lane: &Lane, now: Time) -> f64 {
     let paused_s = now.secs_since(lane.heard_at);
-    if paused_s > OVERDUE_ROUND_TRIPS * lane.trip_s() + OVERDUE_S { 2.0 * paused_s } else { 0.0 }
+    // Where each answer is limited there is a pause in each period.
+    let usual_s = lane.trip_s().max(lane.pace().map_or(0.0, |pace| pace.period_s));
+    if paused_s > OVERDUE_ROUND_TRIPS * usual_s + OVERDUE_S { 2.0 * paused_s } else { 0.0 }
 }
 
 /// A lane may end this many times later than the rest …
@@ -363,6 +368,8 @@ const LATE_S: f64 = 0.03;
 /// tail waits for a round trip. Where there is no other source, a lane must be this many round
 /// trips later than the rest.
 const ALONE_ROUND_TRIPS: f64 = 2.0;
+/// Where each answer is limited, a lane must be this many periods later than the rest.
+const LATE_PERIODS: f64 = 2.0;
 /// Data comes in bursts up to a round trip apart; a pause beyond this many …
 const OVERDUE_ROUND_TRIPS: f64 = 1.2;
 /// … and this counts against a lane.

@@ -42,6 +42,9 @@ impl Planner {
         let Some(lane) = self.lanes.remove(&id) else { return };
         if let Some(source) = self.sources.get_mut(lane.source.index()) {
             source.lanes.retain(|&other| other != id);
+            if lane.dropping {
+                source.cut_short(now);
+            }
             source.lane_rate = lane.rate.or(source.lane_rate);
         }
         for slot in &lane.queue {
@@ -107,7 +110,9 @@ impl Planner {
 
     fn has_answered_lane(&self, source: SourceId) -> bool {
         self.lanes.values().any(|lane| {
-            lane.source == source && lane.is_up() && !lane.silent && lane.was_answered()
+            // Where each answer is limited, servers pause for a second.
+            let lives = !lane.silent || self.clock.secs_since(lane.heard_at) < PAUSE_BORNE_S;
+            lane.source == source && lane.is_up() && lives && lane.was_answered()
         })
     }
 
@@ -124,7 +129,13 @@ impl Planner {
                 source.busy_until = source.busy_until.max(now + wish);
                 source.retry_at = source.retry_at.max(source.busy_until);
             }
-            source.tuner.refused(working.max(1), now);
+            let said = matches!(loss, Loss::Busy(_));
+            // A connection that has just been closed may still count there.
+            let working = working.max(source.served_most).max(1);
+            source.tuner.refused(working, said, now);
         }
     }
 }
+
+/// A lane that has brought something within this time counts as one that delivers.
+const PAUSE_BORNE_S: f64 = 2.0;

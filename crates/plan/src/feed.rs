@@ -47,10 +47,16 @@ impl Planner {
                 ramping: lane.ramping(now),
                 on_probation: source.on_probation(),
                 requests_max: source.request_limit,
+                paced: lane.pace().is_some(),
+                shows_pace_bytes: lane.suspects_pace(),
             };
             let whole = self.whole_view(now);
             let Some(bytes) = self.policy.next(&view, &whole) else { return };
-            let Some(range) = self.find(source_id, 0, bytes) else {
+            let range = match view.paced && self.config.window_bytes.is_none() {
+                true => self.find_long(source_id, bytes),
+                false => self.find(source_id, 0, bytes),
+            };
+            let Some(range) = range else {
                 if self.manners.repeats_chunks && view.queued == 0 {
                     self.repeat_chunk(id, now);
                 }
@@ -172,6 +178,23 @@ impl Planner {
             None
         };
         find(&self.open).or_else(|| find(&self.doubtful))
+    }
+
+    /// As [`Planner::find`], but the longest of the ranges that would do rather than the first one.
+    fn find_long(&self, source: SourceId, bytes: u64) -> Option<Range> {
+        let mut best = self.find(source, 0, bytes)?;
+        let mut from = best.end;
+        while best.len() < bytes {
+            let Some(next) = self.find(source, from, bytes).filter(|next| next.start >= from)
+            else {
+                break;
+            };
+            from = next.end;
+            if next.len() > best.len() {
+                best = next;
+            }
+        }
+        Some(best)
     }
 
     /// A range found by [`Planner::find`] is about to be asked for.

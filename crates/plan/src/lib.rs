@@ -12,6 +12,7 @@ mod event;
 mod failure;
 mod feed;
 mod lane;
+mod paced;
 mod planner;
 pub mod policy;
 mod rate;

@@ -362,6 +362,9 @@ impl Planner {
         if let Some(source) = self.sources.get_mut(lane.source.index()) {
             source.rtt_s = Some(source.rtt_s.map_or(rtt_s, |before| before.min(rtt_s)));
             lane.streams = source.stream_only;
+            if let Some(pace) = source.pace {
+                lane.assume_pace(pace.alone());
+            }
             if source.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS) {
                 // It will not live long enough to find out for itself.
                 lane.rate = source.lane_rate;
@@ -502,6 +505,11 @@ impl Planner {
         }
         lane.state = LaneState::Closing;
         let queue = std::mem::take(&mut lane.queue);
+        if !queue.is_empty()
+            && let Some(source) = self.sources.get_mut(lane.source.index())
+        {
+            source.cut_short(self.clock);
+        }
         for slot in queue {
             self.swaths.remove(&slot.swath);
             self.give_back(Range::new(slot.delivered_to, slot.end));

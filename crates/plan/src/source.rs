@@ -6,6 +6,7 @@
 use swath_model::{LaneId, RangeSet, SourceId, Time};
 
 use crate::event::Loss;
+use crate::paced::SourcePace;
 use crate::tuner::Tuner;
 use crate::view::SourceStatus;
 
@@ -50,11 +51,15 @@ pub(crate) struct Source {
     pub patience_s: f64,
     /// How long the quicker of its last two answers took to begin, and how long the last one.
     answers_s: Option<(f64, f64)>,
+    /// Most lanes that delivered at once.
+    pub served_most: u32,
     /// Sum of its lanes' rates at the last tick.
     pub rate: f64,
     pub best_rate: f64,
     pub delivered_bytes: u64,
     pub tuner: Tuner,
+    /// How its server limits each answer, if it does.
+    pub pace: Option<SourcePace>,
 }
 
 impl Source {
@@ -83,10 +88,12 @@ impl Source {
             quiet_until: Time::ZERO,
             patience_s: PATIENCE_FIRST_S,
             answers_s: None,
+            served_most: 0,
             rate: 0.0,
             best_rate: 0.0,
             delivered_bytes: 0,
             tuner: Tuner::default(),
+            pace: None,
         }
     }
 
@@ -152,6 +159,13 @@ impl Source {
     /// A connection has brought its first byte.
     pub fn let_in(&mut self) {
         self.turned_away = 0;
+    }
+
+    /// We have cut an answer short. A server that counts connections counts this one until it notices.
+    pub fn cut_short(&mut self, now: Time) {
+        if self.pace.is_some() {
+            self.retry_at = self.retry_at.max(now.plus_secs(NOTICED_S));
+        }
     }
 
     /// It was given up, and is to show once more what it brings.
@@ -224,6 +238,8 @@ impl Source {
     }
 }
 
+/// A server notices within this time that a connection is closed.
+const NOTICED_S: f64 = 0.5;
 /// The first retry comes after twice this.
 const BACKOFF_FIRST_S: f64 = 0.1;
 /// Later retries come at most this far apart.

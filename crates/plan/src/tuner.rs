@@ -255,16 +255,22 @@ impl Tuner {
         looks[looks.len() / 2]
     }
 
-    /// The server refuses more than `working` lanes: more are tried again in a minute at most.
-    pub fn refused(&mut self, working: u32, now: Time) {
+    /// The server refuses more than `working` lanes. If it `said` so it is not asked for more again, else
+    /// in a minute.
+    pub fn refused(&mut self, working: u32, said: bool, now: Time) {
         self.reset(now);
         self.goal = self.goal.min(working);
         self.starters = self.starters.min(working);
         self.next_trial_at = now.plus_secs(PAUSE_MAX_S);
-        self.allowed = (working, self.next_trial_at);
+        let (before, until) = self.allowed;
+        let is_settled = until == Time::MAX;
+        self.allowed = match said || is_settled {
+            true => (if is_settled { before.min(working) } else { working }, Time::MAX),
+            false => (working, self.next_trial_at),
+        };
     }
 
-    /// How many lanes the server allows, where their number was given to us.
+    /// How many lanes the server allows, as far as is known.
     pub fn allowed(&self, now: Time) -> u32 {
         let (lanes, until) = self.allowed;
         if now < until { lanes } else { u32::MAX }

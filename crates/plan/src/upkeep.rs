@@ -14,6 +14,7 @@ impl Planner {
     pub(crate) fn tick(&mut self, now: Time) {
         self.next_tick = now.plus_secs(TICK_S);
         self.refresh_rates(now);
+        self.follow_pace();
         self.watch_silence(now);
         self.close_dropped();
         if now.secs_since(self.heard_at) > HASTE_AFTER_S {
@@ -37,6 +38,7 @@ impl Planner {
             source.rate = 0.0;
         }
         self.rate = 0.0;
+        let mut serving = vec![0; self.sources.len()];
         let work = !self.open.is_empty();
         for lane in self.lanes.values_mut() {
             lane.refresh_rate(now);
@@ -49,13 +51,19 @@ impl Planner {
             if lane.is_up() && !lane.silent && !lane.queue.is_empty() {
                 let rate = lane.rate.unwrap_or(0.0);
                 self.rate += rate;
+                if lane.was_answered()
+                    && let Some(count) = serving.get_mut(lane.source.index())
+                {
+                    *count += 1;
+                }
                 if let Some(source) = self.sources.get_mut(lane.source.index()) {
                     source.rate += rate;
                 }
             }
         }
         self.usable_sources = self.sources.iter().filter(|source| source.is_promising()).count();
-        for source in &mut self.sources {
+        for (source, serving) in self.sources.iter_mut().zip(serving) {
+            source.served_most = source.served_most.max(serving);
             source.best_rate = source.best_rate.max(source.rate);
         }
     }
@@ -183,6 +191,9 @@ impl Planner {
                 Lanes::Fixed(count) if self.manners.tunes_lanes => {
                     count.min(source.max_lanes).min(source.tuner.allowed(now))
                 }
+                Lanes::Auto { .. } if self.manners.tunes_lanes && source.pace.is_some() => {
+                    self.paced_goal(SourceId(at as u32), now).unwrap_or(1)
+                }
                 Lanes::Auto { .. } if self.manners.tunes_lanes => {
                     let reading = Reading {
                         now,
@@ -195,12 +206,14 @@ impl Planner {
                         time_left_s,
                         has_work,
                     };
-                    let tunable = source.status == SourceStatus::Running && !source.stream_only;
+                    let suspects = lanes.iter().any(|lane| lane.suspects_pace().is_some());
+                    let tunable =
+                        source.status == SourceStatus::Running && !source.stream_only && !suspects;
                     let source = &mut self.sources[at];
                     if tunable {
                         source.tuner.tick(reading);
                     }
-                    source.tuner.goal.min(source.max_lanes)
+                    source.tuner.goal.min(source.max_lanes).min(source.tuner.allowed(now))
                 }
                 _ => 1,
             };
@@ -280,7 +293,8 @@ impl Planner {
             let spent = lanes.filter(|lane| self.is_spent(lane, now)).count() as u32;
             let have = source.lanes.len() as u32;
             // The successor of a lane that is about to end comes up meanwhile.
-            let most = (goal.max(1) + spent.min(goal.max(1))).min(source.max_lanes);
+            let allowed = source.max_lanes.min(source.tuner.allowed(now)).max(1);
+            let most = (goal.max(1) + spent.min(goal.max(1))).min(allowed);
             let most =
                 if self.is_late_for(source, now) { most.min(1 + spent.min(1)) } else { most };
             for _ in have..most {
@@ -338,7 +352,9 @@ impl Planner {
             && !lane.was_answered()
             && lane.awaits_answer()
             && source.is_some_and(|it| now.secs_since(lane.last_progress) > it.patience_s);
-        self.manners.tunes_lanes && (lane.dropping || overdue)
+        // A server that limits each answer may limit their number too.
+        let ends = lane.dropping && source.is_some_and(|it| it.pace.is_none());
+        self.manners.tunes_lanes && (ends || overdue)
     }
 
     /// For lists of small files: whether the sources contacted so far will do.

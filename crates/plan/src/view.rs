@@ -40,6 +40,8 @@ pub struct SourceView {
     pub lanes: u32,
     /// Whether anything is asked for on any of its lanes.
     pub busy: bool,
+    /// Whether it was given up for a while, because nothing arrived for too long.
+    pub on_probation: bool,
     /// Whether it came to nothing when it was last tried.
     pub failing: bool,
     /// When it is contacted again, if it waits.
@@ -75,6 +77,10 @@ pub struct LaneView {
     pub on_probation: bool,
     /// How many requests a connection to this source serves, if that is limited.
     pub requests_max: Option<u32>,
+    /// Its server limits the rate of each answer, after a burst at its beginning.
+    pub paced: bool,
+    /// It may do so: an answer of so many bytes would show it.
+    pub shows_pace_bytes: Option<u64>,
 }
 
 /// The whole transfer, for policies.
@@ -114,9 +120,16 @@ impl Planner {
             rtt: it.rtt_s.map(std::time::Duration::from_secs_f64),
             lanes: it.lanes.len() as u32,
             busy,
+            on_probation: it.on_probation(),
             failing: it.has_failed(),
             retry_at: (it.lanes.is_empty() && it.retry_at > Time::ZERO).then_some(it.retry_at),
         })
+    }
+
+    /// How many connections there are whose servers limit the rate of each answer. When that changes,
+    /// rates from before say nothing of what is to come.
+    pub fn paced_lanes(&self) -> usize {
+        self.lanes.values().filter(|lane| lane.is_up() && lane.pace().is_some()).count()
     }
 
     pub(crate) fn whole_view(&self, now: Time) -> WholeView {

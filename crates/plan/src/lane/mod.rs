@@ -7,10 +7,14 @@
 //! States: `Opening` → `Up` → `Closing`; an `Up` or `Opening` lane may be lost at any time.
 
 mod hole;
+mod pace;
 
 use std::collections::VecDeque;
 
 use swath_model::{LaneId, Range, SourceId, SwathId, Time};
+
+pub(crate) use pace::Pace;
+use pace::PaceMeter;
 
 use crate::rate::RateWindow;
 use crate::upkeep::TICK_S;
@@ -71,6 +75,8 @@ pub(crate) struct Lane {
     /// Where the meter stood when the whole-file answer began.
     stream_base: u64,
     window: RateWindow,
+    /// How its server limits each answer, if it does.
+    pace: PaceMeter,
     /// Rate at the last tick, kept through idle times.
     pub rate: Option<f64>,
     /// The rate, falling only slowly: what the lane may well bring again. Lanes that share a link
@@ -122,6 +128,7 @@ impl Lane {
             base: 0,
             settled: false,
             window: RateWindow::new(0.4),
+            pace: PaceMeter::default(),
             rate: None,
             held_rate: 0.0,
             rated_at: now,
@@ -180,6 +187,7 @@ impl Lane {
         if new_bytes == 0 {
             return 0;
         }
+        let pause_s = now.secs_since(self.last_progress);
         if std::mem::take(&mut self.settled) {
             // What was thought to pass for nobody before that may never have been sent.
             self.base = self.base.min(total);
@@ -214,10 +222,12 @@ impl Lane {
             let from = from.max(self.last_progress).min(now);
             let before = if self.streams { self.received } else { self.received.max(self.base) };
             self.window.restart(from, before.min(total));
+            self.pace.answer_begins();
             self.burst = true;
         } else {
             self.note_stop(now);
         }
+        self.pace.arrived(now, self.received, pause_s, self.rtt_s);
         self.received = total;
         self.reached = self.reached.max(total);
         self.last_progress = now;
@@ -276,6 +286,12 @@ impl Lane {
 
     /// Bring `rate` up to date.
     pub fn refresh_rate(&mut self, now: Time) {
+        if let Some(pace) = self.pace.found() {
+            let rate = pace.rate_bytes_per_s();
+            self.rate = Some(rate);
+            (self.peak_rate, self.held_rate, self.rated_at) = (rate, rate, now);
+            return;
+        }
         if self.queue.is_empty() || !self.burst {
             return;
         }
@@ -299,6 +315,9 @@ impl Lane {
     /// Whether slow start may still be under way: a young lane whose rate has not fallen. (Data
     /// comes in bursts a round trip apart then, so the measured rate swings by a factor of two.)
     pub fn ramping(&self, now: Time) -> bool {
+        if self.pace.found().is_some() {
+            return false;
+        }
         match (self.first_byte_at, self.rate) {
             (Some(at), Some(rate)) => {
                 now.secs_since(at) < (RAMP_ROUND_TRIPS * self.rtt_s).min(RAMP_MAX_S)
@@ -408,6 +427,9 @@ impl Lane {
         self.leave(at, slot.asked_end - slot.start + slot.trailing_bytes);
         self.settled = at == 0 && slot.delivered_to == slot.asked_end && slot.trailing_bytes == 0;
         self.served += 1;
+        if at == 0 {
+            self.pace.answer_begins();
+        }
         Some(slot)
     }
 
@@ -445,7 +467,29 @@ impl Lane {
     pub fn silence_s(&self) -> f64 {
         let patience_s = if self.first_byte_at.is_some() { SILENCE_MIN_S } else { SILENCE_FIRST_S };
         let answer_s = self.answer_s.min(SILENCE_ANSWER_S);
-        patience_s.max(3.0 * self.rtt_s.max(answer_s))
+        let pause_s = self.pace.found().map_or(0.0, |pace| SILENCE_PERIODS * pace.period_s);
+        patience_s.max(3.0 * self.rtt_s.max(answer_s)).max(pause_s)
+    }
+
+    /// How its server limits each answer, if it does.
+    pub fn pace(&self) -> Option<Pace> {
+        self.pace.found()
+    }
+
+    /// Its answers may be limited: one of so many bytes would show it.
+    pub fn suspects_pace(&self) -> Option<u64> {
+        self.pace.suspects()
+    }
+
+    /// The same, where this lane has shown it itself.
+    pub fn own_pace(&self) -> Option<Pace> {
+        self.pace.own()
+    }
+
+    /// Another lane of its source has shown that its server limits each answer.
+    pub fn assume_pace(&mut self, pace: Pace) {
+        self.pace.assume(pace);
+        self.rate = Some(pace.rate_bytes_per_s());
     }
 }
 
@@ -465,6 +509,8 @@ const WINDOW_MIN_S: f64 = 0.3;
 const WINDOW_MAX_S: f64 = 1.5;
 /// A repaired loss stops a stream for about a round trip, a lost repair for 200 ms and more.
 const SILENCE_MIN_S: f64 = 0.15;
+/// Where each answer is limited, so many pauses without a byte are a silence.
+const SILENCE_PERIODS: f64 = 2.5;
 /// An answer that came late says little of pauses within answers: no more than this of it counts.
 const SILENCE_ANSWER_S: f64 = 0.4;
 /// The first answer of a connection may need work at the server (opening, authorisation).

@@ -105,6 +105,8 @@ mod tests {
             ramping: false,
             on_probation: false,
             requests_max: None,
+            paced: false,
+            shows_pace_bytes: None,
         }
     }
 

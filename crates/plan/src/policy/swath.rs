@@ -75,6 +75,11 @@ impl Policy for Swath {
         if share <= 0.0 || share * HOPELESS < grid as f64 {
             return None;
         }
+        if lane.paced {
+            // Each further answer would begin with a burst that its server's owner did not mean to give.
+            let whole_share = (PACED_PART * share).max(share.min(rate));
+            return Some((whole_share as u64).max(grid));
+        }
         let longest_s = if lane.requests_max.is_some_and(|max| max <= SINGLE_REQUESTS) {
             // Each answer costs a connection and its slow start; cutting it costs nothing more.
             f64::INFINITY
@@ -88,7 +93,8 @@ impl Policy for Swath {
         let swath_s = (whole.time_left_s / GUIDE).min(longest_s);
         let young_bytes = if runs_out { lane.brought_bytes as f64 } else { 0.0 };
         let bytes = (haste * rate * swath_s).max(young_bytes).min(share).min(SWATH_MAX_BYTES);
-        Some((bytes as u64).max(grid))
+        let showing = lane.shows_pace_bytes.unwrap_or(0);
+        Some((bytes as u64).max(showing).max(grid))
     }
 }
 
@@ -107,6 +113,9 @@ const SWATH_LONG_S: f64 = 2.0;
 const FEW_REQUESTS: u32 = 200;
 /// So few, and they are as long as guided self-scheduling lets them be.
 const SINGLE_REQUESTS: u32 = 2;
+/// Where each answer is limited, so much of the share is asked for at once: the rest corrects what was
+/// expected of the others.
+const PACED_PART: f64 = 0.9;
 /// Each swath takes this part of the time left.
 const GUIDE: f64 = 3.0;
 /// Largest swath, so that one lane on a very fast path does not run far ahead of the others.

@@ -113,7 +113,7 @@ impl Run<'_> {
             && let Some(source) = self.sources.get_mut(source)
         {
             let meter = entry.lane.meter();
-            source.figures.lane_ended(entry.up, meter.requests(), meter.wasted_bytes());
+            source.figures.lane_ended(entry.up, meter);
             // A lane that lived shorter than a look at the meters has not been heard of yet.
             let total_bytes = meter.body_bytes();
             let now = Time::ZERO + self.began.elapsed();

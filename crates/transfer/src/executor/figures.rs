@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use swath_model::{SourceId, Time};
 use swath_plan::SourceStatus;
-use swath_source::plain_bytes;
+use swath_source::{Meter, plain_bytes};
 
 use super::agree::without_digest;
 use super::audit::Audit;
@@ -34,6 +34,12 @@ pub(super) struct Figures {
     recent: VecDeque<(Time, u64)>,
     capacity: f64,
     last_heard: Time,
+    /// Body bytes of lanes that have ended.
+    ended_bytes: u64,
+    /// (time, body bytes) of the last few seconds, for the rate that is shown.
+    shown: VecDeque<(Time, u64)>,
+    /// The highest rate that was shown for what is there now.
+    best_shown: f64,
 }
 
 impl Figures {
@@ -43,10 +49,11 @@ impl Figures {
     }
 
     /// `was_up` tells whether the lane ever was connected.
-    pub fn lane_ended(&mut self, was_up: bool, requests: u64, wasted_bytes: u64) {
+    pub fn lane_ended(&mut self, was_up: bool, meter: &Meter) {
         self.lanes -= u32::from(was_up).min(self.lanes);
-        self.requests_ended += requests;
-        self.wasted_bytes += wasted_bytes;
+        self.requests_ended += meter.requests();
+        self.wasted_bytes += meter.wasted_bytes();
+        self.ended_bytes += meter.body_bytes();
     }
 
     pub fn round_trip(&mut self, rtt: Duration) {
@@ -85,6 +92,30 @@ impl Figures {
         }
     }
 
+    /// All its lanes have brought `body_bytes` so far.
+    fn show(&mut self, now: Time, body_bytes: u64) {
+        self.shown.push_back((now, body_bytes));
+        while self.shown.len() > 2 && now.secs_since(self.shown[1].0) >= SHOWN_S {
+            self.shown.pop_front();
+        }
+        let from = self.shown.front().map_or(now, |&(from, _)| from);
+        if now.secs_since(from) >= 0.5 * SHOWN_S {
+            self.best_shown = self.best_shown.max(self.shown_rate(now).unwrap_or(0.0));
+        }
+    }
+
+    /// Whether it brings much less than it did.
+    fn is_slow(&self, now: Time) -> bool {
+        self.shown_rate(now).is_some_and(|rate| rate < 0.25 * self.best_shown)
+    }
+
+    /// What it brought per second over the last few seconds; `None` where there was hardly any time.
+    fn shown_rate(&self, now: Time) -> Option<f64> {
+        let (&(from, before), &(_, bytes)) = (self.shown.front()?, self.shown.back()?);
+        let span_s = now.secs_since(from);
+        (span_s >= SHOWN_MIN_S).then(|| bytes.saturating_sub(before) as f64 / span_s)
+    }
+
     fn mean_rate(&self, now: Time) -> f64 {
         let busy_s = self.busy_s(now);
         if busy_s > 0.0 { self.bytes as f64 / busy_s } else { 0.0 }
@@ -112,17 +143,21 @@ impl Run<'_> {
         }
         for (at, entry) in self.sources.iter_mut().enumerate() {
             entry.figures.sample(now, body[at].max(entry.figures.bytes));
+            let body_bytes = entry.figures.ended_bytes + body[at];
+            entry.figures.show(now, body_bytes);
         }
         self.follow_states();
         let total: u64 = self.sources.iter().map(|entry| entry.figures.bytes).sum();
-        let mut rate = 0.0;
+        let (mut rate, mut planned) = (0.0, 0.0);
         let sources: Vec<SourceSnapshot> = self
             .sources
             .iter()
             .enumerate()
             .map(|(at, entry)| {
                 let view = self.planner.source(SourceId(at as u32));
-                let own = view.as_ref().map_or(0.0, |view| view.rate_bytes_per_s);
+                let now_rate = view.as_ref().map_or(0.0, |view| view.rate_bytes_per_s);
+                let own = entry.figures.shown_rate(now).unwrap_or(now_rate);
+                planned += now_rate;
                 rate += own;
                 SourceSnapshot {
                     source: at as u32,
@@ -148,7 +183,7 @@ impl Run<'_> {
             verified_bytes: self
                 .told(compared_bytes.unwrap_or_else(|| self.verified_bytes.max(hashed_bytes))),
             rate_bytes_per_s: rate,
-            eta: self.eta(rate),
+            eta: self.eta(planned),
             sources,
         };
         self.observer.observe(&Event::Progress(snapshot));
@@ -159,12 +194,18 @@ impl Run<'_> {
         let compared = self.audit.as_ref().map(Audit::compared_bytes);
         let done_bytes = compared.unwrap_or_else(|| self.have.total_bytes());
         let left_bytes = self.size_bytes?.saturating_sub(done_bytes);
+        let paced_lanes = self.planner.paced_lanes();
+        if std::mem::replace(&mut self.paced_lanes, paced_lanes) != paced_lanes {
+            self.rates = std::iter::repeat_n(rate, RATES_MIN).collect();
+        }
         let eta = forecast(&mut self.rates, rate, left_bytes);
         eta.filter(|_| matches!(self.phase, Phase::Fetching | Phase::Disputing))
     }
 
     /// Bring the states that users see up to what the planner sees.
     fn follow_states(&mut self) {
+        let now = self.now();
+        let is_ending = self.planner.time_left_s(now).is_none_or(|left_s| left_s < ENDING_S);
         for at in 0..self.sources.len() {
             let Some(view) = self.planner.source(SourceId(at as u32)) else { continue };
             let old = self.sources[at].state;
@@ -174,7 +215,13 @@ impl Run<'_> {
             let state = match view.status {
                 SourceStatus::Spare => SourceState::Waiting,
                 SourceStatus::Probing => SourceState::Probing,
-                SourceStatus::Silent => SourceState::Silent,
+                SourceStatus::Silent if view.on_probation => SourceState::Silent,
+                SourceStatus::Silent
+                    if now.secs_since(self.sources[at].figures.last_heard) > WAITS_S =>
+                {
+                    SourceState::Waiting
+                }
+                SourceStatus::Silent => old,
                 SourceStatus::Bad => SourceState::Bad,
                 // Its connection was lost, and it is tried again now and then.
                 SourceStatus::Running if !view.busy && self.sources[at].failures > 0 => {
@@ -183,7 +230,8 @@ impl Run<'_> {
                 SourceStatus::Running if !view.busy => SourceState::Idle,
                 // Under a rate limit of ours a low rate says nothing about the source.
                 SourceStatus::Running
-                    if view.rate_bytes_per_s < 0.25 * view.best_rate_bytes_per_s
+                    if self.sources[at].figures.is_slow(now)
+                        && !is_ending
                         && self.engine.limit_bytes_per_s.is_none() =>
                 {
                     SourceState::Slow
@@ -409,7 +457,7 @@ pub(crate) fn forecast(rates: &mut VecDeque<f64>, rate: f64, left_bytes: u64) ->
     let count = rates.len() as f64;
     let mean = rates.iter().sum::<f64>() / count;
     let spread = (rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / count).sqrt();
-    if rates.len() < 5 || mean <= 0.0 {
+    if rates.len() < RATES_MIN || mean <= 0.0 {
         return None;
     }
     // Where it goes on for as long as what was seen so far, the spread averages out.
@@ -423,5 +471,15 @@ pub(crate) fn forecast(rates: &mut VecDeque<f64>, rate: f64, left_bytes: u64) ->
 
 /// Snapshots over which the spread of the rate is taken: 6 s.
 const RATES_KEPT: usize = 30;
+/// So many are enough.
+const RATES_MIN: usize = 5;
+/// Rates are shown over this time: limits, losses and schedulers have them swing within seconds.
+const SHOWN_S: f64 = 3.0;
+/// Less than this is no time to tell a rate.
+const SHOWN_MIN_S: f64 = 0.5;
+/// A source from which nothing has come for so long is waited for.
+const WAITS_S: f64 = 1.5;
+/// With less than this to go lanes are closed that are not needed any more.
+const ENDING_S: f64 = 3.0;
 /// The 10th and 90th percentile of a normal distribution lie this many deviations from its mean.
 const DECILE: f64 = 1.28;

@@ -12,10 +12,12 @@
 //! [`BLOCKS_MAX`] blocks of [`BLOCK_BYTES`] of each mirror, and a 64th of what it delivered.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::{Range, Time};
 use swath_source::{Facts, LaneError, fetch_part};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::Ended;
@@ -31,6 +33,8 @@ pub(super) struct Peers {
     kept: BTreeMap<usize, Kept>,
     /// Questions under way.
     asked: u32,
+    /// Those of each mirror that may be under way.
+    seats: BTreeMap<usize, Arc<Semaphore>>,
     /// Two versions of a block, by number; decided ones are gone.
     disputes: BTreeMap<u32, Dispute>,
     disputes_begun: u32,
@@ -163,7 +167,11 @@ impl Run<'_> {
         self.samples.peers.asked += 1;
         let origin = &self.sources[peer].source;
         let (url, trust, net) = (origin.url().clone(), origin.trust(), self.engine.net.clone());
+        // Comparing is to be a small matter for a mirror, also for one that counts connections.
+        let seats = self.samples.peers.seats.entry(peer);
+        let seats = seats.or_insert_with(|| Arc::new(Semaphore::new(QUESTIONS_AT_ONCE))).clone();
         self.samples.asked.spawn(async move {
+            let _seat = seats.acquire_owned().await;
             let range = Range::of_len(block.at, block.bytes.len() as u64);
             let told = timeout(ANSWERS_WITHIN, fetch_part(&net, &url, trust, range)).await.ok();
             Answer { of, block, told }
@@ -281,6 +289,8 @@ impl Dispute {
 /// Blocks of one mirror that are compared: what is damaged in a tenth of its bytes is found with a
 /// probability of more than one half, other content for certain.
 const BLOCKS_MAX: usize = 8;
+/// So many questions are put to one mirror at once.
+const QUESTIONS_AT_ONCE: usize = 2;
 /// What one question asks for at most …
 const BLOCK_BYTES: usize = 8 << 10;
 /// … and at least.

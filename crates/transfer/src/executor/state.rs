@@ -264,6 +264,8 @@ pub(super) struct Run<'a> {
     pub commit_every: std::time::Duration,
     /// Total rates of the last snapshots.
     pub rates: VecDeque<f64>,
+    /// Connections with limited answers at the last snapshot.
+    pub paced_lanes: usize,
     /// The tree that is fetched, if it is no single file.
     pub tree: Option<Tree>,
     /// By which relays the sources are reached; `None` where there are none.
@@ -374,6 +376,7 @@ impl<'a> Run<'a> {
             too_large: None,
             commit_every: super::COMMIT_EVERY,
             rates: VecDeque::new(),
+            paced_lanes: 0,
             tree,
             samples: Samples::default(),
             ways: engine.routes.clone().map(|routes| Box::new(Ways::new(routes))),
@@ -543,7 +546,7 @@ impl<'a> Run<'a> {
             entry.lane.close();
             let meter = entry.lane.meter();
             if let Some(source) = self.sources.get_mut(entry.source) {
-                source.figures.lane_ended(entry.up, meter.requests(), meter.wasted_bytes());
+                source.figures.lane_ended(entry.up, meter);
             }
         }
         let open: Vec<SwathId> = self.swaths.keys().copied().collect();

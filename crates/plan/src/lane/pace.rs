@@ -1,0 +1,213 @@
+//! Servers that limit the rate of each answer, as nginx does with `limit_rate`.
+//!
+//! Such a server sends a burst at once and then waits until its bytes are due at the limit: a pause as
+//! long as what came before it takes at the limit, mostly the same each time. Over less than a few periods there is no rate, a pause is no silence,
+//! and each new answer begins with a burst for which nobody has waited yet.
+
+use swath_model::Time;
+
+/// The limit of each answer: a burst of `burst_bytes` every `period_s` seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pace {
+    pub period_s: f64,
+    pub burst_bytes: f64,
+}
+
+impl Pace {
+    /// The rate of one answer, in bytes per second.
+    pub fn rate_bytes_per_s(self) -> f64 {
+        self.burst_bytes / self.period_s
+    }
+
+    /// Whether `other` shows the same limit, as far as such a thing can be measured.
+    fn agrees(self, other: Pace) -> bool {
+        let (rate, other_rate) = (self.rate_bytes_per_s(), other.rate_bytes_per_s());
+        let spread = SPREAD + SPREAD_S / self.period_s.min(other.period_s);
+        (rate - other_rate).abs() <= spread * rate.max(other_rate)
+    }
+
+    /// Whether its bursts are of the same size too.
+    fn equals(self, other: Pace) -> bool {
+        let (bytes, other_bytes) = (self.burst_bytes, other.burst_bytes);
+        self.agrees(other) && (bytes - other_bytes).abs() <= SPREAD * bytes.max(other_bytes)
+    }
+}
+
+/// Finds the pace of one lane from when its bytes come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PaceMeter {
+    /// When the burst that is coming began, and where the meter stood then.
+    began: Option<(Time, u64)>,
+    /// The last burst and the pause behind it.
+    last: Option<Pace>,
+    /// So many in a row agreed with those before them.
+    agreements: u32,
+    /// What they agreed on.
+    own: Option<Pace>,
+    /// What another lane of the same source has found.
+    assumed: Option<Pace>,
+    /// Bursts in a row that contradict what was found, or one another.
+    contradictions: u32,
+    /// An answer paused: so much came before it, and that was then.
+    paused: Option<(u64, Time)>,
+}
+
+impl PaceMeter {
+    /// How its answers are limited, by what it or another lane of its source has shown.
+    pub fn found(&self) -> Option<Pace> {
+        self.own.or(self.assumed)
+    }
+
+    /// The same by what it has shown itself.
+    pub fn own(&self) -> Option<Pace> {
+        self.own
+    }
+
+    /// An answer paused lately, and whether that was a limit is not known: one of so many bytes would
+    /// show it.
+    pub fn suspects(&self) -> Option<u64> {
+        let (burst_bytes, _) = self.paused.filter(|_| self.found().is_none())?;
+        Some(SHOWING_BURSTS * burst_bytes)
+    }
+
+    /// Another lane of its source has found this.
+    pub fn assume(&mut self, pace: Pace) {
+        self.assumed.get_or_insert(pace);
+    }
+
+    /// What comes next belongs to a new answer: its burst comes besides that of the last one.
+    pub fn answer_begins(&mut self) {
+        self.began = None;
+    }
+
+    /// Bytes came at `now` after a pause of `pause_s`; the meter stood at `before`.
+    pub fn arrived(&mut self, now: Time, before: u64, pause_s: f64, rtt_s: f64) {
+        let Some((since, from)) = self.began else {
+            self.began = Some((now, before));
+            return;
+        };
+        let lasted_s = now.secs_since(since);
+        if pause_s >= PAUSE_MIN_S.max(PAUSE_ROUND_TRIPS * rtt_s) {
+            self.began = Some((now, before));
+            self.burst_ended(Pace {
+                period_s: lasted_s,
+                burst_bytes: before.saturating_sub(from) as f64,
+            });
+            let is_odd = self.contradictions >= CONTRADICTIONS_BORNE;
+            self.paused = (!is_odd).then(|| (before.saturating_sub(from), now));
+        } else if self.found().is_some_and(|pace| lasted_s > LAPSE_PERIODS * pace.period_s) {
+            // It comes without pauses now.
+            *self = PaceMeter { began: Some((now, before)), ..PaceMeter::default() };
+        } else if self.paused.is_some_and(|(_, at)| now.secs_since(at) > SUSPECTED_S) {
+            self.paused = None;
+        }
+    }
+
+    fn burst_ended(&mut self, burst: Pace) {
+        let Some(last) = self.last.replace(burst) else { return };
+        if !last.agrees(burst) && !self.found().is_some_and(|known| known.agrees(burst)) {
+            self.agreements = 0;
+            self.contradictions = self.contradictions.saturating_add(1);
+            if self.contradictions >= CONTRADICTIONS_BORNE {
+                (self.own, self.assumed) = (None, None);
+            }
+            return;
+        }
+        self.contradictions = 0;
+        // Bursts that differ may have the same rate by chance.
+        self.agreements += if last.equals(burst) { AGREEMENTS } else { 1 };
+        match &mut self.own {
+            // What is left of a second makes shorter ones in between.
+            Some(own) if own.agrees(burst) && own.burst_bytes > burst.burst_bytes => {}
+            Some(own) => *own = burst,
+            None if self.agreements >= AGREEMENTS => {
+                (self.own, self.assumed) = (Some(burst), None);
+            }
+            None => {}
+        }
+    }
+}
+
+/// A pause is this long at least: losses are repaired sooner as a rule …
+const PAUSE_MIN_S: f64 = 0.12;
+/// … and so many round trips, in which a sender may wait for acknowledgements.
+const PAUSE_ROUND_TRIPS: f64 = 3.0;
+/// Rates and bursts that differ by no more than this part are equal …
+const SPREAD: f64 = 0.06;
+/// … and rates by what so much time makes of them: meters are read now and then.
+const SPREAD_S: f64 = 0.03;
+/// So many agreements in a row make a limit.
+const AGREEMENTS: u32 = 2;
+/// Bytes that come for so many periods without a pause are not limited that way any more.
+const LAPSE_PERIODS: f64 = 3.0;
+/// So many bursts in one answer show whether it is limited.
+const SHOWING_BURSTS: u64 = 4;
+/// A pause that was not followed by another one for so long was no limit.
+const SUSPECTED_S: f64 = 3.0;
+/// A busy server or link delays one burst or another.
+const CONTRADICTIONS_BORNE: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    /// nginx with `limit_rate 3m`: 2 MiB at once every 667 ms.
+    fn limited(meter: &mut PaceMeter, from_ms: u64, bursts: u64) {
+        meter.answer_begins();
+        for n in 0..bursts {
+            let now = at(from_ms + 667 * n);
+            meter.arrived(now, n * 2_097_152, if n == 0 { 0.0 } else { 0.66 }, 0.0001);
+            meter.arrived(now.plus_secs(0.02), n * 2_097_152 + 1_000_000, 0.02, 0.0001);
+        }
+    }
+
+    #[test]
+    fn two_equal_bursts_and_pauses_are_a_limit() {
+        let mut meter = PaceMeter::default();
+        limited(&mut meter, 0, 2);
+        assert_eq!(meter.found(), None, "one pause may be anything");
+        limited(&mut meter, 3000, 3);
+        let rate = meter.found().unwrap().rate_bytes_per_s();
+        assert!((rate / 3_144_000.0 - 1.0).abs() < 0.01, "{rate}");
+    }
+
+    #[test]
+    fn losses_are_not_a_limit() {
+        let mut meter = PaceMeter::default();
+        let mut rng = fastrand::Rng::with_seed(7);
+        let (mut now, mut total) = (Time::ZERO, 0);
+        for _ in 0..200 {
+            now = now.plus_secs(0.2 + 0.4 * rng.f64());
+            meter.arrived(now, total, 0.2, 0.03);
+            total += rng.u64(100_000..4_000_000);
+        }
+        assert_eq!(meter.own(), None);
+    }
+
+    #[test]
+    fn a_limit_that_is_lifted_is_forgotten() {
+        let mut meter = PaceMeter::default();
+        limited(&mut meter, 0, 4);
+        assert!(meter.found().is_some());
+        for n in 0..200 {
+            meter.arrived(at(3000 + 20 * n), 10_000_000 + n * 100_000, 0.02, 0.0001);
+        }
+        assert_eq!(meter.found(), None);
+    }
+
+    #[test]
+    fn what_another_lane_found_counts_until_this_one_shows_otherwise() {
+        let pace = Pace { period_s: 1.0, burst_bytes: 600_000.0 };
+        let mut meter = PaceMeter::default();
+        meter.assume(pace);
+        assert_eq!((meter.found(), meter.own()), (Some(pace), None));
+        for n in 0..3 {
+            meter.arrived(at(2000 * n), n * 600_000, 1.9, 0.0001);
+        }
+        assert_eq!(meter.found().unwrap().rate_bytes_per_s(), 300_000.0);
+    }
+}

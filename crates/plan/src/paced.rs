@@ -1,0 +1,101 @@
+//! Sources whose servers limit the rate of each answer (see `lane/pace.rs`).
+//!
+//! There each connection brings its own rate, so a few of them are worth having. Short requests would
+//! collect the burst that each answer begins with, which the server's owner did not mean to give: they
+//! are as long as what is left allows.
+
+use swath_model::{SourceId, Time};
+
+use crate::lane::{Lane, Pace};
+use crate::planner::Planner;
+
+/// What is known of the limit of a source.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SourcePace {
+    /// One answer's limit, while nothing else limits it.
+    alone: Pace,
+    /// So many lanes had their full rate together when there were more: something else limits those.
+    enough: Option<u32>,
+}
+
+impl SourcePace {
+    /// One answer's limit, while nothing else limits it.
+    pub fn alone(&self) -> Pace {
+        self.alone
+    }
+
+    /// What one lane brings, in bytes per second.
+    pub fn lane_rate(&self) -> f64 {
+        self.alone.rate_bytes_per_s()
+    }
+}
+
+impl Planner {
+    /// Take note of lanes that have found how their answers are limited, and pass it on to the others
+    /// of their source.
+    pub(crate) fn follow_pace(&mut self) {
+        for source in &mut self.sources {
+            let lanes = || source.lanes.iter().filter_map(|id| self.lanes.get(id));
+            let known = match source.pace {
+                // Nobody keeps to it any more.
+                Some(_)
+                    if lanes().any(Lane::was_answered) && lanes().all(|it| it.pace().is_none()) =>
+                {
+                    source.pace = None;
+                    source.best_rate = source.rate;
+                    continue;
+                }
+                known => known,
+            };
+            let own: Vec<Pace> = lanes().filter_map(Lane::own_pace).collect();
+            let Some(&first) = own.first() else { continue };
+            let pace = known.unwrap_or(SourcePace { alone: first, enough: None });
+            if known.is_none() {
+                // What was measured before were bursts.
+                source.best_rate = pace.lane_rate();
+            }
+            let count = own.len() as f64;
+            let sum: f64 = own.iter().map(|pace| pace.rate_bytes_per_s()).sum();
+            let all_known = own.len() == lanes().filter(|lane| lane.was_answered()).count();
+            let adds_nothing = sum < pace.lane_rate() * (1.0 + PAYS * (count - 1.0));
+            source.pace = Some(SourcePace {
+                enough: match own.len() > 1 && all_known && adds_nothing {
+                    true => Some((sum / pace.lane_rate()).round().max(1.0) as u32),
+                    false => pace.enough,
+                },
+                ..pace
+            });
+            for id in source.lanes.clone() {
+                if let Some(lane) = self.lanes.get_mut(&id)
+                    && lane.pace().is_none()
+                    && !lane.was_answered()
+                {
+                    lane.assume_pace(pace.alone);
+                }
+            }
+        }
+    }
+
+    /// How many lanes a source of this kind gets: one more at a time, each when the one before it has
+    /// been answered, so that a server that allows fewer has to refuse a single one.
+    pub(crate) fn paced_goal(&self, id: SourceId, now: Time) -> Option<u32> {
+        let source = self.sources.get(id.index())?;
+        let pace = source.pace?;
+        let lanes = || source.lanes.iter().filter_map(|id| self.lanes.get(id));
+        let answered = lanes().filter(|it| it.is_up() && !it.parked && it.was_answered()).count();
+        let wanted = pace.enough.unwrap_or(PACED_LANES_MAX).min(PACED_LANES_MAX);
+        let most = wanted.min(source.max_lanes).min(source.tuner.allowed(now));
+        let is_short =
+            self.time_left_s(now).is_none_or(|left| left < WORTH_PERIODS * pace.alone.period_s);
+        let next = if is_short { source.tuner.goal } else { answered as u32 + 1 };
+        Some(next.max(1).min(most.max(1)))
+    }
+}
+
+/// Connections to a server that limits each of them, unless the user asks for more: their number is
+/// what its owner counts on.
+const PACED_LANES_MAX: u32 = 4;
+/// Lanes must bring at least this part of what the same number brings where nothing else limits them.
+const PAYS: f64 = 0.5;
+/// With less than so many periods to go a further lane would only collect its first burst.
+const WORTH_PERIODS: f64 = 4.0;
