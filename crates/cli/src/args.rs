@@ -107,9 +107,9 @@ pub struct Get {
     /// Refuse files of which no digest is known: from --digest, a Metalink, a list or a server [default: what the configuration file says]
     #[arg(long)]
     pub require_digest: bool,
-    /// Files of a list that are fetched at the same time
-    #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub jobs: u16,
+    /// Files of a list that are fetched at the same time [default: 16, with 8 connections to one host]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: Option<u16>,
     /// Replace files that are there already
     #[arg(long)]
     pub overwrite: bool,

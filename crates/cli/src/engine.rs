@@ -8,6 +8,9 @@ use crate::args::Net;
 use crate::exit::{Exit, chain};
 use crate::progress::units;
 
+/// Most connections to one host unless the user asks for more: what its owner may take for decent.
+pub const CONNECTIONS_PER_HOST: u32 = 8;
+
 /// What a command asks of its engine.
 pub struct Wishes<'a> {
     /// The network.
@@ -16,6 +19,8 @@ pub struct Wishes<'a> {
     pub routes: RouteOptions,
     /// Most bytes a second, over all sources.
     pub limit_rate: Option<u64>,
+    /// Most connections to one host.
+    pub connections_per_host: u32,
     /// Ask for Metalinks.
     pub metalinks: bool,
     /// How the disk is written.
@@ -35,6 +40,7 @@ impl<'a> Wishes<'a> {
             net,
             routes: RouteOptions::default(),
             limit_rate: None,
+            connections_per_host: CONNECTIONS_PER_HOST,
             metalinks: false,
             io: IoMode::Buffered,
             memory,
@@ -57,6 +63,7 @@ pub fn start(wishes: Wishes<'_>) -> Result<Engine, (Exit, String)> {
         routes: wishes.routes,
         net: NetOptions {
             limit_bytes_per_s: wishes.limit_rate,
+            connections_per_host: Some(wishes.connections_per_host),
             metalinks: wishes.metalinks,
             ..net
         },

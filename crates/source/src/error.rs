@@ -31,6 +31,14 @@ pub enum LaneError {
         /// What the system said about the last address tried.
         reason: String,
     },
+    /// The host has not been reached for so long that it is not waited for any more.
+    #[error("{error}; it has not been reached for {for_s} s")]
+    Down {
+        /// What the last try came to.
+        error: Box<LaneError>,
+        /// For how many seconds.
+        for_s: u64,
+    },
     /// The TLS handshake failed (certificate, protocol, name).
     #[error("no secure connection to {host}: {reason}")]
     Tls {
@@ -344,6 +352,7 @@ impl LaneError {
             | Self::Meagre { .. }
             | Self::RefusedAddress { .. }
             | Self::TooLarge { .. }
+            | Self::Down { .. }
             | Self::Scheme { .. } => Class::Unsupported,
         }
     }

@@ -1,16 +1,13 @@
-//! How a server behaves, learnt from its answers and forgotten when later ones show otherwise.
+//! How a server behaves, learnt from its answers and forgotten when later ones show otherwise: with
+//! one file ([`Habits`]), and on any connection ([`Conduct`], kept for the run in `hosts`).
 //!
 //! One odd answer proves nothing: a restart closes connections, and a network that breaks takes
 //! several with it at once. What counts must happen again, on a connection opened after the last
 //! time, with nothing in between that speaks against it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-
-use crate::target::Origin;
 
 /// How a server was seen to behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +22,9 @@ pub struct Quirks {
     pub fallback: bool,
 }
 
-/// The evidence behind [`Quirks`].
-#[derive(Debug, Default)]
-pub(crate) struct Habits {
-    pub ranges: Option<bool>,
+/// How it keeps connections, whatever is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Conduct {
     pub fallback: bool,
     /// It mixed up pipelined answers: never again.
     pub confused: bool,
@@ -40,6 +36,12 @@ pub(crate) struct Habits {
     closes: u32,
     closes_at: u64,
     announced: bool,
+}
+
+/// How it answers for one file.
+#[derive(Debug, Default)]
+pub(crate) struct Habits {
+    pub ranges: Option<bool>,
     /// Answers in a row that held next to nothing of what was asked for.
     meagre: u32,
     /// It refuses ranges, or answers with others: it is asked for the whole file.
@@ -68,115 +70,12 @@ pub(crate) enum End {
     Believed,
 }
 
-/// What the run has learnt of hosts: how they take a request for a range (every file of a host that
-/// refuses ranges would cost a request otherwise), and how many connections of ours they serve.
-#[derive(Debug, Default)]
-pub(crate) struct Hosts {
-    known: Mutex<HashMap<Origin, HostHabits>>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct HostHabits {
-    /// It has honoured one.
-    honoured: bool,
-    /// Files that came only when no range was asked for.
-    refused: u32,
-    /// Connections, those of them that have good answers, and the most that ever had them at once.
-    open: u32,
-    serving: u32,
-    served_most: u32,
-}
-
-/// A connection to a host, while it lives.
-#[derive(Debug)]
-pub(crate) struct Presence {
-    hosts: Arc<Hosts>,
-    origin: Origin,
-    serves: bool,
-}
-
-impl Presence {
-    /// The host has given a good answer on it.
-    pub fn serves(&mut self) {
-        if !std::mem::replace(&mut self.serves, true) {
-            self.hosts.change(&self.origin, |there| {
-                there.serving += 1;
-                there.served_most = there.served_most.max(there.serving);
-            });
-        }
-    }
-}
-
-impl Drop for Presence {
-    fn drop(&mut self) {
-        self.hosts.change(&self.origin, |there| {
-            there.open = there.open.saturating_sub(1);
-            there.serving = there.serving.saturating_sub(u32::from(self.serves));
-        });
-    }
-}
-
-impl Hosts {
-    /// A file was answered for, by a range (`ranges`) or not; it was asked for as a whole after a range
-    /// had been refused.
-    pub fn note(&self, origin: &Origin, ranges: bool, asked_whole: bool) {
-        self.change(origin, |there| {
-            there.honoured |= ranges;
-            there.refused = match (ranges, asked_whole) {
-                (true, _) => 0,
-                (false, true) => there.refused.saturating_add(1),
-                (false, false) => there.refused,
-            };
-        });
-    }
-
-    /// One more connection to this host.
-    pub fn enter(self: &Arc<Hosts>, origin: &Origin) -> Presence {
-        self.change(origin, |there| there.open += 1);
-        Presence { hosts: Arc::clone(self), origin: origin.clone(), serves: false }
-    }
-
-    /// How often a refusal of the host is to be borne because it may mean one connection too many: it
-    /// has more of ours than it ever served.
-    pub fn bears_refusals(&self, origin: &Origin) -> u32 {
-        let there = self.get(origin);
-        match there.served_most {
-            0 if there.open > 1 => UNSERVED_BORNE,
-            most if there.open > most.max(1) => CROWDED_BORNE,
-            _ => 0,
-        }
-    }
-
-    fn change(&self, origin: &Origin, how: impl FnOnce(&mut HostHabits)) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= HOSTS_MAX && !known.contains_key(origin) {
-            known.clear();
-        }
-        how(known.entry(origin.clone()).or_default());
-    }
-
-    /// Whether requests for ranges are in vain there, as far as known.
-    pub fn refuses_ranges(&self, origin: &Origin) -> bool {
-        let there = self.get(origin);
-        !there.honoured && there.refused >= TIMES_TO_BELIEVE
-    }
-
-    /// Whether it has honoured a range.
-    pub fn honours_ranges(&self, origin: &Origin) -> bool {
-        self.get(origin).honoured
-    }
-
-    fn get(&self, origin: &Origin) -> HostHabits {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(origin).copied().unwrap_or_default()
-    }
-}
-
-impl Habits {
-    pub fn quirks(&self) -> Quirks {
+impl Conduct {
+    /// The same with what one file has shown of ranges.
+    pub fn quirks(&self, ranges: Option<bool>) -> Quirks {
         let requests_per_connection = (self.closes >= TIMES_TO_BELIEVE).then_some(self.closes_at);
         Quirks {
-            ranges: self.ranges,
+            ranges,
             pipelines: !self.confused
                 && self.breaks < TIMES_TO_BELIEVE
                 && requests_per_connection != Some(1),
@@ -214,7 +113,9 @@ impl Habits {
             self.closes = 0;
         }
     }
+}
 
+impl Habits {
     /// An answer held `bytes` of a range that is longer. `true` if that is how it always is.
     pub fn gave_less(&mut self, bytes: u64) -> bool {
         self.meagre = if bytes < MEAGRE_BYTES { self.meagre + 1 } else { 0 };
@@ -251,17 +152,12 @@ impl Habits {
 }
 
 /// Times that something must happen in a row before it counts as the server's nature.
-const TIMES_TO_BELIEVE: u32 = 2;
+pub(crate) const TIMES_TO_BELIEVE: u32 = 2;
 /// So many answers in a row may be an error's page or cut off before the source is given up.
 const STRAYS_BORNE: u32 = 7;
-/// Where nothing was served yet, all of a host may be closed to us.
-const UNSERVED_BORNE: u32 = 2;
-/// A file is asked for so often again while its host serves others, at first after this time and then
-/// after twice as long each, up to sixteen times: a minute and a half in all.
-const CROWDED_BORNE: u32 = 8;
+/// A file that is refused while its host serves others is asked for again after this time, and then
+/// after twice as long each, up to sixteen times.
 const CROWDED_WAIT: Duration = Duration::from_secs(1);
-/// Of more hosts than this nothing is remembered; it begins anew.
-const HOSTS_MAX: usize = 4096;
 /// Answers may be cut to a server's own maximum, but not to less than this …
 const MEAGRE_BYTES: u64 = 64 * 1024;
 /// … so often in a row.
@@ -273,83 +169,47 @@ mod tests {
 
     #[test]
     fn what_befell_two_connections_at_once_happened_once() {
-        let mut habits = Habits::default();
+        let mut habits = Conduct::default();
         let opened = Instant::now();
         let later = opened + Duration::from_secs(1);
         habits.pipeline_broken(opened, later);
         habits.pipeline_broken(opened, later);
-        assert!(habits.quirks().pipelines);
+        assert!(habits.quirks(None).pipelines);
         let reopened = later + Duration::from_secs(1);
         habits.pipeline_broken(reopened, reopened);
-        assert!(!habits.quirks().pipelines);
+        assert!(!habits.quirks(None).pipelines);
         habits.pipeline_works();
-        assert!(habits.quirks().pipelines);
+        assert!(habits.quirks(None).pipelines);
     }
 
     #[test]
     fn a_limit_of_requests_is_forgotten_when_it_is_none() {
-        let mut habits = Habits::default();
+        let mut habits = Conduct::default();
         habits.closed_after(1, true);
         habits.kept_after(1);
         habits.closed_after(1, true);
-        assert_eq!(habits.quirks().requests_per_connection, None, "not in a row");
+        assert_eq!(habits.quirks(None).requests_per_connection, None, "not in a row");
         habits.closed_after(1, true);
-        let quirks = habits.quirks();
+        let quirks = habits.quirks(None);
         assert_eq!((quirks.requests_per_connection, quirks.pipelines), (Some(1), false));
         habits.kept_after(1);
-        let quirks = habits.quirks();
+        let quirks = habits.quirks(None);
         assert_eq!((quirks.requests_per_connection, quirks.pipelines), (None, true));
         // One that closes without a word says at each answer that it will not.
         for _ in 0..2 {
             habits.kept_after(1);
             habits.closed_after(1, false);
         }
-        assert_eq!(habits.quirks().requests_per_connection, Some(1));
+        assert_eq!(habits.quirks(None).requests_per_connection, Some(1));
         habits.kept_after(1);
-        assert_eq!(habits.quirks().requests_per_connection, Some(1));
+        assert_eq!(habits.quirks(None).requests_per_connection, Some(1));
         // An ordinary limit stands while answers below it keep the connection.
-        let mut ordinary = Habits::default();
+        let mut ordinary = Conduct::default();
         for _ in 0..2 {
             (1..100).for_each(|answer| ordinary.kept_after(answer));
             ordinary.closed_after(100, true);
         }
-        assert_eq!(ordinary.quirks().requests_per_connection, Some(100));
-    }
-
-    #[test]
-    fn a_host_that_refused_the_ranges_of_two_files_is_asked_for_none() {
-        let hosts = Hosts::default();
-        let of = |url: &str| Origin::of(&url::Url::parse(url).unwrap()).unwrap();
-        let (one, other) = (of("http://a/"), of("http://b/"));
-        hosts.note(&one, false, true);
-        assert!(!hosts.refuses_ranges(&one), "one file proves nothing");
-        hosts.note(&one, false, true);
-        assert!(hosts.refuses_ranges(&one) && !hosts.refuses_ranges(&other));
-        hosts.note(&one, true, false);
-        assert!(!hosts.refuses_ranges(&one) && hosts.honours_ranges(&one));
-        (0..9).for_each(|_| hosts.note(&other, false, false));
-        assert!(!hosts.refuses_ranges(&other), "it ignores them, and says 200");
-    }
-
-    #[test]
-    fn a_refusal_is_borne_where_more_connections_are_open_than_were_ever_served() {
-        let hosts = Arc::new(Hosts::default());
-        let origin = Origin::of(&url::Url::parse("http://a/").unwrap()).unwrap();
-        let mut one = hosts.enter(&origin);
-        assert_eq!(hosts.bears_refusals(&origin), 0, "whoever has one of ours means it");
-        let mut two = hosts.enter(&origin);
-        assert_eq!(hosts.bears_refusals(&origin), UNSERVED_BORNE);
-        one.serves();
-        one.serves();
-        two.serves();
-        assert_eq!(hosts.bears_refusals(&origin), 0, "it serves two");
-        let three = hosts.enter(&origin);
-        assert_eq!(hosts.bears_refusals(&origin), CROWDED_BORNE);
-        drop((one, two));
-        assert_eq!(hosts.bears_refusals(&origin), 0, "the last one is not one too many");
-        drop(three);
-        let mut habits = Habits::default();
-        assert!((0..3).all(|_| habits.crowded(3).is_some()) && habits.crowded(3).is_none());
+        assert_eq!(ordinary.quirks(None).requests_per_connection, Some(100));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod cookies;
 mod error;
 mod facts;
 mod habits;
+mod hosts;
 mod http;
 mod lane;
 mod net;

@@ -15,7 +15,7 @@ use url::Url;
 use crate::cookies::Cookies;
 use crate::error::LaneError;
 use crate::facts::Facts;
-use crate::habits::{End, Habits, Quirks};
+use crate::habits::{End, Habits};
 use crate::net::{Net, Via};
 use crate::sealed::SealedLength;
 pub use crate::shown::display_name;
@@ -410,11 +410,6 @@ impl Source {
         let mut state = self.lock();
         let size_bytes = expected.size_bytes.or(state.expected.size_bytes);
         state.expected = Expected { size_bytes, ..expected };
-    }
-
-    /// How the server was seen to behave.
-    pub fn quirks(&self) -> Quirks {
-        self.lock().habits.quirks()
     }
 
     /// What is known about the file there.

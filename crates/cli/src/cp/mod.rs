@@ -26,7 +26,7 @@ use swath_transfer::{Change, Engine, Filter, GetError, Mirror, Request, Stop, Tr
 use url::Url;
 
 use crate::config::Config;
-use crate::engine::{self, Wishes};
+use crate::engine::{self, CONNECTIONS_PER_HOST, Wishes};
 use crate::exit::{self, Exit, fail};
 use crate::get::Kept;
 use crate::progress::{Fanout, Mode, Progress, units};
@@ -186,6 +186,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         net: &cp.net,
         routes,
         limit_rate: cp.limit_rate,
+        connections_per_host: CONNECTIONS_PER_HOST,
         metalinks: false,
         io: cp.io,
         memory: cp.memory,

@@ -14,6 +14,7 @@ use url::Url;
 
 use super::list;
 use crate::args::{self, Get};
+use crate::engine::CONNECTIONS_PER_HOST;
 use crate::exit::{Exit, chain};
 use crate::net::{parse_url, shown_text};
 use crate::progress::{Progress, units};
@@ -350,7 +351,10 @@ impl Template {
             sparse: get.sparse,
             require_digest: get.require_digest,
             discover: !get.no_discover,
-            plan: PlanConfig { eager: false, ..get.plan.config() },
+            plan: PlanConfig {
+                eager: false,
+                ..get.plan.config_within(auto_within(get.plan.lanes))
+            },
             stall_s: get.net.timeout.as_secs_f64(),
         }
     }
@@ -413,6 +417,11 @@ impl Template {
         request.size_bytes = file.size_bytes;
         Ok(request)
     }
+}
+
+/// Most lanes that are found by trial: no more than a host is to have.
+fn auto_within(lanes: Lanes) -> Option<u32> {
+    matches!(lanes, Lanes::Auto { .. }).then_some(CONNECTIONS_PER_HOST)
 }
 
 fn request(get: &Get, destination: Destination) -> Request {

@@ -1,12 +1,16 @@
 //! Many files: a stream of requests, some at a time, one display.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use swath_transfer::observe::Observer;
 use swath_transfer::report::ListRecorder;
 use swath_transfer::{Destination, Engine, GetError, Request, Stop};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinSet};
+use tokio::time::sleep;
+use url::Url;
 
 use super::inputs::{Entries, Entry, Many};
 use super::names::Names;
@@ -26,15 +30,26 @@ pub async fn run(get: &Get, engine: &Engine, many: Many, progress: &Progress, st
     let mut tally = Tally::default();
     let mut names = Names::default();
     let mut number = 0;
+    let most = usize::from(get.jobs.unwrap_or(JOBS));
+    let mut hosts: HashMap<Id, Vec<Url>> = HashMap::new();
     loop {
+        // Files whose hosts are not reached wait aside, and others go first.
+        let aside = hosts.values().filter(|of| is_unreached(engine, of)).count();
+        let has_place = running.len() - aside < most && aside < ASIDE_MAX;
         let entry = tokio::select! {
             biased;
             () = stop.wait() => break,
-            Some(ended) = running.join_next(), if !running.is_empty() => {
-                tally.add(ended.unwrap_or(Exit::Internal));
+            Some(ended) = running.join_next_with_id(), if !running.is_empty() => {
+                let (id, exit) = match ended {
+                    Ok(ended) => ended,
+                    Err(error) => (error.id(), Exit::Internal),
+                };
+                hosts.remove(&id);
+                tally.add(exit);
                 continue;
             }
-            entry = entries.recv(), if running.len() < usize::from(get.jobs) => entry,
+            entry = entries.recv(), if has_place => entry,
+            () = sleep(LOOK_AGAIN), if !has_place => continue,
         };
         let Some(entry) = entry else { break };
         for warning in &entry.warnings {
@@ -60,7 +75,8 @@ pub async fn run(get: &Get, engine: &Engine, many: Many, progress: &Progress, st
                     Ok(engine) => {
                         let (files, stop) = (files.clone(), Arc::clone(&stop));
                         let job = Job { engine, files, number, stop, recorder: recorder.clone() };
-                        running.spawn(job.run(request));
+                        let urls = request.mirrors.iter().map(|it| it.url.clone()).collect();
+                        hosts.insert(running.spawn(job.run(request)).id(), urls);
                     }
                     Err(error) => {
                         refused(&request.destination_name(), &error.to_string());
@@ -107,6 +123,11 @@ fn taken(names: &mut Names, request: &Request) -> Result<(), &'static str> {
         Destination::File(path) => names.take(path),
         Destination::Writer(_) | Destination::Tree(_) | Destination::Nowhere { .. } => Ok(()),
     }
+}
+
+/// Whether no host of a file was reached when it was last tried.
+fn is_unreached(engine: &Engine, urls: &[Url]) -> bool {
+    !urls.is_empty() && urls.iter().all(|url| engine.net().is_down(url))
 }
 
 /// One file of the list.
@@ -171,5 +192,11 @@ impl Tally {
     }
 }
 
+/// Files of a list that are fetched at the same time.
+const JOBS: u16 = 16;
+/// Files whose hosts are not reached and that may wait aside: as many more as are fetched.
+const ASIDE_MAX: usize = 1024;
+/// How often that is looked at while there is no place.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Files of a list that are read before their turn.
 const READ_AHEAD: usize = 64;

@@ -11,13 +11,13 @@ use std::io::{self, IsTerminal as _};
 
 use crate::args::Get;
 use crate::config::Config;
-use crate::engine::{self, Wishes};
+use crate::engine::{self, CONNECTIONS_PER_HOST, Wishes};
 use crate::exit::{Exit, fail};
 use crate::progress::{Mode, Progress};
 use crate::report;
 use crate::say;
 use crate::signals;
-use swath_transfer::Stop;
+use swath_transfer::{Lanes, Stop};
 
 pub use checksums::file_of as checksummed;
 use inputs::Inputs;
@@ -60,6 +60,7 @@ pub async fn run(mut get: Get) -> Exit {
         net: &get.net,
         routes,
         limit_rate: get.limit_rate,
+        connections_per_host: connections_per_host(&get),
         metalinks: !get.no_discover,
         io: get.io,
         memory: get.memory,
@@ -117,4 +118,15 @@ pub fn log_to(progress: &Progress) {
         .try_init();
     // A second subscriber in one process would be a mistake of ours, and no reason to stop.
     debug_assert!(told.is_ok());
+}
+
+/// Most connections to one host: more than is usual only where the user asks for that.
+fn connections_per_host(get: &Get) -> u32 {
+    let asked = match get.plan.lanes {
+        Lanes::Fixed(count) => count,
+        Lanes::Auto { .. } => 0,
+    };
+    let at_once = get.jobs.map_or(0, u32::from);
+    let split = get.usual.split.unwrap_or(0);
+    CONNECTIONS_PER_HOST.max(asked).max(at_once).max(split)
 }

@@ -14,7 +14,7 @@ use super::own::{Next, OwnLane};
 use super::talk::{Kind, Passing, Talk};
 use crate::error::LaneError;
 use crate::facts::Facts;
-use crate::habits::Habits;
+use crate::habits::Conduct;
 use crate::http::answer::{Answer, INTERIM_LIMIT, SWITCHING_PROTOCOLS, judge, judge_whole};
 use crate::http::body::Body;
 use crate::http::head::{Head, HeadError};
@@ -117,7 +117,7 @@ impl OwnLane {
                     Err(error) => return self.fail(talk, body, error),
                 }
                 if self.asks.front().is_some_and(|front| front.pipelined) {
-                    self.source.note(Habits::pipeline_works);
+                    self.source.note_conduct(Conduct::pipeline_works);
                 }
                 if let Some(presence) = &mut talk.presence {
                     presence.serves();
@@ -156,9 +156,9 @@ impl OwnLane {
         }
         if !head.keeps_alive() || body.ends_with_connection() {
             talk.reusable = false;
-            self.source.note(|habits| habits.closed_after(talk.conn.answers, true));
+            self.source.note_conduct(|conduct| conduct.closed_after(talk.conn.answers, true));
         } else {
-            self.source.note(|habits| habits.kept_after(talk.conn.answers));
+            self.source.note_conduct(|conduct| conduct.kept_after(talk.conn.answers));
         }
         let max = head.field("keep-alive").and_then(|value| keep_alive::parse(value).max_requests);
         talk.answers_left = max.or(talk.answers_left.map(|left| left.saturating_sub(1)));
@@ -217,7 +217,7 @@ impl OwnLane {
         let front = self.asks.front()?;
         if matches!(error, LaneError::WrongRange { .. }) && front.pipelined {
             // Answers out of order: nothing that follows can be trusted either.
-            self.source.note(|habits| habits.confused = true);
+            self.source.note_conduct(|conduct| conduct.confused = true);
             talk.reusable = false;
             let is_passed = self.source.is_passed();
             return Some(Next::End(is_passed.then(|| LaneError::protocol("answers out of order"))));
@@ -252,9 +252,17 @@ impl OwnLane {
             let borne = self.source.net().hosts().bears_refusals(origin);
             if let Some(wait) = self.source.note(|habits| habits.crowded(borne)) {
                 let reason = reason.clone();
+                if let Some(presence) = &mut talk.presence {
+                    presence.is_one_too_many();
+                }
                 talk.reusable = false;
                 return self.fail(talk, body, LaneError::Crowded { code: 403, reason, wait });
             }
+        }
+        if let LaneError::Status { code: 429 | 503, retry_after, .. } = &error
+            && let Some(presence) = &mut talk.presence
+        {
+            presence.is_put_off(*retry_after);
         }
         let is_sealed_for_another =
             matches!(error, LaneError::Relay { fault: Some(ProxyFault::OtherKey), .. });
@@ -370,7 +378,7 @@ impl OwnLane {
         {
             self.settle_done();
             self.asks.pop_front();
-            self.source.note(Habits::gave_all);
+            self.source.note(crate::habits::Habits::gave_all);
             return;
         }
         if out == 0 {
@@ -423,7 +431,7 @@ impl OwnLane {
     pub(super) fn nonsense(&mut self, talk: &mut Talk, reason: &str) -> Next {
         talk.reusable = false;
         if self.asks.front().is_some_and(|front| front.pipelined) {
-            self.source.note(|habits| habits.confused = true);
+            self.source.note_conduct(|conduct| conduct.confused = true);
             // Of a relay it says more: that what came before may be wrong.
             if !self.source.is_passed() {
                 return Next::End(None);
@@ -434,7 +442,7 @@ impl OwnLane {
 
     /// A pipelined request stays unanswered.
     pub(super) fn pipeline_broke(&self, talk: &Talk) {
-        self.source.note(|habits| habits.pipeline_broken(talk.begun, Instant::now()));
+        self.source.note_conduct(|conduct| conduct.pipeline_broken(talk.begun, Instant::now()));
     }
 
     /// The server ended the connection, or it broke.
@@ -500,7 +508,7 @@ impl OwnLane {
         }
         if talk.input.is_empty() && talk.conn.answers > 0 {
             if !pipelined {
-                self.source.note(|habits| habits.closed_after(talk.conn.answers, false));
+                self.source.note_conduct(|conduct| conduct.closed_after(talk.conn.answers, false));
             }
             return Next::End(None);
         }

@@ -15,6 +15,7 @@ use super::event::LaneEventKind;
 use super::talk::Talk;
 use super::{AfterTrim, Command};
 use crate::error::LaneError;
+use crate::hosts::Presence;
 use crate::net::Conn;
 use crate::source::Source;
 use crate::target::Target;
@@ -73,8 +74,8 @@ impl OwnLane {
     /// Live until closed, by whomever.
     pub async fn run(mut self) {
         let error = loop {
-            let conn = match self.connect().await {
-                Ok(Some(conn)) => conn,
+            let (conn, presence) = match self.connect().await {
+                Ok(Some(connected)) => connected,
                 Ok(None) => break None,
                 Err(error) => {
                     if !self.went_back && self.source.back_to_original(&self.target) {
@@ -87,8 +88,7 @@ impl OwnLane {
             };
             self.out.meter.note_behind(0);
             let mut talk = Talk::new(conn);
-            let hosts = self.source.net().hosts();
-            talk.presence = self.target.origin.as_ref().map(|origin| hosts.enter(origin));
+            talk.presence = presence;
             match self.converse(&mut talk).await {
                 Next::Reconnect => {
                     self.hand_over();
@@ -112,12 +112,31 @@ impl OwnLane {
     }
 
     /// A connection to the target, while orders are obeyed; `None` if the lane is to close.
-    async fn connect(&mut self) -> Result<Option<Conn>, LaneError> {
+    async fn connect(&mut self) -> Result<Option<(Conn, Option<Presence>)>, LaneError> {
         let net = self.source.net().clone();
         let target = Arc::clone(&self.target);
-        let mut connecting =
-            std::pin::pin!(net.connect(&target, self.may_reuse, self.source.quirks().fallback));
-        let conn = loop {
+        let most = self.source.connections_max();
+        let fallback = self.source.quirks().fallback;
+        let may_reuse = self.may_reuse;
+        let mut connecting = std::pin::pin!(async {
+            // Relays that carry the connection are dialled instead.
+            let mut presence = match &target.origin {
+                Some(origin) if target.via.is_empty() => {
+                    Some(net.hosts().admit(origin, most).await?)
+                }
+                _ => None,
+            };
+            let result = net.connect(&target, may_reuse, fallback).await;
+            match (&result, &mut presence) {
+                (Ok(_), Some(presence)) => presence.reached(),
+                (Err(error @ (LaneError::Dns { .. } | LaneError::Connect { .. })), Some(it)) => {
+                    it.unreached(error);
+                }
+                _ => {}
+            }
+            Ok::<_, LaneError>((result?, presence))
+        });
+        let (conn, presence) = loop {
             tokio::select! {
                 biased;
                 order = self.orders.recv() => {
@@ -134,13 +153,13 @@ impl OwnLane {
         self.out.meter.note_rtt(rtt);
         let pipelines = self.source.quirks().pipelines;
         if conn.is_gateway() {
-            self.source.note(|habits| habits.fallback = true);
+            self.source.note_conduct(|conduct| conduct.fallback = true);
         }
         let http = if conn.is_gateway() { "HTTP by library" } else { "HTTP/1.1" };
         let (reused, peer) = (conn.reused, conn.peer);
         tracing::debug!(source = self.source.display_name(), %peer, ?rtt, reused, http, "connected");
         self.out.send(LaneEventKind::Up { rtt, pipelines, http, reused, peer });
-        Ok(Some(conn))
+        Ok(Some((conn, presence)))
     }
 
     /// Ask relays for the keys that they have now, while orders are obeyed; `false` if what `refused`

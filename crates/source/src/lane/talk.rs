@@ -17,7 +17,7 @@ use super::asks::Ask;
 use super::behind::Behind;
 use super::delivery::Delivery;
 use super::window::Window;
-use crate::habits::Presence;
+use crate::hosts::Presence;
 use crate::http::body::Body;
 use crate::http::head::HEAD_LIMIT_BYTES;
 use crate::net::Conn;

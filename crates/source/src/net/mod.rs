@@ -48,7 +48,7 @@ pub(crate) use relays::{Keys, Sealed};
 pub(crate) use stream::{Conn, Via};
 pub use zone::{ZoneError, without_zone};
 
-use crate::habits::Hosts;
+use crate::hosts::Hosts;
 use crate::target::Origin;
 
 /// Everything shared about the network; cheap to clone, all clones are one.
@@ -147,6 +147,16 @@ impl Net {
     /// anybody. Whoever judges silence asks several times a second, for that is how it is known.
     pub fn awake_since(&self) -> Instant {
         self.shared.awake.since()
+    }
+
+    /// Most connections to one host, where that is limited.
+    pub(crate) fn connections_per_host(&self) -> Option<u32> {
+        self.shared.options.connections_per_host
+    }
+
+    /// Whether the host of this address was not reached when it was last tried.
+    pub fn is_down(&self, url: &Url) -> bool {
+        Origin::of(url).is_some_and(|origin| self.shared.hosts.is_down(&origin))
     }
 
     /// What was learnt of hosts.

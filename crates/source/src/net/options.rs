@@ -36,6 +36,9 @@ pub struct NetOptions {
     /// Upper bound for the first byte of an answer, for silence in a body, and for control
     /// requests as a whole. Connecting gets as long, but at most 30 s.
     pub timeout: Duration,
+    /// Most connections to one host that serve files; `None`: as many as are asked for. Relays and
+    /// servers of datasets are not limited.
+    pub connections_per_host: Option<u32>,
     /// How we name ourselves.
     pub user_agent: String,
     /// Limit of all lanes together, in bytes per second.
@@ -142,6 +145,7 @@ impl Default for NetOptions {
             fingerprints: Vec::new(),
             insecure: false,
             timeout: Duration::from_secs(30),
+            connections_per_host: None,
             user_agent: concat!("swath/", env!("CARGO_PKG_VERSION")).to_owned(),
             limit_bytes_per_s: None,
             metalinks: false,

@@ -12,6 +12,7 @@ mod audit;
 mod barren;
 mod blame;
 mod broken;
+mod charge;
 mod figures;
 mod hops;
 mod in_order;

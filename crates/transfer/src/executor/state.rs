@@ -61,6 +61,8 @@ pub(super) struct SourceEntry {
     pub on_route: Option<OnRoute>,
     /// Most lanes that it may have while its way is on trial.
     pub lanes_max: Option<u32>,
+    /// So many connections its host serves, as the planner was told.
+    pub host_serves: Option<u32>,
     /// What it has delivered by the books of planners before the one in use.
     pub planned_bytes: u64,
     /// What its last error says of the way that it is reached by.
@@ -95,6 +97,7 @@ impl SourceEntry {
             figures: Figures::default(),
             on_route: None,
             lanes_max: None,
+            host_serves: None,
             planned_bytes: 0,
             fault: Fault::Broken,
             is_gone: false,
@@ -435,7 +438,9 @@ impl<'a> Run<'a> {
     /// The planner hears of a source, and of what it does not have before it is asked for anything.
     pub fn plan_source(&mut self, at: usize) {
         let (source, now) = (SourceId(at as u32), self.now());
-        let max_lanes = self.sources[at].lanes_max;
+        let entry = &self.sources[at];
+        let told = entry.source.connections_allowed();
+        let max_lanes = entry.lanes_max.map_or(told, |own| Some(told.unwrap_or(own).min(own)));
         self.planner.handle(PlanEvent::SourceAdded { source, max_lanes }, now);
         for range in self.sources[at].lacks.iter() {
             self.planner.handle(PlanEvent::Lacks { source, range }, now);
