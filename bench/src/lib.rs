@@ -9,6 +9,7 @@ pub mod check;
 pub mod crowd;
 pub mod data;
 pub mod disk_run;
+pub mod limits_run;
 pub mod machine;
 pub mod measure;
 pub mod oracle;

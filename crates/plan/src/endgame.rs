@@ -100,7 +100,7 @@ impl Planner {
             let exchange_s = if alone { ALONE_ROUND_TRIPS * lane.trip_s() } else { 0.0 };
             // Where each answer is limited, one burst more or less is nothing, and each exchange costs the
             // server one.
-            let bursts_s = lane.pace().map_or(0.0, |pace| LATE_PERIODS * pace.period_s);
+            let bursts_s = LATE_PERIODS * lane.pause_s();
             if own_s + overdue_s <= LATE * left_s + LATE_S + exchange_s + bursts_s {
                 continue;
             }
@@ -108,7 +108,9 @@ impl Planner {
             // have it, taking everything each time would never end.
             let least_s = if overdue_s > 0.0 { 0.0 } else { TICK_S };
             let keep_s = (left_s - overdue_s - lane.stop_s).max(least_s);
-            let brings_bytes = lane.brings_bytes(keep_s, now) as u64;
+            let mut brings_bytes = lane.brings_bytes(keep_s, now) as u64;
+            // The burst that comes next comes as a whole.
+            brings_bytes = brings_bytes.next_multiple_of(lane.burst_bytes().max(1));
             let mut keep_bytes = brings_bytes
                 .saturating_sub(lane.ahead_bytes())
                 .saturating_add(lane.wanted_behind_bytes());
@@ -356,7 +358,7 @@ type Cut = (SwathId, u64, Range);
 fn overdue_s(lane: &Lane, now: Time) -> f64 {
     let paused_s = now.secs_since(lane.heard_at);
     // Where each answer is limited there is a pause in each period.
-    let usual_s = lane.trip_s().max(lane.pace().map_or(0.0, |pace| pace.period_s));
+    let usual_s = lane.trip_s().max(lane.pause_s());
     if paused_s > OVERDUE_ROUND_TRIPS * usual_s + OVERDUE_S { 2.0 * paused_s } else { 0.0 }
 }
 

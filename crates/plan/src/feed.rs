@@ -48,7 +48,7 @@ impl Planner {
                 on_probation: source.on_probation(),
                 requests_max: source.request_limit,
                 paced: lane.pace().is_some(),
-                shows_pace_bytes: lane.suspects_pace(),
+                answer_least_bytes: lane.answer_least_bytes(),
             };
             let whole = self.whole_view(now);
             let Some(bytes) = self.policy.next(&view, &whole) else { return };

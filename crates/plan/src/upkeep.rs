@@ -206,7 +206,7 @@ impl Planner {
                         time_left_s,
                         has_work,
                     };
-                    let suspects = lanes.iter().any(|lane| lane.suspects_pace().is_some());
+                    let suspects = lanes.iter().any(|lane| lane.suspects_pace());
                     let tunable =
                         source.status == SourceStatus::Running && !source.stream_only && !suspects;
                     let source = &mut self.sources[at];

@@ -79,8 +79,8 @@ pub struct LaneView {
     pub requests_max: Option<u32>,
     /// Its server limits the rate of each answer, after a burst at its beginning.
     pub paced: bool,
-    /// It may do so: an answer of so many bytes would show it.
-    pub shows_pace_bytes: Option<u64>,
+    /// It does so, or may do so: shorter answers than this would hide it, and collect burst after burst.
+    pub answer_least_bytes: u64,
 }
 
 /// The whole transfer, for policies.

@@ -37,6 +37,8 @@ struct Host {
     served_most: u32,
     /// So many connections it serves; it has refused further ones.
     allowed: Option<u32>,
+    /// When it last refused one while it served none.
+    refused_at: Option<Instant>,
     /// It has asked for patience until then.
     quiet_until: Option<Instant>,
     /// A connection has come about.
@@ -244,6 +246,7 @@ impl Host {
     fn serves_no_more(&mut self) {
         let others = self.open.saturating_sub(1).max(self.served_most).max(1);
         self.allowed = Some(self.allowed.unwrap_or(u32::MAX).min(others));
+        self.refused_at = Some(Instant::now());
     }
 }
 
@@ -297,6 +300,11 @@ impl Presence {
             self.hosts.change(&self.origin, |there| {
                 there.serving += 1;
                 there.served_most = there.served_most.max(there.serving);
+                // Those that were refused a moment ago were refused beside this one.
+                if there.refused_at.is_some_and(|at| at.elapsed() < AT_ONCE) {
+                    there.allowed.get_or_insert(1);
+                }
+                there.allowed = there.allowed.map(|it| it.max(there.served_most));
             });
         }
     }
@@ -313,7 +321,10 @@ impl Presence {
         self.hosts.change(&self.origin, |there| {
             if there.serving > serves {
                 there.serves_no_more();
-            } else if let Some(wait) = wait {
+            } else {
+                there.refused_at = Some(Instant::now());
+            }
+            if let Some(wait) = wait.filter(|_| there.serving <= serves) {
                 let until = Instant::now() + wait.min(PATIENCE_MAX);
                 there.quiet_until = there.quiet_until.max(Some(until));
             }
@@ -334,6 +345,8 @@ impl Drop for Presence {
     }
 }
 
+/// Connections are opened side by side: what befalls them within this time befalls them at once.
+const AT_ONCE: Duration = Duration::from_secs(2);
 /// Where nothing was served yet, all of a host may be closed to us.
 const UNSERVED_BORNE: u32 = 2;
 /// A file is asked for so often again while its host serves others: for a minute and a half in all.

@@ -39,6 +39,7 @@ mod net_asleep;
 mod net_checksums;
 mod net_elements;
 mod net_faulty;
+mod net_hosts;
 mod net_list;
 mod net_metalink;
 mod net_mirrors;

@@ -286,8 +286,7 @@ impl Lane {
 
     /// Bring `rate` up to date.
     pub fn refresh_rate(&mut self, now: Time) {
-        if let Some(pace) = self.pace.found() {
-            let rate = pace.rate_bytes_per_s();
+        if let Some(rate) = self.pace.likely().map(Pace::rate_bytes_per_s) {
             self.rate = Some(rate);
             (self.peak_rate, self.held_rate, self.rated_at) = (rate, rate, now);
             return;
@@ -467,8 +466,7 @@ impl Lane {
     pub fn silence_s(&self) -> f64 {
         let patience_s = if self.first_byte_at.is_some() { SILENCE_MIN_S } else { SILENCE_FIRST_S };
         let answer_s = self.answer_s.min(SILENCE_ANSWER_S);
-        let pause_s = self.pace.found().map_or(0.0, |pace| SILENCE_PERIODS * pace.period_s);
-        patience_s.max(3.0 * self.rtt_s.max(answer_s)).max(pause_s)
+        patience_s.max(3.0 * self.rtt_s.max(answer_s)).max(SILENCE_PERIODS * self.pause_s())
     }
 
     /// How its server limits each answer, if it does.
@@ -476,9 +474,24 @@ impl Lane {
         self.pace.found()
     }
 
-    /// Its answers may be limited: one of so many bytes would show it.
-    pub fn suspects_pace(&self) -> Option<u64> {
+    /// Whether its answers may be limited.
+    pub fn suspects_pace(&self) -> bool {
         self.pace.suspects()
+    }
+
+    /// How long such answers pause between bursts.
+    pub fn pause_s(&self) -> f64 {
+        self.pace.likely().map_or(0.0, |pace| pace.period_s)
+    }
+
+    /// How much comes at once there.
+    pub fn burst_bytes(&self) -> u64 {
+        self.pace.likely().map_or(0, |pace| pace.burst_bytes as u64)
+    }
+
+    /// Where answers are or may be limited, shorter ones than this would hide it.
+    pub fn answer_least_bytes(&self) -> u64 {
+        self.pace.answer_least_bytes()
     }
 
     /// The same, where this lane has shown it itself.

@@ -48,8 +48,8 @@ pub(super) struct PaceMeter {
     assumed: Option<Pace>,
     /// Bursts in a row that contradict what was found, or one another.
     contradictions: u32,
-    /// An answer paused: so much came before it, and that was then.
-    paused: Option<(u64, Time)>,
+    /// When an answer last paused.
+    paused: Option<Time>,
 }
 
 impl PaceMeter {
@@ -63,11 +63,20 @@ impl PaceMeter {
         self.own
     }
 
-    /// An answer paused lately, and whether that was a limit is not known: one of so many bytes would
-    /// show it.
-    pub fn suspects(&self) -> Option<u64> {
-        let (burst_bytes, _) = self.paused.filter(|_| self.found().is_none())?;
-        Some(SHOWING_BURSTS * burst_bytes)
+    /// The same, or what the last pause may turn out to have been.
+    pub fn likely(&self) -> Option<Pace> {
+        self.found().or(self.last.filter(|_| self.paused.is_some()))
+    }
+
+    /// Whether an answer has paused lately, and it is not known whether that was a limit.
+    pub fn suspects(&self) -> bool {
+        self.paused.is_some() && self.found().is_none()
+    }
+
+    /// Answers of fewer bytes would not show a limit, and collect burst after burst; zero where there
+    /// is none.
+    pub fn answer_least_bytes(&self) -> u64 {
+        SHOWING_BURSTS * self.likely().map_or(0, |pace| pace.burst_bytes as u64)
     }
 
     /// Another lane of its source has found this.
@@ -94,11 +103,11 @@ impl PaceMeter {
                 burst_bytes: before.saturating_sub(from) as f64,
             });
             let is_odd = self.contradictions >= CONTRADICTIONS_BORNE;
-            self.paused = (!is_odd).then(|| (before.saturating_sub(from), now));
+            self.paused = (!is_odd).then_some(now);
         } else if self.found().is_some_and(|pace| lasted_s > LAPSE_PERIODS * pace.period_s) {
             // It comes without pauses now.
             *self = PaceMeter { began: Some((now, before)), ..PaceMeter::default() };
-        } else if self.paused.is_some_and(|(_, at)| now.secs_since(at) > SUSPECTED_S) {
+        } else if self.paused.is_some_and(|at| now.secs_since(at) > SUSPECTED_S) {
             self.paused = None;
         }
     }

@@ -106,7 +106,7 @@ mod tests {
             on_probation: false,
             requests_max: None,
             paced: false,
-            shows_pace_bytes: None,
+            answer_least_bytes: 0,
         }
     }
 

@@ -77,8 +77,8 @@ impl Policy for Swath {
         }
         if lane.paced {
             // Each further answer would begin with a burst that its server's owner did not mean to give.
-            let whole_share = (PACED_PART * share).max(share.min(rate));
-            return Some((whole_share as u64).max(grid));
+            let whole_share = (PACED_PART * share).max(share.min(rate)) as u64;
+            return Some(whole_share.max(lane.answer_least_bytes).max(grid));
         }
         let longest_s = if lane.requests_max.is_some_and(|max| max <= SINGLE_REQUESTS) {
             // Each answer costs a connection and its slow start; cutting it costs nothing more.
@@ -93,8 +93,7 @@ impl Policy for Swath {
         let swath_s = (whole.time_left_s / GUIDE).min(longest_s);
         let young_bytes = if runs_out { lane.brought_bytes as f64 } else { 0.0 };
         let bytes = (haste * rate * swath_s).max(young_bytes).min(share).min(SWATH_MAX_BYTES);
-        let showing = lane.shows_pace_bytes.unwrap_or(0);
-        Some((bytes as u64).max(showing).max(grid))
+        Some((bytes as u64).max(lane.answer_least_bytes).max(grid))
     }
 }
 

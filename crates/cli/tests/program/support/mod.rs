@@ -4,6 +4,7 @@
 
 pub mod depot;
 pub mod net;
+pub mod nginx;
 pub mod pty;
 pub mod random;
 pub mod relay;
