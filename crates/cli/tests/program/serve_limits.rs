@@ -264,10 +264,12 @@ fn several_folders_lie_under_their_names_and_answers_are_noted() {
     twice.code_is(2).says(&["two of the folders are called 'one'"]);
 }
 
-/// Asks for a file a hundred times on each of eight connections that take nothing.
+/// Asks for a file so many times on each of so many connections that take nothing of it, or as much as
+/// fits into the windows of so many bytes that they grant.
 const TAKES_NOTHING: &str = r"
 import socket, ssl, sys, time
 host, port, token = sys.argv[1], int(sys.argv[2]), sys.argv[3].encode()
+connections, streams, window, waits = (int(word) for word in sys.argv[4:8])
 context = ssl.create_default_context()
 context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 context.set_alpn_protocols(['h2'])
@@ -279,15 +281,18 @@ head = b''.join(field(*pair) for pair in [
     (b':method', b'GET'), (b':scheme', b'https'), (b':path', b'/big.bin'), (b':authority', b'x'),
     (b'authorization', b'Bearer ' + token)])
 kept = []
-for number in range(8):
+for number in range(connections):
     connection = context.wrap_socket(socket.create_connection((host, port)))
     assert connection.selected_alpn_protocol() == 'h2'
-    window = frame(4, 0, 0, b'\0\4\0\0\0\1')
-    connection.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + window)
-    for stream in range(100):
+    hello = b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0, b'\0\4' + window.to_bytes(4, 'big'))
+    if window > 65535:
+        hello += frame(8, 0, 0, (window - 65535).to_bytes(4, 'big'))
+    connection.sendall(hello)
+    for stream in range(streams):
         connection.sendall(frame(1, 5, 2 * stream + 1, head))
     kept.append(connection)
-time.sleep(2)
+print('asked', flush=True)
+time.sleep(waits)
 ";
 
 #[test]
@@ -299,7 +304,38 @@ fn who_takes_nothing_of_many_answers_takes_little_memory() {
     let address = server.address();
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let args = ["-c", TAKES_NOTHING, host.as_str(), port.as_str(), server.token()];
-    let Some(_) = succeeds(&home.work(), "python3", &args) else { return };
-    let peak = peak_bytes(server.pid()).unwrap();
-    assert!(peak < 150_000_000, "{peak} bytes");
+    for what in [["8", "100", "1", "2"], ["80", "32", "1000000000", "3"]] {
+        let Some(_) = succeeds(&home.work(), "python3", &[&args[..], &what].concat()) else {
+            return;
+        };
+        let peak = peak_bytes(server.pid()).unwrap();
+        assert!(peak < 250_000_000, "{peak} bytes");
+    }
+}
+
+/// Streams whose clients took nothing never counted as silent, and kept all seats for two minutes.
+#[test]
+fn streams_of_which_nothing_is_taken_make_room() {
+    let home = Home::new();
+    home.write("tree/big.bin", vec![7; 20 << 20]);
+    home.write("tree/small", "small");
+    let server = home.serve(&["tree", "--max-connections", "2"]);
+    let address = server.address();
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    let mut held = std::process::Command::new("python3");
+    held.args(["-c", TAKES_NOTHING, &host, &port, server.token(), "2", "3", "1", "100"]);
+    held.stdout(std::process::Stdio::piped());
+    let Ok(mut held) = held.spawn() else {
+        println!("skipped: there is no python3");
+        return;
+    };
+    let mut asked = [0; 5];
+    std::io::Read::read_exact(held.stdout.as_mut().unwrap(), &mut asked).unwrap();
+    let login = format!("Authorization: Bearer {}", server.token());
+    let url = server.at("/small");
+    let args = ["-sk", "-m", "60", "-H", login.as_str(), url.as_str()];
+    let answer = succeeds(&home.work(), "curl", &args);
+    let _ = held.kill();
+    let _ = held.wait();
+    assert!(answer.is_none_or(|answer| answer == "small"));
 }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, IndexError, Lack};
 use swath_store::PastCache;
+use swath_store::memory::memory_limit_bytes;
 use swath_store::tree::{Files, Root, Single, WalkError, WalkOptions, walk};
 use tokio::sync::Notify;
 
@@ -128,7 +129,9 @@ impl Walks {
     /// `descriptors` allow.
     pub fn new(idle_bytes_max: usize, descriptors: usize, past_cache: PastCache) -> Walks {
         let known = Mutex::new(HashMap::new());
-        let (in_use_bytes_max, first) = (IN_USE_BYTES_MAX, Mutex::default());
+        let memory = memory_limit_bytes().and_then(|it| usize::try_from(it / IN_USE_PART).ok());
+        let in_use_bytes_max = memory.unwrap_or(usize::MAX).min(IN_USE_BYTES_MAX);
+        let first = Mutex::default();
         let count_max = (descriptors / DESCRIPTORS_PER_WALK).clamp(COUNT_LEAST, COUNT_MOST);
         Walks { known, past_cache, idle_bytes_max, in_use_bytes_max, count_max, first }
     }
@@ -420,6 +423,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The indexes of some ten million files: who asks for more and more of them and reads none is
 /// turned away, and so is everybody else until some of them go.
 const IN_USE_BYTES_MAX: usize = 1 << 30;
+/// … and no more than this part of the memory that the server may have.
+const IN_USE_PART: u64 = 3;
 /// An index that goes on is not sent before there is this much of it.
 const WIRE_MIN_BYTES: usize = 32;
 /// Those who wait for an index hear of so much more of it …

@@ -513,7 +513,7 @@ pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(15);
 /// The other side takes something of an answer, or sends something of a body, within this time.
 pub(super) const TAKE_WITHIN: Duration = Duration::from_secs(120);
 /// Nothing moved for so long: that counts as silence. Slow disks and lost packets take less.
-const STALLED: Duration = Duration::from_secs(5);
+pub(super) const STALLED: Duration = Duration::from_secs(5);
 /// While an answer is made, whether the client is still there is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A client that has ended its side may wait so long for an answer to begin.

@@ -8,6 +8,7 @@ mod body;
 mod chunks;
 mod connection;
 mod head;
+mod held;
 mod pace;
 mod received;
 mod records;

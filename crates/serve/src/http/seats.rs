@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use super::held::{Held, HeldHere};
+
 /// All places of a server.
 pub(crate) struct Seats {
     free: Arc<Semaphore>,
     silent: Arc<Silent>,
+    held: Held,
 }
 
 /// Who is silent.
@@ -30,6 +33,7 @@ struct Listed {
 #[derive(Default)]
 pub(crate) struct Seat {
     silent: Arc<Silent>,
+    held: Held,
     call: Arc<Call>,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -51,7 +55,11 @@ impl Seats {
     /// So many.
     pub fn new(count: usize) -> Seats {
         let count = count.clamp(1, Semaphore::MAX_PERMITS);
-        Seats { free: Arc::new(Semaphore::new(count)), silent: Arc::default() }
+        Seats {
+            free: Arc::new(Semaphore::new(count)),
+            silent: Arc::default(),
+            held: Held::default(),
+        }
     }
 
     /// Take one, as soon as there is one. `waits` is called once if there is none yet.
@@ -71,13 +79,19 @@ impl Seats {
             };
             if let Ok(Ok(permit)) = permit {
                 let silent = Arc::clone(&self.silent);
-                return Seat { silent, call: Arc::default(), _permit: Some(permit) };
+                let held = self.held.clone();
+                return Seat { silent, held, call: Arc::default(), _permit: Some(permit) };
             }
         }
     }
 }
 
 impl Seat {
+    /// Memory for what the client has not taken yet.
+    pub fn held(&self) -> HeldHere {
+        self.held.here()
+    }
+
     /// From now on nothing is asked for on this connection.
     pub fn silence(&self) -> Silence<'_> {
         let mut listed = self.silent.lock();

@@ -5,8 +5,8 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,8 +23,9 @@ use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::connection::{Answer, HEAD_WITHIN, IDLE, TAKE_WITHIN, now_s};
+use super::connection::{Answer, HEAD_WITHIN, IDLE, STALLED, TAKE_WITHIN, now_s};
 use super::head::{Head, Method};
+use super::held::HeldHere;
 use super::pace::Pace;
 use super::received::PART_WITHIN;
 use super::response::{Content, Made, Make, Response};
@@ -42,16 +43,19 @@ pub(crate) async fn serve_two<A: Answer>(
     // All answers of a connection share its part.
     let limit = answers.send_limit().cloned();
     let pace = limit.map(|limit| Arc::new(Mutex::new(Pace::new(Some(limit)))));
+    let held = seat.held();
+    let moves = Arc::new(Moves::new());
+    let of_answers = Arc::clone(&moves);
     let (under_way, mut changes) = watch::channel(0);
     let under_way = Arc::new(under_way);
     let of_service = Arc::clone(&under_way);
     let service = service_fn(move |request: http::Request<Incoming>| {
         let under_way = UnderWay::new(&of_service);
         let answers = Arc::clone(&of_request);
-        let pace = pace.clone();
+        let on = On { pace: pace.clone(), held: held.clone(), moves: Arc::clone(&of_answers) };
         // In a task of its own, which ends with the stream: what an answer takes keeps no other one.
         AbortOnDropHandle::new(tokio::spawn(async move {
-            answer(request, peer, answers, pace, under_way).await
+            answer(request, peer, answers, on, under_way).await
         }))
     });
     let (executor, mut streams) = Streams::new();
@@ -69,11 +73,15 @@ pub(crate) async fn serve_two<A: Answer>(
     let mut begins_within = HEAD_WITHIN;
     loop {
         let is_silent = *changes.borrow_and_update() == 0;
-        let _silence = is_silent.then(|| seat.silence());
+        // A client that takes nothing of what it asked for, or sends nothing of what it announced.
+        let is_stalled = !is_silent && moves.are_none();
+        let _silence = (is_silent || is_stalled).then(|| seat.silence());
         tokio::select! {
             () = streams.drive(connection.as_mut()) => return,
             () = answers.ending(true) => break,
             () = seat.wanted(), if is_silent => break,
+            () = seat.wanted(), if is_stalled => return,
+            () = moves.change(is_stalled), if !is_silent => {}
             () = sleep(begins_within), if is_silent => break,
             _ = changes.changed() => begins_within = IDLE,
         }
@@ -159,14 +167,16 @@ async fn answer<A: Answer>(
     request: http::Request<Incoming>,
     peer: SocketAddr,
     answers: Arc<A>,
-    pace: Option<Arc<Mutex<Pace>>>,
+    on: On,
     under_way: UnderWay,
 ) -> http::Response<Outgoing> {
     let began = Instant::now();
+    let working = on.moves.working();
     let (parts, incoming) = request.into_parts();
     let pace_in = Pace::new(answers.receive_limit().cloned());
     let length = http_body::Body::size_hint(&incoming).exact();
-    let mut body = Arriving { incoming, length, pace: pace_in };
+    let moves = Some(Arc::clone(&on.moves));
+    let mut body = Arriving { incoming, length, pace: pace_in, moves };
     let head = match Head::of_two(&parts) {
         Ok(head) => head,
         Err(error) => {
@@ -175,6 +185,7 @@ async fn answer<A: Answer>(
         }
     };
     let mut response = answers.answer(&head, peer, &mut body).await;
+    drop(working);
     body.leave();
     if response.takes_over.is_some() {
         response = Response::text(400, "a connection can be turned by HTTP/1.1 alone");
@@ -195,7 +206,7 @@ async fn answer<A: Answer>(
         // takes the answer for.
         Content::Bytes(bytes) if bytes.len() <= WITH_HEAD_BYTES_MAX => {
             let bytes = Bytes::from(bytes);
-            spend(pace.as_deref(), bytes.len()).await;
+            spend(on.pace.as_deref(), bytes.len()).await;
             answers.note(&head, peer, status, bytes.len() as u64, began.elapsed());
             return answer.map(|_| Outgoing { now: Some(bytes), parts: None, length });
         }
@@ -204,7 +215,7 @@ async fn answer<A: Answer>(
     let mut made = body.into_made();
     let (maker, parts) = made_body();
     tokio::spawn(async move {
-        let bytes = send(&mut *made, maker, pace.as_deref()).await;
+        let bytes = send(&mut *made, maker, &on).await;
         answers.note(&head, peer, status, bytes, began.elapsed());
         drop(under_way);
     });
@@ -232,10 +243,14 @@ async fn spend(pace: Option<&Mutex<Pace>>, mut bytes: usize) {
 
 /// Make all parts, each when it is `wanted`: one connection may have many answers under way of which
 /// the other side takes nothing. Answers how many bytes were taken.
-async fn send(made: &mut dyn Make, maker: Maker, pace: Option<&Mutex<Pace>>) -> u64 {
+async fn send(made: &mut dyn Make, maker: Maker, on: &On) -> u64 {
     let Maker { out, wanted, is_whole } = maker;
     // A client that takes nothing for a long time is left.
-    let give = async |part| matches!(timeout(TAKE_WITHIN, out.send(part)).await, Ok(Ok(())));
+    let give = async |part| {
+        let is_taken = matches!(timeout(TAKE_WITHIN, out.send(part)).await, Ok(Ok(())));
+        on.moves.one();
+        is_taken
+    };
     let mut sent = 0;
     loop {
         let is_wanted = tokio::select! {
@@ -245,20 +260,28 @@ async fn send(made: &mut dyn Make, maker: Maker, pace: Option<&Mutex<Pace>>) -> 
         if !is_wanted {
             return sent;
         }
+        let working = on.moves.working();
+        let leave = tokio::select! {
+            leave = timeout(TAKE_WITHIN, on.held.leave()) => leave.ok(),
+            () = out.closed() => None,
+        };
+        let Some(leave) = leave else { return sent };
         let mut part = match made.next().await {
             Ok(part) if part.is_empty() => {
                 is_whole.store(true, Ordering::Release);
                 return sent;
             }
-            Ok(part) => Bytes::from(part),
+            Ok(part) => leave.hold(part),
             Err(error) => {
                 give(Err(error)).await;
                 return sent;
             }
         };
+        drop(working);
         while !part.is_empty() {
             let mut now = part.len();
-            if let Some(pace) = pace {
+            if let Some(pace) = on.pace.as_deref() {
+                let _working = on.moves.working();
                 let mut pace = pace.lock().await;
                 now = pace.allowed(part.len() as u64).await as usize;
                 pace.spend(now as u64);
@@ -296,6 +319,8 @@ struct Arriving {
     incoming: Incoming,
     length: Option<u64>,
     pace: Pace,
+    /// Its client is waited for, and not we.
+    moves: Option<Arc<Moves>>,
 }
 
 impl Arriving {
@@ -304,7 +329,9 @@ impl Arriving {
             let frame = std::future::poll_fn(|cx| {
                 http_body::Body::poll_frame(Pin::new(&mut self.incoming), cx)
             });
+            let waiting = self.moves.as_ref().map(|moves| moves.waiting());
             let frame = timeout(PART_WITHIN, frame).await;
+            drop(waiting);
             let Some(frame) = frame.map_err(|_| io::ErrorKind::TimedOut)? else {
                 return Ok(Vec::new());
             };
@@ -327,6 +354,7 @@ impl Arriving {
     /// reset that comes with an answer takes the answer away. So what is under way is thrown away
     /// while the answer goes out, and who sends without end has time to read it.
     fn leave(mut self) {
+        self.moves = None;
         if http_body::Body::is_end_stream(&self.incoming) {
             return;
         }
@@ -356,6 +384,75 @@ impl Make for Arriving {
 
     fn next(&mut self) -> Made<'_> {
         Box::pin(self.part())
+    }
+}
+
+/// What the answers of one connection share.
+#[derive(Clone)]
+struct On {
+    pace: Option<Arc<Mutex<Pace>>>,
+    held: HeldHere,
+    moves: Arc<Moves>,
+}
+
+/// Whether anything moves on a connection: we are at work for it, or its client takes or sends
+/// something.
+struct Moves {
+    /// Answers that we are at work on.
+    working: AtomicUsize,
+    last: std::sync::Mutex<Instant>,
+}
+
+/// We are at work on an answer.
+struct Working<'a>(&'a Moves);
+
+/// In the midst of our work its client is waited for.
+struct Waiting<'a>(&'a Moves);
+
+impl Moves {
+    fn new() -> Moves {
+        Moves { working: AtomicUsize::new(0), last: std::sync::Mutex::new(Instant::now()) }
+    }
+
+    fn one(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn working(&self) -> Working<'_> {
+        self.working.fetch_add(1, Ordering::Relaxed);
+        Working(self)
+    }
+
+    fn waiting(&self) -> Waiting<'_> {
+        self.working.fetch_sub(1, Ordering::Relaxed);
+        Waiting(self)
+    }
+
+    /// Nothing has moved for so long that it counts as silence.
+    fn are_none(&self) -> bool {
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        self.working.load(Ordering::Relaxed) == 0 && last.elapsed() >= STALLED
+    }
+
+    /// Resolves when that is another way.
+    async fn change(&self, were_none: bool) {
+        while self.are_none() == were_none {
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.working.fetch_sub(1, Ordering::Relaxed);
+        self.0.one();
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.working.fetch_add(1, Ordering::Relaxed);
+        self.0.one();
     }
 }
 
@@ -435,6 +532,8 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Waiting to be taken, for each request.
 const SEND_BYTES_MAX: usize = 256 << 10;
+/// Whether anything moves is looked at so often.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// An answer of so many bytes is not worth a task.
 const WITH_HEAD_BYTES_MAX: usize = 4 << 10;
 /// Whether the other side is still there is asked so often …
@@ -448,6 +547,7 @@ mod tests {
 
     use http_body::Body as _;
 
+    use super::super::held::Held;
     use super::super::response::Made;
     use super::*;
 
@@ -469,7 +569,9 @@ mod tests {
     /// What a client takes of four parts that is silent for so long behind the first one.
     async fn takes(silent: Duration) -> (usize, Option<io::ErrorKind>) {
         let (maker, parts) = made_body();
-        let making = tokio::spawn(async move { send(&mut Few(4), maker, None).await });
+        let (held, moves) = (Held::default().here(), Arc::new(Moves::new()));
+        let on = On { pace: None, held, moves };
+        let making = tokio::spawn(async move { send(&mut Few(4), maker, &on).await });
         let mut body = Outgoing { now: None, parts: Some(parts), length: None };
         let mut taken = 0;
         let mut error = None;
