@@ -66,6 +66,11 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// Resolves when nothing is under way that takes more than one request.
     fn finished(&self) -> Later<'_>;
 
+    /// How many descriptors a connection takes, the file that it is sent among them.
+    fn descriptors_per_connection(&self) -> usize {
+        2
+    }
+
     /// Gives up what nobody uses any more. Called every now and then.
     fn tidy(&self) {}
 
@@ -130,18 +135,27 @@ pub struct Server {
     service: Arc<dyn Service>,
     speaks: Speaks,
     listeners: Vec<TcpListener>,
-    acceptor: watch::Sender<Option<TlsAcceptor>>,
+    acceptor: watch::Sender<Option<Acceptors>>,
     identity: Option<Identity>,
     seats: Arc<Seats>,
     end: watch::Sender<Life>,
     narrowed_cache: Option<u64>,
+    max_connections: usize,
 }
 
 /// Changes the certificate of a server that runs.
 #[derive(Clone)]
 pub struct Renewal {
-    acceptor: watch::Sender<Option<TlsAcceptor>>,
+    acceptor: watch::Sender<Option<Acceptors>>,
     speaks: Speaks,
+}
+
+/// What agrees on encryption.
+#[derive(Clone)]
+struct Acceptors {
+    usual: TlsAcceptor,
+    /// For connections that have no seat yet: one request is answered there, or waits.
+    waiting: TlsAcceptor,
 }
 
 impl Renewal {
@@ -158,9 +172,13 @@ impl Renewal {
     }
 }
 
-fn acceptor(identity: Option<&Identity>, speaks: Speaks) -> Result<Option<TlsAcceptor>, TlsError> {
-    let config = identity.map(|identity| identity.config(speaks)).transpose()?;
-    Ok(config.map(|config| TlsAcceptor::from(Arc::new(config))))
+fn acceptor(identity: Option<&Identity>, speaks: Speaks) -> Result<Option<Acceptors>, TlsError> {
+    let Some(identity) = identity else { return Ok(None) };
+    let of = |speaks| {
+        let config = identity.config(speaks)?;
+        Ok::<_, TlsError>(TlsAcceptor::from(Arc::new(config)))
+    };
+    Ok(Some(Acceptors { usual: of(speaks)?, waiting: of(Speaks::OneOnly)? }))
 }
 
 impl Server {
@@ -215,11 +233,23 @@ impl Server {
         if listeners.is_empty() {
             return Err(ServeError::Nowhere);
         }
-        // A connection takes a descriptor, and often a file one more; some are for everything else.
-        let room = descriptors::limit().saturating_sub(DESCRIPTORS_APART) / 2;
-        let seats = Arc::new(Seats::new(max_connections.min(room)));
+        let room = descriptors::limit().saturating_sub(DESCRIPTORS_APART);
+        let waiting = (room / WAITING_PART).min(WAITING_MAX);
+        let room = (room - waiting) / service.descriptors_per_connection();
+        let max_connections = max_connections.min(room).max(1);
+        let seats = Arc::new(Seats::new(max_connections, waiting));
         let narrowed_cache = None;
-        Ok(Server { service, speaks, listeners, acceptor, identity, seats, end, narrowed_cache })
+        Ok(Server {
+            service,
+            speaks,
+            listeners,
+            acceptor,
+            identity,
+            seats,
+            end,
+            narrowed_cache,
+            max_connections,
+        })
     }
 
     /// Where it listens.
@@ -235,6 +265,12 @@ impl Server {
     /// How many bytes a relay's cache can keep, where its disk has less than it was told to keep.
     pub fn narrowed_cache(&self) -> Option<u64> {
         self.narrowed_cache
+    }
+
+    /// How many connections it bears at once: fewer than it was told to where the limit of open files
+    /// allows no more.
+    pub fn max_connections(&self) -> usize {
+        self.max_connections
     }
 
     /// What changes its certificate while it runs.
@@ -292,7 +328,7 @@ impl Server {
 async fn accept(
     listener: TcpListener,
     service: Arc<dyn Service>,
-    acceptor: watch::Receiver<Option<TlsAcceptor>>,
+    acceptor: watch::Receiver<Option<Acceptors>>,
     seats: Arc<Seats>,
     mut ending: watch::Receiver<Life>,
 ) {
@@ -313,7 +349,11 @@ async fn accept(
             seat = seats.take(waits) => seat,
             _ = ending.wait_for(|&life| life == Life::Ending) => break,
         };
-        let (service, acceptor) = (Arc::clone(&service), acceptor.borrow().clone());
+        let acceptor = acceptor.borrow().clone().map(|both| match seat.is_waiting() {
+            true => both.waiting,
+            false => both.usual,
+        });
+        let service = Arc::clone(&service);
         connections.spawn(async move {
             let traffic = service.traffic();
             traffic.connections.fetch_add(1, Ordering::Relaxed);
@@ -369,6 +409,10 @@ const TIDY_EVERY: Duration = Duration::from_secs(30);
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(15);
 /// Descriptors for listening, folders, logs, and connections that are being refused.
 const DESCRIPTORS_APART: usize = 64;
+/// Connections that may wait for a seat with a request that is read, …
+const WAITING_MAX: usize = 256;
+/// … and no more than this part of the descriptors.
+const WAITING_PART: usize = 8;
 /// Nobody need be told of what ends as soon as this.
 const AT_ONCE: Duration = Duration::from_millis(300);
 /// After a failure to accept.

@@ -86,6 +86,7 @@ pub async fn run(args: Relay) -> Exit {
         Ok(server) => server,
         Err(error) => return fail(exit_of(&error), &words_of(&error)),
     };
+    machine::tell_of_fewer_connections(&server, args.max_connections);
     folders::watch(watched.0, watched.1);
     if let Some(most_bytes) = server.narrowed_cache() {
         warn(&format!(

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use swath_serve::Tls;
+use swath_serve::{Server, Tls};
 
 /// A certificate that is made for this machine, by all its names.
 pub fn self_signed(host: &str) -> Tls {
@@ -64,4 +64,22 @@ pub fn raise_descriptors() {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
     }
+}
+
+/// Say it where a server bears fewer connections than was asked for.
+pub fn tell_of_fewer_connections(server: &Server, asked: u32) {
+    let most = server.max_connections();
+    if most < asked as usize {
+        let limit = descriptors();
+        crate::exit::warn(&format!(
+            "{most} connections at once, not {asked}: the limit of open files ({limit}) allows no more"
+        ));
+    }
+}
+
+fn descriptors() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a plain system call with a structure of our own.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur
 }

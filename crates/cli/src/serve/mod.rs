@@ -115,6 +115,9 @@ pub async fn run(mut args: Serve) -> Exit {
         Ok(server) => server,
         Err(error) => return fail(exit_of(&error), &words_of(&error)),
     };
+    if !args.ephemeral {
+        machine::tell_of_fewer_connections(&server, args.max_connections);
+    }
     let told = match &for_one {
         Some(served) => {
             let token = made_token.as_ref().map(|token| token.secret.as_str());

@@ -138,6 +138,72 @@ fn clients_that_take_nothing_make_room() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
 }
 
+/// Where all seats were taken by clients that were at it, whoever asked whether the server is well
+/// waited for the first of them to end.
+#[test]
+fn whether_it_is_well_is_answered_while_all_seats_are_taken() {
+    let home = Home::new();
+    let file = std::fs::File::create({
+        home.write("tree/small", "small");
+        home.path("tree/large")
+    });
+    file.unwrap().set_len(1 << 30).unwrap();
+    let server = home.serve(&["tree", "--anonymous", "--plain", "--max-connections", "2"]);
+    let get = |path: &str| format!("GET /{path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut busy = ask(&server, &get("large"));
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut part = vec![0; 64 << 10];
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    busy.read_exact(&mut part).unwrap();
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let waiting: Vec<TcpStream> = (0..5).map(|_| ask(&server, &get("small"))).collect();
+        for _ in 0..3 {
+            let answer = answered(ask(&server, &get("health")), Duration::from_secs(20));
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+            assert!(answer.contains("connection: close"), "{answer:?}");
+        }
+        for tcp in &waiting {
+            tcp.set_nonblocking(true).unwrap();
+            assert!(tcp.peek(&mut [0]).is_err(), "nobody has made room yet");
+            tcp.set_nonblocking(false).unwrap();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        for tcp in waiting {
+            let answer = answered(tcp, Duration::from_secs(60));
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+        }
+    });
+}
+
+/// Fewer connections than were asked for, because of the limit of open files, were so without a word.
+#[test]
+fn fewer_connections_than_asked_for_are_said_to_be() {
+    let home = Home::new();
+    home.write("tree/a", "a");
+    let args = ["tree", "--anonymous", "--plain", "--max-connections", "4000"];
+    let mut swath = home.swath(["serve", "--listen", "127.0.0.1:0"].iter().chain(&args));
+    // SAFETY: a plain system call between fork and exec.
+    unsafe {
+        swath.command().pre_exec(|| {
+            let limit = libc::rlimit { rlim_cur: 1024, rlim_max: 1024 };
+            match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    let server = Served::of(swath, &args);
+    server.says("420 connections at once, not 4000: the limit of open files (1024) allows no more");
+}
+
 /// A page of another site had the browser of whoever was logged in write files.
 #[test]
 fn pages_of_other_sites_write_nothing() {

@@ -65,6 +65,11 @@ pub(crate) trait Answer: Send + Sync + 'static {
     /// Resolves when it is.
     fn ending(&self, may_go_on: bool) -> impl Future<Output = ()> + Send;
 
+    /// Whether it asks whether the server is well: that is answered where all seats are taken too.
+    fn is_about_health(&self, _head: &Head) -> bool {
+        false
+    }
+
     /// Whether this request is for [`Answer::carry`].
     fn carries(&self, _head: &Head) -> bool {
         false
@@ -114,7 +119,7 @@ pub(crate) async fn serve<A: Answer>(
     let mut pace_in = Pace::new(answers.receive_limit().cloned());
     // What comes first is not known: it may be for something that is under way.
     let mut may_go_on = true;
-    let mut begins_within = HEAD_WITHIN;
+    let mut begins_within = if seat.is_waiting() { WAITS_WITHIN } else { HEAD_WITHIN };
     loop {
         let next = next_head(&mut stream, &mut input, &*answers, may_go_on, begins_within, seat);
         let head = match next.await {
@@ -130,6 +135,21 @@ pub(crate) async fn serve<A: Answer>(
             }
         };
         (may_go_on, begins_within) = (answers.may_go_on(&head), IDLE);
+        let is_last = seat.is_waiting() && answers.is_about_health(&head);
+        if !is_last {
+            let settled = tokio::select! {
+                settled = seat.settle() => settled,
+                () = left(&stream) => return,
+            };
+            if !settled {
+                let refusal = Response::text(503, "all connections are taken, and many wait")
+                    .with("retry-after", "2");
+                let mut out = Out { stream: &mut stream, pace: &mut pace, seat };
+                let refusal = answers.marked(refusal);
+                let _ = write(&mut out, refusal, false, head.version, After::Close).await;
+                break;
+            }
+        }
         if answers.carries(&head) {
             match answers.carry(&mut stream, &mut input, &mut held, head, peer).await {
                 Next::Back => continue,
@@ -179,7 +199,7 @@ pub(crate) async fn serve<A: Answer>(
             return;
         }
         let (status, is_head) = (response.status, head.method == Method::Head);
-        let mut keeps = head.keeps_alive && !answers.is_ending(may_go_on);
+        let mut keeps = head.keeps_alive && !is_last && !answers.is_ending(may_go_on);
         let mut rest = Body::None;
         if is_touched {
             keeps &= is_whole;
@@ -510,6 +530,8 @@ pub(super) const IDLE: Duration = Duration::from_secs(75);
 /// From its first byte on, a request's head has so long to arrive; and so long a new connection may
 /// be silent.
 pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(15);
+/// While all seats are taken a new connection has so long to begin.
+const WAITS_WITHIN: Duration = Duration::from_secs(2);
 /// The other side takes something of an answer, or sends something of a body, within this time.
 pub(super) const TAKE_WITHIN: Duration = Duration::from_secs(120);
 /// Nothing moved for so long: that counts as silence. Slow disks and lost packets take less.

@@ -1,19 +1,24 @@
 //! Places for connections. Where all are taken, whoever has been silent longest makes room for the
 //! next one: silent connections cost those who open them nothing, and would keep all others out.
+//!
+//! Some more connections are let in while all places are taken, so that what they ask for can be read:
+//! whoever asks whether the server is well is answered at once, the others wait for a place.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::held::{Held, HeldHere};
 
 /// All places of a server.
 pub(crate) struct Seats {
     free: Arc<Semaphore>,
+    /// For connections that wait.
+    line: Arc<Semaphore>,
     silent: Arc<Silent>,
     held: Held,
 }
@@ -29,13 +34,20 @@ struct Listed {
     next: u64,
 }
 
-/// One place, taken by a connection.
+/// One place, taken by a connection, or waited for.
 #[derive(Default)]
 pub(crate) struct Seat {
     silent: Arc<Silent>,
     held: Held,
     call: Arc<Call>,
-    _permit: Option<OwnedSemaphorePermit>,
+    place: OnceLock<OwnedSemaphorePermit>,
+    waits: Mutex<Option<Waits>>,
+}
+
+/// A connection that has no place yet.
+struct Waits {
+    free: Arc<Semaphore>,
+    line: OwnedSemaphorePermit,
 }
 
 /// How somebody is told to make room.
@@ -52,41 +64,82 @@ pub(crate) struct Silence<'a> {
 }
 
 impl Seats {
-    /// So many.
-    pub fn new(count: usize) -> Seats {
-        let count = count.clamp(1, Semaphore::MAX_PERMITS);
+    /// So many, and so many that wait for one.
+    pub fn new(count: usize, waiting: usize) -> Seats {
+        let semaphore =
+            |count: usize| Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS)));
         Seats {
-            free: Arc::new(Semaphore::new(count)),
+            free: semaphore(count),
+            line: semaphore(waiting),
             silent: Arc::default(),
             held: Held::default(),
         }
     }
 
-    /// Take one, as soon as there is one. `waits` is called once if there is none yet.
+    /// Take one, or wait with a request that can be read. `waits` is called if there is none yet.
     pub async fn take(&self, waits: impl FnOnce()) -> Seat {
-        let mut waits = Some(waits);
+        if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
+            return self.seat(Some(place), None);
+        }
+        waits();
         loop {
-            let permit = Arc::clone(&self.free).acquire_owned();
-            let permit = match Arc::clone(&self.free).try_acquire_owned() {
-                Ok(permit) => Ok(Ok(permit)),
-                Err(_) => {
-                    if let Some(waits) = waits.take() {
-                        waits();
-                    }
-                    self.silent.call_first();
-                    timeout(CALL_EVERY, permit).await
+            self.silent.call_first();
+            let (free, line) = (Arc::clone(&self.free), Arc::clone(&self.line));
+            tokio::select! {
+                biased;
+                Ok(place) = free.acquire_owned() => return self.seat(Some(place), None),
+                Ok(line) = line.acquire_owned() => {
+                    let free = Arc::clone(&self.free);
+                    return self.seat(None, Some(Waits { free, line }));
                 }
-            };
-            if let Ok(Ok(permit)) = permit {
-                let silent = Arc::clone(&self.silent);
-                let held = self.held.clone();
-                return Seat { silent, held, call: Arc::default(), _permit: Some(permit) };
+                () = sleep(CALL_EVERY) => {}
             }
+        }
+    }
+
+    fn seat(&self, place: Option<OwnedSemaphorePermit>, waits: Option<Waits>) -> Seat {
+        Seat {
+            silent: Arc::clone(&self.silent),
+            held: self.held.clone(),
+            call: Arc::default(),
+            place: place.map(OnceLock::from).unwrap_or_default(),
+            waits: Mutex::new(waits),
         }
     }
 }
 
 impl Seat {
+    /// Whether it has no place yet.
+    pub fn is_waiting(&self) -> bool {
+        self.waits().is_some()
+    }
+
+    /// Wait for a place, if it has none yet; `false` where too many do.
+    pub async fn settle(&self) -> bool {
+        let Some(free) = self.waits().as_ref().map(|waits| Arc::clone(&waits.free)) else {
+            return true;
+        };
+        let is_crowded = |waits: &Waits| {
+            let left = waits.line.semaphore().available_permits();
+            left < LEFT_FOR_QUESTIONS
+        };
+        if self.waits().as_ref().is_some_and(is_crowded) && free.available_permits() == 0 {
+            return false;
+        }
+        loop {
+            self.silent.call_first();
+            if let Ok(Ok(place)) = timeout(CALL_EVERY, Arc::clone(&free).acquire_owned()).await {
+                let _ = self.place.set(place);
+                *self.waits() = None;
+                return true;
+            }
+        }
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Option<Waits>> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Memory for what the client has not taken yet.
     pub fn held(&self) -> HeldHere {
         self.held.here()
@@ -136,6 +189,8 @@ impl Drop for Silence<'_> {
     }
 }
 
+/// So many connections more may come and ask whether the server is well while others wait.
+const LEFT_FOR_QUESTIONS: usize = 8;
 /// Whoever means to ask for something does so before this, on long routes too.
 const SILENT_LONG: Duration = Duration::from_secs(1);
 /// While all are taken somebody is called so often.

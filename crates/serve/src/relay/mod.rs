@@ -346,6 +346,11 @@ impl Service for Relay {
         Box::pin(std::future::ready(()))
     }
 
+    /// Both ends, and a pipe between them.
+    fn descriptors_per_connection(&self) -> usize {
+        4
+    }
+
     fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a> {
         Box::pin(serve(stream, peer, self, seat))
     }
@@ -359,10 +364,15 @@ impl Answer for Relay {
     type Held = Held;
     const TAKES_ANY_TARGET: bool = true;
 
+    fn is_about_health(&self, head: &Head) -> bool {
+        let is_read = matches!(head.method, Method::Get | Method::Head);
+        is_read && head.target.path == b"health"
+    }
+
     async fn answer(&self, head: &Head, peer: SocketAddr, body: &mut dyn Make) -> Response {
         let is_read = matches!(head.method, Method::Get | Method::Head);
         let path = head.target.path.as_slice();
-        if is_read && path == b"health" {
+        if self.is_about_health(head) {
             return self.marked(Response::text(200, "well"));
         }
         if let Err(refusal) = self.admit(head, peer, Form::Path) {

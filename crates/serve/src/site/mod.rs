@@ -400,6 +400,10 @@ impl Answer for Site {
         }
     }
 
+    fn is_about_health(&self, head: &Head) -> bool {
+        matches!(head.method, Method::Get | Method::Head) && Own::of(head) == Some(Own::Health)
+    }
+
     fn send_limit(&self) -> Option<&Arc<Limiter>> {
         self.send_limit.as_ref()
     }
