@@ -218,7 +218,7 @@ pub struct Net {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub bearer_file: Option<PathBuf>,
     /// Show this bearer token to the sources named by you, as 'swath serve' prints it; '@FILE' reads it from a file, where other users of this machine do not see it
-    #[arg(long, value_name = "TOKEN|@FILE", conflicts_with = "bearer_file", value_parser = TokenParser, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "TOKEN|@FILE", allow_hyphen_values = true, conflicts_with = "bearer_file", value_parser = TokenParser, value_hint = ValueHint::Other)]
     pub token: Option<TokenFrom>,
     /// Trust the certificate authorities in this file (PEM) too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -35,6 +35,8 @@ pub enum ProxyFault {
     /// What was sealed for the relay is for another key than the one that it has, as after a restart
     /// (of swath alone: others take it for an unknown fault).
     OtherKey,
+    /// What was sealed for the relay was used before, or is too old (of swath alone, as well).
+    Spent,
 }
 
 const NAMES: &[(ProxyFault, &str)] = &[
@@ -53,6 +55,7 @@ const NAMES: &[(ProxyFault, &str)] = &[
     (ProxyFault::Loop, "proxy_loop_detected"),
     (ProxyFault::Internal, "proxy_internal_error"),
     (ProxyFault::OtherKey, "swath_other_key"),
+    (ProxyFault::Spent, "swath_spent"),
 ];
 
 impl ProxyFault {
@@ -75,7 +78,7 @@ impl ProxyFault {
     /// The status of an answer that says so.
     pub fn status(self) -> u16 {
         match self {
-            Self::Denied | Self::IpProhibited | Self::OtherKey => 403,
+            Self::Denied | Self::IpProhibited | Self::OtherKey | Self::Spent => 403,
             Self::Request => 400,
             Self::Limit => 503,
             Self::ConnectTimeout | Self::ReadTimeout => 504,

@@ -56,7 +56,9 @@ pub fn new_token() -> String {
     use base64::Engine as _;
     let mut random_bytes = [0; 24];
     crate::tls::random(&mut random_bytes);
-    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random_bytes)
+    let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random_bytes);
+    // Typed behind an option, a token that began with '-' would be taken for another one.
+    if token.starts_with('-') { new_token() } else { token }
 }
 
 /// Read tokens from a file, one a line: `TOKEN [read|write] [until=DATE]`. Empty lines and what

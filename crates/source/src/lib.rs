@@ -48,6 +48,6 @@ pub use net::{
 pub use sealed::{
     SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, plain_bytes, sealed_bytes, to_sealed,
 };
-pub use sealing::{Pass, SealingError, SealingKey, seal};
+pub use sealing::{LASTS_S as SEALED_LASTS_S, Opened, Pass, SealingError, SealingKey, seal};
 pub use source::{Carriage, Expected, Source, Trust, display_name};
 pub use upstream::{AnswerHead, Tunnel, Upstream};

@@ -2,9 +2,14 @@
 //! what they cannot read, and bound to the address that it is for, so that it opens nothing else.
 //!
 //! HPKE (RFC 9180) in its base mode with X25519, HKDF-SHA-256 and AES-128-GCM. As text: the
-//! encapsulated key and the ciphertext in base64url, a point between them.
+//! encapsulated key and the ciphertext in base64url, a point between them. The clear text begins with
+//! the time at which it was sealed, by the clock of the one who is to open it: it can be used for
+//! [`LASTS_S`] seconds. The encapsulated key is another one each time, and so tells whether something is
+//! used again ([`SealingKey::spend`]).
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,6 +20,17 @@ use rustls::crypto::hpke::{EncapsulatedSecret, Hpke, HpkePrivateKey, HpkePublicK
 pub struct SealingKey {
     secret: HpkePrivateKey,
     public: String,
+    /// What was used, and until when it could be used again otherwise.
+    used: Mutex<HashMap<Vec<u8>, u64>>,
+}
+
+/// What was sealed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// It.
+    pub text: Vec<u8>,
+    number: Vec<u8>,
+    sealed_at_s: u64,
 }
 
 /// Why nothing can be sealed or opened.
@@ -28,6 +44,17 @@ pub enum SealingError {
         "what was sealed for this relay cannot be opened: it was sealed for another key, or for another address"
     )]
     Closed,
+    /// It is too old, or was sealed for a time to come.
+    #[error(
+        "what was sealed for this relay was sealed too long ago, or the clocks of this relay and of its client differ"
+    )]
+    TooOld,
+    /// It was used before.
+    #[error("what was sealed for this relay has been used already")]
+    Used,
+    /// So much was used lately that no more can be told from what was.
+    #[error("this relay has no room to note that what was sealed for it is used")]
+    Full,
 }
 
 impl SealingKey {
@@ -37,7 +64,8 @@ impl SealingKey {
     /// [`SealingError::Key`] if the system has no randomness.
     pub fn new() -> Result<SealingKey, SealingError> {
         let (public, secret) = SUITE.generate_key_pair().map_err(|_| SealingError::Key)?;
-        Ok(SealingKey { secret, public: URL_SAFE_NO_PAD.encode(public.0) })
+        let public = URL_SAFE_NO_PAD.encode(public.0);
+        Ok(SealingKey { secret, public, used: Mutex::default() })
     }
 
     /// What others seal with.
@@ -45,17 +73,49 @@ impl SealingKey {
         &self.public
     }
 
-    /// Open what was sealed for this key and for `purpose`.
+    /// Open what was sealed for this key and for `purpose`, at `now_s` seconds since 1970; `None` where its
+    /// age does not matter.
     ///
     /// # Errors
-    /// [`SealingError::Closed`].
-    pub fn open(&self, sealed: &str, purpose: &str) -> Result<Vec<u8>, SealingError> {
+    /// [`SealingError::Closed`] and [`SealingError::TooOld`].
+    pub fn open(
+        &self,
+        sealed: &str,
+        purpose: &str,
+        now_s: Option<u64>,
+    ) -> Result<Opened, SealingError> {
         let closed = |_| SealingError::Closed;
         let (enc, text) = sealed.split_once('.').ok_or(SealingError::Closed)?;
         let enc = URL_SAFE_NO_PAD.decode(enc).map_err(|_| SealingError::Closed)?;
         let text = URL_SAFE_NO_PAD.decode(text).map_err(|_| SealingError::Closed)?;
         let enc = EncapsulatedSecret(enc);
-        SUITE.open(&enc, INFO, purpose.as_bytes(), &text, &self.secret).map_err(closed)
+        let clear = SUITE.open(&enc, INFO, purpose.as_bytes(), &text, &self.secret);
+        let clear = clear.map_err(closed)?;
+        let (time, text) = clear.split_first_chunk::<8>().ok_or(SealingError::Closed)?;
+        let sealed_at_s = u64::from_be_bytes(*time);
+        if now_s.is_some_and(|now_s| now_s.abs_diff(sealed_at_s) > LASTS_S) {
+            return Err(SealingError::TooOld);
+        }
+        Ok(Opened { text: text.to_vec(), number: enc.0, sealed_at_s })
+    }
+
+    /// It is used now, and cannot be again.
+    ///
+    /// # Errors
+    /// [`SealingError::Used`] if it was before; [`SealingError::Full`].
+    pub fn spend(&self, opened: &Opened, now_s: u64) -> Result<(), SealingError> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.contains_key(&opened.number) {
+            return Err(SealingError::Used);
+        }
+        if used.len() >= USED_MAX {
+            used.retain(|_, until_s| *until_s >= now_s);
+        }
+        if used.len() >= USED_MAX {
+            return Err(SealingError::Full);
+        }
+        used.insert(opened.number.clone(), opened.sealed_at_s.saturating_add(LASTS_S));
+        Ok(())
     }
 }
 
@@ -65,14 +125,16 @@ impl fmt::Debug for SealingKey {
     }
 }
 
-/// Seal `text` for the relay with this public key and for `purpose`.
+/// Seal `text` for the relay with this public key and for `purpose`, at `now_s` seconds since 1970 by
+/// its clock.
 ///
 /// # Errors
 /// [`SealingError::Key`] if the key is none.
-pub fn seal(public: &str, purpose: &str, text: &[u8]) -> Result<String, SealingError> {
+pub fn seal(public: &str, purpose: &str, text: &[u8], now_s: u64) -> Result<String, SealingError> {
     let bytes = URL_SAFE_NO_PAD.decode(public).map_err(|_| SealingError::Key)?;
     let key = HpkePublicKey(bytes);
-    let sealed = SUITE.seal(INFO, purpose.as_bytes(), text, &key);
+    let clear = [&now_s.to_be_bytes()[..], text].concat();
+    let sealed = SUITE.seal(INFO, purpose.as_bytes(), &clear, &key);
     let (enc, text) = sealed.map_err(|_| SealingError::Key)?;
     Ok(format!("{}.{}", URL_SAFE_NO_PAD.encode(enc.0), URL_SAFE_NO_PAD.encode(text)))
 }
@@ -98,8 +160,12 @@ impl Pass<'_> {
     }
 }
 
+/// What was sealed so many seconds ago is too old, and so is what was sealed so far in the future.
+pub const LASTS_S: u64 = 120;
+/// What was used within that time, in all.
+const USED_MAX: usize = 1 << 20;
 /// What a sealed text is in general; part of every key that is derived.
-const INFO: &[u8] = b"swath relay 1";
+const INFO: &[u8] = b"swath relay 2";
 
 #[cfg(test)]
 mod tests {
@@ -108,20 +174,47 @@ mod tests {
     #[test]
     fn what_is_sealed_opens_for_its_key_and_its_purpose_alone() {
         let (key, other) = (SealingKey::new().unwrap(), SealingKey::new().unwrap());
-        let sealed = seal(key.public(), "https://a/f", b"Authorization: Bearer s").unwrap();
-        assert_eq!(key.open(&sealed, "https://a/f").unwrap(), b"Authorization: Bearer s");
-        assert_eq!(other.open(&sealed, "https://a/f"), Err(SealingError::Closed));
-        assert_eq!(key.open(&sealed, "https://a/g"), Err(SealingError::Closed));
+        let sealed = seal(key.public(), "https://a/f", b"Authorization: Bearer s", 1000).unwrap();
+        assert_eq!(
+            key.open(&sealed, "https://a/f", Some(1000)).unwrap().text,
+            b"Authorization: Bearer s"
+        );
+        assert_eq!(other.open(&sealed, "https://a/f", Some(1000)), Err(SealingError::Closed));
+        assert_eq!(key.open(&sealed, "https://a/g", Some(1000)), Err(SealingError::Closed));
         for at in 0..sealed.len() {
             let mut damaged = sealed.clone().into_bytes();
             damaged[at] = if damaged[at] == b'A' { b'B' } else { b'A' };
             let damaged = String::from_utf8(damaged).unwrap();
-            assert_eq!(key.open(&damaged, "https://a/f"), Err(SealingError::Closed), "{at}");
+            assert_eq!(
+                key.open(&damaged, "https://a/f", Some(1000)),
+                Err(SealingError::Closed),
+                "{at}"
+            );
         }
         for nonsense in ["", ".", "a.b", "=.=", "a"] {
-            assert_eq!(key.open(nonsense, ""), Err(SealingError::Closed), "{nonsense}");
+            assert_eq!(key.open(nonsense, "", Some(1000)), Err(SealingError::Closed), "{nonsense}");
         }
-        assert_eq!(seal("AAAA", "", b""), Err(SealingError::Key));
+        assert_eq!(seal("AAAA", "", b"", 0), Err(SealingError::Key));
         assert!(!sealed.contains("Bearer") && !format!("{key:?}").contains("secret"));
+    }
+
+    /// Whoever passed a request on could repeat it as often as they liked, and for ever.
+    #[test]
+    fn what_was_sealed_can_be_used_once_and_for_a_while() {
+        let key = SealingKey::new().unwrap();
+        let sealed = || seal(key.public(), "p", b"s", 1000).unwrap();
+        let first = sealed();
+        for late in [1000 - LASTS_S - 1, 1000 + LASTS_S + 1] {
+            assert_eq!(key.open(&first, "p", Some(late)), Err(SealingError::TooOld));
+        }
+        for now in [1000 - LASTS_S, 1000, 1000 + LASTS_S] {
+            assert_eq!(key.open(&first, "p", Some(now)).unwrap().text, b"s");
+        }
+        let opened = key.open(&first, "p", Some(1000)).unwrap();
+        assert_eq!(key.spend(&opened, 1000), Ok(()));
+        let again = key.open(&first, "p", Some(1000)).unwrap();
+        assert_eq!(key.spend(&again, 1000), Err(SealingError::Used));
+        let next = key.open(&sealed(), "p", Some(1000)).unwrap();
+        assert_eq!(key.spend(&next, 1000), Ok(()));
     }
 }

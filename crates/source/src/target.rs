@@ -44,7 +44,9 @@ pub(crate) struct Target {
     pub origin: Option<Origin>,
     pub trust: Trust,
     /// The part that all requests share; holds credentials, so it is never shown.
-    pub shared: String,
+    shared: String,
+    /// What is sealed for relays, anew for each request.
+    sealing: Option<Sealing>,
     /// The user's own headers say which media types are wanted.
     own_accept: bool,
     /// The user's own headers have cookies.
@@ -61,6 +63,14 @@ pub(crate) struct Target {
     pub via: Via,
     /// The keys with which the relays open what is sealed for them.
     pub keys: Keys,
+}
+
+/// What relays are to be shown, each for its eyes alone.
+struct Sealing {
+    net: Net,
+    relays: Vec<Url>,
+    given: Url,
+    trust: Trust,
 }
 
 impl Target {
@@ -81,7 +91,9 @@ impl Target {
         let (relays, end) = relay::route(url);
         let (_, given) = relay::route(given);
         let Sealed { lines, keys } = net.sealed(&relays, &given, &end, trust);
-        target.shared.push_str(&lines);
+        if !lines.is_empty() {
+            target.sealing = Some(Sealing { net: net.clone(), relays, given, trust });
+        }
         Target { end, keys, ..target }
     }
 
@@ -145,6 +157,7 @@ impl Target {
         let trust = if elsewhere { Trust::Discovered } else { trust };
         Target {
             shared: request::shared_part(url, absolute, &fields),
+            sealing: None,
             origin,
             url: url.clone(),
             trust,
@@ -176,12 +189,31 @@ impl Target {
     /// Append a GET for `range` to `out`, asking for these media types (unless the user said
     /// which); `extra` holds further complete header lines.
     pub fn append(&self, out: &mut Vec<u8>, range: Range, accept: &str, extra: &str) {
-        request::append(out, &self.shared, range, &[self.accept_line(accept).as_str(), extra]);
+        let lines = [self.sealed_lines(), self.accept_line(accept), extra.to_owned()];
+        request::append(out, &self.shared, range, &lines.each_ref().map(String::as_str));
     }
 
     /// The same for the whole file, without a word of ranges.
     pub fn append_whole(&self, out: &mut Vec<u8>, accept: &str, extra: &str) {
-        request::append_whole(out, &self.shared, &[self.accept_line(accept).as_str(), extra]);
+        let lines = [self.sealed_lines(), self.accept_line(accept), extra.to_owned()];
+        request::append_whole(out, &self.shared, &lines.each_ref().map(String::as_str));
+    }
+
+    /// How a request by another method than GET begins.
+    pub fn begin(&self, method: &str) -> Vec<u8> {
+        let mut out = method.as_bytes().to_vec();
+        out.extend_from_slice(self.shared.trim_start_matches("GET").as_bytes());
+        out.extend_from_slice(self.sealed_lines().as_bytes());
+        out
+    }
+
+    /// What is sealed for relays can be used once.
+    fn sealed_lines(&self) -> String {
+        let sealed = self
+            .sealing
+            .as_ref()
+            .map(|of| of.net.sealed(&of.relays, &of.given, &self.end, of.trust).lines);
+        sealed.unwrap_or_default()
     }
 
     /// The header line that asks for these media types; empty if the user said which.

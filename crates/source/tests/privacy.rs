@@ -115,10 +115,10 @@ async fn what_a_relay_cannot_open_is_sealed_anew_once() {
                 renew();
             }
             let sealed = request.field("swath-sealed").unwrap();
-            let opened = key.lock().unwrap().open(sealed, "http://data.example/f");
+            let opened = key.lock().unwrap().open(sealed, "http://data.example/f", None);
             match opened.ok().filter(|_| kind == Relay::StartedAgain) {
                 Some(text) => {
-                    assert_eq!(text, b"X-Secret: mine\r\n");
+                    assert_eq!(text.text, b"X-Secret: mine\r\n");
                     Reply::keep(partial(request, SIZE))
                 }
                 None => Reply::keep(

@@ -28,13 +28,15 @@ use std::time::{Duration, SystemTime};
 
 use swath_formats::{ProxyFault, proxy_status, relay as address};
 use swath_model::Limiter;
-use swath_source::{Net, NetError, NetOptions, Pass, SealingError, SealingKey};
+use swath_source::{Net, NetError, NetOptions, Opened, Pass, SealingError, SealingKey};
 use swath_store::cache::CacheOpenError;
 use swath_store::depot::Depot;
 use tokio::sync::watch;
 use url::Url;
 
-use crate::http::{Answer, Body, Content, Head, Make, Method, Next, Response, Seat, Stream, serve};
+use crate::http::{
+    Answer, Body, Content, Head, Make, Method, Next, Response, Seat, Stream, now_s, serve,
+};
 use crate::server::{Later, Life, Service, Traffic};
 use crate::site::{Log, LogLine, Misleads};
 use allow::Allowed;
@@ -213,14 +215,16 @@ impl Relay {
         let mut lines = Vec::new();
         if swath_formats::depot::is_path(url.path()) {
             let passes = head.fields(pass::PASSES).take(address::RELAYS_MAX);
-            let others = passes.filter(|sealed| self.open_pass(head, sealed).is_none());
+            let others = passes.filter(|sealed| self.open_pass(head, sealed).is_err());
             lines.extend(others.map(|sealed| (pass::PASSES.to_owned(), sealed.to_owned())));
         }
         let Some(sealed) = head.field(pass::SEALED) else { return Ok(lines) };
         let site = address::site(url).unwrap_or_default();
         let refused = |fault, text: &str| self.refusal(fault, Some(&site), text);
-        let text = self.key.open(sealed, url.as_str());
-        let text = text.map_err(|error| refused(ProxyFault::OtherKey, &error.to_string()))?;
+        let now_s = now_s();
+        let opened = self.key.open(sealed, url.as_str(), Some(now_s));
+        let opened = opened.and_then(|it| self.key.spend(&it, now_s).map(|()| it));
+        let text = opened.map_err(|error| refused(fault_of(error), &error.to_string()))?.text;
         let none = "what was sealed for this relay are no header lines";
         lines.extend(pass::lines(&text).ok_or_else(|| refused(ProxyFault::Denied, none))?);
         Ok(lines)
@@ -247,7 +251,7 @@ impl Relay {
     }
 
     /// What was sealed for this relay and for just this request.
-    fn open_pass(&self, head: &Head, sealed: &str) -> Option<Vec<u8>> {
+    fn open_pass(&self, head: &Head, sealed: &str) -> Result<Opened, SealingError> {
         let target = head.raw_target.as_str();
         let upstream = match form(head) {
             None => None,
@@ -258,9 +262,12 @@ impl Relay {
             ("CONNECT", _) => Pass::Tunnel(target).purpose(),
             ("GET" | "HEAD", Some(Ok(url))) => Pass::Read(url.as_str()).purpose(),
             ("GET" | "HEAD", None) => Pass::Read(target).purpose(),
-            _ => return None,
+            _ => return Err(SealingError::Closed),
         };
-        self.key.open(sealed, &purpose).ok()
+        // A depot shows what opens another one for as long as it fetches from there: that is for one
+        // allocation, whose address nobody can guess.
+        let now_s = (!depot::is_for_depot(head)).then(now_s);
+        self.key.open(sealed, &purpose, now_s)
     }
 
     /// Whether somebody may use this relay.
@@ -274,16 +281,32 @@ impl Relay {
         // Who comes by way of other relays shows it to this one alone.
         let mut is_shown = head.field(field).is_some();
         let mut is_closed = false;
+        let mut spent = None;
         for sealed in head.fields(pass::PASSES).take(address::RELAYS_MAX) {
-            let opened = self.open_pass(head, sealed);
-            is_closed |= opened.is_none();
-            let shown = opened.and_then(|bytes| String::from_utf8(bytes).ok());
-            is_shown |= shown.is_some();
-            if shown.is_some_and(|shown| self.clients.check(Some(&shown), peer, now).is_ok()) {
-                return Ok(());
+            let opened = match self.open_pass(head, sealed) {
+                Ok(opened) => opened,
+                Err(error) => {
+                    is_closed |= error == SealingError::Closed;
+                    spent = spent.or(Some(error).filter(|it| *it == SealingError::TooOld));
+                    continue;
+                }
+            };
+            is_shown = true;
+            let shown = std::str::from_utf8(&opened.text).ok();
+            if shown.is_some_and(|shown| self.clients.check(Some(shown), peer, now).is_ok()) {
+                if depot::is_for_depot(head) {
+                    return Ok(());
+                }
+                match self.key.spend(&opened, now_s()) {
+                    Ok(()) => return Ok(()),
+                    Err(error) => spent = Some(error),
+                }
             }
         }
+        let spent = spent.map(|error| (fault_of(error), error.to_string()));
+        let told = spent.as_ref().map(|(fault, words)| (*fault, words.as_str()));
         let (fault, words) = match self.clients.tokens() {
+            Some(_) if let Some(told) = told => told,
             None => (ProxyFault::Denied, "it lets others in"),
             Some(_) if is_shown => {
                 (ProxyFault::Denied, "it lets others in, not who shows this token")
@@ -335,6 +358,14 @@ fn form(head: &Head) -> Option<Form> {
     }
     let is_whole = target.contains("://") && !target.starts_with('/');
     (is_whole || head.method.name() == "CONNECT").then_some(Form::Proxy)
+}
+
+/// How it is told that something sealed was of no use.
+fn fault_of(error: SealingError) -> ProxyFault {
+    match error {
+        SealingError::Key | SealingError::Closed => ProxyFault::OtherKey,
+        SealingError::TooOld | SealingError::Used | SealingError::Full => ProxyFault::Spent,
+    }
 }
 
 impl Service for Relay {

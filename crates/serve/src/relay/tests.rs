@@ -219,8 +219,8 @@ fn a_pass_for_a_depots_relay_goes_on_to_depots_alone_and_ones_own_never() {
     let relay = Relay::open(options(LONG), None, watch::channel(Life::Open).1).unwrap();
     let other = SealingKey::new().unwrap();
     let asked = Pass::Read("/").purpose();
-    let own = seal(relay.key.public(), &asked, b"Bearer a").unwrap();
-    let others = seal(other.public(), &asked, b"Bearer b").unwrap();
+    let own = seal(relay.key.public(), &asked, b"Bearer a", now_s()).unwrap();
+    let others = seal(other.public(), &asked, b"Bearer b", now_s()).unwrap();
     let text =
         format!("GET / HTTP/1.1\r\nHost: r\r\nswath-pass: {own}\r\nswath-pass: {others}\r\n\r\n");
     let head = Head::parse_passing(text.as_bytes()).unwrap().unwrap().0;
@@ -439,3 +439,41 @@ async fn who_ends_its_own_side_of_a_tunnel_gets_all_of_the_other_one() {
 
 /// Longer than any test waits.
 const LONG: Duration = Duration::from_secs(60);
+
+/// A relay that passed a request on could repeat it with what was sealed for the next one.
+#[test]
+fn what_is_sealed_lets_in_once() {
+    let token = crate::Token { secret: "s".to_owned(), ..crate::Token::default() };
+    let tokens = crate::Access::new(vec![token], Vec::new());
+    let clients = Clients::new(Vec::new(), Some(tokens));
+    let life = watch::channel(Life::Open).1;
+    let relay = Relay::open(RelayOptions { clients, ..options(LONG) }, None, life).unwrap();
+    let url = "http://127.0.0.1:1/f";
+    let head = |pass: &str, sealed: &str| {
+        let lines = format!("Host: r\r\nswath-pass: {pass}\r\nswath-sealed: {sealed}\r\n");
+        let text = format!("GET /relay/{url} HTTP/1.1\r\n{lines}\r\n");
+        Head::parse_passing(text.as_bytes()).unwrap().unwrap().0
+    };
+    let at = |purpose: &str, text: &[u8], seconds: u64| {
+        seal(relay.key.public(), purpose, text, seconds).unwrap()
+    };
+    let purpose = Pass::Read(url).purpose();
+    let pass = |seconds| at(&purpose, b"Bearer s", seconds);
+    let lines = |seconds| at(url, b"X-Own: mine\r\n", seconds);
+    let peer = (Ipv4Addr::LOCALHOST, 1).into();
+    let fault = |refused: Response| {
+        let told = refused.fields.into_iter().find(|(name, _)| *name == "proxy-status").unwrap();
+        swath_formats::proxy_status::read(&told.1).unwrap().fault
+    };
+    let first = head(&pass(now_s()), &lines(now_s()));
+    assert!(relay.admit(&first, peer, Form::Path).is_ok());
+    let spent = Some(ProxyFault::Spent);
+    assert_eq!(relay.admit(&first, peer, Form::Path).err().map(fault), Some(spent));
+    let url = Url::parse(url).unwrap();
+    assert_eq!(relay.unsealed(&first, &url).ok().unwrap().len(), 1);
+    assert_eq!(relay.unsealed(&first, &url).err().map(fault), Some(spent));
+    let old = now_s() - 10 * 60;
+    let late = head(&pass(old), &lines(old));
+    assert_eq!(relay.admit(&late, peer, Form::Path).err().map(fault), Some(spent));
+    assert_eq!(relay.unsealed(&late, &url).err().map(fault), Some(spent));
+}

@@ -112,7 +112,9 @@ impl Net {
         }
         let (about, key) = read(&body[..length], &origins, rtt).ok_or_else(no_relay)?;
         if let Some(key) = key {
-            self.note_relay_key(url, &key);
+            let told_at_s = head.fields.iter().find(|(name, _)| name == "date");
+            let told_at_s = told_at_s.and_then(|(_, date)| swath_formats::http_date::parse(date));
+            self.note_relay_key(url, &key, told_at_s);
         }
         Ok(about)
     }

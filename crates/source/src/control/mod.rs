@@ -135,14 +135,11 @@ struct Request<'a> {
 
 impl Request<'_> {
     fn bytes(&self, target: &Target) -> Vec<u8> {
-        let mut out = Vec::with_capacity(target.shared.len() + 128);
-        let method: &[u8] = match self.method {
-            Method::Get => b"GET",
-            Method::Head => b"HEAD",
-            Method::Post => b"POST",
-        };
-        out.extend_from_slice(method);
-        out.extend_from_slice(target.shared.trim_start_matches("GET").as_bytes());
+        let mut out = target.begin(match self.method {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+        });
         if let Some(range) = self.range {
             out.extend_from_slice(
                 format!("Range: {}\r\n", crate::http::request::range_value(range)).as_bytes(),

@@ -119,8 +119,7 @@ impl Upload {
 }
 
 fn request(target: &Target, length_bytes: u64, digest: &Digest, expects: bool) -> Vec<u8> {
-    let mut out = b"PUT".to_vec();
-    out.extend_from_slice(target.shared.trim_start_matches("GET").as_bytes());
+    let mut out = target.begin("PUT");
     out.extend_from_slice(target.accept_line("*/*").as_bytes());
     let digest = digest_header::write(std::slice::from_ref(digest));
     let more = format!(

@@ -25,6 +25,8 @@ pub(super) struct RelayKeys {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RelayKey {
     public: String,
+    /// How far its clock is ahead of ours, in seconds.
+    ahead_s: i64,
     /// It came over an encrypted connection with the relay itself, or from this machine.
     is_its_own: bool,
 }
@@ -54,11 +56,13 @@ pub enum Sealable {
 }
 
 impl Net {
-    /// A relay has told its key.
-    pub(crate) fn note_relay_key(&self, url: &Url, public: &str) {
+    /// A relay has told its key, at `told_at_s` seconds since 1970 by its clock, if it has told that.
+    pub(crate) fn note_relay_key(&self, url: &Url, public: &str, told_at_s: Option<u64>) {
         let is_here = Origin::of(url).is_some_and(|it| credentials::is_loopback(&it.host));
         let is_its_own = url.scheme() == "https" || is_here;
-        self.note_key(url, Some(RelayKey { public: public.to_owned(), is_its_own }));
+        let ahead_s = told_at_s.map_or(0, |it| it as i64 - now_s() as i64);
+        let public = public.to_owned();
+        self.note_key(url, Some(RelayKey { public, ahead_s, is_its_own }));
     }
 
     /// A relay was asked for its key, and has told none.
@@ -120,7 +124,7 @@ impl Net {
     pub(super) fn sealed_pass(&self, url: &Url, pass: Pass<'_>) -> Option<String> {
         let opens = self.opens(url)?;
         let key = self.relay_key(url).filter(|key| key.is_its_own)?;
-        seal(&key.public, &pass.purpose(), opens.expose().as_bytes()).ok()
+        key.seal(&pass.purpose(), opens.expose().as_bytes())
     }
 
     /// What shows each relay of a route what is meant for it alone: tokens for those behind the first,
@@ -162,7 +166,7 @@ impl Net {
         }
         if let Some(last) = relays.last().filter(|_| !text.is_empty())
             && let Some(key) = self.relay_key(last).filter(|key| key.is_its_own)
-            && let Ok(sealed) = seal(&key.public, end.as_str(), text.as_bytes())
+            && let Some(sealed) = key.seal(end.as_str(), text.as_bytes())
         {
             lines.push_str(&format!("swath-sealed: {sealed}\r\n"));
         }
@@ -192,7 +196,8 @@ impl Net {
 
     /// Whether one of these relays is known to have another key by now.
     pub(crate) fn know_others(&self, keys: &Keys) -> bool {
-        keys.0.iter().any(|(url, key)| self.relay_key(url) != *key)
+        let public = |key: &Option<RelayKey>| key.as_ref().map(|key| key.public.clone());
+        keys.0.iter().any(|(url, key)| public(&self.relay_key(url)) != public(key))
     }
 
     /// Whether requests to `url` by way of relays show the last of these anything that others are not to
@@ -201,6 +206,20 @@ impl Net {
         let own = self.credentials_for(url, url, trust);
         !self.is_in_own_depot(url) && (own.authorization.is_some() || !own.headers.is_empty())
     }
+}
+
+impl RelayKey {
+    /// Seal something with it, now.
+    fn seal(&self, purpose: &str, text: &[u8]) -> Option<String> {
+        let now_s = now_s().saturating_add_signed(self.ahead_s);
+        seal(&self.public, purpose, text, now_s).ok()
+    }
+}
+
+/// Seconds since 1970.
+fn now_s() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
 }
 
 /// What the request line names of `url`, where its own server is asked.
@@ -239,7 +258,7 @@ mod tests {
         assert!(!net.awaits_keys(&route[..1], &depot, Carriage::Carried));
         let keys = [&near, &last, &home].map(|relay| {
             let key = SealingKey::new().unwrap();
-            net.note_relay_key(relay, key.public());
+            net.note_relay_key(relay, key.public(), None);
             key
         });
         assert!(!net.awaits_keys(&route, &depot, Carriage::Passed));
@@ -255,7 +274,11 @@ mod tests {
             for (at, pass) in passes.iter().enumerate() {
                 let text = opened.filter(|(own, _)| *own == at);
                 let text = text.map(|(_, relay)| format!("Bearer for-https://{relay}/"));
-                assert_eq!(key.open(pass, &asked[at]).ok(), text.map(String::into_bytes), "{at}");
+                assert_eq!(
+                    key.open(pass, &asked[at], Some(now_s())).ok().map(|it| it.text),
+                    text.map(String::into_bytes),
+                    "{at}"
+                );
             }
         }
         // And for nothing else.
@@ -266,7 +289,7 @@ mod tests {
                 Pass::Read("/depot?size=1"),
                 Pass::Tunnel("r3:443"),
             ] {
-                assert!(key.open(pass, &other.purpose()).is_err(), "{other:?}");
+                assert!(key.open(pass, &other.purpose(), Some(now_s())).is_err(), "{other:?}");
             }
         }
         // In the middle of a route it is the address through those behind.
@@ -276,30 +299,35 @@ mod tests {
         let passes: Vec<&str> =
             lines.lines().filter_map(|line| line.strip_prefix("swath-pass: ")).collect();
         let asked = "https://r2/relay/https://data.example/f?a=b";
-        assert!(keys[2].open(passes[0], &Pass::Read(asked).purpose()).is_ok());
-        assert!(keys[1].open(passes[1], &Pass::Read(source.as_str()).purpose()).is_ok());
+        assert!(keys[2].open(passes[0], &Pass::Read(asked).purpose(), Some(now_s())).is_ok());
+        assert!(
+            keys[1].open(passes[1], &Pass::Read(source.as_str()).purpose(), Some(now_s())).is_ok()
+        );
         assert!(!net.has_secrets_for(&depot, Trust::Named));
         // A relay that is to ask its own depot is shown it as what opens any other source.
         let sealed = net.sealed(std::slice::from_ref(&home), &depot, &depot, Trust::Named).lines;
         let sealed = sealed.strip_prefix("swath-sealed: ").unwrap().trim_end();
-        let opened = keys[2].open(sealed, depot.as_str()).unwrap();
+        let opened = keys[2].open(sealed, depot.as_str(), Some(now_s())).unwrap().text;
         assert_eq!(opened, b"Authorization: Bearer for-https://r3/\r\n");
         // What is no depot's of ours is a source like any other, which knows no pass.
         let other = url("https://data.example/depot/a");
         let sealed = net.sealed(&route, &other, &other, Trust::Named);
         let sealed = sealed.lines.lines().find_map(|line| line.strip_prefix("swath-sealed: "));
-        assert_eq!(keys[1].open(sealed.unwrap(), other.as_str()).unwrap(), b"X-Own: mine\r\n");
+        assert_eq!(
+            keys[1].open(sealed.unwrap(), other.as_str(), Some(now_s())).unwrap().text,
+            b"X-Own: mine\r\n"
+        );
     }
 
     #[tokio::test]
     async fn other_keys_are_noticed_once_they_are_told() {
         let relay = url("http://127.0.0.1:9/");
         let net = Net::new(NetOptions::default()).unwrap();
-        net.note_relay_key(&relay, "old");
+        net.note_relay_key(&relay, "old", None);
         let keys = net.keys_of([&relay].into_iter());
         // Nobody is there to be asked, which changes nothing.
         assert!(!net.have_changed(&keys).await);
-        net.note_relay_key(&relay, "new");
+        net.note_relay_key(&relay, "new", None);
         assert!(net.have_changed(&keys).await && !net.have_changed(&Keys::default()).await);
         let silent = url("http://127.0.0.1:10/");
         assert!(net.awaits_key(&silent));
@@ -309,7 +337,7 @@ mod tests {
         // One that told none when it was asked may yet.
         let keys = net.keys_of([&silent].into_iter());
         assert!(!net.have_changed(&keys).await);
-        net.note_relay_key(&silent, "first");
+        net.note_relay_key(&silent, "first", None);
         assert!(net.have_changed(&keys).await);
     }
 }
