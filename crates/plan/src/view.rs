@@ -40,6 +40,8 @@ pub struct SourceView {
     pub lanes: u32,
     /// Whether anything is asked for on any of its lanes.
     pub busy: bool,
+    /// Whether its server limits the rate of each answer.
+    pub paced: bool,
     /// Whether it was given up for a while, because nothing arrived for too long.
     pub on_probation: bool,
     /// Whether it came to nothing when it was last tried.
@@ -120,6 +122,7 @@ impl Planner {
             rtt: it.rtt_s.map(std::time::Duration::from_secs_f64),
             lanes: it.lanes.len() as u32,
             busy,
+            paced: it.pace.is_some(),
             on_probation: it.on_probation(),
             failing: it.has_failed(),
             retry_at: (it.lanes.is_empty() && it.retry_at > Time::ZERO).then_some(it.retry_at),

@@ -30,6 +30,7 @@ pub mod check;
 mod engine;
 mod error;
 mod executor;
+mod limited;
 pub mod observe;
 mod present;
 mod put;

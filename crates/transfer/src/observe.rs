@@ -5,6 +5,7 @@
 //! one [`Event`] a line. Times are seconds since the transfer began, sizes are bytes, rates are
 //! bytes per second. No credential ever appears: URLs are shown without user, password and query.
 
+pub use crate::limited::LimitedBy;
 use serde::{Deserialize, Serialize};
 
 use crate::error::GetError;
@@ -342,8 +343,9 @@ pub struct Summary {
     pub verified_by: String,
     /// Whether digests proved every byte of it.
     pub proved: bool,
-    /// One sentence on what limited the transfer; empty where nothing was fetched.
-    pub limited_by: String,
+    /// What limited the transfer.
+    #[serde(default)]
+    pub limited_by: LimitedBy,
     /// Digest of the file where one was computed, as `algorithm:hex`.
     pub digest: Option<String>,
     /// Per source.

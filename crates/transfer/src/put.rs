@@ -19,7 +19,8 @@ use url::Url;
 
 use crate::engine::{Engine, Stop};
 use crate::observe::{
-    Event, Observer, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary, Verified,
+    Event, LimitedBy, Observer, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary,
+    Summary, Verified,
 };
 
 /// A file to send.
@@ -387,6 +388,7 @@ impl Told<'_> {
             verified: if is_checked { Verified::Digest } else { Verified::None },
             verified_by,
             proved: is_checked,
+            limited_by: LimitedBy::Receiver,
             digest: Some(digest.to_string()),
             sources: vec![source],
             ..Summary::of_nothing(self.to)

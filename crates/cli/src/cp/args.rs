@@ -93,6 +93,9 @@ pub struct Cp {
     /// Print one JSON event a line on standard output
     #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
     pub json: bool,
+    /// Show more of how the transfer was made: requests, connections, what came in vain
+    #[arg(short, long, conflicts_with = "quiet", help_heading = "Output")]
+    pub verbose: bool,
     /// Print warnings and errors only
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,

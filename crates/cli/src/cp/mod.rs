@@ -50,6 +50,9 @@ pub fn near(places: &[String]) -> PathBuf {
 
 /// Run the command.
 pub async fn run(cp: Cp) -> Exit {
+    if cp.verbose {
+        crate::progress::look::show_details();
+    }
     let refuse = |exit, message: &str| {
         let to = cp.places.last().map(|to| job::shown(to)).unwrap_or_default();
         told::failed(&cp, &Kept::default(), &to, message, None);

@@ -13,6 +13,7 @@ use crate::args::Get;
 use crate::config::Config;
 use crate::engine::{self, CONNECTIONS_PER_HOST, Wishes};
 use crate::exit::{Exit, fail};
+use crate::progress::look::show_details;
 use crate::progress::{Mode, Progress};
 use crate::report;
 use crate::say;
@@ -26,6 +27,9 @@ pub use one::Kept;
 
 /// Run the command.
 pub async fn run(mut get: Get) -> Exit {
+    if get.verbose {
+        show_details();
+    }
     let to_stdout = get.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
     if to_stdout && get.json {
         return fail(Exit::Usage, "--json and '-o -' both want standard output");

@@ -1,6 +1,7 @@
 //! What the place that is written to can show: width, height, colour, Unicode.
 
 use std::env;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,20 @@ pub struct Look {
     pub colour: bool,
     /// Whether more than ASCII can be shown.
     pub unicode: bool,
+    /// Whether figures are shown that concern how a transfer was made (`-v`).
+    pub details: bool,
+}
+
+/// Whether the user wants them.
+static DETAILS: AtomicBool = AtomicBool::new(false);
+
+/// Show them from now on.
+pub fn show_details() {
+    DETAILS.store(true, Ordering::Relaxed);
+}
+
+fn are_details_wanted() -> bool {
+    DETAILS.load(Ordering::Relaxed)
 }
 
 /// A way to set words apart; without colour they are plain.
@@ -29,18 +44,21 @@ pub(super) enum Tone {
 
 impl Look {
     /// No escape sequences, 80 columns: for files, pipes and tests.
-    pub const PLAIN: Self = Self { width: 80, height: 24, colour: false, unicode: true };
+    pub const PLAIN: Self =
+        Self { width: 80, height: 24, colour: false, unicode: true, details: false };
 
     /// What standard error can show now; asks again after each change of the window's size.
     pub fn of_stderr() -> Self {
         let (width, height) = stderr_size().unwrap_or((80, 24));
         let colour = env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-        Self { width, height, colour, unicode: unicode_locale(|name| env::var(name).ok()) }
+        let unicode = unicode_locale(|name| env::var(name).ok());
+        Self { width, height, colour, unicode, details: are_details_wanted() }
     }
 
     /// For lines that are not drawn over: colour off, Unicode as the locale says.
     pub fn of_lines() -> Self {
-        Self { width: 110, unicode: unicode_locale(|name| env::var(name).ok()), ..Self::PLAIN }
+        let unicode = unicode_locale(|name| env::var(name).ok());
+        Self { width: 110, unicode, details: are_details_wanted(), ..Self::PLAIN }
     }
 
     /// `text` in a tone.

@@ -55,8 +55,11 @@ pub fn stopped_summary(end: &Summary, look: Look) -> Option<String> {
     if end.fetched_bytes == 0 {
         return None;
     }
-    let stopped =
-        format!("stopped with {} of {}", units::bytes(here), units::bytes(end.size_bytes));
+    let size = units::bytes(end.size_bytes);
+    let stopped = match here >= end.size_bytes && end.size_bytes > 0 {
+        true => format!("stopped when all {size} had come"),
+        false => format!("stopped with {} of {size}", units::bytes(here)),
+    };
     let head = format!(
         "{}: {} after {}, {}",
         look.tone(Tone::Bold, &name),
@@ -82,20 +85,23 @@ fn with_details(head: String, end: &Summary, remarks: bool, look: Look) -> Strin
         out.push_str(&format!("{}\n", parts.join(", ")));
     }
     out.push_str(&table(&end.sources, remarks, look));
-    let mut facts = vec![format!("wasted {}{}", units::bytes(end.wasted_bytes), wasted_part(end))];
-    if let Some(efficiency) = end.efficiency {
-        facts.push(format!("efficiency {} of the sources' capacity", units::percent(efficiency)));
+    if look.details {
+        let wasted = format!("wasted {}{}", units::bytes(end.wasted_bytes), wasted_part(end));
+        let efficiency = end
+            .efficiency
+            .map(|part| format!(", efficiency {} of the sources' capacity", units::percent(part)));
+        out.push_str(&format!("{wasted}{}\n", efficiency.unwrap_or_default()));
     }
-    out.push_str(&format!("{}\n", facts.join(", ")));
-    if !end.limited_by.is_empty() {
-        let by = end.limited_by.strip_prefix("limited by ").unwrap_or(&end.limited_by);
-        out.push_str(&format!("limited by {}\n", text::safe(&look.plain_words(by), look)));
+    let by = end.limited_by.words();
+    if !by.is_empty() {
+        out.push_str(&format!("limited by {}\n", text::safe(&look.plain_words(&by), look)));
     }
     out
 }
 
 fn wasted_part(end: &Summary) -> String {
-    if end.wasted_bytes == 0 {
+    // Of nothing there is no part.
+    if end.wasted_bytes == 0 || end.fetched_bytes == 0 {
         return String::new();
     }
     let part =
@@ -114,23 +120,23 @@ fn table(sources: &[SourceSummary], remarks: bool, look: Look) -> String {
         shown.truncate(ROWS_MAX - 1);
         shown.sort_by_key(|s| s.source);
     }
-    let head = ["bytes", "share", "rate", "requests", "lanes", "RTT"].map(str::to_owned);
-    let rows: Vec<[String; 6]> = shown.iter().map(|s| figures(s)).collect();
+    let head: Vec<String> = columns(look).iter().map(|(head, _)| (*head).to_owned()).collect();
+    let rows: Vec<Vec<String>> = shown.iter().map(|s| figures(s, look)).collect();
     // Columns go from the last to the first as the terminal gets narrower; "rate" stays.
     let usable = look.width.saturating_sub(1);
-    let widths: Vec<usize> = (0..6)
+    let widths: Vec<usize> = (0..head.len())
         .map(|i| {
             rows.iter().map(|r| text::width(&r[i])).max().unwrap_or(0).max(text::width(&head[i]))
         })
         .collect();
     let longest = shown.iter().map(|s| text::width(bare(&s.name))).max().unwrap_or(0).max(6);
-    let mut columns = 6;
+    let mut columns = head.len();
     let fixed = |columns: usize| 4 + widths[..columns].iter().map(|w| w + 2).sum::<usize>();
     while columns > 3 && fixed(columns) + longest.min(20) > usable {
         columns -= 1;
     }
     let name_max = usable.saturating_sub(fixed(columns)).clamp(8, longest.max(8));
-    let line = |number: &str, name: &str, cells: &[String; 6]| {
+    let line = |number: &str, name: &str, cells: &[String]| {
         let mut line = format!("{} {}", text::right(number, 3), text::left(name, name_max, look));
         for (cell, width) in cells.iter().zip(&widths).take(columns) {
             line.push_str(&format!("  {}", text::right(cell, *width)));
@@ -159,15 +165,24 @@ fn table(sources: &[SourceSummary], remarks: bool, look: Look) -> String {
     out
 }
 
-fn figures(source: &SourceSummary) -> [String; 6] {
-    [
-        units::bytes(source.bytes),
-        units::percent(source.share),
-        units::rate(source.rate_bytes_per_s),
-        units::count(source.requests),
-        source.lanes.to_string(),
-        source.rtt_ms.map_or("-".to_owned(), rtt),
-    ]
+type Column = (&'static str, fn(&SourceSummary) -> String);
+
+/// The columns of the table; some with details alone.
+fn columns(look: Look) -> Vec<Column> {
+    let all: [(Column, bool); 6] = [
+        (("bytes", |it| units::bytes(it.bytes)), false),
+        (("share", |it| units::percent(it.share)), false),
+        (("rate", |it| units::rate(it.rate_bytes_per_s)), false),
+        (("requests", |it| units::count(it.requests)), true),
+        (("lanes", |it| it.lanes.to_string()), true),
+        (("RTT", |it| it.rtt_ms.map_or("-".to_owned(), rtt)), false),
+    ];
+    let shown = all.into_iter().filter(|(_, is_detail)| look.details || !is_detail);
+    shown.map(|(column, _)| column).collect()
+}
+
+fn figures(source: &SourceSummary, look: Look) -> Vec<String> {
+    columns(look).iter().map(|(_, figure)| figure(source)).collect()
 }
 
 /// What is worth a line of its own.

@@ -183,7 +183,7 @@ fn tags_of_each_answer_do_no_harm_where_a_digest_proves() {
         vec![Behaviour::PerAnswer(Fresh::Both).into(), Behaviour::rate(20_000_000).into()],
     );
     let digest = sha256(&content);
-    home.run(["get", &url(&server), "--digest", &digest]).code_is(0).says(&["wasted 0 B"]);
+    home.run(["get", "-v", &url(&server), "--digest", &digest]).code_is(0).says(&["wasted 0 B"]);
     home.holds_only("data.bin", &content);
 }
 

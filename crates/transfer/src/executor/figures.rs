@@ -10,7 +10,8 @@ use swath_source::{Meter, plain_bytes};
 
 use super::agree::without_digest;
 use super::audit::Audit;
-use super::state::Run;
+use super::state::{Run, SourceEntry};
+use crate::limited::{Measured, Used};
 use crate::observe::{
     Eta, Event, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary, Verified,
 };
@@ -114,6 +115,12 @@ impl Figures {
         let (&(from, before), &(_, bytes)) = (self.shown.front()?, self.shown.back()?);
         let span_s = now.secs_since(from);
         (span_s >= SHOWN_MIN_S).then(|| bytes.saturating_sub(before) as f64 / span_s)
+    }
+
+    /// What it can do: the highest rate over a few seconds, or over one where there were no more. (What
+    /// comes in a burst at the beginning it cannot keep up.)
+    fn capacity(&self) -> f64 {
+        if self.best_shown > 0.0 { self.best_shown } else { self.capacity }
     }
 
     fn mean_rate(&self, now: Time) -> f64 {
@@ -292,7 +299,7 @@ impl Run<'_> {
                         0.0
                     },
                     rate_bytes_per_s: mean,
-                    capacity_bytes_per_s: figures.capacity.max(mean),
+                    capacity_bytes_per_s: figures.capacity().max(mean),
                     requests: requests[at],
                     lanes: figures.lanes_max,
                     rtt_ms: figures.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
@@ -304,6 +311,8 @@ impl Run<'_> {
         let capacity: f64 = sources.iter().map(|source| source.capacity_bytes_per_s).sum();
         let efficiency =
             (capacity > 0.0).then(|| (fetched_bytes as f64 / fetch_s / capacity).min(1.0));
+        let measured = self.measured(fetch_s, elapsed_s, fetched_bytes);
+        let limited_by = Measured { efficiency, sources: self.used(), ..measured }.judge();
         Summary {
             path: self.name.clone(),
             size_bytes: self.told(self.size_bytes.unwrap_or_else(|| self.have.total_bytes())),
@@ -318,7 +327,7 @@ impl Run<'_> {
             verified: self.verified(),
             verified_by: self.verified_by(),
             proved: self.verified() != Verified::None,
-            limited_by: self.limit(fetch_s, elapsed_s, fetched_bytes, efficiency, &sources),
+            limited_by,
             digest: self.digest.as_ref().map(ToString::to_string),
             sources,
         }
@@ -365,65 +374,37 @@ impl Run<'_> {
         }
     }
 
-    /// One sentence on what limited the transfer; nothing where nothing was fetched.
-    fn limit(
-        &self,
-        fetch_s: f64,
-        elapsed_s: f64,
-        fetched_bytes: u64,
-        efficiency: Option<f64>,
-        sources: &[SourceSummary],
-    ) -> String {
-        if fetched_bytes == 0 {
-            return String::new();
-        }
-        let rate = fetched_bytes as f64 / fetch_s;
-        if let Some(limit) = self.engine.limit_bytes_per_s
-            && rate > 0.85 * limit as f64
-        {
-            return "the rate limit that was asked for".to_owned();
-        }
+    /// What was measured, to judge what limited the transfer.
+    fn measured(&self, fetch_s: f64, elapsed_s: f64, fetched_bytes: u64) -> Measured {
         let disk = self.engine.disk.stats();
-        let saturated_s = disk.saturated.saturating_sub(self.disk_began.saturated).as_secs_f64();
-        if saturated_s > 0.5 * elapsed_s {
-            return format!(
-                "the disk: it was saturated {:.0} % of the time",
-                100.0 * saturated_s / elapsed_s
-            );
+        Measured {
+            fetched_bytes,
+            fetch_s,
+            elapsed_s,
+            rate_limit: self.engine.limit_bytes_per_s,
+            disk_s: disk.saturated.saturating_sub(self.disk_began.saturated).as_secs_f64(),
+            output_s: self.output_nanos.load(Ordering::Relaxed) as f64 * 1e-9,
+            hashing_s: self.engine.hash.busy().saturating_sub(self.hash_began).as_secs_f64(),
+            cpu_s: process_cpu_s() - self.cpu_began_s,
+            cores: self.engine.cores as f64,
+            efficiency: None,
+            is_tree: self.tree.is_some(),
+            sources: Vec::new(),
         }
-        let output_s = self.output_nanos.load(Ordering::Relaxed) as f64 * 1e-9;
-        if output_s > 0.5 * elapsed_s {
-            return "whoever reads the output".to_owned();
-        }
-        let hashing_s = self.engine.hash.busy().saturating_sub(self.hash_began).as_secs_f64();
-        if hashing_s > 0.85 * elapsed_s
-            || elapsed_s - fetch_s > 0.3 * elapsed_s && hashing_s > 0.5 * elapsed_s
-        {
-            return format!("hashing: it took {hashing_s:.1} s of {elapsed_s:.1} s");
-        }
-        let cores = self.engine.cores as f64;
-        let cpu_s = process_cpu_s() - self.cpu_began_s;
-        if cpu_s > 0.85 * cores * elapsed_s {
-            return "this machine's processors".to_owned();
-        }
-        let used: Vec<&SourceSummary> = sources.iter().filter(|source| source.bytes > 0).collect();
-        match (used.as_slice(), efficiency) {
-            ([only], Some(efficiency)) if efficiency >= 0.75 => {
-                format!("the link or the server of {}", only.name)
-            }
-            (_, Some(efficiency)) if efficiency >= 0.75 => {
-                "the sources' links: each delivered as fast as it could, to the end".to_owned()
-            }
-            _ if fetch_s < 2.0 && self.tree.is_some() => {
-                "round trips: there is too little for the connections to come up to speed"
-                    .to_owned()
-            }
-            _ if fetch_s < 2.0 => {
-                "round trips: the file is too small for the connections to come up to speed"
-                    .to_owned()
-            }
-            _ => "the sources: what they delivered changed while the transfer ran".to_owned(),
-        }
+    }
+
+    /// The sources that delivered something.
+    fn used(&self) -> Vec<Used> {
+        let delivered = |(_, entry): &(usize, &SourceEntry)| entry.figures.bytes > 0;
+        let used = self.sources.iter().enumerate().filter(delivered);
+        used.map(|(at, entry)| Used {
+            name: entry.source.display_name().to_owned(),
+            is_lost: entry.state == SourceState::Bad
+                || entry.state == SourceState::Silent
+                || entry.state == SourceState::Probing && entry.failures > 0,
+            is_paced: self.planner.source(SourceId(at as u32)).is_some_and(|view| view.paced),
+        })
+        .collect()
     }
 
     /// The newest modification time that an accepted source tells.

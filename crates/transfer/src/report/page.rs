@@ -85,11 +85,11 @@ fn hero(scene: &Scene<'_>, name: &str) -> String {
     let begun = begun.map_or(String::new(), |since| {
         format!("<p class=\"path\">Begun on {}</p>", html(&http_date::write(since.as_secs())))
     });
-    let limit = recording.summary.as_ref().map_or("", |s| s.limited_by.as_str());
+    let limit = recording.summary.as_ref().map(|it| it.limited_by.words()).unwrap_or_default();
     let limit = if limit.is_empty() {
         String::new()
     } else {
-        format!("<p class=\"limit\"><span>What limited it</span>{}</p>", html(&as_sentence(limit)))
+        format!("<p class=\"limit\"><span>What limited it</span>{}</p>", html(&as_sentence(&limit)))
     };
     format!(
         "<header class=\"hero\"><p class=\"brand\"><svg viewBox=\"0 0 26 18\" aria-hidden=\"true\">\

@@ -3,8 +3,8 @@
 //! simply (swaths by time, tails given to whoever is idle) and needs no network.
 
 use super::observe::{
-    Eta, Event, Outcome, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary,
-    SwathRecord, Verified,
+    Eta, Event, LimitedBy, Outcome, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary,
+    Summary, SwathRecord, Verified,
 };
 
 /// One make-believe source.
@@ -292,6 +292,8 @@ pub fn play(scenario: &Scenario) -> Vec<Event> {
     let elapsed_s = now + dt + 0.08;
     let fetched = s.size - s.resumed;
     let wasted_all: f64 = wasted.iter().sum();
+    let is_lost = |i: &usize| states[*i] == SourceState::Bad && bytes[*i] > 0.0;
+    let lost: Vec<String> = (0..n).filter(is_lost).map(|i| s.links[i].name.clone()).collect();
     let sources = (0..n)
         .map(|i| SourceSummary {
             source: i as u32,
@@ -327,7 +329,10 @@ pub fn play(scenario: &Scenario) -> Vec<Event> {
         verified: Verified::Digest,
         verified_by: "sha-256".into(),
         proved: true,
-        limited_by: "the sources' links: all of them delivered all that they could".into(),
+        limited_by: match lost.is_empty() {
+            true => LimitedBy::Sources,
+            false => LimitedBy::LostSources { names: lost },
+        },
         digest: Some(
             "sha-256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
         ),

@@ -1,0 +1,275 @@
+//! What limited a transfer: judged by what was measured of it, told in words in one place.
+
+use serde::{Deserialize, Serialize};
+
+/// What limited a transfer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "by")]
+pub enum LimitedBy {
+    /// Nothing was fetched, so nothing limited it.
+    #[default]
+    Nothing,
+    /// The rate limit that was asked for.
+    RateLimit,
+    /// The disk.
+    Disk {
+        /// The part of the time in which it was saturated, 0 to 1.
+        part: f64,
+    },
+    /// Whoever reads the output.
+    Output,
+    /// Hashing.
+    Hashing {
+        /// How long it took, in seconds …
+        busy_s: f64,
+        /// … of so many in all.
+        elapsed_s: f64,
+    },
+    /// This machine's processors.
+    Processors,
+    /// Sources were lost on the way.
+    LostSources {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// The servers, which limit the rate of each answer.
+    Servers,
+    /// The link or the server of the only source.
+    OneSource {
+        /// Its name.
+        name: String,
+    },
+    /// The links or servers of the sources: each delivered as fast as it could, to the end.
+    Sources,
+    /// There was too little for the connections to come up to speed.
+    RoundTrips {
+        /// It was a tree.
+        is_tree: bool,
+    },
+    /// What the sources delivered changed while the transfer ran.
+    Changes,
+    /// The network or the receiver of an upload.
+    Receiver,
+}
+
+impl LimitedBy {
+    /// The same in words, as they follow "limited by"; empty where nothing was fetched.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Nothing => String::new(),
+            Self::RateLimit => "the rate limit that was asked for".to_owned(),
+            Self::Disk { part } => {
+                format!("the disk: it was saturated {:.0} % of the time", 100.0 * part)
+            }
+            Self::Output => "whoever reads the output".to_owned(),
+            Self::Hashing { busy_s, elapsed_s } => {
+                format!("hashing: it took {busy_s:.1} s of {elapsed_s:.1} s")
+            }
+            Self::Processors => "this machine's processors".to_owned(),
+            Self::LostSources { names } => match names.as_slice() {
+                [one] => format!("the loss of {one} on the way"),
+                several => format!("the loss of {} sources on the way", several.len()),
+            },
+            Self::Servers => "the servers: they limit the rate of each connection".to_owned(),
+            Self::OneSource { name } => format!("the link or the server of {name}"),
+            Self::Sources => {
+                "the sources' links: each delivered as fast as it could, to the end".to_owned()
+            }
+            Self::RoundTrips { is_tree: true } => {
+                "round trips: there is too little for the connections to come up to speed"
+                    .to_owned()
+            }
+            Self::RoundTrips { is_tree: false } => {
+                "round trips: the file is too small for the connections to come up to speed"
+                    .to_owned()
+            }
+            Self::Changes => {
+                "the sources: what they delivered changed while the transfer ran".to_owned()
+            }
+            Self::Receiver => "the network or the server that takes it".to_owned(),
+        }
+    }
+}
+
+/// What was measured of a transfer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Measured {
+    pub fetched_bytes: u64,
+    /// Until the last byte was here, in seconds.
+    pub fetch_s: f64,
+    /// Until all was done.
+    pub elapsed_s: f64,
+    /// Bytes per second that were allowed.
+    pub rate_limit: Option<u64>,
+    /// How long the disk was saturated, the output was waited for, hashing took, and how much
+    /// processor time was used.
+    pub disk_s: f64,
+    pub output_s: f64,
+    pub hashing_s: f64,
+    pub cpu_s: f64,
+    pub cores: f64,
+    /// Mean rate over what the sources can do, 0 to 1.
+    pub efficiency: Option<f64>,
+    pub is_tree: bool,
+    /// Those that delivered something.
+    pub sources: Vec<Used>,
+}
+
+/// A source that delivered something.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Used {
+    pub name: String,
+    /// It is out, or its connections were lost and did not come back.
+    pub is_lost: bool,
+    /// Its server limits the rate of each answer.
+    pub is_paced: bool,
+}
+
+impl Measured {
+    /// What limited it: what is certain comes before what is likely.
+    pub fn judge(&self) -> LimitedBy {
+        if self.fetched_bytes == 0 {
+            return LimitedBy::Nothing;
+        }
+        let rate = self.fetched_bytes as f64 / self.fetch_s;
+        if self.rate_limit.is_some_and(|limit| rate > NEAR * limit as f64) {
+            return LimitedBy::RateLimit;
+        }
+        if self.disk_s > 0.5 * self.elapsed_s {
+            return LimitedBy::Disk { part: (self.disk_s / self.elapsed_s).min(1.0) };
+        }
+        if self.output_s > 0.5 * self.elapsed_s {
+            return LimitedBy::Output;
+        }
+        let is_hashed_behind = self.elapsed_s - self.fetch_s > 0.3 * self.elapsed_s;
+        if self.hashing_s > NEAR * self.elapsed_s
+            || is_hashed_behind && self.hashing_s > 0.5 * self.elapsed_s
+        {
+            return LimitedBy::Hashing { busy_s: self.hashing_s, elapsed_s: self.elapsed_s };
+        }
+        if self.cpu_s > NEAR * self.cores * self.elapsed_s {
+            return LimitedBy::Processors;
+        }
+        let lost: Vec<String> =
+            self.sources.iter().filter(|it| it.is_lost).map(|it| it.name.clone()).collect();
+        if !lost.is_empty() {
+            return LimitedBy::LostSources { names: lost };
+        }
+        if !self.sources.is_empty() && self.sources.iter().all(|it| it.is_paced) {
+            return LimitedBy::Servers;
+        }
+        let is_full = self.efficiency.is_some_and(|efficiency| efficiency >= FULL);
+        match self.sources.as_slice() {
+            [only] if is_full => LimitedBy::OneSource { name: only.name.clone() },
+            _ if is_full => LimitedBy::Sources,
+            _ if self.fetch_s < SHORT_S => LimitedBy::RoundTrips { is_tree: self.is_tree },
+            _ => LimitedBy::Changes,
+        }
+    }
+}
+
+/// So much of a limit counts as all of it.
+const NEAR: f64 = 0.85;
+/// So much of what the sources can do counts as all of it.
+const FULL: f64 = 0.75;
+/// Connections need about so long to come up to speed, in seconds.
+const SHORT_S: f64 = 2.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(name: &str) -> Used {
+        Used { name: name.to_owned(), ..Used::default() }
+    }
+
+    fn usual() -> Measured {
+        Measured {
+            fetched_bytes: 1000,
+            fetch_s: 10.0,
+            elapsed_s: 10.0,
+            cores: 2.0,
+            efficiency: Some(0.9),
+            sources: vec![used("a"), used("b")],
+            ..Measured::default()
+        }
+    }
+
+    /// Of three limited sources one was killed on the way, and the summary said that each had delivered
+    /// as fast as it could, to the end.
+    #[test]
+    fn each_combination_has_its_words() {
+        let lost = Used { is_lost: true, ..used("b") };
+        let paced = |name| Used { is_paced: true, ..used(name) };
+        let table: Vec<(Measured, &str)> = vec![
+            (usual(), "the sources' links: each delivered as fast as it could, to the end"),
+            (Measured { fetched_bytes: 0, ..usual() }, ""),
+            (Measured { rate_limit: Some(100), ..usual() }, "the rate limit that was asked for"),
+            (
+                Measured { rate_limit: Some(1000), ..usual() },
+                "the sources' links: each delivered as fast as it could, to the end",
+            ),
+            (
+                Measured { disk_s: 6.0, output_s: 9.0, ..usual() },
+                "the disk: it was saturated 60 % of the time",
+            ),
+            (Measured { output_s: 9.0, ..usual() }, "whoever reads the output"),
+            (Measured { hashing_s: 9.0, ..usual() }, "hashing: it took 9.0 s of 10.0 s"),
+            (
+                Measured { hashing_s: 6.0, fetch_s: 5.0, ..usual() },
+                "hashing: it took 6.0 s of 10.0 s",
+            ),
+            (
+                Measured { hashing_s: 6.0, ..usual() },
+                "the sources' links: each delivered as fast as it could, to the end",
+            ),
+            (Measured { cpu_s: 18.0, ..usual() }, "this machine's processors"),
+            (
+                Measured { sources: vec![used("a"), lost.clone()], ..usual() },
+                "the loss of b on the way",
+            ),
+            (
+                Measured { sources: vec![lost.clone(), lost.clone()], ..usual() },
+                "the loss of 2 sources on the way",
+            ),
+            (
+                Measured { sources: vec![lost.clone()], cpu_s: 18.0, ..usual() },
+                "this machine's processors",
+            ),
+            (
+                Measured { sources: vec![paced("a"), paced("b")], ..usual() },
+                "the servers: they limit the rate of each connection",
+            ),
+            (
+                Measured { sources: vec![paced("a"), used("b")], ..usual() },
+                "the sources' links: each delivered as fast as it could, to the end",
+            ),
+            (Measured { sources: vec![used("a")], ..usual() }, "the link or the server of a"),
+            (
+                Measured { efficiency: Some(0.5), ..usual() },
+                "the sources: what they delivered changed while the transfer ran",
+            ),
+            (
+                Measured { efficiency: None, fetch_s: 1.0, ..usual() },
+                "round trips: the file is too small for the connections to come up to speed",
+            ),
+            (
+                Measured { efficiency: None, fetch_s: 1.0, is_tree: true, ..usual() },
+                "round trips: there is too little for the connections to come up to speed",
+            ),
+        ];
+        for (measured, words) in table {
+            assert_eq!(measured.judge().words(), words, "{measured:?}");
+        }
+    }
+
+    #[test]
+    fn programs_read_what_it_was_by_its_name() {
+        let json = |limited: &LimitedBy| serde_json::to_value(limited).unwrap();
+        assert_eq!(json(&LimitedBy::RateLimit)["by"], "rate_limit");
+        let disk = json(&LimitedBy::Disk { part: 0.5 });
+        assert_eq!((disk["by"].as_str(), disk["part"].as_f64()), (Some("disk"), Some(0.5)));
+        let lost = LimitedBy::LostSources { names: vec!["a".to_owned()] };
+        assert_eq!(serde_json::from_value::<LimitedBy>(json(&lost)).unwrap(), lost);
+    }
+}
