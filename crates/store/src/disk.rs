@@ -121,7 +121,8 @@ impl Disk {
     ) -> Result<Disk, DiskError> {
         prefer_huge_pages(pool);
         let depth = options.ring_depth.clamp(1, 1024);
-        let ring = |meter: &Arc<Meter>| Ring::start(pool, depth, Arc::clone(meter));
+        let ring =
+            |meter: &Arc<Meter>| Ring::start(pool, depth, options.write_threads, Arc::clone(meter));
         let threads = || {
             let meter = Arc::new(Meter::new(options.write_threads + 1));
             let threads = Threads::start(options.write_threads, Arc::clone(&meter))
@@ -139,7 +140,10 @@ impl Disk {
                 Ok(ring) => (Engine::Ring(ring), ring_meter),
                 Err(error) => {
                     tracing::debug!(%error, "no io_uring here; writing with threads");
-                    threads()?
+                    threads().or_else(|error: DiskError| {
+                        tracing::debug!(%error, "no threads either; writing through the page cache");
+                        Ok((Engine::None, Arc::new(Meter::new(2))))
+                    })?
                 }
             },
         };
@@ -149,11 +153,12 @@ impl Disk {
         })
     }
 
-    /// What [`IoMode::Auto`] became: `uring`, `threads` or `buffered`.
+    /// What [`IoMode::Auto`] became: `uring`, `threads` or `buffered`. A ring whose jobs the kernel
+    /// cannot run counts as threads from then on.
     pub fn mode_name(&self) -> &'static str {
-        match self.shared.engine {
-            Engine::Ring(_) => "uring",
-            Engine::Threads(_) => "threads",
+        match &self.shared.engine {
+            Engine::Ring(ring) if !ring.is_left() => "uring",
+            Engine::Ring(_) | Engine::Threads(_) => "threads",
             Engine::None => "buffered",
         }
     }

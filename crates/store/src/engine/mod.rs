@@ -11,6 +11,7 @@ mod threads;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use swath_model::Buffer;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, oneshot};
@@ -66,7 +67,7 @@ impl Job {
                 // when writing. Then the rest says which.
                 (self.done >= self.bytes).then_some(Ok(self.done))
             }
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => None,
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => None,
             Err(error) => Some(Err(error)),
         }
     }
@@ -82,6 +83,7 @@ impl Job {
 
     /// Do it here and now with ordinary system calls on `fd`.
     fn run(&mut self, fd: i32) -> io::Result<usize> {
+        let mut pauses = 0;
         loop {
             let (offset, left, done) =
                 (self.offset + self.done as u64, self.bytes - self.done, self.done);
@@ -96,6 +98,15 @@ impl Job {
                 }
             };
             let outcome = usize::try_from(count).map_err(|_| io::Error::last_os_error());
+            // Some file systems are short of something for a moment, though asked to wait.
+            if let Err(error) = &outcome
+                && error.raw_os_error() == Some(libc::EAGAIN)
+                && pauses < PAUSES_MAX
+            {
+                pauses += 1;
+                std::thread::sleep(PAUSE);
+                continue;
+            }
             if let Some(outcome) = self.moved(outcome) {
                 return outcome;
             }
@@ -121,3 +132,7 @@ impl Engine {
         }
     }
 }
+
+/// A second in all: whatever is short for longer is an error, and not a reason to spin.
+const PAUSES_MAX: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);

@@ -4,6 +4,10 @@
 //! itself watches; at most `depth` are with the kernel at a time. Each group of the pool's slots
 //! is registered when it is first written from, so only memory that is used gets pinned, and a
 //! system that limits pinned memory simply keeps some groups unregistered.
+//!
+//! What the kernel cannot do at once it gives to workers of its own. Where it may not start any
+//! (`ulimit -u`, a container's limit of processes), it turns the job away. From then on this and
+//! all later jobs are done by threads, or by the ring's own thread where there can be no others.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,7 +21,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use swath_model::Pool;
 use swath_model::pool::SPAN_MAX;
 
-use super::{Direction, Job};
+use super::{Direction, Job, Threads};
 use crate::stats::Meter;
 use crate::sys;
 
@@ -31,6 +35,8 @@ struct Shared {
     queue: Mutex<Queue>,
     /// The thread is about to sleep or sleeps: whoever adds a job has to wake it.
     asleep: AtomicBool,
+    /// The kernel turned a job away, and jobs are done without it since.
+    left: AtomicBool,
     wake: File,
 }
 
@@ -42,13 +48,24 @@ struct Queue {
 
 impl Ring {
     /// Start the thread; fails where the kernel has or allows no io_uring.
-    pub(crate) fn start(pool: &Pool, depth: usize, meter: Arc<Meter>) -> io::Result<Ring> {
+    ///
+    /// `threads` take its place if the kernel cannot run jobs.
+    pub(crate) fn start(
+        pool: &Pool,
+        depth: usize,
+        threads: usize,
+        meter: Arc<Meter>,
+    ) -> io::Result<Ring> {
         // SAFETY: a plain system call that makes a new descriptor.
         let fd = sys::check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         // SAFETY: the descriptor is new and owned by nobody else.
         let wake = unsafe { File::from_raw_fd(fd) };
-        let shared =
-            Arc::new(Shared { queue: Mutex::default(), asleep: AtomicBool::new(false), wake });
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            asleep: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            wake,
+        });
         let (started, start) = std::sync::mpsc::channel();
         let (for_thread, pool) = (Arc::clone(&shared), pool.clone());
         let thread = std::thread::Builder::new().name("swath-ring".into()).spawn(move || {
@@ -65,6 +82,8 @@ impl Ring {
                         registered,
                         jobs: Vec::new(),
                         free: Vec::new(),
+                        threads,
+                        instead: None,
                     }
                     .run();
                 }
@@ -78,6 +97,11 @@ impl Ring {
     pub(crate) fn submit(&self, job: Job) {
         self.shared.lock().jobs.push_back(job);
         self.shared.wake();
+    }
+
+    /// Whether jobs are done without the kernel's ring by now.
+    pub(crate) fn is_left(&self) -> bool {
+        self.shared.left.load(Ordering::Relaxed)
     }
 }
 
@@ -187,6 +211,16 @@ struct Loop {
     /// Jobs with the kernel, by the number that the kernel gives back.
     jobs: Vec<Option<Job>>,
     free: Vec<usize>,
+    /// How many threads take the ring's place if need be.
+    threads: usize,
+    instead: Option<Instead>,
+}
+
+/// Who does the jobs once the kernel turned one away.
+enum Instead {
+    Threads(Threads),
+    /// The ring's own thread: not even one further thread could be started.
+    Here,
 }
 
 impl Loop {
@@ -202,8 +236,12 @@ impl Loop {
                     queue.jobs.pop_front()
                 };
                 let Some(job) = next else { break };
-                self.begin(job);
-                in_flight += 1;
+                if self.instead.is_some() {
+                    self.do_without(job);
+                } else {
+                    self.begin(job);
+                    in_flight += 1;
+                }
             }
             if closing && in_flight == 0 {
                 return;
@@ -301,6 +339,13 @@ impl Loop {
     fn end(&mut self, number: usize, result: i32) -> bool {
         let Some(mut job) = self.jobs.get_mut(number).and_then(Option::take) else { return false };
         let outcome = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
+        if let Err(error) = &outcome
+            && is_turned_away(error)
+        {
+            self.free.push(number);
+            self.do_without(job);
+            return true;
+        }
         match job.moved(outcome) {
             Some(outcome) => {
                 job.finish(outcome, &self.meter);
@@ -314,12 +359,46 @@ impl Loop {
         }
     }
 
+    /// Have a job done without the kernel's ring, from where it stands.
+    fn do_without(&mut self, mut job: Job) {
+        let instead = self.instead.get_or_insert_with(|| {
+            self.shared.left.store(true, Ordering::Relaxed);
+            match Threads::start(self.threads, Arc::clone(&self.meter)) {
+                Ok(threads) => {
+                    tracing::info!(
+                        "the kernel cannot start workers for io_uring (a limit of processes, as of \
+                         ulimit -u?): going on with threads"
+                    );
+                    Instead::Threads(threads)
+                }
+                Err(error) => {
+                    tracing::info!(
+                        %error,
+                        "the kernel cannot start workers for io_uring, nor swath threads (a limit \
+                         of processes, as of ulimit -u?): one buffer is moved at a time"
+                    );
+                    Instead::Here
+                }
+            }
+        });
+        match instead {
+            Instead::Threads(threads) => threads.submit(job),
+            Instead::Here => {
+                let fd = job.file.direct_fd();
+                let outcome = job.run(fd);
+                job.finish(outcome, &self.meter);
+            }
+        }
+    }
+
     /// The ring itself failed, which no known kernel does. What is with the kernel stays there: its
     /// buffers are given up, for nobody can tell when the kernel is done with them. Everything
     /// else is done by hand, so that the transfer can go on or end in order.
     fn give_up(self, error: io::Error) {
         tracing::error!(%error, "io_uring failed; going on without it");
-        let Loop { ring, shared, meter, registered, jobs, .. } = self;
+        let Loop { ring, shared, meter, registered, jobs, instead, .. } = self;
+        // Ends after the jobs that it has.
+        drop(instead);
         std::mem::forget((ring, registered));
         for Job { direction, file, buffer, answer, turn, .. } in jobs.into_iter().flatten() {
             std::mem::forget((file, buffer, turn));
@@ -350,6 +429,12 @@ impl Loop {
             }
         }
     }
+}
+
+/// Whether the kernel had no means to run a job: nothing of it was done, and another way may work.
+/// Kernels without workers cancel what waits for one; older ones answer that it be tried again.
+fn is_turned_away(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ECANCELED | libc::ENOMEM))
 }
 
 /// The number of the event descriptor's watch; job numbers are small.

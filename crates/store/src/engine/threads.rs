@@ -22,6 +22,7 @@ struct Shared {
 }
 
 impl Threads {
+    /// Start `count` threads, or as many of them as the system allows; fails if it allows none.
     pub(crate) fn start(count: usize, meter: Arc<Meter>) -> io::Result<Threads> {
         let shared = Arc::new(Shared {
             queue: Mutex::new((VecDeque::new(), false)),
@@ -31,10 +32,16 @@ impl Threads {
         let mut threads = Threads { shared, threads: Vec::new() };
         for _ in 0..count.max(1) {
             let shared = Arc::clone(&threads.shared);
-            let thread = std::thread::Builder::new()
-                .name("swath-write".into())
-                .spawn(move || shared.work())?;
-            threads.threads.push(thread);
+            let thread =
+                std::thread::Builder::new().name("swath-write".into()).spawn(move || shared.work());
+            match thread {
+                Ok(thread) => threads.threads.push(thread),
+                Err(error) if threads.threads.is_empty() => return Err(error),
+                Err(error) => {
+                    tracing::debug!(%error, count = threads.threads.len(), "fewer disk threads");
+                    break;
+                }
+            }
         }
         Ok(threads)
     }
