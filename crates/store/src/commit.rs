@@ -71,7 +71,7 @@ impl Target {
     /// See [`CommitError`].
     pub async fn commit(&self, mut records: Vec<Record>) -> Result<(), CommitError> {
         let inner = Arc::clone(&self.inner);
-        let path = || inner.names.target.clone();
+        let path = || inner.names.shown.clone();
         {
             let progress = inner.progress();
             if progress.closed {
@@ -112,7 +112,7 @@ impl Target {
 }
 
 fn commit_now(inner: &Inner, journal: &mut Journal, records: &[Record]) -> Result<(), CommitError> {
-    let path = || inner.names.target.clone();
+    let path = || inner.names.shown.clone();
     // Records about bytes that are durable already need no sync of the data.
     if records.iter().any(|record| matches!(record, Record::Durable { .. })) {
         sync_data(inner, journal)

@@ -60,7 +60,7 @@ impl Target {
     /// See [`FinishError`]; the target can still be written to and finished again.
     pub async fn finish(&self, mtime: Option<SystemTime>) -> Result<PathBuf, FinishError> {
         let inner = Arc::clone(&self.inner);
-        let path = inner.names.target.clone();
+        let path = inner.names.shown.clone();
         let size_bytes = {
             let mut progress = inner.progress();
             if progress.closed {
@@ -137,7 +137,7 @@ fn finish_now(
     size_bytes: u64,
     mtime: Option<SystemTime>,
 ) -> Result<(), FinishError> {
-    let path = || inner.names.target.clone();
+    let path = || inner.names.shown.clone();
     let failed = |source| FinishError::Io { path: path(), source };
     let (steps, names, part) = (inner.disk.steps().as_ref(), &inner.names, inner.file.plain());
     if part.metadata().map_err(failed)?.len() != size_bytes {
@@ -155,7 +155,7 @@ fn finish_now(
     if let Some(mtime) = mtime {
         // A time that the file system cannot hold is no reason to lose the file.
         if let Err(error) = sys::set_mtime(part, mtime) {
-            tracing::warn!(%error, path = %names.target.display(), "time not set");
+            tracing::warn!(%error, path = %names.shown.display(), "time not set");
         }
     }
     sync_data(inner, journal).map_err(|source| FinishError::DataLost { path: path(), source })?;

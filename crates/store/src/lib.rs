@@ -34,6 +34,7 @@
 //! # }
 //! ```
 
+mod beneath;
 mod bits;
 pub mod cache;
 mod commit;

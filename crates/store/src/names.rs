@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 /// Where the side files of one target lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Names {
-    /// The final name.
+    /// The final name, for system calls.
     pub(crate) target: PathBuf,
+    /// The final name as the user knows it.
+    pub(crate) shown: PathBuf,
     /// The folder of all of them.
     pub(crate) folder: PathBuf,
     /// The data until it is finished.
@@ -41,6 +43,7 @@ impl Names {
         };
         Some(Names {
             target: target.to_owned(),
+            shown: target.to_owned(),
             part: beside(".swath.part"),
             journal: beside(".swath"),
             journal_new: beside(".swath.new"),

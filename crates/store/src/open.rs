@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use swath_model::{Range, RangeMap, RangeSet, counted};
 
+use crate::beneath::reach;
 use crate::data_file::DataFile;
 use crate::disk::Disk;
 use crate::finish::keep_mode;
@@ -22,12 +23,16 @@ use crate::names::{Names, folder_of};
 use crate::place::{check_target, is_no_file, is_planted};
 use crate::steps::Steps;
 use crate::sys;
+use crate::tree::Root;
 
 /// What to open.
 #[derive(Clone, Debug, Default)]
 pub struct TargetSpec {
     /// The final name. Missing folders above it are created.
     pub path: PathBuf,
+    /// The folder above it that the user named, where others chose the rest of the path: no link
+    /// below it is followed.
+    pub beneath: Option<PathBuf>,
     /// Size of the file in bytes, if known.
     pub size_bytes: Option<u64>,
     /// What is known of the content, to tell whether a journal belongs to it.
@@ -88,6 +93,14 @@ pub enum OpenError {
     /// A side file's name is taken by something that swath did not make.
     #[error("{} is in the way: it is not swath's own", .0.display())]
     InTheWay(PathBuf),
+    /// A folder of the path is a link, and the path was not chosen by the user.
+    #[error("{} is a symbolic link: links below {} are not followed", link.display(), boundary.display())]
+    LinkOnTheWay {
+        /// The link.
+        link: PathBuf,
+        /// The folder that the user named.
+        boundary: PathBuf,
+    },
     /// The name is longer than the file system allows.
     #[error("the name of {} is too long for this file system", .0.display())]
     NameTooLong(PathBuf),
@@ -121,6 +134,8 @@ pub enum OpenError {
 
 /// What opening leaves to the target.
 pub(crate) struct Opened {
+    /// Kept open, for the names lead through it.
+    pub(crate) root: Option<Root>,
     pub(crate) names: Names,
     pub(crate) file: DataFile,
     pub(crate) journal: Option<JournalFile>,
@@ -130,11 +145,21 @@ pub(crate) struct Opened {
 
 /// Open a target; blocks.
 pub(crate) fn open(disk: &Disk, spec: &TargetSpec) -> Result<Opened, OpenError> {
+    let reached = reach(&spec.path, spec.beneath.as_deref(), true)?;
+    match open_reached(disk, spec, &reached.path) {
+        Ok(opened) => Ok(Opened { root: reached.root, ..opened }),
+        Err(error) => Err(reached.explain(error, &spec.path)),
+    }
+}
+
+/// Open the target that system calls find at `path`.
+fn open_reached(disk: &Disk, spec: &TargetSpec, path: &Path) -> Result<Opened, OpenError> {
     let steps = disk.steps().as_ref();
-    check_target(&spec.path, spec.overwrite)?;
-    let space = prepare_folder(&spec.path)?;
-    let names = Names::of(&spec.path, space.name_bytes_max)
-        .ok_or_else(|| OpenError::NoName(spec.path.clone()))?;
+    check_target(path, spec.overwrite)?;
+    let space = prepare_folder(path)?;
+    let names =
+        Names::of(path, space.name_bytes_max).ok_or_else(|| OpenError::NoName(path.to_owned()))?;
+    let names = Names { shown: spec.path.clone(), ..names };
     let (part, created) = lock_part(&names)?;
     if let Ok(old) = names.target.symlink_metadata()
         && old.is_file()
@@ -224,7 +249,7 @@ fn open_locked(
         note,
     };
     let file = DataFile::new(part, &names.part, direct);
-    Ok(Opened { names, file, journal, state, resumed })
+    Ok(Opened { root: None, names, file, journal, state, resumed })
 }
 
 /// Make the folder if need be and ask what it offers.

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use swath_model::{Range, RangeSet};
 
+use crate::beneath::reach;
 use crate::identity::{Identity, Verdict};
 use crate::journal::{Recovery, State, recover};
 use crate::names::{Names, folder_of, is_reserved};
@@ -40,12 +41,21 @@ impl Left {
 }
 
 /// Look at the place of a target: whether the file can be written there, and what an earlier run
-/// left of it. Changes nothing; blocks.
+/// left of it. No link below `beneath` is followed. Changes nothing; blocks.
 ///
 /// # Errors
 /// What [`crate::Target::open`] would refuse the place for, so that it can be told before anything
 /// is fetched.
-pub fn look(path: &Path, overwrite: bool) -> Result<Option<Left>, OpenError> {
+pub fn look(
+    path: &Path,
+    beneath: Option<&Path>,
+    overwrite: bool,
+) -> Result<Option<Left>, OpenError> {
+    let reached = reach(path, beneath, false)?;
+    look_at(&reached.path, overwrite).map_err(|error| reached.explain(error, path))
+}
+
+fn look_at(path: &Path, overwrite: bool) -> Result<Option<Left>, OpenError> {
     check_target(path, overwrite)?;
     let Ok(space) = sys::file_system(&folder_of(path)) else { return Ok(None) };
     let Some(names) = Names::of(path, space.name_bytes_max) else { return Ok(None) };
@@ -75,7 +85,7 @@ pub fn look(path: &Path, overwrite: bool) -> Result<Option<Left>, OpenError> {
 
 /// Bytes that an earlier run of the target at `path` left for the next one. Blocks.
 pub fn kept_bytes(path: &Path) -> u64 {
-    look(path, true).ok().flatten().map_or(0, |left| left.durable.total_bytes())
+    look(path, None, true).ok().flatten().map_or(0, |left| left.durable.total_bytes())
 }
 
 /// The final name has to be free, or that of an ordinary file that may be replaced. Devices, pipes

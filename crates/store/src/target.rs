@@ -28,6 +28,8 @@ pub struct Target {
 pub(crate) struct Inner {
     pub(crate) disk: Disk,
     pub(crate) names: Names,
+    /// What the names lead through, if it was resolved beneath a folder.
+    pub(crate) _root: Option<crate::tree::Root>,
     pub(crate) file: Arc<DataFile>,
     pub(crate) overwrite: bool,
     /// Zeros are left out.
@@ -138,6 +140,7 @@ impl Target {
         let inner = Inner {
             disk: disk.clone(),
             names: opened.names,
+            _root: opened.root,
             file: Arc::new(opened.file),
             overwrite,
             sparse,
@@ -149,7 +152,7 @@ impl Target {
 
     /// The final name.
     pub fn path(&self) -> &Path {
-        &self.inner.names.target
+        &self.inner.names.shown
     }
 
     /// Where the data lies until it is finished.
@@ -296,7 +299,7 @@ impl Target {
         let direct = direct_bytes.is_some();
         let way = Way { direction: Direction::Read, direct, turn };
         let (buffer, outcome) = inner.disk.transfer(way, &inner.file, offset, length, into).await;
-        let failed = |source| ReadError { path: inner.names.target.clone(), offset, source };
+        let failed = |source| ReadError { path: inner.names.shown.clone(), offset, source };
         let count = outcome.map_err(failed)?;
         let Some(mut buffer) = buffer else { return Err(failed(io::Error::other("no buffer"))) };
         buffer.advance(count.min(wanted));
@@ -314,12 +317,12 @@ impl Inner {
     fn admit(&self, range: Range) -> Result<Option<u64>, WriteError> {
         let progress = self.progress();
         if progress.closed {
-            return Err(WriteError::Closed(self.names.target.clone()));
+            return Err(WriteError::Closed(self.names.shown.clone()));
         }
         // Offsets beyond what the system's signed type holds are beyond every file.
         let end_max = progress.size_bytes.unwrap_or(u64::MAX).min(OFFSET_MAX);
         if range.end > end_max {
-            let path = self.names.target.clone();
+            let path = self.names.shown.clone();
             return Err(WriteError::PastEnd { path, range, size_bytes: end_max });
         }
         Ok(progress.size_bytes)
@@ -339,7 +342,7 @@ impl Inner {
     }
 
     fn write_error(&self, offset: u64, source: io::Error) -> WriteError {
-        let path = self.names.target.clone();
+        let path = self.names.shown.clone();
         if sys::is_full(&source) {
             WriteError::NoSpace { path, offset, source }
         } else {
@@ -363,7 +366,7 @@ impl Drop for Inner {
 
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Target({})", self.inner.names.target.display())
+        write!(f, "Target({})", self.inner.names.shown.display())
     }
 }
 

@@ -100,7 +100,7 @@ async fn only_files_are_ever_replaced() {
             let spec = TargetSpec { overwrite, ..spec(&path, 10) };
             let error = Target::open(&disk, spec).await.unwrap_err();
             assert!(matches!(&error, OpenError::NotAFile { kind, .. } if *kind == what), "{error}");
-            assert!(matches!(look(&path, overwrite), Err(OpenError::NotAFile { .. })));
+            assert!(matches!(look(&path, None, overwrite), Err(OpenError::NotAFile { .. })));
         }
         assert!(!path.symlink_metadata().unwrap().is_file());
     }
@@ -149,7 +149,7 @@ async fn names_of_side_files_are_refused() {
     for name in ["x.swath", "x.swath.part", "x.swath.new", "X.SWATH"] {
         let path = folder.path().join(name);
         assert!(matches!(open_error(&path, 10).await, OpenError::Reserved(_)), "{name}");
-        assert!(matches!(look(&path, true), Err(OpenError::Reserved(_))), "{name}");
+        assert!(matches!(look(&path, None, true), Err(OpenError::Reserved(_))), "{name}");
     }
     assert_eq!(names(folder.path()), [""; 0]);
 }

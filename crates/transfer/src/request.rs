@@ -79,6 +79,9 @@ pub struct Request {
     pub require_digest: bool,
     /// Go on from what an earlier run left.
     pub resume: bool,
+    /// The folder above the destination that the user named, where others (a Metalink, a list) chose
+    /// the rest of the path: no link below it is followed.
+    pub beneath: Option<PathBuf>,
     /// Leave blocks of zeros out of the file as holes, and ask for no space in advance.
     pub sparse: bool,
     /// Use mirrors that an answer names (`Link: rel=duplicate`).
@@ -138,6 +141,7 @@ impl Request {
             ask_if_present: true,
             require_digest: false,
             resume: true,
+            beneath: None,
             sparse: false,
             discover: true,
             metalinks: false,

@@ -320,6 +320,7 @@ fn of_metalink_file(
     let mut request = Template::of(get).metalink_file(file, trust)?;
     if get.output.is_some() {
         request.destination = destination(get, None);
+        request.beneath = None;
     }
     request.plan.eager = true;
     request.ask_if_present = true;
@@ -401,6 +402,7 @@ impl Template {
             return Err((name, words.to_owned()));
         }
         let mut request = self.request(Destination::File(self.dir.join(file.name.as_path())));
+        request.beneath = Some(self.dir.clone());
         request.mirrors = file
             .mirrors
             .into_iter()

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use swath_formats::list::{Item, List};
 use swath_transfer::{Destination, Mirror, Request, Trust};
@@ -107,11 +107,9 @@ fn request(template: &Template, item: Item) -> Result<Request, (String, String)>
             (shown_name, why.to_owned())
         })?,
     };
-    let dir = match &item.dir {
-        Some(dir) => template.dir.join(dir),
-        None => template.dir.clone(),
-    };
+    let (dir, beneath) = folders(template, item.dir.as_deref());
     let mut request = template.request(Destination::File(dir.join(name.as_path())));
+    request.beneath = Some(beneath);
     request.mirrors = item
         .mirrors
         .into_iter()
@@ -120,6 +118,19 @@ fn request(template: &Template, item: Item) -> Result<Request, (String, String)>
     request.digests = item.digests;
     request.overwrite |= item.overwrite;
     Ok(request)
+}
+
+/// The folder of a list's file, and the one below which no link is followed: the user's `-d`, or
+/// what the list names in its place (`/data`, `../data`).
+fn folders(template: &Template, dir: Option<&str>) -> (PathBuf, PathBuf) {
+    let Some(dir) = dir.map(Path::new) else {
+        return (template.dir.clone(), template.dir.clone());
+    };
+    let is_below =
+        dir.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let joined = template.dir.join(dir);
+    let beneath = if is_below { template.dir.clone() } else { joined.clone() };
+    (joined, beneath)
 }
 
 /// Kinds of what is passed over that are told apart.

@@ -90,6 +90,7 @@ async fn with_metalink(
         Ok(Inputs::One(mut next)) => {
             if !is_instead {
                 next.destination = inputs::destination_again(get, &mirrors);
+                next.beneath = None;
             }
             // The user's own addresses stay first among equals.
             let found = std::mem::replace(&mut next.mirrors, mirrors);
@@ -172,6 +173,10 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
             "symbolic link" => "name the file that it leads to, or remove the link".to_owned(),
             _ => format!("only files are replaced; -o - > {} writes into it", path.display()),
         }),
+        GetError::Open(OpenError::LinkOnTheWay { .. }) => Some(
+            "the names of a list or a Metalink stay below that folder: remove the link, or name the folder that it leads to with -d"
+                .to_owned(),
+        ),
         GetError::Open(OpenError::Reserved(_)) => Some("choose another name with -o".to_owned()),
         GetError::Digest { .. } if kept_bytes > 0 => Some(format!(
             "the data was not given its name; {} are kept in {name}.swath.part: with the right --digest, or with other mirrors, the same command goes on from there, with --no-resume it fetches all of it again",

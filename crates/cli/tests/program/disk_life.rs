@@ -139,7 +139,7 @@ fn kill_once(content: &Content, proof: Proof, wait: Duration) -> Cost {
         return Cost { lost_bytes: 0 };
     }
     drop(first);
-    let left = swath_store::look(&home.path("data.bin"), false).unwrap();
+    let left = swath_store::look(&home.path("data.bin"), None, false).unwrap();
     let durable = left.map(|left| left.durable).unwrap_or_default();
 
     let second = Pair::start(content, 20_000_000);

@@ -46,6 +46,7 @@ mod net_mirrors;
 mod net_odd_servers;
 mod net_output;
 mod net_patience;
+mod net_planted;
 mod net_proof;
 mod net_reach;
 mod net_refusals;

@@ -202,6 +202,7 @@ impl Place {
         let named = |end: &str| self.leases.join(format!("{id}.{end}"));
         Names {
             target: PathBuf::new(),
+            shown: PathBuf::new(),
             folder: self.leases.clone(),
             part: named("data"),
             journal: named("lease"),

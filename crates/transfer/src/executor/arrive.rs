@@ -198,6 +198,7 @@ impl Run<'_> {
         if let Destination::File(path) = &self.request.destination {
             let spec = TargetSpec {
                 path: path.clone(),
+                beneath: self.request.beneath.clone(),
                 size_bytes,
                 identity: self.identity(None),
                 overwrite: self.request.overwrite,

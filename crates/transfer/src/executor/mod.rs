@@ -69,13 +69,15 @@ pub(crate) async fn run(
         return Err(GetError::Contradiction { one: one.into(), other: other.into() });
     }
     let left = match &request.destination {
-        Destination::File(path) => match look(path, request.overwrite) {
-            Err(OpenError::Exists(_)) => {
-                let path = path.clone();
-                return present::complete(engine, &mut request, &path, observer, stop).await;
+        Destination::File(path) => {
+            match look(path, request.beneath.as_deref(), request.overwrite) {
+                Err(OpenError::Exists(_)) => {
+                    let path = path.clone();
+                    return present::complete(engine, &mut request, &path, observer, stop).await;
+                }
+                looked => looked?.filter(|_| request.resume),
             }
-            looked => looked?.filter(|_| request.resume),
-        },
+        }
         Destination::Writer(_) | Destination::Tree(_) | Destination::Nowhere { .. } => None,
     };
     request.mirrors.sort_by_key(|mirror| mirror.priority);
