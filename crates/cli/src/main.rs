@@ -32,6 +32,7 @@ mod verify;
 mod verify_sums;
 mod verify_tree;
 
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -51,11 +52,17 @@ fn main() -> ExitCode {
         Err(error) => {
             let error = usage::explain(error);
             // Help and version are no errors; a closed pipe behind them is none either.
-            let _ = error.print();
-            return match error.use_stderr() {
-                true => Exit::Usage.into(),
-                false if say::is_closed() => exit::fail(Exit::Target, say::CLOSED).into(),
-                false => Exit::Done.into(),
+            let printed = error.print().and_then(|()| io::stdout().flush());
+            if error.use_stderr() {
+                return Exit::Usage.into();
+            }
+            return match printed {
+                _ if say::is_closed() => exit::fail(Exit::Target, say::CLOSED).into(),
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                    let text = format!("cannot write to standard output: {error}");
+                    exit::fail(Exit::Target, &text).into()
+                }
+                _ => Exit::Done.into(),
             };
         }
     };

@@ -111,6 +111,18 @@ fn what_belongs_on_a_closed_standard_output_is_an_error() {
     home.holds("file", &content);
 }
 
+/// `swath --help > FILE` on a full disk ended with 0 and an empty file.
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    let home = Home::new();
+    for asked in [&["--help"][..], &["--version"], &["get", "--help"]] {
+        let mut swath = home.swath(asked);
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        swath.command().stdout(full);
+        swath.run().code_is(5).says(&["cannot write to standard output"]);
+    }
+}
+
 #[test]
 fn a_file_is_not_written_to_a_terminal_unless_that_is_wanted() {
     let (home, content) = (Home::new(), Content::random(7, 3000));
