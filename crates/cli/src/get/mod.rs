@@ -75,6 +75,7 @@ pub async fn run(mut get: Get) -> Exit {
         Ok(engine) => engine,
         Err((exit, message)) => return fail(exit, &message),
     };
+    let io_began_as = engine.io_name();
     if get.checksums.is_some() {
         let found = tokio::select! {
             biased;
@@ -98,14 +99,20 @@ pub async fn run(mut get: Get) -> Exit {
         () = stop.wait() => return fail(Exit::Interrupted, "stopped before anything was fetched"),
         inputs = inputs::read(&get, &engine, &progress) => inputs,
     };
-    match inputs {
+    let exit = match inputs {
         Ok(Inputs::One(request)) => one::run(&get, &engine, *request, &progress, &stop).await,
         Ok(Inputs::Many(many)) => many::run(&get, &engine, many, &progress, &stop).await,
         Err((exit, message)) => {
             progress.clear();
             fail(exit, &message)
         }
+    };
+    // The disk engine changes by itself where the kernel cannot run it.
+    if get.verbose && engine.io_name() != io_began_as {
+        let text = "the kernel could not start workers for io_uring (a limit of processes, as of ulimit -u?): the disk was written with threads";
+        progress.note(text, false);
     }
+    exit
 }
 
 /// With `SWATH_LOG` set (to `debug`, `swath_transfer=trace`, …) what happens inside is told above
