@@ -1,6 +1,8 @@
 //! Exit codes. They are documented in `docs/get.md` and do not change.
 
+use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use swath_store::tree::{Conflict, StageError};
 use swath_store::{FinishError, OpenError};
@@ -56,10 +58,28 @@ impl From<Exit> for ExitCode {
 
 /// Say what went wrong and how to go on.
 pub fn fail(exit: Exit, message: &str) -> Exit {
+    if PROGRAMS.load(Ordering::Relaxed) {
+        tell_program(exit, message);
+    }
     let mut lines = message.split(HINT);
     crate::say::err(&format!("swath: {}", lines.next().unwrap_or_default()));
     lines.for_each(|hint| crate::say::err(&format!("  {hint}")));
     exit
+}
+
+/// A program reads events on standard output: from now on it is told there as well what goes wrong.
+pub fn tell_programs() {
+    PROGRAMS.store(true, Ordering::Relaxed);
+}
+
+static PROGRAMS: AtomicBool = AtomicBool::new(false);
+
+/// What goes wrong, as an event.
+pub fn tell_program(exit: Exit, message: &str) {
+    let error = message.replace(HINT, "; ");
+    let event = serde_json::json!({"event": "error", "exit": exit as u8, "error": error.trim()});
+    // Where nobody reads there is nobody to tell.
+    let _ = writeln!(std::io::stdout(), "{event}");
 }
 
 /// Between a message and what to do about it, which has a line of its own.

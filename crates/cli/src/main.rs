@@ -54,6 +54,11 @@ fn main() -> ExitCode {
             // Help and version are no errors; a closed pipe behind them is none either.
             let printed = error.print().and_then(|()| io::stdout().flush());
             if error.use_stderr() {
+                if std::env::args_os().any(|arg| arg == "--json") {
+                    let text = error.to_string();
+                    let first = text.lines().next().unwrap_or_default();
+                    exit::tell_program(Exit::Usage, first.trim_start_matches("error: "));
+                }
                 return Exit::Usage.into();
             }
             return match printed {
@@ -68,6 +73,9 @@ fn main() -> ExitCode {
     };
     let exit = match cli.command {
         Command::Get(mut get) => {
+            if get.json {
+                exit::tell_programs();
+            }
             if let Err(message) = link::take_apart(&mut get.sources, &mut get.net) {
                 return exit::fail(Exit::Usage, &message).into();
             }
@@ -91,6 +99,9 @@ fn main() -> ExitCode {
             asked.settle(with_runtime(|| list::du(*du)))
         }
         Command::Cp(mut cp) => {
+            if cp.json {
+                exit::tell_programs();
+            }
             if let Err(message) = link::take_apart(&mut cp.places, &mut cp.net) {
                 return exit::fail(Exit::Usage, &message).into();
             }

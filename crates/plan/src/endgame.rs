@@ -69,6 +69,19 @@ impl Planner {
         self.end_at = Some(now.plus_secs(end_s));
     }
 
+    /// Where everything must end together: the end of the file, or of an ordered consumer's window.
+    pub(crate) fn horizon_s(&self, now: Time) -> Option<f64> {
+        let left_s = self.time_left_s(now)?;
+        match self.config.window_bytes {
+            // Lanes that rest because the window is full count: what takes longer than they need
+            // for a window is what they rest for.
+            Some(window) if self.able_rate > 0.0 => {
+                Some(left_s.min(window as f64 / self.able_rate))
+            }
+            _ => Some(left_s),
+        }
+    }
+
     /// What must pass on an idle lane with a whole-file answer before anything missing comes.
     fn skip_bytes(&self, lane: &Lane) -> u64 {
         let at = lane.stream_at();

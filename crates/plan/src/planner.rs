@@ -268,19 +268,6 @@ impl Planner {
         self.end_at.filter(|&at| at < Time::MAX).map(|at| at.secs_since(now))
     }
 
-    /// Where everything must end together: the end of the file, or of an ordered consumer's window.
-    pub(crate) fn horizon_s(&self, now: Time) -> Option<f64> {
-        let left_s = self.time_left_s(now)?;
-        match self.config.window_bytes {
-            // Lanes that rest because the window is full count: what takes longer than they need
-            // for a window is what they rest for.
-            Some(window) if self.able_rate > 0.0 => {
-                Some(left_s.min(window as f64 / self.able_rate))
-            }
-            _ => Some(left_s),
-        }
-    }
-
     /// Nothing may be asked for from here on.
     pub(crate) fn reach(&self) -> u64 {
         self.config.window_bytes.map_or(u64::MAX, |window| self.consumed.saturating_add(window))

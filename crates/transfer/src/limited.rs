@@ -39,6 +39,16 @@ pub enum LimitedBy {
         /// Its name.
         name: String,
     },
+    /// Reading what is copied, on this machine.
+    Reading {
+        /// Its name.
+        name: String,
+    },
+    /// A connection by ssh.
+    Ssh {
+        /// The host that it leads to.
+        host: String,
+    },
     /// The links or servers of the sources: each delivered as fast as it could, to the end.
     Sources,
     /// There was too little for the connections to come up to speed.
@@ -72,6 +82,8 @@ impl LimitedBy {
             },
             Self::Servers => "the servers: they limit the rate of each connection".to_owned(),
             Self::OneSource { name } => format!("the link or the server of {name}"),
+            Self::Reading { name } => format!("reading {name}"),
+            Self::Ssh { host } => format!("the ssh connection to {host}"),
             Self::Sources => {
                 "the sources' links: each delivered as fast as it could, to the end".to_owned()
             }

@@ -71,7 +71,8 @@ impl Away<'_> {
             // By ssh the server ends with the connection, and is no more. A plan is told once.
             asks_again: self.session.is_none() && !cp.dry_run,
         };
-        let mut renamed = Renamed { observer, names };
+        let limit = self.session.and_then(|session| session.limit.clone());
+        let mut renamed = Renamed { observer, names, limit };
         let sent = send::send(self.engine.net(), load, &to, &wishes, &mut renamed, stop).await;
         if let Sent::All(received) = &sent
             && !cp.dry_run

@@ -10,7 +10,7 @@ use std::time::Duration;
 use swath_serve::{Access, Filter, Offer, Only, Reads, Single, SiteOptions};
 use swath_source::{Accepted, Dialled};
 use swath_transfer::Engine;
-use swath_transfer::observe::{Event, Observer};
+use swath_transfer::observe::{Event, LimitedBy, Observer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use url::Url;
@@ -123,15 +123,13 @@ pub struct Renamed<'a> {
     pub observer: &'a mut dyn Observer,
     /// Names of ours and what stands for them, one after the other.
     pub names: &'a [(String, String)],
+    /// What limits where the only source does, if that is no link and no server.
+    pub limit: Option<LimitedBy>,
 }
 
 /// A folder of ours in place of the address that it has for us.
 pub fn names(url: &Url, folder: &str) -> Vec<(String, String)> {
-    vec![
-        (url.to_string(), folder.to_owned()),
-        // There is no server here.
-        ("the link or the server of ".to_owned(), "reading ".to_owned()),
-    ]
+    vec![(url.to_string(), folder.to_owned())]
 }
 
 /// The same in a sentence.
@@ -150,7 +148,14 @@ impl Observer for Renamed<'_> {
             });
             serde_json::from_str(&text).ok()
         });
-        self.observer.observe(renamed.as_ref().unwrap_or(event));
+        let mut event = renamed.unwrap_or_else(|| event.clone());
+        if let (Event::Finished(summary) | Event::Failed { summary, .. }, Some(limit)) =
+            (&mut event, &self.limit)
+            && matches!(summary.limited_by, LimitedBy::OneSource { .. })
+        {
+            summary.limited_by = limit.clone();
+        }
+        self.observer.observe(&event);
     }
 }
 

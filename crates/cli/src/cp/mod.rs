@@ -19,7 +19,7 @@ mod told;
 use std::path::{Path, PathBuf};
 
 use swath_source::Download;
-use swath_transfer::observe::Observer;
+use swath_transfer::observe::{LimitedBy, Observer};
 use swath_transfer::report::Recorder;
 use swath_transfer::sending::Received;
 use swath_transfer::{Change, Engine, Filter, GetError, Mirror, Request, Stop, TreeRequest, Trust};
@@ -241,8 +241,10 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
                 Err(message) => return fail(Exit::Input, &message),
             };
             let url = here.url();
-            let names = here::names(&url, &from.display().to_string());
-            let mut renamed = Renamed { observer: &mut observer, names: &names };
+            let name = from.display().to_string();
+            let names = here::names(&url, &name);
+            let limit = Some(LimitedBy::Reading { name });
+            let mut renamed = Renamed { observer: &mut observer, names: &names, limit };
             let copied = tokio::select! {
                 copied = fetch((cp, &plan, None), filter, &engine, vec![url.clone()], (to, single, None), &mut renamed, stop) => copied,
                 () = here.serve() => return Exit::Internal,
@@ -252,7 +254,8 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         }
         Job::Fetch { from, to, single } => {
             let shown = place(&to, single.as_deref());
-            let mut renamed = Renamed { observer: &mut observer, names };
+            let limit = session.as_ref().and_then(|it| it.limit.clone());
+            let mut renamed = Renamed { observer: &mut observer, names, limit };
             let lanes_max = session.as_ref().and_then(|it| it.lanes_max);
             let copied = fetch(
                 (cp, &plan, lanes_max),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use swath_model::digest::Digest;
 use swath_source::{Bearer, Secret};
+use swath_transfer::observe::LimitedBy;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdin};
 use tokio::time::{sleep, timeout};
@@ -65,6 +66,8 @@ pub struct Session {
     pub goes_through: bool,
     /// Addresses that this server has for us alone, and what people read in their place.
     pub names: Vec<(String, String)>,
+    /// What limits where this server does, if that is not its link.
+    pub limit: Option<LimitedBy>,
     /// More connections for data than this would wait for each other.
     pub lanes_max: Option<u32>,
     _server: Child,
@@ -200,6 +203,7 @@ pub async fn start(
         .map_err(|error| bad(&error))?;
     let is_file = hello.is_file;
     let goes_through = lead.is_some();
+    let limit = goes_through.then(|| LimitedBy::Ssh { host: remote.host.clone() });
     let names = names(&url, remote, goes_through);
     let lanes_max = matches!(lead, Some(Lead::Through { .. })).then_some(through::LANES_MAX);
     let (_server, _hold, _lead) = (server.ssh, server.input, lead);
@@ -210,6 +214,7 @@ pub async fn start(
         is_file,
         goes_through,
         names,
+        limit,
         lanes_max,
         _server,
         _hold,
@@ -245,12 +250,7 @@ fn names(url: &Url, remote: &Remote, goes_through: bool) -> Vec<(String, String)
     };
     let own = url[url::Position::BeforeHost..url::Position::AfterPort].to_owned();
     let whole = swath_source::display_name(url);
-    let server = match goes_through {
-        true => ssh.clone(),
-        false => format!("the link or the server of {place}"),
-    };
     vec![
-        (format!("the link or the server of {whole}"), server),
         (whole.clone(), place.clone()),
         (whole.trim_start_matches("https://").to_owned(), place),
         (format!("https://{own}"), ssh.clone()),
@@ -378,8 +378,6 @@ mod tests {
         let names = names(&url, &remote, true);
         let told = |text: &str| super::super::here::renamed(&names, text);
         let shown = swath_source::display_name(&url);
-        let limit = told(&format!("the link or the server of {shown}"));
-        assert_eq!(limit, "the ssh connection to far");
         assert_eq!(told(&format!("{shown}: gone")), "far:/data (by ssh): gone");
         assert_eq!(told("127.0.0.1:40123 is silent"), "the ssh connection to far is silent");
         assert_eq!(told("far away"), "far away");

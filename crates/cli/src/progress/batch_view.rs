@@ -2,7 +2,7 @@
 
 use swath_transfer::observe::{Eta, Snapshot};
 
-use super::batch::{Active, Tally, files_of, of_file};
+use super::batch::{Active, Tally, files_of};
 use super::frame::{bar_line, name_of, phase_word, plural, title};
 use super::look::{Look, Tone};
 use super::{text, units};
@@ -153,18 +153,23 @@ pub(super) fn summary(tally: &Tally, look: Look) -> String {
         let host = text::cut_middle(&text::safe(host, look), columns, look);
         let share = units::percent(*bytes as f64 / total.max(1) as f64);
         out.push_str(&format!(
-            "  {}  {}  {}  {} {}\n",
+            "  {}  {}  {}",
             text::left(&host, columns, look),
             text::right(&units::bytes(*bytes), 8),
             text::right(&share, 5),
-            text::right(&units::count(*requests), 7),
-            if *requests == 1 { "request" } else { "requests" },
         ));
+        if look.details {
+            let requests = units::count(*requests);
+            out.push_str(&format!("  {} requests", text::right(&requests, 7)));
+        }
+        out.push('\n');
     }
     if hosts.len() > shown.len() {
         out.push_str(&format!("  and {} more hosts\n", hosts.len() - shown.len()));
     }
-    out.push_str(&format!("wasted {}\n", units::bytes(tally.wasted_bytes)));
+    if look.details {
+        out.push_str(&format!("wasted {}\n", units::bytes(tally.wasted_bytes)));
+    }
     if let Some(words) = unverified(tally) {
         out.push_str(&format!("{}\n", look.tone(Tone::Warn, &words)));
     }
@@ -188,15 +193,13 @@ pub(super) fn summary(tally: &Tally, look: Look) -> String {
         ));
     }
     if tally.failed > 0 {
-        out.push_str(&look.tone(Tone::Bad, &format!("{} failed:", files_of(tally.failed))));
-        out.push('\n');
-        for (path, error) in &tally.failures {
-            out.push_str(&format!("  {}\n", text::safe(&of_file(path, error), look)));
-        }
-        let more = tally.failed.saturating_sub(tally.failures.len() as u64);
-        if more > 0 {
-            out.push_str(&format!("  and {} more\n", units::count(more)));
-        }
+        // Why was said when it happened.
+        let names: Vec<&str> = tally.failures.iter().map(|(path, _)| path.as_str()).collect();
+        let more = tally.failed.saturating_sub(names.len() as u64);
+        let more =
+            if more > 0 { format!(" and {} more", units::count(more)) } else { String::new() };
+        let failed = format!("{} failed: {}{more}", files_of(tally.failed), names.join(", "));
+        out.push_str(&format!("{}\n", look.tone(Tone::Bad, &text::safe(&failed, look))));
     }
     out
 }

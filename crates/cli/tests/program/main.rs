@@ -38,6 +38,7 @@ mod net_again;
 mod net_asleep;
 mod net_checksums;
 mod net_elements;
+mod net_events;
 mod net_faulty;
 mod net_hosts;
 mod net_list;

@@ -119,7 +119,7 @@ fn what_is_there_is_held_against_what_is_known() {
         .code_is(8)
         .says(&[
             "1 of 3 files",
-            "2 files failed:",
+            "2 files failed: ",
             "out/a is another file: it has 6 bytes, 100001 are expected",
             "out/b is another file: its sha-256 is",
         ])
@@ -160,7 +160,7 @@ fn of_two_files_of_one_name_the_second_is_refused() {
         .code_is(8)
         .says(&[
             "1 of 3 files",
-            "2 files failed:",
+            "2 files failed: ",
             "x: another file of this list has the same name",
             "x/y: the folder that it lies in has the name of another file",
         ])

@@ -187,7 +187,6 @@ impl Lane {
         if new_bytes == 0 {
             return 0;
         }
-        let pause_s = now.secs_since(self.last_progress);
         if std::mem::take(&mut self.settled) {
             // What was thought to pass for nobody before that may never have been sent.
             self.base = self.base.min(total);
@@ -206,6 +205,7 @@ impl Lane {
             self.heard_at = now;
             return new_bytes;
         }
+        self.look_at_pace(now, total);
         if !self.burst {
             // The time before the first byte is the round trip, not the rate.
             if let Some(slot) = self.queue.front() {
@@ -222,12 +222,10 @@ impl Lane {
             let from = from.max(self.last_progress).min(now);
             let before = if self.streams { self.received } else { self.received.max(self.base) };
             self.window.restart(from, before.min(total));
-            self.pace.answer_begins();
             self.burst = true;
         } else {
             self.note_stop(now);
         }
-        self.pace.arrived(now, self.received, pause_s, self.rtt_s);
         self.received = total;
         self.reached = self.reached.max(total);
         self.last_progress = now;
@@ -467,42 +465,6 @@ impl Lane {
         let patience_s = if self.first_byte_at.is_some() { SILENCE_MIN_S } else { SILENCE_FIRST_S };
         let answer_s = self.answer_s.min(SILENCE_ANSWER_S);
         patience_s.max(3.0 * self.rtt_s.max(answer_s)).max(SILENCE_PERIODS * self.pause_s())
-    }
-
-    /// How its server limits each answer, if it does.
-    pub fn pace(&self) -> Option<Pace> {
-        self.pace.found()
-    }
-
-    /// Whether its answers may be limited.
-    pub fn suspects_pace(&self) -> bool {
-        self.pace.suspects()
-    }
-
-    /// How long such answers pause between bursts.
-    pub fn pause_s(&self) -> f64 {
-        self.pace.likely().map_or(0.0, |pace| pace.period_s)
-    }
-
-    /// How much comes at once there.
-    pub fn burst_bytes(&self) -> u64 {
-        self.pace.likely().map_or(0, |pace| pace.burst_bytes as u64)
-    }
-
-    /// Where answers are or may be limited, shorter ones than this would hide it.
-    pub fn answer_least_bytes(&self) -> u64 {
-        self.pace.answer_least_bytes()
-    }
-
-    /// The same, where this lane has shown it itself.
-    pub fn own_pace(&self) -> Option<Pace> {
-        self.pace.own()
-    }
-
-    /// Another lane of its source has shown that its server limits each answer.
-    pub fn assume_pace(&mut self, pace: Pace) {
-        self.pace.assume(pace);
-        self.rate = Some(pace.rate_bytes_per_s());
     }
 }
 

@@ -6,6 +6,8 @@
 
 use swath_model::Time;
 
+use super::Lane;
+
 /// The limit of each answer: a burst of `burst_bytes` every `period_s` seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pace {
@@ -30,6 +32,64 @@ impl Pace {
     fn equals(self, other: Pace) -> bool {
         let (bytes, other_bytes) = (self.burst_bytes, other.burst_bytes);
         self.agrees(other) && (bytes - other_bytes).abs() <= SPREAD * bytes.max(other_bytes)
+    }
+}
+
+impl Lane {
+    /// How its server limits each answer, if it does.
+    pub fn pace(&self) -> Option<Pace> {
+        self.pace.found()
+    }
+
+    /// Whether its answers may be limited.
+    pub fn suspects_pace(&self) -> bool {
+        self.pace.suspects()
+    }
+
+    /// How long such answers pause between bursts.
+    pub fn pause_s(&self) -> f64 {
+        self.pace.likely().map_or(0.0, |pace| pace.period_s)
+    }
+
+    /// How much comes at once there.
+    pub fn burst_bytes(&self) -> u64 {
+        self.pace.likely().map_or(0, |pace| pace.burst_bytes as u64)
+    }
+
+    /// Where answers are or may be limited, shorter ones than this would hide it.
+    pub fn answer_least_bytes(&self) -> u64 {
+        self.pace.answer_least_bytes()
+    }
+
+    /// The same, where this lane has shown it itself.
+    pub fn own_pace(&self) -> Option<Pace> {
+        self.pace.own()
+    }
+
+    /// Another lane of its source has shown that its server limits each answer.
+    pub fn assume_pace(&mut self, pace: Pace) {
+        self.pace.assume(pace);
+        self.rate = Some(pace.rate_bytes_per_s());
+    }
+
+    /// The meter is about to stand at `total`.
+    pub(super) fn look_at_pace(&mut self, now: Time, total: u64) {
+        // The last bytes of an answer that has been handed over are heard of late.
+        if total <= self.base {
+            return;
+        }
+        // A wait between two answers is the server's work, and no limit of either.
+        if !self.burst || self.is_between_answers() {
+            self.pace.answer_begins();
+        }
+        let pause_s = now.secs_since(self.last_progress);
+        self.pace.arrived(now, self.received, pause_s, self.rtt_s);
+    }
+
+    /// Whether what comes next is the first byte of an answer.
+    fn is_between_answers(&self) -> bool {
+        let mut next = self.positions().skip_while(|(slot, at)| *at >= slot.asked_end);
+        next.next().is_none_or(|(slot, at)| at == slot.start)
     }
 }
 

@@ -9,6 +9,7 @@ mod chunks;
 mod connection;
 mod head;
 mod held;
+mod moves;
 mod pace;
 mod received;
 mod records;

@@ -5,8 +5,8 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,9 +23,10 @@ use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::connection::{Answer, HEAD_WITHIN, IDLE, STALLED, TAKE_WITHIN, now_s};
+use super::connection::{Answer, HEAD_WITHIN, IDLE, TAKE_WITHIN, now_s};
 use super::head::{Head, Method};
 use super::held::HeldHere;
+use super::moves::Moves;
 use super::pace::Pace;
 use super::received::PART_WITHIN;
 use super::response::{Content, Made, Make, Response};
@@ -395,67 +396,6 @@ struct On {
     moves: Arc<Moves>,
 }
 
-/// Whether anything moves on a connection: we are at work for it, or its client takes or sends
-/// something.
-struct Moves {
-    /// Answers that we are at work on.
-    working: AtomicUsize,
-    last: std::sync::Mutex<Instant>,
-}
-
-/// We are at work on an answer.
-struct Working<'a>(&'a Moves);
-
-/// In the midst of our work its client is waited for.
-struct Waiting<'a>(&'a Moves);
-
-impl Moves {
-    fn new() -> Moves {
-        Moves { working: AtomicUsize::new(0), last: std::sync::Mutex::new(Instant::now()) }
-    }
-
-    fn one(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-    }
-
-    fn working(&self) -> Working<'_> {
-        self.working.fetch_add(1, Ordering::Relaxed);
-        Working(self)
-    }
-
-    fn waiting(&self) -> Waiting<'_> {
-        self.working.fetch_sub(1, Ordering::Relaxed);
-        Waiting(self)
-    }
-
-    /// Nothing has moved for so long that it counts as silence.
-    fn are_none(&self) -> bool {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        self.working.load(Ordering::Relaxed) == 0 && last.elapsed() >= STALLED
-    }
-
-    /// Resolves when that is another way.
-    async fn change(&self, were_none: bool) {
-        while self.are_none() == were_none {
-            sleep(LOOK_EVERY).await;
-        }
-    }
-}
-
-impl Drop for Working<'_> {
-    fn drop(&mut self) {
-        self.0.working.fetch_sub(1, Ordering::Relaxed);
-        self.0.one();
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.working.fetch_add(1, Ordering::Relaxed);
-        self.0.one();
-    }
-}
-
 /// A body that is there already, or that is made by a task of its own.
 struct Outgoing {
     now: Option<Bytes>,
@@ -532,8 +472,6 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Waiting to be taken, for each request.
 const SEND_BYTES_MAX: usize = 256 << 10;
-/// Whether anything moves is looked at so often.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// An answer of so many bytes is not worth a task.
 const WITH_HEAD_BYTES_MAX: usize = 4 << 10;
 /// Whether the other side is still there is asked so often …

@@ -508,7 +508,7 @@ impl Answer for Relay {
 }
 
 /// With what the names of relays of this kind begin in `Via`.
-const PSEUDONYM: &str = "swath-";
+pub(super) const PSEUDONYM: &str = "swath-";
 
 #[cfg(test)]
 mod tests;

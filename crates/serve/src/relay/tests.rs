@@ -477,3 +477,16 @@ fn what_is_sealed_lets_in_once() {
     assert_eq!(relay.admit(&late, peer, Form::Path).err().map(fault), Some(spent));
     assert_eq!(relay.unsealed(&late, &url).err().map(fault), Some(spent));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tunnel_leads_to_a_host_and_a_port_alone() {
+    // What stood behind a question mark was taken for the path of an address.
+    let relay = run(options(LONG)).await;
+    let (listener, _waiting) = deaf();
+    let port = listener.local_addr().unwrap().port();
+    for more in ["?x:22", "#x:22", "/", "/x:22", "\\x:22"] {
+        let request = format!("CONNECT 127.0.0.1:{port}{more} HTTP/1.1\r\nHost: r\r\n\r\n");
+        let answer = ask(relay, request).await;
+        assert!(answer.starts_with("HTTP/1.1 40"), "{more}: {answer}");
+    }
+}

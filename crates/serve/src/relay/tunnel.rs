@@ -81,7 +81,10 @@ fn judge(relay: &Relay, head: &Head, peer: SocketAddr) -> Result<Url, Response> 
     let Ok(end) = Url::parse(&format!("https://{target}/")) else {
         return denied("a tunnel leads to HOST:PORT");
     };
-    if !target.contains(':') || end.path() != "/" || !end.username().is_empty() {
+    // HOST:PORT and nothing more, which an address could hold.
+    let is_more =
+        target.contains(['/', '?', '#', '@', '\\']) || target.chars().any(char::is_whitespace);
+    if !target.contains(':') || is_more || end.path() != "/" {
         return denied("a tunnel leads to HOST:PORT");
     }
     relay.judge_way(head, &end)?;

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use swath_formats::relay::RELAYS_MAX;
 use swath_source::AnswerHead;
 use swath_store::cache::Part;
 use tokio::io::AsyncWriteExt as _;
@@ -23,6 +24,7 @@ use super::fetcher::Jobs;
 use super::prepare::{Asked, Prepared, prepare};
 use super::reader::{How, Read, Reader};
 use crate::http::{Head, Next, Pace, Stream};
+use crate::relay::PSEUDONYM;
 use crate::relay::carry::Held;
 use crate::relay::pass::{self, Framing, Marks};
 use crate::relay::{Relay, form};
@@ -98,7 +100,11 @@ pub(in crate::relay) async fn carry(
 impl Line<'_> {
     /// A request has come: prepare what is answered to it.
     fn take(&mut self, head: Head, url: Url, raw: Vec<u8>) {
-        let via: String = head.fields("via").map(|one| format!("{one}, ")).collect();
+        // Of those whom the request came by only relays of this kind count, by which circles are seen:
+        // what is kept is asked for on behalf of all.
+        let passed = head.fields("via").flat_map(|value| value.split(',')).map(str::trim);
+        let relays = passed.filter(|one| one.contains(PSEUDONYM) && one.len() <= VIA_BYTES_MAX);
+        let via: String = relays.take(RELAYS_MAX).map(|one| format!("{one}, ")).collect();
         let via = format!("{via}1.1 {}", self.relay.pseudonym).into();
         let head = Arc::new(head);
         let asked = Asked { head: Arc::clone(&head), url: url.clone(), via };
@@ -229,3 +235,5 @@ impl Line<'_> {
 
 /// A client may ask for so many answers ahead.
 const AHEAD_MAX: usize = 16;
+/// A relay's entry in `Via` is no longer.
+const VIA_BYTES_MAX: usize = 80;
