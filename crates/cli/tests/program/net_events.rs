@@ -96,10 +96,11 @@ fn fit(ran: &Ran) -> Vec<String> {
 fn every_event_is_as_it_is_described() {
     let content = Content::random(911, 9_000_000);
     let (good, slow) = (honest(&content), server(&content, Behaviour::rate(4_000_000)));
+    let slower = server(&content, Behaviour::rate(2_000_000));
     let gone = server(&content, Behaviour::Status { code: 404, retry_after_s: None });
     let home = Home::new();
     let digest = sha256(&content);
-    let of_two = home.run(["get", "--json", &url(&slow), &url(&good), "--digest", &digest]);
+    let of_two = home.run(["get", "--json", &url(&slow), &url(&slower), "--digest", &digest]);
     let names = fit(of_two.code_is(0));
     for name in ["started", "opened", "source", "swath", "progress", "finished"] {
         assert!(names.iter().any(|it| it == name), "{name}: {names:?}");
