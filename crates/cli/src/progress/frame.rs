@@ -108,13 +108,18 @@ fn head(path: &str, snapshot: &Snapshot, look: Look) -> Vec<String> {
         figures.push(units::rate(snapshot.rate_bytes_per_s));
     }
     let dash = look.either("–", "-");
-    match snapshot.eta {
+    let left = match snapshot.eta {
         Some(eta) => {
-            figures.push(format!("ETA {}", units::eta(eta.likely_s, eta.low_s, eta.high_s, dash)))
+            format!(", ETA {}", units::eta(eta.likely_s, eta.low_s, eta.high_s, dash))
         }
-        None if flows => figures.push(format!("ETA {dash}")),
-        None => {}
-    }
+        None if flows => format!(", ETA {dash}"),
+        None => String::new(),
+    };
+    let elapsed = match snapshot.at_s {
+        seconds if seconds < 60.0 => format!("{} s", seconds.floor()),
+        seconds => units::duration(seconds),
+    };
+    figures.push(format!("{elapsed}{left}"));
     let mut out = title(phase, &name_of(path, look), &figures, look);
     if let Some(size) = snapshot.size_bytes {
         out.push(bar_line(done, size, look));
@@ -246,7 +251,8 @@ impl Columns {
         let longest = shown.iter().map(|s| width_of(bare(&s.name))).max().unwrap_or(0);
         let share_max =
             shown.iter().map(|s| s.share).filter(|s| s.is_finite()).fold(1e-9, f64::max);
-        let (mut bar, mut share, mut rtt, mut lanes) = (8, 5, 7, 8);
+        let (mut bar, mut share, mut rtt) = (8, 5, 7);
+        let mut lanes = if look.details { 8 } else { 0 };
         let usable = look.width.saturating_sub(1);
         let fixed = |columns: &[usize]| -> usize {
             columns.iter().filter(|c| **c > 0).map(|c| c + 2).sum()

@@ -81,13 +81,13 @@ fn a_frame_at_100_columns() {
     reads(
         &frame(&mut view(), look(100)).join("\n"),
         &[
-            "fetching big-file.h5                                640 MB of 1.05 GB   412 MB/s   ETA 12 s (10–19)",
+            "fetching big-file.h5                           640 MB of 1.05 GB   412 MB/s   3 s, ETA 12 s (10–19)",
             "━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╸────────────────────────────────────  60 %",
-            " 1 running mirror-a.example.org/…/big-file.h5        ████████   182 MB/s   61 %    11 ms    1 lane",
-            " 2 slow    b.example.net/pub/release-7/big-file.h5   █▋        1.50 MB/s   12 %    22 ms   2 lanes",
-            " 3 silent  très-loin.example/…/big-file.h5           ███▌          0 B/s   27 %    33 ms   3 lanes",
-            " 4 bad     d.example/pub/release-7/big-file.h5       404 Not Found �[31m(twice)",
-            " 5 probing mirror-a.example.org/…/big-file.h5                                      55 ms   5 lanes",
+            " 1 running mirror-a.example.org/pub/release-7/big-file.h5  ████████████   182 MB/s   61 %    11 ms",
+            " 2 slow    b.example.net/pub/release-7/big-file.h5         ██▍           1.50 MB/s   12 %    22 ms",
+            " 3 silent  très-loin.example/pub/release-7/big-file.h5     █████▎            0 B/s   27 %    33 ms",
+            " 4 bad     d.example/pub/release-7/big-file.h5             404 Not Found �[31m(twice)",
+            " 5 probing mirror-a.example.org/pub/release-7/big-file.h5                                    55 ms",
         ],
     );
 }
@@ -97,13 +97,13 @@ fn a_frame_at_80_columns_in_ascii() {
     reads(
         &frame(&mut view(), ASCII).join("\n"),
         &[
-            "fetching big-file.h5            640 MB of 1.05 GB   412 MB/s   ETA 12 s (10-19)",
+            "fetching big-file.h5       640 MB of 1.05 GB   412 MB/s   3 s, ETA 12 s (10-19)",
             "[###########################################----------------------------]  60 %",
-            " 1 running mirror-a.example.org  ########   182 MB/s   61 %    11 ms    1 lane",
-            " 2 slow    b.example.net         ##        1.50 MB/s   12 %    22 ms   2 lanes",
-            " 3 silent  tr?s-loin.example     ####          0 B/s   27 %    33 ms   3 lanes",
-            " 4 bad     d.example/...file.h5  404 Not Found ?[31m(twice)",
-            " 5 probing mirror-a.example.org                                55 ms   5 lanes",
+            " 1 running mirror-a.example.org/...ile.h5  ########   182 MB/s   61 %    11 ms",
+            " 2 slow    b.example.net/.../big-file.h5   ##        1.50 MB/s   12 %    22 ms",
+            " 3 silent  tr?s-loin.example/...g-file.h5  ####          0 B/s   27 %    33 ms",
+            " 4 bad     d.example/.../big-file.h5       404 Not Found ?[31m(twice)",
+            " 5 probing mirror-a.example.org/...ile.h5                                55 ms",
         ],
     );
 }
@@ -114,7 +114,7 @@ fn a_frame_at_60_columns() {
         &frame(&mut view(), look(60)).join("\n"),
         &[
             "fetching big-file.h5",
-            "640 MB of 1.05 GB  412 MB/s  ETA 12 s (10–19)",
+            "640 MB of 1.05 GB  412 MB/s  3 s, ETA 12 s (10–19)",
             "━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━─────────────────────  60 %",
             " 1 running mirror-a.…ample.org  ████████   182 MB/s   61 %",
             " 2 slow    b.example.net/…e.h5  █▋        1.50 MB/s   12 %",
@@ -132,7 +132,7 @@ fn a_frame_at_40_columns() {
         &[
             "fetching big-file.h5",
             "640 MB of 1.05 GB  412 MB/s",
-            "ETA 12 s (10–19)",
+            "3 s, ETA 12 s (10–19)",
             "━━━━━━━━━━━━━━━━━━━━─────────────  60 %",
             " 1 running mirror-a…ple.org   182 MB/s",
             " 2 slow    b.example.net     1.50 MB/s",
@@ -186,8 +186,8 @@ fn an_unknown_size_has_no_bar_and_no_forecast() {
     reads(
         &frame(&mut view, look(90)).join("\n"),
         &[
-            "fetching big-file.h5                                            640 MB   412 MB/s   ETA –",
-            " 1 running mirror-a.example.org/…-file.h5  ████████   182 MB/s   61 %    11 ms    1 lane",
+            "fetching big-file.h5                                       640 MB   412 MB/s   3 s, ETA –",
+            " 1 running mirror-a.example.org/…/big-file.h5        ████████   182 MB/s   61 %    11 ms",
         ],
     );
 }
@@ -203,7 +203,7 @@ fn verifying_counts_what_is_proved() {
     reads(
         &frame(&mut view, look(90)).join("\n"),
         &[
-            "verifying big-file.h5                                630 MB of 1.05 GB   ETA 12 s (10–19)",
+            "verifying big-file.h5                           630 MB of 1.05 GB   3 s, ETA 12 s (10–19)",
             "━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╸─────────────────────────────────  60 %",
         ],
     );
