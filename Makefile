@@ -41,6 +41,7 @@ bench: ## The benchmarks of docs/benchmarks.md (root; some two hours)
 	bench/store
 	bench/trees
 	bench/serve
+	bench/limits
 	bench/routes
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 
