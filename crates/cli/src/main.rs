@@ -99,9 +99,6 @@ fn main() -> ExitCode {
             asked.settle(with_runtime(|| list::du(*du)))
         }
         Command::Cp(mut cp) => {
-            if cp.json {
-                exit::tell_programs();
-            }
             if let Err(message) = link::take_apart(&mut cp.places, &mut cp.net) {
                 return exit::fail(Exit::Usage, &message).into();
             }

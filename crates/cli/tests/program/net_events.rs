@@ -130,7 +130,7 @@ fn a_command_that_cannot_begin_says_so_in_an_event() {
         &["get", "--json", "--nonsense", "http://127.0.0.1:9/a"][..],
         &["get", "--json", "-i", "missing.list"],
         &["get", "--json", "ftp://127.0.0.1/a"],
-        &["cp", "--json", "/nowhere/at/all", "there"],
+        &["cp", "--json", "--nonsense", "a", "b"],
     ] {
         let ran = home.run(args);
         let names = fit(&ran);
@@ -140,4 +140,7 @@ fn a_command_that_cannot_begin_says_so_in_an_event() {
         assert_eq!(last["exit"], ran.code(), "{ran}");
         assert!(!last["error"].as_str().unwrap().is_empty(), "{ran}");
     }
+    // Copies have an event of their own for each way to end.
+    let ran = home.run(["cp", "--json", "/nowhere/at/all", "there"]);
+    assert_eq!(fit(&ran), ["failed"], "{ran}");
 }
