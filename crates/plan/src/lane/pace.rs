@@ -108,6 +108,8 @@ pub(super) struct PaceMeter {
     assumed: Option<Pace>,
     /// Bursts in a row that contradict what was found, or one another.
     contradictions: u32,
+    /// Until then its pauses are those of losses, or of a busy machine.
+    odd_until: Time,
     /// When an answer last paused.
     paused: Option<Time>,
 }
@@ -162,8 +164,11 @@ impl PaceMeter {
                 period_s: lasted_s,
                 burst_bytes: before.saturating_sub(from) as f64,
             });
-            let is_odd = self.contradictions >= CONTRADICTIONS_BORNE;
-            self.paused = (!is_odd).then_some(now);
+            if self.contradictions >= CONTRADICTIONS_BORNE {
+                self.odd_until = now.plus_secs(ODD_S);
+                self.contradictions = 0;
+            }
+            self.paused = (now >= self.odd_until).then_some(now);
         } else if self.found().is_some_and(|pace| lasted_s > LAPSE_PERIODS * pace.period_s) {
             // It comes without pauses now.
             *self = PaceMeter { began: Some((now, before)), ..PaceMeter::default() };
@@ -213,6 +218,8 @@ const LAPSE_PERIODS: f64 = 3.0;
 const SHOWING_BURSTS: u64 = 4;
 /// A pause that was not followed by another one for so long was no limit.
 const SUSPECTED_S: f64 = 3.0;
+/// Pauses that contradict one another are not taken for a limit for so long.
+const ODD_S: f64 = 5.0;
 /// A busy server or link delays one burst or another.
 const CONTRADICTIONS_BORNE: u32 = 4;
 
