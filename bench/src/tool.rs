@@ -105,7 +105,7 @@ impl Tool {
                     Tool::SwathSingle => command.arg(&urls[best]).args(["--policy", "single"]),
                     Tool::SwathMdtp => command.args(urls).args(["--policy", "mdtp"]),
                     Tool::SwathFixed => command.args(urls).args(["--policy", "fixed"]),
-                    Tool::SwathOneLane => command.args(urls).args(["--lanes", "1"]),
+                    Tool::SwathOneLane => command.args(urls).args(["--connections", "1"]),
                     _ => command.args(urls),
                 };
                 command.arg("-d").arg(folder).args(["-o", file, "--overwrite", "--quiet"]);

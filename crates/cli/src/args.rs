@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
+use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_source::{NetError, Secret, ServerAccess, UnknownServers, check_header};
 use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PlanConfig, PolicyKind};
 
+use crate::config::command::Configure;
 use crate::cp::args::Cp;
 use crate::list::args::{Du, Ls};
 use crate::relay::args::Relay;
@@ -26,6 +27,7 @@ use crate::units;
 #[command(
     name = "swath",
     version,
+    long_version = LONG_VERSION,
     max_term_width = 100,
     subcommand_required = true,
     arg_required_else_help = true
@@ -60,6 +62,13 @@ pub enum Command {
     Routes(Box<Routes>),
     /// Check a file against digests, or a copied folder against its index
     Verify(Verify),
+    /// Show, or check, what holds for all transfers: the configuration file and SWATH_ variables
+    #[command(disable_help_subcommand = true, subcommand_value_name = "COMMAND")]
+    Config {
+        /// What to do
+        #[command(subcommand)]
+        command: Configure,
+    },
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -104,7 +113,7 @@ pub struct Get {
     /// Take the digest from a checksum file such as SHA256SUMS or FILE.sha256: its URL, its path, or 'auto' to look for one beside the file
     #[arg(long, value_name = "auto|URL|FILE", conflicts_with = "input", value_hint = ValueHint::AnyPath)]
     pub checksums: Option<String>,
-    /// Refuse files of which no digest is known: from --digest, a Metalink, a list or a server [default: what the configuration file says]
+    /// Refuse files of which no digest is known: from --digest, a Metalink, a list or a server
     #[arg(long)]
     pub require_digest: bool,
     /// Files of a list that are fetched at the same time [default: 16, with 8 connections to one host]
@@ -149,9 +158,9 @@ pub struct Get {
     /// Print one JSON event a line on standard output
     #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
     pub json: bool,
-    /// Show more of how the transfer was made: requests, connections, what came in vain
-    #[arg(short, long, conflicts_with = "quiet", help_heading = "Output")]
-    pub verbose: bool,
+    /// Show more of how the transfer was made: requests, connections, what came in vain; twice (-vv): what happens inside, as it happens
+    #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet", help_heading = "Output")]
+    pub verbose: u8,
     /// Print warnings and errors only
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
@@ -168,7 +177,7 @@ pub struct Plan {
     #[arg(long, value_name = "POLICY", default_value = "swath", value_parser = policy())]
     pub policy: PolicyKind,
     /// Connections per source: 'auto' adds as many as pay, or a number
-    #[arg(short = 'x', long, value_name = "N", default_value = "auto", value_parser = lanes, value_hint = ValueHint::Other)]
+    #[arg(short = 'x', long = "connections", alias = "lanes", value_name = "N", default_value = "auto", value_parser = lanes, value_hint = ValueHint::Other)]
     pub lanes: Lanes,
     /// Most sources used at once; further ones are spares
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
@@ -255,8 +264,8 @@ pub enum TokenFrom {
 /// The way to places such as host:path.
 #[derive(Args, Debug, Clone)]
 pub struct Ssh {
-    /// How ssh is called for places such as host:path
-    #[arg(long = "ssh", value_name = "COMMAND", default_value = "ssh", env = "SWATH_SSH", value_hint = ValueHint::CommandString)]
+    /// How ssh is called for places such as host:path (SWATH_SSH too says that)
+    #[arg(long = "ssh", value_name = "COMMAND", default_value = "ssh", value_hint = ValueHint::CommandString)]
     pub command: String,
     /// Put this very program on the other side of ssh if it is not there
     #[arg(long)]
@@ -357,7 +366,7 @@ fn policy() -> impl TypedValueParser<Value = PolicyKind> {
         .try_map(|text| text.parse::<PolicyKind>())
 }
 
-fn lanes(text: &str) -> Result<Lanes, String> {
+pub fn lanes(text: &str) -> Result<Lanes, String> {
     match text {
         "auto" => Ok(Lanes::Auto { max: AUTO_LANES_MAX }),
         _ => match text.parse::<u32>() {
@@ -431,11 +440,22 @@ pub fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
+/// What was built, and what it can do.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\n\nbuilt:      ",
+    env!("SWATH_BUILD"),
+    "\nprotocols:  HTTP/1.1 and HTTP/2 (WebDAV: dav, davs), TLS 1.2 and 1.3 (rustls, aws-lc-rs), ssh",
+    "\nproxies:    http, https, socks4, socks4a, socks5, socks5h",
+    "\ndigests:    sha-256, sha-512, sha-1, md5, adler32, crc32c, blake3",
+    "\ndisk:       io_uring, threads, buffered"
+);
+
 /// Most lanes that `auto` goes up to, per source: what a server's owner may take for decent.
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands that have a man page of their own, and another name of one.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 22] = [
     "get",
     "cp",
     "sync",
@@ -452,6 +472,10 @@ const COMMANDS: [&str; 18] = [
     "routes-probe",
     "routes-forget",
     "verify",
+    "config",
+    "config-show",
+    "config-check",
+    "config-path",
     "completions",
     "man",
 ];

@@ -151,6 +151,8 @@ NO_COLOR
 SWATH_CONFIG, XDG_CONFIG_HOME
         the configuration file: $SWATH_CONFIG (off: none), else swath/config.toml in
         $XDG_CONFIG_HOME or ~/.config
+SWATH_LIMIT_RATE, SWATH_CONNECTIONS, SWATH_TIMEOUT, …
+        options for all transfers; 'swath config show' lists them
 SWATH_STATE, XDG_STATE_HOME
         what is remembered of routes: $SWATH_STATE (off: nothing is), else swath/state.db in
         $XDG_STATE_HOME or ~/.local/state

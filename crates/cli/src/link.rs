@@ -7,7 +7,7 @@
 
 use swath_formats::percent;
 use swath_model::digest::Digest;
-use swath_source::{Secret, ServerAccess};
+use swath_source::{HostPattern, Secret, ServerAccess};
 use url::Url;
 
 use crate::args::{Net, fingerprint, is_token};
@@ -23,8 +23,8 @@ pub fn take_apart<'p>(
         if !is_link(place) {
             continue;
         }
-        let access = parse(place).map_err(|why| format!("{}: {why}", shown_text(place)))?;
-        *place = access.url.to_string();
+        let (url, access) = parse(place).map_err(|why| format!("{}: {why}", shown_text(place)))?;
+        *place = url.to_string();
         net.servers.push(access);
     }
     Ok(())
@@ -34,7 +34,7 @@ fn is_link(text: &str) -> bool {
     text.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
 }
 
-fn parse(text: &str) -> Result<ServerAccess, &'static str> {
+fn parse(text: &str) -> Result<(Url, ServerAccess), &'static str> {
     let rest = &text[SCHEME.len()..];
     let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
     let address = "this is no address of a swath server (swath://HOST/PATH/#token=…&fp=…)";
@@ -50,7 +50,7 @@ fn parse(text: &str) -> Result<ServerAccess, &'static str> {
     if !names_port {
         url.set_port(Some(PORT)).map_err(|()| address)?;
     }
-    let mut access = ServerAccess { url, token: None, fingerprint: None };
+    let mut access = ServerAccess::to(HostPattern::of(&url).ok_or(address)?);
     for part in fragment.split('&').filter(|part| !part.is_empty()) {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
         let value = percent::decode_text(value);
@@ -66,7 +66,7 @@ fn parse(text: &str) -> Result<ServerAccess, &'static str> {
             _ => return Err("behind '#' only 'token=' and 'fp=' are known, with '&' between them"),
         }
     }
-    Ok(access)
+    Ok((url, access))
 }
 
 /// Writes the link to what is at `url`, an `https://` address.
@@ -94,8 +94,8 @@ mod tests {
         let print = fingerprint(&format!("sha-256:{}", "1f".repeat(32))).unwrap();
         let url = Url::parse("https://[2001:db8::1]:9000/run%207/").unwrap();
         let text = link(&url, Some("a+b/c=&#"), Some(&print));
-        let read = parse(&text).unwrap();
-        assert_eq!((read.url, read.fingerprint), (url, Some(print)));
+        let (read_url, read) = parse(&text).unwrap();
+        assert_eq!((read_url, read.fingerprint), (url, Some(print)));
         assert_eq!(read.token.unwrap().expose(), "a+b/c=&#");
     }
 
@@ -108,7 +108,7 @@ mod tests {
             ("swath://h:9/a?b=c:80", "https://h:9/a?b=c:80"),
             ("swath://h?b=c:80", "https://h:8470/?b=c:80"),
         ] {
-            assert_eq!(parse(text).unwrap().url.as_str(), wanted);
+            assert_eq!(parse(text).unwrap().0.as_str(), wanted);
         }
     }
 

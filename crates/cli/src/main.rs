@@ -39,6 +39,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use args::{Cli, Command};
+use config::settings::{self, Applying};
 use exit::Exit;
 use routes::args::{Routes, Then};
 use swath_transfer::{Pin, Topology};
@@ -71,11 +72,21 @@ fn main() -> ExitCode {
             };
         }
     };
+    if let Command::Get(get) = &cli.command
+        && get.json
+    {
+        exit::tell_programs();
+    }
+    let cli = match settings::applied(cli) {
+        Ok(cli) => cli,
+        Err(Applying::Config(error)) => return exit::fail(Exit::Input, &error.to_string()).into(),
+        Err(Applying::Usage(error)) => {
+            let _ = error.print();
+            return Exit::Usage.into();
+        }
+    };
     let exit = match cli.command {
         Command::Get(mut get) => {
-            if get.json {
-                exit::tell_programs();
-            }
             if let Err(message) = link::take_apart(&mut get.sources, &mut get.net) {
                 return exit::fail(Exit::Usage, &message).into();
             }
@@ -136,6 +147,7 @@ fn main() -> ExitCode {
             }
             None => verify::run(&verify),
         },
+        Command::Config { command } => config::command::run(&command),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),
     };

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 
 use swath_formats::mirror_url::{MirrorUrlError, mirror_url};
 use swath_formats::netrc::Netrc;
-use swath_source::{Bearer, NetOptions, Proxies, Secret, discover_bearer, without_zone};
+use swath_source::{
+    Bearer, NetOptions, Proxies, Secret, ServerAccess, discover_bearer, without_zone,
+};
 
 use url::Url;
 
 use crate::args::{Net, TokenFrom, is_token};
+use crate::config::{Config, HostSection};
 use crate::exit::warn;
 use crate::trust;
 
@@ -40,10 +43,17 @@ pub fn options(net: &Net) -> Result<NetOptions, String> {
         fingerprints: net.fingerprint.clone(),
         insecure: net.insecure,
         timeout: net.timeout,
-        servers: net.servers.iter().cloned().chain(trust::known()?).collect(),
+        servers: servers(net)?,
         unknown: net.unknown.clone(),
         ..NetOptions::default()
     })
+}
+
+/// What is said of single servers: by links, in the configuration file, and by whom the user trusts.
+fn servers(net: &Net) -> Result<Vec<ServerAccess>, String> {
+    let config = Config::load().map_err(|error| error.to_string())?;
+    let own = config.hosts.iter().map(HostSection::access).collect::<Result<Vec<_>, _>>()?;
+    Ok(net.servers.iter().cloned().chain(own).chain(trust::known()?).collect())
 }
 
 /// The token in a file; the error is a sentence.

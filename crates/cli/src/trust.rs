@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use swath_source::{ServerAccess, UnknownServers};
+use swath_source::{HostPattern, ServerAccess, UnknownServers};
 use url::Url;
 
 use crate::args::{Net, fingerprint};
@@ -56,7 +56,7 @@ impl Asked {
             let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
             let shown = self.unknown.all().into_iter().rev().find(|it| it.host == host);
             let Some(shown) = shown else { continue };
-            let listed = known.iter().find(|it| it.url.origin() == url.origin());
+            let listed = known.iter().find(|it| it.servers.is_of(url));
             match listed.and_then(|it| it.fingerprint) {
                 Some(listed) if listed != shown.fingerprint => changed(&site, &shown.fingerprint),
                 Some(_) => {}
@@ -151,7 +151,7 @@ fn server(line: &str) -> Option<ServerAccess> {
     let url = Url::parse(&format!("https://{site}/")).ok()?;
     let is_site = url.path() == "/" && url.username().is_empty() && url.query().is_none();
     let fingerprint = Some(fingerprint(print.trim()).ok().filter(|_| is_site)?);
-    Some(ServerAccess { url, token: None, fingerprint })
+    Some(ServerAccess { fingerprint, ..ServerAccess::to(HostPattern::of(&url)?) })
 }
 
 fn add(site: &str, print: &str) -> io::Result<PathBuf> {
@@ -182,7 +182,7 @@ mod tests {
         let print = format!("sha-256:{}", "1f".repeat(32));
         for (site, wanted) in [("h:8470", "https://h:8470"), ("[::1]:9", "https://[::1]:9")] {
             let read = server(&format!("{site} {print}")).unwrap();
-            assert_eq!(read.url.origin().ascii_serialization(), wanted);
+            assert!(read.servers.is_of(&Url::parse(wanted).unwrap()));
             assert!(read.fingerprint.is_some() && read.token.is_none());
         }
         for odd in ["h:8470", "h:8470 1f", "h/x sha-256:00", "u@h:1 ", "", "h:99999 sha-256:00"] {

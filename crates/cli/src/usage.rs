@@ -79,8 +79,8 @@ fn of_option(name: &str) -> Option<String> {
         "--checksum" | "--hash" | "--sha256" | "--md5" => {
             "--digest ALGORITHM:HEX says what a file must come to (get, verify)"
         }
-        "--max-connection-per-server" | "--connections" | "--max-connections" => {
-            "--lanes N (-x N) is the number of connections to each source"
+        "--max-connection-per-server" | "--max-connections" => {
+            "--connections N (-x N) is the number of connections to each source"
         }
         "--max-download-limit" | "--bwlimit" | "--rate" | "--max-rate" => {
             "--limit-rate RATE limits what is taken per second"
@@ -94,7 +94,9 @@ fn of_option(name: &str) -> Option<String> {
         "--user" | "-u" => {
             "a login belongs into the address (https://USER:PASSWORD@HOST/) or into ~/.netrc"
         }
-        "--proxy" => "proxies are set in the environment: https_proxy, http_proxy, no_proxy",
+        "--proxy" => {
+            "proxies are set in the environment (https_proxy, http_proxy, no_proxy) or for single hosts in the configuration file"
+        }
         "--force" | "-f" => "--overwrite replaces files that are there",
         "--max-time" | "--connect-timeout" => "--timeout TIME says how long silence is waited out",
         _ => return None,

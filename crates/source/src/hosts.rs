@@ -225,7 +225,8 @@ impl Source {
     /// datasets, which say for themselves how many they bear, are not limited.
     pub(crate) fn connections_max(&self) -> Option<u32> {
         let is_foreign = self.sealed().is_none() && !self.is_relayed();
-        self.net().connections_per_host().filter(|_| is_foreign)
+        let target = self.target();
+        self.net().connections_to(target.origin.as_ref()?).filter(|_| is_foreign)
     }
 
     /// How many connections its host serves, where it has refused further ones.

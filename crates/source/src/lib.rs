@@ -41,9 +41,10 @@ pub use facts::{Facts, Oddity};
 pub use habits::Quirks;
 pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};
 pub use net::{
-    Accepted, Bearer, BearerSearch, Come, Dialled, Net, NetError, NetOptions, Proxies, ProxyError,
-    Reach, RelayAccess, Sealable, Secret, ServerAccess, UnknownServer, UnknownServers, ZoneError,
-    check_header, discover_bearer, without_zone,
+    Accepted, BadProxy, Bearer, BearerSearch, Come, Dialled, HostPattern, Net, NetError,
+    NetOptions, PatternError, Proxies, ProxyChoice, ProxyError, Reach, RelayAccess, Sealable,
+    Secret, ServerAccess, UnknownServer, UnknownServers, ZoneError, check_header, discover_bearer,
+    without_zone,
 };
 pub use sealed::{
     SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, plain_bytes, sealed_bytes, to_sealed,

@@ -14,6 +14,14 @@ pub enum ConfigError {
         /// Why not.
         error: io::Error,
     },
+    /// What a variable of the environment says in its place.
+    #[error("{name}: {wrong}")]
+    Variable {
+        /// Which.
+        name: String,
+        /// What is wrong with it.
+        wrong: String,
+    },
     /// What one of its lines says.
     #[error("{path}, line {line}: {wrong}", path = .path.display())]
     At {
@@ -40,7 +48,7 @@ pub enum Wrong {
         /// Nothing, or where it stands.
         place: &'static str,
         /// What it may say.
-        known: &'static [&'static str],
+        known: Vec<&'static str>,
     },
     /// Of another type.
     #[error("'{key}' has to be {wanted}, and is {found}")]
@@ -52,6 +60,30 @@ pub enum Wrong {
         /// What it is, as TOML calls it.
         found: &'static str,
     },
+    /// Of the right type, and yet not to be used.
+    #[error("'{key}': {why}")]
+    Value {
+        /// Whose value.
+        key: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// What names no servers.
+    #[error(
+        "'{0}' names no host: it is HOST, HOST:PORT or *.DOMAIN, perhaps with http:// or https:// before it"
+    )]
+    Host(String),
+    /// The same servers again.
+    #[error("the host {0} is there twice")]
+    HostTwice(String),
+    /// What cannot be the fingerprint of a certificate.
+    #[error("the 'fingerprint' of this host: {0}")]
+    HostFingerprint(String),
+    /// What cannot be a proxy.
+    #[error(
+        "the 'proxy' of this host is an address such as http://proxy.example:3128, or 'direct': {0}"
+    )]
+    Proxy(String),
     /// What cannot be the fingerprint of a certificate.
     #[error("the 'fingerprint' of this relay: {0}")]
     Fingerprint(String),

@@ -3,9 +3,12 @@
 //! Described in `docs/config.md`. A file with anything in it that is not understood is refused, with
 //! the line: a misspelt key would otherwise be a wish that nobody hears.
 
+pub mod command;
 mod error;
+mod host;
 mod read;
 mod relay;
+pub mod settings;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,15 +17,19 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 pub use error::{ConfigError, Wrong};
+pub use host::HostSection;
 pub use relay::{Relay, RouteWish, relay, route};
+use settings::Set;
 
 /// What the file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// The relays that transfers may run through.
     pub relays: Vec<Relay>,
-    /// Whether files are refused of which no digest is known.
-    pub require_digest: bool,
+    /// Options for all transfers.
+    pub settings: Vec<Set>,
+    /// What it says of single servers, the most important first.
+    pub hosts: Vec<HostSection>,
     /// How a transfer's route is chosen.
     pub route: Option<RouteWish>,
     /// The file that says so, and its line; `None` where the command line says it.
@@ -32,9 +39,8 @@ pub struct Config {
 impl Config {
     /// Read the file that the environment names, or the usual one; without one nothing is said.
     pub fn load() -> Result<Config, ConfigError> {
-        let (path, is_named) = match place(|name| std::env::var_os(name)) {
-            Place::At { path, is_named } => (path, is_named),
-            Place::Nowhere => return Ok(Config::default()),
+        let Place::At { path, is_named } = Place::of_user() else {
+            return Ok(Config::default());
         };
         let text = match text_of(&path) {
             Ok(text) => text,
@@ -43,7 +49,19 @@ impl Config {
             }
             Err(error) => return Err(ConfigError::Read { path, error }),
         };
-        read::read(&text, &path).map_err(|(line, wrong)| ConfigError::At { path, line, wrong })
+        Config::parse(&text, path)
+    }
+
+    /// Read this very file.
+    pub fn load_from(path: PathBuf) -> Result<Config, ConfigError> {
+        match text_of(&path) {
+            Ok(text) => Config::parse(&text, path),
+            Err(error) => Err(ConfigError::Read { path, error }),
+        }
+    }
+
+    fn parse(text: &str, path: PathBuf) -> Result<Config, ConfigError> {
+        read::read(text, &path).map_err(|(line, wrong)| ConfigError::At { path, line, wrong })
     }
 }
 
@@ -73,6 +91,12 @@ enum Place {
     At { path: PathBuf, is_named: bool },
     /// Nowhere: `SWATH_CONFIG` is empty or `off`, or nobody says where.
     Nowhere,
+}
+
+impl Place {
+    fn of_user() -> Place {
+        place(|name| std::env::var_os(name))
+    }
 }
 
 /// `$SWATH_CONFIG`, else `$XDG_CONFIG_HOME/swath/config.toml`, else `~/.config/swath/config.toml`.

@@ -7,10 +7,13 @@ use toml::de::{DeTable, DeValue};
 
 use super::Config;
 use super::error::Wrong;
+use super::host;
 use super::relay::{Relay, distinct, relay, route};
+use super::settings::{By, ReadError, SETTINGS, Set, Setting, at_home};
 use crate::args::fingerprint;
 
-type Line = usize;
+/// From 1.
+pub(super) type Line = usize;
 
 /// What the file at `path` says; relative paths in it begin in its folder.
 pub(super) fn read(text: &str, path: &Path) -> Result<Config, (Line, Wrong)> {
@@ -26,18 +29,27 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Config, (Line, Wrong)> {
     let mut config = Config::default();
     for (key, value) in table.get_ref() {
         match key.get_ref().as_ref() {
-            "require-digest" => {
-                config.require_digest = reader.truth(value, "require-digest")?;
-            }
             "relays" => config.relays = reader.relays(value)?,
             "route" => {
                 let text = reader.text(value, "route", "a text such as \"auto\"")?;
                 config.route = Some(route(text).map_err(|wrong| reader.at(value, wrong))?);
                 config.route_at = Some((path.to_owned(), reader.line(value.span().start)));
             }
+            "hosts" => config.hosts = host::read(&reader, value)?,
             other => {
-                let wrong = Wrong::Key { key: other.to_owned(), place: "", known: KEYS };
-                return Err(reader.at(key, wrong));
+                let Some(setting) = Setting::in_file(other) else {
+                    let wrong = Wrong::Key { key: other.to_owned(), place: "", known: keys() };
+                    return Err(reader.at(key, wrong));
+                };
+                let values =
+                    setting.read(value.get_ref(), folder).map_err(|error| match error {
+                        ReadError::Type(wanted) => reader.wrong_type(value, setting.name, wanted),
+                        ReadError::Value(why) => {
+                            reader.at(value, Wrong::Value { key: setting.name, why })
+                        }
+                    })?;
+                let by = By::Line(reader.line(key.span().start));
+                config.settings.push(Set { setting, values, by });
             }
         }
     }
@@ -50,22 +62,23 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Config, (Line, Wrong)> {
     Ok(config)
 }
 
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     text: &'a str,
-    folder: &'a Path,
+    /// Where relative paths begin.
+    pub folder: &'a Path,
 }
 
 impl Reader<'_> {
-    fn line(&self, at: usize) -> Line {
+    pub fn line(&self, at: usize) -> Line {
         let before = self.text.as_bytes().get(..at).unwrap_or(self.text.as_bytes());
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     }
 
-    fn at<T>(&self, place: &Spanned<T>, wrong: Wrong) -> (Line, Wrong) {
+    pub fn at<T>(&self, place: &Spanned<T>, wrong: Wrong) -> (Line, Wrong) {
         (self.line(place.span().start), wrong)
     }
 
-    fn text<'v>(
+    pub fn text<'v>(
         &self,
         value: &'v Spanned<DeValue<'_>>,
         key: &'static str,
@@ -74,13 +87,13 @@ impl Reader<'_> {
         value.get_ref().as_str().ok_or_else(|| self.at(value, of_type(key, wanted, value)))
     }
 
-    fn truth(
+    pub fn wrong_type(
         &self,
         value: &Spanned<DeValue<'_>>,
         key: &'static str,
-    ) -> Result<bool, (Line, Wrong)> {
-        let wrong = || self.at(value, of_type(key, "true or false", value));
-        value.get_ref().as_bool().ok_or_else(wrong)
+        wanted: &'static str,
+    ) -> (Line, Wrong) {
+        self.at(value, of_type(key, wanted, value))
     }
 
     fn relays(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<Relay>, (Line, Wrong)> {
@@ -110,7 +123,7 @@ impl Reader<'_> {
                 }
                 "token-file" => {
                     let text = self.text(value, "token-file", "a text")?;
-                    token_file = Some(self.folder.join(PathBuf::from(text)));
+                    token_file = Some(PathBuf::from(at_home(text, self.folder)));
                 }
                 "fingerprint" => {
                     let text = self.text(value, "fingerprint", "a text such as \"sha-256:1f…\"")?;
@@ -119,7 +132,7 @@ impl Reader<'_> {
                 }
                 other => {
                     let (key_text, place) = (other.to_owned(), " of a relay");
-                    let wrong = Wrong::Key { key: key_text, place, known: RELAY_KEYS };
+                    let wrong = Wrong::Key { key: key_text, place, known: RELAY_KEYS.to_vec() };
                     return Err(self.at(key, wrong));
                 }
             }
@@ -144,7 +157,15 @@ fn of_type(key: &'static str, wanted: &'static str, found: &Spanned<DeValue<'_>>
     Wrong::Type { key, wanted, found }
 }
 
-const KEYS: &[&str] = &["relays", "require-digest", "route"];
+/// All that may stand in the file, in the order of the alphabet.
+fn keys() -> Vec<&'static str> {
+    let settings = SETTINGS.iter().map(|setting| setting.name);
+    let in_file = settings.filter(|name| Setting::in_file(name).is_some());
+    let mut keys: Vec<&str> = in_file.chain(["relays", "route", "hosts"]).collect();
+    keys.sort_unstable();
+    keys
+}
+
 const RELAY_KEYS: &[&str] = &["url", "token-file", "fingerprint"];
 
 #[cfg(test)]
@@ -183,7 +204,11 @@ mod tests {
         let print = format!("sha-256:{}", "1f".repeat(32));
         let odd = format!("relays = [{{ url = \"http://r\", fingerprint = \"{print}\" }}]");
         for (text, line, words) in [
-            ("relay = []", 1, "there is no 'relay'; there are relays, require-digest, route"),
+            (
+                "relay = []",
+                1,
+                "there is no 'relay'; there are ca, checksums, connections, dir, hosts, io",
+            ),
             ("\n\nroutes = \"auto\"", 3, "there is no 'routes'"),
             ("[relays]\nurl = \"https://r\"", 1, "'relays' has to be a list, and is a table"),
             ("relays = \"https://r\"", 1, "has to be a list, and is a text"),

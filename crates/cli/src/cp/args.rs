@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use swath_transfer::{Filter, IoMode, Pin, Preserve};
 
 use crate::args::{Net, Plan, Ssh, io_mode, pin};
@@ -69,6 +69,9 @@ pub struct Cp {
     /// What is taken over besides bytes (comma separated)
     #[arg(long, value_name = "WHAT", default_value = "mode,times", value_delimiter = ',')]
     pub preserve: Vec<Kept>,
+    /// Refuse single files of web servers of which no digest is known
+    #[arg(long)]
+    pub require_digest: bool,
     /// How the transfer is planned
     #[command(flatten)]
     pub plan: Plan,
@@ -93,9 +96,9 @@ pub struct Cp {
     /// Print one JSON event a line on standard output
     #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
     pub json: bool,
-    /// Show more of how the transfer was made: requests, connections, what came in vain
-    #[arg(short, long, conflicts_with = "quiet", help_heading = "Output")]
-    pub verbose: bool,
+    /// Show more of how the transfer was made: requests, connections, what came in vain; twice (-vv): what happens inside, as it happens
+    #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet", help_heading = "Output")]
+    pub verbose: u8,
     /// Print warnings and errors only
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,

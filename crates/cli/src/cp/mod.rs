@@ -25,7 +25,6 @@ use swath_transfer::sending::Received;
 use swath_transfer::{Change, Engine, Filter, GetError, Mirror, Request, Stop, TreeRequest, Trust};
 use url::Url;
 
-use crate::config::Config;
 use crate::engine::{self, CONNECTIONS_PER_HOST, Wishes};
 use crate::exit::{self, Exit, fail};
 use crate::get::Kept;
@@ -50,7 +49,7 @@ pub fn near(places: &[String]) -> PathBuf {
 
 /// Run the command.
 pub async fn run(cp: Cp) -> Exit {
-    if cp.verbose {
+    if cp.verbose > 0 {
         crate::progress::look::show_details();
     }
     let refuse = |exit, message: &str| {
@@ -84,7 +83,7 @@ pub async fn run(cp: Cp) -> Exit {
         return refuse(exit, &message);
     }
     let progress = Progress::new(Mode::choose(cp.json, cp.quiet));
-    crate::get::log_to(&progress);
+    crate::get::log_to(&progress, cp.verbose > 1);
     let stop = Stop::default();
     signals::watch(&stop);
     let to_a_server = |job: &Job| matches!(job, Job::Send { .. } | Job::SendFile { .. });
@@ -430,8 +429,7 @@ async fn file(
     request.mirrors = vec![Mirror { url: from, priority: 1, trust: Trust::Named, holds: None }];
     request.overwrite = true;
     request.refuses_folders = true;
-    // What cannot be read was refused before.
-    request.require_digest = Config::load().is_ok_and(|config| config.require_digest);
+    request.require_digest = cp.require_digest;
     request.resume = cp.resume || !cp.no_resume;
     request.plan = cp.plan.config();
     request.stall_s = cp.net.timeout.as_secs_f64();

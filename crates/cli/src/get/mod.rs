@@ -10,7 +10,6 @@ mod one;
 use std::io::{self, IsTerminal as _};
 
 use crate::args::Get;
-use crate::config::Config;
 use crate::engine::{self, CONNECTIONS_PER_HOST, Wishes};
 use crate::exit::{Exit, fail};
 use crate::progress::look::show_details;
@@ -27,7 +26,7 @@ pub use one::Kept;
 
 /// Run the command.
 pub async fn run(mut get: Get) -> Exit {
-    if get.verbose {
+    if get.verbose > 0 {
         show_details();
     }
     let to_stdout = get.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
@@ -49,13 +48,9 @@ pub async fn run(mut get: Get) -> Exit {
         return fail(exit, &message);
     }
     let progress = Progress::new(Mode::choose(get.json, get.quiet));
-    log_to(&progress);
+    log_to(&progress, get.verbose > 1);
     let stop = Stop::default();
     signals::watch(&stop);
-    match Config::load() {
-        Ok(config) => get.require_digest |= config.require_digest,
-        Err(error) => return fail(Exit::Input, &error.to_string()),
-    }
     let routes = match get.routes.options() {
         Ok(routes) => routes,
         Err((exit, message)) => return fail(exit, &message),
@@ -108,28 +103,33 @@ pub async fn run(mut get: Get) -> Exit {
         }
     };
     // The disk engine changes by itself where the kernel cannot run it.
-    if get.verbose && engine.io_name() != io_began_as {
+    if get.verbose > 0 && engine.io_name() != io_began_as {
         let text = "the kernel could not start workers for io_uring (a limit of processes, as of ulimit -u?): the disk was written with threads";
         progress.note(text, false);
     }
     exit
 }
 
-/// With `SWATH_LOG` set (to `debug`, `swath_transfer=trace`, …) what happens inside is told above
-/// the bars.
-pub fn log_to(progress: &Progress) {
-    if std::env::var_os("SWATH_LOG").is_none() {
-        return;
-    }
+/// With `SWATH_LOG` set (to `debug`, `swath_transfer=trace`, …), or where `is_wanted`, what happens
+/// inside is told above the bars.
+pub fn log_to(progress: &Progress, is_wanted: bool) {
+    let filter = match std::env::var_os("SWATH_LOG") {
+        Some(_) => tracing_subscriber::EnvFilter::from_env("SWATH_LOG"),
+        None if is_wanted => tracing_subscriber::EnvFilter::new(INSIDE),
+        None => return,
+    };
     let writer = progress.log_writer();
     let told = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_env("SWATH_LOG"))
+        .with_env_filter(filter)
         .with_writer(move || writer.clone())
         .with_ansi(false)
         .try_init();
     // A second subscriber in one process would be a mistake of ours, and no reason to stop.
     debug_assert!(told.is_ok());
 }
+
+/// What `-vv` tells: what our own parts say.
+const INSIDE: &str = "swath=debug,swath_source=debug,swath_store=debug,swath_transfer=debug";
 
 /// Most connections to one host: more than is usual only where the user asks for that.
 fn connections_per_host(get: &Get) -> u32 {

@@ -36,7 +36,7 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
         return Err((Exit::Usage, text));
     }
     let progress = Progress::new(Mode::choose(args.json, args.quiet));
-    log_to(&progress);
+    log_to(&progress, false);
     let stop = Stop::default();
     signals::watch(&stop);
     let net = super::net(&args.net, &args.at)?;

@@ -270,7 +270,7 @@ fn where_sshd_forbids_forwarding_it_goes_through_ssh_itself() {
     }
     // However many connections are wanted.
     let there = format!("behind:{}/", home.path("wide").display());
-    ssh(&["cp", "--lanes", "16", &there, "many"]).code_is(0);
+    ssh(&["cp", "--connections", "16", &there, "many"]).code_is(0);
     assert_same(&home.path("wide"), &home.path("many"));
     let listed = ssh(&["ls", &there]).code_is(0).out();
     assert_eq!(listed, "wide.bin\n");

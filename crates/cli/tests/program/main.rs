@@ -37,6 +37,7 @@ mod list;
 mod net_again;
 mod net_asleep;
 mod net_checksums;
+mod net_config;
 mod net_elements;
 mod net_events;
 mod net_faulty;

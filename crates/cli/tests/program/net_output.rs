@@ -114,7 +114,7 @@ fn every_policy_and_number_of_lanes_delivers() {
         &["--policy", "mdtp", "--initial-chunk", "200k", "--large-chunk", "1M"],
         &["--policy", "fixed", "--chunk", "500k"],
         &["--policy", "single"],
-        &["--lanes", "4"],
+        &["--connections", "4"],
         &["--max-sources", "1"],
         &["--io", "threads"],
         &["--io", "buffered"],

@@ -104,6 +104,6 @@ fn a_redirector_may_choose_another_server_of_the_same_version() {
         .behaviour_on(FILE, Behaviour::redirect(url(&two)).after(1))
         .start()
         .unwrap();
-    home.run(["get", &url(&door), "--lanes", "1"]).code_is(0).never_says(&["changed"]);
+    home.run(["get", &url(&door), "--connections", "1"]).code_is(0).never_says(&["changed"]);
     home.holds_only("data.bin", &content);
 }

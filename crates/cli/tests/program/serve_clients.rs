@@ -184,7 +184,7 @@ fn aria2_davix_and_rclone_get_files() {
 fn swath_gets_files_over_lanes() {
     let (home, server) = served();
     let url = server.at("big.bin");
-    home.run(["get", &url, "--lanes", "4", "-o", "got"]).code_is(0);
+    home.run(["get", &url, "--connections", "4", "-o", "got"]).code_is(0);
     assert_eq!(home.read("got"), bytes());
     let probed = home.run(["probe", &url]);
     probed.code_is(0);

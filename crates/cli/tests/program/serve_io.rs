@@ -54,7 +54,7 @@ fn a_tree_is_the_same_however_it_was_read_and_stays_out_of_the_page_cache() {
     {
         let is_cold = cold(&home);
         let server = home.serve(&["tree", "--anonymous", "--plain", "--io", io]);
-        home.run(["cp", &server.url, "copy/", "--quiet", "--lanes", "1"]).code_is(0);
+        home.run(["cp", &server.url, "copy/", "--quiet", "--connections", "1"]).code_is(0);
         if is_cold.is_some() {
             for name in ["large", "middle"] {
                 let cached = cached_bytes(&home, &format!("tree/{name}")).unwrap();
@@ -77,7 +77,7 @@ fn a_tree_that_is_sent_is_read_as_io_says() {
     plant(&home);
     for (io, passes_by) in [("auto", true), ("threads", true), ("buffered", false)] {
         let is_cold = cold(&home);
-        home.run(["cp", "tree/", "copy/", "--quiet", "--lanes", "1", "--io", io]).code_is(0);
+        home.run(["cp", "tree/", "copy/", "--quiet", "--connections", "1", "--io", io]).code_is(0);
         if is_cold.is_some() {
             let cached = cached_bytes(&home, "tree/large").unwrap();
             println!("--io {io}: {cached} bytes are in the cache");

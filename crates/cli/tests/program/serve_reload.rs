@@ -169,7 +169,7 @@ fn a_new_certificate_is_shown_to_whoever_comes_and_open_transfers_go_on() {
     // It was printed of those alone that swath had made.
     assert!(server.words.contains(&format!("\nfingerprint  {old}\n")), "{}", server.words);
     let ls = |print: &str| home.run(["ls", &server.url, "--fingerprint", print]);
-    let args = ["cp", &server.url, "copy/", "--limit-rate", "4M", "--lanes", "1"];
+    let args = ["cp", &server.url, "copy/", "--limit-rate", "4M", "--connections", "1"];
     let copy = home.swath(args.iter().chain(&["--fingerprint", &old])).start();
     home.wait_for_bytes("copy.swath.part/wide.bin", 4 << 20);
     // One file was replaced and not yet the other: they do not belong together.

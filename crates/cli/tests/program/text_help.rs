@@ -192,7 +192,7 @@ fn a_wrong_command_line_says_what_is_wrong_and_ends_with_2() {
         ),
         (&["get", "--digest", "sha-256:12", "http://a.example/x"], "--digest"),
         (&["get", "--limit-rate", "fast", "http://a.example/x"], "'fast' is no rate"),
-        (&["get", "--lanes", "0", "http://a.example/x"], "'auto' or a number from 1 to 256"),
+        (&["get", "--connections", "0", "http://a.example/x"], "'auto' or a number from 1 to 256"),
         (&["get", "--bogus"], "--bogus"),
         (&["get", "ftp://a.example/x"], "scheme ftp is not supported"),
         (&["get", "http://a.example/"], "-o FILE"),
@@ -226,7 +226,9 @@ fn options(help: &str) -> Vec<String> {
     let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
     lines
         .filter_map(|line| {
-            line.split([' ', ',']).find(|word| word.starts_with("--")).map(str::to_owned)
+            let word = line.split([' ', ',']).find(|word| word.starts_with("--"))?;
+            // Dots behind it mean that it may stand there twice.
+            Some(word.trim_end_matches('.').to_owned())
         })
         .collect()
 }

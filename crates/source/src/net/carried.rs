@@ -89,7 +89,7 @@ impl Net {
         let name =
             server_name(&end.host).ok_or_else(|| tls_error("not a proper host name".to_owned()))?;
         let began = Instant::now();
-        match self.shared.tls.of(end).connect(name, ReadAhead::new(tunnel)).await {
+        match self.tls(end)?.connect(name, ReadAhead::new(tunnel)).await {
             Ok(tls) => {
                 // One round trip to the other end, and its work for it.
                 let rtt = began.elapsed().max(near);

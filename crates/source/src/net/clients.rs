@@ -1,69 +1,61 @@
 //! The library's clients, made when first needed.
 //!
-//! Three of them: for what the user named, for what the network named (its names are filtered as
-//! ours are), and for what goes through a proxy. Relays that have a certificate which is trusted of
-//! them alone have clients of their own.
+//! One for what the user named, one for what the network named (its names are filtered as ours are), one
+//! for each proxy, and one for each set of certificates that is trusted of some servers alone.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use url::Host;
+use url::{Host, Url};
 
-use super::{Net, NetOptions, Shared, tls};
+use super::servers::OwnTrust;
+use super::{Net, Shared, tls};
 use crate::error::LaneError;
 use crate::source::Trust;
 use crate::target::Origin;
 
-#[derive(Default)]
-pub(super) struct Clients {
-    named: OnceLock<reqwest::Client>,
-    discovered: OnceLock<reqwest::Client>,
-    proxied: OnceLock<reqwest::Client>,
-    /// Those of single relays, which may be proxied. There are no more than the user has named.
-    pinned: Mutex<HashMap<(Origin, bool), reqwest::Client>>,
+/// What a client is made for: all requests of one kind share it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Kind {
+    /// Its names are filtered as those that the network has named.
+    is_filtered: bool,
+    proxy: Option<Url>,
+    own: Option<OwnTrust>,
 }
 
+/// There are no more than what the user has said of servers tells apart.
+#[derive(Default)]
+pub(super) struct Clients(Mutex<HashMap<Kind, reqwest::Client>>);
+
 impl Net {
-    /// The client for requests to a host of this trust, perhaps through the proxy.
+    /// The client for requests to a host of this trust, perhaps through a proxy.
     pub(super) fn client(
         &self,
         origin: &Origin,
         trust: Trust,
-        proxied: bool,
     ) -> Result<reqwest::Client, LaneError> {
-        let clients = &self.shared.clients;
-        if let Some(options) = self.shared.options.pinned_to(origin) {
-            let key = (origin.clone(), proxied);
-            let mut pinned = clients.pinned.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(client) = pinned.get(&key) {
-                return Ok(client.clone());
-            }
-            // A relay is named by the user, whoever names what is asked of it.
-            let client = self.build(&options, Trust::Named, proxied);
-            let client = client.map_err(LaneError::protocol)?;
-            pinned.insert(key, client.clone());
-            return Ok(client);
-        }
-        let slot = match (proxied, trust) {
-            (true, _) => &clients.proxied,
-            (false, Trust::Named | Trust::Listed) => &clients.named,
-            (false, Trust::Discovered) => &clients.discovered,
-        };
-        if let Some(client) = slot.get() {
+        let options = &self.shared.options;
+        let own = options.own_trust(origin);
+        // Whom the user has named is trusted, whoever names what is asked of it.
+        let is_named = own.as_ref().is_some_and(|own| own.is_exact);
+        let proxy = options.proxy(origin).cloned();
+        let is_filtered = proxy.is_none() && !is_named && trust == Trust::Discovered;
+        let kind = Kind { is_filtered, proxy, own };
+        let mut clients = self.shared.clients.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&kind) {
             return Ok(client.clone());
         }
-        let client = self.build(&self.shared.options, trust, proxied);
-        let client = client.map_err(LaneError::protocol)?;
-        Ok(slot.get_or_init(|| client).clone())
+        let client = self.build(&kind).map_err(LaneError::protocol)?;
+        clients.insert(kind, client.clone());
+        Ok(client)
     }
 
     /// Whether the server at `url` chooses HTTP/2 when it may.
     pub(crate) async fn speaks_http2(&self, url: &url::Url, trust: Trust) -> bool {
         let Some(origin) = Origin::of(url) else { return false };
-        let proxied = self.shared.options.proxies.find(&origin).is_some();
-        let Ok(client) = self.client(&origin, trust, proxied) else { return false };
+        let Ok(client) = self.client(&origin, trust) else { return false };
         let head = client
             .head(crate::source::without_credentials(url))
             .timeout(self.timeout())
@@ -72,13 +64,11 @@ impl Net {
         head.is_ok_and(|response| response.version() == reqwest::Version::HTTP_2)
     }
 
-    fn build(
-        &self,
-        options: &NetOptions,
-        trust: Trust,
-        proxied: bool,
-    ) -> Result<reqwest::Client, String> {
-        let mut config = tls::config(options).map_err(|error| error.to_string())?;
+    fn build(&self, kind: &Kind) -> Result<reqwest::Client, String> {
+        let options = &self.shared.options;
+        let trusting = kind.own.as_ref().map(|own| own.added_to(options));
+        let config = tls::config(trusting.as_ref().unwrap_or(options));
+        let mut config = config.map_err(|error| error.to_string())?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(config)
@@ -88,15 +78,13 @@ impl Net {
             .connect_timeout(options.timeout.min(super::connect::CONNECT_WITHIN))
             .read_timeout(options.timeout)
             .no_proxy();
-        if proxied {
-            for (url, is_http) in options.proxies.all() {
-                let proxy =
-                    if is_http { reqwest::Proxy::http(url) } else { reqwest::Proxy::https(url) };
-                builder = builder.proxy(proxy.map_err(|error| error.to_string())?);
-            }
+        if let Some(url) = &kind.proxy {
+            let proxy = reqwest::Proxy::all(url.clone()).map_err(|error| error.to_string())?;
+            builder = builder.proxy(proxy);
         } else {
-            builder = builder
-                .dns_resolver(Arc::new(Resolver { net: Arc::downgrade(&self.shared), trust }));
+            let trust = if kind.is_filtered { Trust::Discovered } else { Trust::Named };
+            let net = Arc::downgrade(&self.shared);
+            builder = builder.dns_resolver(Arc::new(Resolver { net, trust }));
         }
         builder.build().map_err(|error| error.to_string())
     }

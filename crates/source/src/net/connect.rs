@@ -7,12 +7,14 @@ use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 
 use super::address::is_public;
 use super::credentials::from_url;
 use super::gateway::Gateway;
 use super::happy::first_to_answer;
+use super::options::NetError;
 use super::stream::{Conn, ReadAhead, Via};
 use super::{Net, kernel, tls, tunnel};
 use crate::error::LaneError;
@@ -90,7 +92,7 @@ impl Net {
         fallback: bool,
         told: Option<oneshot::Sender<Duration>>,
     ) -> Result<Conn, LaneError> {
-        let proxy = self.shared.options.proxies.find(origin);
+        let proxy = self.shared.options.proxy(origin);
         if proxy.is_some() {
             self.permitted_by_name(origin, trust)?;
         }
@@ -108,7 +110,7 @@ impl Net {
         // This connection has shown the round-trip time; the library makes its own.
         let by_library = || {
             Ok(Conn::gateway(
-                Gateway::open(self.client(origin, trust, proxy.is_some())?, origin),
+                Gateway::open(self.client(origin, trust)?, origin),
                 origin.clone(),
                 peer,
                 rtt,
@@ -128,11 +130,20 @@ impl Net {
         let tls_error = |reason: String| LaneError::Tls { host: origin.to_string(), reason };
         let name = server_name(&origin.host)
             .ok_or_else(|| tls_error("not a proper host name".to_owned()))?;
-        match self.shared.tls.of(origin).connect(name, ReadAhead::new(tcp)).await {
+        match self.tls(origin)?.connect(name, ReadAhead::new(tcp)).await {
             Ok(tls) => Ok(Conn::tls(tls, origin.clone(), peer, rtt)),
             Err(error) if speaks_other_http(&error) => by_library(),
             Err(error) => Err(handshake_failed(origin, &error)),
         }
+    }
+
+    /// What judges the certificate of `origin`.
+    pub(super) fn tls(&self, origin: &Origin) -> Result<TlsConnector, LaneError> {
+        let failed = |error: NetError| LaneError::Tls {
+            host: origin.to_string(),
+            reason: error.to_string(),
+        };
+        self.shared.tls.of(&self.shared.options, origin).map_err(failed)
     }
 
     async fn connect_tcp(&self, origin: &Origin, trust: Trust) -> Result<Connected, LaneError> {
@@ -241,14 +252,13 @@ impl Net {
 
     /// What every request to a proxy for plain `origin` says besides.
     pub(crate) fn proxy_authorization(&self, origin: &Origin) -> Option<super::Secret> {
-        self.shared.options.proxies.find(origin).and_then(from_url)
+        self.shared.options.proxy(origin).and_then(from_url)
     }
 
     /// `error` as that of the proxy that said it, where requests to `origin` are sent to one.
     pub(crate) fn blame_proxy(&self, origin: Option<&Origin>, error: LaneError) -> LaneError {
         let LaneError::Status { code: 407, reason, .. } = &error else { return error };
-        let proxies = &self.shared.options.proxies;
-        let proxy = origin.and_then(|origin| proxies.find(origin));
+        let proxy = origin.and_then(|origin| self.shared.options.proxy(origin));
         let Some(proxy) = proxy.and_then(|proxy| {
             Some(format!("{}:{}", proxy.host_str()?, proxy.port_or_known_default()?))
         }) else {
@@ -259,7 +269,7 @@ impl Net {
 
     /// Whether requests to `origin` are sent to a proxy rather than through one.
     pub(crate) fn asks_proxy(&self, origin: &Origin) -> bool {
-        let proxy = self.shared.options.proxies.find(origin);
+        let proxy = self.shared.options.proxy(origin);
         !origin.tls
             && !self.shared.options.fallback_only
             && proxy.is_some_and(|proxy| proxy.scheme() == "http")

@@ -131,11 +131,17 @@ pub(super) fn of(options: &NetOptions, url: &Url, origin: &Origin) -> Credential
         return Credentials { headers, ..Credentials::default() };
     }
     let authorization = from_url(url)
-        .or_else(|| own_token(options, origin))
+        .or_else(|| options.own_token(origin).map(bearer_of))
         .or_else(|| bearer(options, origin))
         .or_else(|| netrc(options, origin));
     let needs_tls = authorization.is_none() && options.bearer.is_some();
     Credentials { headers, authorization, needs_tls }
+}
+
+/// The token that was given for the server at `origin` alone, if there is one.
+pub(super) fn own_only(options: &NetOptions, origin: &Origin) -> Credentials {
+    let authorization = options.own_token(origin).map(bearer_of);
+    Credentials { authorization, ..Credentials::default() }
 }
 
 /// What opens the relay at `origin`, if it is one of the user's: its token, a password in its address,
@@ -148,10 +154,8 @@ pub(super) fn of_relay(options: &NetOptions, origin: &Origin) -> Credentials {
         return Credentials::default();
     };
     let token = own.token.as_ref();
-    let authorization = token
-        .map(|token| Secret(format!("Bearer {}", token.expose())))
-        .or_else(|| from_url(&own.url))
-        .or_else(|| netrc(options, origin));
+    let authorization =
+        token.map(bearer_of).or_else(|| from_url(&own.url)).or_else(|| netrc(options, origin));
     Credentials { authorization, ..Credentials::default() }
 }
 
@@ -163,18 +167,14 @@ pub(super) fn from_url(url: &Url) -> Option<Secret> {
     Some(basic(&decode_text(url.username()), &decode_text(url.password().unwrap_or(""))))
 }
 
-/// The token that was given for this server alone.
-fn own_token(options: &NetOptions, origin: &Origin) -> Option<Secret> {
-    let mut servers = options.servers.iter();
-    let is_it = |url: &Url| Origin::of(url).as_ref() == Some(origin);
-    let token = servers.find_map(|it| it.token.as_ref().filter(|_| is_it(&it.url)))?;
-    Some(Secret(format!("Bearer {}", token.expose())))
+fn bearer_of(token: &Secret) -> Secret {
+    Secret(format!("Bearer {}", token.expose()))
 }
 
 fn bearer(options: &NetOptions, origin: &Origin) -> Option<Secret> {
     let bearer = options.bearer.as_ref()?;
     let protected = origin.tls || is_loopback(&origin.host) || bearer.explicit;
-    protected.then(|| Secret(format!("Bearer {}", bearer.token.expose())))
+    protected.then(|| bearer_of(&bearer.token))
 }
 
 fn netrc(options: &NetOptions, origin: &Origin) -> Option<Secret> {

@@ -17,6 +17,7 @@ mod options;
 mod proxy;
 mod relays;
 mod resolve;
+mod servers;
 mod stream;
 mod tls;
 mod tunnel;
@@ -39,12 +40,12 @@ pub(crate) use credentials::{Credentials, has};
 pub use dialled::{Accepted, Come, Dialled};
 pub(crate) use kernel::Came;
 pub use options::{
-    NetError, NetOptions, Reach, RelayAccess, ServerAccess, UnknownServer, UnknownServers,
-    check_header,
+    NetError, NetOptions, Reach, RelayAccess, UnknownServer, UnknownServers, check_header,
 };
-pub use proxy::{Proxies, ProxyError};
+pub use proxy::{BadProxy, Proxies, ProxyError};
 pub use relays::Sealable;
 pub(crate) use relays::{Keys, Sealed};
+pub use servers::{HostPattern, PatternError, ProxyChoice, ServerAccess};
 pub(crate) use stream::{Conn, Via};
 pub use zone::{ZoneError, without_zone};
 
@@ -149,9 +150,9 @@ impl Net {
         self.shared.awake.since()
     }
 
-    /// Most connections to one host, where that is limited.
-    pub(crate) fn connections_per_host(&self) -> Option<u32> {
-        self.shared.options.connections_per_host
+    /// Most connections to this host, where that is limited.
+    pub(crate) fn connections_to(&self, origin: &Origin) -> Option<u32> {
+        self.shared.options.connections_to(origin)
     }
 
     /// Whether the host of this address was not reached when it was last tried.
@@ -217,9 +218,13 @@ impl Net {
             // Whoever has such an address may use it, but its relay must let them in.
             return self.credentials_for_relay(&origin);
         }
-        let entitled = own == origin && (trust == crate::Trust::Named || self.is_named(&origin));
-        if !entitled {
+        if own != origin {
             return Credentials::default();
+        }
+        let entitled = trust == crate::Trust::Named || self.is_named(&origin);
+        if !entitled {
+            // Only what was given for this server alone, whoever named its address.
+            return credentials::own_only(&self.shared.options, &origin);
         }
         let mut credentials = credentials::of(&self.shared.options, source_url, &origin);
         credentials.headers.retain(|(name, _)| !is_among(name, &self.headers));

@@ -11,8 +11,8 @@ use url::{Host, Url};
 
 use super::credentials::{Bearer, Secret};
 use super::proxy::Proxies;
+use super::servers::ServerAccess;
 use crate::http::request::is_field_safe;
-use crate::target::Origin;
 
 /// Options for everything that goes over the network.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub struct NetOptions {
     pub reach: Option<Vec<Reach>>,
     /// What opens the user's relays.
     pub relays: Vec<RelayAccess>,
-    /// What opens single servers of the user's own, and by which certificates they are known.
+    /// What is said of single servers; what is said first counts.
     pub servers: Vec<ServerAccess>,
     /// Collects the servers whose certificates nobody vouches for.
     pub unknown: UnknownServers,
@@ -88,17 +88,6 @@ pub struct RelayAccess {
     pub token: Option<Secret>,
     /// SHA-256 of a certificate that is trusted of this relay, and of nobody else: a relay that carries
     /// connections could otherwise pass for the origin at their end.
-    pub fingerprint: Option<Digest>,
-}
-
-/// What opens one server of the user's own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerAccess {
-    /// Its scheme, host and port.
-    pub url: Url,
-    /// A token, sent to this server alone.
-    pub token: Option<Secret>,
-    /// SHA-256 of the certificate that is trusted of this server, and of no other.
     pub fingerprint: Option<Digest>,
 }
 
@@ -189,23 +178,6 @@ pub enum NetError {
 }
 
 impl NetOptions {
-    /// With the certificates that are trusted of the server or relay at `origin` alone; `None` if
-    /// there are none.
-    pub(super) fn pinned_to(&self, origin: &Origin) -> Option<NetOptions> {
-        let of_relays = self.relays.iter().map(|relay| (&relay.url, relay.fingerprint));
-        let of_servers = self.servers.iter().map(|server| (&server.url, server.fingerprint));
-        let own: Vec<Digest> = of_relays
-            .chain(of_servers)
-            .filter(|(url, _)| Origin::of(url).as_ref() == Some(origin))
-            .filter_map(|(_, fingerprint)| fingerprint)
-            .collect();
-        if own.is_empty() {
-            return None;
-        }
-        let fingerprints = self.fingerprints.iter().copied().chain(own).collect();
-        Some(NetOptions { fingerprints, ..self.clone() })
-    }
-
     pub(super) fn check(&self) -> Result<(), NetError> {
         let agent = [("User-Agent", self.user_agent.as_str())];
         let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));

@@ -23,8 +23,22 @@ pub struct Proxies {
 pub struct ProxyError {
     /// The variable.
     pub variable: String,
-    /// What is wrong with its value, which is not shown.
-    pub reason: String,
+    /// What is wrong with its value.
+    pub reason: BadProxy,
+}
+
+/// What is wrong with a proxy's address, which is not shown: it may hold a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadProxy {
+    /// It is none.
+    #[error("it is no address ({0})")]
+    NoAddress(url::ParseError),
+    /// Of a kind that is not known here.
+    #[error("its scheme is not supported (http, https, socks4, socks4a, socks5 and socks5h are)")]
+    Scheme,
+    /// Without a host.
+    #[error("it names no host")]
+    NoHost,
 }
 
 /// Hosts that are contacted directly, on one port of theirs or on all.
@@ -57,7 +71,10 @@ impl Proxies {
             names
                 .iter()
                 .find_map(|&name| Some((name, env(name).filter(|value| !value.trim().is_empty())?)))
-                .map(|(name, value)| address(name, &value))
+                .map(|(name, value)| {
+                    let error = |reason| ProxyError { variable: name.to_owned(), reason };
+                    proxy_address(&value).map_err(error)
+                })
                 .transpose()
         };
         let exceptions = env("no_proxy").or_else(|| env("NO_PROXY")).unwrap_or_default();
@@ -69,13 +86,6 @@ impl Proxies {
                 .filter_map(exception)
                 .collect(),
         })
-    }
-
-    /// Each proxy, and whether it is the one for plain http.
-    pub(super) fn all(&self) -> impl Iterator<Item = (Url, bool)> {
-        [(self.http.clone(), true), (self.https.clone(), false)]
-            .into_iter()
-            .filter_map(|(url, is_http)| Some((url?, is_http)))
     }
 
     /// The proxy for requests to `origin`.
@@ -122,18 +132,16 @@ impl Hosts {
     }
 }
 
-fn address(variable: &str, text: &str) -> Result<Url, ProxyError> {
+/// The address of a proxy, as curl takes it: without a scheme it is one of HTTP.
+pub(super) fn proxy_address(text: &str) -> Result<Url, BadProxy> {
     let text = text.trim();
     let url =
         if text.contains("://") { Url::parse(text) } else { Url::parse(&format!("http://{text}")) };
-    // The text itself is not shown: it may hold a password.
-    let error = |reason: String| ProxyError { variable: variable.to_owned(), reason };
-    let url = url.map_err(|reason| error(format!("it is no address ({reason})")))?;
+    let url = url.map_err(BadProxy::NoAddress)?;
     if !SCHEMES.contains(&url.scheme()) {
-        let known = SCHEMES.join(", ");
-        return Err(error(format!("its scheme is not supported ({known} are)")));
+        return Err(BadProxy::Scheme);
     }
-    if url.has_host() { Ok(url) } else { Err(error("it names no host".to_owned())) }
+    if url.has_host() { Ok(url) } else { Err(BadProxy::NoHost) }
 }
 
 /// What a proxy may speak.

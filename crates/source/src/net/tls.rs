@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufReader;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::ClientConfig;
 use rustls::RootCertStore;
@@ -18,31 +19,35 @@ use swath_model::digest::{Algorithm, Digest, Hasher};
 use tokio_rustls::TlsConnector;
 
 use super::options::{NetError, NetOptions, UnknownServer, UnknownServers};
+use super::servers::OwnTrust;
 use crate::target::Origin;
 
-/// The connectors of our own lanes: one for everybody, and one for each relay that has a certificate
-/// which is trusted of it alone.
+/// The connectors of our own lanes: one for everybody, and one for each set of certificates that is
+/// trusted of some servers alone.
 pub(super) struct Connectors {
     usual: TlsConnector,
-    pinned: HashMap<Origin, TlsConnector>,
+    own: Mutex<HashMap<OwnTrust, TlsConnector>>,
 }
 
 impl Connectors {
     pub fn new(options: &NetOptions) -> Result<Connectors, NetError> {
-        let mut pinned = HashMap::new();
-        let relays = options.relays.iter().map(|relay| &relay.url);
-        let urls = relays.chain(options.servers.iter().map(|server| &server.url));
-        for origin in urls.filter_map(Origin::of) {
-            if let Some(own) = options.pinned_to(&origin) {
-                pinned.insert(origin, connector(&own)?);
-            }
+        // Found out before anything is asked for, and not when a server turns up.
+        for path in options.servers.iter().flat_map(|access| &access.ca_files) {
+            authorities(path)?;
         }
-        Ok(Connectors { usual: connector(options)?, pinned })
+        Ok(Connectors { usual: connector(options)?, own: Mutex::default() })
     }
 
     /// The one that judges the certificate of `origin`.
-    pub fn of(&self, origin: &Origin) -> &TlsConnector {
-        self.pinned.get(origin).unwrap_or(&self.usual)
+    pub fn of(&self, options: &NetOptions, origin: &Origin) -> Result<TlsConnector, NetError> {
+        let Some(trust) = options.own_trust(origin) else { return Ok(self.usual.clone()) };
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(connector) = own.get(&trust) {
+            return Ok(connector.clone());
+        }
+        let made = connector(&trust.added_to(options))?;
+        own.insert(trust, made.clone());
+        Ok(made)
     }
 }
 
@@ -92,20 +97,26 @@ fn roots(options: &NetOptions) -> Result<(RootCertStore, Vec<CertificateDer<'sta
     // a message of its own.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     for path in &options.ca_files {
-        let unreadable = |reason: String| NetError::Certificates { path: path.clone(), reason };
-        let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
-        let mut found = 0;
-        for certificate in CertificateDer::pem_reader_iter(BufReader::new(file)) {
-            let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+        for certificate in authorities(path)? {
             own.push(certificate.clone());
-            roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
-            found += 1;
-        }
-        if found == 0 {
-            return Err(unreadable("no certificate in it".to_owned()));
+            let added = roots.add(certificate);
+            added.map_err(|error| NetError::Certificates {
+                path: path.clone(),
+                reason: error.to_string(),
+            })?;
         }
     }
     Ok((roots, own))
+}
+
+/// The certificates in a file, at least one.
+fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, NetError> {
+    let unreadable = |reason| NetError::Certificates { path: path.to_owned(), reason };
+    let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
+    let found =
+        CertificateDer::pem_reader_iter(BufReader::new(file)).collect::<Result<Vec<_>, _>>();
+    let found = found.map_err(|error| unreadable(error.to_string()))?;
+    if found.is_empty() { Err(unreadable("no certificate in it".to_owned())) } else { Ok(found) }
 }
 
 /// A certificate whose fingerprint the user gave is trusted whatever it says of itself. A self-signed

@@ -1,0 +1,156 @@
+//! What the file says of single servers: `[hosts."data.example"]`.
+
+use std::path::{Path, PathBuf};
+
+use swath_model::digest::Digest;
+use swath_source::{HostPattern, ProxyChoice, ServerAccess};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::Wrong;
+use super::read::{Line, Reader};
+use super::settings::at_home;
+use crate::args::fingerprint;
+use crate::net;
+
+/// One server, or all those of a domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSection {
+    /// As it is written.
+    pub name: String,
+    /// Which servers that is.
+    pub servers: HostPattern,
+    /// Where the token lies that opens them.
+    pub token_file: Option<PathBuf>,
+    /// SHA-256 of the certificate that they are known by.
+    pub fingerprint: Option<Digest>,
+    /// Certificate authorities that are trusted for them too.
+    pub ca: Vec<PathBuf>,
+    /// How they are reached.
+    pub proxy: Option<ProxyChoice>,
+    /// Most connections to each of them.
+    pub connections: Option<u32>,
+    /// Where it stands.
+    pub line: usize,
+}
+
+impl HostSection {
+    /// As connections take it. The error is a sentence.
+    pub fn access(&self) -> Result<ServerAccess, String> {
+        Ok(ServerAccess {
+            servers: self.servers.clone(),
+            token: self.token_file.as_deref().map(net::token).transpose()?,
+            fingerprint: self.fingerprint,
+            ca_files: self.ca.clone(),
+            proxy: self.proxy.clone(),
+            connections: self.connections,
+        })
+    }
+}
+
+/// All sections, as they stand in the file but those of single hosts first: they count more than what
+/// is said of a domain.
+pub(super) fn read(
+    reader: &Reader<'_>,
+    value: &Spanned<DeValue<'_>>,
+) -> Result<Vec<HostSection>, (Line, Wrong)> {
+    let Some(table) = value.get_ref().as_table() else {
+        return Err(reader.wrong_type(value, "hosts", "a table"));
+    };
+    let mut sections: Vec<HostSection> = Vec::new();
+    let mut written: Vec<_> = table.iter().collect();
+    written.sort_by_key(|(name, _)| name.span().start);
+    for (name, value) in written {
+        let written = name.get_ref().to_string();
+        let section = section(reader, &written, reader.line(name.span().start), value)?;
+        if sections.iter().any(|other| other.servers == section.servers) {
+            return Err(reader.at(name, Wrong::HostTwice(written)));
+        }
+        sections.push(section);
+    }
+    // Of two domains the longer one is the narrower one.
+    sections.sort_by_key(|section| match section.name.contains("*.") {
+        true => usize::MAX - section.name.len(),
+        false => 0,
+    });
+    Ok(sections)
+}
+
+fn section(
+    reader: &Reader<'_>,
+    name: &str,
+    line: Line,
+    value: &Spanned<DeValue<'_>>,
+) -> Result<HostSection, (Line, Wrong)> {
+    let servers = name.parse().map_err(|_| (line, Wrong::Host(name.to_owned())))?;
+    let Some(table) = value.get_ref().as_table() else {
+        return Err(reader.wrong_type(value, "hosts", "a table for each host"));
+    };
+    let mut section = HostSection {
+        name: name.to_owned(),
+        servers,
+        token_file: None,
+        fingerprint: None,
+        ca: Vec::new(),
+        proxy: None,
+        connections: None,
+        line,
+    };
+    read_into(&mut section, reader, table)?;
+    Ok(section)
+}
+
+fn read_into(
+    section: &mut HostSection,
+    reader: &Reader<'_>,
+    table: &DeTable<'_>,
+) -> Result<(), (Line, Wrong)> {
+    let path = |text: &str, folder: &Path| PathBuf::from(at_home(text, folder));
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "token-file" => {
+                let text = reader.text(value, "token-file", "a text")?;
+                section.token_file = Some(path(text, reader.folder));
+            }
+            "fingerprint" => {
+                let text = reader.text(value, "fingerprint", "a text such as \"sha-256:1f…\"")?;
+                let wrong = |why| reader.at(value, Wrong::HostFingerprint(why));
+                section.fingerprint = Some(fingerprint(text).map_err(wrong)?);
+            }
+            "ca" => {
+                let one = [value.clone()];
+                let list = match value.get_ref().as_array() {
+                    Some(list) => list.iter().as_slice(),
+                    None => &one,
+                };
+                for value in list {
+                    let text = reader.text(value, "ca", "a list of texts, paths of files")?;
+                    section.ca.push(path(text, reader.folder));
+                }
+            }
+            "proxy" => {
+                let text = reader.text(value, "proxy", "a text such as \"http://proxy:3128\"")?;
+                let wrong =
+                    |why: swath_source::BadProxy| reader.at(value, Wrong::Proxy(why.to_string()));
+                section.proxy = Some(text.parse().map_err(wrong)?);
+            }
+            "connections" => {
+                let wanted = "a number from 1 to 256";
+                let number = value.get_ref().as_integer();
+                let number =
+                    number.and_then(|it| u32::from_str_radix(it.as_str(), it.radix()).ok());
+                let within = number.filter(|count| (1..=256).contains(count));
+                let wrong = || reader.wrong_type(value, "connections", wanted);
+                section.connections = Some(within.ok_or_else(wrong)?);
+            }
+            other => {
+                let (key_text, place) = (other.to_owned(), " of a host");
+                let wrong = Wrong::Key { key: key_text, place, known: KEYS.to_vec() };
+                return Err(reader.at(key, wrong));
+            }
+        }
+    }
+    Ok(())
+}
+
+const KEYS: [&str; 5] = ["token-file", "fingerprint", "ca", "proxy", "connections"];

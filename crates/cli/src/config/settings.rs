@@ -1,0 +1,393 @@
+//! Options that the configuration file and the environment may give for all transfers. Each is called
+//! like the option of the command line; in the environment `SWATH_` stands before it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use clap::builder::{ArgPredicate, OsStr};
+use clap::{CommandFactory as _, FromArgMatches as _};
+use toml::de::DeValue;
+
+use super::{Config, ConfigError, relay, route};
+use crate::args::{Cli, Command, lanes};
+use crate::units;
+
+/// An option that may be set for all transfers.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The long name of the option.
+    pub name: &'static str,
+    /// What it takes.
+    takes: Takes,
+    /// Where the command line has one of these, the setting does not count.
+    unless: &'static [&'static str],
+    /// The file has it too; a few are said there in words of their own.
+    is_in_file: bool,
+}
+
+/// What a setting takes.
+#[derive(Clone, Copy, Debug)]
+enum Takes {
+    /// True or false.
+    Flag,
+    /// A text or a number that this finds right.
+    Text(fn(&str) -> Result<(), String>),
+    /// A file or a folder.
+    Path,
+    /// Several texts that this finds right, with commas or spaces between them in the environment.
+    Texts(fn(&str) -> Result<(), String>),
+    /// Several files, with `:` between them in the environment.
+    Paths,
+}
+
+impl PartialEq for Takes {
+    fn eq(&self, other: &Takes) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+impl Eq for Takes {}
+
+/// A setting with what it was set to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    /// Which.
+    pub setting: &'static Setting,
+    /// What it was set to; several where it takes several.
+    pub values: Vec<String>,
+    /// Who says so.
+    pub by: By,
+}
+
+/// Where a setting was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum By {
+    /// In this line of the file.
+    Line(usize),
+    /// By a variable of the environment.
+    Variable(String),
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            By::Line(line) => write!(f, "line {line}"),
+            By::Variable(name) => write!(f, "{name}"),
+        }
+    }
+}
+
+/// All of them, as they are listed.
+pub static SETTINGS: [Setting; 17] = [
+    in_both("limit-rate", Takes::Text(|text| units::rate_above_zero(text).map(drop))),
+    in_both("connections", Takes::Text(|text| lanes(text).map(drop))),
+    in_both("max-sources", Takes::Text(|text| whole(text, 1..=u16::MAX))),
+    in_both("jobs", Takes::Text(|text| whole(text, 1..=256))),
+    Setting { unless: &["output"], ..in_both("dir", Takes::Path) },
+    in_both("require-digest", Takes::Flag),
+    Setting { unless: &["input", "digest"], ..in_both("checksums", Takes::Text(only_auto)) },
+    in_both("no-discover", Takes::Flag),
+    in_both("timeout", Takes::Text(|text| units::time(text).map(drop))),
+    in_both("ca", Takes::Paths),
+    in_both("sparse", Takes::Flag),
+    in_both("io", Takes::Text(io)),
+    in_both("memory", Takes::Text(|text| units::size_above_zero(text).map(drop))),
+    in_both("pin", Takes::Text(|text| crate::args::pin(text).map(drop))),
+    in_both("ssh", Takes::Text(not_empty)),
+    Setting {
+        is_in_file: false,
+        ..in_both("relay", Takes::Texts(|text| relay(text).map(drop).map_err(|e| e.to_string())))
+    },
+    Setting {
+        is_in_file: false,
+        ..in_both("route", Takes::Text(|text| route(text).map(drop).map_err(|e| e.to_string())))
+    },
+];
+
+const fn in_both(name: &'static str, takes: Takes) -> Setting {
+    Setting { name, takes, unless: &[], is_in_file: true }
+}
+
+fn whole(text: &str, within: std::ops::RangeInclusive<u16>) -> Result<(), String> {
+    match text.parse() {
+        Ok(number) if within.contains(&number) => Ok(()),
+        _ => Err(format!("must be a number from {} to {}", within.start(), within.end())),
+    }
+}
+
+fn only_auto(text: &str) -> Result<(), String> {
+    let words = "can only be 'auto' for all transfers: a checksum file is one of certain files";
+    if text == "auto" { Ok(()) } else { Err(words.to_owned()) }
+}
+
+fn io(text: &str) -> Result<(), String> {
+    let known = text.parse::<swath_transfer::IoMode>();
+    known.map(drop).map_err(|_| "must be auto, uring, threads or buffered".to_owned())
+}
+
+fn not_empty(text: &str) -> Result<(), String> {
+    if text.trim().is_empty() { Err("must not be empty".to_owned()) } else { Ok(()) }
+}
+
+impl Setting {
+    /// The one that the file calls so.
+    pub(super) fn in_file(key: &str) -> Option<&'static Setting> {
+        SETTINGS.iter().find(|setting| setting.is_in_file && setting.name == key)
+    }
+
+    /// Whether the file has it under its own name.
+    pub fn is_in_file(&self) -> bool {
+        self.is_in_file
+    }
+
+    /// The variable of the environment.
+    pub fn variable(&self) -> String {
+        format!("SWATH_{}", self.name.to_ascii_uppercase().replace('-', "_"))
+    }
+
+    /// Whether its value is a list.
+    pub fn takes_several(&self) -> bool {
+        matches!(self.takes, Takes::Texts(_) | Takes::Paths)
+    }
+
+    /// Whether it is true or false.
+    pub fn is_flag(&self) -> bool {
+        matches!(self.takes, Takes::Flag)
+    }
+
+    fn check(&self, text: &str) -> Result<(), String> {
+        match self.takes {
+            Takes::Flag => match text {
+                "true" | "false" => Ok(()),
+                _ => Err("must be true or false".to_owned()),
+            },
+            Takes::Text(check) | Takes::Texts(check) => check(text),
+            Takes::Path | Takes::Paths => not_empty(text),
+        }
+    }
+
+    /// What a value in the file means; relative paths begin in `folder`. The error is a sentence.
+    pub(super) fn read(
+        &self,
+        value: &DeValue<'_>,
+        folder: &Path,
+    ) -> Result<Vec<String>, ReadError> {
+        let one = |value: &DeValue<'_>| {
+            let text = match (value, self.takes) {
+                (DeValue::Boolean(truth), Takes::Flag) => truth.to_string(),
+                (DeValue::String(text), Takes::Path | Takes::Paths) => at_home(text, folder),
+                (DeValue::String(text), Takes::Text(_) | Takes::Texts(_)) => text.to_string(),
+                (DeValue::Integer(number), Takes::Text(_)) => number.to_string(),
+                (DeValue::Float(number), Takes::Text(_)) => number.to_string(),
+                _ => return Err(ReadError::Type(self.wanted())),
+            };
+            self.check(&text).map(|()| text).map_err(ReadError::Value)
+        };
+        match value {
+            DeValue::Array(list) if self.takes_several() => {
+                list.iter().map(|value| one(value.get_ref())).collect()
+            }
+            _ => one(value).map(|text| vec![text]),
+        }
+    }
+
+    fn wanted(&self) -> &'static str {
+        match self.takes {
+            Takes::Flag => "true or false",
+            Takes::Text(_) => "a text or a number",
+            Takes::Path => "a text, the path of a folder",
+            Takes::Texts(_) => "a list of texts",
+            Takes::Paths => "a list of texts, paths of files",
+        }
+    }
+
+    /// What the environment sets it to. The error is a sentence.
+    fn of_variable(&self, text: &str) -> Result<Vec<String>, String> {
+        let values: Vec<String> = match self.takes {
+            Takes::Flag => vec![match text.to_ascii_lowercase().as_str() {
+                "1" | "true" | "yes" | "on" => "true".to_owned(),
+                "0" | "false" | "no" | "off" => "false".to_owned(),
+                _ => text.to_owned(),
+            }],
+            Takes::Text(_) | Takes::Path => vec![text.to_owned()],
+            Takes::Paths => {
+                text.split(':').filter(|it| !it.is_empty()).map(str::to_owned).collect()
+            }
+            Takes::Texts(_) => {
+                let parts = text.split([',', ' ', '\t', '\n']);
+                parts.filter(|it| !it.is_empty()).map(str::to_owned).collect()
+            }
+        };
+        values.iter().try_for_each(|value| self.check(value))?;
+        Ok(values)
+    }
+}
+
+/// Why a value in the file cannot be used.
+pub(super) enum ReadError {
+    /// It is of another type than this.
+    Type(&'static str),
+    /// A sentence.
+    Value(String),
+}
+
+/// A path of the file: below its folder, or with `~/` below the user's.
+pub(super) fn at_home(text: &str, folder: &Path) -> String {
+    let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let path = match (text.strip_prefix("~/"), home()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => folder.join(text),
+    };
+    path.to_string_lossy().into_owned()
+}
+
+/// What is set, by the environment before the file; in the order of [`SETTINGS`].
+pub fn set(config: &Config, env: impl Fn(&str) -> Option<String>) -> Result<Vec<Set>, ConfigError> {
+    let mut all = Vec::new();
+    for setting in &SETTINGS {
+        let name = setting.variable();
+        match env(&name).filter(|value| !value.is_empty()) {
+            Some(text) => {
+                let wrong = |wrong| ConfigError::Variable { name: name.clone(), wrong };
+                let values = setting.of_variable(&text).map_err(wrong)?;
+                all.push(Set { setting, values, by: By::Variable(name) });
+            }
+            None => all.extend(config.settings.iter().find(|it| it.setting == setting).cloned()),
+        }
+    }
+    Ok(all)
+}
+
+/// A variable that is text.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// The command line once more, with what is set where it says nothing itself. `typed` is the command
+/// line as it was understood alone.
+pub fn applied(typed: Cli) -> Result<Cli, Applying> {
+    if !takes_settings(&typed.command) {
+        return Ok(typed);
+    }
+    let config = Config::load().map_err(Applying::Config)?;
+    let set = set(&config, variable).map_err(Applying::Config)?;
+    if set.is_empty() {
+        return Ok(typed);
+    }
+    let mut command = Cli::command();
+    for name in COMMANDS {
+        command = command.mut_subcommand(name, |command| with(command, &set));
+    }
+    let matches = command.try_get_matches().map_err(Applying::Usage)?;
+    Cli::from_arg_matches(&matches).map_err(Applying::Usage)
+}
+
+/// Why what is set cannot be used.
+pub enum Applying {
+    /// It is wrong in itself.
+    Config(ConfigError),
+    /// It does not go with the command line.
+    Usage(clap::Error),
+}
+
+fn takes_settings(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Get(_)
+            | Command::Cp(_)
+            | Command::Ls(_)
+            | Command::Du(_)
+            | Command::Probe(_)
+            | Command::Verify(_)
+    )
+}
+
+/// The commands that take settings.
+const COMMANDS: [&str; 6] = ["get", "cp", "ls", "du", "probe", "verify"];
+
+fn with(mut command: clap::Command, set: &[Set]) -> clap::Command {
+    for set in set {
+        let has = |arg: &&clap::Arg| arg.get_long() == Some(set.setting.name);
+        let Some(id) = command.get_arguments().find(has).map(|arg| arg.get_id().clone()) else {
+            continue;
+        };
+        let unless = set.setting.unless;
+        let values: Vec<OsStr> = set.values.iter().map(OsStr::from).collect();
+        command = command.mut_arg(id, |arg| {
+            let arg = unless.iter().fold(arg, |arg, other| {
+                arg.default_value_if(*other, ArgPredicate::IsPresent, None)
+            });
+            arg.default_values(values)
+        });
+    }
+    command
+}
+
+/// Variables that look like settings and are none.
+pub fn strangers(names: impl Iterator<Item = String>) -> Vec<String> {
+    let is_known = |name: &str| {
+        OTHERS.contains(&name) || SETTINGS.iter().any(|setting| setting.variable() == name)
+    };
+    let mut strangers: Vec<String> =
+        names.filter(|name| name.starts_with("SWATH_") && !is_known(name)).collect();
+    strangers.sort();
+    strangers
+}
+
+/// What else is read from the environment.
+const OTHERS: [&str; 3] = ["SWATH_CONFIG", "SWATH_STATE", "SWATH_LOG"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_an_option_of_a_command_that_takes_settings() {
+        let whole = Cli::command();
+        for setting in &SETTINGS {
+            let options = COMMANDS
+                .iter()
+                .filter_map(|name| whole.find_subcommand(name))
+                .flat_map(|command| command.get_arguments().filter_map(clap::Arg::get_long));
+            assert!(options.into_iter().any(|long| long == setting.name), "{}", setting.name);
+        }
+    }
+
+    #[test]
+    fn the_environment_comes_before_the_file_and_nothing_odd_is_taken() {
+        let line = Set { setting: &SETTINGS[0], values: vec!["1M".into()], by: By::Line(3) };
+        let config = Config { settings: vec![line.clone()], ..Config::default() };
+        assert_eq!(set(&config, |_| None).unwrap(), std::slice::from_ref(&line));
+        assert_eq!(set(&config, |_| Some(String::new())).unwrap(), [line]);
+        let own = |name: &str| match name {
+            "SWATH_LIMIT_RATE" => Some("2M".to_owned()),
+            "SWATH_REQUIRE_DIGEST" => Some("yes".to_owned()),
+            "SWATH_CA" => Some("a.pem:b.pem".to_owned()),
+            _ => None,
+        };
+        let all = set(&config, own).unwrap();
+        let said: Vec<(&str, String)> =
+            all.iter().map(|set| (set.setting.name, set.values.join(" "))).collect();
+        let wanted = [("limit-rate", "2M"), ("require-digest", "true"), ("ca", "a.pem b.pem")];
+        assert_eq!(said, wanted.map(|(name, value)| (name, value.to_owned())));
+        for (name, value) in [
+            ("SWATH_LIMIT_RATE", "fast"),
+            ("SWATH_CONNECTIONS", "0"),
+            ("SWATH_REQUIRE_DIGEST", "maybe"),
+            ("SWATH_RELAY", "r1"),
+            ("SWATH_ROUTE", "r1,"),
+            ("SWATH_JOBS", "257"),
+            ("SWATH_IO", "tape"),
+        ] {
+            let error = set(&config, |asked| (asked == name).then(|| value.to_owned()));
+            let text = error.unwrap_err().to_string();
+            assert!(text.starts_with(name), "{text}");
+        }
+    }
+
+    #[test]
+    fn variables_that_nobody_reads_are_noticed() {
+        let names = ["SWATH_LIMIT_RATE", "SWATH_LIMT_RATE", "SWATH_LOG", "PATH"];
+        assert_eq!(strangers(names.into_iter().map(str::to_owned)), ["SWATH_LIMT_RATE"]);
+    }
+}
