@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use swath_model::path::visible;
 
 use swath_store::tree::{Conflict, StageError};
 use swath_store::{FinishError, OpenError};
@@ -110,8 +111,14 @@ pub fn of(error: &GetError, come_bytes: u64) -> Exit {
         | GetError::Output(_)
         | GetError::DiskFull { .. }
         | GetError::Finish(_) => Exit::Target,
-        GetError::Exhausted { .. } | GetError::Stalled { .. } if come_bytes > 0 => Exit::Incomplete,
-        GetError::Exhausted { .. } | GetError::Stalled { .. } => Exit::Sources,
+        GetError::Exhausted { .. } | GetError::Stalled { .. } | GetError::NoTree { .. }
+            if come_bytes > 0 =>
+        {
+            Exit::Incomplete
+        }
+        GetError::Exhausted { .. } | GetError::Stalled { .. } | GetError::NoTree { .. } => {
+            Exit::Sources
+        }
         GetError::Digest { .. }
         | GetError::Pieces(_)
         | GetError::NoDigest
@@ -152,9 +159,7 @@ pub fn words(error: &GetError) -> String {
 
 /// Folders at the destination that may not be written into, and what to do about them.
 fn closed(destination: &str, folders: &[Vec<u8>]) -> String {
-    let text = |path: &Vec<u8>| -> String {
-        String::from_utf8_lossy(path).chars().filter(|c| !c.is_control()).collect()
-    };
+    let text = |path: &Vec<u8>| -> String { visible(&String::from_utf8_lossy(path)) };
     let mut named: Vec<String> = folders.iter().take(CONFLICTS_NAMED).map(text).collect();
     if folders.len() > CONFLICTS_NAMED {
         named.push(format!("and {} more", folders.len() - CONFLICTS_NAMED));
@@ -169,7 +174,7 @@ fn closed(destination: &str, folders: &[Vec<u8>]) -> String {
 fn in_the_way(destination: &str, conflicts: &[Conflict]) -> String {
     let name = |conflict: &Conflict| {
         let path = String::from_utf8_lossy(&conflict.path);
-        let path: String = path.chars().filter(|c| !c.is_control()).collect();
+        let path = visible(&path);
         format!("{path} ({} there, {} in the tree)", conflict.there, conflict.here)
     };
     let mut named: Vec<String> = conflicts.iter().take(CONFLICTS_NAMED).map(name).collect();
@@ -195,8 +200,8 @@ const CONFLICTS_NAMED: usize = 10;
 /// The same, with what each source said.
 pub fn words_of_all(error: &GetError) -> String {
     match error {
-        GetError::Exhausted { .. } | GetError::Stalled { .. } => error.with_reasons(),
-        _ => words(error),
+        error if error.reasons().is_empty() => words(error),
+        error => error.with_reasons(),
     }
 }
 
@@ -249,11 +254,7 @@ const UNTRUSTED: &str = "certificate is not trusted";
 /// What the same command makes of what is kept. If the file changed at a source, that is of the old one,
 /// and no source that has this is left.
 pub fn what_next(error: &GetError) -> &'static str {
-    let reasons = match error {
-        GetError::Exhausted { reasons, .. } | GetError::Stalled { reasons, .. } => &reasons[..],
-        _ => &[],
-    };
-    match reasons.iter().any(|(_, reason)| reason.contains(CHANGED)) {
+    match error.reasons().iter().any(|(_, reason)| reason.contains(CHANGED)) {
         true => {
             "they are of the file as it was before, and the same command begins again with the new one, unless a source still has the old one"
         }

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use swath_model::path::visible;
 
 use swath_formats::checksums::Checksums;
 use swath_model::digest::Digest;
@@ -105,6 +106,5 @@ fn plain(file: &Path) -> &Path {
 
 /// A name that the list's author has chosen.
 fn shown(file: &Path) -> String {
-    let visible = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-    file.display().to_string().chars().map(visible).collect()
+    visible(&file.display().to_string())
 }

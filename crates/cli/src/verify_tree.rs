@@ -1,5 +1,6 @@
 //! `swath verify DIR --index FILE|URL`: a copied tree against its index.
 
+use swath_model::path::visible;
 use swath_transfer::{Against, Filter, Mirror, Trust, Wrong};
 
 use crate::args::Verify;
@@ -35,8 +36,7 @@ pub async fn run(verify: Verify, index: String) -> Exit {
         }
         wrong += 1;
         if wrong <= NAMED_MAX {
-            let path = String::from_utf8_lossy(path);
-            let path: String = path.chars().filter(|c| !c.is_control()).collect();
+            let path = visible(&String::from_utf8_lossy(path));
             say::err(&format!("{path}: {}", words(what)));
         }
     };

@@ -17,6 +17,7 @@ pub mod http_date;
 pub mod keep_alive;
 pub mod link;
 pub mod list;
+pub mod listing;
 pub mod metalink;
 pub mod mirror_url;
 pub mod netrc;

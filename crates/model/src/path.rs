@@ -75,7 +75,13 @@ fn check_component(component: &str) -> Result<(), PathError> {
 /// separators, and those that reverse the writing direction (`evil\u{202e}txt.exe`).
 pub fn is_treacherous(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The text with a sign in place of each [treacherous](is_treacherous) character, for a terminal or a
+/// page: it may come from anybody.
+pub fn visible(text: &str) -> String {
+    text.chars().map(|c| if is_treacherous(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 impl AsRef<Path> for SafePath {

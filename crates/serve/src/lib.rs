@@ -2,6 +2,7 @@
 //!
 //! Plans nothing: who asks for what is decided by those who ask.
 
+mod client;
 mod dataset;
 mod descriptors;
 mod exposition;

@@ -306,6 +306,16 @@ fn ended_after(got: u64, wanted: u64) -> String {
 }
 
 impl LaneError {
+    /// Whether a server has answered that it has no such thing, not for us, or not by that method.
+    pub fn is_no_such_thing(&self) -> bool {
+        match self {
+            Self::Status { code, .. } | Self::Denied { code, .. } => {
+                matches!(code, 400 | 403 | 404 | 405 | 410)
+            }
+            _ => false,
+        }
+    }
+
     /// What this error means for its source.
     pub fn class(&self) -> Class {
         match self {

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use swath_formats::relay;
+use swath_formats::{depot, relay};
 use swath_model::Range;
 use url::{Host, Url};
 
 use crate::cookies::Cookies;
 use crate::error::{LaneError, Presented};
+use crate::http::answer::Teller;
 use crate::http::request;
 use crate::net::{Credentials, Keys, Net, Sealed, Via, has};
 use crate::source::Trust;
@@ -95,6 +96,13 @@ impl Target {
             target.sealing = Some(Sealing { net: net.clone(), relays, given, trust });
         }
         Target { end, keys, ..target }
+    }
+
+    /// Who answers requests here.
+    pub fn teller(&self) -> Teller {
+        let path = self.url.path();
+        let is_relay = path.starts_with(relay::PREFIX) || depot::is_path(path);
+        if is_relay { Teller::Relay } else { Teller::Server }
     }
 
     /// The same address, on a connection that relays carry.

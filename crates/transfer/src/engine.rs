@@ -18,7 +18,7 @@ use crate::observe::{Event, Observer, Summary};
 use crate::put::{self, PutError, PutRequest};
 use crate::request::{Mirror, Request};
 use crate::routes::{RouteOptions, Routes};
-use crate::tree::{self, Against, Planned, TreeRequest, TreeSummary};
+use crate::tree::{self, Against, FolderKind, Planned, TreeRequest, TreeSummary};
 use crate::verify::{Allowance, HashThreads};
 
 /// How an [`Engine`] is set up.
@@ -214,9 +214,9 @@ impl Engine {
         tree::verify(self, folder, against, take).await
     }
 
-    /// Whether an address, with a `/` at its end, is that of a folder of a swath server.
-    pub async fn is_tree(&self, folder: &Mirror) -> bool {
-        tree::is_tree(self, folder).await
+    /// What is there under an address with a `/` at its end.
+    pub async fn folder_kind(&self, folder: &Mirror) -> FolderKind {
+        tree::kind(self, folder).await
     }
 
     /// Whether a folder belongs to a swath server that offers the file of this name in it as a tree

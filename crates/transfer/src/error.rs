@@ -54,6 +54,12 @@ pub enum GetError {
         /// (source, reason), credentials removed.
         reasons: Vec<(String, String)>,
     },
+    /// Servers answered, and none of the addresses is a folder of a swath server.
+    #[error("no source could be used")]
+    NoTree {
+        /// (source, reason), credentials removed.
+        reasons: Vec<(String, String)>,
+    },
     /// No byte of the file arrived from any source for a long time, and we did not hold them up.
     #[error("nothing arrived from any source for {stall_s} s")]
     Stalled {
@@ -146,6 +152,16 @@ pub enum GetError {
 }
 
 impl GetError {
+    /// What each source said that failed, credentials removed; empty where the error is no source's.
+    pub fn reasons(&self) -> &[(String, String)] {
+        match self {
+            GetError::Exhausted { reasons, .. }
+            | GetError::Stalled { reasons, .. }
+            | GetError::NoTree { reasons } => reasons,
+            _ => &[],
+        }
+    }
+
     /// The error as one line, with its causes and with what each source said.
     pub fn with_reasons(&self) -> String {
         let mut text = self.to_string();
@@ -157,7 +173,8 @@ impl GetError {
             }
             cause = next.source();
         }
-        if let GetError::Exhausted { reasons, .. } | GetError::Stalled { reasons, .. } = self {
+        let reasons = self.reasons();
+        if !reasons.is_empty() {
             for (at, (source, reason)) in reasons.iter().take(REASONS_SHOWN).enumerate() {
                 text.push_str(if at == 0 { " (" } else { "; " });
                 text.push_str(&format!("{source}: {reason}"));
@@ -165,9 +182,7 @@ impl GetError {
             if reasons.len() > REASONS_SHOWN {
                 text.push_str(&format!("; and {} more", reasons.len() - REASONS_SHOWN));
             }
-            if !reasons.is_empty() {
-                text.push(')');
-            }
+            text.push(')');
         }
         text
     }

@@ -48,7 +48,7 @@ pub use error::GetError;
 pub use executor::{Agreement, Version};
 pub use present::Unlike;
 pub use put::{PutError, PutRequest};
-pub use request::{Destination, Mirror, Request, RequestError};
+pub use request::{Destination, Mirror, Overwrite, Request, RequestError};
 pub use routes::{RouteChoice, RouteOptions};
 pub use survey::{Asked, Sampled, Survey, Surveyed, Tried};
 pub use swath_model::digest::{self, Algorithm, Digest, DigestError};
@@ -60,12 +60,16 @@ pub use swath_source::{
     Carriage, LaneError, Net, NetError, NetOptions, RelayAccess, Secret, Trust,
 };
 pub use swath_state::{Place as StatePlace, State, place as state_place};
-pub use swath_store::tree::{Change, Filter, FilterError, Preserve, StageError, Wrong, XattrLoss};
+pub use swath_store::tree::{
+    Change, Filter, FilterError, Preserve, StageError, Verdict, Wrong, XattrLoss,
+};
 pub use swath_store::{
     BadCpus, CommitError, Cpus, DiskError, FinishError, IoMode, OpenError, Pin, ReadError,
     Topology, WriteError,
 };
-pub use tree::{Against, Compare, Planned, Spare, Spared, TreeRequest, TreeSummary, Unremoved};
+pub use tree::{
+    Against, Compare, FolderKind, Planned, Spare, Spared, TreeRequest, TreeSummary, Unremoved,
+};
 pub use url::Url;
 
 /// The example in the README is compiled with the tests.

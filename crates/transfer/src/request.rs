@@ -52,6 +52,18 @@ impl fmt::Debug for Destination {
     }
 }
 
+/// What becomes of a file that has the final name already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overwrite {
+    /// It stays: if it is the file that is wanted, all is done, otherwise that is an error.
+    #[default]
+    Never,
+    /// It stays if it is the file that is wanted, and is replaced otherwise.
+    IfOther,
+    /// It is replaced.
+    Always,
+}
+
 /// One file to fetch.
 #[derive(Debug)]
 pub struct Request {
@@ -70,8 +82,8 @@ pub struct Request {
     pub size_bytes: Option<u64>,
     /// The modification time to give it.
     pub modified: Option<SystemTime>,
-    /// Replace a file that is there already.
-    pub overwrite: bool,
+    /// What becomes of a file that is there already.
+    pub overwrite: Overwrite,
     /// Ask the servers whether a file that is there already is theirs, where no digest of it is
     /// known. Otherwise its name, and its size where that is known, are enough.
     pub ask_if_present: bool,
@@ -137,7 +149,7 @@ impl Request {
             pieces: None,
             size_bytes: None,
             modified: None,
-            overwrite: false,
+            overwrite: Overwrite::Never,
             ask_if_present: true,
             require_digest: false,
             resume: true,

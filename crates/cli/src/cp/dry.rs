@@ -1,6 +1,7 @@
 //! `--dry-run`: what would be done, a line each, and what it comes to.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use swath_model::path::visible;
 
 use serde::Serialize;
 use swath_formats::percent;
@@ -75,9 +76,9 @@ impl Plan {
             (true, None) => json(&Line::Remove { path: &text, address: exact }),
             (false, Some(bytes)) => {
                 let of = further_of.map_or(String::new(), |of| another_name(&of));
-                format!("copy    {:>9}  {}{of}\n", units::bytes(bytes), shown(&text))
+                format!("copy    {:>9}  {}{of}\n", units::bytes(bytes), visible(&text))
             }
-            (false, None) => format!("remove  {:>9}  {}\n", "", shown(&text)),
+            (false, None) => format!("remove  {:>9}  {}\n", "", visible(&text)),
         };
         self.out(&line);
     }
@@ -121,11 +122,7 @@ impl Plan {
 
 /// What is said behind a further name of a file.
 pub fn another_name(of: &str) -> String {
-    format!(" (another name of {})", shown(of))
-}
-
-fn shown(path: &str) -> String {
-    path.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    format!(" (another name of {})", visible(of))
 }
 
 fn json(line: &Line<'_>) -> String {

@@ -6,6 +6,7 @@
 //! on (`far.rs` has ssh print one when it is in) silence has a limit.
 
 use std::time::Duration;
+use swath_model::path::is_treacherous;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 use tokio::time::{Instant, timeout_at};
@@ -121,7 +122,7 @@ impl<R: AsyncBufRead + Unpin> Ear<R> {
     pub fn noise(&self) -> Option<String> {
         let text = String::from_utf8_lossy(&self.noise);
         let visible = |line: &str| -> String {
-            line.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_owned()
+            line.chars().filter(|c| !is_treacherous(*c)).collect::<String>().trim().to_owned()
         };
         let lines: Vec<String> = text.lines().map(visible).filter(|it| !it.is_empty()).collect();
         let all = lines.join(" / ");

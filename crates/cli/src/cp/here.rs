@@ -55,6 +55,7 @@ impl Here {
             only: Some(only),
             name: String::new(),
             reads,
+            hosts: None,
             idle_index_bytes: 0,
             receive: None,
             send_limit: None,

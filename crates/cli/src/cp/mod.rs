@@ -15,6 +15,7 @@ mod send;
 pub mod ssh;
 mod through;
 mod told;
+mod web;
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,10 @@ use swath_source::Download;
 use swath_transfer::observe::{LimitedBy, Observer};
 use swath_transfer::report::Recorder;
 use swath_transfer::sending::Received;
-use swath_transfer::{Change, Engine, Filter, GetError, Mirror, Request, Stop, TreeRequest, Trust};
+use swath_transfer::{
+    Change, Engine, Filter, FolderKind, GetError, Mirror, Overwrite, Request, Stop, TreeRequest,
+    Trust,
+};
 use url::Url;
 
 use crate::engine::{self, CONNECTIONS_PER_HOST, Wishes};
@@ -256,17 +260,34 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             let limit = session.as_ref().and_then(|it| it.limit.clone());
             let mut renamed = Renamed { observer: &mut observer, names, limit };
             let lanes_max = session.as_ref().and_then(|it| it.lanes_max);
-            let copied = fetch(
+            let is_plain = session.is_none() && single.is_none();
+            let mut copied = fetch(
                 (cp, &plan, lanes_max),
-                filter,
+                filter.clone(),
                 &engine,
-                from,
-                (to, single, single_there),
+                from.clone(),
+                (to.clone(), single, single_there),
                 &mut renamed,
                 stop,
             )
             .await;
             progress.clear();
+            if let Err(GetError::NoTree { reasons }) = &mut copied
+                && is_plain
+            {
+                let wanted = web::Wanted { cp, filter, replicas: from, to, plan: &plan };
+                match web::copy(wanted, &engine, progress, stop).await {
+                    Ok(exit) => return exit,
+                    Err(web::Refused::Option(message)) => return fail(Exit::Usage, &message),
+                    Err(web::Refused::NoListing(why)) => {
+                        if let Some((_, reason)) = reasons.first_mut()
+                            && *reason != why
+                        {
+                            reason.push_str(&format!(", nor of a plain one: {why}"));
+                        }
+                    }
+                }
+            }
             if let Ok(tree) = &copied {
                 told_rate(cp, session.as_ref(), tree);
             }
@@ -361,10 +382,17 @@ async fn named(
     let mut folder = from.clone();
     folder.set_path(&format!("{}/", from.path()));
     let asked = Mirror { url: folder.clone(), priority: 1, trust: Trust::Named, holds: None };
+    let looked = async {
+        match engine.folder_kind(&asked).await {
+            FolderKind::Tree => true,
+            FolderKind::Page => web::is_folder(engine.net(), &from).await,
+            FolderKind::Nothing => false,
+        }
+    };
     let is_folder = tokio::select! {
         biased;
         () = stop.wait() => return Err(stopped()),
-        is_folder = engine.is_tree(&asked) => is_folder,
+        is_folder = looked => is_folder,
     };
     if is_folder {
         let (from, to) = (vec![folder], to.join(name));
@@ -427,7 +455,10 @@ async fn file(
 ) -> Exit {
     let mut request = Request::to_file(path);
     request.mirrors = vec![Mirror { url: from, priority: 1, trust: Trust::Named, holds: None }];
-    request.overwrite = true;
+    request.overwrite = match cp.comparison() {
+        Compare::None => Overwrite::Always,
+        Compare::SizeMtime | Compare::Checksum => Overwrite::IfOther,
+    };
     request.refuses_folders = true;
     request.require_digest = cp.require_digest;
     request.resume = cp.resume || !cp.no_resume;
@@ -538,7 +569,8 @@ fn comparison(cp: &Cp) -> swath_transfer::Compare {
 
 fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn(&str) -> String) {
     say::err(&format!("swath: {}", exit::about(destination, &words(&exit::words(error)))));
-    if let GetError::Exhausted { reasons, .. } | GetError::Stalled { reasons, .. } = error {
+    let reasons = error.reasons();
+    if !reasons.is_empty() {
         for (source, reason) in reasons {
             say::err(&format!("  {}: {reason}", words(source)));
         }

@@ -73,6 +73,7 @@ pub async fn send(
     let options = SiteOptions {
         folders: vec![folder.into()],
         access: Access::default(),
+        hosts: None,
         follow_links: false,
         only: Some(only),
         name: String::new(),

@@ -1,6 +1,7 @@
 //! How a copy went, in words.
 
 use serde::Serialize;
+use swath_model::path::visible;
 use swath_transfer::sending::Received;
 use swath_transfer::{Spare, Spared, Unremoved};
 
@@ -104,7 +105,7 @@ fn told_lacking(cp: &Cp, tree: &Received) {
         lines.clone().for_each(|(path, reason)| tell(&Line::NotCopied { path, reason }));
     }
     for (path, why) in lines.take(NAMED_MAX) {
-        let path: String = path.chars().filter(|c| !c.is_control()).collect();
+        let path = visible(path);
         say::err(&format!("not copied: {path}: {why}"));
     }
     let all = tree.changed.len() + tree.absent.len();
@@ -169,7 +170,7 @@ fn told_unremoved(cp: &Cp, unremoved: &Unremoved, destination: &str) -> Exit {
         tell(&Line::Unremoved { path: destination, entries: *count, reason: "refused", first });
     }
     for (path, why) in first.iter().take(NAMED_MAX) {
-        let path: String = path.chars().filter(|c| !c.is_control()).collect();
+        let path = visible(path);
         say::err(&format!("not removed: {path}: {why}"));
     }
     let (entries, it) = match count {
@@ -199,7 +200,7 @@ fn told_xattrs(cp: &Cp, tree: &Received, destination: &str) -> bool {
         losses.first.iter().for_each(|(path, reason)| tell(&Line::WithoutXattrs { path, reason }));
     }
     for (path, why) in &losses.first {
-        let path: String = path.chars().filter(|c| !c.is_control()).collect();
+        let path = visible(path);
         say::err(&format!("without its extended attributes: {path}: {why}"));
     }
     let named = losses.first.len() as u64;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use swath_formats::{depot, metalink, percent};
 use swath_model::path::SafePath;
 use swath_source::{Class, Document, LaneError, fetch_small};
-use swath_transfer::{Destination, Engine, Lanes, Mirror, PlanConfig, Request, Trust};
+use swath_transfer::{Destination, Engine, Lanes, Mirror, Overwrite, PlanConfig, Request, Trust};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use url::Url;
 
@@ -38,7 +39,24 @@ pub struct Many {
 }
 
 /// Files one by one.
-pub type Entries = Box<dyn Iterator<Item = Entry> + Send>;
+pub type Entries = mpsc::Receiver<Entry>;
+
+/// The files of a list. Reading it may block for as long as it likes (a pipe, a terminal), so it has a
+/// thread of its own, which the end of the program does not wait for.
+pub fn read_ahead(list: impl Iterator<Item = Entry> + Send + 'static) -> Entries {
+    let (sender, receiver) = mpsc::channel(READ_AHEAD);
+    std::thread::spawn(move || {
+        for entry in list {
+            if sender.blocking_send(entry).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// Files of a list that are read before their turn.
+pub const READ_AHEAD: usize = 64;
 
 /// One file of several.
 pub struct Entry {
@@ -309,7 +327,7 @@ fn from_metalink(
     let entries = files.into_iter().map(move |file| entry(template.metalink_file(file, trust)));
     let refused: Vec<_> = refused.collect();
     let entries = entries.chain(refused.into_iter().map(move |refused| entry(Err(refused))));
-    Ok(Inputs::Many(Many { title, count: Some(count as u64), entries: Box::new(entries) }))
+    Ok(Inputs::Many(Many { title, count: Some(count as u64), entries: read_ahead(entries) }))
 }
 
 fn of_metalink_file(
@@ -333,7 +351,7 @@ fn of_metalink_file(
 pub struct Template {
     /// The folder that names are below.
     pub dir: PathBuf,
-    overwrite: bool,
+    overwrite: Overwrite,
     resume: bool,
     sparse: bool,
     require_digest: bool,
@@ -347,7 +365,7 @@ impl Template {
     pub fn of(get: &Get) -> Self {
         Self {
             dir: get.dir.clone().unwrap_or_default(),
-            overwrite: get.overwrite,
+            overwrite: if get.overwrite { Overwrite::Always } else { Overwrite::Never },
             resume: get.resume || !get.no_resume,
             sparse: get.sparse,
             require_digest: get.require_digest,

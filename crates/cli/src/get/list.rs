@@ -6,9 +6,9 @@ use std::io::{self, BufRead, BufReader, Seek as _};
 use std::path::{Component, Path, PathBuf};
 
 use swath_formats::list::{Item, List};
-use swath_transfer::{Destination, Mirror, Request, Trust};
+use swath_transfer::{Destination, Mirror, Overwrite, Request, Trust};
 
-use super::inputs::{Entry, Many, Refusal, Template, name_of, shown};
+use super::inputs::{Entry, Many, Refusal, Template, name_of, read_ahead, shown};
 use crate::exit::{Exit, chain};
 
 /// Open a list. Its files are read later, one by one.
@@ -34,7 +34,7 @@ pub async fn read(template: Template, path: &Path) -> Result<Many, Refusal> {
     });
     let title =
         if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() };
-    Ok(Many { title, count, entries: Box::new(entries) })
+    Ok(Many { title, count, entries: read_ahead(entries) })
 }
 
 fn is_stdin(path: &Path) -> bool {
@@ -116,7 +116,9 @@ fn request(template: &Template, item: Item) -> Result<Request, (String, String)>
         .map(|url| Mirror { url, priority: 1, trust: Trust::Named, holds: None })
         .collect();
     request.digests = item.digests;
-    request.overwrite |= item.overwrite;
+    if item.overwrite {
+        request.overwrite = Overwrite::Always;
+    }
     Ok(request)
 }
 

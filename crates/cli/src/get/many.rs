@@ -1,18 +1,18 @@
 //! Many files: a stream of requests, some at a time, one display.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use swath_transfer::observe::Observer;
 use swath_transfer::report::ListRecorder;
 use swath_transfer::{Destination, Engine, GetError, Request, Stop};
-use tokio::sync::mpsc;
 use tokio::task::{Id, JoinSet};
 use tokio::time::sleep;
 use url::Url;
 
-use super::inputs::{Entries, Entry, Many};
+use super::inputs::Many;
 use super::names::Names;
 use super::one::Kept;
 use crate::args::Get;
@@ -20,17 +20,42 @@ use crate::exit::{self, Exit};
 use crate::progress::{Fanout, Files, Progress};
 use crate::report;
 
+/// How the files of a list are fetched.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner<'a> {
+    /// At the same time, at most; `None`: as many as are usual.
+    pub jobs: Option<u16>,
+    /// Where a page with charts is left.
+    pub report: Option<&'a Path>,
+    /// Nothing is printed for people but errors.
+    pub is_silent: bool,
+}
+
+impl Manner<'_> {
+    /// As a command line has it.
+    pub fn of(get: &Get) -> Manner<'_> {
+        let report = get.report.as_deref();
+        Manner { jobs: get.jobs, report, is_silent: get.quiet || get.json }
+    }
+}
+
 /// Fetch every file of a list.
-pub async fn run(get: &Get, engine: &Engine, many: Many, progress: &Progress, stop: &Stop) -> Exit {
+pub async fn run(
+    manner: Manner<'_>,
+    engine: &Engine,
+    many: Many,
+    progress: &Progress,
+    stop: &Stop,
+) -> Exit {
     let files = progress.files(&many.title, many.count);
-    let recorder = get.report.is_some().then(|| ListRecorder::new(&many.title));
-    let mut entries = read_ahead(many.entries);
+    let recorder = manner.report.is_some().then(|| ListRecorder::new(&many.title));
+    let mut entries = many.entries;
     let stop = Arc::new(stop.clone());
     let mut running: JoinSet<Exit> = JoinSet::new();
     let mut tally = Tally::default();
     let mut names = Names::default();
     let mut number = 0;
-    let most = usize::from(get.jobs.unwrap_or(JOBS));
+    let most = usize::from(manner.jobs.unwrap_or(JOBS));
     let mut hosts: HashMap<Id, Vec<Url>> = HashMap::new();
     loop {
         // Files whose hosts are not reached wait aside, and others go first.
@@ -98,24 +123,10 @@ pub async fn run(get: &Get, engine: &Engine, many: Many, progress: &Progress, st
     };
     match recorder {
         Some(recorder) => {
-            report::write(get.report.as_deref(), get.quiet || get.json, &recorder.recording(), exit)
+            report::write(manner.report, manner.is_silent, &recorder.recording(), exit)
         }
         None => exit,
     }
-}
-
-/// Reading a list may block for as long as it likes (a pipe, a terminal), so it has a thread of its
-/// own, which the end of the program does not wait for.
-fn read_ahead(entries: Entries) -> mpsc::Receiver<Entry> {
-    let (sender, receiver) = mpsc::channel(READ_AHEAD);
-    std::thread::spawn(move || {
-        for entry in entries {
-            if sender.blocking_send(entry).is_err() {
-                break;
-            }
-        }
-    });
-    receiver
 }
 
 fn taken(names: &mut Names, request: &Request) -> Result<(), &'static str> {
@@ -198,5 +209,3 @@ const JOBS: u16 = 16;
 const ASIDE_MAX: usize = 1024;
 /// How often that is looked at while there is no place.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// Files of a list that are read before their turn.
-const READ_AHEAD: usize = 64;

@@ -1,9 +1,9 @@
 //! `swath get`: inputs to requests, one transfer or many, the end.
 
 mod checksums;
-mod inputs;
+pub mod inputs;
 mod list;
-mod many;
+pub mod many;
 mod names;
 mod one;
 
@@ -22,6 +22,7 @@ use swath_transfer::{Lanes, Stop};
 pub use checksums::file_of as checksummed;
 use inputs::Inputs;
 pub use inputs::{name_of, shown};
+use many::Manner;
 pub use one::Kept;
 
 /// Run the command.
@@ -96,7 +97,9 @@ pub async fn run(mut get: Get) -> Exit {
     };
     let exit = match inputs {
         Ok(Inputs::One(request)) => one::run(&get, &engine, *request, &progress, &stop).await,
-        Ok(Inputs::Many(many)) => many::run(&get, &engine, many, &progress, &stop).await,
+        Ok(Inputs::Many(many)) => {
+            many::run(Manner::of(&get), &engine, many, &progress, &stop).await
+        }
         Err((exit, message)) => {
             progress.clear();
             fail(exit, &message)

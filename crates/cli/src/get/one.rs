@@ -10,6 +10,7 @@ use swath_transfer::{Destination, Engine, GetError, Mirror, Request, Stop};
 use url::Url;
 
 use super::inputs::{self, Inputs, Place};
+use super::many::Manner;
 use crate::args::Get;
 use crate::exit::{self, Exit};
 use crate::progress::{Fanout, Progress, units};
@@ -60,7 +61,8 @@ pub async fn run(
                         continue;
                     }
                     Inputs::Many(many) => {
-                        return super::many::run(get, engine, many, progress, stop).await;
+                        return super::many::run(Manner::of(get), engine, many, progress, stop)
+                            .await;
                     }
                 }
             }
@@ -126,7 +128,8 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
     let name = if to_stdout { "standard output" } else { name };
     say::err(&format!("swath: {}", exit::about(name, &exit::words(error))));
     let (mut no_trust, mut unknown_authority) = (false, false);
-    if let GetError::Exhausted { reasons, .. } | GetError::Stalled { reasons, .. } = error {
+    let reasons = error.reasons();
+    if !reasons.is_empty() {
         let ours = || reasons.iter().filter(|(_, reason)| exit::is_untrusted_here(reason));
         no_trust = ours().next().is_some();
         let unknown = "no authority known here has signed it";

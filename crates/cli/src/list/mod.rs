@@ -6,6 +6,7 @@ mod place;
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
+use swath_model::path::visible;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -123,9 +124,7 @@ fn sum(bytes: u64, files: u64, folders: u64) -> String {
 fn words(url: &Url, error: &GetError) -> String {
     let shown = swath_source::display_name(url);
     // With a single source its name would be told twice.
-    if let GetError::Exhausted { reasons, .. } = error
-        && let [(_, reason)] = reasons.as_slice()
-    {
+    if let [(_, reason)] = error.reasons() {
         return exit::with_hints(&format!("{shown}: {reason}"), &[reason]);
     }
     exit::about(&shown, &exit::words_of_all(error))
@@ -235,10 +234,8 @@ fn row(line: &Line, width: Option<usize>) -> String {
     let time = seconds.and_then(|seconds| http_date::write_plain(seconds.floor() as i64));
     let time = time.unwrap_or_else(|| "-".to_owned());
     let mode = line.mode.as_deref().unwrap_or("-");
-    let target = line.target.as_ref().map_or(String::new(), |target| {
-        let target: String = target.chars().filter(|c| !c.is_control()).collect();
-        format!(" -> {target}")
-    });
+    let target =
+        line.target.as_ref().map_or(String::new(), |target| format!(" -> {}", visible(target)));
     let same_as = line.same_as.as_deref().map_or(String::new(), another_name);
     let size = shown_size(line);
     let pad = " ".repeat(width.saturating_sub(size.chars().count()));
@@ -246,9 +243,8 @@ fn row(line: &Line, width: Option<usize>) -> String {
 }
 
 fn shown_name(line: &Line) -> String {
-    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     let slash = if line.kind == "folder" { "/" } else { "" };
-    line.name.chars().map(shown).collect::<String>() + slash
+    visible(&line.name) + slash
 }
 
 fn shown_size(line: &Line) -> String {

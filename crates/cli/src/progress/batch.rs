@@ -48,6 +48,8 @@ pub(super) struct Tally {
     pub(super) present: u64,
     /// Those of them whose digest was compared.
     pub(super) compared: u64,
+    /// Those of them of which nothing but the name was compared.
+    pub(super) by_name: u64,
     /// Files that the user's stop met under way.
     pub(super) stopped: u64,
     /// Files that did not.
@@ -199,7 +201,7 @@ impl Files {
         if shared.mode == Mode::Quiet
             && let Some(words) = super::batch_view::unverified(&shared.tally)
         {
-            shared.tell(&format!("{words} (checksums in the list verify them)"));
+            shared.tell(&words);
         }
         let Shared { mode, terminal, json, tally, .. } = &mut *shared;
         match mode {
@@ -367,6 +369,7 @@ impl Tally {
                 self.present += 1;
                 let is_compared = !matches!(same, SameBy::SizeAndTime | SameBy::Name);
                 self.compared += u64::from(is_compared);
+                self.by_name += u64::from(*same == SameBy::Name);
             }
             Event::Metalink { .. } => {
                 self.active.remove(&file);

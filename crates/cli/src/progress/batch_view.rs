@@ -180,9 +180,8 @@ pub(super) fn summary(tally: &Tally, look: Look) -> String {
             all if all == tally.present => ", after their digests were compared".to_owned(),
             _ => format!(", {compared} of them after their digests were compared"),
         };
-        out.push_str(&format!(
-            "{count} were there already and were left alone{with} (--overwrite replaces them)\n"
-        ));
+        let hint = if tally.by_name > 0 { " (--overwrite replaces them)" } else { "" };
+        out.push_str(&format!("{count} were there already and were left alone{with}{hint}\n"));
     }
     if tally.stopped > 0 {
         let (was, them) =

@@ -63,6 +63,7 @@ pub async fn run(args: Relay) -> Exit {
     let options = RelayServerOptions {
         relay: RelayOptions {
             name: name.clone(),
+            hosts: args.plain.then(|| vec![name.clone(), host.clone()]),
             upstreams: args.upstream.clone(),
             clients: Clients::new(args.networks(), access.clone()),
             net: NetOptions {

@@ -13,6 +13,7 @@ mod past;
 pub mod probe;
 mod table;
 
+use swath_model::path::visible;
 use swath_state::{HERE, KnownEdge, KnownRelay, Place};
 
 use crate::config::{Config, Relay, RouteWish};
@@ -320,7 +321,7 @@ fn failed<'a>(path: &Path, relays: &'a [(String, Option<KnownRelay>)]) -> Vec<(&
         let known = known.as_ref()?;
         let (error, age_s) = known.error.as_ref()?;
         let is_last = known.seen_age_s.is_none_or(|seen_s| *age_s <= seen_s);
-        is_last.then(|| (site.as_str(), error.chars().filter(|it| !it.is_control()).collect()))
+        is_last.then(|| (site.as_str(), visible(error)))
     });
     failed.collect()
 }

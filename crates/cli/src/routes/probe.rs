@@ -2,6 +2,7 @@
 //! then as `swath routes` does, with what could not be reached and why.
 
 use serde::Serialize;
+use swath_model::path::visible;
 use swath_state::{HERE, Place, State};
 use swath_transfer::report::units;
 use swath_transfer::{GetError, Sampled, Stop, Survey, Surveyed};
@@ -106,7 +107,7 @@ fn show(
         let width = rows.iter().map(|(edge, _)| edge.width()).max().unwrap_or(0);
         out += "\nnot reached:\n";
         for (edge, why) in rows {
-            out += &format!("  {edge}{}  {}\n", " ".repeat(width - edge.width()), tame(why));
+            out += &format!("  {edge}{}  {}\n", " ".repeat(width - edge.width()), visible(why));
         }
     }
     out += "\nfetched:\n";
@@ -123,7 +124,7 @@ fn show(
 fn fetched(sampled: &Sampled, args: &Probe) -> String {
     let site = &sampled.site;
     let mut out = match failure(sampled) {
-        Some(why) => format!("  nothing of {site}: {}\n", tame(&why)),
+        Some(why) => format!("  nothing of {site}: {}\n", visible(&why)),
         None if args.bytes == 0 => format!("  nothing of {site}: --bytes 0 says so\n"),
         None if sampled.bytes() == 0 => format!("  nothing of {site}: there was no time left\n"),
         None => String::new(),
@@ -136,8 +137,8 @@ fn fetched(sampled: &Sampled, args: &Probe) -> String {
         if way.was_brief {
             said.push("too soon here to tell a rate".to_owned());
         }
-        said.extend(way.error.as_deref().map(tame));
-        out += &format!("  {}: {}\n", tame(&way.name), said.join("; "));
+        said.extend(way.error.as_deref().map(visible));
+        out += &format!("  {}: {}\n", visible(&way.name), said.join("; "));
     }
     let is_brief = sampled.ways.iter().any(|way| way.was_brief);
     if is_brief && sampled.size_bytes.is_some_and(|size| size < args.bytes) {
@@ -227,11 +228,6 @@ fn lines(surveyed: &Surveyed) -> Vec<serde_json::Result<String>> {
         }));
     }
     all
-}
-
-/// Without what somebody may have put into it to move a cursor.
-fn tame(text: &str) -> String {
-    text.chars().filter(|it| !it.is_control()).collect()
 }
 
 /// As for a transfer: long fast routes have much under way.

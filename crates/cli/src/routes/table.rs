@@ -1,5 +1,6 @@
 //! The graph and its routes in words and columns.
 
+use swath_model::path::visible;
 use swath_state::{By, Grade, KnownEdge, KnownRelay};
 use unicode_width::UnicodeWidthStr as _;
 
@@ -74,10 +75,10 @@ pub fn relays(relays: &[(String, Option<KnownRelay>)]) -> String {
             None => "never asked".to_owned(),
             Some(relay) => {
                 let seen = relay.seen_age_s.map(|age_s| format!("answered {}", ago(age_s)));
-                let error = relay.error.as_ref().map(|(error, age_s)| {
-                    let error: String = error.chars().filter(|c| !c.is_control()).collect();
-                    format!("failed {}: {error}", ago(*age_s))
-                });
+                let error = relay
+                    .error
+                    .as_ref()
+                    .map(|(error, age_s)| format!("failed {}: {}", ago(*age_s), visible(error)));
                 let said: Vec<String> = seen.into_iter().chain(error).collect();
                 said.join(", ")
             }

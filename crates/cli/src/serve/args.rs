@@ -67,6 +67,9 @@ pub struct Serve {
     /// How the server calls itself on its pages
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
     pub name: Option<String>,
+    /// With --plain and --anonymous: a name by which clients on this machine ask for the server, as a proxy before it may (repeatable); localhost, addresses and this machine's own name need not be told
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Hostname)]
+    pub host: Vec<String>,
     /// More connections than this wait until others end, or are silent
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,

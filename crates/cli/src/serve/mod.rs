@@ -99,6 +99,7 @@ pub async fn run(mut args: Serve) -> Exit {
             follow_links: args.follow_symlinks,
             only: for_one.as_ref().and_then(|served| served.only.clone()),
             name: args.name.clone().unwrap_or_else(|| host.clone()),
+            hosts: Some(args.host.iter().cloned().chain([host.clone()]).collect()),
             reads: args.io.reads(),
             idle_index_bytes: IDLE_INDEX_BYTES,
             receive: receive.clone().map(|receive| receive as Arc<dyn Receive>),

@@ -173,7 +173,7 @@ async fn receive(engine: Engine, order: Order) {
         Err(error) => {
             let exit = exit::of(&error, 1) as u8;
             let words = match &error {
-                GetError::Exhausted { .. } | GetError::Stalled { .. } => error.with_reasons(),
+                error if !error.reasons().is_empty() => error.with_reasons(),
                 _ => exit::words(&error),
             };
             let passes = match &error {

@@ -28,6 +28,7 @@ mod copy_ssh_shells;
 mod copy_trees;
 mod copy_turns;
 mod copy_versions;
+mod copy_web;
 mod copy_xattrs;
 mod disk_life;
 mod disk_target;

@@ -296,3 +296,33 @@ fn a_limit_of_file_sizes_is_an_error_and_no_death() {
     swath.run().code_is(5);
     assert!(!home.exists("got"));
 }
+
+/// A page of any site can have its own name lead to this machine, and then read what is open here.
+#[test]
+fn pages_that_lead_their_names_to_this_machine_read_nothing() {
+    let home = Home::new();
+    home.write("tree/a", "secret");
+    let served = |more: &[&str]| {
+        let args: Vec<&str> = ["tree", "--plain"].iter().chain(more).copied().collect();
+        let all = ["serve", "--listen", "127.0.0.1:0"];
+        Served::of(home.swath(all.iter().chain(&args)), &args)
+    };
+    let get = |server: &Served, host: &str, more: &str| {
+        let request = format!("GET /a HTTP/1.1\r\nHost: {host}\r\n{more}Connection: close\r\n\r\n");
+        let mut answer = String::new();
+        let _ = ask(server, &request).read_to_string(&mut answer);
+        answer
+    };
+    let open = served(&["--anonymous", "--host", "data.example"]);
+    for strange in ["evil.example", "evil.example:8470", "127.0.0.1.evil.example"] {
+        let answer = get(&open, strange, "");
+        assert!(answer.starts_with("HTTP/1.1 421 ") && !answer.contains("secret"), "{answer}");
+    }
+    for own in ["127.0.0.1", "localhost:8470", "store", "data.example"] {
+        assert!(get(&open, own, "").ends_with("secret"), "{own}");
+    }
+    home.write("tokens", "word\n");
+    let closed = served(&["--token-file", "tokens"]);
+    let shown = "Authorization: Bearer word\r\n";
+    assert!(get(&closed, "data.example", shown).ends_with("secret"), "whoever knows it may ask");
+}

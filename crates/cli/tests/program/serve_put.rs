@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::Home;
 use crate::support::serve::{Served, other};
+use crate::support::small::Small;
 use crate::support::trees::bytes;
 
 /// A server of `store` that takes files.
@@ -282,6 +283,35 @@ fn what_did_not_come_whole_has_no_name() {
     tcp.read_to_string(&mut answers).unwrap();
     assert!(answers.starts_with("HTTP/1.1 204"), "{answers}");
     assert!(answers.ends_with("\r\n\r\nnew one"), "the connection goes on: {answers}");
+}
+
+/// A body that never ends filled the disk for everybody.
+#[test]
+fn a_file_that_tells_no_length_leaves_room_to_others() {
+    let home = Home::new();
+    let Some(_small) = Small::mount(&home.path("store"), 64 << 20) else { return };
+    let server = taking(&home, &["--plain"]);
+    let mut tcp = TcpStream::connect(server.address()).unwrap();
+    let auth = format!("Authorization: Bearer {}", server.token());
+    let head =
+        format!("PUT /endless HTTP/1.1\r\nHost: h\r\n{auth}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    tcp.write_all(head.as_bytes()).unwrap();
+    let chunk = [b"10000\r\n", &[7; 0x10000][..], b"\r\n"].concat();
+    // It answers, and closes, before all of this has come.
+    for _ in 0..2048 {
+        if tcp.write_all(&chunk).is_err() {
+            break;
+        }
+    }
+    let mut answer = [0; 12];
+    tcp.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 507");
+    assert_eq!(home.names_in("store"), [""; 0]);
+    let small = raw(
+        &server,
+        "PUT /small HTTP/1.1\r\n{auth}\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfits",
+    );
+    assert!(small.starts_with("HTTP/1.1 201"), "{small}");
 }
 
 #[test]

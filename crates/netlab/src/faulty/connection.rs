@@ -176,7 +176,10 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             return Ok(if reset { End::Reset } else { End::Cut });
         }
 
-        let route = shared.route(&request.path);
+        let with_query = request.query.as_ref().map(|query| format!("{}?{query}", request.path));
+        let route = with_query
+            .and_then(|whole| shared.route(&whole))
+            .or_else(|| shared.route(&request.path));
         let answer = Answer::to(request, route.as_ref(), &faults, self.requests);
         shared.record(record, |record| {
             record.status = answer.status;

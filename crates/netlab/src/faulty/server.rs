@@ -43,7 +43,8 @@ impl Builder {
         self.file_as(path, media_type, content)
     }
 
-    /// Serves `content` at `path` with this media type.
+    /// Serves `content` at `path` with this media type. With a query behind it the path is that of
+    /// requests with this query alone, and without it those with any other.
     pub fn file_as(mut self, path: &str, media_type: &str, content: Content) -> Self {
         self.files.push((path.to_owned(), media_type.to_owned(), content));
         self

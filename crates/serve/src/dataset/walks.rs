@@ -7,8 +7,8 @@
 //! A walk keeps its folder open. Walks of one folder share its descriptor, and the number of walks
 //! is limited, for each client and for all of them, so that descriptors are left for everything else.
 
+use crate::client::Client;
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub(crate) struct WalkId(u128);
 pub(crate) struct Walk {
     pub id: WalkId,
     /// Who asked for it.
-    client: IpAddr,
+    client: Client,
     root: Root,
     /// Which folder that is.
     folder: FolderId,
@@ -157,7 +157,7 @@ impl Walks {
     pub fn begin(
         &self,
         id: WalkId,
-        client: IpAddr,
+        client: Client,
         root: Root,
         options: WalkOptions,
     ) -> std::io::Result<Arc<Walk>> {
@@ -234,7 +234,7 @@ impl Walks {
     /// called before anything is opened for a further walk, and now and then.
     pub fn make_room(&self) {
         let mut known = lock(&self.known);
-        let mut idle: Vec<(Duration, WalkId, IpAddr, usize)> = known
+        let mut idle: Vec<(Duration, WalkId, Client, usize)> = known
             .values()
             .filter(|walk| !walk.is_in_use())
             .map(|walk| {
@@ -243,7 +243,7 @@ impl Walks {
             .collect();
         idle.sort_unstable();
         let (mut bytes, mut count) = (0, 0);
-        let mut of_client: HashMap<IpAddr, usize> = HashMap::new();
+        let mut of_client: HashMap<Client, usize> = HashMap::new();
         for (unused, id, client, index_bytes) in idle {
             let is_abandoned =
                 known.get(&id).is_some_and(|walk| walk.abandoned.load(Ordering::Relaxed));
@@ -450,8 +450,6 @@ mod tests {
 
     use super::*;
 
-    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-
     fn descriptors() -> usize {
         std::fs::read_dir("/proc/self/fd").unwrap().count()
     }
@@ -472,7 +470,7 @@ mod tests {
             let mut id = [0; 16];
             id[..2].copy_from_slice(&number.to_be_bytes());
             let id = WalkId::new(id);
-            let walk = walks.begin(id, CLIENT, root, WalkOptions::default()).unwrap();
+            let walk = walks.begin(id, Client::HERE, root, WalkOptions::default()).unwrap();
             while walk.progress() == Progress::Growing || Arc::strong_count(&walk) > 2 {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -490,15 +488,18 @@ mod tests {
     fn walks_of_one_folder_share_its_descriptor_and_one_client_does_not_get_all() {
         let folder = tempfile::tempdir().unwrap();
         let walks = Walks::new(1 << 20, 256, PastCache::new(Reads::Auto));
-        let begin = |client: IpAddr, number: u8| {
+        let begin = |client: Client, number: u8| {
             let root = Root::open(folder.path()).unwrap();
             walks.begin(WalkId::new([number; 16]), client, root, WalkOptions::default())
         };
-        let held: Vec<_> = (0..8).map(|number| begin(CLIENT, number).unwrap()).collect();
+        let held: Vec<_> = (0..8).map(|number| begin(Client::HERE, number).unwrap()).collect();
         assert!(held.iter().all(|walk| walk.root.is_shared_with(&held[0].root)));
-        let refused = begin(CLIENT, 8).err().map(|error| error.kind());
+        let refused = begin(Client::HERE, 8).err().map(|error| error.kind());
         assert_eq!(refused, Some(std::io::ErrorKind::OutOfMemory));
-        assert!(begin(IpAddr::from([10, 0, 0, 1]), 9).is_ok(), "others have their part");
+        assert!(
+            begin(std::net::IpAddr::from([10, 0, 0, 1]).into(), 9).is_ok(),
+            "others have their part"
+        );
     }
 
     #[test]
@@ -511,7 +512,7 @@ mod tests {
             Walks { in_use_bytes_max: 1000, ..Walks::new(0, 1024, PastCache::new(Reads::Auto)) };
         let begin = |number: u8| {
             let root = Root::open(folder.path()).unwrap();
-            walks.begin(WalkId::new([number; 16]), CLIENT, root, WalkOptions::default())
+            walks.begin(WalkId::new([number; 16]), Client::HERE, root, WalkOptions::default())
         };
         let first = begin(1).unwrap();
         while first.progress() == Progress::Growing {

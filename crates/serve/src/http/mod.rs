@@ -10,6 +10,7 @@ mod connection;
 mod head;
 mod held;
 mod moves;
+mod names;
 mod pace;
 mod received;
 mod records;
@@ -21,6 +22,7 @@ mod two;
 
 pub(crate) use connection::{Answer, Next, now_s, serve};
 pub(crate) use head::{Body, Head, Method, Version};
+pub(crate) use names::Names;
 pub(crate) use pace::Pace;
 pub(crate) use records::Records;
 pub(crate) use response::{

@@ -35,7 +35,7 @@ use tokio::sync::watch;
 use url::Url;
 
 use crate::http::{
-    Answer, Body, Content, Head, Make, Method, Next, Response, Seat, Stream, now_s, serve,
+    Answer, Body, Content, Head, Make, Method, Names, Next, Response, Seat, Stream, now_s, serve,
 };
 use crate::server::{Later, Life, Service, Traffic};
 use crate::site::{Log, LogLine, Misleads};
@@ -54,6 +54,9 @@ use pass::Form;
 pub struct RelayOptions {
     /// How it calls itself.
     pub name: String,
+    /// The names by which it is asked for from this machine; `None` where it encrypts, and its
+    /// certificate says that.
+    pub hosts: Option<Vec<String>>,
     /// Whom it asks; nobody else.
     pub upstreams: Vec<Upstream>,
     /// Who may use it; nobody else.
@@ -100,6 +103,7 @@ pub enum RelayError {
 /// A relay that stands.
 pub(crate) struct Relay {
     name: String,
+    hosts: Option<Names>,
     /// How others know it in `Via`: nobody else is called so.
     pseudonym: String,
     allowed: Allowed,
@@ -142,6 +146,7 @@ impl Relay {
         let door = options.depot.map(|depot| depot::Door::open(depot, life.clone()));
         Ok(Relay {
             name: options.name,
+            hosts: options.hosts.map(Names::new),
             pseudonym: format!("{PSEUDONYM}{:016x}", u64::from_le_bytes(random)),
             allowed,
             clients: options.clients,
@@ -275,6 +280,14 @@ impl Relay {
         let field = if form == Form::Path { "authorization" } else { "proxy-authorization" };
         let now = SystemTime::now();
         let refusal = match self.clients.check(head.field(field), peer, now) {
+            // A page of another site can show no token, and asks for nothing but addresses within ours.
+            Ok(()) if form == Form::Path && head.field(field).is_none() => {
+                let strange = self.hosts.as_ref().filter(|it| it.are_strange(head, peer));
+                return match strange {
+                    None => Ok(()),
+                    Some(_) => Err(self.refusal(ProxyFault::Denied, None, STRANGE)),
+                };
+            }
             Ok(()) => return Ok(()),
             Err(refusal) => refusal,
         };
@@ -410,7 +423,7 @@ impl Answer for Relay {
             return refusal;
         }
         if depot::is_for_depot(head) {
-            return self.answer_for_depot(head, body).await;
+            return self.answer_for_depot(head, peer.into(), body).await;
         }
         let response = match path {
             _ if !is_read => {
@@ -509,6 +522,9 @@ impl Answer for Relay {
 
 /// With what the names of relays of this kind begin in `Via`.
 pub(super) const PSEUDONYM: &str = "swath-";
+
+const STRANGE: &str = "from this machine it is asked for as localhost, by its address or by the name of \
+                       this machine: a page of another site could lead its own name here";
 
 #[cfg(test)]
 mod tests;

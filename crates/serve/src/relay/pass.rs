@@ -4,7 +4,8 @@
 //! conditions, digests, validators. What concerns one connection alone ends here, and so does what
 //! was meant for the relay itself.
 
-use swath_formats::relay::{relays, through};
+use swath_formats::depot;
+use swath_formats::relay::{self, relays, through};
 use url::Url;
 
 use crate::http::{Head, Method, Version};
@@ -150,6 +151,8 @@ pub(super) fn answer(answer: &AnswerHead, marks: &Marks<'_>) -> Vec<u8> {
             | "public-key-pins"
             | "clear-site-data"
             | "service-worker-allowed" => {}
+            // What a server says of proxies of its own would be taken for a relay's word.
+            "proxy-status" if marks.form == Form::Path && !is_at_relay(marks.url) => {}
             "location" => {
                 text.push_str(&format!("location: {}\r\n", clean(&location(value, marks))));
             }
@@ -211,6 +214,11 @@ fn connection_names<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> Vec
         .flat_map(|(_, value)| value.split(','))
         .map(|name| name.trim().to_ascii_lowercase())
         .collect()
+}
+
+/// Whether a relay answers there, or its depot.
+fn is_at_relay(url: &Url) -> bool {
+    url.path().starts_with(relay::PREFIX) || depot::is_path(url.path())
 }
 
 /// Without what would begin another line.
@@ -309,6 +317,7 @@ mod tests {
                 ("server-timing", "hop;desc=\"far\""),
                 ("content-length", "9"),
                 ("via", "1.1 swath-2"),
+                ("proxy-status", "cdn; error=connection_refused"),
             ],
         );
         assert_eq!(

@@ -14,6 +14,7 @@ use crate::{RelayServerOptions, Server, Stop, Tls};
 fn options(timeout: Duration) -> RelayOptions {
     let own = "127.0.0.0/8";
     RelayOptions {
+        hosts: None,
         name: "between".to_owned(),
         upstreams: vec![own.parse().unwrap()],
         clients: Clients::new(vec![own.parse().unwrap()], None),

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,11 +13,12 @@ use swath_store::tree::{Filter, FilterError, Single, WalkOptions};
 use super::file::{not_found, refusal};
 use super::place::Place;
 use super::{Only, Site};
+use crate::client::Client;
 use crate::dataset::{Form, Parts, SEAL_BYTES, Sealed, Walk, WalkId};
 use crate::http::{Content, Head, Made, Make, Method, Response};
 
 /// Answer a request for a folder as a dataset.
-pub(super) async fn answer(site: &Site, head: &Head, client: IpAddr, what: &str) -> Response {
+pub(super) async fn answer(site: &Site, head: &Head, client: Client, what: &str) -> Response {
     match what {
         "index" if head.target.parameter("walk").is_some() => index_again(site, head),
         "index" => index(site, head, client).await,
@@ -67,7 +67,7 @@ fn index_of(id: WalkId) -> Response {
         .with("swath-walk", id.to_string())
 }
 
-async fn index(site: &Site, head: &Head, client: IpAddr) -> Response {
+async fn index(site: &Site, head: &Head, client: Client) -> Response {
     site.walks.make_room();
     let (root, path) = match site.folders.place(&head.target.path) {
         Some(Place::Below { root, path }) => (root.clone(), path.to_vec()),

@@ -5,10 +5,10 @@
 //! processor with sending; they are waited for without a thread; each client has a few at most; and
 //! the work stops when its client does not wait any more.
 
+use crate::client::Client;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io;
-use std::net::IpAddr;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ pub(super) struct Digests {
     known: Mutex<HashMap<FileId, Known>>,
     turns: Arc<Semaphore>,
     /// How many turns each client has, or waits for.
-    clients: Mutex<HashMap<IpAddr, usize>>,
+    clients: Mutex<HashMap<Client, usize>>,
 }
 
 impl Default for Digests {
@@ -160,7 +160,7 @@ impl Digests {
 
     /// Waits until few others compute; `None` where this client, or all of them, wait for many
     /// already. What is computed is given up when the [`Waits`] is dropped.
-    pub async fn turn(self: &Arc<Self>, client: IpAddr) -> Option<(Turn, Waits)> {
+    pub async fn turn(self: &Arc<Self>, client: Client) -> Option<(Turn, Waits)> {
         let place = {
             let mut clients = lock(&self.clients);
             let all: usize = clients.values().sum();
@@ -202,7 +202,7 @@ impl Drop for Waits {
 #[derive(Debug)]
 struct Place {
     digests: Arc<Digests>,
-    client: IpAddr,
+    client: Client,
 }
 
 impl Drop for Place {
@@ -256,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const CLIENT: Client = Client::HERE;
 
     #[tokio::test]
     async fn what_is_known_is_known_until_the_file_changes() {

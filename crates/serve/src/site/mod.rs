@@ -13,7 +13,7 @@ mod place;
 mod put;
 mod receive;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -24,8 +24,9 @@ use swath_store::tree::{Filter, Root, Single, WalkOptions};
 use swath_store::{PastCache, Reads};
 use tokio::sync::watch;
 
+use crate::client::Client;
 use crate::dataset::{Walks, WholeParts};
-use crate::http::{Answer, Head, Make, Method, Response, Seat, Stream, serve, serve_two};
+use crate::http::{Answer, Head, Make, Method, Names, Response, Seat, Stream, serve, serve_two};
 use crate::receive::{Orders, Receive};
 use crate::server::{Later, Life, Service, Traffic};
 
@@ -51,6 +52,9 @@ pub struct SiteOptions {
     pub only: Option<Only>,
     /// How the server calls itself where people read it.
     pub name: String,
+    /// Names by which it is asked for from this machine, where it neither encrypts nor asks for a token;
+    /// addresses and `localhost` are always right. `None`: any name, where no page can reach it.
+    pub hosts: Option<Vec<String>>,
     /// How files of datasets are read.
     pub reads: Reads,
     /// Most memory for indexes that nobody uses just now, in bytes.
@@ -108,6 +112,7 @@ pub(crate) struct Site {
     name: String,
     /// `http` or `https`.
     scheme: &'static str,
+    hosts: Option<Names>,
     walks: Walks,
     /// For the whole parts that datasets' answers have in memory.
     whole_parts: Arc<WholeParts>,
@@ -211,6 +216,7 @@ impl Site {
             only: options.only,
             name: options.name,
             scheme,
+            hosts: options.hosts.map(Names::new),
             walks: Walks::new(
                 options.idle_index_bytes,
                 crate::descriptors::limit(),
@@ -266,6 +272,11 @@ impl Site {
             Ok(rights) => rights,
             Err(refusal) => return refusal,
         };
+        // A page of another site can show no token, and no certificate for its name.
+        let is_open = self.scheme == "http" && self.access.asks_for_nothing();
+        if is_open && self.hosts.as_ref().is_some_and(|it| it.are_strange(head, peer)) {
+            return Response::text(421, STRANGE);
+        }
         let is_written = matches!(head.method, Method::Post | Method::Put);
         if is_written && is_of_another_page(head) {
             return Response::text(
@@ -300,7 +311,7 @@ impl Site {
             if what == "lane" {
                 return receive::lane(self, head, rights);
             }
-            return dataset::answer(self, head, peer.ip(), what).await;
+            return dataset::answer(self, head, peer.into(), what).await;
         }
         if self.only.is_some() {
             return file::not_found();
@@ -309,7 +320,7 @@ impl Site {
             Some(Place::Top) => listing::top(self, head),
             Some(Place::Below { root, path }) => {
                 let (root, path) = (root.clone(), path.to_vec());
-                self.file_or_folder(head, peer.ip(), root, path).await
+                self.file_or_folder(head, peer.into(), root, path).await
             }
             None => file::not_found(),
         }
@@ -323,7 +334,7 @@ impl Site {
     async fn file_or_folder(
         &self,
         head: &Head,
-        client: IpAddr,
+        client: Client,
         root: Root,
         path: Vec<u8>,
     ) -> Response {
@@ -445,6 +456,9 @@ fn belongs_to_a_tree(head: &Head) -> bool {
     what.is_some() && (parameter("walk").is_some() || what == Some("lane"))
 }
 
+const STRANGE: &str = "from this machine this server is asked for as localhost, or by its address: \
+                       a page of another site could lead its own name here ('swath serve --host NAME' \
+                       permits one)";
 const FAILED: &str = "the answer could not be made";
 
 /// When connections end, those with trees and others.

@@ -180,7 +180,11 @@ impl Taken {
     fn write(&mut self, part: &[u8]) -> Result<(), Response> {
         self.incoming.file().write_all(part).map_err(|error| refusal(&error))?;
         self.hashers.iter_mut().for_each(|hasher| hasher.update(part));
+        let before = self.came_bytes;
         self.came_bytes += part.len() as u64;
+        if self.wishes.length.is_none() && before / LOOK_EVERY != self.came_bytes / LOOK_EVERY {
+            self.incoming.leaves_room().map_err(|error| refusal(&error))?;
+        }
         Ok(())
     }
 
@@ -208,6 +212,9 @@ impl Taken {
         }
     }
 }
+
+/// Of a file of unknown length it is looked so often whether there is room for more.
+const LOOK_EVERY: u64 = 1 << 20;
 
 /// Do something that waits for the disk.
 async fn blocking<T: Send + 'static>(

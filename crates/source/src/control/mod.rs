@@ -86,7 +86,7 @@ pub async fn fetch_part(
     let request = Request { method, range: Some(range), accept: "*/*", extra: "", limit_bytes };
     let mut answered = ask(net, url, trust, &request).await?;
     answered.expect_status(&[206])?;
-    let size_bytes = match judge(&answered.head, range) {
+    let size_bytes = match judge(&answered.head, range, answered.target.teller()) {
         Answer::Data { size_bytes, .. } if answered.body.len() == limit_bytes => size_bytes,
         Answer::Refused(error) => return Err(error),
         _ => {

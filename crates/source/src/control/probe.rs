@@ -112,11 +112,11 @@ pub async fn probe(net: &Net, url: &Url, trust: Trust) -> Result<ProbeReport, La
 }
 
 fn facts_of(answered: &Answered, asked: Range) -> Result<Facts, LaneError> {
-    facts_by(answered, judge(&answered.head, asked))
+    facts_by(answered, judge(&answered.head, asked, answered.target.teller()))
 }
 
 fn facts_of_whole(answered: &Answered) -> Result<Facts, LaneError> {
-    facts_by(answered, judge_whole(&answered.head))
+    facts_by(answered, judge_whole(&answered.head, answered.target.teller()))
 }
 
 fn facts_by(answered: &Answered, answer: Answer) -> Result<Facts, LaneError> {
@@ -145,7 +145,8 @@ async fn two_at_once(exchange: &mut Exchange, target: &Target) -> Result<bool, L
     for range in ranges {
         let head = exchange.opening().await?.head;
         let (body, _) = exchange.body(&head, BODY_LIMIT_BYTES).await?;
-        let right = matches!(judge(&head, range), Answer::Data { ranges: true, .. });
+        let right =
+            matches!(judge(&head, range, target.teller()), Answer::Data { ranges: true, .. });
         if !right || body.len() != 1 {
             return Ok(false);
         }

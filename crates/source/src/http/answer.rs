@@ -52,9 +52,18 @@ pub(crate) const SWITCHING_PROTOCOLS: u16 = 101;
 /// Interim answers beyond this number are nonsense.
 pub(crate) const INTERIM_LIMIT: u32 = 32;
 
+/// Who an answer comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Teller {
+    /// A server: what it says of proxies is about those before itself.
+    Server,
+    /// A relay, or its depot, which says in `Proxy-Status` what is its own word.
+    Relay,
+}
+
 /// Judge `head` as the answer to a GET for `asked` (an end of `u64::MAX` asks for everything
 /// from the start on).
-pub(crate) fn judge(head: &Head, asked: Range) -> Answer {
+pub(crate) fn judge(head: &Head, asked: Range, teller: Teller) -> Answer {
     match head.status {
         SWITCHING_PROTOCOLS => {
             Answer::Refused(LaneError::protocol("it changes to another protocol unasked"))
@@ -80,18 +89,18 @@ pub(crate) fn judge(head: &Head, asked: Range) -> Answer {
                     _ => Answer::PastEnd { size_bytes },
                 }
             }
-            _ => Answer::Refused(status_error(head)),
+            _ => Answer::Refused(status_error(head, teller)),
         },
-        _ => Answer::Refused(status_error(head)),
+        _ => Answer::Refused(status_error(head, teller)),
     }
 }
 
 /// Judge `head` as the answer to a GET that did not ask for a range: the whole file, or none of it.
-pub(crate) fn judge_whole(head: &Head) -> Answer {
+pub(crate) fn judge_whole(head: &Head, teller: Teller) -> Answer {
     let all = Range::new(0, u64::MAX);
     let Some(text) = head.field("content-range").filter(|_| matches!(head.status, 200 | 203 | 206))
     else {
-        return judge(head, all);
+        return judge(head, all, teller);
     };
     let length = head.content_length().ok().flatten();
     match content_range::parse(text) {
@@ -212,7 +221,7 @@ fn whole(head: &Head) -> Answer {
     }
 }
 
-fn status_error(head: &Head) -> LaneError {
+fn status_error(head: &Head, teller: Teller) -> LaneError {
     if head.field("swath-lost").is_some() {
         return LaneError::DepotLost;
     }
@@ -220,7 +229,7 @@ fn status_error(head: &Head) -> LaneError {
         return LaneError::LeaseEnded;
     }
     let told = head.fields("proxy-status").filter_map(proxy_status::read).last();
-    if let Some(told) = told {
+    if let Some(told) = told.filter(|_| teller == Teller::Relay) {
         let reason = match told.details {
             Some(details) => words(&details),
             None => explained(head, b""),
@@ -253,7 +262,11 @@ mod tests {
 
     fn verdict(text: &str, start: u64, end: u64) -> Answer {
         let text = text.replace('\n', "\r\n") + "\r\n\r\n";
-        judge(&Head::parse(text.as_bytes()).unwrap().unwrap().0, Range::new(start, end))
+        judge(
+            &Head::parse(text.as_bytes()).unwrap().unwrap().0,
+            Range::new(start, end),
+            Teller::Relay,
+        )
     }
 
     #[test]
@@ -350,7 +363,7 @@ mod tests {
     fn who_asks_for_no_range_takes_no_part() {
         let of = |text: &str| {
             let text = text.replace('\n', "\r\n") + "\r\n\r\n";
-            judge_whole(&Head::parse(text.as_bytes()).unwrap().unwrap().0)
+            judge_whole(&Head::parse(text.as_bytes()).unwrap().unwrap().0, Teller::Relay)
         };
         let all =
             Answer::Data { starts_at: 0, ends_at: Some(9), size_bytes: Some(9), ranges: false };
@@ -397,5 +410,17 @@ mod tests {
         };
         assert_eq!(busy.class(), Class::Busy(Duration::from_secs(7)));
         assert_eq!(busy.to_string(), "the server answered 503 Busy");
+    }
+
+    #[test]
+    fn what_a_server_says_of_its_own_proxies_blames_no_relay() {
+        let text = "HTTP/1.1 503 Busy\r\nProxy-Status: cdn; error=connection_refused\r\n\r\n";
+        let head = Head::parse(text.as_bytes()).unwrap().unwrap().0;
+        let judged = |teller| match judge(&head, Range::new(0, 10), teller) {
+            Answer::Refused(error) => error,
+            other => panic!("{other:?}"),
+        };
+        assert!(matches!(judged(Teller::Server), LaneError::Status { code: 503, .. }));
+        assert!(matches!(judged(Teller::Relay), LaneError::Relay { .. }));
     }
 }

@@ -9,6 +9,7 @@
 //! and tabs are blank.
 
 use swath_formats::{field_text, trim_blanks};
+use swath_model::path::is_treacherous;
 
 /// A head longer than this is refused; the largest that well-known servers send is 32 KiB.
 pub(crate) const HEAD_LIMIT_BYTES: usize = 64 * 1024;
@@ -219,12 +220,12 @@ const DECISIVE: [&str; 9] = [
 
 /// At most 40 characters of something foreign, for a message.
 pub(crate) fn shortened(text: &str) -> String {
-    text.chars().take(40).filter(|character| !character.is_control()).collect()
+    text.chars().take(40).filter(|character| !is_treacherous(*character)).collect()
 }
 
 /// The words of a relay or a depot, whole as far as they are some.
 pub(crate) fn words(text: &str) -> String {
-    let shown = text.trim().chars().filter(|&c| !c.is_control() && !turns_around(c));
+    let shown = text.trim().chars().filter(|&c| !is_treacherous(c));
     shown.take(WORDS_CHARS_MAX).collect()
 }
 
@@ -248,7 +249,7 @@ pub(crate) fn explained(head: &Head, body: &[u8]) -> String {
         .or_else(|| head.fields("www-authenticate").find_map(described))
         .unwrap_or_default()
         .chars()
-        .filter(|&c| !c.is_control() && !turns_around(c))
+        .filter(|&c| !is_treacherous(c))
         .take(EXPLANATION_CHARS_MAX)
         .collect();
     let words = match (reason.is_empty(), line.is_empty() || line == reason) {
@@ -305,11 +306,6 @@ const CHALLENGES_TOLD: usize = 3;
 fn described(challenge: &str) -> Option<&str> {
     let (_, text) = challenge.split_once("error_description=\"")?;
     text.split_once('"').map(|(text, _)| text)
-}
-
-/// Characters that change the order in which others are shown.
-fn turns_around(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// So much of a refusal is read …

@@ -33,7 +33,8 @@ impl OwnLane {
         if head.status == SWITCHING_PROTOCOLS {
             return Some(self.nonsense(talk, "it changes to another protocol unasked"));
         }
-        let answer = if whole { judge_whole(head) } else { judge(head, asked) };
+        let teller = self.source.target().teller();
+        let answer = if whole { judge_whole(head, teller) } else { judge(head, asked, teller) };
         if answer == Answer::Interim {
             talk.interim += 1;
             return (talk.interim > INTERIM_LIMIT)

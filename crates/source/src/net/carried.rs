@@ -8,6 +8,7 @@
 
 use std::future::poll_fn;
 use std::time::{Duration, Instant};
+use swath_model::path::is_treacherous;
 
 use swath_formats::{ProxyFault, proxy_status, relay};
 use url::Url;
@@ -136,7 +137,7 @@ impl Net {
         match told.and_then(|(_, value)| proxy_status::read(value)) {
             Some(told) => {
                 let details = told.details.unwrap_or_default();
-                let reason: String = details.chars().filter(|it| !it.is_control()).collect();
+                let reason: String = details.chars().filter(|it| !is_treacherous(*it)).collect();
                 Err(refused(told.fault.or(ProxyFault::of_status(head.status)), reason))
             }
             None => {

@@ -44,7 +44,7 @@ pub enum FilterError {
 
 /// What becomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// It takes part, and what lies below it does, unless that is excluded.
     In,
     /// A folder that takes part if something below it does.
@@ -92,6 +92,19 @@ impl Filter {
     /// What is excluded, as it was given.
     pub fn exclude(&self) -> &[String] {
         &self.exclude.texts
+    }
+
+    /// Judge the entry of this path, with all folders that it lies in.
+    pub fn judge_whole(&self, path: &str, is_folder: bool) -> Verdict {
+        let mut is_within = false;
+        for (end, _) in path.match_indices('/') {
+            match self.judge(&path.as_bytes()[..end], true, is_within) {
+                Verdict::In => is_within = true,
+                Verdict::Leads => {}
+                Verdict::Out => return Verdict::Out,
+            }
+        }
+        self.judge(path.as_bytes(), is_folder, is_within)
     }
 
     /// Judge the entry of this path in a folder that takes part; `is_within` if that folder is

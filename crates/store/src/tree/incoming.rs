@@ -108,6 +108,18 @@ impl Incoming {
         }
     }
 
+    /// See whether more may be written of a file that nobody has said the length of: it takes no more
+    /// than leaves others some room, the least of a gibibyte and a twentieth of the disk.
+    ///
+    /// # Errors
+    /// `StorageFull` if not.
+    pub fn leaves_room(&self) -> io::Result<()> {
+        match crate::sys::free_and_all_bytes(&self.file) {
+            Ok((free, all)) if free < LEFT_TO_OTHERS.min(all / 20) => Err(Errno::NOSPC.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// The file, to be written.
     pub fn file(&self) -> &File {
         &self.file
@@ -209,6 +221,9 @@ const OWN_NAME: &str = ".swath-stage.swath.put";
 const TRIES_MAX: usize = 1000;
 /// No file system takes longer ones.
 const NAME_BYTES_MAX: usize = 255;
+
+/// Bytes of the disk that a file of unknown length does not take.
+const LEFT_TO_OTHERS: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {

@@ -26,7 +26,7 @@ pub use check::{Wrong, check_entries};
 pub use conflict::Conflict;
 pub use content::Content;
 pub use differ::{Change, differences};
-pub use filter::{Filter, FilterError};
+pub use filter::{Filter, FilterError, Verdict};
 pub use incoming::{Incoming, leads_into_a_copy, may_be_received};
 pub use kept::{Keeper, KeptIndex};
 pub use list::Listed;

@@ -15,7 +15,7 @@ use super::ordered::Ordered;
 use super::state::{Run, window_bytes};
 use crate::error::GetError;
 use crate::observe::{Event, Outcome, Phase};
-use crate::request::Destination;
+use crate::request::{Destination, Overwrite};
 use crate::verify::{Proof, Saved, Verifier};
 use tokio::io::AsyncWrite;
 
@@ -201,7 +201,7 @@ impl Run<'_> {
                 beneath: self.request.beneath.clone(),
                 size_bytes,
                 identity: self.identity(None),
-                overwrite: self.request.overwrite,
+                overwrite: self.request.overwrite != Overwrite::Never,
                 resume: self.request.resume && size_bytes.is_some(),
                 sparse: self.request.sparse,
             };

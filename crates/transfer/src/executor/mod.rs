@@ -46,7 +46,7 @@ use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, Summary};
 use crate::present;
-use crate::request::{Destination, Request};
+use crate::request::{Destination, Overwrite, Request};
 pub use agree::{Agreement, Version};
 pub(crate) use figures::forecast;
 use samples::Samples;
@@ -70,13 +70,23 @@ pub(crate) async fn run(
     }
     let left = match &request.destination {
         Destination::File(path) => {
-            match look(path, request.beneath.as_deref(), request.overwrite) {
+            let path = path.clone();
+            let replaces = request.overwrite == Overwrite::Always;
+            let looked = match look(&path, request.beneath.as_deref(), replaces) {
                 Err(OpenError::Exists(_)) => {
-                    let path = path.clone();
-                    return present::complete(engine, &mut request, &path, observer, stop).await;
+                    match present::complete(engine, &mut request, &path, observer, stop).await {
+                        Err(GetError::Present { .. })
+                            if request.overwrite == Overwrite::IfOther =>
+                        {
+                            request.overwrite = Overwrite::Always;
+                            look(&path, request.beneath.as_deref(), true)
+                        }
+                        ended => return ended,
+                    }
                 }
-                looked => looked?.filter(|_| request.resume),
-            }
+                looked => looked,
+            };
+            looked?.filter(|_| request.resume)
         }
         Destination::Writer(_) | Destination::Tree(_) | Destination::Nowhere { .. } => None,
     };

@@ -80,7 +80,7 @@ impl Taking {
 /// others are held against it.
 ///
 /// # Errors
-/// [`GetError::Exhausted`] with what each one said.
+/// [`GetError::NoTree`] or [`GetError::Exhausted`], with what each one said.
 pub(crate) async fn take_first(
     engine: &Engine,
     replicas: &[Mirror],
@@ -94,6 +94,8 @@ pub(crate) async fn take_first(
     let mut reasons = Vec::new();
     let mut answered: BTreeMap<usize, Download> = BTreeMap::new();
     let mut failed = BTreeSet::new();
+    // It answered, as whoever has no such folder does.
+    let mut is_other = false;
     let mut waits_until = None;
     loop {
         // Those before the first that has answered have yet to say something.
@@ -111,10 +113,12 @@ pub(crate) async fn take_first(
             }
             Some((at, Err(error))) => {
                 failed.insert(at);
+                is_other |= error.is_no_such_thing();
                 reasons.push((display_name(&replicas[at].url), error.to_string()));
             }
             None => match answered.pop_first() {
                 Some((at, download)) => {
+                    is_other |= !is_index(&download);
                     match begin(download, &replicas[at], at, wanted, &engine.net) {
                         Ok(taking) => return Ok(taking),
                         Err(reason) => {
@@ -124,7 +128,10 @@ pub(crate) async fn take_first(
                     }
                 }
                 None if asked.is_empty() => {
-                    return Err(GetError::Exhausted { reasons, has_some: false });
+                    return Err(match is_other {
+                        true => GetError::NoTree { reasons },
+                        false => GetError::Exhausted { reasons, has_some: false },
+                    });
                 }
                 None => waits_until = None,
             },

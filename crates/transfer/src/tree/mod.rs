@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use swath_model::index::{Absence, Counts, Index, Kind, Lack};
 use swath_plan::Config;
-use swath_source::{SealedLength, UNIT_BYTES};
+use swath_source::{Download, SealedLength, UNIT_BYTES};
 use swath_store::tree::{Filter, Halt, Keeper, Preserve, Same, Stage, StageError, XattrLoss};
 use tokio::time::Instant;
 
@@ -314,10 +314,28 @@ fn bytes_of(index: &Index, files: &[(u64, Lack)]) -> u64 {
     files.iter().filter_map(bytes).map(|range| range.len()).sum()
 }
 
-/// Whether this is a folder of a swath server.
-pub(crate) async fn is_tree(engine: &Engine, folder: &Mirror) -> bool {
-    let asked = index::ask(&engine.net, folder, &Wanted::default()).await;
-    asked.is_ok_and(|download| index::is_index(&download))
+/// What is there under the address of a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FolderKind {
+    /// A folder of a swath server.
+    Tree,
+    /// A page, as web servers show for folders; or for anything.
+    Page,
+    /// Nothing that could be one.
+    Nothing,
+}
+
+/// What is there under the address of a folder.
+pub(crate) async fn kind(engine: &Engine, folder: &Mirror) -> FolderKind {
+    let is_page = |download: &Download| {
+        let kind = download.field("content-type").unwrap_or_default();
+        kind.starts_with("text/html") || kind.starts_with("application/xhtml+xml")
+    };
+    match index::ask(&engine.net, folder, &Wanted::default()).await {
+        Ok(download) if index::is_index(&download) => FolderKind::Tree,
+        Ok(download) if is_page(&download) => FolderKind::Page,
+        _ => FolderKind::Nothing,
+    }
 }
 
 /// Whether the server of this folder offers the file of this name in it as a tree.

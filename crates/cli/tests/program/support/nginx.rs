@@ -42,7 +42,9 @@ impl Nginx {
         std::fs::create_dir(at("www")).unwrap();
         for (name, content) in files {
             let bytes = content.read(0, content.size_bytes());
-            std::fs::write(folder.path().join("www").join(name), bytes).unwrap();
+            let path = folder.path().join("www").join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
         }
         let ports: Vec<u16> = limits.iter().map(|_| free_port()).collect();
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

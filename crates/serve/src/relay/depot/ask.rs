@@ -4,6 +4,7 @@
 //! Parameters that are not known are refused: one that was misspelt would be missed otherwise.
 
 use std::time::Duration;
+use swath_model::path::is_treacherous;
 
 use swath_formats::{Etag, content_range, http_date};
 use swath_model::Range;
@@ -211,7 +212,7 @@ fn only(head: &Head, known: &[&str]) -> Result<(), AskError> {
     let names: Vec<&str> = head.target.query.iter().map(|(name, _)| name.as_str()).collect();
     for (at, name) in names.iter().enumerate() {
         if !known.contains(name) {
-            let shown = name.chars().filter(|it| !it.is_control()).take(SHOWN_CHARS);
+            let shown = name.chars().filter(|it| !is_treacherous(*it)).take(SHOWN_CHARS);
             return Err(AskError::Parameter { name: shown.collect() });
         }
         if names[..at].contains(name) {

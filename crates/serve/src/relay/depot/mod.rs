@@ -31,6 +31,7 @@ use swath_store::depot::{
 use tokio::sync::{Notify, watch};
 
 use super::Relay;
+use crate::client::{Client, Leases};
 use crate::exposition::Page;
 use crate::http::{Content, Head, Make, Method, Response};
 use crate::server::Life;
@@ -45,6 +46,7 @@ pub(super) struct Door {
     depot: Depot,
     /// Some lease may end sooner than the one that was waited for.
     sooner: Arc<Notify>,
+    leases: Arc<Leases>,
     figures: Figures,
 }
 
@@ -64,7 +66,7 @@ impl Door {
     pub fn open(depot: Depot, life: watch::Receiver<Life>) -> Arc<Door> {
         let sooner = Arc::new(Notify::new());
         tokio::spawn(sweep(depot.clone(), Arc::clone(&sooner), life));
-        Arc::new(Door { depot, sooner, figures: Figures::default() })
+        Arc::new(Door { depot, sooner, leases: Arc::default(), figures: Figures::default() })
     }
 
     /// Do something with the depot, on a thread that may block.
@@ -122,6 +124,7 @@ impl Door {
 
     async fn allocate(
         &self,
+        client: Client,
         size_bytes: u64,
         length: Duration,
         medium: Option<Medium>,
@@ -131,8 +134,14 @@ impl Door {
         let usual = if has_disk { Medium::Disk } else { Medium::Memory };
         let medium = medium.unwrap_or(usual);
         let make = move |depot: &Depot| depot.allocate_with(size_bytes, length, medium, space);
+        let leases = Arc::clone(&self.leases);
+        if !self.blocking(move |depot| leases.may_grow(client, depot)).await? {
+            let text = "half of all allocations are this client's, and it is given no more";
+            return Err(Response::text(507, text));
+        }
         let made = self.blocking(make).await?;
         let Allocation { read, write, manage, left, .. } = made.map_err(|error| refused(&error))?;
+        self.leases.add(client, manage.clone());
         self.sooner.notify_one();
         Ok(told(
             201,
@@ -224,7 +233,12 @@ impl Door {
 
 impl Relay {
     /// Answer what is asked of the depot.
-    pub(super) async fn answer_for_depot(&self, head: &Head, body: &mut dyn Make) -> Response {
+    pub(super) async fn answer_for_depot(
+        &self,
+        head: &Head,
+        client: Client,
+        body: &mut dyn Make,
+    ) -> Response {
         let Some(door) = &self.door else {
             return Response::text(404, "this relay has no depot (it was started without --depot)");
         };
@@ -241,7 +255,7 @@ impl Relay {
         let done = match asked {
             Ask::Room => door.room().await,
             Ask::Allocate { size_bytes, length, medium, space } => {
-                door.allocate(size_bytes, length, medium, space).await
+                door.allocate(client, size_bytes, length, medium, space).await
             }
             Ask::Store { write, range, size_bytes } => {
                 door.store(&write, range, size_bytes, body).await

@@ -1,0 +1,445 @@
+//! Folders of plain web servers: what their pages link to, as far as links go down, and what object
+//! stores list. What is found is fetched as the files of a list are.
+
+use std::collections::{HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use swath_formats::listing::{self, Listing};
+use swath_formats::{http_date, percent};
+use swath_model::path::SafePath;
+use swath_source::{Document, LaneError, Net, Trust, display_name, fetch_small, head};
+use swath_transfer::{Destination, Engine, Filter, Mirror, Overwrite, Request, Stop, Verdict};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use url::Url;
+
+use super::args::{Compare, Cp};
+use super::dry::Plan;
+use crate::exit::Exit;
+use crate::get::inputs::{Entry, Many, READ_AHEAD};
+use crate::get::many::{self, Manner};
+use crate::progress::Progress;
+
+/// What is asked of the folder of a plain web server.
+pub struct Wanted<'a> {
+    /// The command line.
+    pub cp: &'a Cp,
+    /// What takes part.
+    pub filter: Filter,
+    /// Addresses of the same folder, which end in `/`.
+    pub replicas: Vec<Url>,
+    /// What it is to lie in.
+    pub to: PathBuf,
+    /// What would be done, where nothing is to be done.
+    pub plan: &'a Plan,
+}
+
+/// Why nothing is fetched.
+pub enum Refused {
+    /// The first replica lists nothing; a reason.
+    NoListing(String),
+    /// An option makes no sense with it; a sentence.
+    Option(String),
+}
+
+/// Fetch all that the first replica lists, from all of them.
+pub async fn copy(
+    wanted: Wanted<'_>,
+    engine: &Engine,
+    progress: &Progress,
+    stop: &Stop,
+) -> Result<Exit, Refused> {
+    let stopped = || {
+        let text = "stopped before anything was copied";
+        Ok(crate::exit::fail(Exit::Interrupted, text))
+    };
+    let first = &wanted.replicas[0];
+    let looked = tokio::select! {
+        biased;
+        () = stop.wait() => return stopped(),
+        looked = look(engine.net(), first) => looked,
+    };
+    let (place, page) = looked.map_err(Refused::NoListing)?;
+    check(wanted.cp, first)?;
+    let (sender, entries) = mpsc::channel(READ_AHEAD);
+    let walk = Walk {
+        net: engine.net().clone(),
+        place,
+        filter: wanted.filter.clone(),
+        template: Template::of(&wanted),
+        sender,
+    };
+    let title = display_name(first);
+    let walking = tokio::spawn(walk.run(page));
+    let exit = if wanted.cp.dry_run {
+        tokio::select! {
+            biased;
+            () = stop.wait() => return stopped(),
+            exit = tell(wanted.plan, engine.net(), entries) => exit,
+        }
+    } else {
+        let report = wanted.cp.report.as_deref();
+        let manner = Manner { jobs: None, report, is_silent: wanted.cp.quiet || wanted.cp.json };
+        let many = Many { title, count: None, entries };
+        many::run(manner, engine, many, progress, stop).await
+    };
+    walking.abort();
+    Ok(exit)
+}
+
+/// Whether what has this address leads on to the same with a `/` behind it, as folders do.
+pub async fn is_folder(net: &Net, url: &Url) -> bool {
+    let facts = head(net, url, Trust::Named).await;
+    let led = facts.ok().and_then(|facts| facts.final_url);
+    led.is_some_and(|led| led.path() == format!("{}/", url.path()))
+}
+
+fn check(cp: &Cp, url: &Url) -> Result<(), Refused> {
+    let option = if cp.delete {
+        "--delete"
+    } else if cp.comparison() == Compare::Checksum {
+        "--checksum"
+    } else if cp.keep_index.is_some() {
+        "--keep-index"
+    } else if cp.preserve().xattrs {
+        "--preserve xattr"
+    } else {
+        return Ok(());
+    };
+    Err(Refused::Option(format!(
+        "{option} is for folders of swath servers: {} is that of a plain web server, which tells names alone",
+        display_name(url)
+    )))
+}
+
+/// How a folder is listed.
+#[derive(Clone, Debug)]
+enum Place {
+    /// By a page for each folder.
+    Pages,
+    /// By an object store, all that lies below in one list of several parts: of keys that begin so.
+    Bucket { prefix: String },
+}
+
+/// The first part of what lies there, and how it is listed; the error is a reason.
+async fn look(net: &Net, folder: &Url) -> Result<(Place, Listing), String> {
+    let failed = match fetch(net, folder).await {
+        Ok(document) => match read(&document, folder, "") {
+            Some(found) => return Ok(found),
+            None => "its page links to nothing that lies below it".to_owned(),
+        },
+        Err(error) if error.is_no_such_thing() => error.to_string(),
+        Err(error) => return Err(error.to_string()),
+    };
+    for (asked, prefix) in buckets(folder) {
+        if let Ok(document) = fetch(net, &asked).await
+            && let Some(listing) = Listing::of_bucket(&document.bytes, &asked, &prefix)
+            && !listing.entries.is_empty()
+        {
+            return Ok((Place::Bucket { prefix }, listing));
+        }
+    }
+    Err(failed)
+}
+
+fn read(document: &Document, asked: &Url, prefix: &str) -> Option<(Place, Listing)> {
+    if let Some(listing) = Listing::of_bucket(&document.bytes, asked, prefix) {
+        return Some((Place::Bucket { prefix: prefix.to_owned() }, listing));
+    }
+    let kind = document.content_type.as_deref().unwrap_or_default();
+    if !kind.starts_with("text/html") && !kind.starts_with("application/xhtml") {
+        return None;
+    }
+    // A server may have led on to another scheme or host.
+    let base = &document.final_url;
+    let base = if base.path().ends_with('/') { base.clone() } else { base.join(".").ok()? };
+    let listing = Listing::of_page(&document.bytes, &base);
+    let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
+    (!is_empty).then_some((Place::Pages, listing))
+}
+
+async fn fetch(net: &Net, url: &Url) -> Result<Document, LaneError> {
+    fetch_small(net, url, Trust::Named, KINDS, PAGE_BYTES_MAX).await
+}
+
+/// Where an object store lists what lies in a folder: at the top of its host, or of the bucket that is
+/// first in the path. And what its keys begin with.
+fn buckets(folder: &Url) -> Vec<(Url, String)> {
+    let decoded = |path: &str| String::from_utf8(percent::decode(path)).ok();
+    let ask = |bucket: &str, prefix: String| {
+        let mut url = folder.clone();
+        url.set_path(bucket);
+        url.query_pairs_mut().clear().append_pair("list-type", "2").append_pair("prefix", &prefix);
+        (url, prefix)
+    };
+    let path = folder.path().trim_start_matches('/');
+    let whole = decoded(path).map(|prefix| ask("/", prefix));
+    let first = path.split_once('/').filter(|(_, rest)| !rest.is_empty());
+    let within = first.and_then(|(bucket, rest)| Some(ask(&format!("/{bucket}"), decoded(rest)?)));
+    whole.into_iter().chain(within).collect()
+}
+
+/// What all files of a folder have in common.
+struct Template {
+    replicas: Vec<Url>,
+    to: PathBuf,
+    overwrite: Overwrite,
+    require_digest: bool,
+    resume: bool,
+    plan: swath_transfer::PlanConfig,
+    stall_s: f64,
+}
+
+impl Template {
+    fn of(wanted: &Wanted<'_>) -> Template {
+        let cp = wanted.cp;
+        Template {
+            replicas: wanted.replicas.clone(),
+            to: wanted.to.clone(),
+            overwrite: match cp.comparison() {
+                Compare::None => Overwrite::Always,
+                Compare::SizeMtime | Compare::Checksum => Overwrite::IfOther,
+            },
+            require_digest: cp.require_digest,
+            resume: cp.resume || !cp.no_resume,
+            plan: swath_transfer::PlanConfig { eager: false, ..cp.plan.config() },
+            stall_s: cp.net.timeout.as_secs_f64(),
+        }
+    }
+
+    fn request(&self, address: &str, path: &SafePath, size_bytes: Option<u64>) -> Request {
+        let mut request = Request::to_file("");
+        request.destination = Destination::File(self.to.join(path.as_path()));
+        request.beneath = Some(self.to.clone());
+        request.mirrors = self
+            .replicas
+            .iter()
+            .map(|replica| below(replica, address))
+            .map(|url| Mirror { url, priority: 1, trust: Trust::Named, holds: None })
+            .collect();
+        request.size_bytes = size_bytes;
+        request.overwrite = self.overwrite;
+        request.require_digest = self.require_digest;
+        request.refuses_folders = true;
+        request.resume = self.resume;
+        request.plan = self.plan.clone();
+        request.stall_s = self.stall_s;
+        request
+    }
+}
+
+fn below(folder: &Url, address: &str) -> Url {
+    let mut url = folder.clone();
+    url.set_path(&format!("{}{address}", folder.path()));
+    url.set_query(None);
+    url
+}
+
+/// A folder that is listed by a page of its own.
+struct Folder {
+    address: String,
+    path: String,
+}
+
+struct Walk {
+    net: Net,
+    place: Place,
+    filter: Filter,
+    template: Template,
+    sender: mpsc::Sender<Entry>,
+}
+
+/// Nobody waits for further files.
+struct Left;
+
+impl Walk {
+    async fn run(self, page: Listing) {
+        let _ = match self.place.clone() {
+            Place::Pages => self.pages(page).await,
+            Place::Bucket { prefix } => self.bucket(&prefix, page).await,
+        };
+    }
+
+    async fn bucket(&self, prefix: &str, mut page: Listing) -> Result<(), Left> {
+        let mut parts = HashSet::new();
+        loop {
+            let next = page.next.take();
+            self.files("", "", page).await?;
+            let Some(next) = next else { return Ok(()) };
+            let failed = if parts.insert(next.clone()) {
+                match fetch(&self.net, &next).await {
+                    Ok(document) => match Listing::of_bucket(&document.bytes, &next, prefix) {
+                        Some(more) => {
+                            page = more;
+                            continue;
+                        }
+                        None => "the list does not go on where it says it does".to_owned(),
+                    },
+                    Err(error) => error.to_string(),
+                }
+            } else {
+                "the list leads back to where it was".to_owned()
+            };
+            return self.failed("the rest of the list", failed).await;
+        }
+    }
+
+    async fn pages(&self, page: Listing) -> Result<(), Left> {
+        let mut due: VecDeque<Folder> = self.files("", "", page).await?.into();
+        let mut seen: HashSet<String> = due.iter().map(|folder| folder.path.clone()).collect();
+        let mut asked = JoinSet::new();
+        loop {
+            while asked.len() < PAGES_AT_ONCE
+                && let Some(folder) = due.pop_front()
+            {
+                let url = below(&self.template.replicas[0], &format!("{}/", folder.address));
+                let net = self.net.clone();
+                asked.spawn(async move { (fetch(&net, &url).await, url, folder) });
+            }
+            let Some(answer) = asked.join_next().await else { return Ok(()) };
+            let Ok((answer, url, folder)) = answer else { continue };
+            match answer.map(|document| (read(&document, &url, ""), document)) {
+                Ok((Some((Place::Pages, page)), _)) => {
+                    let found = self.files(&folder.address, &folder.path, page).await?;
+                    due.extend(found.into_iter().filter(|it| seen.insert(it.path.clone())));
+                }
+                // An empty folder, or a page that links to nothing below it.
+                Ok((None, document)) if document.content_type.is_some() => {}
+                Ok(_) => {
+                    let why = "what it sends is no listing of a folder".to_owned();
+                    self.failed(&folder.path, why).await?;
+                }
+                Err(error) => self.failed(&folder.path, error.to_string()).await?,
+            }
+        }
+    }
+
+    /// Hand on the files of a listing; its folders come back.
+    async fn files(&self, address: &str, path: &str, page: Listing) -> Result<Vec<Folder>, Left> {
+        let join = |above: &str, name: &str| match above {
+            "" => name.to_owned(),
+            above => format!("{above}/{name}"),
+        };
+        let mut folders = Vec::new();
+        for listing::Entry { address: own, path: name, is_folder, size_bytes } in page.entries {
+            let (address, path) = (join(address, &own), join(path, name.as_str()));
+            let safe = match SafePath::new(&path) {
+                Ok(safe) => safe,
+                Err(error) => {
+                    self.failed(&path, error.to_string()).await?;
+                    continue;
+                }
+            };
+            match self.filter.judge_whole(&path, is_folder) {
+                Verdict::Out => {}
+                _ if is_folder => folders.push(Folder { address, path }),
+                _ => {
+                    let request = self.template.request(&address, &safe, size_bytes);
+                    self.send(Ok(request)).await?;
+                }
+            }
+        }
+        for (name, why) in page.refused {
+            self.failed(&join(path, &name), why).await?;
+        }
+        if page.is_cut {
+            let name = if path.is_empty() { "the folder" } else { path };
+            self.failed(name, "it has more entries than are read of one page".to_owned()).await?;
+        }
+        Ok(folders)
+    }
+
+    async fn failed(&self, name: &str, why: String) -> Result<(), Left> {
+        self.send(Err((name.to_owned(), why))).await
+    }
+
+    async fn send(&self, request: Result<Request, (String, String)>) -> Result<(), Left> {
+        let entry = Entry { request, headers: Vec::new(), warnings: Vec::new() };
+        self.sender.send(entry).await.map_err(|_| Left)
+    }
+}
+
+/// Tell what would be fetched.
+async fn tell(plan: &Plan, net: &Net, mut entries: mpsc::Receiver<Entry>) -> Exit {
+    let mut asked: JoinSet<Result<(), String>> = JoinSet::new();
+    let mut is_whole = true;
+    let mut matches = false;
+    let mut take = |ended: Result<Result<(), String>, tokio::task::JoinError>| {
+        if let Ok(Err(message)) = ended {
+            is_whole = false;
+            crate::exit::fail(Exit::Some, &message);
+        }
+    };
+    while let Some(entry) = entries.recv().await {
+        matches = true;
+        if asked.len() >= HEADS_AT_ONCE
+            && let Some(ended) = asked.join_next().await
+        {
+            take(ended);
+        }
+        let planned = entry.request.map(|request| Planned::of(&request));
+        let (plan, net) = (plan.clone(), net.clone());
+        asked.spawn(async move {
+            let planned = planned.map_err(|(name, why)| format!("{name}: {why}"))?;
+            planned.tell(&plan, &net).await
+        });
+    }
+    while let Some(ended) = asked.join_next().await {
+        take(ended);
+    }
+    let exit = plan.end(matches);
+    if is_whole || exit != Exit::Done { exit } else { Exit::Some }
+}
+
+/// A file that would be fetched unless it is there.
+struct Planned {
+    from: Option<Url>,
+    path: PathBuf,
+    name: String,
+    is_taken_anyway: bool,
+    size_bytes: Option<u64>,
+}
+
+impl Planned {
+    fn of(request: &Request) -> Planned {
+        let path = match &request.destination {
+            Destination::File(path) => path.clone(),
+            _ => PathBuf::new(),
+        };
+        let name = path.strip_prefix(request.beneath.as_deref().unwrap_or(Path::new("")));
+        Planned {
+            from: request.mirrors.first().map(|mirror| mirror.url.clone()),
+            name: name.unwrap_or(&path).to_string_lossy().into_owned(),
+            is_taken_anyway: request.overwrite == Overwrite::Always,
+            size_bytes: request.size_bytes,
+            path,
+        }
+    }
+
+    /// The error is a sentence.
+    async fn tell(self, plan: &Plan, net: &Net) -> Result<(), String> {
+        let Some(from) = &self.from else { return Ok(()) };
+        let facts = head(net, from, Trust::Named).await;
+        let facts = facts.map_err(|error| format!("{}: {error}", self.name))?;
+        let bytes = facts.size_bytes.or(self.size_bytes);
+        let modified = facts.last_modified.as_deref().and_then(http_date::parse);
+        let is_same = |there: std::fs::Metadata| {
+            let since = there.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            let seconds = since.map(|since| since.as_secs());
+            there.is_file() && Some(there.len()) == bytes && seconds == modified
+        };
+        if self.is_taken_anyway || !self.path.metadata().is_ok_and(is_same) {
+            plan.tell(Some(bytes.unwrap_or(0)), self.name.as_bytes(), None);
+        }
+        Ok(())
+    }
+}
+
+const KINDS: &str = "text/html, application/xml;q=0.9, */*;q=0.1";
+/// A page of a hundred thousand files.
+const PAGE_BYTES_MAX: usize = 32 << 20;
+/// Pages that are asked for side by side.
+const PAGES_AT_ONCE: usize = 4;
+/// Files that are asked about side by side, where nothing is fetched.
+const HEADS_AT_ONCE: usize = 8;

@@ -1,0 +1,366 @@
+//! What a web server says lies in a folder: the links of a page (nginx, Apache, Caddy, lighttpd,
+//! Python and others list folders so), or the XML in which object stores list a bucket.
+//!
+//! Only what lies below the folder counts: a link up, aside, to another server, or with a query (by
+//! which pages are sorted) is none of its entries.
+
+use std::collections::HashSet;
+
+use html5gum::{DefaultEmitter, Token, Tokenizer};
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::Event;
+use swath_model::path::SafePath;
+use url::Url;
+
+use crate::percent;
+
+/// What lies in a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Files and folders, each once, in the order of the page.
+    pub entries: Vec<Entry>,
+    /// What cannot have its name here: that name as it is shown, and why.
+    pub refused: Vec<(String, String)>,
+    /// Where the list goes on.
+    pub next: Option<Url>,
+    /// There are more entries than are read of one page.
+    pub is_cut: bool,
+}
+
+/// A file or a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its path below the folder as it is written in an address, without `/` at its end.
+    pub address: String,
+    /// Its path below the folder.
+    pub path: SafePath,
+    /// It has a listing of its own.
+    pub is_folder: bool,
+    /// Its size, where the list says that to the byte.
+    pub size_bytes: Option<u64>,
+}
+
+impl Listing {
+    /// The links of a page at `folder`, whose path ends in `/`.
+    pub fn of_page(page: &[u8], folder: &Url) -> Listing {
+        let mut building = Building::default();
+        let mut base = folder.clone();
+        let mut emitter = DefaultEmitter::<()>::default();
+        // What stands in a script is no link.
+        emitter.naively_switch_states(true);
+        for Ok(token) in Tokenizer::new_with_emitter(page, emitter) {
+            let Token::StartTag(tag) = token else { continue };
+            let of = |name: &[u8]| {
+                let found = tag.attributes.iter().find(|(own, _)| own.as_slice() == name);
+                found.map(|(_, value)| String::from_utf8_lossy(value))
+            };
+            let Some(href) = of(b"href") else { continue };
+            match tag.name.as_slice() {
+                b"base" => base = base.join(href.trim()).unwrap_or(base),
+                b"a" => {
+                    let Ok(url) = base.join(href.trim()) else { continue };
+                    if let Some((raw, is_folder)) = below(&url, folder) {
+                        building.add(raw, is_folder);
+                    }
+                }
+                _ => {}
+            }
+        }
+        building.listing
+    }
+
+    /// The list that an object store has given for `asked`, of the keys that begin with `prefix`; they
+    /// are all files. `None` if it is no such list.
+    pub fn of_bucket(list: &[u8], asked: &Url, prefix: &str) -> Option<Listing> {
+        let mut building = Building::default();
+        let mut xml = quick_xml::Reader::from_reader(list);
+        let mut buffer = Vec::new();
+        let mut open: Vec<String> = Vec::new();
+        let mut text = String::new();
+        let (mut key, mut size) = (None, None);
+        let (mut is_truncated, mut token, mut marker, mut last) = (false, None, None, None);
+        loop {
+            buffer.clear();
+            match xml.read_event_into(&mut buffer).ok()? {
+                Event::Start(start) => {
+                    if open.is_empty() && start.local_name().as_ref() != "ListBucketResult" {
+                        return None;
+                    }
+                    if open.len() >= DEPTH_MAX {
+                        return None;
+                    }
+                    open.push(start.local_name().as_ref().to_owned());
+                    text.clear();
+                }
+                Event::Text(part) => text.push_str(&part.xml10_content()),
+                Event::CData(part) => text.push_str(&part.xml10_content()),
+                Event::GeneralRef(reference) => match reference.resolve_char_ref().ok()? {
+                    Some(char) => text.push(char),
+                    None => text.push_str(resolve_predefined_entity(&reference)?),
+                },
+                Event::End(_) => {
+                    let name = open.pop()?;
+                    let within = open.last().map(String::as_str);
+                    match (within, name.as_str()) {
+                        (Some("Contents"), "Key") => key = Some(text.clone()),
+                        (Some("Contents"), "Size") => size = text.trim().parse().ok(),
+                        (Some("ListBucketResult"), "Contents") => {
+                            if let Some(key) = key.take() {
+                                building.add_key(prefix, &key, size.take());
+                                last = Some(key);
+                            }
+                        }
+                        (Some("ListBucketResult"), "IsTruncated") => {
+                            is_truncated = text.trim() == "true";
+                        }
+                        (Some("ListBucketResult"), "NextContinuationToken") => {
+                            token = Some(text.clone());
+                        }
+                        (Some("ListBucketResult"), "NextMarker") => marker = Some(text.clone()),
+                        _ => {}
+                    }
+                    text.clear();
+                    if open.is_empty() {
+                        break;
+                    }
+                }
+                Event::DocType(_) | Event::Eof => return None,
+                _ => {}
+            }
+        }
+        let mut listing = building.listing;
+        if is_truncated {
+            let second =
+                asked.query_pairs().any(|(name, value)| name == "list-type" && value == "2");
+            let next = match (token, marker.or(last)) {
+                (Some(token), _) => Some(("continuation-token", token)),
+                (None, Some(last)) if second => Some(("start-after", last)),
+                (None, last) => last.map(|last| ("marker", last)),
+            };
+            listing.is_cut |= next.is_none();
+            listing.next = next.map(|(name, value)| with(asked, name, &value));
+        }
+        Some(listing)
+    }
+}
+
+/// The address with this part of its query in place of one of that name, and of others that say where a
+/// list goes on.
+fn with(url: &Url, name: &str, value: &str) -> Url {
+    let kept = |(name, _): &(String, String)| {
+        !["continuation-token", "start-after", "marker"].contains(&name.as_str())
+    };
+    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().filter(kept).collect();
+    let mut url = url.clone();
+    url.query_pairs_mut().clear().extend_pairs(pairs).append_pair(name, value);
+    url
+}
+
+/// The path of an address below a folder as it is written, without `/` at its end, and whether it had
+/// one.
+fn below<'u>(url: &'u Url, folder: &Url) -> Option<(&'u str, bool)> {
+    let is_there = url.origin() == folder.origin() && url.query().is_none();
+    let rest = url.path().strip_prefix(folder.path()).filter(|_| is_there)?;
+    let bare = rest.strip_suffix('/');
+    Some((bare.unwrap_or(rest), bare.is_some())).filter(|(rest, _)| !rest.is_empty())
+}
+
+#[derive(Default)]
+struct Building {
+    listing: Listing,
+    seen: HashSet<String>,
+}
+
+impl Building {
+    fn add_key(&mut self, prefix: &str, key: &str, size: Option<u64>) {
+        // Stores keep empty objects for folders.
+        let Some(rest) = key.strip_prefix(prefix).filter(|rest| !rest.ends_with('/')) else {
+            return;
+        };
+        if !rest.is_empty() {
+            let encode = |part: &str| percent::encode(part.as_bytes());
+            let address = rest.split('/').map(encode).collect::<Vec<_>>().join("/");
+            self.named(address, rest.to_owned(), false, size);
+        }
+    }
+
+    fn add(&mut self, address: &str, is_folder: bool) {
+        let mut path = Vec::new();
+        for part in address.split('/').map(percent::decode) {
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            // An escaped '/' would be another path than the one that the server means.
+            if part.contains(&b'/') {
+                self.refuse(address, "it holds an escaped '/'".to_owned());
+                return;
+            }
+            path.extend(part);
+        }
+        match String::from_utf8(path) {
+            Ok(path) => self.named(address.to_owned(), path, is_folder, None),
+            Err(_) => self.refuse(address, "its name is no text".to_owned()),
+        }
+    }
+
+    fn named(&mut self, address: String, path: String, is_folder: bool, size_bytes: Option<u64>) {
+        if !self.seen.insert(path.clone()) {
+            return;
+        }
+        if self.listing.entries.len() >= ENTRIES_MAX {
+            self.listing.is_cut = true;
+            return;
+        }
+        match SafePath::new(&path) {
+            Ok(path) => self.listing.entries.push(Entry { address, path, is_folder, size_bytes }),
+            Err(error) => self.refuse(&address, error.to_string()),
+        }
+    }
+
+    fn refuse(&mut self, name: &str, why: String) {
+        if self.listing.refused.len() < REFUSED_MAX {
+            self.listing.refused.push((name.chars().take(NAME_SHOWN).collect(), why));
+        } else {
+            self.listing.is_cut = true;
+        }
+    }
+}
+
+/// A page of so many entries has some 20 MB.
+const ENTRIES_MAX: usize = 200_000;
+const REFUSED_MAX: usize = 1000;
+const NAME_SHOWN: usize = 200;
+const DEPTH_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    fn paths(listing: &Listing) -> Vec<String> {
+        let shown = |entry: &Entry| {
+            format!("{}{}", entry.path.as_str(), if entry.is_folder { "/" } else { "" })
+        };
+        listing.entries.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn pages_of_common_servers_are_read() {
+        let folder = url("http://h/data/");
+        for (page, wanted) in [
+            // nginx
+            (
+                "<html>\r\n<head><title>Index of /data/</title></head>\r\n<body>\r\n<h1>Index of /data/</h1><hr><pre><a href=\"../\">../</a>\r\n<a href=\"sub%20dir/\">sub dir/</a>  20-Nov-2026 10:00  -\r\n<a href=\"a%26b.bin\">a&amp;b.bin</a>  20-Nov-2026 10:00  123\r\n</pre><hr></body>",
+                vec!["sub dir/", "a&b.bin"],
+            ),
+            // Apache
+            (
+                "<tr><th><a href=\"?C=N;O=D\">Name</a></th></tr><tr><td><a href=\"/\">Parent Directory</a></td></tr><tr><td><a href=\"run7.h5\">run7.h5</a></td></tr><a href='x/'>x/</a>",
+                vec!["run7.h5", "x/"],
+            ),
+            // Caddy, and others that begin with a dot
+            (
+                "<a href=\"./k/\"><span>k</span></a> <a href=\"./k2.bin\">k2.bin</a><script>'<a href=\"no\">'</script><!-- <a href=\"no\"> -->",
+                vec!["k/", "k2.bin"],
+            ),
+            // Whole paths, other servers, mails, fragments, links aside, each once
+            (
+                "<A HREF=/data/w.bin#top>w</A><a href=/other/f>f</a><a href=http://other/data/f>f</a><a href=mailto:a@b>m</a><a href=#x>x</a><a href=w.bin>again</a><a href=deep/er/f.bin>f</a><a name=n>n</a>",
+                vec!["w.bin", "deep/er/f.bin"],
+            ),
+            ("<base href=\"/data/v2/\"><a href=f>f</a>", vec!["v2/f"]),
+            (
+                "<a href=\"naïve.txt\">n</a><a href=na%C3%AFve2.txt>n</a>",
+                vec!["naïve.txt", "naïve2.txt"],
+            ),
+            ("", vec![]),
+        ] {
+            let listing = Listing::of_page(page.as_bytes(), &folder);
+            assert_eq!(paths(&listing), wanted, "{page}");
+            assert!(listing.refused.is_empty(), "{:?}", listing.refused);
+        }
+        let listing = Listing::of_page(b"<a href=a%26b.bin>x</a>", &folder);
+        assert_eq!(listing.entries[0].address, "a%26b.bin");
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_or_deceive_are_refused_and_named() {
+        let folder = url("http://h/data/");
+        for (page, name) in [
+            ("<a href=\"..%2f..%2fetc%2fpasswd\">x</a>", "..%2f..%2fetc%2fpasswd"),
+            ("<a href=\"a%00b\">x</a>", "a%00b"),
+            ("<a href=\"a%E2%80%AEtxt.exe\">x</a>", "a%E2%80%AEtxt.exe"),
+            ("<a href=\"a%0Ab\">x</a>", "a%0Ab"),
+            ("<a href=\"a%FFb\">x</a>", "a%FFb"),
+            ("<a href=\"a//b\">x</a>", "a//b"),
+        ] {
+            let listing = Listing::of_page(page.as_bytes(), &folder);
+            assert!(listing.entries.is_empty(), "{page}: {:?}", listing.entries);
+            assert_eq!(listing.refused[0].0, name, "{page}");
+        }
+        // What the address itself leads up to is not in the folder.
+        for page in ["<a href=\"%2e%2e/x\">x</a>", "<a href=\"../x\">", "<a href=\"a/../../x\">"] {
+            let listing = Listing::of_page(page.as_bytes(), &folder);
+            assert_eq!(listing, Listing::default(), "{page}");
+        }
+    }
+
+    #[test]
+    fn buckets_are_read_page_by_page() {
+        let asked = url("https://s3.example/b?list-type=2&prefix=run7%2F");
+        let list = |more: &str| {
+            format!(
+                "<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix>run7/</Prefix>{more}\
+                 <Contents><Key>run7/</Key><Size>0</Size></Contents>\
+                 <Contents><Key>run7/a &amp; b.bin</Key><Size>12</Size></Contents>\
+                 <Contents><Key>run7/x/y.bin</Key><Size>3</Size></Contents>\
+                 <Contents><Key>run7/x/</Key><Size>0</Size></Contents>\
+                 <Contents><Key>run7/../up</Key><Size>3</Size></Contents>\
+                 </ListBucketResult>"
+            )
+        };
+        let read = |more: &str, asked: &Url| {
+            Listing::of_bucket(list(more).as_bytes(), asked, "run7/").unwrap()
+        };
+        let listing = read("<IsTruncated>false</IsTruncated>", &asked);
+        assert_eq!(paths(&listing), ["a & b.bin", "x/y.bin"]);
+        assert_eq!(listing.entries[0].size_bytes, Some(12));
+        assert_eq!(listing.entries[0].address, "a%20%26%20b.bin");
+        assert_eq!((listing.refused.len(), &listing.next), (1, &None));
+        let more = "<IsTruncated>true</IsTruncated>";
+        let query =
+            |more: &str, asked: &Url| read(more, asked).next.unwrap().query().unwrap().to_owned();
+        let by_token = format!("{more}<NextContinuationToken>t/1=</NextContinuationToken>");
+        assert_eq!(
+            query(&by_token, &asked),
+            "list-type=2&prefix=run7%2F&continuation-token=t%2F1%3D"
+        );
+        assert!(query(more, &asked).contains("start-after=run7%2F..%2Fup"));
+        let first = url("https://s3.example/b?prefix=run7/&marker=old");
+        assert_eq!(query(more, &first), "prefix=run7%2F&marker=run7%2F..%2Fup");
+        for odd in ["", "<html></html>", "<ListBucketResult>", "<!DOCTYPE x><ListBucketResult/>"] {
+            let read = Listing::of_bucket(odd.as_bytes(), &asked, "");
+            assert!(read.is_none_or(|it| it.entries.is_empty()), "{odd}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_listed_leaves_its_folder(page in ".{0,200}", bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let folder = url("http://h/data/");
+            for page in [page.as_bytes(), &bytes, format!("<a href=\"{page}\">").as_bytes()] {
+                for entry in Listing::of_page(page, &folder).entries {
+                    let url = folder.join(&format!("./{}", entry.address)).unwrap();
+                    prop_assert!(url.path().starts_with("/data/"), "{url}");
+                    prop_assert!(!entry.path.as_str().split('/').any(|part| part == ".."));
+                }
+                let _ = Listing::of_bucket(page, &folder, "");
+            }
+        }
+    }
+}
