@@ -7,6 +7,7 @@ use std::path::Path;
 use swath_transfer::report::{Recording, render};
 
 use crate::exit::{self, Exit};
+use crate::net::shown_text;
 use crate::say;
 
 /// Whether the page can be written, found out before anything is fetched. A page that is there
@@ -39,9 +40,12 @@ pub fn clash(report: Option<&Path>, target: &Path) -> Option<(Exit, String)> {
 }
 
 /// Write the page and, unless that is unwanted, say so; `exit` is how the transfer ended.
-pub fn write(report: Option<&Path>, is_silent: bool, recording: &Recording, exit: Exit) -> Exit {
+pub fn write(report: Option<&Path>, is_silent: bool, mut recording: Recording, exit: Exit) -> Exit {
     let Some(path) = report else { return exit };
-    match std::fs::write(path, render(recording)) {
+    let args = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
+    recording.command = command_line(args);
+    recording.destination = whole(&recording.path);
+    match std::fs::write(path, render(&recording)) {
         Ok(()) => {
             if !is_silent {
                 say::err(&format!("report: {}", path.display()));
@@ -54,4 +58,87 @@ pub fn write(report: Option<&Path>, is_silent: bool, recording: &Recording, exit
 
 fn unwritable(path: &Path, error: &io::Error) -> String {
     format!("cannot write the report to {}: {error}", path.display())
+}
+
+/// A place as it is called from anywhere.
+fn whole(place: &str) -> String {
+    match place {
+        "" | "-" => String::new(),
+        place if place.contains("://") => place.to_owned(),
+        place => std::path::absolute(place)
+            .map_or_else(|_| place.to_owned(), |path| path.display().to_string()),
+    }
+}
+
+/// The command line as it could be typed again, but for what opens something.
+fn command_line(args: impl Iterator<Item = String>) -> String {
+    let mut words = vec!["swath".to_owned()];
+    let mut is_secret = false;
+    for arg in args.skip(1) {
+        let (option, value) = match arg.split_once('=') {
+            Some((option, value)) if option.starts_with("--") => (option, Some(value)),
+            _ => (arg.as_str(), None),
+        };
+        let hides = SECRET.contains(&option) || option.starts_with("-H");
+        let word = if is_secret {
+            hidden(&arg)
+        } else if hides && value.is_some() {
+            format!("{option}={}", hidden(value.unwrap_or_default()))
+        } else if option.starts_with("-H") && option.len() > 2 {
+            "-H…".to_owned()
+        } else if arg.contains("://") {
+            shown_text(&arg)
+        } else {
+            arg.clone()
+        };
+        is_secret = hides && value.is_none() && (option.len() == 2 || option.starts_with("--"));
+        words.push(quoted(&word));
+    }
+    words.join(" ")
+}
+
+/// A file with a secret in it is none.
+fn hidden(value: &str) -> String {
+    if value.starts_with('@') { value.to_owned() } else { "…".to_owned() }
+}
+
+/// As a shell takes it for one word.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_=+,./:@%…".contains(c);
+    match word.chars().all(plain) && !word.is_empty() {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// Options whose values open something.
+const SECRET: [&str; 3] = ["--token", "--header", "-H"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_told_without_what_is_secret() {
+        let told = |args: &[&str]| command_line(args.iter().map(|arg| (*arg).to_owned()));
+        for (args, wanted) in [
+            (
+                &["/bin/swath", "get", "https://u:secret@h/a b?sig=secret", "-o", "my file"][..],
+                "swath get 'https://h/a b' -o 'my file'",
+            ),
+            (&["swath", "cp", "swath://h/x/#token=secret", "x/"], "swath cp swath://h/x/ x/"),
+            (
+                &["swath", "get", "--token", "secret", "--token=secret", "x"],
+                "swath get --token … --token=… x",
+            ),
+            (&["swath", "get", "--token", "@f", "--token=@f"], "swath get --token @f --token=@f"),
+            (
+                &["swath", "get", "-H", "A: secret", "-HA:secret", "--header=A: secret"],
+                "swath get -H … -H… --header=…",
+            ),
+            (&["swath", "cp", "it's", "é/"], "swath cp 'it'\\''s' é/"),
+        ] {
+            assert_eq!(told(args), wanted);
+        }
+    }
 }

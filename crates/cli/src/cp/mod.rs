@@ -5,6 +5,7 @@ pub mod args;
 mod again;
 mod away;
 mod bootstrap;
+mod check;
 mod dry;
 mod far;
 mod hear;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use swath_source::Download;
 use swath_transfer::observe::{LimitedBy, Observer};
-use swath_transfer::report::Recorder;
+use swath_transfer::report::{Content, Recorder};
 use swath_transfer::sending::Received;
 use swath_transfer::{
     Change, Engine, Filter, FolderKind, GetError, Mirror, Overwrite, Request, Stop, TreeRequest,
@@ -36,6 +37,7 @@ use crate::progress::{Fanout, Mode, Progress, units};
 use crate::{report, say, signals};
 use args::{Compare, Cp};
 use away::{Away, Outgoing};
+use check::{check, for_folders, for_put, for_trees};
 use dry::Plan;
 use here::{Here, Renamed};
 use job::{Job, jobs};
@@ -107,57 +109,6 @@ pub async fn run(cp: Cp) -> Exit {
     exit
 }
 
-/// Look whether the options fit what is to be done; the error is a sentence.
-fn check(cp: &Cp, jobs: &[Job]) -> Result<(), String> {
-    let sends = jobs.iter().any(Job::sends);
-    if sends && cp.keep_index.is_some() {
-        let other = "'swath verify' takes a server's address too";
-        return Err(format!("--keep-index: this side only sends ({other})"));
-    }
-    if jobs.len() > 1 && (cp.report.is_some() || cp.keep_index.is_some()) {
-        return Err("--report and --keep-index are for one copy at a time".to_owned());
-    }
-    if cp.preserves_none_and_more() {
-        return Err("--preserve none goes with nothing else".to_owned());
-    }
-    if jobs.iter().any(Job::is_single) {
-        for_trees(cp)?;
-    }
-    jobs.iter().try_for_each(|job| job.check(cp.delete))
-}
-
-/// What is wrong with the options if it is a single file that a server has.
-fn for_folders(cp: &Cp) -> Option<&'static str> {
-    if cp.preserve().xattrs {
-        return Some("--preserve xattr is for folders");
-    }
-    let is_plain = cp.include.is_empty() && cp.exclude.is_empty() && cp.keep_index.is_none();
-    (!is_plain || cp.dry_run || cp.delete)
-        .then_some("--include, --exclude, --dry-run, --delete and --keep-index are for folders")
-}
-
-/// What is wrong with the options if a server takes a single file by `PUT` alone.
-fn for_put(cp: &Cp) -> Option<&'static str> {
-    if cp.preserve().xattrs {
-        return Some(
-            "the server takes files without extended attributes: leave out --preserve xattr",
-        );
-    }
-    let dry = "the server takes files, and does not tell what it has: leave out --dry-run";
-    cp.dry_run.then_some(dry)
-}
-
-/// What makes no sense with a single file, however it is copied; the error is a sentence.
-fn for_trees(cp: &Cp) -> Result<(), String> {
-    match cp.include.is_empty() && cp.exclude.is_empty() && !cp.delete {
-        true => Ok(()),
-        false => {
-            Err("a single file is copied: --include, --exclude and --delete are for folders"
-                .to_owned())
-        }
-    }
-}
-
 /// Copy one thing, and say how it went.
 async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &Stop) -> Exit {
     let kept = Kept::default();
@@ -212,24 +163,25 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     let away = Away { cp, plan: &plan, kept: &kept, engine: &engine, session: session.as_ref() };
     let mut single_there = None;
     let job = match job {
-        Job::Named { from, to, is_alone } => match named(cp, &engine, from, &to, is_alone, stop)
-            .await
-        {
-            Ok(Thing::Folder(job)) => job,
-            Ok(Thing::Single(job, there)) => {
-                single_there = Some(there);
-                job
+        Job::Named { from, to, is_alone } => {
+            match named(cp, &engine, from, &to, is_alone, stop).await {
+                Ok(Thing::Folder(job)) => job,
+                Ok(Thing::Single(job, there)) => {
+                    single_there = Some(there);
+                    job
+                }
+                Ok(Thing::File(from, name)) => {
+                    let path = file_path(&to, &name, is_alone);
+                    let exit = file(cp, &engine, from, &path, &mut observer, &kept, stop).await;
+                    let silent = cp.quiet || cp.json;
+                    return report::write(cp.report.as_deref(), silent, recorder.recording(), exit);
+                }
+                Err((exit, message)) => return fail(exit, &message),
             }
-            Ok(Thing::File(from, name)) => {
-                let path = file_path(&to, &name, is_alone);
-                let exit = file(cp, &engine, from, &path, &mut observer, &kept, stop).await;
-                let silent = cp.quiet || cp.json;
-                return report::write(cp.report.as_deref(), silent, &recorder.recording(), exit);
-            }
-            Err((exit, message)) => return fail(exit, &message),
-        },
+        }
         other => other,
     };
+    let content = if job.is_single() { Content::File } else { Content::Tree };
     let exit = match job {
         Job::FetchBySsh { .. }
         | Job::SendBySsh { .. }
@@ -326,7 +278,9 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         }
     };
     drop(session);
-    report::write(cp.report.as_deref(), cp.quiet || cp.json, &recorder.recording(), exit)
+    let mut recording = recorder.recording();
+    recording.content = content;
+    report::write(cp.report.as_deref(), cp.quiet || cp.json, recording, exit)
 }
 
 /// A folder of ours, or a single file in it.

@@ -123,7 +123,7 @@ pub async fn run(
     };
     match recorder {
         Some(recorder) => {
-            report::write(manner.report, manner.is_silent, &recorder.recording(), exit)
+            report::write(manner.report, manner.is_silent, recorder.recording(), exit)
         }
         None => exit,
     }

@@ -73,7 +73,7 @@ pub async fn run(
             }
         };
         let silent = get.quiet || get.json;
-        return report::write(get.report.as_deref(), silent, &recorder.recording(), exit);
+        return report::write(get.report.as_deref(), silent, recorder.recording(), exit);
     }
 }
 

@@ -47,6 +47,33 @@ fn a_page_leads_to_nothing_that_is_not_served() {
     assert!(page.contains("<td>out -&gt; "), "{page}");
 }
 
+/// What a browser shows to somebody says what to do; programs get a line of text as ever.
+#[test]
+fn pages_lead_up_tell_what_copies_them_and_refusals_are_pages_too() {
+    let home = Home::new();
+    home.write("tree/sub/run10", "a");
+    home.write("tree/sub/run9", "b");
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    let page = ask(&server, "GET /sub/ HTTP/1.1");
+    assert!(page.contains("<a href=\"../\">..</a>"), "{page}");
+    assert!(page.contains("swath cp '") && page.contains("/sub/' ./sub/</code>"), "{page}");
+    assert!(page.find(">run9<") < page.find(">run10<"), "{page}");
+    assert!(!ask(&server, "GET / HTTP/1.1").contains(">..<"), "nothing is above the top");
+    let browser = "Accept: text/html,application/xhtml+xml,*/*;q=0.8";
+    let closed = home.serve(&["tree", "--plain"]);
+    for (server, path, status, words) in [
+        (&server, "/gone", "404 Not Found", "nothing of this name"),
+        (&closed, "/", "401 Unauthorized", "the password is the token"),
+    ] {
+        let page = ask(server, &format!("GET {path} HTTP/1.1\r\n{browser}"));
+        assert!(page.starts_with(&format!("HTTP/1.1 {status}")), "{page}");
+        assert!(page.contains("<!doctype html>") && page.contains(words), "{page}");
+        assert!(page.contains("content-security-policy: default-src 'none'"), "{page}");
+        let plain = ask(server, &format!("GET {path} HTTP/1.1\r\nAccept: */*"));
+        assert!(plain.contains("content-type: text/plain"), "{plain}");
+    }
+}
+
 #[test]
 fn several_folders_are_told_with_their_own_times() {
     let home = Home::new();

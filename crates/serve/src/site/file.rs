@@ -34,7 +34,7 @@ pub(super) struct Request {
     /// `https://host:port`, as the client knows it.
     base: String,
     listing: listing::Wish,
-    site: String,
+    shown: listing::Shown,
     follow_links: bool,
     now_s: u64,
     digests: Arc<Digests>,
@@ -62,7 +62,7 @@ impl Request {
             wants_metalink: head.target.parameter("metalink").is_some(),
             base: format!("{}://{}", site.scheme, head.field("host").unwrap_or_default()),
             listing: listing::Wish::of(head),
-            site: site.name.clone(),
+            shown: listing::Shown::of(site, head),
             follow_links: site.follow_links,
             now_s: now.map_or(0, |since| since.as_secs()),
             digests: Arc::clone(&site.digests),
@@ -97,7 +97,7 @@ impl Request {
                 path,
                 &self.address,
                 &self.listing,
-                &self.site,
+                &self.shown,
                 self.follow_links,
             ));
         }

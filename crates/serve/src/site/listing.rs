@@ -1,5 +1,6 @@
 //! Folders as pages and as JSON.
 
+use std::cmp::Ordering;
 use std::io;
 
 use swath_formats::percent::encode;
@@ -10,6 +11,7 @@ use swath_model::path::is_treacherous;
 use swath_store::tree::{Listed, Root};
 
 use super::own::address_of_file;
+use super::page::{self, POLICY, html};
 use super::{Site, file};
 use crate::http::{Content, Head, Made, Make, Response};
 
@@ -49,11 +51,11 @@ pub(super) fn folder(
     path: &[u8],
     address: &[u8],
     wish: &Wish,
-    site: &str,
+    shown: &Shown,
     follow_links: bool,
 ) -> Response {
     match root.list(path, follow_links) {
-        Ok(entries) => page(entries, address, wish, site),
+        Ok(entries) => page(entries, address, wish, shown),
         Err(error) => file::refusal(&error),
     }
 }
@@ -61,18 +63,39 @@ pub(super) fn folder(
 /// The page of several folders.
 pub(super) fn top(site: &Site, head: &Head) -> Response {
     let entries = site.folders.listed().collect();
-    page(entries, b"", &Wish::of(head), &site.name)
+    page(entries, b"", &Wish::of(head), &Shown::of(site, head))
 }
 
-fn page(mut entries: Vec<Listed>, address: &[u8], wish: &Wish, site: &str) -> Response {
+/// What a page of a folder says of its server.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    /// How it calls itself.
+    name: String,
+    /// Its address, as whoever asks has it.
+    base: String,
+    /// It asks for a token.
+    asks: bool,
+}
+
+impl Shown {
+    pub fn of(site: &Site, head: &Head) -> Shown {
+        Shown {
+            name: site.name.clone(),
+            base: format!("{}://{}", site.scheme, head.field("host").unwrap_or_default()),
+            asks: !site.access.asks_for_nothing(),
+        }
+    }
+}
+
+fn page(mut entries: Vec<Listed>, address: &[u8], wish: &Wish, shown: &Shown) -> Response {
     sort(&mut entries, wish);
     let rows = Rows {
         start: if wish.is_json {
             "[".to_owned()
         } else {
-            html_start(&entries, address, wish, site)
+            html_start(&entries, address, wish, shown)
         },
-        end: if wish.is_json { "]\n" } else { "</tbody></table></main></html>\n" },
+        end: if wish.is_json { "]\n" } else { "</tbody></table></main></body></html>\n" },
         is_json: wish.is_json,
         is_top: address.is_empty(),
         entries: entries.into_iter(),
@@ -81,10 +104,7 @@ fn page(mut entries: Vec<Listed>, address: &[u8], wish: &Wish, site: &str) -> Re
     let kind = if wish.is_json { "application/json" } else { "text/html; charset=utf-8" };
     let response =
         Response::empty(200).with("content-type", kind).with("cache-control", "no-cache");
-    // Names are others' text: nothing in them may run.
-    let response = response
-        .with("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'")
-        .with("vary", "accept");
+    let response = response.with("content-security-policy", POLICY).with("vary", "accept");
     response.containing(Content::Made(Box::new(rows)))
 }
 
@@ -93,12 +113,40 @@ fn sort(entries: &mut [Listed], wish: &Wish) {
     entries.sort_by(|a, b| {
         let folders = (b.kind == Kind::Folder).cmp(&(a.kind == Kind::Folder));
         let order = match wish.by {
-            Column::Name => a.name.cmp(&b.name),
+            Column::Name if wish.is_json => a.name.cmp(&b.name),
+            Column::Name => natural(&a.name, &b.name),
             Column::Size => size_bytes(a).cmp(&size_bytes(b)),
             Column::Time => a.mtime.cmp(&b.mtime),
         };
         folders.then(if wish.is_descending { order.reverse() } else { order })
     });
+}
+
+/// As people count: `run9` before `run10`.
+fn natural(a: &[u8], b: &[u8]) -> Ordering {
+    let (mut left, mut right) = (a, b);
+    while let (Some(x), Some(y)) = (left.first(), right.first()) {
+        let order = if x.is_ascii_digit() && y.is_ascii_digit() {
+            let ((one, rest), (other, other_rest)) = (number(left), number(right));
+            (left, right) = (rest, other_rest);
+            one.len().cmp(&other.len()).then(one.cmp(other))
+        } else {
+            (left, right) = (&left[1..], &right[1..]);
+            x.cmp(y)
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+    left.len().cmp(&right.len()).then(a.cmp(b))
+}
+
+/// The number that a name begins with, without zeros before it, and what follows.
+fn number(name: &[u8]) -> (&[u8], &[u8]) {
+    let end = name.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(name.len());
+    let (digits, rest) = name.split_at(end);
+    let zeros = digits.iter().position(|&digit| digit != b'0').unwrap_or(digits.len());
+    (&digits[zeros..], rest)
 }
 
 fn size_bytes(entry: &Listed) -> Option<u64> {
@@ -248,22 +296,7 @@ fn size_text(bytes: u64) -> String {
     }
 }
 
-fn html(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if is_treacherous(c) => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-fn html_start(entries: &[Listed], address: &[u8], wish: &Wish, site: &str) -> String {
+fn html_start(entries: &[Listed], address: &[u8], wish: &Wish, server: &Shown) -> String {
     let files = entries.iter().filter_map(size_bytes);
     let (mut count, mut bytes) = (0u64, 0u64);
     for size in files {
@@ -300,27 +333,64 @@ fn html_start(entries: &[Listed], address: &[u8], wish: &Wish, site: &str) -> St
         head(Column::Size, "size", "Size"),
         head(Column::Time, "time", "Changed (UTC)"),
     );
-    let (shown, site) = (html(&String::from_utf8_lossy(address)), html(site));
+    let (shown, site) = (html(&String::from_utf8_lossy(address)), html(&server.name));
+    let up = match address.is_empty() {
+        true => "",
+        false => "<tr class=folder><td><a href=\"../\">..</a></td><td></td><td></td></tr>\n",
+    };
     format!(
-        "<!doctype html><html lang=en><meta charset=utf-8>\
-         <meta name=viewport content=\"width=device-width, initial-scale=1\">\
-         <title>/{shown} – {site}</title><style>{STYLE}</style>\
-         <main><h1>{crumbs}</h1><p>{sum} · {site}</p>\
-         <table><thead><tr>{by_name}{by_size}{by_time}</tr></thead><tbody>\n"
+        "{}<h1>{crumbs}</h1><p>{sum} · {site}</p>{}\
+         <table><thead><tr>{by_name}{by_size}{by_time}</tr></thead><tbody>\n{up}",
+        page::start(&format!("/{shown} – {site}")),
+        copy_box(address, server),
     )
 }
 
-const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#1d2329;--faint:#6b7680;--line:#e3e7ea;--link:#0b62a8;--row:#f5f8fa}\
-@media(prefers-color-scheme:dark){:root{--ink:#e4e8eb;--faint:#93a0aa;--line:#2c343b;--link:#7dbbf0;--row:#1b2127}}\
-body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);margin:0}\
-main{max-width:60rem;margin:2rem auto;padding:0 1rem}\
-h1{font-size:1.3rem;font-weight:600;margin:0;word-break:break-word}p{color:var(--faint);margin:.2rem 0 1.2rem}\
-a{color:var(--link);text-decoration:none}a:hover{text-decoration:underline}\
-table{border-collapse:collapse;width:100%}th{text-align:left;font-weight:600}\
-th a{color:var(--faint)}td,th{padding:.35rem .6rem;border-bottom:1px solid var(--line)}\
-td:first-child{word-break:break-all}td:not(:first-child),th:not(:first-child){text-align:right;white-space:nowrap;\
-font-variant-numeric:tabular-nums}tbody tr:hover{background:var(--row)}.folder a{font-weight:600}";
+/// What copies a folder, to be pasted.
+fn copy_box(address: &[u8], server: &Shown) -> String {
+    let name = address.split(|&byte| byte == b'/').rfind(|name| !name.is_empty());
+    let name = name.map_or("copy".to_owned(), |name| String::from_utf8_lossy(name).into_owned());
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let name = match name.chars().all(plain) && !name.starts_with('-') {
+        true => name,
+        false => "copy".to_owned(),
+    };
+    let path = address.split(|&byte| byte == b'/').map(encode).collect::<Vec<_>>().join("/");
+    let slash = if path.is_empty() || path.ends_with('/') { "" } else { "/" };
+    let token = if server.asks { " --token @FILE" } else { "" };
+    let command = format!("swath cp '{}/{path}{slash}' ./{name}/{token}", server.base);
+    let hint = if server.asks { " (FILE holds your token)" } else { "" };
+    format!("<p class=copy>Copy this folder{hint}: <code>{}</code></p>", html(&command))
+}
 
 /// Made in one go.
 const PART_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_the_order_in_which_people_count() {
+        let mut names =
+            ["run10", "run9", "run010", "a", "run9b", "run", "b2", "b12", "b1x", "10", "9"];
+        names.sort_by(|a, b| natural(a.as_bytes(), b.as_bytes()));
+        let wanted =
+            ["9", "10", "a", "b1x", "b2", "b12", "run", "run9", "run9b", "run010", "run10"];
+        assert_eq!(names, wanted);
+    }
+
+    #[test]
+    fn what_copies_a_folder_can_be_pasted_whatever_its_name() {
+        let shown = Shown { name: "s".into(), base: "https://h:8470".into(), asks: false };
+        for (address, command) in [
+            (&b""[..], "swath cp 'https://h:8470/' ./copy/"),
+            (b"run7/", "swath cp 'https://h:8470/run7/' ./run7/"),
+            (b"a/it's; rm -rf ~/", "swath cp 'https://h:8470/a/it%27s%3B%20rm%20-rf%20~/' ./copy/"),
+        ] {
+            let found = copy_box(address, &shown);
+            assert!(found.contains(&html(command)), "{found}");
+        }
+        assert!(copy_box(b"x/", &Shown { asks: true, ..shown }).contains("--token @FILE"));
+    }
+}

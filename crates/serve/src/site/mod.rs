@@ -9,6 +9,7 @@ mod metalink;
 mod metrics;
 mod misled;
 mod own;
+mod page;
 mod place;
 mod put;
 mod receive;
@@ -401,7 +402,8 @@ impl Answer for Site {
     type Held = ();
 
     async fn answer(&self, head: &Head, peer: SocketAddr, body: &mut dyn Make) -> Response {
-        self.decide(head, peer, body).await.with("server", SERVER)
+        let response = self.decide(head, peer, body).await;
+        page::refusal(response, head, &self.name).with("server", SERVER)
     }
 
     fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration) {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use super::recording::Content;
 use super::recording::{Ending, Recording, Sample};
 use super::{units, ways};
 use crate::error::GetError;
@@ -101,6 +102,7 @@ impl ListRecorder {
         let list = List {
             begun: Instant::now(),
             recording: Recording {
+                content: Content::List,
                 path: title.to_owned(),
                 begun: Some(SystemTime::now()),
                 ..Recording::default()

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use super::palette::{colour, pattern, swatch};
+use super::recording::Content;
 use super::scene::{Scene, X_MAX};
 use super::timeline::axis_time;
 use super::units;
@@ -67,17 +68,22 @@ pub(super) fn card(scene: &Scene<'_>) -> String {
     let (first, second) = if one { ("", " checked") } else { (" checked", "") };
     let scale: String =
         (0..TONES).map(|i| format!("<i style=\"background:var(--t{i})\"></i>")).collect();
+    let (thing, unit) = match scene.recording.content {
+        Content::File => ("file", "byte"),
+        Content::Tree => ("tree", "file"),
+        Content::List => ("list", "file"),
+    };
     format!(
         "<section class=\"card map\" aria-labelledby=\"t-map\">\
          <input type=\"radio\" name=\"by\" id=\"by-s\"{first}><input type=\"radio\" name=\"by\" id=\"by-t\"{second}>\
-         <div class=\"cardhead\"><h2 id=\"t-map\">The file, by who delivered it</h2>\
+         <div class=\"cardhead\"><h2 id=\"t-map\">The {thing}, by who delivered it</h2>\
          <div class=\"tabs\"><label for=\"by-s\">by source</label><label for=\"by-t\">by time</label></div></div>\
          <div class=\"plot mapplot\" data-row=\"map\" data-lines=\"{lines}\" data-size=\"{size}\" style=\"height:{height}px\">\
          <svg class=\"mx\" viewBox=\"0 0 {X_MAX} {height}\" preserveAspectRatio=\"none\" role=\"img\">\
-         <title>Which source delivered which part of the file; the table of sources has the sums</title>\
+         <title>Which source delivered which part of the {thing}; the table of sources has the sums</title>\
          <path class=\"blank\" d=\"{blank}\"/><path fill=\"url(#mmute)\" d=\"{blank}\"/>\
          <g class=\"bysource\">{sources}</g><g class=\"bytime\">{tones}</g></svg></div>\
-         <p class=\"hint\">Read it like text: {lines} lines of {}, from the first byte to the last.</p>\
+         <p class=\"hint\">Read it like text: {lines} lines of {}, from the first {unit} to the last.</p>\
          <ul class=\"legend bysource\">{names}{rest}</ul>\
          <div class=\"legend bytime\"><span>0 s</span><span class=\"scale\">{scale}</span><span>{}</span>\
          <ul class=\"legend\">{rest}</ul></div></section>",

@@ -28,8 +28,8 @@ mod ways;
 pub use list::{ListRecorder, host_of, verified_by_relays, warning_of_relays};
 pub use page::render;
 pub use recording::{
-    BARS_MAX, Bar, Delivery, Ending, InUse, MOMENTS_MAX, Moment, MomentKind, PIECES_MAX, RATES_MAX,
-    Recorder, Recording, Sample,
+    BARS_MAX, Bar, Content, Delivery, Ending, InUse, MOMENTS_MAX, Moment, MomentKind, PIECES_MAX,
+    RATES_MAX, Recorder, Recording, Sample,
 };
 
 #[cfg(test)]

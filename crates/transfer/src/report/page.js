@@ -112,11 +112,21 @@ function draw(){
   if(map)all("pattern[id^=m]",function(p){p.setAttribute("patternTransform","scale("+(X/map.clientWidth)+" 1)")});
   all(".axis",function(x){x.textContent="";marks.forEach(function(t){var e=document.createElement("span"),l=(t/total-a)/w*100;
     e.style.left=l+"%";e.textContent=label(t);e.style.display="inline";e.style.transform=l<2?"none":l>97?"translateX(-100%)":"translateX(-50%)";x.appendChild(e)})});
-  all(".marks .mark",function(m){var l=(+m.dataset.t/total-a)/w;m.style.left=l*100+"%";m.style.visibility=l<0||l>1?"hidden":""});
+  // Marks that would lie on each other become the first of them, with how many there are.
+  var last=null,at=-1e9,tips=[];
+  all(".marks .mark",function(m){var l=(+m.dataset.t/total-a)/w,x=l*px;m.style.left=l*100+"%";
+    if(m.dataset.own===undefined){m.dataset.own=m.textContent;m.dataset.ownTip=m.dataset.tip}
+    m.textContent=m.dataset.own;m.dataset.tip=m.dataset.ownTip;
+    if(l<0||l>1){m.style.visibility="hidden";return}
+    if(last&&x-at<24){m.style.visibility="hidden";last.n+=+m.dataset.n;last.m.textContent=last.n;
+      tips=tips.concat(m.dataset.ownTip.split(" · "));if(tips.length<=12)last.m.dataset.tip=tips.join(" · ");return}
+    m.style.visibility="";last={m:m,n:+m.dataset.n};at=x;tips=m.dataset.ownTip.split(" · ")});
 }
 function zoom(a,b){var w=Math.max(2e-5,Math.min(1,b-a));a=Math.max(0,Math.min(1-w,a));view=[a,a+w];hide();draw()}
 function band(x0,x1){var l=line.getBoundingClientRect();cross.hidden=false;cross.className="cross sel";
   cross.style.left=(Math.min(x0,x1)-l.left)+"px";cross.style.width=Math.abs(x1-x0)+"px"}
+// On a phone what takes much room is folded until it is wanted.
+if(innerWidth<720)all("details.fold",function(e){e.open=false});
 if(line){
   all(".zoom",function(z){z.hidden=false});
   line.addEventListener("pointerdown",function(ev){var el=plotOf(ev);if(!el||ev.button||ev.pointerType==="touch")return;

@@ -22,7 +22,7 @@ pub fn render(recording: &Recording) -> String {
     let drawn = Recording { bars: lines::numbered(&recording.bars), ..recording.clone() };
     let recording = &drawn;
     let scene = Scene::new(recording);
-    let name = file_name(&recording.path);
+    let name = title(recording);
     let mut out = String::with_capacity(256 * 1024);
     let _ = write!(
         out,
@@ -54,6 +54,14 @@ pub fn render(recording: &Recording) -> String {
     out
 }
 
+/// The name of what was transferred.
+fn title(recording: &Recording) -> &str {
+    match file_name(&recording.path) {
+        "." | ".." if !recording.destination.is_empty() => file_name(&recording.destination),
+        name => name,
+    }
+}
+
 /// The last part of a path; `-` is standard output.
 fn file_name(path: &str) -> &str {
     match path {
@@ -76,10 +84,18 @@ fn hero(scene: &Scene<'_>, name: &str) -> String {
             html(hex)
         )
     });
-    let path = if recording.path == name || recording.path == "-" {
+    let whole = match recording.destination.as_str() {
+        "" => &recording.path,
+        destination => destination,
+    };
+    let path = if whole == name || recording.path == "-" {
         String::new()
     } else {
-        format!("<p class=\"path\">{}</p>", html(&recording.path))
+        format!("<p class=\"path\">{}</p>", html(whole))
+    };
+    let command = match recording.command.as_str() {
+        "" => String::new(),
+        command => format!("<p class=\"path\"><code>{}</code></p>", html(command)),
     };
     let begun = recording.begun.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let begun = begun.map_or(String::new(), |since| {
@@ -95,7 +111,7 @@ fn hero(scene: &Scene<'_>, name: &str) -> String {
         "<header class=\"hero\"><p class=\"brand\"><svg viewBox=\"0 0 26 18\" aria-hidden=\"true\">\
          <path class=\"c0\" d=\"M0 0h26v4.4h-26z\"/><path class=\"c1\" d=\"M0 6.8h17v4.4h-17z\"/>\
          <path class=\"c2\" d=\"M0 13.6h9.5v4.4h-9.5z\"/></svg>swath<span>transfer report</span></p>\
-         <h1>{}</h1>{path}{begun}<p class=\"verdict {class}\"><i aria-hidden=\"true\">{sign}</i><span>{}</span></p>{digest}\
+         <h1>{}</h1>{path}{command}{begun}<p class=\"verdict {class}\"><i aria-hidden=\"true\">{sign}</i><span>{}</span></p>{digest}\
          <dl class=\"tiles\">{}</dl>{}{limit}</header>",
         html(name),
         html(&verdict),

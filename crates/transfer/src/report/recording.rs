@@ -117,9 +117,27 @@ pub enum Ending {
     Failed(String),
 }
 
+/// What a recording is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// A file.
+    #[default]
+    File,
+    /// A tree, as one virtual file.
+    Tree,
+    /// The files of a list, one behind the other.
+    List,
+}
+
 /// A transfer as the page shows it.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
+    /// What it is of.
+    pub content: Content,
+    /// The command line, without what is secret; empty where it is not known.
+    pub command: String,
+    /// Where it went: a whole path, or an address; empty where it is not known.
+    pub destination: String,
     /// Final path of the file.
     pub path: String,
     /// When it began, by the clock on the wall.

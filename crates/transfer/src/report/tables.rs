@@ -82,14 +82,14 @@ pub(super) fn sources(scene: &Scene<'_>) -> String {
         );
     }
     format!(
-        "<section class=\"card\" aria-labelledby=\"t-src\"><h2 id=\"t-src\">Sources</h2><div class=\"scroll\" tabindex=\"0\">\
+        "<details class=\"card fold\" open><summary><h2>Sources</h2></summary><div class=\"scroll\" tabindex=\"0\">\
          <table class=\"stack\"><thead><tr><th scope=\"col\">source</th><th scope=\"col\">bytes</th><th scope=\"col\">share</th>\
          <th scope=\"col\">mean rate</th><th scope=\"col\">capacity</th><th scope=\"col\">round trip</th>\
          <th scope=\"col\">lanes</th><th scope=\"col\">requests</th><th scope=\"col\">wasted</th>\
          <th scope=\"col\">delivered</th><th scope=\"col\">trimmed</th><th scope=\"col\">lost</th>\
          <th scope=\"col\">failed</th></tr></thead><tbody>{rows}</tbody></table></div>\
          <p class=\"hint\">Mean rate is over the time that the source was busy, capacity the highest rate it held for a \
-         second. The last figures count swaths by how they ended.</p></section>"
+         second. The last figures count swaths by how they ended.</p></details>"
     )
 }
 
@@ -133,7 +133,7 @@ pub(super) fn events(scene: &Scene<'_>) -> String {
         );
     }
     format!(
-        "<section class=\"card\" aria-labelledby=\"t-ev\"><h2 id=\"t-ev\">Events</h2><ol class=\"events\">{items}</ol></section>"
+        "<details class=\"card fold\" open><summary><h2>Events</h2></summary><ol class=\"events\">{items}</ol></details>"
     )
 }
 

@@ -3,7 +3,9 @@
 use swath_model::Range;
 
 use super::synthetic::{Link, Scenario, play};
-use super::{BARS_MAX, Ending, MOMENTS_MAX, PIECES_MAX, RATES_MAX, Recorder, Recording, render};
+use super::{
+    BARS_MAX, Content, Ending, MOMENTS_MAX, PIECES_MAX, RATES_MAX, Recorder, Recording, render,
+};
 use crate::observe::{
     Event, Observer as _, Outcome, Phase, Snapshot, SourceSnapshot, SourceState, Summary,
     SwathRecord,
@@ -60,6 +62,29 @@ fn ways_are_called_by_their_relays_and_what_is_in_use_is_told_by_what_changed() 
     assert!(!page.contains("<b>.example"));
     let without = render(&record(&play(&six())));
     assert!(!without.contains("Ways in use"));
+}
+
+#[test]
+fn a_page_says_what_it_is_of_and_explains_no_more_than_it_shows() {
+    let mut recording = record(&play(&six()));
+    recording.content = Content::Tree;
+    recording.path = ".".to_owned();
+    recording.destination = "/data/run7".to_owned();
+    recording.command = "swath cp https://h/run7/ . --token …".to_owned();
+    let page = render(&recording);
+    for text in [
+        "<h1>run7</h1><p class=\"path\">/data/run7</p>",
+        "<code>swath cp https://h/run7/ . --token …</code>",
+        "The tree, by who delivered it",
+        "from the first file to the last",
+        "<i class=\"key gone\"></i>source left out",
+        ">×</span>source left out",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    for text in ["The file, by", "source silent", "source slow", "key still", "warning<"] {
+        assert!(!page.contains(text), "{text}");
+    }
 }
 
 #[test]

@@ -49,20 +49,63 @@ pub(super) fn card(scene: &Scene<'_>) -> String {
             "<p class=\"hint\">{more} more sources, which delivered less, are in the table below.</p>"
         );
     }
-    out.push_str(legend());
+    out.push_str(&legend(scene));
     out.push_str("</section>");
     out
 }
 
-fn legend() -> &'static str {
-    "<ul class=\"legend\" aria-label=\"How swaths are drawn\">\
-     <li><i class=\"key wait\"></i>waiting for the first byte</li>\
-     <li><i class=\"key done\"></i>delivered</li>\
-     <li><i class=\"key trim\"></i>tail given to a faster lane</li>\
-     <li><i class=\"key lost\"></i>another copy came first</li>\
-     <li><i class=\"key fail\"></i>failed</li>\
-     <li><i class=\"key still\"></i>source silent</li>\
-     <li><i class=\"key gone\"></i>source left out</li></ul>"
+/// What is drawn on this page, and no other state or mark.
+fn legend(scene: &Scene<'_>) -> String {
+    let bars = &scene.recording.bars;
+    let ended = |outcome| bars.iter().any(|bar| bar.outcome == outcome);
+    let waited = |bar: &Bar| bar.first_byte_at_s.unwrap_or(bar.ended_at_s) > bar.asked_at_s;
+    let became = |wanted| {
+        let mut moments = scene.recording.moments.iter();
+        moments.any(|it| matches!(it.kind, MomentKind::State { state, .. } if state == wanted))
+    };
+    let keys = [
+        ("wait", "waiting for the first byte", bars.iter().any(waited)),
+        ("done", "delivered", ended(Outcome::Done) || ended(Outcome::Trimmed)),
+        ("trim", "tail given to a faster lane", ended(Outcome::Trimmed)),
+        ("lost", "another copy came first", ended(Outcome::Lost)),
+        ("fail", "failed", ended(Outcome::Failed)),
+        ("still", "source silent", became(SourceState::Silent)),
+        ("gone", "source left out", became(SourceState::Bad)),
+    ];
+    let mut items: String = keys
+        .into_iter()
+        .filter(|(.., occurs)| *occurs)
+        .map(|(class, words, _)| format!("<li><i class=\"key {class}\"></i>{words}</li>"))
+        .collect();
+    let all = marked(scene);
+    let mut signs: Vec<(&str, &str)> = all.iter().map(|(class, sign, _)| (*class, *sign)).collect();
+    signs.sort_unstable();
+    signs.dedup();
+    for (class, sign) in &signs {
+        let words = meaning(sign);
+        let _ = write!(
+            items,
+            "<li><span class=\"mark {class}\" aria-hidden=\"true\">{sign}</span>{words}</li>"
+        );
+    }
+    if all.len() > 1 {
+        items.push_str("<li class=\"several\"><span class=\"mark note\" aria-hidden=\"true\">3</span>several at once</li>");
+    }
+    format!("<ul class=\"legend\" aria-label=\"What is drawn\">{items}</ul>")
+}
+
+/// What a mark says.
+fn meaning(sign: &str) -> &'static str {
+    match sign {
+        "⇄" => "other ways in use",
+        "!" => "warning",
+        "…" => "source silent",
+        "↓" => "source slow",
+        "×" => "source left out",
+        "↻" => "source tried again",
+        "✓" => "source back",
+        _ => "note",
+    }
 }
 
 /// The samples that are drawn: few enough for the page, never beyond its end.
@@ -231,9 +274,10 @@ fn marks(scene: &Scene<'_>) -> String {
         let sign = if group.len() > 1 { group.len().to_string() } else { (*sign).to_owned() };
         let _ = write!(
             out,
-            "<span class=\"mark {class}\" tabindex=\"0\" role=\"img\" data-t=\"{:.3}\" style=\"left:{}\" \
+            "<span class=\"mark {class}\" tabindex=\"0\" role=\"img\" data-t=\"{:.3}\" data-n=\"{}\" style=\"left:{}\" \
              aria-label=\"{text}\" data-tip=\"{text}\">{sign}</span>",
             first.at_s,
+            group.len(),
             scene.percent(first.at_s)
         );
     }

@@ -304,7 +304,7 @@ fn page(width: f64, height: f64, inner: &str) -> String {
 }
 
 const CSS: &str = "\
-svg{--page:#fff;--ink:#1d2733;--soft:#5c6a7a;--line:#8d9bab;--way:#2f6fd0;--bad:#c2410c;--box:#f4f7fa;--edge:#c5cfda;--src:#b45309;--rel:#2f6fd0;font:13px/1.2 system-ui,\"Segoe UI\",Roboto,\"DejaVu Sans\",sans-serif}\
+svg{max-width:100%;height:auto;--page:#fff;--ink:#1d2733;--soft:#5c6a7a;--line:#8d9bab;--way:#2f6fd0;--bad:#c2410c;--box:#f4f7fa;--edge:#c5cfda;--src:#b45309;--rel:#2f6fd0;font:13px/1.2 system-ui,\"Segoe UI\",Roboto,\"DejaVu Sans\",sans-serif}\
 @media(prefers-color-scheme:dark){svg{--page:#12171d;--ink:#e8edf3;--soft:#9aa8b8;--line:#6d7c8d;--way:#5b9bf5;--bad:#fb923c;--box:#1c242d;--edge:#3a4754;--src:#f0a04b;--rel:#5b9bf5}}\
 .page{fill:var(--page)}text{fill:var(--ink)}.none{text-anchor:middle;fill:var(--soft)}\
 .e .l{fill:none;stroke:var(--line);stroke-linecap:butt;opacity:.62}.e .a{fill:var(--line);opacity:.9}\
