@@ -350,6 +350,9 @@ pub struct Summary {
     pub digest: Option<String>,
     /// Per source.
     pub sources: Vec<SourceSummary>,
+    /// It went from here to somewhere else.
+    #[serde(skip)]
+    pub sent: bool,
 }
 
 impl Summary {

@@ -391,6 +391,7 @@ impl Told<'_> {
             limited_by: LimitedBy::Receiver,
             digest: Some(digest.to_string()),
             sources: vec![source],
+            sent: true,
             ..Summary::of_nothing(self.to)
         };
         self.observer.observe(&Event::Finished(summary.clone()));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use swath_formats::percent;
-use swath_transfer::observe::{Event, Observer};
+use swath_transfer::observe::{Event, LimitedBy, Observer};
 use swath_transfer::sending::Wishes;
 use swath_transfer::{Engine, Filter, Stop};
 use url::Url;
@@ -79,6 +79,11 @@ impl Away<'_> {
         {
             let mut summary = received.transfer.clone();
             summary.path = title(&shown);
+            summary.sent = true;
+            // Who received it has judged by what came to it.
+            if let LimitedBy::OneSource { .. } | LimitedBy::Sources = summary.limited_by {
+                summary.limited_by = LimitedBy::Receiver;
+            }
             renamed.observer.observe(&Event::Finished(summary));
         }
         progress.clear();

@@ -199,19 +199,27 @@ pub fn jobs(places: &[String]) -> Result<Vec<Job>, String> {
     }
     let contents = sources.iter().filter(|source| means_content(source)).count();
     if contents == 0 {
+        let are_addresses = sources.iter().all(|source| source.contains("://"));
         let mut names: Vec<String> = Vec::new();
-        for source in sources.iter().filter(|source| missing(source).is_none()) {
-            let name = own_name(source)?;
-            if names.contains(&name) {
-                let hint = match sources.iter().all(|source| source.contains("://")) {
-                    true => ": if they are replicas of one tree, put '/' at the end of each",
-                    false => "",
-                };
-                return Err(format!("two of the sources are called '{name}'{hint}"));
+        let mut jobs = Vec::new();
+        for source in sources {
+            let name = match missing(source) {
+                None => own_name(source)?,
+                Some(_) => String::new(),
+            };
+            if !name.is_empty() && names.contains(&name) {
+                if are_addresses {
+                    let hint = "if they are replicas of one tree, put '/' at the end of each";
+                    return Err(format!("two of the sources are called '{name}': {hint}"));
+                }
+                let words = format!("{source}: another one before it is called '{name}' too");
+                jobs.push(Job::Missing { words, to: destination.clone() });
+                continue;
             }
             names.push(name);
+            jobs.push(one(source, destination, false)?);
         }
-        return sources.iter().map(|source| one(source, destination, false)).collect();
+        return Ok(jobs);
     }
     if contents < sources.len() {
         let what = "with '/' at their ends sources are replicas of one tree, without they are copied one after another";
@@ -538,6 +546,15 @@ mod tests {
                 [Job::FetchBySsh { from: remote("a/b"), to: to_folder, file: Some(landing) }]
             );
         }
+    }
+
+    #[test]
+    fn of_two_that_are_called_the_same_the_second_is_left_and_named() {
+        let jobs = of(&["Cargo.toml", "./Cargo.toml", "src/main.rs", "to"]).unwrap();
+        let [Job::Here { .. }, Job::Missing { words, .. }, Job::Here { .. }] = &jobs[..] else {
+            panic!("{jobs:?}");
+        };
+        assert!(words.contains("./Cargo.toml: another one before it"), "{words}");
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct Plain {
     /// How its beginning was told.
     begins: Option<String>,
     is_staging: bool,
+    /// Something has come.
+    has_come: bool,
 }
 
 impl Plain {
@@ -56,7 +58,16 @@ impl Plain {
     /// The same with a given look.
     pub fn with_look(out: Box<dyn Write + Send>, look: Look) -> Self {
         let pace = Pace::default();
-        Self { out, look, pace, phase: None, names: Vec::new(), begins: None, is_staging: false }
+        Self {
+            out,
+            look,
+            pace,
+            phase: None,
+            names: Vec::new(),
+            begins: None,
+            is_staging: false,
+            has_come: false,
+        }
     }
 
     fn line(&mut self, line: &str) {
@@ -115,6 +126,9 @@ impl Observer for Plain {
                 }
                 self.line(&line);
             }
+            // Of the only source the end says it again.
+            Event::Source { state: SourceState::Bad, .. }
+                if self.names.len() == 1 && !self.has_come => {}
             Event::Source { source, state: SourceState::Bad, reason, .. } => {
                 let name =
                     self.names.get(*source as usize).map_or(String::new(), |n| format!(" ({n})"));
@@ -126,6 +140,7 @@ impl Observer for Plain {
                 let phase_is_new =
                     self.phase.is_some_and(|phase| phase != snapshot.phase) && snapshot.at_s >= 1.0;
                 self.phase = Some(snapshot.phase);
+                self.has_come |= snapshot.done_bytes > 0;
                 // Some may have come later.
                 let late = snapshot.sources.iter().skip(self.names.len());
                 self.names.extend(late.map(|source| source.name.clone()));

@@ -73,15 +73,17 @@ pub fn stopped_summary(end: &Summary, look: Look) -> Option<String> {
 
 fn with_details(head: String, end: &Summary, remarks: bool, look: Look) -> String {
     let mut out = format!("{head}\n");
-    let here = [
-        (end.kept_bytes, "are of files that were there already"),
-        (end.resumed_bytes, "were here from an earlier run"),
-    ];
+    let (resumed, done) = match end.sent {
+        true => ("were there from an earlier run", "sent"),
+        false => ("were here from an earlier run", "fetched"),
+    };
+    let here =
+        [(end.kept_bytes, "are of files that were there already"), (end.resumed_bytes, resumed)];
     let here = here.iter().filter(|(bytes, _)| *bytes > 0);
     let mut parts: Vec<String> =
         here.map(|(bytes, words)| format!("{} {words}", units::bytes(*bytes))).collect();
     if !parts.is_empty() {
-        parts.push(format!("{} were fetched now", units::bytes(end.fetched_bytes)));
+        parts.push(format!("{} were {done} now", units::bytes(end.fetched_bytes)));
         out.push_str(&format!("{}\n", parts.join(", ")));
     }
     out.push_str(&table(&end.sources, remarks, look));
@@ -120,8 +122,10 @@ fn table(sources: &[SourceSummary], remarks: bool, look: Look) -> String {
         shown.truncate(ROWS_MAX - 1);
         shown.sort_by_key(|s| s.source);
     }
-    let head: Vec<String> = columns(look).iter().map(|(head, _)| (*head).to_owned()).collect();
-    let rows: Vec<Vec<String>> = shown.iter().map(|s| figures(s, look)).collect();
+    let all = columns(&shown, look);
+    let head: Vec<String> = all.iter().map(|(head, _)| (*head).to_owned()).collect();
+    let figures = |source: &SourceSummary| all.iter().map(|(_, figure)| figure(source)).collect();
+    let rows: Vec<Vec<String>> = shown.iter().map(|source| figures(source)).collect();
     // Columns go from the last to the first as the terminal gets narrower; "rate" stays.
     let usable = look.width.saturating_sub(1);
     let widths: Vec<usize> = (0..head.len())
@@ -167,8 +171,9 @@ fn table(sources: &[SourceSummary], remarks: bool, look: Look) -> String {
 
 type Column = (&'static str, fn(&SourceSummary) -> String);
 
-/// The columns of the table; some with details alone.
-fn columns(look: Look) -> Vec<Column> {
+/// The columns of the table; some with details alone, and round trips where there is a network.
+fn columns(sources: &[&SourceSummary], look: Look) -> Vec<Column> {
+    let is_far = sources.iter().any(|it| it.rtt_ms.is_some_and(|ms| ms >= OF_A_NETWORK_MS));
     let all: [(Column, bool); 6] = [
         (("bytes", |it| units::bytes(it.bytes)), false),
         (("share", |it| units::percent(it.share)), false),
@@ -178,12 +183,12 @@ fn columns(look: Look) -> Vec<Column> {
         (("RTT", |it| it.rtt_ms.map_or("-".to_owned(), rtt)), false),
     ];
     let shown = all.into_iter().filter(|(_, is_detail)| look.details || !is_detail);
-    shown.map(|(column, _)| column).collect()
+    let shown = shown.map(|(column, _)| column);
+    shown.filter(|(name, _)| is_far || *name != "RTT").collect()
 }
 
-fn figures(source: &SourceSummary, look: Look) -> Vec<String> {
-    columns(look).iter().map(|(_, figure)| figure(source)).collect()
-}
+/// What is nearer is on this machine.
+const OF_A_NETWORK_MS: f64 = 0.02;
 
 /// What is worth a line of its own.
 fn remark(source: &SourceSummary) -> Option<(&'static str, Tone)> {

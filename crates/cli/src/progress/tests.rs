@@ -255,6 +255,7 @@ fn end() -> Summary {
         wasted_bytes: 0,
     };
     Summary {
+        sent: false,
         path: "/data/big-file.h5".to_owned(),
         size_bytes: 1_050_000_000,
         fetched_bytes: 640_000_000,
@@ -546,6 +547,20 @@ fn a_list_of_files_in_plain_lines_and_at_its_end() {
             "1 file failed: /data/big-file.h5",
         ],
     );
+}
+
+#[test]
+fn what_is_sent_is_not_said_to_be_fetched_and_here_there_is_no_round_trip() {
+    let mut sent = end();
+    sent.sent = true;
+    sent.resumed_bytes = 410_000_000;
+    let text = summary(&sent, Look::PLAIN);
+    assert!(text.contains("410 MB were there from an earlier run, "), "{text}");
+    assert!(text.contains(" were sent now\n") && text.contains("RTT"), "{text}");
+    for source in &mut sent.sources {
+        source.rtt_ms = Some(0.01);
+    }
+    assert!(!summary(&sent, Look::PLAIN).contains("RTT"));
 }
 
 #[test]

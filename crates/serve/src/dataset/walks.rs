@@ -54,6 +54,22 @@ pub(crate) struct Walk {
     used: Mutex<Instant>,
     /// So many parts the last answer read at the same time.
     parts_at_once: AtomicUsize,
+    /// What all walks may take, and what this one has of it.
+    room: Arc<Room>,
+    taken_bytes: AtomicUsize,
+}
+
+/// What the indexes of all walks may take together while they grow.
+struct Room {
+    taken_bytes: AtomicUsize,
+    most_bytes: usize,
+}
+
+impl Drop for Walk {
+    fn drop(&mut self) {
+        let taken = self.taken_bytes.load(Ordering::Relaxed);
+        self.room.taken_bytes.fetch_sub(taken, Ordering::Relaxed);
+    }
 }
 
 /// How far a walk is.
@@ -81,8 +97,9 @@ pub(crate) struct Walks {
     past_cache: PastCache,
     /// Most memory for the indexes of walks that nobody uses just now, in bytes.
     idle_bytes_max: usize,
-    /// With more than this in memory no further walk begins.
+    /// With more than this in memory no further walk begins, and none goes on.
     in_use_bytes_max: usize,
+    room: Arc<Room>,
     /// Most walks that are in use, and most that nobody uses just now.
     count_max: usize,
     /// Which one is kept, if one is to be.
@@ -133,7 +150,9 @@ impl Walks {
         let in_use_bytes_max = memory.unwrap_or(usize::MAX).min(IN_USE_BYTES_MAX);
         let first = Mutex::default();
         let count_max = (descriptors / DESCRIPTORS_PER_WALK).clamp(COUNT_LEAST, COUNT_MOST);
-        Walks { known, past_cache, idle_bytes_max, in_use_bytes_max, count_max, first }
+        let room = Room { taken_bytes: AtomicUsize::new(0), most_bytes: in_use_bytes_max };
+        let room = Arc::new(room);
+        Walks { known, past_cache, idle_bytes_max, in_use_bytes_max, room, count_max, first }
     }
 
     /// From now on the first walk that comes to its end is kept.
@@ -197,6 +216,8 @@ impl Walks {
             versions: Mutex::default(),
             used: Mutex::new(Instant::now()),
             parts_at_once: AtomicUsize::new(PARTS_AT_ONCE),
+            room: Arc::clone(&self.room),
+            taken_bytes: AtomicUsize::new(0),
         });
         let worker = Arc::clone(&walk);
         std::thread::Builder::new()
@@ -376,6 +397,16 @@ impl Walk {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
+    /// Take room for more of the index.
+    fn take(&self, bytes: usize) -> Result<(), Stop> {
+        let before = self.room.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.room.most_bytes {
+            return Err(Stop::NoRoom);
+        }
+        Ok(())
+    }
+
     fn run(&self, options: &WalkOptions) {
         let mut told_bytes = 0;
         let mut told = Instant::now();
@@ -388,6 +419,7 @@ impl Walk {
             let bytes = index.wire_bytes();
             drop(index);
             if bytes - told_bytes >= TELL_BYTES || told.elapsed() >= TELL_EVERY {
+                self.take((bytes - told_bytes) as usize)?;
                 (told_bytes, told) = (bytes, Instant::now());
                 self.news.notify_waiters();
             }
@@ -399,7 +431,9 @@ impl Walk {
                 Ok(())
             }
             Err(WalkError::Stopped(Stop::Index(error))) => Err(error.to_string()),
-            Err(WalkError::Stopped(Stop::Unwanted)) => Err("nobody wants it".to_owned()),
+            Err(WalkError::Stopped(stop @ (Stop::Unwanted | Stop::NoRoom))) => {
+                Err(stop.to_string())
+            }
             Err(WalkError::Root(error)) => Err(format!("the folder cannot be listed: {error}")),
             Err(error) => Err(error.to_string()),
         };
@@ -412,6 +446,8 @@ impl Walk {
 enum Stop {
     #[error("nobody wants it")]
     Unwanted,
+    #[error("this server has no memory for more of its index while so many are asked for")]
+    NoRoom,
     #[error(transparent)]
     Index(IndexError),
 }
@@ -452,6 +488,40 @@ mod tests {
 
     fn descriptors() -> usize {
         std::fs::read_dir("/proc/self/fd").unwrap().count()
+    }
+
+    /// How much there was in memory was asked only when a walk began.
+    #[test]
+    fn walks_that_grow_together_beyond_all_bounds_end() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..3000 {
+            std::fs::write(folder.path().join(format!("{number:0100}")), "").unwrap();
+        }
+        let mut walks = Walks::new(1 << 20, 256, PastCache::new(Reads::Auto));
+        let begin = |walks: &Walks, number: u8| {
+            let root = Root::open(folder.path()).unwrap();
+            let id = WalkId::new([number; 16]);
+            walks.begin(id, Client::HERE, root, WalkOptions::default()).unwrap()
+        };
+        let end = |walk: &Walk| loop {
+            match walk.progress() {
+                Progress::Growing => std::thread::sleep(Duration::from_millis(1)),
+                ended => return ended,
+            }
+        };
+        let whole = begin(&walks, 1);
+        assert_eq!(end(&whole), Progress::Complete);
+        let bytes = walks.room.taken_bytes.load(Ordering::Relaxed);
+        assert!(bytes > 50_000, "{bytes}");
+        walks.room = Arc::new(Room { taken_bytes: AtomicUsize::new(0), most_bytes: bytes / 2 });
+        let cut = begin(&walks, 2);
+        assert!(matches!(end(&cut), Progress::Failed(why) if why.contains("no memory")));
+        lock(&walks.known).remove(&cut.id);
+        while Arc::strong_count(&cut) > 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(cut);
+        assert_eq!(walks.room.taken_bytes.load(Ordering::Relaxed), 0, "it is given back");
     }
 
     /// Each index that a client asked for and left kept a folder open for an hour: 245 requests

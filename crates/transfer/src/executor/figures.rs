@@ -314,6 +314,7 @@ impl Run<'_> {
         let measured = self.measured(fetch_s, elapsed_s, fetched_bytes);
         let limited_by = Measured { efficiency, sources: self.used(), ..measured }.judge();
         Summary {
+            sent: false,
             path: self.name.clone(),
             size_bytes: self.told(self.size_bytes.unwrap_or_else(|| self.have.total_bytes())),
             fetched_bytes: self.told(fetched_bytes),

@@ -316,6 +316,7 @@ pub fn play(scenario: &Scenario) -> Vec<Event> {
         .collect();
     let rate = fetched as f64 / elapsed_s;
     events.push(Event::Finished(Summary {
+        sent: false,
         path: s.path.clone(),
         size_bytes: s.size,
         fetched_bytes: fetched,
