@@ -151,7 +151,7 @@ fn main() -> ExitCode {
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),
     };
-    exit.into()
+    say::settled(exit).into()
 }
 
 /// Run a command where it is to run, which all its threads inherit; `near` lies on its disk.

@@ -1,7 +1,7 @@
 //! Words to standard output and standard error. Nothing here panics: where a reader has gone away
 //! or a device is full, the words are lost, and the program ends with the code that it has earned.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,8 +10,20 @@ use crate::progress::look::Look;
 
 /// A line on standard error, without what a server may have put into it to move a cursor.
 pub fn err(line: &str) {
+    let line = Look::of_lines().safe_words(line);
+    // What is to be pasted stays one line.
+    let is_command = line.trim_start().starts_with("swath ");
+    let line = match io::stderr().is_terminal() && !is_command {
+        true => Look::of_stderr().wrapped(&line),
+        false => line + "\n",
+    };
     // There is nowhere left to complain to.
-    let _ = writeln!(io::stderr(), "{}", Look::of_lines().safe_words(line));
+    let _ = write!(io::stderr(), "{line}");
+}
+
+/// Several lines of ours on standard error.
+pub fn err_lines(lines: &str) {
+    lines.lines().for_each(err);
 }
 
 /// All that a command prints, on standard output; `exit` is its end if that works. A reader that
@@ -27,6 +39,21 @@ pub fn out(bytes: &[u8], exit: Exit) -> Exit {
         Err(error) => {
             fail(exit.max(Exit::Target), &format!("cannot write to standard output: {error}"))
         }
+    }
+}
+
+/// Something that programs were to be told could not be written.
+pub fn has_lost_words() {
+    WORDS_ARE_LOST.store(true, Ordering::Relaxed);
+}
+
+static WORDS_ARE_LOST: AtomicBool = AtomicBool::new(false);
+
+/// How the program ends that ended with `exit`: not well, if what it was to tell is lost.
+pub fn settled(exit: Exit) -> Exit {
+    match exit == Exit::Done && WORDS_ARE_LOST.load(Ordering::Relaxed) {
+        true => Exit::Target,
+        false => exit,
     }
 }
 

@@ -72,8 +72,10 @@ fn changed(site: &str, fingerprint: &swath_model::digest::Digest) {
     let list = path().unwrap_or_default();
     warn(&format!(
         "THE CERTIFICATE OF {site} HAS CHANGED: it is not the one that was trusted. Somebody may be \
-         listening in, or the server was given a new identity (swath serve --new-identity).\n  \
-         it shows {fingerprint} now; if its owner confirms that, remove the line of {site} from {}",
+         listening in, or the server was given a new identity (swath serve --new-identity)."
+    ));
+    say::err(&format!(
+        "  it shows {fingerprint} now; if its owner confirms that, remove the line of {site} from {}",
         list.display()
     ));
 }
@@ -84,7 +86,7 @@ fn can_ask() -> bool {
 
 /// Asks whether to trust a server, and writes down that it is.
 fn ask(site: &str, fingerprint: &swath_model::digest::Digest) -> bool {
-    say::err(&format!(
+    say::err_lines(&format!(
         "\nno authority vouches for the certificate of {site}; its fingerprint is\n  {fingerprint}\n\
          Compare it with the one that 'swath serve' has printed there."
     ));

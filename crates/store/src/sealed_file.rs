@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use blake3::hazmat::HasherExt;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
@@ -24,6 +25,8 @@ pub(crate) type Seal = [u8; 32];
 pub(crate) struct SealedFile {
     file: File,
     layout: Layout,
+    /// How often somebody has asked whether to look again.
+    asked: AtomicU64,
 }
 
 /// Where things lie in such a file.
@@ -108,7 +111,7 @@ pub(crate) fn blocks(bytes: u64) -> u64 {
 
 impl SealedFile {
     pub(crate) fn new(file: File, layout: Layout) -> SealedFile {
-        SealedFile { file, layout }
+        SealedFile { file, layout, asked: AtomicU64::new(0) }
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -155,6 +158,18 @@ impl SealedFile {
 
     fn seal_place(&self, group: u64) -> u64 {
         self.layout.seals_start() + group / GROUP_BYTES * SEAL_BYTES
+    }
+
+    /// Whether a group that fitted once is looked at again now: one in so many is, at random, for what
+    /// rots on a disk is not told to anybody.
+    pub(crate) fn is_looked_at_again(&self, group: Range) -> bool {
+        let count = self.asked.fetch_add(1, Ordering::Relaxed);
+        // Mixed well (splitmix64), so that no group is always passed over.
+        let mut mixed = (count + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ group.start;
+        for multiplier in [0xbf58_476d_1ce4_e5b9_u64, 0x94d0_49bb_1331_11eb] {
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(multiplier);
+        }
+        (mixed >> 32) % LOOKED_AT_AGAIN == 0
     }
 
     /// Whether the bytes of `range`, which lie in one group, are those that `seal` was made of. Those
@@ -289,6 +304,10 @@ const SEALED_TOGETHER_BYTES: u64 = BLOCK_BYTES / SEAL_BYTES * GROUP_BYTES;
 pub(crate) fn is_unreadable(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof || error.raw_os_error() == Some(libc::EIO)
 }
+
+/// One in so many groups that are read is looked at again: a hundredth of what hashing all of them
+/// would take.
+const LOOKED_AT_AGAIN: u64 = 128;
 
 #[cfg(test)]
 mod tests {

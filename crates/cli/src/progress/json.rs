@@ -5,6 +5,8 @@ use std::io::Write;
 use serde::Serialize;
 use swath_transfer::observe::{Event, Observer};
 
+use crate::say;
+
 /// Writes each event as one line of JSON; stops at the first error of the writer, since the transfer
 /// goes on: silently if the reader went away.
 pub struct Json {
@@ -29,10 +31,8 @@ impl Json {
         if let Err(error) = written {
             self.out = None;
             if error.kind() != std::io::ErrorKind::BrokenPipe {
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "no more events are told: cannot write them: {error}"
-                );
+                say::err(&format!("no more events are told: cannot write them: {error}"));
+                say::has_lost_words();
             }
         }
     }

@@ -84,6 +84,11 @@ impl Look {
         if self.unicode { unicode } else { ascii }
     }
 
+    /// `line` broken between words where it is longer than the place is wide.
+    pub fn wrapped(self, line: &str) -> String {
+        super::text::wrapped(line, self.width)
+    }
+
     /// What servers say among words of ours, fit to be shown.
     pub fn safe_words(self, text: &str) -> String {
         super::text::safe(&self.plain_words(text), self)

@@ -159,7 +159,7 @@ impl Shared {
     pub(super) fn note(&mut self, sentence: &str, tone: Tone) {
         let look = (self.look)();
         let line = look.tone(tone, &text::safe(&look.plain_words(sentence), look));
-        self.screen.print_above(&line, &self.block, look.width);
+        self.screen.print_above(&text::wrapped(&line, look.width), &self.block, look.width);
     }
 
     /// The bars go, the text stays.

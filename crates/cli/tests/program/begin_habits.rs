@@ -111,6 +111,24 @@ fn what_belongs_on_a_closed_standard_output_is_an_error() {
     home.holds("file", &content);
 }
 
+/// All was well, and whoever reads the events had none.
+#[test]
+fn events_that_cannot_be_written_are_an_error() {
+    let (home, content) = (Home::new(), Content::random(8, 300_000));
+    let server = honest(&content);
+    for args in [["get", "-o", "file"], ["cp", "--compare", "none"]] {
+        let mut swath = home.swath(args).arg("--json").arg(url(&server));
+        if args[0] == "cp" {
+            swath = swath.arg("copy");
+        }
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        swath.command().stdout(full);
+        swath.run().code_is(5).says(&["no more events are told"]);
+    }
+    home.holds("file", &content);
+    home.holds("copy", &content);
+}
+
 /// `swath --help > FILE` on a full disk ended with 0 and an empty file.
 #[test]
 fn help_that_cannot_be_written_is_an_error() {

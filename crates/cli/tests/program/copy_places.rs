@@ -133,7 +133,12 @@ fn one_of_several_that_is_not_there_holds_up_no_other() {
     home.run(["cp", "two", "none", "other"]).code_is(6);
     assert_eq!(home.names_in("other"), ["two"]);
     home.run(["cp", "-n", "two", "none", "another"]).code_is(6);
-    home.run(["cp", "two", "none", "two", "another"]).code_is(2).says(&["are called 'two'"]);
     home.run(["cp", "none", "none", "another"]).code_is(6);
     assert!(!home.exists("another"));
+    // Nor does a second one of the same name.
+    home.write("three/two", "3\n");
+    let ran = home.run(["cp", "two", "three/two", "one", "another"]);
+    ran.code_is(6).says(&["three/two: another one before it is called 'two' too"]);
+    assert_eq!(home.names_in("another"), ["one", "two"]);
+    assert_eq!(home.read("another/two"), b"2\n");
 }

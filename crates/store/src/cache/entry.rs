@@ -45,6 +45,8 @@ pub(crate) struct State {
     pub(crate) taken: RangeSet,
     /// Groups that came in this run, or were held against their seals in it.
     pub(crate) proven: RangeSet,
+    /// Groups whose seals in the file are right, as far as is known.
+    pub(crate) sealed: RangeSet,
 }
 
 /// A handle of a cached file; as long as there is one, the file is not evicted.
@@ -194,16 +196,27 @@ impl Entry {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         for group in self.inner.layout.groups_of(wanted) {
-            if self.inner.state().proven.covers(group) {
-                continue;
-            }
+            let is_proven = {
+                let state = self.inner.state();
+                let may_rot = state.sealed.covers(group) && state.held.covers(group);
+                let is_proven = state.proven.covers(group);
+                if is_proven && !(may_rot && self.file.is_looked_at_again(group)) {
+                    continue;
+                }
+                is_proven
+            };
             let seal = self.inner.masked(self.file.read_seal(group.start)?);
             let fits = self.file.fits(group, &seal)?;
             let mut state = self.inner.state();
             // Another reader may have found out before us.
-            if state.proven.insert(group) == 0 || fits {
+            let was_found = state.proven.insert(group) == 0 && !is_proven;
+            if fits {
+                state.sealed.insert(group);
+            }
+            if fits || was_found || is_proven && !state.sealed.covers(group) {
                 continue;
             }
+            state.sealed.remove(group);
             tracing::warn!(url = %self.shown_url(), range = %group, "cached bytes are damaged");
             state.held.remove(group);
         }

@@ -84,6 +84,7 @@ impl Fetch {
             };
             // Without it a restart forgets the group.
             self.entry.file.write_seal(group.start, &self.entry.inner.masked(seal))?;
+            self.entry.inner.state().sealed.insert(group);
         }
         if self.at == group.end {
             self.sealer = None;

@@ -1,7 +1,8 @@
 //! Whether stored bytes are still those that were stored.
 //!
 //! Each whole group is hashed when it is read first after it was stored or after the depot was
-//! opened, from memory that sending it needs anyway; from then on only on demand. Pieces of groups
+//! opened, from memory that sending it needs anyway; from then on only on demand, and
+//! now and then one of those that are read. Pieces of groups
 //! that are not whole are few and hashed each time.
 
 use std::io;
@@ -37,7 +38,8 @@ pub(crate) fn check(
         let mut pieces = Vec::new();
         let is_whole = {
             let book = lease.book();
-            if which == Which::New && book.checked.covers(group) {
+            let is_checked = book.checked.covers(group) && !file.is_looked_at_again(group);
+            if which == Which::New && is_checked {
                 continue;
             }
             let wanted = group.intersect(range).filter(|_| which != Which::Held);

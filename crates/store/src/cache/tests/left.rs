@@ -119,6 +119,29 @@ fn what_somebody_has_cut_off_is_fetched_again() {
     }
 }
 
+/// What rots while the relay runs was sent to everybody until it was started again.
+#[test]
+fn what_rots_while_it_is_read_is_found_in_the_end_and_fetched_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = key("file", "1");
+    let cache = open(folder.path(), 100 * ONE);
+    let entry = cache.lookup(&key, SIZE).unwrap();
+    assert_eq!(read_all(&entry, &key, ALL).0, SIZE);
+    let path = files(folder.path()).remove(0);
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.write_all_at(b"damage", 4096 + GROUP + 77).unwrap();
+    let wanted = Range::new(GROUP, 2 * GROUP);
+    let found = (0..20_000).find(|_| match entry.next(wanted).unwrap() {
+        Step::Held(_) => false,
+        // Dropped, it leaves the group to the next one who asks.
+        Step::Fetch(fetch) => fetch.range() == wanted,
+        _ => panic!("nobody else is there"),
+    });
+    assert!(found.is_some_and(|reads| reads > 0), "{found:?}");
+    assert_eq!(read_all(&entry, &key, ALL).0, GROUP, "that group alone");
+    assert_eq!(read_all(&entry, &key, ALL).0, 0);
+}
+
 #[test]
 fn several_readers_find_the_same_damage_and_one_fetches_it() {
     let folder = tempfile::tempdir().unwrap();

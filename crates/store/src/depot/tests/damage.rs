@@ -71,6 +71,23 @@ fn the_first_read_checks_and_later_ones_when_asked() {
     assert!(matches!(reader.part(Range::new(0, 10)), Err(ReadError::NotHeld { .. })));
 }
 
+/// What rots while the depot is open was read by everybody until it was opened again.
+#[test]
+fn what_rots_after_it_was_checked_is_found_in_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let depot = open(folder.path(), &Hands::new());
+    let lease = depot.allocate(2 * GROUP, HOUR, Medium::Disk).unwrap();
+    let all = Range::new(0, 2 * GROUP);
+    depot.store(&lease.write, 0, &content(all)).unwrap();
+    let reader = depot.reader(&lease.read).unwrap();
+    read_all(&reader, all).unwrap();
+    flip(&file_of(folder.path(), &lease, "data"), GROUP + 5);
+    let second = Range::new(GROUP, 2 * GROUP);
+    let found = (0..20_000).find(|_| reader.part(second).is_err());
+    assert!(found.is_some(), "it is read again and again");
+    assert_eq!(reader.held(), set(&[(0, GROUP)]));
+}
+
 #[test]
 fn of_all_who_read_a_flipped_byte_at_once_nobody_gets_it() {
     // Who looked while another one struck the group out found nothing to check in it.
