@@ -169,7 +169,7 @@ impl SealedFile {
         for multiplier in [0xbf58_476d_1ce4_e5b9_u64, 0x94d0_49bb_1331_11eb] {
             mixed = (mixed ^ (mixed >> 30)).wrapping_mul(multiplier);
         }
-        (mixed >> 32) % LOOKED_AT_AGAIN == 0
+        (mixed >> 32).is_multiple_of(LOOKED_AT_AGAIN)
     }
 
     /// Whether the bytes of `range`, which lie in one group, are those that `seal` was made of. Those
