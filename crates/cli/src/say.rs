@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::exit::{Exit, fail};
+use crate::progress::json::are_events_lost;
 use crate::progress::look::Look;
 
 /// A line on standard error, without what a server may have put into it to move a cursor.
@@ -42,16 +43,9 @@ pub fn out(bytes: &[u8], exit: Exit) -> Exit {
     }
 }
 
-/// Something that programs were to be told could not be written.
-pub fn has_lost_words() {
-    WORDS_ARE_LOST.store(true, Ordering::Relaxed);
-}
-
-static WORDS_ARE_LOST: AtomicBool = AtomicBool::new(false);
-
 /// How the program ends that ended with `exit`: not well, if what it was to tell is lost.
 pub fn settled(exit: Exit) -> Exit {
-    match exit == Exit::Done && WORDS_ARE_LOST.load(Ordering::Relaxed) {
+    match exit == Exit::Done && are_events_lost() {
         true => Exit::Target,
         false => exit,
     }

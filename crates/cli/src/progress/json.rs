@@ -1,11 +1,17 @@
 //! One event a line, for programs.
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use swath_transfer::observe::{Event, Observer};
 
-use crate::say;
+/// Whether events could not be written, though somebody was there to read them.
+pub fn are_events_lost() -> bool {
+    ARE_LOST.load(Ordering::Relaxed)
+}
+
+static ARE_LOST: AtomicBool = AtomicBool::new(false);
 
 /// Writes each event as one line of JSON; stops at the first error of the writer, since the transfer
 /// goes on: silently if the reader went away.
@@ -31,8 +37,11 @@ impl Json {
         if let Err(error) = written {
             self.out = None;
             if error.kind() != std::io::ErrorKind::BrokenPipe {
-                say::err(&format!("no more events are told: cannot write them: {error}"));
-                say::has_lost_words();
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "no more events are told: cannot write them: {error}"
+                );
+                ARE_LOST.store(true, Ordering::Relaxed);
             }
         }
     }

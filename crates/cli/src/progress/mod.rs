@@ -12,7 +12,7 @@ mod batch;
 mod batch_view;
 mod eta;
 mod frame;
-mod json;
+pub mod json;
 pub mod look;
 mod plain;
 mod quiet;
