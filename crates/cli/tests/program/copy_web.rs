@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use swath_netlab::faulty::{Behaviour, Content, Server};
 
 use crate::support::Home;
-use crate::support::nginx::Nginx;
+use crate::support::nginx::{Nginx, listening};
 
 /// A tree as web servers may have it, with names that addresses have to escape.
 fn tree() -> Vec<(&'static str, Content)> {
@@ -137,15 +137,9 @@ fn pages_of_other_servers_are_read() {
         home.write(&format!("www/{name}"), content.read(0, content.size_bytes()));
     }
     for (at, start) in [python, lighttpd, apache].into_iter().enumerate() {
-        let port = swath_netlab::faulty::Server::builder().start().unwrap().port();
-        let Some(mut child) = start(&home.path("www"), port) else { continue };
+        let www = home.path("www");
+        let Some((mut child, port)) = listening(|port| start(&www, port)) else { continue };
         let address = format!("127.0.0.1:{port}");
-        for _ in 0..400 {
-            if std::net::TcpStream::connect(&address).is_ok() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(25));
-        }
         let to = format!("copy{at}");
         let ran = home.run(["cp", &format!("http://{address}/"), &format!("{to}/")]);
         let _ = child.kill();

@@ -37,6 +37,13 @@ impl Nginx {
             println!("skipped: nginx is not installed");
             return None;
         };
+        // A port that was free may be somebody else's in a moment: nginx ends then.
+        (0..20)
+            .find_map(|_| Nginx::begin(binary, files, limits))
+            .or_else(|| panic!("nginx does not start"))
+    }
+
+    fn begin(binary: &str, files: &[(&str, &Content)], limits: &[&str]) -> Option<Nginx> {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).display().to_string();
         std::fs::create_dir(at("www")).unwrap();
@@ -78,18 +85,19 @@ impl Nginx {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let server = Nginx { folder, child, ports };
+        let mut server = Nginx { folder, child, ports };
+        let answers = |&port| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
         for _ in 0..400 {
-            if server
-                .ports
-                .iter()
-                .all(|&it| std::net::TcpStream::connect(("127.0.0.1", it)).is_ok())
-            {
-                return Some(server);
+            if server.child.try_wait().unwrap().is_some() {
+                return None;
+            }
+            if server.ports.iter().all(answers) {
+                std::thread::sleep(Duration::from_millis(50));
+                return server.child.try_wait().unwrap().is_none().then_some(server);
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        panic!("nginx does not start");
+        panic!("nginx does not answer");
     }
 
     /// The address of a file at the server with this number.
@@ -116,6 +124,32 @@ impl Nginx {
             })
             .collect()
     }
+}
+
+/// A server that listens on a port of its own. What is free now may be somebody else's in a moment, and
+/// the server ends then: it is started again on another one. `None` where it cannot be started.
+pub fn listening(start: impl Fn(u16) -> Option<Child>) -> Option<(Child, u16)> {
+    for _ in 0..20 {
+        let port = free_port();
+        let mut child = start(port)?;
+        for _ in 0..800 {
+            if child.try_wait().unwrap().is_some() {
+                break;
+            }
+            if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                // Whoever has the port would answer; a server that has lost it ends at once.
+                std::thread::sleep(Duration::from_millis(50));
+                if child.try_wait().unwrap().is_none() {
+                    return Some((child, port));
+                }
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    panic!("no server starts");
 }
 
 fn free_port() -> u16 {
