@@ -166,6 +166,9 @@ fn pinned(pin: &Pin, near: &Path, command: impl FnOnce() -> Exit) -> Exit {
 fn with_runtime<F: Future<Output = Exit> + Send + 'static>(
     command: impl FnOnce() -> F + Send + 'static,
 ) -> Exit {
+    if let Err(message) = serve::machine::enough_descriptors() {
+        return exit::fail(Exit::Internal, &message);
+    }
     if let Err(error) = threads::check() {
         return exit::fail(Exit::Internal, &threads::words(&error));
     }

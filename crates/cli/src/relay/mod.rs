@@ -81,7 +81,6 @@ pub async fn run(args: Relay) -> Exit {
         tls,
         max_connections: args.max_connections as usize,
     };
-    machine::raise_descriptors();
     let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
     let server = match Server::relay(options, noting).await {
         Ok(server) => server,

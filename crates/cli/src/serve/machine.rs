@@ -55,7 +55,7 @@ pub fn hostname() -> String {
 
 /// Each connection and each open file takes a descriptor; the usual limit is for programs that
 /// still use `select`.
-pub fn raise_descriptors() {
+fn raise_descriptors() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain system calls with a structure of our own.
     unsafe {
@@ -65,6 +65,22 @@ pub fn raise_descriptors() {
         }
     }
 }
+
+/// Raise the limit of open files as far as may be; a sentence where that is not enough for any command.
+pub fn enough_descriptors() -> Result<(), String> {
+    raise_descriptors();
+    match descriptors() {
+        0..DESCRIPTORS_MIN => Err(format!(
+            "this process may open {} files at once, and needs {DESCRIPTORS_MIN}\n  the system limits that \
+             (see 'ulimit -n'): ask for more",
+            descriptors()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// With fewer a transfer of a small file waits for what never comes.
+const DESCRIPTORS_MIN: u64 = 32;
 
 /// Say it where a server bears fewer connections than was asked for.
 pub fn tell_of_fewer_connections(server: &Server, asked: u32) {

@@ -110,7 +110,6 @@ pub async fn run(mut args: Serve) -> Exit {
         tls,
         max_connections: args.max_connections as usize,
     };
-    machine::raise_descriptors();
     let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
     let server = match Server::bind(options, noting).await {
         Ok(server) => server,

@@ -111,6 +111,24 @@ fn what_belongs_on_a_closed_standard_output_is_an_error() {
     home.holds("file", &content);
 }
 
+/// A copy here waited half a minute for itself, and named an address that nobody had given.
+#[test]
+fn too_few_open_files_are_said_at_once() {
+    let home = Home::new();
+    home.write("from/a", "a");
+    let mut swath = home.swath(["cp", "from/", "to/"]);
+    let limited = || {
+        let limit = libc::rlimit { rlim_cur: 14, rlim_max: 14 };
+        // SAFETY: a plain system call.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+        Ok(())
+    };
+    // SAFETY: nothing but a system call between the fork and the program.
+    unsafe { swath.command().pre_exec(limited) };
+    swath.run().code_is(1).says(&["may open 14 files at once", "ulimit -n"]);
+    assert!(!home.exists("to"));
+}
+
 /// All was well, and whoever reads the events had none.
 #[test]
 fn events_that_cannot_be_written_are_an_error() {
