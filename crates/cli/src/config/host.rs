@@ -135,13 +135,16 @@ fn read_into(
                 section.proxy = Some(text.parse().map_err(wrong)?);
             }
             "connections" => {
-                let wanted = "a number from 1 to 256";
-                let number = value.get_ref().as_integer();
-                let number =
-                    number.and_then(|it| u32::from_str_radix(it.as_str(), it.radix()).ok());
+                let Some(number) = value.get_ref().as_integer() else {
+                    return Err(reader.wrong_type(value, "connections", "a number from 1 to 256"));
+                };
+                let number = u32::from_str_radix(number.as_str(), number.radix()).ok();
                 let within = number.filter(|count| (1..=256).contains(count));
-                let wrong = || reader.wrong_type(value, "connections", wanted);
-                section.connections = Some(within.ok_or_else(wrong)?);
+                let why = || Wrong::Value {
+                    key: "connections",
+                    why: "must be a number from 1 to 256".to_owned(),
+                };
+                section.connections = Some(within.ok_or_else(|| reader.at(value, why()))?);
             }
             other => {
                 let (key_text, place) = (other.to_owned(), " of a host");

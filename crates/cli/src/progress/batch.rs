@@ -149,7 +149,7 @@ impl Files {
             let shared = files.lock();
             shared.print(&match count {
                 Some(count) => format!("{}: {}", shared.tally.title, files_of(count)),
-                None => format!("{}: files are fetched as they are named", shared.tally.title),
+                None => format!("{}: files are fetched as they are found", shared.tally.title),
             });
         }
         files

@@ -140,7 +140,7 @@ fn what_is_set_can_be_shown_and_checked() {
         ("connections = [1]", "'connections' has to be a text or a number, and is a list"),
         ("[hosts.\"a/b\"]", "line 1: 'a/b' names no host"),
         ("[hosts.a]\ntoken = \"x\"", "line 2: there is no 'token' of a host"),
-        ("[hosts.a]\nconnections = 0", "'connections' has to be a number from 1 to 256"),
+        ("[hosts.a]\nconnections = 0", "'connections': must be a number from 1 to 256"),
         ("[hosts.a]\nproxy = \"ftp://u:secret@p\"", "the 'proxy' of this host"),
         ("[hosts.a]\n[hosts.A]", "the host A is there twice"),
         ("[hosts.a]\ntoken-file = \"none\"", "cannot read the token"),

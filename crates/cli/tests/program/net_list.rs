@@ -34,7 +34,7 @@ fn a_list_from_a_pipe_is_fetched() {
         .input(list.as_str())
         .run()
         .code_is(0)
-        .says(&["/dev/stdin: files are fetched as they are named", "/dev/stdin: 3 of 3 files in"]);
+        .says(&["/dev/stdin: files are fetched as they are found", "/dev/stdin: 3 of 3 files in"]);
     home.swath(["get", "-i", "-", "-d", "two"])
         .input(list.as_str())
         .run()
