@@ -75,6 +75,27 @@ fn pages_lead_up_tell_what_copies_them_and_refusals_are_pages_too() {
 }
 
 #[test]
+fn sizes_of_folders_are_told_once_somebody_has_copied_them() {
+    let home = Home::new();
+    for (name, bytes) in [("a/sub/x", 3000), ("a/sub/y", 2000), ("a/z/deep/w", 70_000), ("b", 9)] {
+        home.write(&format!("tree/{name}"), vec![7; bytes]);
+    }
+    let server = home.serve(&["tree", "--anonymous", "--plain"]);
+    let cell = |bytes: &str| format!("<td title=\"when it was last copied\">{bytes}</td>");
+    let page = ask(&server, "GET / HTTP/1.1");
+    assert!(!page.contains("last copied"), "{page}");
+    // A part of it says nothing of the whole.
+    home.run(["cp", &server.url, "part/", "--include", "x"]).code_is(0);
+    assert!(!ask(&server, "GET / HTTP/1.1").contains("last copied"));
+    home.run(["cp", &server.url, "copy/"]).code_is(0);
+    assert!(ask(&server, "GET / HTTP/1.1").contains(&cell("75 kB")));
+    for _ in 0..2 {
+        let page = ask(&server, "GET /a/ HTTP/1.1");
+        assert!(page.contains(&cell("5.0 kB")) && page.contains(&cell("70 kB")), "{page}");
+    }
+}
+
+#[test]
 fn several_folders_are_told_with_their_own_times() {
     let home = Home::new();
     home.write("one/a", "a");

@@ -7,5 +7,5 @@ mod whole;
 
 pub(crate) use parts::{Form, Parts};
 pub(crate) use reader::{SEAL_BYTES, Sealed};
-pub(crate) use walks::{Walk, WalkId, Walks};
+pub(crate) use walks::{Progress, Walk, WalkId, Walks};
 pub(crate) use whole::WholeParts;

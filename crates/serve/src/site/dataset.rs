@@ -132,6 +132,9 @@ async fn index(site: &Site, head: &Head, client: Client) -> Response {
     match site.walks.begin(id, client, root, WalkOptions { xattrs, ..options }) {
         Ok(walk) => {
             site.metrics.walks.fetch_add(1, Ordering::Relaxed);
+            if !is_filtered {
+                site.sizes.walks(&head.target.path, &walk);
+            }
             let answer = index_of(id);
             let answer = match top {
                 Some(top) => answer.with("swath-top", top.to_string()),

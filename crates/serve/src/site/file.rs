@@ -14,6 +14,7 @@ use swath_model::{Range, counted};
 use swath_store::tree::Root;
 
 use super::digests::{Digests, Effort, Found};
+use super::sizes::Sizes;
 use super::{Site, listing, metalink};
 use crate::http::{Content, Head, Method, Piece, Response};
 
@@ -38,6 +39,7 @@ pub(super) struct Request {
     follow_links: bool,
     now_s: u64,
     digests: Arc<Digests>,
+    sizes: Sizes,
     /// By `Want-Repr-Digest`, and by the older `Want-Digest`.
     wanted: [Vec<Algorithm>; 2],
     /// Whoever asks for the file itself does not want to wait until it has been read once.
@@ -66,6 +68,7 @@ impl Request {
             follow_links: site.follow_links,
             now_s: now.map_or(0, |since| since.as_secs()),
             digests: Arc::clone(&site.digests),
+            sizes: site.sizes.clone(),
             wanted: [
                 head.field("want-repr-digest").map_or_else(Vec::new, digest_header::wanted),
                 head.field("want-digest").map_or_else(Vec::new, digest_header::wanted_of_old),
@@ -98,6 +101,7 @@ impl Request {
                 &self.address,
                 &self.listing,
                 &self.shown,
+                &self.sizes,
                 self.follow_links,
             ));
         }

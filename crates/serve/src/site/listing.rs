@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::io;
+use std::sync::Arc;
 
 use swath_formats::percent::encode;
 use swath_formats::{accept, http_date};
@@ -12,6 +13,7 @@ use swath_store::tree::{Listed, Root};
 
 use super::own::address_of_file;
 use super::page::{self, POLICY, html};
+use super::sizes::{Below, Sizes};
 use super::{Site, file};
 use crate::http::{Content, Head, Made, Make, Response};
 
@@ -52,10 +54,11 @@ pub(super) fn folder(
     address: &[u8],
     wish: &Wish,
     shown: &Shown,
+    sizes: &Sizes,
     follow_links: bool,
 ) -> Response {
     match root.list(path, follow_links) {
-        Ok(entries) => page(entries, address, wish, shown),
+        Ok(entries) => page(entries, address, wish, shown, sizes),
         Err(error) => file::refusal(&error),
     }
 }
@@ -63,7 +66,7 @@ pub(super) fn folder(
 /// The page of several folders.
 pub(super) fn top(site: &Site, head: &Head) -> Response {
     let entries = site.folders.listed().collect();
-    page(entries, b"", &Wish::of(head), &Shown::of(site, head))
+    page(entries, b"", &Wish::of(head), &Shown::of(site, head), &site.sizes)
 }
 
 /// What a page of a folder says of its server.
@@ -87,7 +90,13 @@ impl Shown {
     }
 }
 
-fn page(mut entries: Vec<Listed>, address: &[u8], wish: &Wish, shown: &Shown) -> Response {
+fn page(
+    mut entries: Vec<Listed>,
+    address: &[u8],
+    wish: &Wish,
+    shown: &Shown,
+    sizes: &Sizes,
+) -> Response {
     sort(&mut entries, wish);
     let rows = Rows {
         start: if wish.is_json {
@@ -98,6 +107,7 @@ fn page(mut entries: Vec<Listed>, address: &[u8], wish: &Wish, shown: &Shown) ->
         end: if wish.is_json { "]\n" } else { "</tbody></table></main></body></html>\n" },
         is_json: wish.is_json,
         is_top: address.is_empty(),
+        sizes: if wish.is_json { Arc::default() } else { sizes.below(address) },
         entries: entries.into_iter(),
         state: State::Start,
     };
@@ -162,6 +172,8 @@ struct Rows {
     end: &'static str,
     is_json: bool,
     is_top: bool,
+    /// What is known of folders.
+    sizes: Arc<Below>,
     entries: std::vec::IntoIter<Listed>,
     state: State,
 }
@@ -212,7 +224,7 @@ impl Rows {
             out.push_str(if is_first { "\n" } else { ",\n" });
             json_row(entry, &self.address(entry), out);
         } else {
-            html_row(entry, &self.address(entry), out);
+            html_row(entry, &self.address(entry), self.sizes.get(&entry.name).copied(), out);
         }
     }
 }
@@ -257,7 +269,7 @@ fn json(text: &str) -> String {
     out
 }
 
-fn html_row(entry: &Listed, address: &str, out: &mut String) {
+fn html_row(entry: &Listed, address: &str, known: Option<u64>, out: &mut String) {
     let shown = html(&String::from_utf8_lossy(&entry.name));
     // "./" keeps a name with a colon from being taken for a scheme.
     // What would answer 404 is not led to: programs follow all that is.
@@ -272,8 +284,11 @@ fn html_row(entry: &Listed, address: &str, out: &mut String) {
         }
         Kind::Absent(_) => ("other", shown),
     };
-    let size = size_bytes(entry).map_or_else(|| "–".to_owned(), size_text);
-    let exact = size_bytes(entry).map_or_else(String::new, |bytes| counted(bytes, "byte"));
+    let (size, exact) = match (size_bytes(entry), known.filter(|_| entry.kind == Kind::Folder)) {
+        (Some(bytes), _) => (size_text(bytes), counted(bytes, "byte")),
+        (None, Some(bytes)) => (size_text(bytes), "when it was last copied".to_owned()),
+        (None, None) => ("–".to_owned(), String::new()),
+    };
     let time = http_date::write_plain(entry.mtime.seconds).unwrap_or_else(|| "–".to_owned());
     out.push_str(&format!(
         "<tr class={class}><td>{name}</td>\

@@ -13,6 +13,7 @@ mod page;
 mod place;
 mod put;
 mod receive;
+mod sizes;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ pub(crate) use misled::Misleads;
 use own::Own;
 pub use place::Folder;
 use place::{Folders, Place};
+use sizes::Sizes;
 
 /// What to serve and how.
 #[derive(Clone)]
@@ -124,6 +126,7 @@ pub(crate) struct Site {
     /// One file at a time takes its name.
     putting: Arc<Mutex<()>>,
     digests: Arc<Digests>,
+    sizes: Sizes,
     random: fn(&mut [u8]),
     pub(crate) metrics: Metrics,
     log: Option<Box<dyn Log>>,
@@ -230,6 +233,7 @@ impl Site {
             receive_limit: options.receive_limit,
             putting: Arc::default(),
             digests: Arc::default(),
+            sizes: Sizes::default(),
             random,
             metrics: Metrics::default(),
             log,
