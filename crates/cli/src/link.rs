@@ -51,6 +51,7 @@ fn parse(text: &str) -> Result<(Url, ServerAccess), &'static str> {
         url.set_port(Some(PORT)).map_err(|()| address)?;
     }
     let mut access = ServerAccess::to(HostPattern::of(&url).ok_or(address)?);
+    access.is_for_this_run = true;
     for part in fragment.split('&').filter(|part| !part.is_empty()) {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
         let value = percent::decode_text(value);

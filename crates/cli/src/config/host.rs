@@ -40,6 +40,7 @@ impl HostSection {
         Ok(ServerAccess {
             servers: self.servers.clone(),
             token: self.token_file.as_deref().map(net::token).transpose()?,
+            is_for_this_run: false,
             fingerprint: self.fingerprint,
             ca_files: self.ca.clone(),
             proxy: self.proxy.clone(),

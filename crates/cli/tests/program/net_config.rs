@@ -66,6 +66,8 @@ fn a_hosts_token_opens_that_host_alone() {
     home.run(["get", &url(&locked), "-vv"]).code_is(0).never_says(&["sesame"]);
     home.holds("data.bin", &content);
     home.run(["get", &url(&other), &url(&locked), "-d", "both"]).code_is(0);
+    // What is typed wins.
+    home.run(["get", &url(&locked), "-d", "typed", "--token", "wrong"]).code_is(7).says(&["401"]);
     assert!(locked.log().has_credentials() && !other.log().has_credentials());
     // A Metalink that names the server is opened by it too.
     let list = format!("{}\n\tdir=again\n", url(&locked));

@@ -130,8 +130,11 @@ pub(super) fn of(options: &NetOptions, url: &Url, origin: &Origin) -> Credential
     if has(&headers, "authorization") {
         return Credentials { headers, ..Credentials::default() };
     }
+    let is_given = options.bearer.as_ref().is_some_and(|bearer| bearer.explicit);
     let authorization = from_url(url)
-        .or_else(|| options.own_token(origin).map(bearer_of))
+        .or_else(|| options.own_token(origin, true).map(bearer_of))
+        .or_else(|| bearer(options, origin).filter(|_| is_given))
+        .or_else(|| options.own_token(origin, false).map(bearer_of))
         .or_else(|| bearer(options, origin))
         .or_else(|| netrc(options, origin));
     let needs_tls = authorization.is_none() && options.bearer.is_some();
@@ -140,7 +143,8 @@ pub(super) fn of(options: &NetOptions, url: &Url, origin: &Origin) -> Credential
 
 /// The token that was given for the server at `origin` alone, if there is one.
 pub(super) fn own_only(options: &NetOptions, origin: &Origin) -> Credentials {
-    let authorization = options.own_token(origin).map(bearer_of);
+    let token = options.own_token(origin, true).or_else(|| options.own_token(origin, false));
+    let authorization = token.map(bearer_of);
     Credentials { authorization, ..Credentials::default() }
 }
 

@@ -19,6 +19,9 @@ pub struct ServerAccess {
     /// A token, sent to these servers alone; in the clear only to this machine, and where the pattern
     /// says `http://`.
     pub token: Option<Secret>,
+    /// Said for this run, as a link says it: it comes before a token for all servers that was given for
+    /// this run, which comes before what holds for all transfers.
+    pub is_for_this_run: bool,
     /// SHA-256 of the certificate that is trusted of these servers, and of no others.
     pub fingerprint: Option<Digest>,
     /// Files with certificate authorities (PEM) that are trusted for these servers too.
@@ -35,6 +38,7 @@ impl ServerAccess {
         ServerAccess {
             servers,
             token: None,
+            is_for_this_run: false,
             fingerprint: None,
             ca_files: Vec::new(),
             proxy: None,
@@ -185,9 +189,11 @@ impl NetOptions {
         self.said_of(origin).find_map(|access| access.connections).or(self.connections_per_host)
     }
 
-    /// The token that was given for this server alone.
-    pub(super) fn own_token(&self, origin: &Origin) -> Option<&Secret> {
-        self.said_of(origin).find_map(|access| {
+    /// The token that was given for this server alone: for this run, or for all transfers.
+    pub(super) fn own_token(&self, origin: &Origin, for_this_run: bool) -> Option<&Secret> {
+        let said = self.said_of(origin).filter(|it| it.is_for_this_run == for_this_run);
+        let mut said = said;
+        said.find_map(|access| {
             let is_safe =
                 origin.tls || is_loopback(&origin.host) || access.servers.tls == Some(false);
             access.token.as_ref().filter(|_| is_safe)
@@ -328,8 +334,9 @@ mod tests {
         assert_eq!(options.proxy(&c).unwrap().as_str(), "http://p:1/");
         let connections = [&a, &b, &c].map(|origin| options.connections_to(origin));
         assert_eq!(connections, [Some(2), Some(2), Some(8)]);
-        assert_eq!(options.own_token(&a).unwrap().expose(), "own");
-        assert_eq!(options.own_token(&b), None, "in the clear");
-        assert_eq!(options.own_token(&c), None);
+        assert_eq!(options.own_token(&a, false).unwrap().expose(), "own");
+        assert_eq!(options.own_token(&a, true), None, "it holds for all transfers");
+        assert_eq!(options.own_token(&b, false), None, "in the clear");
+        assert_eq!(options.own_token(&c, false), None);
     }
 }
