@@ -247,9 +247,16 @@ fn what_one_transfer_has_learnt_is_known_to_another_that_begins_meanwhile() {
     let memory = far.home.path("state.db");
     let mut first = far.get("first", &memory).arg("--limit-rate").arg("3M").start();
     let relay = far.relay.address().to_string();
-    let is_measured =
-        |it: &Value| it["from"] == relay && it["to"] == "here" && !it["age_s"].is_null();
-    until("the route is known", || far.remembered(&memory).iter().any(is_measured));
+    // Both of its hops: of one alone the other could be anything.
+    let hops: [fn(&Value, &str) -> bool; 2] = [
+        |edge, relay| edge["from"] == relay && edge["to"] == "here",
+        |edge, relay| edge["to"] == relay,
+    ];
+    until("the route is known", || {
+        let edges = far.remembered(&memory);
+        let is_measured = |it: &&Value| !it["age_s"].is_null() && !it["rate_bytes_per_s"].is_null();
+        hops.iter().all(|is_it| edges.iter().filter(is_measured).any(|it| is_it(it, &relay)))
+    });
     let second = far.get("second", &memory).arg("--limit-rate").arg("6M");
     let mut second = second.env("SWATH_LOG", "swath_transfer::executor=debug");
     let log = far.home.path("second.log");
