@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::support::net::honest;
 use crate::support::nginx::Nginx;
-use crate::support::{Home, Ran};
+use crate::support::{Home, Ran, on_time};
 use swath_netlab::faulty::Content;
 
 fn events(ran: &Ran) -> Vec<serde_json::Value> {
@@ -25,31 +25,42 @@ fn answers_that_are_limited_are_few_and_long_and_never_called_silent() {
     let content = Content::random(901, 32 << 20);
     let limits = ["limit_rate 300k; limit_conn each 4;", "limit_rate 600k; limit_conn each 4;"];
     let Some(nginx) = Nginx::start(&[("f.bin", &content)], &limits) else { return };
+    // What a machine does that has no time for the program looks as what a server does.
+    on_time(|| limited_transfer(&nginx, &content));
+}
+
+/// One transfer from both servers; the error is what their owners, or the user, would not like.
+fn limited_transfer(nginx: &Nginx, content: &Content) -> Result<(), String> {
     let home = Home::new();
+    let before = nginx.noted().len();
     let ran = home
         .swath(["get", "--json", &nginx.url(0, "f.bin"), &nginx.url(1, "f.bin")])
-        .limit(Duration::from_secs(120))
+        .limit(Duration::from_secs(240))
         .run();
     ran.code_is(0);
-    home.holds_only("f.bin", &content);
+    home.holds_only("f.bin", content);
     for event in events(&ran) {
         let states = event["sources"].as_array().cloned().unwrap_or_default();
         let states = states.iter().map(|it| &it["state"]).chain([&event["state"]]);
         for state in states {
-            assert!(state != "silent" && state != "slow", "{event}");
+            if state == "silent" || state == "slow" {
+                return Err(event.to_string());
+            }
         }
     }
-    let noted = nginx.noted();
+    let noted = nginx.noted().split_off(before);
     for server in 0..2 {
         let of_one = || noted.iter().filter(|it| it.port == nginx.port(server));
         let refused = of_one().filter(|it| it.status == 503).count();
-        assert!(refused <= 2, "{refused} refusals: {noted:?}");
         // What the samples at the end ask for is small.
         let answers = of_one().filter(|it| it.status == 206 && it.sent_bytes > 100_000).count();
-        assert!(answers <= 60, "{answers} answers: {noted:?}");
+        if refused > 2 || answers > 60 {
+            return Err(format!("{refused} refusals, {answers} answers: {noted:?}"));
+        }
     }
     let sent: u64 = noted.iter().map(|it| it.sent_bytes).sum();
-    assert!(sent < content.size_bytes() / 10 * 11, "{sent} bytes of {}", content.size_bytes());
+    let most = content.size_bytes() / 10 * 11;
+    if sent < most { Ok(()) } else { Err(format!("{sent} bytes of {}", content.size_bytes())) }
 }
 
 /// Each file of a list found out for itself, by a refusal, that its host serves two connections.

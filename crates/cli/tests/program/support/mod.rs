@@ -161,6 +161,41 @@ impl Home {
     }
 }
 
+/// Judge what hangs on time: `tried` once more where it fails while this machine was late itself, for then
+/// pauses are the machine's. Fails if it fails on a machine that is on time; on one that never is, nothing
+/// can be judged, which is said.
+pub fn on_time(tried: impl Fn() -> Result<(), String>) {
+    let mut last = String::new();
+    for _ in 0..6 {
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let (ended, late) = std::thread::scope(|scope| {
+            let beat = scope.spawn(|| {
+                let mut late = Duration::ZERO;
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let asleep = Instant::now();
+                    std::thread::sleep(BEAT);
+                    late = late.max(asleep.elapsed() - BEAT);
+                }
+                late
+            });
+            let ended = tried();
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            (ended, beat.join().unwrap())
+        });
+        match ended {
+            Ok(()) => return,
+            Err(why) if late < LATE => panic!("{why}"),
+            Err(why) => last = format!("late by {late:?}: {why}"),
+        }
+    }
+    println!("skipped: this machine is never on time: {last}");
+}
+
+/// How often it is looked whether the machine is on time …
+const BEAT: Duration = Duration::from_millis(10);
+/// … and when it is not.
+const LATE: Duration = Duration::from_millis(60);
+
 /// What of a file has been written: space that is only reserved for it does not count.
 fn written_bytes(file: &std::fs::File) -> u64 {
     let (mut at, mut bytes) = (0, 0);
