@@ -1,6 +1,6 @@
 //! What users read of the program itself: help, man pages, completions, and the commands in the
 //! documentation. The help is compared with files in `snapshots`; after a wanted change write
-//! them anew with `SWATH_UPDATE=1 cargo test -p swath --test text_help`.
+//! them anew with `SWATH_UPDATE=1 cargo test -p swath --test program text_help`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,7 +41,7 @@ fn help_is_as_it_was_read_and_agreed() {
         let agreed = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             agreed == text,
-            "{} differs. If that is wanted: SWATH_UPDATE=1 cargo test -p swath --test text_help\n{}",
+            "{} differs. If that is wanted: SWATH_UPDATE=1 cargo test -p swath --test program text_help\n{}",
             path.display(),
             first_difference(&agreed, &text)
         );

@@ -1,0 +1,193 @@
+//! Routes whose round trip is a good part of a transfer: how many lanes they get, and how they end.
+
+use std::time::Duration;
+
+use swath_model::{LaneId, SourceId};
+use swath_plan::{Action, Config, Event, Lanes, Loss};
+
+use crate::support::{Bench, Flow, MIB};
+
+/// Bytes within 20 ms at 10 MB/s.
+const STEP_BYTES: u64 = 200_000;
+/// A round trip, in milliseconds.
+const FAR_MS: u64 = 500;
+
+fn far_up(bench: &mut Bench, lane: u32) {
+    let rtt = Duration::from_millis(FAR_MS);
+    bench.tell(Event::LaneUp { lane: LaneId(lane), rtt, pipelines: true });
+}
+
+/// A source nearby and a far one, with `lanes` lanes each, the near one's first; all together bring
+/// 20 MB/s, until `left_bytes` are to be fetched.
+fn running(lanes: u32, left_bytes: u64) -> (Bench, Vec<Flow>) {
+    let config = Config { lanes: Lanes::Fixed(lanes), ..Config::default() };
+    let mut bench = Bench::with(config, 0, 64 * MIB);
+    for source in 0..2 {
+        bench.tell(Event::SourceAdded { source: SourceId(source), max_lanes: None });
+    }
+    for lane in 0..lanes {
+        bench.up(LaneId(lane));
+        far_up(&mut bench, lanes + lane);
+    }
+    let mut flows: Vec<Flow> = (0..2 * lanes).map(Flow::of).collect();
+    bench.wait_s(0.02);
+    for _ in 0..1000 {
+        if bench.planner.undelivered().total_bytes() <= left_bytes {
+            break;
+        }
+        for flow in &mut flows {
+            flow.carry(&mut bench, STEP_BYTES / u64::from(lanes));
+        }
+        bench.wait_s(0.02);
+    }
+    bench.opened();
+    (bench, flows)
+}
+
+#[test]
+fn the_longer_the_route_the_more_lanes_at_first() {
+    // What senders keep under way on four lanes filled three quarters of a route of half a second,
+    // and the trial that would have shown it came when most was over.
+    // Whoever is alone has more of them at once: nobody else fills what one of them leaves.
+    let of_three = [(10, 1), (40, 2), (120, 2), (200, 3), (300, 5), (FAR_MS, 8), (2000, 8)];
+    let of_one = [(10, 1), (15, 1), (30, 2), (40, 6), (200, 6), (FAR_MS, 8), (2000, 8)];
+    for (sources, expected) in [(3, &of_three[..]), (1, &of_one[..])] {
+        for &(rtt_ms, lanes) in expected {
+            let mut bench = Bench::with(Config::default(), 0, 1024 * MIB);
+            for source in 0..sources {
+                bench.tell(Event::SourceAdded { source: SourceId(source), max_lanes: None });
+            }
+            bench.wait_s(0.02);
+            let others = bench.opened().len() - 1;
+            assert_eq!(others, sources as usize - 1);
+            let rtt = Duration::from_millis(rtt_ms);
+            bench.tell(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true });
+            bench.wait_s(0.05);
+            assert_eq!(1 + bench.opened().len(), lanes, "{rtt_ms} ms, {sources} sources");
+            let config = Config::default();
+            assert_eq!(config.lanes_at_first(rtt, sources) as usize, lanes);
+        }
+    }
+}
+
+/// What each lane was told of its window since the last look.
+fn windows(bench: &mut Bench) -> Vec<(u32, Option<u64>)> {
+    let mut all = Vec::new();
+    bench.actions.retain(|action| match action {
+        Action::Window { lane, bytes } => {
+            all.push((lane.0, *bytes));
+            false
+        }
+        _ => true,
+    });
+    all
+}
+
+#[test]
+fn starters_share_the_windows_of_the_lanes_that_there_would_be() {
+    // Sixteen lanes come up to speed sooner than six; with windows of their own they had more under
+    // way than a queue of 100 ms holds, and a tenth of all packets was sent twice.
+    let config = Config { starters: 16, ..Config::default() };
+    for (rtt_ms, lanes, shared) in [(30, 2, 0), (60, 16, 4), (95, 16, 6), (FAR_MS, 16, 8)] {
+        let rtt = Duration::from_millis(rtt_ms);
+        assert_eq!(config.lanes_at_first(rtt, 1), lanes);
+        let mut bench = Bench::with(config.clone(), 0, 1024 * MIB);
+        bench.tell(Event::SourceAdded { source: SourceId(0), max_lanes: None });
+        bench.wait_s(0.02);
+        bench.opened();
+        // All of them are opened at once: a look later is a part of a round trip later.
+        bench.tell(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true });
+        assert_eq!(1 + bench.opened().len(), lanes as usize, "{rtt_ms} ms");
+        let told = windows(&mut bench);
+        if shared == 0 {
+            assert_eq!(told, []);
+            continue;
+        }
+        assert_eq!(told.len(), 16);
+        let all: u64 = told.iter().filter_map(|&(_, bytes)| bytes).sum();
+        assert_eq!(
+            all / 1_000_000,
+            shared * 33 / 10,
+            "as much as {shared} lanes may have under way"
+        );
+        bench.wait_s(0.1);
+        assert_eq!(windows(&mut bench), [], "they are told once");
+    }
+    // Several sources fill each other's gaps.
+    assert_eq!(config.lanes_at_first(Duration::from_millis(95), 3), 2);
+}
+
+#[test]
+fn starters_get_windows_of_their_own_where_those_hold_them_up() {
+    // 400 ms at 1 GB/s: what is under way is a whole window of each.
+    let config = Config { starters: 16, ..Config::default() };
+    let mut bench = Bench::with(config, 0, 64 * 1024 * MIB);
+    bench.tell(Event::SourceAdded { source: SourceId(0), max_lanes: None });
+    bench.wait_s(0.02);
+    far_up(&mut bench, 0);
+    for lane in 1..16 {
+        far_up(&mut bench, lane);
+    }
+    bench.opened();
+    assert!(windows(&mut bench).iter().all(|(_, bytes)| bytes.is_some()));
+    let mut flows: Vec<Flow> = (0..16).map(Flow::of).collect();
+    let mut freed = Vec::new();
+    for _ in 0..2000 {
+        for flow in &mut flows {
+            // Three megabytes a round trip.
+            flow.carry(&mut bench, 3_000_000 * 20 / FAR_MS);
+        }
+        bench.wait_s(0.02);
+        freed.extend(windows(&mut bench).into_iter().filter(|(_, bytes)| bytes.is_none()));
+        if freed.len() == 16 {
+            return;
+        }
+    }
+    panic!("only {} of 16 windows were freed", freed.len());
+}
+
+#[test]
+fn no_further_lane_is_opened_that_would_come_too_late() {
+    // Those opened in the last second of a route of half a second each kept some blocks, for which
+    // everybody waited. 20 MB/s in all.
+    for (left_mib, opened) in [(48, 1), (8, 0)] {
+        let (mut bench, _) = running(2, left_mib * MIB);
+        bench.tell(Event::LaneLost { lane: LaneId(3), loss: Loss::Clean });
+        bench.wait_s(0.05);
+        assert_eq!(bench.opened().len(), opened, "{left_mib} MiB left");
+        // The first one of a source is, whatever the time.
+        bench.tell(Event::LaneLost { lane: LaneId(2), loss: Loss::Clean });
+        bench.wait_s(0.05);
+        assert_eq!(bench.opened().len(), 1, "{left_mib} MiB left, none of its lanes there");
+    }
+}
+
+#[test]
+fn a_connection_for_one_answer_is_followed_by_the_next_however_late() {
+    let (mut bench, _) = running(2, 8 * MIB);
+    bench.tell(Event::RequestLimit { source: SourceId(1), requests: 1 });
+    bench.tell(Event::LaneLost { lane: LaneId(3), loss: Loss::Clean });
+    bench.wait_s(0.05);
+    assert_eq!(bench.opened().len(), 1);
+}
+
+#[test]
+fn a_lane_that_comes_too_late_is_asked_for_nothing() {
+    for (left_mib, asked) in [(40, true), (6, false)] {
+        let (mut bench, mut flows) = running(2, 48 * MIB);
+        bench.tell(Event::LaneLost { lane: LaneId(3), loss: Loss::Clean });
+        bench.wait_s(0.05);
+        let lane = bench.opened()[0];
+        for _ in 0..1000 {
+            if bench.planner.undelivered().total_bytes() <= left_mib * MIB {
+                break;
+            }
+            for flow in &mut flows[..3] {
+                flow.carry(&mut bench, STEP_BYTES / 2);
+            }
+            bench.wait_s(0.02);
+        }
+        far_up(&mut bench, lane.0);
+        assert_eq!(!bench.fetches(lane.0).is_empty(), asked, "{left_mib} MiB left");
+    }
+}

@@ -1,0 +1,16 @@
+//! Files, trees, caches and depots on a real disk: kills, faults, odd names.
+
+mod bad_luck;
+mod cache_kill;
+mod common;
+mod deep;
+mod depot_kill;
+mod kill;
+mod no_workers;
+mod stage;
+mod stage_marks;
+mod stage_names;
+mod stage_unseen;
+mod target;
+mod walk;
+mod walk_xattrs;

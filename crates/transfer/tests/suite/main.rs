@@ -1,0 +1,6 @@
+//! Transfers through the library, without the program around it.
+
+mod crowd;
+mod library;
+mod patience;
+mod support;
