@@ -26,10 +26,10 @@ impl Told {
         // Sources are named in every picture of the whole; their numbers stay.
         let mut names: Vec<(u64, Vec<String>)> = Vec::new();
         for source in events.iter().filter_map(|event| event["sources"].as_array()).flatten() {
-            if let (Some(number), Some(name)) = (source["source"].as_u64(), source["name"].as_str())
+            if let Some(number) = source["source"].as_u64()
                 && names.iter().all(|(known, _)| *known != number)
             {
-                names.push((number, relays(name)));
+                names.push((number, relays(source)));
             }
         }
         let relays_of = |number: &Value| {
@@ -56,12 +56,10 @@ impl Told {
     }
 }
 
-/// The relays of a way as it is shown: `URL by RELAY, RELAY`.
-fn relays(name: &str) -> Vec<String> {
-    match name.split_once(" by ") {
-        Some((_, relays)) => relays.split(',').map(|relay| relay.trim().to_owned()).collect(),
-        None => Vec::new(),
-    }
+/// The relays by which a source is reached.
+fn relays(source: &Value) -> Vec<String> {
+    let relays = source["relays"].as_array().into_iter().flatten();
+    relays.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -78,7 +76,7 @@ no event
 {"event":"finished","at_s":9.0,"sources":[{"source":0,"name":"http://s/f"},
 "#
         .to_owned()
-            + r#"{"event":"finished","sources":[{"source":1,"name":"http://s/f by a:1, b:2"},{"source":2,"name":"http://s/f by c:3"}]}"#;
+            + r#"{"event":"finished","sources":[{"source":1,"name":"http://s/f","relays":["a:1","b:2"]},{"source":2,"name":"http://s/f","relays":["c:3"]}]}"#;
         let told = Told::parse(&text);
         let way = |relays: &[&str]| relays.iter().map(|&relay| relay.to_owned()).collect();
         let (direct, both, one): (Vec<String>, _, _) =

@@ -1,16 +1,12 @@
 //! Addresses as a user may see them: without credentials and without what opens something.
 
 use swath_formats::relay::site;
+use swath_model::SourceName;
 use url::Url;
 
-/// How a source is shown: with the relays that it is reached by, the nearest first.
-pub(crate) fn name(url: &Url, relays: &[Url]) -> String {
-    let mut name = display_name(url);
-    if !relays.is_empty() {
-        let relays: Vec<String> = relays.iter().filter_map(site).collect();
-        name.push_str(&format!(" by {}", relays.join(", ")));
-    }
-    name
+/// How the source at `url` is shown, with the relays that it is reached by.
+pub(crate) fn name(url: &Url, relays: &[Url]) -> SourceName {
+    SourceName::routed(display_name(url), relays.iter().filter_map(site))
 }
 
 /// `url` without user and password.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use swath_formats::relay::through;
-use swath_model::{Range, SourceId};
+use swath_model::{Range, SourceId, SourceName};
 use url::Url;
 
 use crate::cookies::Cookies;
@@ -73,7 +73,7 @@ struct Way {
 pub struct Source {
     id: SourceId,
     url: Url,
-    name: String,
+    name: SourceName,
     trust: Trust,
     net: Net,
     sealed: Option<Arc<SealedLength>>,
@@ -395,8 +395,8 @@ impl Source {
         &self.url
     }
 
-    /// The address as a user may see it: without credentials, query and fragment.
-    pub fn display_name(&self) -> &str {
+    /// Its name as a user may see it: without credentials, query and fragment.
+    pub fn name(&self) -> &SourceName {
         &self.name
     }
 
@@ -523,7 +523,7 @@ impl Source {
 
     /// Requests go to `url` from now on.
     pub(crate) fn redirect_to(&self, url: &Url) -> Arc<Target> {
-        tracing::debug!(source = self.name, to = display_name(url), "redirected");
+        tracing::debug!(source = %self.name, to = display_name(url), "redirected");
         let target = self.target_at(url);
         self.lock().target = Arc::clone(&target);
         target

@@ -7,6 +7,7 @@
 
 pub use crate::limited::LimitedBy;
 use serde::{Deserialize, Serialize};
+use swath_model::SourceName;
 
 use crate::error::GetError;
 
@@ -47,6 +48,9 @@ pub enum Event {
         at_s: f64,
         /// Its number.
         source: u32,
+        /// Its name.
+        #[serde(flatten)]
+        name: SourceName,
         /// Its new state.
         state: SourceState,
         /// Why, in words a user reads.
@@ -117,6 +121,9 @@ pub enum Event {
         at_s: f64,
         /// What happened.
         error: String,
+        /// The user has stopped it.
+        #[serde(default, skip_serializing_if = "is_false")]
+        stopped: bool,
         /// Bytes kept for the next run.
         kept_bytes: u64,
         /// The same figures as for a finished transfer; nothing of it counts as proved.
@@ -135,8 +142,13 @@ impl Event {
         summary.proved = false;
         summary.verified = Verified::None;
         let (path, at_s) = (summary.path.clone(), summary.elapsed_s);
-        Event::Failed { path, at_s, error: error.with_reasons(), kept_bytes, summary }
+        let (stopped, error) = (matches!(error, GetError::Stopped), error.with_reasons());
+        Event::Failed { path, at_s, error, stopped, kept_bytes, summary }
     }
+}
+
+fn is_false(it: &bool) -> bool {
+    !it
 }
 
 fn is_zero(bytes: &u64) -> bool {
@@ -179,10 +191,11 @@ pub enum SameBy {
 }
 
 /// What a source is doing, as shown to a user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceState {
     /// Known, not used yet.
+    #[default]
     Waiting,
     /// Connecting, or being asked what it offers.
     Probing,
@@ -255,8 +268,9 @@ pub enum Phase {
 pub struct SourceSnapshot {
     /// Its number.
     pub source: u32,
-    /// Its address as shown to a user (host and path, no credentials, no query).
-    pub name: String,
+    /// Its address as shown to a user (no credentials, no query), and the relays it is reached by.
+    #[serde(flatten)]
+    pub name: SourceName,
     /// What it is doing.
     pub state: SourceState,
     /// What arrives from it now.
@@ -363,12 +377,13 @@ impl Summary {
 }
 
 /// One source's part in a summary.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SourceSummary {
     /// Its number.
     pub source: u32,
-    /// Its address as shown to a user.
-    pub name: String,
+    /// Its address as shown to a user, and the relays it is reached by.
+    #[serde(flatten)]
+    pub name: SourceName,
     /// Its last state.
     pub state: SourceState,
     /// Why it was left out or lost, if it was.

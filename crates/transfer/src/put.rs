@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use swath_model::Limiter;
 use swath_model::digest::{Algorithm, Digest, Hasher};
+use swath_model::{Limiter, SourceName};
 use swath_source::{Class, LaneError, Stored, Upload, display_name};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -337,7 +337,7 @@ impl Told<'_> {
         let at_s = self.began.elapsed().as_secs_f64();
         let source = SourceSnapshot {
             source: 0,
-            name: self.from.clone(),
+            name: SourceName::direct(&self.from),
             state: self.state,
             rate_bytes_per_s: self.rate_bytes_per_s,
             bytes: self.sent_bytes,
@@ -368,7 +368,7 @@ impl Told<'_> {
         };
         let source = SourceSummary {
             source: 0,
-            name: self.from,
+            name: SourceName::direct(self.from),
             state: SourceState::Idle,
             reason: None,
             bytes: self.sent_bytes,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use swath_formats::relay;
-use swath_model::Range;
+use swath_model::{Range, SourceName};
 use swath_source::{AboutRelay, Trust};
 use url::Url;
 
@@ -83,7 +83,7 @@ pub struct Sampled {
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// The source and its relays, as a user reads them.
-    pub name: String,
+    pub name: SourceName,
     /// What came.
     pub bytes: u64,
     /// Why it was left, or brought nothing.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use serde::Serialize;
+use swath_model::SourceName;
 use swath_transfer::observe::{Event, Observer, SameBy, Snapshot, Summary};
 use swath_transfer::report;
 
@@ -71,7 +72,7 @@ pub(super) struct Tally {
     /// Files that nothing proves, with which relays had nothing to do.
     pub(super) unverified: u64,
     /// Bytes and requests by host, and by the relays that lead to it.
-    pub(super) hosts: BTreeMap<String, (u64, u64)>,
+    pub(super) hosts: BTreeMap<SourceName, (u64, u64)>,
     /// Rates of bytes.
     pub(super) bytes: Forecast,
     /// Rates of files.
@@ -125,7 +126,8 @@ struct ListFinished<'a> {
 /// What came from one host, direct or by the same relays.
 #[derive(Serialize)]
 struct ListSource<'a> {
-    name: &'a str,
+    #[serde(flatten)]
+    name: &'a SourceName,
     bytes: u64,
     share: f64,
     requests: u64,
@@ -407,8 +409,8 @@ impl Tally {
         for source in &end.sources {
             let host = report::host_of(&source.name);
             let full = self.hosts.len() >= HOSTS_MAX && !self.hosts.contains_key(&host);
-            let entry =
-                self.hosts.entry(if full { "others".to_owned() } else { host }).or_default();
+            let host = if full { SourceName::direct("others") } else { host };
+            let entry = self.hosts.entry(host).or_default();
             *entry =
                 (entry.0.saturating_add(source.bytes), entry.1.saturating_add(source.requests));
         }
@@ -417,14 +419,13 @@ impl Tally {
     /// Who brought how much, most first.
     fn sources(&self) -> Vec<ListSource<'_>> {
         let all_bytes: u64 = self.hosts.values().map(|(bytes, _)| bytes).sum();
-        let source = |(name, &(bytes, requests)): (_, &(u64, u64))| ListSource {
+        let source = |(name, &(bytes, requests))| ListSource {
             name,
             bytes,
             share: bytes as f64 / all_bytes.max(1) as f64,
             requests,
         };
-        let mut sources: Vec<ListSource<'_>> =
-            self.hosts.iter().map(|(name, of)| source((name.as_str(), of))).collect();
+        let mut sources: Vec<ListSource<'_>> = self.hosts.iter().map(source).collect();
         sources.sort_by_key(|source| std::cmp::Reverse(source.bytes));
         sources
     }

@@ -145,12 +145,12 @@ pub(super) fn summary(tally: &Tally, look: Look) -> String {
     let shown = &hosts[..hosts.len().min(12)];
     let columns = shown
         .iter()
-        .map(|(host, _)| text::width(host))
+        .map(|(host, _)| text::width(&host.to_string()))
         .max()
         .unwrap_or(0)
         .min(look.width.saturating_sub(40).max(12));
     for (host, (bytes, requests)) in shown {
-        let host = text::cut_middle(&text::safe(host, look), columns, look);
+        let host = text::cut_middle(&text::safe(&host.to_string(), look), columns, look);
         let share = units::percent(*bytes as f64 / total.max(1) as f64);
         out.push_str(&format!(
             "  {}  {}  {}",

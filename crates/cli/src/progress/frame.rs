@@ -248,7 +248,7 @@ impl Columns {
             .max()
             .unwrap_or(1)
             .max(2);
-        let longest = shown.iter().map(|s| width_of(bare(&s.name))).max().unwrap_or(0);
+        let longest = shown.iter().map(|s| text::width_of_name(&s.name)).max().unwrap_or(0);
         let share_max =
             shown.iter().map(|s| s.share).filter(|s| s.is_finite()).fold(1e-9, f64::max);
         let (mut bar, mut share, mut rtt) = (8, 5, 7);
@@ -283,7 +283,7 @@ impl Columns {
 
     fn line(&self, source: &SourceSnapshot, reason: &str, look: Look) -> String {
         let (word, tone) = state_word(source.state);
-        let name = text::cut_address(&text::safe(bare(&source.name), look), self.name, look);
+        let name = text::cut_name(&source.name, self.name, look);
         let mut out = format!(
             "{} {} {}",
             look.tone(
@@ -339,10 +339,6 @@ pub(super) fn rtt(ms: f64) -> String {
 /// A word for one or for many.
 pub(super) fn plural(n: usize, one: &'static str, many: &'static str) -> &'static str {
     if n == 1 { one } else { many }
-}
-
-fn bare(name: &str) -> &str {
-    name.split_once("://").map_or(name, |(_, rest)| rest)
 }
 
 fn width_of(text: &str) -> usize {

@@ -41,7 +41,7 @@ pub struct Plain {
     look: Look,
     pace: Pace,
     phase: Option<Phase>,
-    names: Vec<String>,
+    sources: usize,
     /// How its beginning was told.
     begins: Option<String>,
     is_staging: bool,
@@ -63,7 +63,7 @@ impl Plain {
             look,
             pace,
             phase: None,
-            names: Vec::new(),
+            sources: 0,
             begins: None,
             is_staging: false,
             has_come: false,
@@ -85,7 +85,7 @@ impl Observer for Plain {
     fn observe(&mut self, event: &Event) {
         match event {
             Event::Started { path, sources } => {
-                self.names.clone_from(sources);
+                self.sources = sources.len();
                 let name = name_of(path, self.look);
                 let line = match sources.as_slice() {
                     [] => name,
@@ -99,7 +99,7 @@ impl Observer for Plain {
                 }
             }
             Event::Staging { path, depots } => {
-                self.names.clone_from(depots);
+                self.sources = depots.len();
                 self.is_staging = true;
                 let name = name_of(path, self.look);
                 let line = match depots.as_slice() {
@@ -128,22 +128,18 @@ impl Observer for Plain {
             }
             // Of the only source the end says it again.
             Event::Source { state: SourceState::Bad, .. }
-                if self.names.len() == 1 && !self.has_come => {}
-            Event::Source { source, state: SourceState::Bad, reason, .. } => {
-                let name =
-                    self.names.get(*source as usize).map_or(String::new(), |n| format!(" ({n})"));
+                if self.sources == 1 && !self.has_come => {}
+            Event::Source { source, name, state: SourceState::Bad, reason, .. } => {
                 let why = reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
-                let kind = text::kind(&name, reason.as_deref(), self.is_staging);
-                self.line(&format!("{kind} {}{name} is left out{why}", u64::from(*source) + 1));
+                let kind = text::kind(name, self.is_staging);
+                self.line(&format!("{kind} {} ({name}) is left out{why}", u64::from(*source) + 1));
             }
             Event::Progress(snapshot) => {
                 let phase_is_new =
                     self.phase.is_some_and(|phase| phase != snapshot.phase) && snapshot.at_s >= 1.0;
                 self.phase = Some(snapshot.phase);
                 self.has_come |= snapshot.done_bytes > 0;
-                // Some may have come later.
-                let late = snapshot.sources.iter().skip(self.names.len());
-                self.names.extend(late.map(|source| source.name.clone()));
+                self.sources = snapshot.sources.len();
                 if self.pace.is_due(snapshot.at_s, snapshot.done_bytes, snapshot.size_bytes)
                     || phase_is_new
                 {

@@ -133,7 +133,7 @@ fn table(sources: &[SourceSummary], remarks: bool, look: Look) -> String {
             rows.iter().map(|r| text::width(&r[i])).max().unwrap_or(0).max(text::width(&head[i]))
         })
         .collect();
-    let longest = shown.iter().map(|s| text::width(bare(&s.name))).max().unwrap_or(0).max(6);
+    let longest = shown.iter().map(|s| text::width_of_name(&s.name)).max().unwrap_or(0).max(6);
     let mut columns = head.len();
     let fixed = |columns: usize| 4 + widths[..columns].iter().map(|w| w + 2).sum::<usize>();
     while columns > 3 && fixed(columns) + longest.min(20) > usable {
@@ -149,7 +149,7 @@ fn table(sources: &[SourceSummary], remarks: bool, look: Look) -> String {
     };
     let mut out = format!("{}\n", look.tone(Tone::Dim, line("", "source", &head).trim_end()));
     for (source, cells) in shown.iter().zip(&rows) {
-        let name = text::cut_address(&text::safe(bare(&source.name), look), name_max, look);
+        let name = text::cut_name(&source.name, name_max, look);
         out.push_str(line(&(u64::from(source.source) + 1).to_string(), &name, cells).trim_end());
         out.push('\n');
         if let Some((word, tone)) = remark(source).filter(|_| remarks) {
@@ -206,8 +206,4 @@ fn remark(source: &SourceSummary) -> Option<(&'static str, Tone)> {
         }
         _ => None,
     }
-}
-
-fn bare(name: &str) -> &str {
-    name.split_once("://").map_or(name, |(_, rest)| rest)
 }

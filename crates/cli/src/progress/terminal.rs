@@ -77,24 +77,18 @@ impl Observer for Terminal {
                 shared.view = View { path, sources, is_staging, ..View::default() };
                 shared.draw_view(true);
             }
-            Event::Source { source, state, reason, .. } => {
+            Event::Source { source, name, state, reason, .. } => {
                 match reason {
                     Some(reason) => shared.view.reasons.insert(*source, reason.clone()),
                     None => shared.view.reasons.remove(source),
                 };
                 if *state == SourceState::Bad {
                     let look = (shared.look)();
-                    let name = shared
-                        .view
-                        .snapshot
-                        .as_ref()
-                        .and_then(|s| s.sources.iter().find(|s| s.source == *source));
-                    let name = name.map_or(String::new(), |s| {
-                        format!(" ({})", text::cut_address(&text::safe(&s.name, look), 60, look))
-                    });
+                    let kind = text::kind(name, shared.view.is_staging);
+                    let name = text::cut_name(name, 60, look);
                     let why = reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
-                    let kind = text::kind(&name, reason.as_deref(), shared.view.is_staging);
-                    let line = format!("{kind} {}{name} is left out{why}", u64::from(*source) + 1);
+                    let number = u64::from(*source) + 1;
+                    let line = format!("{kind} {number} ({name}) is left out{why}");
                     shared.note(&line, Tone::Warn);
                 }
             }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
+use swath_model::SourceName;
 use swath_transfer::observe::{
     self, Eta, Event, LimitedBy, Observer as _, Phase, Snapshot, SourceSnapshot, SourceState,
     SourceSummary, Summary, Verified,
@@ -33,7 +34,10 @@ fn source(number: u32, state: SourceState, rate_mb: f64, share: f64) -> SourceSn
     let hosts = ["mirror-a.example.org", "b.example.net", "très-loin.example", "d.example"];
     SourceSnapshot {
         source: number,
-        name: format!("{}/pub/release-7/big-file.h5", hosts[number as usize % 4]),
+        name: SourceName::direct(format!(
+            "{}/pub/release-7/big-file.h5",
+            hosts[number as usize % 4]
+        )),
         state,
         rate_bytes_per_s: rate_mb * 1e6,
         bytes: (share * 640e6) as u64,
@@ -491,6 +495,7 @@ fn tally() -> Tally {
         path: "runs/run-01211.h5".to_owned(),
         at_s: 1.0,
         error: "404 Not Found".to_owned(),
+        stopped: false,
         kept_bytes: 0,
         summary: end(),
     };

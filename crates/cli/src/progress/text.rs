@@ -1,5 +1,7 @@
 //! Text that fits: measured in columns, cut in the middle, without what could move a cursor.
 
+use swath_model::SourceName;
+
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::look::Look;
@@ -83,19 +85,27 @@ pub(super) fn cut_middle(text: &str, columns: usize, look: Look) -> String {
     format!("{start}{dots}{}", tail(text, room - width(start)))
 }
 
-/// A source's address at most `columns` wide: its host whole where possible, then the end of its
-/// path, which is what tells replicas and files apart.
-pub(super) fn cut_address(text: &str, columns: usize, look: Look) -> String {
-    let text = text.split_once("://").map_or(text, |(_, rest)| rest);
-    // Addresses hold no spaces.
-    if let Some((replica, relays)) = text.split_once(" by ") {
-        return cut_way(
-            replica,
-            &relays.split(", ").map(without_port).collect::<Vec<_>>(),
-            columns,
-            look,
-        );
+/// A source's name without its scheme, at most `columns` wide: of its address as
+/// [`cut_address`] leaves it, and the relays to it.
+pub(super) fn cut_name(name: &SourceName, columns: usize, look: Look) -> String {
+    let address = safe(name.bare_address(), look);
+    if !name.is_relayed() {
+        return cut_address(&address, columns, look);
     }
+    let relays: Vec<String> = name.relays.iter().map(|relay| safe(relay, look)).collect();
+    let relays: Vec<&str> = relays.iter().map(|relay| without_port(relay)).collect();
+    cut_way(&address, &relays, columns, look)
+}
+
+/// How wide a source's name is where nothing is cut.
+pub(super) fn width_of_name(name: &SourceName) -> usize {
+    let bare = SourceName { address: name.bare_address().to_owned(), relays: name.relays.clone() };
+    width(&bare.to_string())
+}
+
+/// An address at most `columns` wide: its host whole where possible, then the end of its path, which
+/// is what tells replicas and files apart.
+fn cut_address(text: &str, columns: usize, look: Look) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
@@ -111,11 +121,9 @@ pub(super) fn cut_address(text: &str, columns: usize, look: Look) -> String {
     format!("{host}{dots}{end}")
 }
 
-/// What a row of this name is, which is left out for this reason. Whoever named one source knows of no
-/// second one; a name may not be known yet.
-pub(super) fn kind(name: &str, reason: Option<&str>, is_staging: bool) -> &'static str {
-    let is_of_relay = reason.is_some_and(|reason| reason.starts_with("the relay "));
-    match is_of_relay || name.contains(" by ") {
+/// What a row of this name is. Whoever named one source knows of no second one.
+pub(super) fn kind(name: &SourceName, is_staging: bool) -> &'static str {
+    match name.is_relayed() {
         _ if is_staging => "depot",
         true => "way",
         false => "source",
@@ -258,8 +266,9 @@ mod tests {
     #[test]
     fn ways_keep_the_relay_nearest_to_us() {
         // Of 'ornl/…er:8471, kansascity:8471' nobody knew by whom it came.
-        let way = "http://ornl.example/run7.h5 by denver:8471, kansascity:443, [::1]:80, atlanta:9";
-        let cut = |columns| cut_address(way, columns, Look::PLAIN);
+        let relays = ["denver:8471", "kansascity:443", "[::1]:80", "atlanta:9"];
+        let way = SourceName::routed("http://ornl.example/run7.h5", relays);
+        let cut = |columns| cut_name(&way, columns, Look::PLAIN);
         for (columns, wanted) in [
             (90, "ornl.example/run7.h5 by denver, kansascity, [::1], atlanta:9"),
             (58, "ornl.example/…7.h5 by denver, kansascity, [::1], atlanta:9"),
@@ -274,19 +283,21 @@ mod tests {
             assert!(width(&cut) <= columns, "{columns}: {cut}");
             assert_eq!(cut, wanted, "{columns}");
         }
-        let one = cut_address("https://ornl.example/run7.h5 by denver:8471", 29, Look::PLAIN);
+        let one = SourceName::routed("https://ornl.example/run7.h5", ["denver:8471"]);
+        let one = cut_name(&one, 29, Look::PLAIN);
         assert_eq!(one, "ornl.example/…n7.h5 by denver");
     }
 
     #[test]
     fn addresses_keep_host_and_file() {
         let address = "https://mirror-a.example.org/pub/data/release-7/big-file.h5";
-        let cut = |columns| cut_address(address, columns, Look::PLAIN);
+        let name = SourceName::direct(address);
+        let cut = |columns| cut_name(&name, columns, Look::PLAIN);
         assert_eq!(cut(60), "mirror-a.example.org/pub/data/release-7/big-file.h5");
         assert_eq!(cut(36), "mirror-a.example.org/…/big-file.h5");
         assert_eq!(cut(30), "mirror-a.example.org/…-file.h5");
         assert_eq!(cut(24), "mirror-a.example.org");
         assert_eq!(cut(12), "mirror…e.org");
-        assert_eq!(cut_address(address, 36, ASCII), "mirror-a.example.org/.../big-file.h5");
+        assert_eq!(cut_name(&name, 36, ASCII), "mirror-a.example.org/.../big-file.h5");
     }
 }

@@ -2,6 +2,7 @@
 //! then as `swath routes` does, with what could not be reached and why.
 
 use serde::Serialize;
+use swath_model::SourceName;
 use swath_model::path::visible;
 use swath_state::{HERE, Place, State};
 use swath_transfer::report::units;
@@ -138,7 +139,7 @@ fn fetched(sampled: &Sampled, args: &Probe) -> String {
             said.push("too soon here to tell a rate".to_owned());
         }
         said.extend(way.error.as_deref().map(visible));
-        out += &format!("  {}: {}\n", visible(&way.name), said.join("; "));
+        out += &format!("  {}: {}\n", visible(&way.name.to_string()), said.join("; "));
     }
     let is_brief = sampled.ways.iter().any(|way| way.was_brief);
     if is_brief && sampled.size_bytes.is_some_and(|size| size < args.bytes) {
@@ -201,7 +202,8 @@ struct Source<'a> {
 
 #[derive(Serialize)]
 struct Taken<'a> {
-    name: &'a str,
+    #[serde(flatten)]
+    name: &'a SourceName,
     bytes: u64,
     /// It was here too soon to tell a rate.
     brief: bool,

@@ -32,7 +32,11 @@ fn by_source(ran: &Ran) -> Vec<(String, u64)> {
     let finished = finished(ran);
     let sources = finished["sources"].as_array().unwrap();
     let of = |source: &serde_json::Value| {
-        (source["name"].as_str().unwrap().to_owned(), source["bytes"].as_u64().unwrap())
+        let relays = source["relays"].as_array().into_iter().flatten();
+        let relays: Vec<&str> = relays.filter_map(serde_json::Value::as_str).collect();
+        let by =
+            if relays.is_empty() { String::new() } else { format!(" by {}", relays.join(", ")) };
+        (source["name"].as_str().unwrap().to_owned() + &by, source["bytes"].as_u64().unwrap())
     };
     sources.iter().map(of).collect()
 }

@@ -95,7 +95,7 @@ fn a_password_in_the_address_of_a_source_opens_it_by_way_of_relays() {
         ran.code_is(0).never_says(&["for-the-origin"]);
         home.holds("got", &content);
         let told = ran.out();
-        assert!(told.contains(" by ") && !told.contains("for-the-origin"), "{told}");
+        assert!(told.contains("\"relays\":") && !told.contains("for-the-origin"), "{told}");
     }
     for ear in &ears {
         // "me:for-the-origin", as browsers send it.

@@ -222,8 +222,9 @@ fn a_list_says_which_bytes_came_which_way() {
     let end = out.lines().rfind(|line| line.contains("\"list_finished\"")).unwrap_or_default();
     let end: serde_json::Value = serde_json::from_str(end).unwrap();
     let sources = end["sources"].as_array().unwrap();
-    let first = (&sources[0]["name"], &sources[0]["bytes"]);
-    assert_eq!(first, (&way.as_str().into(), &(2 * SIZE).into()), "{end}");
+    assert_eq!(sources[0]["name"], site(&from), "{end}");
+    assert_eq!(sources[0]["relays"], serde_json::json!([site(&relay.url)]), "{end}");
+    assert_eq!(sources[0]["bytes"], 2 * SIZE, "{end}");
     let report = String::from_utf8(home.read("report.html")).unwrap();
     assert!(report.contains(&way), "{report}");
 }

@@ -237,7 +237,7 @@ impl OwnLane {
         }
         if !front.whole && self.source.gives_up_ranges(&error) {
             let target = sent_to.unwrap_or_else(|| Arc::clone(&self.target));
-            tracing::debug!(source = self.source.display_name(), %error, "asked without a range");
+            tracing::debug!(source = %self.source.name(), %error, "asked without a range");
             return self.go_to(talk, body, target);
         }
         if front.whole && self.source.believes_end() {

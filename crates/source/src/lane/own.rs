@@ -157,7 +157,7 @@ impl OwnLane {
         }
         let http = if conn.is_gateway() { "HTTP by library" } else { "HTTP/1.1" };
         let (reused, peer) = (conn.reused, conn.peer);
-        tracing::debug!(source = self.source.display_name(), %peer, ?rtt, reused, http, "connected");
+        tracing::debug!(source = %self.source.name(), %peer, ?rtt, reused, http, "connected");
         self.out.send(LaneEventKind::Up { rtt, pipelines, http, reused, peer });
         Ok(Some((conn, presence)))
     }
@@ -242,7 +242,7 @@ impl OwnLane {
         let unfinished = self.asks.unfinished();
         let reason = error.as_ref().map(ToString::to_string);
         tracing::debug!(
-            source = self.source.display_name(),
+            source = %self.source.name(),
             unfinished = unfinished.len(),
             reason,
             "lane closed"

@@ -298,6 +298,6 @@ fn nothing_shown_holds_credentials() {
     let net = Net::new(options()).unwrap();
     let url = Url::parse("https://me:secret@host/path?token=secret#secret").unwrap();
     let source = Source::new(&net, SourceId(0), url, Trust::Named);
-    assert_eq!(source.display_name(), "https://host/path");
+    assert_eq!(source.name().to_string(), "https://host/path");
     assert!(!format!("{source:?}").contains("token"), "{source:?}");
 }

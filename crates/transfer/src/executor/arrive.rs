@@ -322,10 +322,10 @@ impl Run<'_> {
                 let facts = entry.facts.as_ref()?;
                 let version = validators(facts);
                 // Who made the tag is whoever answered, not whoever led there.
-                let address = facts.final_url.as_ref().map_or_else(
-                    || entry.source.display_name().to_owned(),
-                    swath_source::display_name,
-                );
+                let address = facts
+                    .final_url
+                    .as_ref()
+                    .map_or_else(|| entry.source.name().to_string(), swath_source::display_name);
                 (!version.is_empty()).then_some((address, version))
             })
             .collect();

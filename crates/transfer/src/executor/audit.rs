@@ -242,8 +242,8 @@ impl Run<'_> {
     }
 
     pub(super) fn journal_name(&self, id: u32) -> String {
-        let name = self.journal_names.get(&id).cloned();
-        name.unwrap_or_else(|| "an earlier source".to_owned())
+        let deliverer = self.journal_names.get(&id).map(ToString::to_string);
+        deliverer.unwrap_or_else(|| "an earlier source".to_owned())
     }
 
     /// The version fetched is no good. Where mirrors were left out because theirs is another one,

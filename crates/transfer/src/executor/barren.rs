@@ -67,7 +67,7 @@ impl Run<'_> {
         let words = format!("each answer ends before {what}: {how}");
         entry.barren.words = Some(words.clone());
         if entry.barren.count == BORNE {
-            let name = entry.source.display_name().to_owned();
+            let name = entry.source.name().to_string();
             self.note(format!("{name}: {words}; nothing of them is of use"), true);
         }
     }

@@ -31,7 +31,7 @@ impl Run<'_> {
         if self.tree.is_none() || is_left {
             return;
         }
-        let name = entry.source.display_name().to_owned();
+        let name = entry.source.name().to_string();
         let words = error.map_or(ENDED.to_owned(), ToString::to_string);
         match &mut self.broken {
             // The last error tells more than the first one, which at times is none.
@@ -59,7 +59,7 @@ impl Run<'_> {
         match &self.broken {
             None => {
                 let Some(entry) = self.sources.get(source) else { return };
-                let name = entry.source.display_name().to_owned();
+                let name = entry.source.name().to_string();
                 let text = format!("{name}: it has forgotten what it listed, and is asked again");
                 self.note(text, true);
             }

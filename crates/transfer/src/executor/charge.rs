@@ -45,7 +45,7 @@ impl Run<'_> {
             && entry.failures <= REFUSALS_BORNE;
         let pause = SHORT_LANE_PAUSE * (2 << entry.failures.min(8));
         entry.blame_way(error);
-        tracing::debug!(source = entry.source.display_name(), %error, "a source failed");
+        tracing::debug!(source = %entry.source.name(), %error, "a source failed");
         // A server may be starting; a name that is never known is a wrong one.
         let never_there = matches!(error, LaneError::Dns { .. })
             && !entry.ever_up
@@ -73,7 +73,7 @@ impl Run<'_> {
             self.set_state(source, SourceState::Bad, Some(error.to_string()));
         } else if is_news && loss != Loss::Clean && self.phase == Phase::Probing {
             // While nothing comes, whoever waits wants to know what is being waited for.
-            let name = self.sources[source].source.display_name();
+            let name = self.sources[source].source.name();
             self.note(format!("{name}: {error}; trying again"), false);
         }
         loss
@@ -90,7 +90,7 @@ impl Run<'_> {
             entry.lacks.insert(range);
             self.planner.handle(PlanEvent::Lacks { source: id, range }, now);
         }
-        let name = entry.source.display_name();
+        let name = entry.source.name();
         if entry.lacks.covers(all) {
             let reason = "it holds nothing of the file (any more)".to_owned();
             self.set_state(source, SourceState::Bad, Some(reason));

@@ -168,7 +168,7 @@ impl Run<'_> {
                 rate += own;
                 SourceSnapshot {
                     source: at as u32,
-                    name: entry.source.display_name().to_owned(),
+                    name: entry.source.name().clone(),
                     state: entry.state,
                     rate_bytes_per_s: own,
                     bytes: self.told(entry.figures.bytes),
@@ -285,7 +285,7 @@ impl Run<'_> {
                 let mean = figures.mean_rate(now);
                 SourceSummary {
                     source: at as u32,
-                    name: entry.source.display_name().to_owned(),
+                    name: entry.source.name().clone(),
                     state: entry.state,
                     reason: entry.reason.clone().filter(|_| match entry.state {
                         SourceState::Bad => true,
@@ -399,7 +399,7 @@ impl Run<'_> {
         let delivered = |(_, entry): &(usize, &SourceEntry)| entry.figures.bytes > 0;
         let used = self.sources.iter().enumerate().filter(delivered);
         used.map(|(at, entry)| Used {
-            name: entry.source.display_name().to_owned(),
+            name: entry.source.name().to_string(),
             is_lost: entry.state == SourceState::Bad
                 || entry.state == SourceState::Silent
                 || entry.state == SourceState::Probing && entry.failures > 0,

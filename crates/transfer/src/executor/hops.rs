@@ -202,6 +202,7 @@ mod tests {
     use swath_source::RelayAccess;
 
     use super::super::audit::Hypothesis;
+    use super::super::deliverer::Deliverer;
     use super::super::suspect::Try;
     use super::*;
     use crate::engine::{Engine, EngineOptions};
@@ -340,12 +341,12 @@ mod tests {
         let mut run = run(&engine, &mut observer);
         let ours = run.journal_ids.len();
         for _ in 0..2 {
-            run.enter_in_journal("http://a.example/f".to_owned());
-            run.enter_in_journal("http://a.example/f by r1:8471".to_owned());
+            run.enter_in_journal(Deliverer::parse("http://a.example/f"));
+            run.enter_in_journal(Deliverer::parse("http://a.example/f by r1:8471"));
         }
         let known = run.journal_names.clone();
-        let names: Vec<&str> =
-            run.journal_ids[ours..].iter().map(|id| known[id].as_str()).collect();
+        let names: Vec<String> =
+            run.journal_ids[ours..].iter().map(|id| known[id].text()).collect();
         let second = ["http://a.example/f #2", "http://a.example/f #2 by r1:8471"];
         assert_eq!(
             names,
@@ -366,8 +367,9 @@ mod tests {
         run.open_way(WayId(102), ReplicaId(0), Route::through(vec![SiteId(2), SiteId(1)]), false);
         run.journal_ids = vec![0, 1, 2, 3];
         let names = ["", " by r1", " by r2", " by r2, r1"];
-        run.journal_names =
-            (0..).zip(names.map(|name| format!("http://a.example/f{name}"))).collect();
+        run.journal_names = (0..)
+            .zip(names.map(|by| Deliverer::parse(&format!("http://a.example/f{by}"))))
+            .collect();
         planned(&mut run);
         let lanes = |run: &Run<'_>, at| run.planner.source(SourceId(at)).unwrap().lanes;
         assert!((0..4).all(|at| lanes(&run, at) > 0));

@@ -71,7 +71,7 @@ impl Run<'_> {
             return false;
         }
         self.sources[at].accepted = Some(true);
-        let name = self.sources[at].source.display_name().to_owned();
+        let name = self.sources[at].source.name().to_string();
         self.note(format!("{name} has the same tree, and takes part"), false);
         if let Some(tree) = &mut self.tree {
             let source = tree.source(at);

@@ -57,7 +57,7 @@ impl Run<'_> {
             let list =
                 fetch_small(&self.engine.net, url, trust, "text/plain", LIST_BYTES_MAX).await;
             let list = list.map_err(|error| GetError::Index {
-                whose: self.sources[at].source.display_name().to_owned(),
+                whose: self.sources[at].source.name().to_string(),
                 reason: format!("which files changed cannot be learnt: {error}"),
             })?;
             let text = String::from_utf8_lossy(&list.bytes).into_owned();

@@ -9,12 +9,13 @@
 use std::collections::BTreeSet;
 
 use swath_model::Range;
-use swath_source::{Source, fetch_part};
+use swath_source::fetch_part;
 use swath_store::{Left, OpenError, Record, Verdict};
 use tokio::time::timeout;
 
 use super::Ended;
 use super::agree::Version;
+use super::deliverer::Deliverer;
 use super::samples::{
     ANSWERS_WITHIN, Answer, BLOCK_BYTES, Block, EVERY_BYTES, EVERY_OFTEN_BYTES, OFTEN_BYTES, Of,
 };
@@ -26,7 +27,7 @@ impl Run<'_> {
     /// Whether relays could have changed what the journal says came of this source, be it ours or one of
     /// an earlier run.
     pub(super) fn is_exposed(&self, id: u32) -> bool {
-        self.journal_names.get(&id).is_some_and(|name| is_exposed_in_journal(name))
+        self.journal_names.get(&id).is_some_and(|deliverer| deliverer.is_exposed)
     }
 
     /// What came of the source that the journal knows by this number, in this run and in earlier ones.
@@ -84,7 +85,7 @@ impl Run<'_> {
 
     /// What an earlier run left is not what the source has, though size and time are the same.
     pub(super) fn left_is_of_another(&mut self, by: usize, at: u64) -> Result<(), Ended> {
-        let name = self.sources[by].source.display_name().to_owned();
+        let name = self.sources[by].source.name().clone();
         self.note(
             format!("what an earlier run left differs from what {name} has, at byte {at}, though size and version are the same: starting again"),
             true,
@@ -155,57 +156,52 @@ impl Run<'_> {
 
     /// The sources that the journal knows whose bytes passed by a relay of this one: it, and its kin.
     pub(super) fn kin_in_journal(&self, id: u32) -> BTreeSet<u32> {
-        let mut relays: Vec<&str> =
-            self.journal_names.get(&id).map_or_else(Vec::new, |name| relays_in_journal(name));
+        let relays = self.journal_names.get(&id).map_or(&[][..], |own| &own.name.relays);
+        let mut relays: Vec<&String> = relays.iter().collect();
         if relays.iter().any(|&relay| self.samples.guilty.contains(relay)) {
             // Nothing is said by that of those beside it.
             relays.retain(|&relay| self.samples.guilty.contains(relay));
         }
-        let is_kin = |name: &str| {
-            is_exposed_in_journal(name)
-                && relays_in_journal(name).iter().any(|relay| relays.contains(relay))
+        let is_kin = |(_, other): &(&u32, &Deliverer)| {
+            other.is_exposed && other.name.relays.iter().any(|relay| relays.contains(&relay))
         };
-        let kin = self.journal_names.iter().filter(|(_, name)| is_kin(name)).map(|(&id, _)| id);
+        let kin = self.journal_names.iter().filter(is_kin).map(|(&id, _)| id);
         kin.chain([id]).collect()
     }
 
-    /// The next source gets a number of its own in the journal. Names do without queries, so that two
-    /// may have the same one.
-    pub(super) fn enter_in_journal(&mut self, name: String) {
-        let is_ours = |run: &Self, name: &str| {
-            let known = run.journal_names.iter().find(|(_, known)| *known == name);
+    /// The next source gets a number of its own in the journal.
+    pub(super) fn enter_in_journal(&mut self, mut deliverer: Deliverer) {
+        let is_ours = |run: &Self, deliverer: &Deliverer| {
+            let known = run.journal_names.iter().find(|(_, known)| *known == deliverer);
             known.is_some_and(|(id, _)| run.journal_ids.contains(id))
         };
-        let mut own = name.clone();
-        let mut number = 2;
-        while is_ours(self, &own) {
-            own = numbered(&name, number);
-            number += 1;
+        while is_ours(self, &deliverer) {
+            deliverer.number += 1;
         }
-        let id = self.journal_id_for(&own);
+        let id = self.journal_id_for(deliverer);
         self.journal_ids.push(id);
     }
 
-    /// The number under which the journal knows (from now on) the source of this name.
-    fn journal_id_for(&mut self, name: &str) -> u32 {
-        if let Some((&id, _)) = self.journal_names.iter().find(|(_, known)| *known == name) {
+    /// The number under which the journal knows (from now on) this source.
+    fn journal_id_for(&mut self, deliverer: Deliverer) -> u32 {
+        if let Some((&id, _)) = self.journal_names.iter().find(|(_, known)| **known == deliverer) {
             return id;
         }
         let id = self.journal_names.last_key_value().map_or(0, |(&last, _)| last + 1);
-        self.journal_names.insert(id, name.to_owned());
-        self.records.push(Record::Source { id, name: name.to_owned() });
+        self.records.push(Record::Source { id, name: deliverer.text() });
+        self.journal_names.insert(id, deliverer);
         id
     }
 
     /// The journal was read: take its numbers over for the sources that it knows.
     pub fn adopt_journal_names(&mut self, known: &[(u32, String)]) {
-        self.journal_names = known.iter().cloned().collect();
+        self.journal_names = known.iter().map(|(id, text)| (*id, Deliverer::parse(text))).collect();
         self.records.clear();
-        let names: Vec<String> =
-            self.sources.iter().map(|entry| name_in_journal(&entry.source)).collect();
+        let ours: Vec<Deliverer> =
+            self.sources.iter().map(|entry| Deliverer::of(&entry.source)).collect();
         self.journal_ids.clear();
-        for name in names {
-            self.enter_in_journal(name);
+        for deliverer in ours {
+            self.enter_in_journal(deliverer);
         }
     }
 
@@ -312,35 +308,6 @@ impl Run<'_> {
     }
 }
 
-/// By which name the journal knows a source; those whose bytes relays could change can be told from
-/// others by it, in a later run too.
-pub(super) fn name_in_journal(source: &Source) -> String {
-    let name = source.display_name();
-    let is_carried = source.is_relayed() && !source.is_exposed();
-    if is_carried { format!("{name}{CARRIED}") } else { name.to_owned() }
-}
-
-/// The name of one more source whose address, as far as it is shown, is the same.
-pub(super) fn numbered(name: &str, number: usize) -> String {
-    match name.split_once(" by ") {
-        Some((address, relays)) => format!("{address} #{number} by {relays}"),
-        None => format!("{name} #{number}"),
-    }
-}
-
-/// Addresses have no spaces: what follows one is the way.
-fn is_exposed_in_journal(name: &str) -> bool {
-    name.contains(" by ") && !name.ends_with(CARRIED)
-}
-
-/// The relays by which a source was reached that the journal knows by this name.
-pub(super) fn relays_in_journal(name: &str) -> Vec<&str> {
-    let name = name.strip_suffix(CARRIED).unwrap_or(name);
-    name.split_once(" by ").map_or_else(Vec::new, |(_, relays)| relays.split(", ").collect())
-}
-
-/// Follows the name of a source whose bytes relays carried unseen.
-const CARRIED: &str = ", carried";
 /// So much of the end of what came by an answer that was left.
 const TAIL_BYTES: u64 = 2 << 10;
 /// So many blocks of one source of earlier runs are looked at: 16 MiB of them.
@@ -351,22 +318,3 @@ const KEPT_BLOCKS: usize = 4;
 const KEPT_BLOCK_BYTES: u64 = 16 << 10;
 /// So many at a time.
 const LEFT_AT_ONCE: u32 = 4;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_relays_of_an_earlier_run_are_told_from_its_names() {
-        let name = "http://a.example/x by r1:8471, r2:8471";
-        assert_eq!(relays_in_journal(name), ["r1:8471", "r2:8471"]);
-        assert_eq!(relays_in_journal(&format!("{name}{CARRIED}")), ["r1:8471", "r2:8471"]);
-        assert_eq!(relays_in_journal("http://a.example/x"), Vec::<&str>::new());
-        assert!(is_exposed_in_journal(name) && !is_exposed_in_journal(&format!("{name}{CARRIED}")));
-        assert!(!is_exposed_in_journal("http://a.example/x"));
-        let second = numbered(name, 2);
-        assert_eq!(second, "http://a.example/x #2 by r1:8471, r2:8471");
-        assert_eq!(relays_in_journal(&second), ["r1:8471", "r2:8471"]);
-        assert_eq!(numbered("http://a.example/x", 3), "http://a.example/x #3");
-    }
-}

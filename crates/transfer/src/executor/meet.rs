@@ -69,7 +69,7 @@ impl Run<'_> {
         }
         let again = self.sources[source].facts.is_some();
         for oddity in facts.oddities.iter().filter(|_| !again) {
-            let name = self.sources[source].source.display_name();
+            let name = self.sources[source].source.name();
             self.note(format!("{name}: {oddity}"), true);
         }
         let accepted = self.sources[source].accepted;
@@ -172,7 +172,7 @@ impl Run<'_> {
                 );
             }
         }
-        let name = self.sources[source].source.display_name().to_owned();
+        let name = self.sources[source].source.name().to_string();
         let size = crate::report::units::bytes(facts.size_bytes.unwrap_or_default());
         self.note(
             format!("{name} tells the size of the file ({size}): starting again with it"),
@@ -297,7 +297,7 @@ impl Run<'_> {
         }
         entry.one_answers += 1;
         entry.source.take_one_answer();
-        let name = entry.source.display_name();
+        let name = entry.source.name();
         let text = match entry.one_answers {
             1 => format!(
                 "{name} names another version of the file in each answer: the file is fetched in one answer, from the start"
@@ -338,7 +338,7 @@ impl Run<'_> {
             }
         }
         if found > 0 {
-            let name = self.sources[source].source.display_name().to_owned();
+            let name = self.sources[source].source.name().to_string();
             let mirrors = if found == 1 { "mirror" } else { "mirrors" };
             self.note(format!("{name} names {found} more {mirrors}"), false);
         }

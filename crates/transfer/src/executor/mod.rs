@@ -13,6 +13,7 @@ mod barren;
 mod blame;
 mod broken;
 mod charge;
+mod deliverer;
 mod figures;
 mod hops;
 mod in_order;

@@ -151,7 +151,7 @@ impl Run<'_> {
             self.open_again(group.source, sealed_of(group.range), true);
         }
         for (source, bytes) in wrong {
-            let name = self.sources[source].source.display_name().to_owned();
+            let name = self.sources[source].source.name().to_string();
             let bytes = crate::report::units::bytes(bytes);
             self.note(
                 format!("{name} brought {bytes} that are not what the source has; they are fetched again"),

@@ -260,7 +260,7 @@ impl Run<'_> {
 
     /// Two mirrors differ, and nothing tells which is right: neither's bytes are kept.
     fn undecided(&mut self, dispute: &Dispute) -> Result<(), Ended> {
-        let name = |at: usize| self.sources[at].source.display_name().to_owned();
+        let name = |at: usize| self.sources[at].source.name().to_string();
         let (one, other) = (name(dispute.source), name(dispute.peer));
         let ids = [dispute.source, dispute.peer].map(|at| self.sources[at].source.url().clone());
         for at in 0..self.sources.len() {

@@ -21,7 +21,7 @@ impl Run<'_> {
                     _ if self.has_given_all(source) => "all that it holds has come".to_owned(),
                     _ => "no answer".to_owned(),
                 });
-                (source.source.display_name().to_owned(), why)
+                (source.source.name().to_string(), why)
             })
             .collect();
         if reasons.is_empty() { self.lost_relays() } else { reasons }

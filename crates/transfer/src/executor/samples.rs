@@ -23,7 +23,6 @@ use tokio::time::timeout;
 
 use super::Ended;
 use super::agree::Version;
-use super::left::relays_in_journal;
 use super::peers::Peers;
 use super::state::Run;
 use crate::error::GetError;
@@ -287,8 +286,9 @@ impl Run<'_> {
             return self.leave_relays();
         }
         let now = self.source_of_journal_id(id).filter(|&source| !self.is_out(source));
-        if let [relay] = relays_in_journal(&self.journal_name(id))[..] {
-            self.samples.guilty.insert(relay.to_owned());
+        let deliverer = self.journal_names.get(&id);
+        if let Some([relay]) = deliverer.map(|deliverer| &deliverer.name.relays[..]) {
+            self.samples.guilty.insert(relay.clone());
         }
         let is_exposed = self.is_exposed(id);
         let reason = match is_exposed {

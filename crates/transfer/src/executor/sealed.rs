@@ -409,7 +409,7 @@ impl Run<'_> {
             self.open_again(source, sealed_of(plain), others);
         }
         if is_corrupt {
-            let name = self.sources[source].source.display_name().to_owned();
+            let name = self.sources[source].source.name().to_string();
             self.note(
                 format!("{name} sent bytes that do not fit their checksum; they are fetched again"),
                 true,

@@ -17,10 +17,10 @@ use super::agree::Agreement;
 use super::audit::{Audit, Hypothesis};
 use super::barren::Barren;
 use super::broken::Broken;
+use super::deliverer::Deliverer;
 use super::figures::Figures;
 use super::in_order::InOrder;
 use super::jobs::Jobs;
-use super::left::name_in_journal;
 use super::ordered::{Ordered, Word};
 use super::samples::Samples;
 use super::sealed::Tree;
@@ -221,8 +221,8 @@ pub(super) struct Run<'a> {
     pub audit: Option<Audit>,
     /// Number in the journal of each source, by our own number.
     pub journal_ids: Vec<u32>,
-    /// Names of all sources that the journal knows, earlier runs included.
-    pub journal_names: BTreeMap<u32, String>,
+    /// All sources that the journal knows, earlier runs included.
+    pub journal_names: BTreeMap<u32, Deliverer>,
     pub discovered: usize,
     pub wasted_bytes: u64,
     pub last_meters: Time,
@@ -430,7 +430,7 @@ impl<'a> Run<'a> {
     /// One more source, with the next number.
     pub fn enter_source(&mut self, entry: SourceEntry) {
         let id = entry.source.id();
-        self.enter_in_journal(name_in_journal(&entry.source));
+        self.enter_in_journal(Deliverer::of(&entry.source));
         self.sources.push(entry);
         self.plan_source(id.index());
     }
@@ -459,8 +459,7 @@ impl<'a> Run<'a> {
     }
 
     pub fn announce(&mut self) {
-        let sources =
-            self.sources.iter().map(|entry| entry.source.display_name().to_owned()).collect();
+        let sources = self.sources.iter().map(|entry| entry.source.name().to_string()).collect();
         let path = self.request.destination_name();
         self.observer.observe(&Event::Started { path, sources });
     }
@@ -498,7 +497,8 @@ impl<'a> Run<'a> {
         if !is_news {
             return;
         }
-        self.observer.observe(&Event::Source { at_s, source: at as u32, state, reason });
+        let name = self.sources[at].source.name().clone();
+        self.observer.observe(&Event::Source { at_s, source: at as u32, name, state, reason });
     }
 
     /// A source is out for good.

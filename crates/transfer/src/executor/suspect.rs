@@ -108,7 +108,7 @@ impl Run<'_> {
         }
         if self.bad_pieces <= NOTES_MAX {
             let whose = match (&last[..], tries.last().map_or(0, |last| last.deliverers.len())) {
-                ([one], 1) => self.sources[*one].source.display_name().to_owned(),
+                ([one], 1) => self.sources[*one].source.name().to_string(),
                 (_, 1) => "an earlier run".to_owned(),
                 _ => "several sources".to_owned(),
             };
@@ -181,8 +181,7 @@ impl Run<'_> {
         }
         let (start, end) = (range.start, range.end);
         if self.convicted.insert(deliverer) {
-            let name = self.journal_names.get(&deliverer).cloned();
-            let name = name.unwrap_or_else(|| "an earlier source".to_owned());
+            let name = self.journal_name(deliverer);
             self.note(
                 format!("{name} delivered corrupt data (within bytes {start}–{end}); replaced"),
                 true,

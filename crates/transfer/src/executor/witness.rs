@@ -90,7 +90,7 @@ impl Run<'_> {
         let said = "what relays passed on is not what the source has";
         for at in 0..self.sources.len() {
             if self.sources[at].accepted == Some(true) && self.sources[at].source.is_exposed() {
-                let name = self.sources[at].source.display_name().to_owned();
+                let name = self.sources[at].source.name().to_string();
                 self.note(format!("{name}: {said}; it is fetched without it"), true);
                 self.sources[at].accepted = Some(false);
                 self.sources[at].fault = Fault::Corrupt;

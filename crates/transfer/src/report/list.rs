@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use swath_model::SourceName;
+
 use super::recording::Content;
 use super::recording::{Ending, Recording, Sample};
-use super::{units, ways};
-use crate::error::GetError;
+use super::units;
 use crate::observe::{Event, Observer, SourceState, SourceSummary, Summary, SwathRecord, Verified};
 
 /// Time between two samples of the rates.
@@ -31,7 +32,7 @@ struct List {
     begun: Instant,
     recording: Recording,
     /// Number of each host.
-    hosts: HashMap<String, u32>,
+    hosts: HashMap<SourceName, u32>,
     totals: Vec<SourceSummary>,
     /// Bytes by host at the last sample.
     sampled: (f64, Vec<u64>),
@@ -53,15 +54,9 @@ struct List {
     unproved: (u64, u64),
 }
 
-/// Whose the bytes of a source are in a list, by the source's name: its host's, with the relays that lead
-/// to it (`data.example by r1.example:8471`).
-pub fn host_of(name: &str) -> String {
-    let (address, relays) = match ways::way(name) {
-        Some((replica, relays)) => (replica, format!(" by {}", relays.join(", "))),
-        None => (name, String::new()),
-    };
-    let bare = address.split_once("://").map_or(address, |(_, rest)| rest);
-    format!("{}{relays}", bare.split('/').next().unwrap_or(""))
+/// Whose the bytes of a source are in a list: its host's, with the relays that lead to it.
+pub fn host_of(name: &SourceName) -> SourceName {
+    SourceName { address: name.host().to_owned(), relays: name.relays.clone() }
 }
 
 /// Of a list: what proves so many files of which relays passed on so many bytes.
@@ -161,7 +156,8 @@ impl List {
     fn add(&mut self, file: u64, event: &Event, now_s: f64) {
         match event {
             Event::Started { path, sources } | Event::Staging { path, depots: sources } => {
-                let hosts: Vec<u32> = sources.iter().map(|name| self.host(name)).collect();
+                let hosts: Vec<u32> =
+                    sources.iter().map(|name| self.host(&SourceName::direct(name))).collect();
                 let slot =
                     (0..).find(|slot| self.active.values().all(|a| a.slot != *slot)).unwrap_or(0);
                 let bytes = vec![0; hosts.len()];
@@ -209,9 +205,9 @@ impl List {
                 self.complete += 1;
                 self.end(file, end);
             }
-            Event::Failed { error, summary, .. } => {
+            Event::Failed { error, stopped, summary, .. } => {
                 // What the user stopped has not failed.
-                if *error == GetError::Stopped.to_string() {
+                if *stopped {
                     self.stopped += 1;
                 } else {
                     self.failed += 1;
@@ -256,7 +252,7 @@ impl List {
     }
 
     /// A source of a file has delivered `bytes` in all.
-    fn grow(&mut self, file: u64, source: u32, name: &str, bytes: u64) {
+    fn grow(&mut self, file: u64, source: u32, name: &SourceName, bytes: u64) {
         let at = source as usize;
         if self.active.get(&file).is_some_and(|a| a.hosts.len() == at) {
             // Found on the way.
@@ -326,7 +322,7 @@ impl List {
     }
 
     /// The number of a source's host.
-    fn host(&mut self, name: &str) -> u32 {
+    fn host(&mut self, name: &SourceName) -> u32 {
         let host = host_of(name);
         if let Some(&number) = self.hosts.get(&host) {
             return number;
@@ -337,20 +333,9 @@ impl List {
         let number = self.totals.len() as u32;
         self.hosts.insert(host.clone(), number);
         self.recording.sources.push(host.clone());
-        self.totals.push(SourceSummary {
-            source: number,
-            name: host,
-            state: SourceState::Idle,
-            reason: None,
-            bytes: 0,
-            share: 0.0,
-            rate_bytes_per_s: 0.0,
-            capacity_bytes_per_s: 0.0,
-            requests: 0,
-            lanes: 0,
-            rtt_ms: None,
-            wasted_bytes: 0,
-        });
+        let state = SourceState::Idle;
+        let total = SourceSummary { source: number, name: host, state, ..SourceSummary::default() };
+        self.totals.push(total);
         number
     }
 
@@ -423,7 +408,8 @@ mod tests {
             }
         }
         let recording = list.lock().recording(4.0);
-        assert_eq!(recording.sources, ["mirror1.cern.ch", "mirror2.desy.de"]);
+        let hosts = ["mirror1.cern.ch", "mirror2.desy.de"].map(SourceName::direct);
+        assert_eq!(recording.sources, hosts);
         assert_eq!(recording.files, Some(40));
         let covered: Vec<_> = recording.map.iter().map(|(range, _)| range).collect();
         assert_eq!(covered.iter().map(|r| r.len()).sum::<u64>(), 120_000_000);
@@ -441,19 +427,22 @@ mod tests {
     #[test]
     fn relays_are_told_apart_and_warned_of_once() {
         // All bytes were their origin's, and each file had a warning of its own.
-        let by = "http://data.example/x/f by r1.example:80, [::1]:81";
-        assert_eq!(host_of(by), "data.example by r1.example:80, [::1]:81");
-        assert_eq!(host_of("https://data.example:81/x"), "data.example:81");
+        let by = |address: &str| SourceName::routed(address, ["r1.example:80", "[::1]:81"]);
+        let address = "http://data.example/x/f";
+        assert_eq!(host_of(&by(address)), by("data.example"));
         let list = ListRecorder::new("list.txt");
         for (file, unproved_bytes) in [(0, 3_000_000), (1, 0), (2, 1_000_000)] {
             let mut observer = list.observer(file);
-            let sources = vec!["http://data.example/x/f".to_owned(), by.to_owned()];
+            let sources = vec![address.to_owned()];
             observer.observe(&Event::Started { path: format!("f{file}"), sources });
+            let source = SourceSummary { source: 1, name: by(address), ..SourceSummary::default() };
+            let end = Summary { sources: vec![source], ..Summary::default() };
             let text = "verified by nothing".to_owned();
             observer.observe(&Event::Note { at_s: 1.0, text, warning: true, unproved_bytes });
+            observer.observe(&Event::Finished(end));
         }
         let recording = list.recording();
-        assert_eq!(recording.sources, ["data.example", "data.example by r1.example:80, [::1]:81"]);
+        assert_eq!(recording.sources, [SourceName::direct("data.example"), by("data.example")]);
         let moments = recording.moments.iter();
         let told: Vec<&str> = moments.map(|moment| moment.text.as_str()).collect();
         assert_eq!(told, ["f1: verified by nothing", &*warning_of_relays(2, 4_000_000)]);
@@ -477,6 +466,7 @@ mod tests {
             path: "a".to_owned(),
             at_s: 1.0,
             error: "404 <b>".to_owned(),
+            stopped: false,
             kept_bytes: 0,
             summary,
         });

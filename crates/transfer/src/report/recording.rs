@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use swath_model::{Range, RangeMap};
+use swath_model::{Range, RangeMap, SourceName};
 
 use super::bound;
 use crate::observe::{Event, Observer, Outcome, Snapshot, SourceState, Summary, SwathRecord};
@@ -143,7 +143,7 @@ pub struct Recording {
     /// When it began, by the clock on the wall.
     pub begun: Option<SystemTime>,
     /// Names of the sources by number.
-    pub sources: Vec<String>,
+    pub sources: Vec<SourceName>,
     /// Size of the file where known.
     pub size_bytes: Option<u64>,
     /// Bytes that an earlier run left.
@@ -217,14 +217,15 @@ impl Recording {
         match event {
             Event::Started { path, sources } | Event::Staging { path, depots: sources } => {
                 self.path.clone_from(path);
-                self.sources.clone_from(sources);
+                self.sources = sources.iter().map(SourceName::direct).collect();
             }
             Event::Opened { size_bytes, resumed_bytes, verification, .. } => {
                 self.size_bytes = *size_bytes;
                 self.resumed_bytes = *resumed_bytes;
                 self.verification.clone_from(verification);
             }
-            Event::Source { at_s, source, state, reason } => {
+            Event::Source { at_s, source, name, state, reason } => {
+                self.name(*source, name);
                 let text = reason.clone().unwrap_or_default();
                 self.add_moment(*at_s, MomentKind::State { source: *source, state: *state }, text);
             }
@@ -360,16 +361,16 @@ impl Recording {
     }
 
     /// Sources are found on the way too; remember every name by number.
-    fn name(&mut self, source: u32, name: &str) {
+    fn name(&mut self, source: u32, name: &SourceName) {
         let at = source as usize;
         if at >= SOURCES_MAX {
             return;
         }
         if self.sources.len() <= at {
-            self.sources.resize(at + 1, String::new());
+            self.sources.resize(at + 1, SourceName::default());
         }
-        if self.sources[at] != name {
-            name.clone_into(&mut self.sources[at]);
+        if self.sources[at] != *name {
+            self.sources[at].clone_from(name);
         }
     }
 

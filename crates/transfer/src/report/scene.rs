@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use swath_model::SourceName;
+
 use super::axis;
 use super::escape::html;
 use super::recording::{Ending, Recording};
@@ -110,37 +112,44 @@ impl<'a> Scene<'a> {
         self.recording.summary.as_ref()?.sources.iter().find(|s| s.source as usize == source)
     }
 
-    /// A source's name as HTML: the host, then its path in a quieter tone; of a way its relays first.
+    /// A source's name as HTML: the host, then its path in a quieter tone; where relays lead to it,
+    /// these first.
     pub(super) fn name_html(&self, source: usize) -> String {
-        let name = self.name(source);
+        let bare = self.bare(source);
         if let Some(by) = self.way(source) {
-            let replica = name.split(" by ").next().unwrap_or_default();
-            return format!("<b>{}</b> <span>{}</span>", html(&by), html(replica));
+            return format!("<b>{}</b> <span>{}</span>", html(&by), html(bare));
         }
-        match name.find('/') {
-            Some(at) => format!("<b>{}</b><span>{}</span>", html(&name[..at]), html(&name[at..])),
-            None => format!("<b>{}</b>", html(&name)),
+        match bare.find('/') {
+            Some(at) => format!("<b>{}</b><span>{}</span>", html(&bare[..at]), html(&bare[at..])),
+            None => format!("<b>{}</b>", html(&self.name(source))),
         }
     }
 
-    /// A way's relays, the nearest first: "by denver, atlanta".
+    /// The relays to a source, the nearest first: "by denver, atlanta".
     fn way(&self, source: usize) -> Option<String> {
-        let (_, relays) = ways::way(self.recording.sources.get(source)?)?;
-        let short = |site: &&str| self.relays.get(*site).map_or(*site, String::as_str).to_owned();
-        Some(format!("by {}", relays.iter().map(short).collect::<Vec<_>>().join(", ")))
+        let name = self.recording.sources.get(source).filter(|name| name.is_relayed())?;
+        let short = |site: &String| self.relays.get(site).unwrap_or(site).clone();
+        Some(format!("by {}", name.relays.iter().map(short).collect::<Vec<_>>().join(", ")))
     }
 
-    /// What a source is called in a sentence: its host, or the relays of a way.
+    /// What a source is called in a sentence: its host, or the relays to it.
     pub(super) fn called(&self, source: usize) -> String {
         let host = || self.name(source).split('/').next().unwrap_or_default().to_owned();
         self.way(source).unwrap_or_else(host)
     }
 
+    fn bare(&self, source: usize) -> &str {
+        self.recording.sources.get(source).map_or("", SourceName::bare_address)
+    }
+
     /// A source's name without its scheme.
     pub(super) fn name(&self, source: usize) -> String {
-        let name = self.recording.sources.get(source).map_or("", String::as_str);
-        let bare = name.split_once("://").map_or(name, |(_, rest)| rest);
-        if bare.is_empty() { format!("source {}", source + 1) } else { bare.to_owned() }
+        let Some(name) = self.recording.sources.get(source).filter(|it| !it.address.is_empty())
+        else {
+            return format!("source {}", source + 1);
+        };
+        let address = name.bare_address().to_owned();
+        SourceName { address, relays: name.relays.clone() }.to_string()
     }
 
     /// Whether it ended well.

@@ -2,6 +2,8 @@
 //! small simulation with a step of 10 ms that gives the events of a plausible run. It plans
 //! simply (swaths by time, tails given to whoever is idle) and needs no network.
 
+use swath_model::SourceName;
+
 use super::observe::{
     Eta, Event, LimitedBy, Outcome, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary,
     Summary, SwathRecord, Verified,
@@ -103,6 +105,7 @@ pub fn play(scenario: &Scenario) -> Vec<Event> {
         events.push(Event::Source {
             at_s: 0.0,
             source: i as u32,
+            name: SourceName::direct(&s.links[i].name),
             state: SourceState::Probing,
             reason: None,
         });
@@ -129,7 +132,8 @@ pub fn play(scenario: &Scenario) -> Vec<Event> {
             let mut set = |state: SourceState, reason: Option<String>, events: &mut Vec<Event>| {
                 if states[i] != state {
                     states[i] = state;
-                    events.push(Event::Source { at_s: now, source: i as u32, state, reason });
+                    let name = SourceName::direct(&link.name);
+                    events.push(Event::Source { at_s: now, source: i as u32, name, state, reason });
                 }
             };
             if dead || silent {
@@ -258,7 +262,7 @@ pub fn play(scenario: &Scenario) -> Vec<Event> {
                     rate += now_rate;
                     SourceSnapshot {
                         source: i as u32,
-                        name: s.links[i].name.clone(),
+                        name: SourceName::direct(&s.links[i].name),
                         state: states[i],
                         rate_bytes_per_s: now_rate,
                         bytes: bytes[i] as u64,
@@ -297,7 +301,7 @@ pub fn play(scenario: &Scenario) -> Vec<Event> {
     let sources = (0..n)
         .map(|i| SourceSummary {
             source: i as u32,
-            name: s.links[i].name.clone(),
+            name: SourceName::direct(&s.links[i].name),
             state: states[i],
             reason: s.links[i]
                 .dies_s

@@ -69,7 +69,7 @@ pub(super) fn sources(scene: &Scene<'_>) -> String {
              <td data-l=\"lost\">{}</td><td data-l=\"failed\">{}</td></tr>",
             swatch(i),
             i + 1,
-            html(scene.recording.sources.get(i).map_or("", String::as_str)),
+            html(&scene.recording.sources.get(i).map_or_else(String::new, ToString::to_string)),
             scene.name_html(i),
             units::bytes(scene.bytes[i]),
             super::palette::colour(i),

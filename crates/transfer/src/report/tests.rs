@@ -1,6 +1,6 @@
 //! Recordings of whole transfers and the pages made of them.
 
-use swath_model::Range;
+use swath_model::{Range, SourceName};
 
 use super::synthetic::{Link, Scenario, play};
 use super::{
@@ -35,14 +35,18 @@ fn data(page: &str) -> serde_json::Value {
 
 #[test]
 fn ways_are_called_by_their_relays_and_what_is_in_use_is_told_by_what_changed() {
-    let by = |relays: &str| format!("http://ornl.example/f by {relays}");
-    let sources = vec![
-        "http://ornl.example/f".to_owned(),
-        by("denver.example:8471, atlanta.example:8471"),
-        by("<b>.example:8471"),
-    ];
+    let address = "http://ornl.example/f";
+    let found = |source, relays: &[&str]| Event::Source {
+        at_s: 0.5,
+        source,
+        name: SourceName::routed(address, relays.iter().copied()),
+        state: SourceState::Probing,
+        reason: None,
+    };
     let page = render(&record(&[
-        Event::Started { path: "f".into(), sources },
+        Event::Started { path: "f".into(), sources: vec![address.to_owned()] },
+        found(1, &["denver.example:8471", "atlanta.example:8471"]),
+        found(2, &["<b>.example:8471"]),
         Event::Routes { at_s: 1.0, sources: vec![0, 1] },
         Event::Routes { at_s: 2.5, sources: vec![0, 2] },
         Event::note(4.0, "over".into(), false),
@@ -205,7 +209,7 @@ fn an_empty_or_broken_off_recording_has_a_page() {
         eta: None,
         sources: vec![SourceSnapshot {
             source: u32::MAX,
-            name: "far.example".to_owned(),
+            name: SourceName::direct("far.example"),
             state: SourceState::Running,
             rate_bytes_per_s: f64::NAN,
             bytes: 0,
@@ -248,7 +252,7 @@ fn memory_and_page_are_bounded() {
         if i % 20 == 0 {
             let source = |source| SourceSnapshot {
                 source,
-                name: format!("mirror{source}.example/file"),
+                name: SourceName::direct(format!("mirror{source}.example/file")),
                 state: SourceState::Running,
                 rate_bytes_per_s: 1e6,
                 bytes: 0,

@@ -12,10 +12,9 @@ use super::scene::{Scene, X_MAX};
 /// Short names of relays, by `host:port`: the first part of the host's name, where no other relay has
 /// that too.
 pub(super) fn short_names(recording: &Recording) -> BTreeMap<String, String> {
-    let sites =
-        recording.sources.iter().filter_map(|name| way(name)).flat_map(|(_, relays)| relays);
+    let sites = recording.sources.iter().flat_map(|name| &name.relays);
     let mut names: BTreeMap<String, String> =
-        sites.map(|site| (site.to_owned(), first_part(site).to_owned())).collect();
+        sites.map(|site| (site.clone(), first_part(site).to_owned())).collect();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     names.values().for_each(|short| *counts.entry(short.clone()).or_default() += 1);
     for (site, short) in &mut names {
@@ -24,17 +23,6 @@ pub(super) fn short_names(recording: &Recording) -> BTreeMap<String, String> {
         }
     }
     names
-}
-
-/// The replica and the relays (`host:port`, the nearest first) in a source's name; `None` if it is
-/// reached directly.
-pub(super) fn way(name: &str) -> Option<(&str, Vec<&str>)> {
-    // Addresses hold no spaces.
-    let (replica, relays) = name.split_once(" by ")?;
-    let relays: Vec<&str> = relays.split(", ").collect();
-    let is_site =
-        |site: &&str| site.rsplit_once(':').is_some_and(|(_, it)| it.parse::<u16>().is_ok());
-    (replica.contains("://") && relays.iter().all(is_site)).then_some((replica, relays))
 }
 
 fn first_part(site: &str) -> &str {
@@ -75,7 +63,7 @@ fn at_first(scene: &Scene<'_>) -> Vec<u32> {
     let recording = scene.recording;
     let first = recording.ways.first().map_or(&[][..], |it| &it.sources);
     let is_direct =
-        |one: &u32| recording.sources.get(*one as usize).is_some_and(|name| way(name).is_none());
+        |one: &u32| recording.sources.get(*one as usize).is_some_and(|name| !name.is_relayed());
     first.iter().copied().filter(is_direct).collect()
 }
 
@@ -122,18 +110,22 @@ const GAP_PX: i64 = 2;
 
 #[cfg(test)]
 mod tests {
+    use swath_model::SourceName;
+
     use super::*;
 
     #[test]
     fn relays_are_called_by_the_first_part_of_their_names_where_that_is_clear() {
-        let sources = [
-            "https://data.example/f",
-            "https://data.example/f by r1.a.example:8471, denver.example:8471",
-            "https://data.example/f by r1.b.example:8471, 10.0.0.1:80, [::1]:80",
-            "/home/ada/photos by bob/f",
-            "https://data.example/f by nobody",
+        let by = |relays: &[&str]| SourceName {
+            address: "https://data.example/f".to_owned(),
+            relays: relays.iter().map(|&relay| relay.to_owned()).collect(),
+        };
+        let sources = vec![
+            by(&[]),
+            by(&["r1.a.example:8471", "denver.example:8471"]),
+            by(&["r1.b.example:8471", "10.0.0.1:80", "[::1]:80"]),
+            SourceName::direct("/home/ada/photos by bob/f"),
         ];
-        let sources = sources.map(str::to_owned).to_vec();
         let names = short_names(&Recording { sources, ..Recording::default() });
         let short: Vec<(&str, &str)> =
             names.iter().map(|(site, short)| (site.as_str(), short.as_str())).collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use swath_model::{Range, RangeSet};
+use swath_model::{Range, RangeSet, SourceName};
 use swath_source::{DepotError, DepotLease, display_name};
 use tokio::time::Instant;
 use url::Url;
@@ -104,8 +104,8 @@ impl Depot {
         let reason = condition.reason().map(str::to_owned);
         self.condition = condition;
         let at_s = began.elapsed().as_secs_f64();
-        let (source, state) = (at as u32, SourceState::Bad);
-        observer.observe(&Event::Source { at_s, source, state, reason });
+        let (source, name, state) = (at as u32, SourceName::direct(&self.name), SourceState::Bad);
+        observer.observe(&Event::Source { at_s, source, name, state, reason });
     }
 }
 

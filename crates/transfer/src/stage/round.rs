@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
-use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId, Time};
+use swath_model::{LaneId, Range, RangeSet, SourceId, SourceName, SwathId, Time};
 use swath_plan::{Action, Config, Event as PlanEvent, Lanes, Loss, Planner};
 use swath_source::{DepotError, Fetched, Net, display_name};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -480,7 +480,7 @@ impl<'a> Round<'a> {
             let bytes = depot.held.total_bytes();
             SourceSnapshot {
                 source: at as u32,
-                name: depot.name.clone(),
+                name: SourceName::direct(&depot.name),
                 state: match (&depot.condition, lanes) {
                     (Condition::Usable, 0) => SourceState::Idle,
                     (Condition::Usable, _) if bytes == 0 && rate == 0.0 => SourceState::Probing,

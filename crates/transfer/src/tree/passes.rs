@@ -124,13 +124,15 @@ const NAMED_MAX: usize = 5;
 
 #[cfg(test)]
 mod tests {
+    use swath_model::SourceName;
+
     use super::*;
     use crate::observe::SourceState;
 
     fn source(name: &str, bytes: u64, rate_bytes_per_s: f64) -> SourceSummary {
         SourceSummary {
             source: 0,
-            name: name.to_owned(),
+            name: SourceName::direct(name),
             state: SourceState::Idle,
             reason: None,
             bytes,
@@ -164,7 +166,8 @@ mod tests {
         let all = passes.with(pass(40, 2.0, vec![source("a", 40, 20.0)]));
         assert_eq!((all.fetched_bytes, all.wasted_bytes, all.elapsed_s), (120, 40, 8.0));
         assert_eq!(all.rate_bytes_per_s, 15.0);
-        let told: Vec<_> = all.sources.iter().map(|it| (&*it.name, it.source, it.bytes)).collect();
+        let told: Vec<_> =
+            all.sources.iter().map(|it| (&*it.name.address, it.source, it.bytes)).collect();
         assert_eq!(told, [("a", 0, 130), ("b", 1, 30)]);
         assert_eq!((all.sources[0].requests, all.sources[0].rate_bytes_per_s), (6, 16.25));
         assert!((all.sources.iter().map(|it| it.share).sum::<f64>() - 1.0).abs() < 1e-9);
