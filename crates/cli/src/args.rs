@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::failure::Failure;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
@@ -333,12 +334,13 @@ impl Verify {
 }
 
 /// Two values of one algorithm cannot both be right: whoever gives them should hear of it before
-/// anything is read. The error is a sentence.
-pub fn one_value_each(digests: &[Digest]) -> Result<(), String> {
+/// anything is read.
+pub fn one_value_each(digests: &[Digest]) -> Result<(), Failure> {
     for (at, digest) in digests.iter().enumerate() {
         let rival = |other: &&Digest| other.algorithm() == digest.algorithm() && *other != digest;
         if let Some(other) = digests[..at].iter().find(rival) {
-            return Err(format!("--digest contradicts itself: {other} and {digest}"));
+            let text = format!("--digest contradicts itself: {other} and {digest}");
+            return Err(Failure::usage(text));
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! The engine as the command line wants it.
 
+use crate::failure::Failure;
 use swath_model::digest::Digest;
 use swath_source::{Bearer, NetOptions};
 use swath_transfer::{Engine, EngineError, EngineOptions, IoMode, RouteOptions};
@@ -51,10 +52,10 @@ impl<'a> Wishes<'a> {
 }
 
 /// Start an engine; the error is an exit code and a sentence.
-pub fn start(wishes: Wishes<'_>) -> Result<Engine, (Exit, String)> {
+pub fn start(wishes: Wishes<'_>) -> Result<Engine, Failure> {
     let memory_bytes = usize::try_from(wishes.memory).unwrap_or(usize::MAX);
     let to_stdout = wishes.to_stdout;
-    let mut net = crate::net::options(wishes.net).map_err(|error| (Exit::Input, error))?;
+    let mut net = crate::net::options(wishes.net)?;
     if let Some((bearer, fingerprint)) = &wishes.own_server {
         net.bearer = Some(bearer.clone());
         net.fingerprints.push(*fingerprint);
@@ -76,17 +77,15 @@ pub fn start(wishes: Wishes<'_>) -> Result<Engine, (Exit, String)> {
         },
     };
     Engine::start(options).map_err(|error| match error {
-        EngineError::Memory { least_bytes, most_bytes, .. } => (
-            Exit::Usage,
-            format!(
+        EngineError::Memory { least_bytes, most_bytes, .. } => Failure::usage(format!(
                 "--memory: buffers of {} in all are not possible: it takes at least {}, and this machine can spare {} now",
                 units::bytes(wishes.memory),
                 units::bytes(least_bytes as u64),
                 units::bytes(most_bytes as u64)
             ),
         ),
-        EngineError::Thread(error) => (Exit::Internal, crate::threads::words(&error)),
-        error => (Exit::Input, chain(&error)),
+        EngineError::Thread(error) => crate::threads::failure(&error),
+        error => Failure::new(Exit::Input, chain(&error)),
     })
 }
 

@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
 use swath_model::digest::{Algorithm, Hasher};
 use swath_serve::{Identity, Tls, new_token};
 use swath_state::Place;
@@ -28,12 +29,14 @@ pub fn state_folder() -> Option<PathBuf> {
 }
 
 /// Returns the certificate of this machine's servers of this kind (`serve`, `relay`), made if there is
-/// none yet or a new one is wanted. The error is a sentence.
-pub fn certificate(kind: &str, host: &str, is_new: bool) -> Result<Tls, String> {
+/// none yet or a new one is wanted.
+pub fn certificate(kind: &str, host: &str, is_new: bool) -> Result<Tls, Failure> {
     let once = || machine::self_signed(host);
     let make = || match machine::self_signed(host) {
-        Tls::SelfSigned(names) => Identity::make_pem(names).map_err(|error| chain(&error)),
-        _ => Err("this is no certificate of our own".to_owned()),
+        Tls::SelfSigned(names) => {
+            Identity::make_pem(names).map_err(|error| Failure::input(chain(&error)))
+        }
+        _ => Err(Failure::input("this is no certificate of our own")),
     };
     let Some(folder) = state_folder() else { return Ok(once()) };
     let path = folder.join(kind).join("identity.pem");
@@ -44,8 +47,8 @@ pub fn certificate(kind: &str, host: &str, is_new: bool) -> Result<Tls, String> 
 }
 
 /// Returns the token of a server of these folders. Every set of folders, and writing to them, has a
-/// token of its own: whoever has been given one gets nothing else by it. The error is a sentence.
-pub fn token(folders: &[PathBuf], may_write: bool, is_new: bool) -> Result<Token, String> {
+/// token of its own: whoever has been given one gets nothing else by it.
+pub fn token(folders: &[PathBuf], may_write: bool, is_new: bool) -> Result<Token, Failure> {
     let once = || Token { secret: new_token(), kept_at: None };
     let Some(folder) = state_folder() else { return Ok(once()) };
     let mut name = Hasher::new(Algorithm::Sha256);
@@ -61,7 +64,8 @@ pub fn token(folders: &[PathBuf], may_write: bool, is_new: bool) -> Result<Token
     let Some(text) = text else { return Ok(once()) };
     let secret = text.trim().to_owned();
     if !is_token(&secret) {
-        return Err(format!("{} holds no token; --new-identity makes one", path.display()));
+        let text = format!("{} holds no token; --new-identity makes one", path.display());
+        return Err(Failure::input(text));
     }
     Ok(Token { secret, kept_at: Some(path) })
 }
@@ -78,9 +82,9 @@ pub struct Token {
 fn kept(
     path: &Path,
     is_new: bool,
-    make: impl Fn() -> Result<String, String>,
-) -> Result<Option<String>, String> {
-    let told = |error: io::Error| format!("{}: {error}", path.display());
+    make: impl Fn() -> Result<String, Failure>,
+) -> Result<Option<String>, Failure> {
+    let told = |error: io::Error| Failure::input(format!("{}: {error}", path.display()));
     if !is_new {
         match read(path) {
             Ok(text) => return Ok(Some(text)),

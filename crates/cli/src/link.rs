@@ -5,6 +5,7 @@
 //! address, and the token and the fingerprint belong to that server alone. So what stands behind `#` is
 //! never sent as part of an address, logged, shown or kept. No message here repeats it.
 
+use crate::failure::Failure;
 use swath_formats::percent;
 use swath_model::digest::Digest;
 use swath_source::{HostPattern, Secret, ServerAccess};
@@ -13,17 +14,18 @@ use url::Url;
 use crate::args::{Net, fingerprint, is_token};
 use crate::net::shown_text;
 
-/// Turns every link among `places` into an address; what they hold opens their servers. The error is a
-/// sentence without any secret.
+/// Turns every link among `places` into an address; what they hold opens their servers. The error
+/// has no secret in it.
 pub fn take_apart<'p>(
     places: impl IntoIterator<Item = &'p mut String>,
     net: &mut Net,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     for place in places {
         if !is_link(place) {
             continue;
         }
-        let (url, access) = parse(place).map_err(|why| format!("{}: {why}", shown_text(place)))?;
+        let (url, access) =
+            parse(place).map_err(|why| Failure::usage(format!("{}: {why}", shown_text(place))))?;
         *place = url.to_string();
         net.servers.push(access);
     }
@@ -127,7 +129,10 @@ mod tests {
         ] {
             let mut place = text.to_owned();
             let said = take_apart([&mut place], net).unwrap_err();
-            assert!(!said.contains("secret") && !said.contains("se cret"), "{text}: {said}");
+            assert!(
+                !said.what.contains("secret") && !said.what.contains("se cret"),
+                "{text}: {said}"
+            );
         }
     }
 }

@@ -5,8 +5,10 @@ mod config;
 mod cp;
 mod engine;
 mod exit;
+mod failure;
 mod generate;
 mod get;
+mod hints;
 mod identity;
 mod link;
 mod list;
@@ -87,8 +89,8 @@ fn main() -> ExitCode {
     };
     let exit = match cli.command {
         Command::Get(mut get) => {
-            if let Err(message) = link::take_apart(&mut get.sources, &mut get.net) {
-                return exit::fail(Exit::Usage, &message).into();
+            if let Err(failure) = link::take_apart(&mut get.sources, &mut get.net) {
+                return failure.tell().into();
             }
             let asked = Asked::of(&get.sources, &get.net, get.quiet || get.json);
             let near = get.output.clone().or_else(|| get.dir.clone()).unwrap_or_default();
@@ -96,22 +98,22 @@ fn main() -> ExitCode {
             asked.settle(exit)
         }
         Command::Ls(mut ls) => {
-            if let Err(message) = link::take_apart([&mut ls.place], &mut ls.net) {
-                return exit::fail(Exit::Usage, &message).into();
+            if let Err(failure) = link::take_apart([&mut ls.place], &mut ls.net) {
+                return failure.tell().into();
             }
             let asked = Asked::of([&ls.place], &ls.net, ls.json);
             asked.settle(with_runtime(|| list::ls(*ls)))
         }
         Command::Du(mut du) => {
-            if let Err(message) = link::take_apart([&mut du.place], &mut du.net) {
-                return exit::fail(Exit::Usage, &message).into();
+            if let Err(failure) = link::take_apart([&mut du.place], &mut du.net) {
+                return failure.tell().into();
             }
             let asked = Asked::of([&du.place], &du.net, false);
             asked.settle(with_runtime(|| list::du(*du)))
         }
         Command::Cp(mut cp) => {
-            if let Err(message) = link::take_apart(&mut cp.places, &mut cp.net) {
-                return exit::fail(Exit::Usage, &message).into();
+            if let Err(failure) = link::take_apart(&mut cp.places, &mut cp.net) {
+                return failure.tell().into();
             }
             let asked = Asked::of(&cp.places, &cp.net, cp.quiet || cp.json);
             let near = cp::near(&cp.places);
@@ -129,8 +131,8 @@ fn main() -> ExitCode {
         Command::Relay(relay) => with_runtime(|| relay::run(*relay)),
         Command::Stage(stage) => with_runtime(|| stage::run(*stage)),
         Command::Probe(mut probe) => {
-            if let Err(message) = link::take_apart(&mut probe.sources, &mut probe.net) {
-                return exit::fail(Exit::Usage, &message).into();
+            if let Err(failure) = link::take_apart(&mut probe.sources, &mut probe.net) {
+                return failure.tell().into();
             }
             with_runtime(|| probe::run(probe))
         }
@@ -140,8 +142,8 @@ fn main() -> ExitCode {
         },
         Command::Verify(mut verify) => match verify.index.take() {
             Some(mut index) => {
-                if let Err(message) = link::take_apart([&mut index], &mut verify.net) {
-                    return exit::fail(Exit::Usage, &message).into();
+                if let Err(failure) = link::take_apart([&mut index], &mut verify.net) {
+                    return failure.tell().into();
                 }
                 with_runtime(|| verify_tree::run(verify, index))
             }
@@ -166,11 +168,11 @@ fn pinned(pin: &Pin, near: &Path, command: impl FnOnce() -> Exit) -> Exit {
 fn with_runtime<F: Future<Output = Exit> + Send + 'static>(
     command: impl FnOnce() -> F + Send + 'static,
 ) -> Exit {
-    if let Err(message) = serve::machine::enough_descriptors() {
-        return exit::fail(Exit::Internal, &message);
+    if let Err(failure) = serve::machine::enough_descriptors() {
+        return failure.tell();
     }
     if let Err(error) = threads::check() {
-        return exit::fail(Exit::Internal, &threads::words(&error));
+        return threads::failure(&error).tell();
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("swath").build();

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
 use swath_formats::mirror_url::{MirrorUrlError, mirror_url};
 use swath_formats::netrc::Netrc;
 use swath_source::{
@@ -16,8 +17,8 @@ use crate::config::{Config, HostSection};
 use crate::exit::warn;
 use crate::trust;
 
-/// Options for everything that goes over the network; the error is a sentence.
-pub fn options(net: &Net) -> Result<NetOptions, String> {
+/// Options for everything that goes over the network.
+pub fn options(net: &Net) -> Result<NetOptions, Failure> {
     let env = |name: &str| std::env::var(name).ok();
     let given = match &net.token {
         Some(TokenFrom::Word(word)) => Some(word.clone()),
@@ -38,7 +39,7 @@ pub fn options(net: &Net) -> Result<NetOptions, String> {
         headers: net.header.clone(),
         bearer,
         netrc: netrc()?,
-        proxies: Proxies::from_env(env).map_err(|error| error.to_string())?,
+        proxies: Proxies::from_env(env).map_err(|error| Failure::input(error.to_string()))?,
         ca_files: net.ca.clone(),
         fingerprints: net.fingerprint.clone(),
         insecure: net.insecure,
@@ -50,20 +51,21 @@ pub fn options(net: &Net) -> Result<NetOptions, String> {
 }
 
 /// What is said of single servers: by links, in the configuration file, and by whom the user trusts.
-fn servers(net: &Net) -> Result<Vec<ServerAccess>, String> {
-    let config = Config::load().map_err(|error| error.to_string())?;
+fn servers(net: &Net) -> Result<Vec<ServerAccess>, Failure> {
+    let config = Config::load().map_err(|error| Failure::input(error.to_string()))?;
     let own = config.hosts.iter().map(HostSection::access).collect::<Result<Vec<_>, _>>()?;
-    Ok(net.servers.iter().cloned().chain(own).chain(trust::known()?).collect())
+    Ok(net.servers.iter().cloned().chain(own).chain(trust::known()).collect())
 }
 
-/// The token in a file; the error is a sentence.
-pub fn token(path: &Path) -> Result<Secret, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read the token in {}: {error}", path.display()))?;
+/// The token in a file.
+pub fn token(path: &Path) -> Result<Secret, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::input(format!("cannot read the token in {}: {error}", path.display()))
+    })?;
     let token = text.trim();
     if !is_token(token) {
         let why = "it must be one word of visible characters";
-        return Err(format!("{} holds no token: {why}", path.display()));
+        return Err(Failure::input(format!("{} holds no token: {why}", path.display())));
     }
     Ok(Secret::new(token))
 }
@@ -94,7 +96,7 @@ pub fn shown_text(text: &str) -> String {
 }
 
 /// What `$NETRC` or `~/.netrc` holds, if there is one.
-fn netrc() -> Result<Option<Netrc>, String> {
+fn netrc() -> Result<Option<Netrc>, Failure> {
     let named = std::env::var_os("NETRC").filter(|path| !path.is_empty()).map(PathBuf::from);
     let usual = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".netrc"));
     let is_named = named.is_some();
@@ -105,7 +107,7 @@ fn netrc() -> Result<Option<Netrc>, String> {
         Err(error) => {
             let what = format!("the logins in {} cannot be read: {error}", path.display());
             if is_named {
-                return Err(what);
+                return Err(Failure::input(what));
             }
             warn(&what);
             return Ok(None);

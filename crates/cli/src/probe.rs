@@ -20,7 +20,7 @@ use crate::say;
 pub async fn run(args: Probe) -> Exit {
     let options = match crate::net::options(&args.net) {
         Ok(options) => options,
-        Err(error) => return fail(Exit::Input, &error),
+        Err(failure) => return failure.tell(),
     };
     let net = match Net::new(options) {
         Ok(net) => net,
@@ -142,10 +142,9 @@ fn same(ours: &Facts, theirs: &Facts) -> Result<(), String> {
         }
     }
     match (Version::of(ours), Version::of(theirs)) {
-        (Some(ours), Some(theirs)) => ours.admits(&theirs, proved).map(drop).map_err(|reason| {
-            // What to do about it belongs to fetching.
-            reason.split("; give --digest").next().unwrap_or_default().to_owned()
-        }),
+        (Some(ours), Some(theirs)) => {
+            ours.admits(&theirs, proved).map(drop).map_err(|unlike| unlike.to_string())
+        }
         (None, None) => Ok(()),
         _ => Err("it does not tell the size of its file as the others do".to_owned()),
     }

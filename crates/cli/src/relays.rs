@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::failure::Failure;
 use clap::{Args, ValueHint};
 use swath_state::{Place, State};
 use swath_transfer::{Carriage, RelayAccess, RouteChoice, RouteOptions};
@@ -34,15 +35,13 @@ pub struct Relays {
     pub end_to_end: bool,
 }
 
-type Failed = (Exit, String);
-
 impl Which {
     /// What is said here and in the configuration file together. The error is a sentence.
-    pub fn configured(&self) -> Result<Config, Failed> {
-        let file = Config::load().map_err(|error| (Exit::Input, error.to_string()))?;
+    pub fn configured(&self) -> Result<Config, Failure> {
+        let file = Config::load().map_err(|error| Failure::new(Exit::Input, error.to_string()))?;
         let route_at = file.route_at.clone().filter(|_| self.route.is_none());
         self.over(file).map_err(|wrong| match wrong {
-            Wrong::Scheme { .. } => (Exit::Usage, wrong.to_string()),
+            Wrong::Scheme { .. } => Failure::usage(wrong.to_string()),
             wrong => blame(route_at, wrong),
         })
     }
@@ -81,13 +80,13 @@ impl Which {
 
 impl Relays {
     /// As transfers take it; the error is a sentence.
-    pub fn options(&self) -> Result<RouteOptions, Failed> {
+    pub fn options(&self) -> Result<RouteOptions, Failure> {
         let config = self.which.configured()?;
         let none = |word: &'static str| match config.route_at.clone() {
             Some(at) => Err(blame(Some(at), Wrong::Needs(word))),
             None => {
                 let text = format!("--route {word} needs relays: --relay URL names one");
-                Err((Exit::Usage, text))
+                Err(Failure::usage(text))
             }
         };
         let choice = match config.route.clone().unwrap_or_default() {
@@ -99,7 +98,7 @@ impl Relays {
             RouteWish::Multi => RouteChoice::Multi,
             RouteWish::Over(_) => {
                 let places = config.relays_of_the_route();
-                RouteChoice::Fixed(places.map_err(|wrong| (Exit::Usage, wrong.to_string()))?)
+                RouteChoice::Fixed(places.map_err(|wrong| Failure::usage(wrong.to_string()))?)
             }
         };
         let carriage = if self.end_to_end { Carriage::Carried } else { Carriage::Passed };
@@ -112,17 +111,18 @@ impl Relays {
 }
 
 /// What is wrong with a route, told where it was wished for.
-fn blame(route_at: Option<(PathBuf, usize)>, wrong: Wrong) -> Failed {
+fn blame(route_at: Option<(PathBuf, usize)>, wrong: Wrong) -> Failure {
     match route_at {
-        Some((path, line)) => (Exit::Input, ConfigError::At { path, line, wrong }.to_string()),
-        None => (Exit::Usage, format!("--route: {wrong}")),
+        Some((path, line)) => {
+            Failure::new(Exit::Input, ConfigError::At { path, line, wrong }.to_string())
+        }
+        None => Failure::usage(format!("--route: {wrong}")),
     }
 }
 
 /// A relay with what opens it.
-pub fn access(relay: Relay) -> Result<RelayAccess, Failed> {
-    let token = relay.token_file.as_deref().map(net::token).transpose();
-    let token = token.map_err(|error| (Exit::Input, error))?;
+pub fn access(relay: Relay) -> Result<RelayAccess, Failure> {
+    let token = relay.token_file.as_deref().map(net::token).transpose()?;
     Ok(RelayAccess { url: relay.url, token, fingerprint: relay.fingerprint })
 }
 

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use crate::failure::Failure;
 use swath_transfer::report::{Recording, render};
 
 use crate::exit::{self, Exit};
@@ -12,7 +13,7 @@ use crate::say;
 
 /// Whether the page can be written, found out before anything is fetched. A page that is there
 /// stays as it is until there is a new one.
-pub fn check(report: Option<&Path>) -> Result<(), (Exit, String)> {
+pub fn check(report: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = report else { return Ok(()) };
     let made = match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
@@ -21,11 +22,11 @@ pub fn check(report: Option<&Path>) -> Result<(), (Exit, String)> {
         Ok(_) => Ok(()),
         Err(_) => File::create_new(path).and_then(|_| std::fs::remove_file(path)),
     };
-    made.map_err(|error| (Exit::Target, unwritable(path, &error)))
+    made.map_err(|error| Failure::new(Exit::Target, unwritable(path, &error)))
 }
 
 /// Whether the page would take the place of the file that it is about, or of what lies beside it.
-pub fn clash(report: Option<&Path>, target: &Path) -> Option<(Exit, String)> {
+pub fn clash(report: Option<&Path>, target: &Path) -> Option<Failure> {
     let page = std::path::absolute(report?).ok()?;
     let target = std::path::absolute(target).ok()?;
     let same = ["", ".swath", ".swath.part", ".swath.new"].iter().any(|side| {
@@ -35,7 +36,7 @@ pub fn clash(report: Option<&Path>, target: &Path) -> Option<(Exit, String)> {
     });
     same.then(|| {
         let words = "would be written over the file or over what is kept beside it";
-        (Exit::Usage, format!("the report {} {words}: give --report another name", page.display()))
+        Failure::usage(format!("the report {} {words}: give --report another name", page.display()))
     })
 }
 

@@ -12,14 +12,17 @@ use crate::progress::look::Look;
 /// A line on standard error, without what a server may have put into it to move a cursor.
 pub fn err(line: &str) {
     let line = Look::of_lines().safe_words(line);
-    // What is to be pasted stays one line.
-    let is_command = line.trim_start().starts_with("swath ");
-    let line = match io::stderr().is_terminal() && !is_command {
+    let line = match io::stderr().is_terminal() {
         true => Look::of_stderr().wrapped(&line),
         false => line + "\n",
     };
     // There is nowhere left to complain to.
     let _ = write!(io::stderr(), "{line}");
+}
+
+/// A line on standard error that belongs to the one before: what to do about it, or how it came to it.
+pub fn hint(line: &str) {
+    err(&format!("  {line}"));
 }
 
 /// Several lines of ours on standard error.

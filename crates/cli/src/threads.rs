@@ -9,6 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use crate::exit::Exit;
+
+use crate::failure::Failure;
+
 /// Returns an error if the system does not let this process have the threads that a command needs.
 pub fn check() -> io::Result<()> {
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -40,11 +44,11 @@ pub fn check() -> io::Result<()> {
     outcome
 }
 
-/// What is said where a thread cannot be started.
-pub fn words(error: &io::Error) -> String {
-    format!(
-        "cannot start a thread: {error}\n  the system limits how many processes and threads you may \
-         have (see 'ulimit -u'); end some of them, or ask for more"
+/// A thread cannot be started.
+pub fn failure(error: &io::Error) -> Failure {
+    Failure::new(Exit::Internal, format!("cannot start a thread: {error}")).hint(
+        "the system limits how many processes and threads you may have (see 'ulimit -u'); end some \
+         of them, or ask for more",
     )
 }
 

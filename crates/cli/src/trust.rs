@@ -49,7 +49,7 @@ impl Asked {
         if !matches!(exit, Exit::Sources | Exit::Incomplete | Exit::Some) {
             return exit;
         }
-        let known = known().unwrap_or_default();
+        let known = known();
         let mut trusts = false;
         for url in &self.urls {
             let site = site(url);
@@ -118,15 +118,15 @@ fn again(exit: Exit) -> Exit {
     exit
 }
 
-/// Returns the servers that the user trusts. The error is a sentence.
-pub fn known() -> Result<Vec<ServerAccess>, String> {
-    let Some(path) = path() else { return Ok(Vec::new()) };
+/// Returns the servers that the user trusts.
+pub fn known() -> Vec<ServerAccess> {
+    let Some(path) = path() else { return Vec::new() };
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
         Err(error) => {
             warn(&format!("the servers in {} cannot be read: {error}", path.display()));
-            return Ok(Vec::new());
+            return Vec::new();
         }
     };
     let mut servers = Vec::new();
@@ -145,7 +145,7 @@ pub fn known() -> Result<Vec<ServerAccess>, String> {
             )),
         }
     }
-    Ok(servers)
+    servers
 }
 
 fn server(line: &str) -> Option<ServerAccess> {

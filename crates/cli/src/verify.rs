@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use crate::failure::Failure;
 use swath_formats::metalink;
 
 use crate::args::Verify;
@@ -13,8 +14,8 @@ use swath_transfer::check::{self, Wanted};
 
 /// Run the command.
 pub fn run(verify: &Verify) -> Exit {
-    if let Err(message) = crate::args::one_value_each(&verify.digest) {
-        return fail(Exit::Usage, &message);
+    if let Err(failure) = crate::args::one_value_each(&verify.digest) {
+        return failure.tell();
     }
     if let Some(sums) = &verify.check {
         return crate::verify_sums::run(verify, sums);
@@ -29,7 +30,7 @@ pub fn run(verify: &Verify) -> Exit {
                 wanted.pieces = entry.pieces;
                 wanted.size_bytes = entry.size_bytes;
             }
-            Err(message) => return fail(Exit::Input, &message),
+            Err(failure) => return failure.tell(),
         }
         if !wanted.proves() {
             return fail(
@@ -92,11 +93,12 @@ pub fn run(verify: &Verify) -> Exit {
 }
 
 /// What a Metalink says about this file: the entry whose path fits best, or its only entry.
-fn entry(path: &Path, file: &Path) -> Result<metalink::File, String> {
+fn entry(path: &Path, file: &Path) -> Result<metalink::File, Failure> {
     let name = path.display();
-    let input = File::open(path).map_err(|error| format!("cannot read {name}: {error}"))?;
-    let metalink = metalink::parse_with(BufReader::new(input), metalink::Options::default())
-        .map_err(|error| format!("{name}: {}", chain(&error)))?;
+    let input = |what: String| Failure::input(what);
+    let opened = File::open(path).map_err(|error| input(format!("cannot read {name}: {error}")))?;
+    let metalink = metalink::parse_with(BufReader::new(opened), metalink::Options::default())
+        .map_err(|error| input(format!("{name}: {}", chain(&error))))?;
     let mut files = metalink.files;
     if files.len() == 1 && metalink.refused.is_empty() {
         return Ok(files.remove(0));
@@ -109,13 +111,13 @@ fn entry(path: &Path, file: &Path) -> Result<metalink::File, String> {
     let mut found = (0..files.len()).filter(|&at| fits[at] == best);
     match (best, found.next(), found.next()) {
         (1.., Some(at), None) => Ok(files.swap_remove(at)),
-        (1.., Some(at), Some(other)) => Err(format!(
+        (1.., Some(at), Some(other)) => Err(input(format!(
             "{name} describes several files of this name, '{}' and '{}' among them: name {} by its whole path",
             files[at].name,
             files[other].name,
             file.display()
-        )),
-        _ => Err(format!("{name} says nothing about {}", file.display())),
+        ))),
+        _ => Err(input(format!("{name} says nothing about {}", file.display()))),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `swath verify DIR --index FILE|URL`: a copied tree against its index.
 
+use crate::failure::Failure;
 use swath_model::path::visible;
 use swath_transfer::{Against, Filter, Mirror, Trust, Wrong};
 
@@ -13,7 +14,7 @@ use crate::say;
 pub async fn run(verify: Verify, index: String) -> Exit {
     let against = match against(&verify, &index) {
         Ok(against) => against,
-        Err(message) => return fail(Exit::Usage, &message),
+        Err(failure) => return failure.tell(),
     };
     let folder = verify.file().display().to_string();
     if !verify.file().is_dir() {
@@ -21,7 +22,7 @@ pub async fn run(verify: Verify, index: String) -> Exit {
     }
     let engine = match engine::start(Wishes::reading(&verify.net, MEMORY_BYTES)) {
         Ok(engine) => engine,
-        Err((exit, message)) => return fail(exit, &message),
+        Err(failure) => return failure.tell(),
     };
     let (mut wrong, mut others, mut doubtful) = (0u64, 0u64, 0u64);
     let strict = verify.strict;
@@ -80,16 +81,18 @@ pub async fn run(verify: Verify, index: String) -> Exit {
     say::out(text.as_bytes(), Exit::Done)
 }
 
-fn against(verify: &Verify, index: &str) -> Result<Against, String> {
-    let filter =
-        Filter::new(&verify.include, &verify.exclude).map_err(|error| error.to_string())?;
+fn against(verify: &Verify, index: &str) -> Result<Against, Failure> {
+    let filter = Filter::new(&verify.include, &verify.exclude);
+    let filter = filter.map_err(|error| Failure::usage(error.to_string()))?;
     if !index.contains("://") {
         return match filter.is_all() {
             true => Ok(Against::Kept(index.into())),
-            false => Err("--include and --exclude are for a server's folder: a kept index lists what was copied".to_owned()),
+            false => Err(Failure::usage(
+                "--include and --exclude are for a server's folder: a kept index lists what was copied",
+            )),
         };
     }
-    let mut url = crate::net::parse_url(index)?;
+    let mut url = crate::net::parse_url(index).map_err(Failure::usage)?;
     if !url.path().ends_with('/') {
         url.set_path(&format!("{}/", url.path()));
     }

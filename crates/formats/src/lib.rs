@@ -23,6 +23,7 @@ pub mod mirror_url;
 pub mod netrc;
 pub mod network;
 pub mod percent;
+pub mod plain_http;
 pub mod proxy_status;
 pub mod range_header;
 pub mod relay;

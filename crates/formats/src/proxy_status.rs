@@ -37,6 +37,10 @@ pub enum ProxyFault {
     OtherKey,
     /// What was sealed for the relay was used before, or is too old (of swath alone, as well).
     Spent,
+    /// What is asked for may not be asked here: the relay serves others, and not who asks.
+    NotAdmitted,
+    /// What is asked for may not be asked here: the server is none of those that the relay asks.
+    NotListed,
 }
 
 const NAMES: &[(ProxyFault, &str)] = &[
@@ -56,7 +60,14 @@ const NAMES: &[(ProxyFault, &str)] = &[
     (ProxyFault::Internal, "proxy_internal_error"),
     (ProxyFault::OtherKey, "swath_other_key"),
     (ProxyFault::Spent, "swath_spent"),
+    // Told apart from each other by a parameter of swath's own.
+    (ProxyFault::NotAdmitted, "http_request_denied"),
+    (ProxyFault::NotListed, "http_request_denied"),
 ];
+
+/// What the parameter `swath-denied` says.
+const DENIED: &[(ProxyFault, &str)] =
+    &[(ProxyFault::NotAdmitted, "not_admitted"), (ProxyFault::NotListed, "not_listed")];
 
 impl ProxyFault {
     /// As it is written.
@@ -75,10 +86,31 @@ impl ProxyFault {
         }
     }
 
+    /// Whether the relay would say the same again.
+    pub fn is_final(self) -> bool {
+        matches!(
+            self,
+            Self::Denied
+                | Self::NotAdmitted
+                | Self::NotListed
+                | Self::Request
+                | Self::IpProhibited
+                | Self::Loop
+                | Self::OtherKey
+                | Self::Certificate
+                | Self::Tls
+        )
+    }
+
     /// The status of an answer that says so.
     pub fn status(self) -> u16 {
         match self {
-            Self::Denied | Self::IpProhibited | Self::OtherKey | Self::Spent => 403,
+            Self::Denied
+            | Self::NotAdmitted
+            | Self::NotListed
+            | Self::IpProhibited
+            | Self::OtherKey
+            | Self::Spent => 403,
             Self::Request => 400,
             Self::Limit => 503,
             Self::ConnectTimeout | Self::ReadTimeout => 504,
@@ -105,7 +137,9 @@ pub fn write(name: &str, fault: ProxyFault, next_hop: Option<&str>, details: &st
     let hop = next_hop.map_or_else(String::new, |hop| format!("; next-hop={}", quoted(hop)));
     let details =
         if details.is_empty() { String::new() } else { format!("; details={}", quoted(details)) };
-    format!("{}; error={}{hop}{details}", own(name), fault.name())
+    let denied = DENIED.iter().find(|(denied, _)| *denied == fault);
+    let denied = denied.map_or_else(String::new, |(_, how)| format!("; swath-denied={how}"));
+    format!("{}; error={}{denied}{hop}{details}", own(name), fault.name())
 }
 
 /// The entry of the relay `name` which answers itself, and with which nothing is wrong.
@@ -138,10 +172,11 @@ pub fn read(value: &str) -> Option<Told> {
     entries.into_iter().rev().find_map(|entry| {
         let mut members = split(entry, ';').map(str::trim);
         let proxy: String = members.next()?.chars().take(NAME_MAX).collect();
-        let (mut error, mut details, mut next_hop) = (None, None, None);
+        let (mut error, mut denied, mut details, mut next_hop) = (None, None, None, None);
         for member in members {
             match member.split_once('=') {
                 Some(("error", value)) => error = Some(value),
+                Some(("swath-denied", value)) => denied = Some(value),
                 Some(("details", value)) => {
                     let text = value.trim_matches('"');
                     details = Some(text.chars().take(DETAILS_MAX).collect::<String>());
@@ -159,7 +194,13 @@ pub fn read(value: &str) -> Option<Told> {
         {
             *about = format!("{hop}: {about}");
         }
-        let fault = NAMES.iter().find(|(_, name)| Some(*name) == error).map(|(fault, _)| *fault);
+        let named = |names: &[(ProxyFault, &str)], wanted: Option<&str>| {
+            names.iter().find(|(_, name)| Some(*name) == wanted).map(|(fault, _)| *fault)
+        };
+        let fault = match named(NAMES, error) {
+            Some(ProxyFault::Denied) => named(DENIED, denied).or(Some(ProxyFault::Denied)),
+            fault => fault,
+        };
         error.map(|_| Told { proxy, fault, details })
     })
 }

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use swath_formats::ProxyFault;
+use swath_formats::plain_http::{self, SpeaksHttps};
 use swath_model::{Range, counted};
 
 /// Why an answer was bad or a lane ended.
@@ -28,6 +29,8 @@ pub enum LaneError {
     Connect {
         /// Host and port.
         host: String,
+        /// Nothing came back, so that nobody knows whether anybody is there.
+        timed_out: bool,
         /// What the system said about the last address tried.
         reason: String,
     },
@@ -44,9 +47,14 @@ pub enum LaneError {
     Tls {
         /// Host and port.
         host: String,
+        /// What kind of failure it is.
+        fault: TlsFault,
         /// What rustls said.
         reason: String,
     },
+    /// Plain HTTP was spoken where TLS is.
+    #[error("the server answered {} {}", plain_http::STATUS, .0.phrase())]
+    SpeaksHttps(SpeaksHttps),
     /// A proxy refused to connect us.
     #[error("no way through the proxy {proxy}: {reason}")]
     Proxy {
@@ -63,7 +71,7 @@ pub enum LaneError {
         /// The status code.
         code: u16,
         /// The server's own words for it.
-        reason: String,
+        reason: Said,
         /// How long the server asked us to stay away.
         retry_after: Option<Duration>,
     },
@@ -73,7 +81,7 @@ pub enum LaneError {
         /// The status code.
         code: u16,
         /// The server's own words for it.
-        reason: String,
+        reason: Said,
         /// When to ask again.
         wait: Duration,
     },
@@ -97,7 +105,7 @@ pub enum LaneError {
         /// The status code.
         code: u16,
         /// The server's own words for it.
-        reason: String,
+        reason: Said,
         /// Who answered, if a redirect led there; without credentials and query.
         redirected_to: Option<String>,
         /// What the request showed.
@@ -242,6 +250,54 @@ pub enum LaneError {
     },
 }
 
+/// What a server says with a status that carries no data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// What its status line says.
+    pub phrase: String,
+    /// What it says besides, to people.
+    pub why: Option<String>,
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.why {
+            None => f.write_str(&self.phrase),
+            Some(why) if self.phrase.is_empty() => f.write_str(why),
+            Some(why) => write!(f, "{}: {why}", self.phrase),
+        }
+    }
+}
+
+/// The words of a status line alone.
+impl From<String> for Said {
+    fn from(phrase: String) -> Said {
+        Said { phrase, why: None }
+    }
+}
+
+/// Why encryption was not agreed upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsFault {
+    /// No authority known here has signed the certificate.
+    UnknownAuthority,
+    /// The certificate is not the one whose fingerprint was given.
+    OtherFingerprint,
+    /// The certificate is not trusted for another reason: its dates, its name, its signature.
+    Untrusted,
+    /// The server wants a certificate of ours.
+    WantsOurs,
+    /// Anything else about the handshake.
+    Handshake,
+}
+
+impl TlsFault {
+    /// Whether the server's certificate is not trusted.
+    pub fn is_untrusted(self) -> bool {
+        matches!(self, Self::UnknownAuthority | Self::OtherFingerprint | Self::Untrusted)
+    }
+}
+
 /// Which credentials a request showed that was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presented {
@@ -292,8 +348,8 @@ pub enum Class {
 
 /// What the credentials have to do with it: nothing, if they were taken and the server has said why
 /// all the same it does not do it.
-fn about_credentials(code: u16, reason: &str, presented: Presented) -> String {
-    let has_cause = code == 403 && reason.contains(": ");
+fn about_credentials(code: u16, reason: &Said, presented: Presented) -> String {
+    let has_cause = code == 403 && reason.why.is_some();
     if has_cause && presented == Presented::Sent { String::new() } else { format!("; {presented}") }
 }
 
@@ -308,11 +364,23 @@ fn ended_after(got: u64, wanted: u64) -> String {
 impl LaneError {
     /// Whether a server has answered that it has no such thing, not for us, or not by that method.
     pub fn is_no_such_thing(&self) -> bool {
+        matches!(self.status(), Some(400 | 403 | 404 | 405 | 410))
+    }
+
+    /// The status of the answer by which a server refused.
+    pub fn status(&self) -> Option<u16> {
         match self {
-            Self::Status { code, .. } | Self::Denied { code, .. } => {
-                matches!(code, 400 | 403 | 404 | 405 | 410)
-            }
-            _ => false,
+            Self::Status { code, .. } | Self::Denied { code, .. } => Some(*code),
+            Self::SpeaksHttps(_) => Some(plain_http::STATUS),
+            _ => None,
+        }
+    }
+
+    /// What the last try came to, where a host is not waited for any more.
+    pub fn last(&self) -> &LaneError {
+        match self {
+            Self::Down { error, .. } => error.last(),
+            error => error,
         }
     }
 
@@ -331,19 +399,7 @@ impl LaneError {
             Self::Proxy { code: Some(code), .. } => class_of_status(*code, None),
             Self::Crowded { wait, .. } => Class::Busy(*wait),
             Self::Relay { fault: Some(ProxyFault::Limit), .. } => Class::Busy(DEFAULT_PATIENCE),
-            Self::Relay {
-                fault:
-                    Some(
-                        ProxyFault::Denied
-                        | ProxyFault::Request
-                        | ProxyFault::IpProhibited
-                        | ProxyFault::Loop
-                        | ProxyFault::OtherKey
-                        | ProxyFault::Certificate
-                        | ProxyFault::Tls,
-                    ),
-                ..
-            } => Class::Unsupported,
+            Self::Relay { fault: Some(fault), .. } if fault.is_final() => Class::Unsupported,
             Self::Relay { .. } => Class::Transient,
             Self::Denied { .. } => Class::Auth,
             Self::WrongRange { .. }
@@ -354,6 +410,7 @@ impl LaneError {
             | Self::Html => Class::Lying,
             Self::NotHeld { .. } | Self::LeaseEnded | Self::DepotLost => Class::Gone,
             Self::Tls { .. }
+            | Self::SpeaksHttps(_)
             | Self::NotHttp { .. }
             | Self::RedirectLoop { .. }
             | Self::RedirectInsecure { .. }

@@ -378,7 +378,11 @@ mod tests {
     }
 
     fn refusal() -> LaneError {
-        LaneError::Connect { host: "a:80".to_owned(), reason: "refused".to_owned() }
+        LaneError::Connect {
+            host: "a:80".to_owned(),
+            timed_out: false,
+            reason: "refused".to_owned(),
+        }
     }
 
     async fn enters(hosts: &Arc<Hosts>, origin: &Origin, most: Option<u32>) -> Option<Presence> {

@@ -36,7 +36,7 @@ pub use control::{
     AboutRelay, DepotError, DepotFetch, DepotLease, DepotStatus, DepotWish, Document, Download,
     Fetched, ProbeReport, Stored, Turned, Upload, fetch_part, fetch_small, head, probe,
 };
-pub use error::{Class, LaneError, Presented};
+pub use error::{Class, LaneError, Presented, Said, TlsFault};
 pub use facts::{Facts, Oddity};
 pub use habits::Quirks;
 pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use swath_formats::plain_http::SpeaksHttps;
 use swath_formats::{depot, relay};
 use swath_model::Range;
 use url::{Host, Url};
 
 use crate::cookies::Cookies;
-use crate::error::{LaneError, Presented};
+use crate::error::{LaneError, Presented, Said};
 use crate::http::answer::Teller;
 use crate::http::request;
 use crate::net::{Credentials, Keys, Net, Sealed, Via, has};
@@ -183,6 +184,13 @@ impl Target {
     /// A refusal for want of credentials, with what the user must know to do something about it:
     /// who refused, and what was shown there. Other errors as they are.
     pub fn explain(&self, error: LaneError) -> LaneError {
+        if let LaneError::Status { code, reason: Said { phrase, why }, .. } = &error {
+            // A library on the way leaves nothing of the status line but its number.
+            let mut lines = [phrase].into_iter().chain(why);
+            if let Some(who) = lines.find_map(|line| SpeaksHttps::read(*code, line)) {
+                return LaneError::SpeaksHttps(who);
+            }
+        }
         match error {
             LaneError::Status { code: code @ (401 | 403), reason, .. } => LaneError::Denied {
                 code,

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::file_kind::FileKind;
 use swath_model::{Range, counted};
 
 use crate::commit::sync_data;
-use crate::place::kind_of;
 use crate::sys;
 use crate::target::{Inner, Journal, Target};
 
@@ -146,7 +146,7 @@ fn finish_now(
     if inner.overwrite
         && let Ok(old) = names.target.symlink_metadata()
     {
-        if kind_of(&old).is_some() {
+        if FileKind::from(&old) != FileKind::File {
             // Made into something else since this began.
             return Err(FinishError::Exists(path()));
         }

@@ -42,6 +42,7 @@ mod data_file;
 pub mod depot;
 mod disk;
 mod engine;
+mod file_kind;
 mod finish;
 mod folder_sync;
 mod identity;
@@ -65,6 +66,7 @@ mod power_tests;
 
 pub use commit::CommitError;
 pub use disk::{Disk, DiskError, DiskOptions, IoMode, UnknownIoMode};
+pub use file_kind::FileKind;
 pub use finish::FinishError;
 pub use identity::{Identity, Verdict};
 pub use journal::{HashState, Record};

@@ -11,6 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::file_kind::FileKind;
 use swath_model::{Range, RangeMap, RangeSet, counted};
 
 use crate::beneath::reach;
@@ -82,7 +83,7 @@ pub enum OpenError {
         /// The final name.
         path: PathBuf,
         /// What it is.
-        kind: &'static str,
+        kind: FileKind,
     },
     /// The final name is a folder's.
     #[error("{} is a folder", .0.display())]

@@ -3,9 +3,10 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufReader};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::file_kind::FileKind;
 use swath_model::{Range, RangeSet};
 
 use crate::beneath::reach;
@@ -109,29 +110,11 @@ pub(crate) fn check_target(path: &Path, overwrite: bool) -> Result<(), OpenError
             };
         }
     };
-    match kind_of(&found) {
-        None if overwrite => Ok(()),
-        None => Err(OpenError::Exists(path.to_owned())),
-        Some("folder") => Err(OpenError::IsFolder(path.to_owned())),
-        Some(kind) => Err(OpenError::NotAFile { path: path.to_owned(), kind }),
-    }
-}
-
-/// What something is that is no ordinary file.
-pub(crate) fn kind_of(found: &Metadata) -> Option<&'static str> {
-    let kind = found.file_type();
-    if kind.is_file() {
-        None
-    } else if kind.is_dir() {
-        Some("folder")
-    } else if kind.is_symlink() {
-        Some("symbolic link")
-    } else if kind.is_fifo() {
-        Some("pipe")
-    } else if kind.is_socket() {
-        Some("socket")
-    } else {
-        Some("device")
+    match FileKind::from(&found) {
+        FileKind::File if overwrite => Ok(()),
+        FileKind::File => Err(OpenError::Exists(path.to_owned())),
+        FileKind::Folder => Err(OpenError::IsFolder(path.to_owned())),
+        kind => Err(OpenError::NotAFile { path: path.to_owned(), kind }),
     }
 }
 

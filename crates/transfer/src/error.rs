@@ -9,6 +9,7 @@ use swath_store::tree::StageError;
 use swath_store::{CommitError, FinishError, OpenError, ReadError, WriteError};
 
 use crate::present::Unlike;
+use crate::reason::Reason;
 
 /// Why a transfer ended without its file.
 #[derive(Debug, thiserror::Error)]
@@ -51,22 +52,22 @@ pub enum GetError {
     Exhausted {
         /// Something of it had come by then, in this run or an earlier one.
         has_some: bool,
-        /// (source, reason), credentials removed.
-        reasons: Vec<(String, String)>,
+        /// Each with its reason.
+        reasons: Vec<Reason>,
     },
     /// Servers answered, and none of the addresses is a folder of a swath server.
     #[error("no source could be used")]
     NoTree {
-        /// (source, reason), credentials removed.
-        reasons: Vec<(String, String)>,
+        /// Each with its reason.
+        reasons: Vec<Reason>,
     },
     /// No byte of the file arrived from any source for a long time, and we did not hold them up.
     #[error("nothing arrived from any source for {stall_s} s")]
     Stalled {
         /// How long.
         stall_s: f64,
-        /// (source, reason), credentials removed.
-        reasons: Vec<(String, String)>,
+        /// Each with its reason.
+        reasons: Vec<Reason>,
     },
     /// The file is not what it should be, and no other source has anything better.
     #[error("the digest does not match: wanted {wanted}, got {actual}{}", .hint)]
@@ -153,7 +154,7 @@ pub enum GetError {
 
 impl GetError {
     /// What each source said that failed, credentials removed; empty where the error is no source's.
-    pub fn reasons(&self) -> &[(String, String)] {
+    pub fn reasons(&self) -> &[Reason] {
         match self {
             GetError::Exhausted { reasons, .. }
             | GetError::Stalled { reasons, .. }
@@ -175,9 +176,9 @@ impl GetError {
         }
         let reasons = self.reasons();
         if !reasons.is_empty() {
-            for (at, (source, reason)) in reasons.iter().take(REASONS_SHOWN).enumerate() {
+            for (at, Reason { of, why }) in reasons.iter().take(REASONS_SHOWN).enumerate() {
                 text.push_str(if at == 0 { " (" } else { "; " });
-                text.push_str(&format!("{source}: {reason}"));
+                text.push_str(&format!("{of}: {why}"));
             }
             if reasons.len() > REASONS_SHOWN {
                 text.push_str(&format!("; and {} more", reasons.len() - REASONS_SHOWN));

@@ -6,9 +6,9 @@ use std::time::SystemTime;
 
 use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_model::pieces::Pieces;
-use swath_model::{Range, RangeSet};
+use swath_model::{Range, RangeSet, SourceName};
 use swath_plan::Config;
-use swath_source::Trust;
+use swath_source::{Trust, display_name};
 use tokio::io::AsyncWrite;
 use url::Url;
 
@@ -23,6 +23,13 @@ pub struct Mirror {
     pub trust: Trust,
     /// What of the file it has, where that is not all.
     pub holds: Option<RangeSet>,
+}
+
+impl Mirror {
+    /// How it is shown to people.
+    pub(crate) fn name(&self) -> SourceName {
+        SourceName::direct(display_name(&self.url))
+    }
 }
 
 /// Where the bytes go.

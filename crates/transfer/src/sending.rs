@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 use swath_model::index::Absence;
-use swath_store::tree::{Filter, FilterError, Preserve, XattrLoss};
+use swath_store::FileKind;
+use swath_store::tree::{Conflict, Filter, FilterError, Preserve, XattrLoss};
 
 use crate::observe::{Event, Summary};
 use crate::tree::{Compare, Planned, Spared, TreeSummary, Unremoved};
@@ -203,6 +204,28 @@ pub struct Failed {
     /// For now only: another question may find it otherwise.
     #[serde(default)]
     pub passes: Passes,
+    /// Something of another kind is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_the_way: Option<InTheWay>,
+}
+
+/// Something at the destination is of another kind than in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InTheWay {
+    /// There is a folder where none is meant.
+    pub is_folder: bool,
+    /// It takes no part in the copy, or holds such: `--delete` does not replace it.
+    pub is_sheltered: bool,
+}
+
+impl InTheWay {
+    /// What these conflicts come to.
+    pub fn of(conflicts: &[Conflict]) -> InTheWay {
+        InTheWay {
+            is_folder: conflicts.iter().any(|it| it.there == FileKind::Folder),
+            is_sheltered: conflicts.iter().any(|it| it.is_sheltered),
+        }
+    }
 }
 
 /// Whether what a receiver ended for may have passed when it is asked again.
@@ -221,7 +244,7 @@ pub enum Passes {
 impl Failed {
     /// Before anybody looked at what is kept.
     pub fn at_once(exit: u8, error: String) -> Failed {
-        Failed { exit, error, kept_bytes: None, passes: Passes::No }
+        Failed { exit, error, kept_bytes: None, passes: Passes::No, in_the_way: None }
     }
 }
 

@@ -174,7 +174,8 @@ impl Engine {
             .cloned()
             .collect();
         let about = self.net.about_relay(url, &others).await;
-        let error = about.as_ref().err().map(|error| AboutRelay::why_not(url, error));
+        let error =
+            about.as_ref().err().map(|error| AboutRelay::why_not(url.port().is_some(), error));
         if let Some(routes) = &self.routes {
             routes.memory().met(url, error.clone());
         }

@@ -96,7 +96,7 @@ fn check(file: Option<&Path>) -> Exit {
     };
     let mut faults = Vec::new();
     for relay in &config.relays {
-        faults.extend(relays::access(relay.clone()).err().map(|(_, why)| why));
+        faults.extend(relays::access(relay.clone()).err().map(|why| why.to_string()));
     }
     for host in &config.hosts {
         faults.extend(host.access().err().map(|why| format!("the host {}: {why}", host.name)));

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
 use swath_model::digest::Digest;
 use swath_source::{HostPattern, ProxyChoice, ServerAccess};
 use toml::Spanned;
@@ -35,8 +36,8 @@ pub struct HostSection {
 }
 
 impl HostSection {
-    /// As connections take it. The error is a sentence.
-    pub fn access(&self) -> Result<ServerAccess, String> {
+    /// As connections take it.
+    pub fn access(&self) -> Result<ServerAccess, Failure> {
         Ok(ServerAccess {
             servers: self.servers.clone(),
             token: self.token_file.as_deref().map(net::token).transpose()?,

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use swath_source::{Class, LaneError};
-use swath_transfer::Stop;
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::sending::{Failed, Passes, Received};
+use swath_transfer::{Stop, Why};
 use tokio::time::{Instant, sleep};
 
 use crate::progress::units;
@@ -179,7 +179,7 @@ impl<'a> Again<'a> {
         if self.broke_at.is_none() {
             self.broke_at = Some(Instant::now());
             let wait = units::duration(left.as_secs_f64());
-            self.warn(format!("{}; it is asked again, for up to {wait}", why.words));
+            self.warn(format!("{}: {}; it is asked again, for up to {wait}", self.shown, why.why));
         }
         let pause = PAUSE * (1 << self.unanswered.min(DOUBLED_MAX));
         self.unanswered += 1;
@@ -210,21 +210,21 @@ impl<'a> Again<'a> {
 
 /// How the way to a receiver broke.
 pub struct Break {
-    /// Why, with whose it is.
-    pub words: String,
+    /// Why.
+    pub why: Why,
     /// It asks for so much time.
     pause: Duration,
 }
 
 impl Break {
     /// It broke for this reason.
-    pub fn new(words: String) -> Break {
-        Break { words, pause: Duration::ZERO }
+    pub fn new(why: impl Into<Why>) -> Break {
+        Break { why: why.into(), pause: Duration::ZERO }
     }
 
     /// What this error is, if a receiver that is started again would make it, or one on a way that is
-    /// broken; `shown` is whose it is.
-    pub fn of(error: &LaneError, shown: &str) -> Option<Break> {
+    /// broken.
+    pub fn of(error: &LaneError) -> Option<Break> {
         let pause = match (error, error.class()) {
             (LaneError::Status { code: 408 | 425 | 429 | 502 | 503 | 504, .. }, class) => {
                 if let Class::Busy(wait) = class {
@@ -233,11 +233,11 @@ impl Break {
                     Duration::ZERO
                 }
             }
-            (LaneError::Status { .. }, _) => return None,
+            (LaneError::Status { .. } | LaneError::SpeaksHttps(_), _) => return None,
             (_, Class::Transient) => Duration::ZERO,
             _ => return None,
         };
-        Some(Break { words: format!("{shown}: {error}"), pause })
+        Some(Break { why: error.clone().into(), pause })
     }
 }
 

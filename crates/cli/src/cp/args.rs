@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use crate::failure::Failure;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
-use swath_transfer::{Filter, IoMode, Pin, Preserve};
+use swath_transfer::{Filter, FilterError, IoMode, Pin, Preserve};
 
 use crate::args::{Net, Plan, Ssh, io_mode, pin};
 use crate::relays::Relays;
@@ -141,11 +142,9 @@ impl Cp {
     }
 
     /// What takes part.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub fn filter(&self) -> Result<Filter, String> {
-        Filter::new(&self.include, &self.exclude).map_err(|error| error.to_string())
+    pub fn filter(&self) -> Result<Filter, Failure> {
+        let usage = |error: FilterError| Failure::usage(error.to_string());
+        Filter::new(&self.include, &self.exclude).map_err(usage)
     }
 
     /// Whether nothing is to be taken over, and something is.

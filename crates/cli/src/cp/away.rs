@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use swath_formats::percent;
+use swath_model::SourceName;
 use swath_transfer::observe::{Event, LimitedBy, Observer};
 use swath_transfer::sending::Wishes;
-use swath_transfer::{Engine, Filter, Stop};
+use swath_transfer::{Engine, Filter, LaneError, Party, Stop};
 use url::Url;
 
 use super::args::Cp;
@@ -17,7 +18,7 @@ use super::{comparison, told};
 use crate::exit::{self, Exit};
 use crate::get::Kept;
 use crate::progress::Progress;
-use crate::say;
+use crate::{hints, say};
 
 /// How things are sent.
 pub struct Away<'a> {
@@ -45,6 +46,9 @@ pub struct Outgoing {
     pub shown: String,
 }
 
+/// A server takes no trees, or not from us: with its refusal, if that is what it was.
+pub struct Foreign(pub Option<LaneError>);
+
 impl Away<'_> {
     /// Send it, and say how it went; an error if it is a single file and the server does not take
     /// trees, or not from us.
@@ -55,7 +59,7 @@ impl Away<'_> {
         observer: &mut dyn Observer,
         progress: &Progress,
         stop: &Stop,
-    ) -> Result<Exit, String> {
+    ) -> Result<Exit, Foreign> {
         let cp = self.cp;
         let names = self.session.map(|session| session.names.as_slice()).unwrap_or_default();
         let Outgoing { from, to, single, shown } = what;
@@ -89,39 +93,42 @@ impl Away<'_> {
         progress.clear();
         let goes_on = "what is there is kept: the same command goes on from there";
         Ok(match sent {
-            Sent::Foreign(error) => return Err(error),
+            Sent::Foreign(error) => return Err(Foreign(error)),
             Sent::All(received) => {
                 told::told_rate(cp, self.session, &received);
                 told::told(cp, self.plan, &received, &shown)
             }
             Sent::Failed(failed) => {
-                told::failed(cp, self.kept, &shown, &failed.error, failed.kept_bytes);
-                // A single file is never copied with --delete.
-                let (error, hint) = match failed.error.split_once(", and --delete would") {
-                    Some((error, _)) if is_single => (error, true),
-                    _ => (failed.error.as_str(), false),
+                let error = match failed.in_the_way {
+                    // A single file is never copied with --delete.
+                    Some(conflict) if !is_single => {
+                        format!("{}, and {}", failed.error, exit::advice_on(conflict))
+                    }
+                    _ => failed.error,
                 };
-                say::err(&format!("swath: {}", exit::about(&shown, error)));
-                if hint && error.contains("a folder there") {
-                    say::err(&format!("  into that folder: {shown}/"));
+                told::failed(cp, self.kept, &shown, &error, failed.kept_bytes);
+                say::err(&format!("swath: {}", exit::about(&shown, &error)));
+                if is_single && failed.in_the_way.is_some_and(|conflict| conflict.is_folder) {
+                    say::hint(&format!("into that folder: {shown}/"));
                 }
                 super::tell_kept(failed.kept_bytes.unwrap_or(0), exit::GOES_ON);
                 Exit::of_code(failed.exit)
             }
-            Sent::Broken(exit, error) => {
-                let error = here::renamed(names, &error);
+            Sent::Unreadable(failure) => {
+                told::failed(cp, self.kept, &shown, &failure.what, None);
+                failure.tell()
+            }
+            Sent::Broken(exit, why) => {
+                let error = here::renamed(names, &format!("{shown}: {why}"));
                 told::failed(cp, self.kept, &shown, &error, None);
                 say::err(&format!("swath: {error}"));
-                for hint in [exit::hint_of_token, exit::hint_of_trust] {
-                    if let Some(hint) = hint(&error) {
-                        say::err(hint);
-                    }
-                }
-                if let Some(hint) = exit::hint_of_https(&shown, &error) {
-                    say::err(&hint);
+                let of = Party::Source(SourceName::direct(&shown));
+                if let Some(error) = why.lane_error() {
+                    hints::of_server(error).into_iter().for_each(say::hint);
+                    hints::of_https(&of, error).iter().for_each(|hint| say::hint(hint));
                 }
                 if exit == Exit::Incomplete {
-                    say::err(&format!("  {goes_on}"));
+                    say::hint(goes_on);
                 }
                 exit
             }

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use crate::failure::Failure;
+
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
@@ -9,9 +11,8 @@ use super::far::Far;
 use super::hear::{BEGUN, ends};
 use crate::progress::Progress;
 
-/// Put it into the other side's cache, if it is not there; answers how it is called there. The
-/// error is a sentence.
-pub async fn bootstrap(far: &Far, progress: &Progress) -> Result<String, String> {
+/// Put it into the other side's cache, if it is not there; answers how it is called there.
+pub async fn bootstrap(far: &Far, progress: &Progress) -> Result<String, Failure> {
     let (here, host) = (std::env::consts::ARCH, &far.host);
     let (name, program) = (name(), bootstrapped());
     let look = format!(
@@ -31,9 +32,9 @@ pub async fn bootstrap(far: &Far, progress: &Progress) -> Result<String, String>
         None => (false, found.strip_prefix("on ").unwrap_or(&found)),
     };
     if kind != format!("Linux {here}") {
-        return Err(format!(
+        return Err(Failure::sources(format!(
             "{host} is a machine of another kind ({kind}): swath must be put there by hand"
-        ));
+        )));
     }
     if is_there {
         return Ok(program);
@@ -65,9 +66,10 @@ fn bootstrapped() -> String {
 }
 
 /// Put this program there as `name`.
-async fn put(far: &Far, name: &str) -> Result<(), String> {
+async fn put(far: &Far, name: &str) -> Result<(), Failure> {
     let own = std::env::current_exe().and_then(std::fs::read);
-    let own = own.map_err(|error| format!("cannot read this program: {error}"))?;
+    let own =
+        own.map_err(|error| Failure::sources(format!("cannot read this program: {error}")))?;
     // Half of it, because the connection broke or this was killed, must not get the name.
     let put = format!(
         "new={name}.$$; cd \"$HOME\" && mkdir -p .cache/swath && cat > $new && \
@@ -94,8 +96,9 @@ async fn put(far: &Far, name: &str) -> Result<(), String> {
     match run.output.listen(|line| ends(line, DONE)).await {
         Ok(()) => Ok(()),
         Err(unheard) => {
-            let why = far.why(&mut run, unheard, "the copy of this program").await;
-            Err(format!("this program could not be put there: {why}"))
+            let mut why = far.why(&mut run, unheard, "the copy of this program").await;
+            why.what = format!("this program could not be put there: {}", why.what);
+            Err(why)
         }
     }
 }

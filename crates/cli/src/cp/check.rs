@@ -1,20 +1,22 @@
 //! Whether the options of `swath cp` fit what is to be copied.
 
+use crate::failure::Failure;
+
 use super::args::Cp;
 use super::job::Job;
 
-/// Look whether the options fit what is to be done; the error is a sentence.
-pub fn check(cp: &Cp, jobs: &[Job]) -> Result<(), String> {
+/// Look whether the options fit what is to be done.
+pub fn check(cp: &Cp, jobs: &[Job]) -> Result<(), Failure> {
     let sends = jobs.iter().any(Job::sends);
     if sends && cp.keep_index.is_some() {
         let other = "'swath verify' takes a server's address too";
-        return Err(format!("--keep-index: this side only sends ({other})"));
+        return Err(Failure::usage(format!("--keep-index: this side only sends ({other})")));
     }
     if jobs.len() > 1 && (cp.report.is_some() || cp.keep_index.is_some()) {
-        return Err("--report and --keep-index are for one copy at a time".to_owned());
+        return Err(Failure::usage("--report and --keep-index are for one copy at a time"));
     }
     if cp.preserves_none_and_more() {
-        return Err("--preserve none goes with nothing else".to_owned());
+        return Err(Failure::usage("--preserve none goes with nothing else"));
     }
     if jobs.iter().any(Job::is_single) {
         for_trees(cp)?;
@@ -43,13 +45,13 @@ pub fn for_put(cp: &Cp) -> Option<&'static str> {
     cp.dry_run.then_some(dry)
 }
 
-/// What makes no sense with a single file, however it is copied; the error is a sentence.
-pub fn for_trees(cp: &Cp) -> Result<(), String> {
+/// What makes no sense with a single file, however it is copied.
+pub fn for_trees(cp: &Cp) -> Result<(), Failure> {
     match cp.include.is_empty() && cp.exclude.is_empty() && !cp.delete {
         true => Ok(()),
         false => {
-            Err("a single file is copied: --include, --exclude and --delete are for folders"
-                .to_owned())
+            let text = "a single file is copied: --include, --exclude and --delete are for folders";
+            Err(Failure::usage(text))
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::hear::{BEGUN, Ear, HEARD_BYTES_MAX, LOGGED_IN, Unheard};
 use super::ssh::Way;
+use crate::failure::Failure;
 use swath_transfer::report::units;
 
 /// How a machine is reached.
@@ -117,7 +118,7 @@ impl Far {
     }
 
     /// Run a line of a shell there.
-    pub async fn run(&self, line: &str) -> Result<Run, String> {
+    pub async fn run(&self, line: &str) -> Result<Run, Failure> {
         // Who comes by a connection of others does not log in.
         let is_in = self.shares && self.is_there().await;
         let mut ssh = self.ssh();
@@ -125,13 +126,17 @@ impl Far {
         ssh.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut ssh = self.start(ssh)?;
         let (input, output) = (ssh.stdin.take(), ssh.stdout.take());
-        let output = BufReader::with_capacity(PART_BYTES, output.ok_or("ssh has no output")?);
+        let output = BufReader::with_capacity(
+            PART_BYTES,
+            output.ok_or_else(|| Failure::sources("ssh has no output"))?,
+        );
         Ok(Run { ssh, input, output: Ear::new(output, self.patience, is_in) })
     }
 
     /// Start it.
-    pub fn start(&self, mut ssh: Command) -> Result<Child, String> {
-        ssh.spawn().map_err(|error| format!("cannot run {}: {error}", self.ssh[0]))
+    pub fn start(&self, mut ssh: Command) -> Result<Child, Failure> {
+        let failed = |error| Failure::sources(format!("cannot run {}: {error}", self.ssh[0]));
+        ssh.spawn().map_err(failed)
     }
 
     /// Whether a connection stands that others may share.
@@ -142,42 +147,45 @@ impl Far {
     }
 
     /// Why `what` has not answered as it should, and what to do.
-    pub async fn why(&self, run: &mut Run, unheard: Unheard, what: &str) -> String {
+    pub async fn why(&self, run: &mut Run, unheard: Unheard, what: &str) -> Failure {
         let Far { host, .. } = self;
         let (noise, has_begun) = (run.output.noise(), run.output.has_begun());
         let printed = noise.map(|noise| format!("; it printed: {noise}")).unwrap_or_default();
         let patience = format!("{} s (--timeout)", self.patience.as_secs_f64());
         let has_to = format!("'{} {host} echo ok' has to print 'ok'", self.ssh.join(" "));
+        let failed = |what: String| Failure::sources(format!("{host}: {what}"));
         match unheard {
-            Unheard::TooMuch => format!(
-                "{host}: its shell printed {} and more, and nothing of swath's{printed}\n  \
-                 what it prints where there is no terminal has to go (.bashrc, .profile): {has_to} and little else",
-                units::bytes(HEARD_BYTES_MAX as u64)
-            ),
-            Unheard::TooLate if has_begun => {
-                format!(
-                    "{host}: {what} was begun there, and has not answered for {patience}{printed}"
-                )
+            Unheard::TooMuch => {
+                let bytes = units::bytes(HEARD_BYTES_MAX as u64);
+                failed(format!("its shell printed {bytes} and more, and nothing of swath's{printed}"))
+                    .hint(format!(
+                        "what it prints where there is no terminal has to go (.bashrc, .profile): {has_to} and little else"
+                    ))
             }
-            Unheard::TooLate => format!(
-                "{host}: ssh has logged in, but what it is to run there has not begun within {patience}{printed}\n  \
-                 perhaps another command is forced there (authorized_keys, ForceCommand), or a profile waits: {has_to}"
-            ),
+            Unheard::TooLate if has_begun => {
+                failed(format!("{what} was begun there, and has not answered for {patience}{printed}"))
+            }
+            Unheard::TooLate => failed(format!(
+                "ssh has logged in, but what it is to run there has not begun within {patience}{printed}"
+            ))
+            .hint(format!(
+                "perhaps another command is forced there (authorized_keys, ForceCommand), or a profile waits: {has_to}"
+            )),
             Unheard::Ended => match run.code().await {
                 Some(255) if run.output.is_in() => {
-                    format!("{host}: the ssh connection broke (what ssh said is above)")
+                    failed("the ssh connection broke (what ssh said is above)".to_owned())
                 }
-                Some(255) => format!("{host}: ssh could not connect (what it said is above)"),
-                Some(code) if has_begun => {
-                    format!(
-                        "{host}: {what} ended there with {code} (what it said is above){printed}"
-                    )
-                }
-                Some(code) => format!(
-                    "{host}: its shell runs no commands, and ended with {code}{printed}\n  \
-                         it needs an account whose shell is none such as nologin, and to which no other command is forced: {has_to}"
-                ),
-                None => format!("{host}: {what} does not start there{printed}"),
+                Some(255) => failed("ssh could not connect (what it said is above)".to_owned()),
+                Some(code) if has_begun => failed(format!(
+                    "{what} ended there with {code} (what it said is above){printed}"
+                )),
+                Some(code) => failed(format!(
+                    "its shell runs no commands, and ended with {code}{printed}"
+                ))
+                .hint(format!(
+                    "it needs an account whose shell is none such as nologin, and to which no other command is forced: {has_to}"
+                )),
+                None => failed(format!("{what} does not start there{printed}")),
             },
         }
     }

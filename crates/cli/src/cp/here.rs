@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::failure::Failure;
 use swath_serve::{Access, Filter, Offer, Only, Reads, Single, SiteOptions};
 use swath_source::{Accepted, Dialled};
 use swath_transfer::Engine;
@@ -15,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use url::Url;
 
-use crate::exit::chain;
+use crate::exit::{Exit, chain};
 
 /// The folder that is opened for `from`, and what of it is offered: what the filter lets through,
 /// or with a name the file that `from` is, under that name.
@@ -38,16 +39,18 @@ pub struct Here {
 }
 
 impl Here {
-    /// Offer [what is to be offered](offered). The error is a sentence.
+    /// Offer [what is to be offered](offered).
     pub fn open(
         engine: &Engine,
         from: &Path,
         single: Option<&str>,
         filter: Filter,
         reads: Reads,
-    ) -> Result<Here, String> {
+    ) -> Result<Here, Failure> {
         let offered = offered(from, single, filter);
-        let (folder, only) = offered.map_err(|error| format!("{}: {error}", from.display()))?;
+        let input = |what: String| Failure::new(Exit::Input, what);
+        let (folder, only) =
+            offered.map_err(|error| input(format!("{}: {error}", from.display())))?;
         let options = SiteOptions {
             folders: vec![folder.into()],
             access: Access::default(),
@@ -61,8 +64,9 @@ impl Here {
             send_limit: None,
             receive_limit: None,
         };
-        let offer = Offer::open(options).map_err(|error| chain(&error))?;
-        let (url, dialled) = engine.net().dialled(NAME).map_err(|error| error.to_string())?;
+        let offer = Offer::open(options).map_err(|error| input(chain(&error)))?;
+        let (url, dialled) =
+            engine.net().dialled(NAME).map_err(|error| input(error.to_string()))?;
         Ok(Here { offer, dialled, url })
     }
 

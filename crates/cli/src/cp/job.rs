@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::exit::Exit;
+use crate::failure::Failure;
 use swath_formats::percent;
 use swath_store::tells_no_sizes;
 use url::Url;
@@ -132,10 +134,10 @@ impl Job {
         }
     }
 
-    /// Look whether what is ours can be read as what it is; the error is a sentence.
-    pub fn check_source(&self) -> Result<(), String> {
+    /// Look whether what is ours can be read as what it is.
+    pub fn check_source(&self) -> Result<(), Failure> {
         if let Job::Missing { words, .. } = self {
-            return Err(words.clone());
+            return Err(Failure::new(Exit::Input, words.clone()));
         }
         let (Job::Here { from, .. }
         | Job::Send { from, .. }
@@ -147,52 +149,55 @@ impl Job {
         let Ok(found) = from.metadata() else { return Ok(()) };
         let shown = from.display();
         if !found.is_file() && !found.is_dir() {
-            return Err(format!("{shown} is a pipe, a socket or a device: these are not copied"));
+            let text = format!("{shown} is a pipe, a socket or a device: these are not copied");
+            return Err(Failure::new(Exit::Input, text));
         }
         if tells_no_sizes(from) {
-            return Err(format!(
+            let text = format!(
                 "{shown}: files there do not say how long they are, so they cannot be copied: 'cat' reads them"
-            ));
+            );
+            return Err(Failure::new(Exit::Input, text));
         }
         Ok(())
     }
 
-    /// Look whether a copy between two places of ours makes sense; the error is a sentence.
-    pub fn check(&self, deletes: bool) -> Result<(), String> {
+    /// Look whether a copy between two places of ours makes sense.
+    pub fn check(&self, deletes: bool) -> Result<(), Failure> {
         let Job::Here { from, to, single } = self else { return Ok(()) };
         if let Some(name) = single {
             let same = (from.canonicalize().ok()).zip(to.join(name).canonicalize().ok());
             return match same {
                 Some((from, to)) if from == to => {
-                    Err(format!("{} would be copied onto itself", from.display()))
+                    Err(Failure::usage(format!("{} would be copied onto itself", from.display())))
                 }
                 _ => Ok(()),
             };
         }
-        let whole = from.canonicalize().map_err(|error| format!("{}: {error}", from.display()))?;
+        let whole = from.canonicalize();
+        let whole =
+            whole.map_err(|error| Failure::usage(format!("{}: {error}", from.display())))?;
         let to_whole = settled(to);
         if to_whole.starts_with(&whole) {
-            return Err(format!(
-                "{} lies in {}, which would never end",
-                to.display(),
-                from.display()
-            ));
+            let (to, from) = (to.display(), from.display());
+            return Err(Failure::usage(format!("{to} lies in {from}, which would never end")));
         }
         if deletes && whole.starts_with(&to_whole) {
             let (from, to) = (from.display(), to.display());
-            return Err(format!("--delete: {from} lies in {to}, and would be removed"));
+            return Err(Failure::usage(format!(
+                "--delete: {from} lies in {to}, and would be removed"
+            )));
         }
         Ok(())
     }
 }
 
-/// Read the places: sources, and last where they go. The error is a sentence.
-pub fn jobs(places: &[String]) -> Result<Vec<Job>, String> {
+/// Read the places: sources, and last where they go.
+pub fn jobs(places: &[String]) -> Result<Vec<Job>, Failure> {
     let Some((destination, sources)) = places.split_last() else {
-        return Err(NO_PLACES.to_owned());
+        return Err(Failure::usage(NO_PLACES));
     };
     if sources.is_empty() {
-        return Err(NO_PLACES.to_owned());
+        return Err(Failure::usage(NO_PLACES));
     }
     if let [source] = sources {
         return Ok(vec![one(source, destination, true)?]);
@@ -210,7 +215,8 @@ pub fn jobs(places: &[String]) -> Result<Vec<Job>, String> {
             if !name.is_empty() && names.contains(&name) {
                 if are_addresses {
                     let hint = "if they are replicas of one tree, put '/' at the end of each";
-                    return Err(format!("two of the sources are called '{name}': {hint}"));
+                    let text = format!("two of the sources are called '{name}': {hint}");
+                    return Err(Failure::usage(text));
                 }
                 let words = format!("{source}: another one before it is called '{name}' too");
                 jobs.push(Job::Missing { words, to: destination.clone() });
@@ -223,27 +229,27 @@ pub fn jobs(places: &[String]) -> Result<Vec<Job>, String> {
     }
     if contents < sources.len() {
         let what = "with '/' at their ends sources are replicas of one tree, without they are copied one after another";
-        return Err(format!("{what}: not both at once"));
+        return Err(Failure::usage(format!("{what}: not both at once")));
     }
     if let Some(other) = sources.iter().find(|source| !source.contains("://")) {
-        return Err(format!(
+        return Err(Failure::usage(format!(
             "{other}: only addresses of servers can be replicas; without '/' at their ends folders are copied one after another"
-        ));
+        )));
     }
     if !is_here(destination) {
-        return Err(NOT_HERE.to_owned());
+        return Err(Failure::usage(NOT_HERE));
     }
-    let from = sources.iter().map(|text| crate::net::parse_url(text)).collect::<Result<_, _>>()?;
+    let from = sources.iter().map(|text| address(text)).collect::<Result<_, _>>()?;
     Ok(vec![Job::Fetch { from, to: PathBuf::from(destination), single: None }])
 }
 
-fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
-    let nobody = || Err(NOT_HERE.to_owned());
+fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, Failure> {
+    let nobody = || Err(Failure::usage(NOT_HERE));
     if source.contains("://") {
         if !is_here(destination) {
             return nobody();
         }
-        let from = crate::net::parse_url(source)?;
+        let from = address(source)?;
         let to = PathBuf::from(destination);
         return Ok(match means_content(source) {
             true => Job::Fetch { from: vec![from], to, single: None },
@@ -267,13 +273,13 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
         return file(source, destination, is_alone);
     }
     match missing(source) {
-        Some(words) if is_alone => return Err(words),
+        Some(words) if is_alone => return Err(Failure::new(Exit::Input, words)),
         Some(words) => return Ok(Job::Missing { words, to: destination.to_owned() }),
         None => {}
     }
     let name = if means_content(source) { None } else { Some(own_name(source)?) };
     if destination.contains("://") {
-        let mut to = crate::net::parse_url(destination)?;
+        let mut to = address(destination)?;
         go_below(&mut to, name.as_deref().unwrap_or_default());
         go_below(&mut to, "");
         return Ok(Job::Send { from, to, single: None });
@@ -295,7 +301,7 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
 }
 
 /// A single file of ours: into a folder, or it has that name.
-fn file(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> {
+fn file(source: &str, destination: &str, is_alone: bool) -> Result<Job, Failure> {
     let from = PathBuf::from(source);
     if let Some(to) = Remote::parse(destination) {
         let file = Own { name: own_name(source)?, is_alone };
@@ -305,7 +311,7 @@ fn file(source: &str, destination: &str, is_alone: bool) -> Result<Job, String> 
         let Landing { folder, name, .. } = landing(destination, &own_name(source)?, is_alone)?;
         return Ok(Job::Here { from, to: folder, single: Some(name) });
     }
-    let mut to = crate::net::parse_url(destination)?;
+    let mut to = address(destination)?;
     if !is_alone || to.path().ends_with('/') {
         go_below(&mut to, &own_name(source)?);
     }
@@ -331,7 +337,7 @@ pub fn in_folder(to: &Url) -> Option<(Url, String)> {
 }
 
 /// Where a single file goes here: into a folder, or it has that name.
-fn landing(destination: &str, own: &str, is_alone: bool) -> Result<Landing, String> {
+fn landing(destination: &str, own: &str, is_alone: bool) -> Result<Landing, Failure> {
     let to = Path::new(destination);
     if !is_alone || destination.ends_with('/') || to.is_dir() {
         return Ok(Landing { folder: to.to_owned(), name: own.to_owned(), is_new_name: false });
@@ -372,47 +378,53 @@ pub fn is_here(place: &str) -> bool {
 }
 
 /// The name under which a folder is copied.
-fn own_name(source: &str) -> Result<String, String> {
+fn own_name(source: &str) -> Result<String, Failure> {
     if source.contains("://") {
-        return name_there(&crate::net::parse_url(source)?);
+        return name_there(&address(source)?);
     }
     if let Some(remote) = Remote::parse(source) {
         return last_name(&remote.path);
     }
     // A link is called as it is itself; of "." and ".." only the system knows the names.
     let path = Path::new(source);
-    let whole = path.canonicalize().map_err(|error| format!("{source}: {error}"))?;
+    let whole = path.canonicalize();
+    let whole = whole.map_err(|error| Failure::usage(format!("{source}: {error}")))?;
     last_name(source).or_else(|_| last_name(&whole.to_string_lossy()))
 }
 
-/// What an address calls a thing, with whatever characters its user has written; the error is a
-/// sentence.
-pub fn name_there(url: &Url) -> Result<String, String> {
+/// What an address calls a thing, with whatever characters its user has written.
+pub fn name_there(url: &Url) -> Result<String, Failure> {
     let shown = swath_source::display_name(url);
+    let usage = |what: String| Err(Failure::usage(what));
     let last = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
-    let name = String::from_utf8(percent::decode(last));
-    let name = name.map_err(|_| {
-        format!("{shown}: its name is no text: copy the folder in which it lies ('/' at the end)")
-    })?;
+    let Ok(name) = String::from_utf8(percent::decode(last)) else {
+        let hint = "copy the folder in which it lies ('/' at the end)";
+        return usage(format!("{shown}: its name is no text: {hint}"));
+    };
     match &*name {
         "" | "." | ".." => {
-            Err(format!("{shown} has no name: put '/' behind it to copy what lies in it"))
+            usage(format!("{shown} has no name: put '/' behind it to copy what lies in it"))
         }
         name if name.contains(['/', '\0']) => {
-            Err(format!("{shown}: no file can have that name here"))
+            usage(format!("{shown}: no file can have that name here"))
         }
         _ => Ok(name),
     }
 }
 
-fn last_name(path: &str) -> Result<String, String> {
+fn last_name(path: &str) -> Result<String, Failure> {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     match name {
         "" | "." | ".." | "~" => {
-            Err(format!("'{path}' has no name: put '/' behind it to copy what lies in it"))
+            let text = format!("'{path}' has no name: put '/' behind it to copy what lies in it");
+            Err(Failure::usage(text))
         }
         name => Ok(name.to_owned()),
     }
+}
+
+fn address(text: &str) -> Result<Url, Failure> {
+    crate::net::parse_url(text).map_err(Failure::usage)
 }
 
 /// A path without links, as far as it is there.
@@ -432,7 +444,7 @@ const NOT_HERE: &str = "both places are on other machines, and one of the two pl
 mod tests {
     use super::*;
 
-    fn of(places: &[&str]) -> Result<Vec<Job>, String> {
+    fn of(places: &[&str]) -> Result<Vec<Job>, Failure> {
         jobs(&places.iter().map(|&place| place.to_owned()).collect::<Vec<_>>())
     }
 
@@ -570,7 +582,7 @@ mod tests {
             (&["h:..", "to"], "has no name"),
         ] {
             let refused = of(places).unwrap_err();
-            assert!(refused.contains(words), "{places:?}: {refused}");
+            assert!(refused.what.contains(words), "{places:?}: {refused}");
         }
     }
 

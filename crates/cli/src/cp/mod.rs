@@ -20,13 +20,14 @@ mod web;
 
 use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
 use swath_source::Download;
 use swath_transfer::observe::{LimitedBy, Observer};
 use swath_transfer::report::{Content, Recorder};
 use swath_transfer::sending::Received;
 use swath_transfer::{
-    Change, Engine, Filter, FolderKind, GetError, Mirror, Overwrite, Request, Stop, TreeRequest,
-    Trust,
+    Change, Engine, Filter, FolderKind, GetError, Mirror, Overwrite, Reason, Request, Stop,
+    TreeRequest, Trust, Why,
 };
 use url::Url;
 
@@ -34,9 +35,9 @@ use crate::engine::{self, CONNECTIONS_PER_HOST, Wishes};
 use crate::exit::{self, Exit, fail};
 use crate::get::Kept;
 use crate::progress::{Fanout, Mode, Progress, units};
-use crate::{report, say, signals};
+use crate::{hints, report, say, signals};
 use args::{Compare, Cp};
-use away::{Away, Outgoing};
+use away::{Away, Foreign, Outgoing};
 use check::{check, for_folders, for_put, for_trees};
 use dry::Plan;
 use here::{Here, Renamed};
@@ -58,10 +59,10 @@ pub async fn run(cp: Cp) -> Exit {
     if cp.verbose > 0 {
         crate::progress::look::show_details();
     }
-    let refuse = |exit, message: &str| {
+    let refuse = |failure: Failure| {
         let to = cp.places.last().map(|to| job::shown(to)).unwrap_or_default();
-        told::failed(&cp, &Kept::default(), &to, message, None);
-        fail(exit, message)
+        told::failed(&cp, &Kept::default(), &to, &failure.to_string(), None);
+        failure.tell()
     };
     if cp.json && say::is_closed() {
         return fail(Exit::Target, say::CLOSED);
@@ -69,24 +70,17 @@ pub async fn run(cp: Cp) -> Exit {
     cp.usual.explain();
     let jobs = match jobs(&cp.places) {
         Ok(jobs) => jobs,
-        Err(message) => {
-            let is_missing = |place: &String| job::is_here(place) && !Path::new(place).exists();
-            let exit = match &cp.places[..] {
-                [source, _] if is_missing(source) => Exit::Input,
-                _ => Exit::Usage,
-            };
-            return refuse(exit, &message);
-        }
+        Err(failure) => return refuse(failure),
     };
     let filter = match cp.filter() {
         Ok(filter) => filter,
-        Err(message) => return refuse(Exit::Usage, &message),
+        Err(failure) => return refuse(failure),
     };
-    if let Err(message) = check(&cp, &jobs) {
-        return refuse(Exit::Usage, &message);
+    if let Err(failure) = check(&cp, &jobs) {
+        return refuse(failure);
     }
-    if let Err((exit, message)) = report::check(cp.report.as_deref()) {
-        return refuse(exit, &message);
+    if let Err(failure) = report::check(cp.report.as_deref()) {
+        return refuse(failure);
     }
     let progress = Progress::new(Mode::choose(cp.json, cp.quiet));
     crate::get::log_to(&progress, cp.verbose > 1);
@@ -113,12 +107,13 @@ pub async fn run(cp: Cp) -> Exit {
 async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &Stop) -> Exit {
     let kept = Kept::default();
     let whole = job.destination();
-    let fail = |exit, message: &str| {
-        told::failed(cp, &kept, &whole, message, None);
-        fail(exit, message)
+    let refuse = |failure: Failure| {
+        told::failed(cp, &kept, &whole, &failure.to_string(), None);
+        failure.tell()
     };
-    if let Err(message) = job.check_source() {
-        return fail(Exit::Input, &message);
+    let fail = |exit, message: &str| refuse(Failure::new(exit, message));
+    if let Err(failure) = job.check_source() {
+        return refuse(failure);
     }
     let filter = filter.clone();
     // As its user has named it.
@@ -128,7 +123,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     };
     let (job, session) = match by_ssh(cp, job, progress, stop).await {
         Ok(ready) => ready,
-        Err((exit, message)) => return fail(exit, &message),
+        Err(failure) => return refuse(failure),
     };
     let names = session.as_ref().map(|it| it.names.as_slice()).unwrap_or_default();
     let own_server = session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint));
@@ -136,7 +131,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     let has_routes = session.is_none() && !matches!(job, Job::Here { .. });
     let routes = match has_routes.then(|| cp.routes.options()).transpose() {
         Ok(routes) => routes.unwrap_or_default(),
-        Err((exit, message)) => return fail(exit, &message),
+        Err(failure) => return refuse(failure),
     };
     let wishes = Wishes {
         own_server,
@@ -151,7 +146,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     };
     let engine = match engine::start(wishes) {
         Ok(engine) => engine,
-        Err((exit, message)) => return fail(exit, &message),
+        Err(failure) => return refuse(failure),
     };
     let recorder = Recorder::new();
     let plan = Plan::new(cp.json, cp.quiet);
@@ -176,7 +171,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
                     let silent = cp.quiet || cp.json;
                     return report::write(cp.report.as_deref(), silent, recorder.recording(), exit);
                 }
-                Err((exit, message)) => return fail(exit, &message),
+                Err(failure) => return refuse(failure),
             }
         }
         other => other,
@@ -193,7 +188,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
                 Here::open(&engine, &from, single.as_deref(), filter.clone(), cp.io.into());
             let mut here = match opened {
                 Ok(here) => here,
-                Err(message) => return fail(Exit::Input, &message),
+                Err(failure) => return refuse(failure),
             };
             let url = here.url();
             let name = from.display().to_string();
@@ -232,10 +227,11 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
                     Ok(exit) => return exit,
                     Err(web::Refused::Option(message)) => return fail(Exit::Usage, &message),
                     Err(web::Refused::NoListing(why)) => {
-                        if let Some((_, reason)) = reasons.first_mut()
-                            && *reason != why
+                        if let Some(Reason { why: first, .. }) = reasons.first_mut()
+                            && *first != why
                         {
-                            reason.push_str(&format!(", nor of a plain one: {why}"));
+                            let more = format!("nor of a plain one: {why}");
+                            *first = Why::And(Box::new(first.clone()), more);
                         }
                     }
                 }
@@ -247,7 +243,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
         }
         Job::SendFile { from, to } => {
             let sent = match job::in_folder(&to) {
-                None => Err(String::new()),
+                None => Err(Foreign(None)),
                 Some((folder, name)) => {
                     let shown = swath_source::display_name(&to);
                     let (from, single) = (from.clone(), Some(name));
@@ -260,13 +256,14 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
                 // It is no swath server, and may take files all the same.
                 (Err(_), None) => {
                     let sent = put::send(&engine, from, to, &mut observer, progress, stop).await;
-                    sent.map_or_else(|(exit, message)| fail(exit, &message), |()| Exit::Done)
+                    sent.map_or_else(refuse, |()| Exit::Done)
                 }
-                (Err(error), Some(options)) => match put::is_refused(&error).filter(|_| cp.dry_run)
-                {
-                    Some(words) => fail(Exit::Target, &words),
-                    None => fail(Exit::Usage, options),
-                },
+                (Err(Foreign(refusal)), Some(options)) => {
+                    match put::forbidden(&to, refusal.as_ref()).filter(|_| cp.dry_run) {
+                        Some(failure) => refuse(failure),
+                        None => fail(Exit::Usage, options),
+                    }
+                }
             }
         }
         Job::Send { from, to, single } => {
@@ -274,7 +271,8 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
             let shown = there.unwrap_or_else(|| swath_source::display_name(&to) + name);
             let load = Outgoing { from, to, single, shown };
             let sent = away.send(load, filter, &mut observer, progress, stop).await;
-            sent.unwrap_or_else(|error| fail(Exit::Sources, &error))
+            // Of a tree it is never foreign.
+            sent.unwrap_or(Exit::Internal)
         }
     };
     drop(session);
@@ -329,9 +327,9 @@ async fn named(
     to: &Path,
     is_alone: bool,
     stop: &Stop,
-) -> Result<Thing, (Exit, String)> {
+) -> Result<Thing, Failure> {
     let shown = swath_source::display_name(&from);
-    let name = job::name_there(&from).map_err(|message| (Exit::Usage, message))?;
+    let name = job::name_there(&from)?;
     let name = PathBuf::from(name);
     let mut folder = from.clone();
     folder.set_path(&format!("{}/", from.path()));
@@ -364,7 +362,7 @@ async fn named(
         let folder = folder.unwrap_or(Path::new(".")).to_owned();
         let here = path.file_name().and_then(|name| name.to_str());
         if let Some(here) = here.filter(|_| is_file) {
-            for_trees(cp).map_err(|message| (Exit::Usage, message))?;
+            for_trees(cp)?;
             let job = Job::Fetch { from: vec![above], to: folder, single: Some(here.to_owned()) };
             return Ok(Thing::Single(job, there));
         }
@@ -379,16 +377,16 @@ async fn named(
         if let Err(error) = answered {
             let path = file_path(to, &name, is_alone);
             let path = path.display();
-            let message = format!("{path}: no source could be used\n  {shown}: {error}");
-            return Err((Exit::Sources, message));
+            return Err(Failure::sources(format!("{path}: no source could be used"))
+                .hint(format!("{shown}: {error}")));
         }
-        return Err((Exit::Usage, format!("{shown} is no folder of a swath server: {options}")));
+        return Err(Failure::usage(format!("{shown} is no folder of a swath server: {options}")));
     }
     Ok(Thing::File(from, name))
 }
 
-fn stopped() -> (Exit, String) {
-    (Exit::Interrupted, "stopped before anything was copied".to_owned())
+fn stopped() -> Failure {
+    Failure::new(Exit::Interrupted, "stopped before anything was copied".to_owned())
 }
 
 /// Where a single file goes: into a folder, or it has that name.
@@ -435,7 +433,7 @@ async fn by_ssh(
     job: Job,
     progress: &Progress,
     stop: &Stop,
-) -> Result<(Job, Option<Session>), (Exit, String)> {
+) -> Result<(Job, Option<Session>), Failure> {
     let (remote, purpose) = match &job {
         Job::FetchBySsh { from, file, .. } => {
             let renamed = file.as_ref().filter(|file| file.is_new_name);
@@ -448,17 +446,17 @@ async fn by_ssh(
         }
         _ => return Ok((job, None)),
     };
-    let way = ssh::Way::of(&cp.ssh, cp.net.timeout).map_err(|message| (Exit::Usage, message))?;
+    let way = ssh::Way::of(&cp.ssh, cp.net.timeout)?;
     let session = tokio::select! {
         biased;
         () = stop.wait() => return Err(stopped()),
         session = ssh::start(&way, &remote, purpose, progress) => session,
     };
-    let session = session.map_err(|message| (Exit::Sources, message))?;
+    let session = session?;
     let url = session.url.clone();
     let job = match job {
         Job::FetchBySsh { file: Some(file), .. } if session.is_file => {
-            for_trees(cp).map_err(|message| (Exit::Usage, message))?;
+            for_trees(cp)?;
             Job::Fetch { from: vec![url], to: file.folder, single: Some(file.name) }
         }
         Job::FetchBySsh { to, .. } => Job::Fetch { from: vec![url], to, single: None },
@@ -524,20 +522,12 @@ fn comparison(cp: &Cp) -> swath_transfer::Compare {
 fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn(&str) -> String) {
     say::err(&format!("swath: {}", exit::about(destination, &words(&exit::words(error)))));
     let reasons = error.reasons();
-    if !reasons.is_empty() {
-        for (source, reason) in reasons {
-            say::err(&format!("  {}: {reason}", words(source)));
-        }
-        exit::hints_of_tokens(reasons).for_each(say::err);
-        if let Some(hint) = reasons.iter().find_map(|(_, reason)| exit::hint_of_trust(reason)) {
-            say::err(hint);
-        }
-        let https = |(source, reason): &(String, String)| exit::hint_of_https(source, reason);
-        if let Some(hint) = reasons.iter().find_map(https) {
-            say::err(&hint);
-        }
-        exit::hints_of_relays(reasons).iter().for_each(|hint| say::err(hint));
+    for Reason { of, why } in reasons {
+        say::hint(&format!("{}: {why}", words(&of.to_string())));
     }
+    let mut errors = reasons.iter().filter_map(|reason| reason.why.lane_error());
+    errors.find_map(hints::of_trust).into_iter().for_each(say::hint);
+    hints::of(reasons).iter().for_each(|hint| say::hint(hint));
     tell_kept(kept_bytes, exit::what_next(error));
 }
 
@@ -545,6 +535,6 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, words: &dyn Fn
 fn tell_kept(kept_bytes: u64, what_next: &str) {
     if kept_bytes > 0 {
         let kept = units::bytes(kept_bytes);
-        say::err(&format!("  {kept} are kept: {what_next}"));
+        say::hint(&format!("{kept} are kept: {what_next}"));
     }
 }

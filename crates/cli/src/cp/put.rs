@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
+use crate::failure::Failure;
+use crate::hints;
+use swath_model::SourceName;
 use swath_source::display_name;
 use swath_transfer::observe::Observer;
-use swath_transfer::{Engine, LaneError, PutError, PutRequest, Stop};
+use swath_transfer::{Engine, LaneError, Party, PutError, PutRequest, Stop};
 use url::Url;
 
 use crate::exit::{Exit, chain};
@@ -18,14 +21,14 @@ pub async fn send(
     observer: &mut dyn Observer,
     progress: &Progress,
     stop: &Stop,
-) -> Result<(), (Exit, String)> {
+) -> Result<(), Failure> {
     let shown = display_name(&to);
     let request = PutRequest { file: from, to };
     match engine.put(&request, observer, stop).await {
         Ok(_) => Ok(()),
         Err(error) => {
             progress.clear();
-            Err((exit_of(&error), words(&shown, &error)))
+            Err(failure(&shown, &error))
         }
     }
 }
@@ -34,44 +37,38 @@ fn exit_of(error: &PutError) -> Exit {
     match error {
         PutError::Read { .. } => Exit::Input,
         PutError::Stopped => Exit::Interrupted,
-        PutError::Server(error) if status(error).is_some_and(|code| code != 401) => Exit::Target,
+        PutError::Server(error) if error.status().is_some_and(|code| code != 401) => Exit::Target,
         PutError::Server(_) => Exit::Sources,
         // The rest of a list may be complete; this one is not there.
         _ => Exit::Some,
     }
 }
 
-fn words(shown: &str, error: &PutError) -> String {
+fn failure(shown: &str, error: &PutError) -> Failure {
+    let exit = exit_of(error);
     let PutError::Server(error) = error else {
         let text = match error {
-            PutError::Stopped => "stopped; nothing of the file is there".to_owned(),
+            PutError::Stopped => format!("stopped; {NOTHING}"),
             error => chain(error),
         };
-        return text;
+        return Failure::new(exit, text);
     };
-    let hint = match status(error) {
+    let hint = match error.status() {
         Some(404) => "; there is no such place",
         Some(405 | 501) => "; it takes no files ('swath serve --write' does)",
         Some(409) => "; a folder that is meant needs '/' at its end, and has to be there",
         Some(412) => "; what is there is not as the request supposes",
         _ => "",
     };
-    let https = crate::exit::hint_of_https(shown, &error.to_string());
-    let https = https.map(|hint| format!("\n{hint}")).unwrap_or_default();
-    format!("{shown}: {error}{hint}; {NOTHING}{https}")
+    let https = hints::of_https(&Party::Source(SourceName::direct(shown)), error);
+    Failure::new(exit, format!("{shown}: {error}{hint}; {NOTHING}")).hints(https)
 }
 
-/// What a server that takes no trees, and has said so in these words, says of a file.
-pub fn is_refused(error: &str) -> Option<String> {
-    error.contains("started without --write").then(|| format!("{error}; {NOTHING}"))
-}
-
-/// The status of a refusal.
-pub fn status(error: &LaneError) -> Option<u16> {
-    match error {
-        LaneError::Status { code, .. } | LaneError::Denied { code, .. } => Some(*code),
-        _ => None,
-    }
+/// Why a server that may not be written to takes no file either, if that is what it said of a tree.
+pub fn forbidden(to: &Url, refusal: Option<&LaneError>) -> Option<Failure> {
+    let refusal = refusal.filter(|error| error.status() == Some(403))?;
+    let text = format!("{}: {refusal}; {NOTHING}", display_name(to));
+    Some(Failure::new(Exit::Target, text))
 }
 
 const NOTHING: &str = "nothing of the file is there";

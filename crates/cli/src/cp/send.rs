@@ -4,19 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::failure::Failure;
 use swath_model::Limiter;
 use swath_serve::{Access, Filter, Offer, Reads, SiteOptions};
 use swath_source::{Download, LaneError, Net, Trust, Turned};
-use swath_transfer::Stop;
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::sending::{Failed, Line, LineReader, Received, Wishes};
+use swath_transfer::{Stop, Why};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::again::{Again, Break};
 use super::dry::Plan;
-use super::put::status;
 use crate::exit::Exit;
 
 /// What became of it.
@@ -26,9 +26,12 @@ pub enum Sent {
     /// The receiver says why not.
     Failed(Failed),
     /// The way there ended.
-    Broken(Exit, String),
-    /// It is a single file, and the server does not take trees, or not from us.
-    Foreign(String),
+    Broken(Exit, Why),
+    /// What is to be sent cannot be read.
+    Unreadable(Failure),
+    /// It is a single file, and the server does not take trees, or not from us: with its refusal, if
+    /// that is what it is.
+    Foreign(Option<LaneError>),
     /// We were told to stop.
     Stopped {
         /// Whether the receiver had anything by then.
@@ -67,7 +70,8 @@ pub async fn send(
     let (folder, only) = match offered {
         Ok(offered) => offered,
         Err(error) => {
-            return Sent::Broken(Exit::Input, format!("{}: {error}", load.from.display()));
+            let what = format!("{}: {error}", load.from.display());
+            return Sent::Unreadable(Failure::new(Exit::Input, what));
         }
     };
     let options = SiteOptions {
@@ -85,7 +89,10 @@ pub async fn send(
     };
     let offer = match Offer::open(options) {
         Ok(offer) => offer,
-        Err(error) => return Sent::Broken(Exit::Input, crate::exit::chain(&error)),
+        Err(error) => {
+            let what = crate::exit::chain(&error);
+            return Sent::Unreadable(Failure::new(Exit::Input, what));
+        }
     };
     if wishes.delete {
         offer.keep_first();
@@ -100,7 +107,7 @@ pub async fn send(
             Err(broken) => broken,
         };
         if !again.waits(&broken, stop).await {
-            return sending.ended(&again, Exit::Sources, broken.words);
+            return sending.ended(&again, Exit::Sources, broken.why);
         }
         // What lies there now is ours, whatever is to become of what earlier runs left.
         wishes.resume |= again.is_ours();
@@ -128,7 +135,6 @@ impl Sending<'_> {
     ) -> Result<Sent, Break> {
         let Sending { net, load, to, .. } = self;
         let shown = load.shown_to;
-        let words = |error: &LaneError| format!("{shown}: {error}");
         let stopped = |again: &Again<'_>| Sent::Stopped { has_something: again.has_something() };
         let asked = query_of(to, &format!("swath=receive&{}", wishes.query()));
         let asking = Download::begin_by_post(net, &asked, Trust::Named, LINES);
@@ -140,22 +146,22 @@ impl Sending<'_> {
         let may_be_foreign = wishes.single.is_some() && !again.has_begun();
         let mut told = match begun {
             Ok(told) if may_be_foreign && told.field("content-type") != Some(LINES) => {
-                return Ok(Sent::Foreign(format!("{shown}: it takes no trees")));
+                return Ok(Sent::Foreign(None));
             }
             // Whoever is not known is not known for files either.
-            Err(error) if may_be_foreign && status(&error).is_some_and(|code| code != 401) => {
-                return Ok(Sent::Foreign(words(&error)));
+            Err(error) if may_be_foreign && error.status().is_some_and(|code| code != 401) => {
+                return Ok(Sent::Foreign(Some(error)));
             }
             Ok(told) => told,
             Err(error) => {
                 if again.has_begun()
-                    && let Some(broken) = Break::of(&error, shown)
+                    && let Some(broken) = Break::of(&error)
                 {
                     return Err(broken);
                 }
-                let is_refused = status(&error).is_some_and(is_of_the_place);
+                let is_refused = error.status().is_some_and(is_of_the_place);
                 let exit = if is_refused { Exit::Target } else { Exit::Sources };
-                return Ok(self.ended(again, exit, words(&error)));
+                return Ok(self.ended(again, exit, error));
             }
         };
         again.begins();
@@ -170,7 +176,7 @@ impl Sending<'_> {
                 Some(over) = lanes.join_next() => match over {
                     // The receiver would ask for connections until it gives up.
                     Ok(Some(refused)) if lanes.is_empty() => {
-                        return Ok(self.ended(again, Exit::Sources, words(&refused)));
+                        return Ok(self.ended(again, Exit::Sources, refused));
                     }
                     _ => continue,
                 },
@@ -178,12 +184,12 @@ impl Sending<'_> {
             };
             match part {
                 Ok(part) if part.is_empty() => {
-                    return Err(Break::new(format!("{shown}: the receiver ended without a word")));
+                    return Err(Break::new("the receiver ended without a word"));
                 }
                 Ok(part) => lines.take_in(&part),
                 Err(error) => {
-                    let broken = Break::of(&error, shown);
-                    return Err(broken.unwrap_or_else(|| Break::new(words(&error))));
+                    let broken = Break::of(&error);
+                    return Err(broken.unwrap_or_else(|| Break::new(error)));
                 }
             }
             again.hears();
@@ -218,19 +224,18 @@ impl Sending<'_> {
                     }
                     Ok(Line::Failed(failed)) => {
                         return match again.is_break(&failed) {
-                            true => Err(Break::new(format!("{shown}: {}", failed.error))),
+                            true => Err(Break::new(failed.error)),
                             false => Ok(Sent::Failed(failed)),
                         };
                     }
                     Err(error) => {
-                        let text = format!("{shown}: it says what nobody understands: {error}");
+                        let text = format!("it says what nobody understands: {error}");
                         return Ok(self.ended(again, Exit::Sources, text));
                     }
                 }
             }
             if lines.is_too_long() {
-                let text = format!("{shown}: it says too much at once");
-                return Ok(self.ended(again, Exit::Sources, text));
+                return Ok(self.ended(again, Exit::Sources, "it says too much at once"));
             }
         }
     }
@@ -260,10 +265,10 @@ impl Sending<'_> {
     }
 
     /// It ends before its end: with this code if nothing is there, and nothing was sent.
-    fn ended(&self, again: &Again<'_>, exit: Exit, text: String) -> Sent {
+    fn ended(&self, again: &Again<'_>, exit: Exit, why: impl Into<Why>) -> Sent {
         let was_asked = self.was_asked.load(Ordering::Relaxed);
         let has_some = again.has_something() || was_asked;
-        Sent::Broken(if has_some { Exit::Incomplete } else { exit }, text)
+        Sent::Broken(if has_some { Exit::Incomplete } else { exit }, why.into())
     }
 }
 

@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use swath_model::digest::Digest;
 use swath_source::{Bearer, Secret};
@@ -96,11 +97,11 @@ pub struct Way {
 }
 
 impl Way {
-    /// As it was asked for; the error is a sentence.
-    pub fn of(args: &Ssh, patience: Duration) -> Result<Way, String> {
+    /// As it was asked for.
+    pub fn of(args: &Ssh, patience: Duration) -> Result<Way, Failure> {
         let ssh: Vec<String> = args.command.split_whitespace().map(str::to_owned).collect();
         match ssh.is_empty() {
-            true => Err("--ssh: no command".to_owned()),
+            true => Err(Failure::usage("--ssh: no command")),
             false => Ok(Way { ssh, bootstrap: args.bootstrap, patience }),
         }
     }
@@ -140,13 +141,13 @@ pub enum Purpose<'a> {
     },
 }
 
-/// Start a server there. The error is a sentence.
+/// Start a server there.
 pub async fn start(
     way: &Way,
     remote: &Remote,
     purpose: Purpose<'_>,
     progress: &Progress,
-) -> Result<Session, String> {
+) -> Result<Session, Failure> {
     let far = Far::of(way, &remote.host).await;
     let program = match way.bootstrap {
         true => bootstrap(&far, progress).await?,
@@ -166,16 +167,19 @@ pub async fn start(
         Ok(hello) => hello,
         // The shell's word for a command that is not there.
         Err(unheard) if !way.bootstrap && server.is_missing(unheard).await => {
-            return Err(format!(
+            return Err(Failure::sources(format!(
                 "{host}: swath is not there. Put it there once: scp {} {host}:bin/ \
                  (a folder of its PATH), or let this command do it: --bootstrap",
                 own_path(),
                 host = remote.host
-            ));
+            )));
         }
         Err(unheard) => return Err(far.why(&mut server, unheard, "swath serve").await),
     };
-    let bad = |what: &str| format!("{}: what its server says makes no sense: {what}", remote.host);
+    let bad = |what: &str| {
+        let host = &remote.host;
+        Failure::sources(format!("{host}: what its server says makes no sense: {what}"))
+    };
     let fingerprint: Digest = hello.fingerprint.parse().map_err(|_| bad("the fingerprint"))?;
     let bearer = Bearer { token: Secret::new(&hello.token), explicit: true };
     let name = far.name.clone();
@@ -223,18 +227,17 @@ pub async fn start(
 }
 
 /// A port of ours that leads to `port` there, where swath is called `program`.
-async fn by_ssh_alone(far: &Far, program: &str, port: u16) -> Result<(Lead, u16), String> {
+async fn by_ssh_alone(far: &Far, program: &str, port: u16) -> Result<(Lead, u16), Failure> {
     let (ssh, own) = tunnel(far, port).await?;
     if through::carries(own).await {
         return Ok((Lead::Forwarded { _ssh: ssh }, own));
     }
     drop(ssh);
     let host = &far.host;
-    let through = Through::open(far, program, port).await.map_err(|what| {
-        let what = what.lines().next().unwrap_or_default();
-        format!(
+    let through = Through::open(far, program, port).await.map_err(|Failure { what, .. }| {
+        Failure::sources(format!(
             "{host}: no way to its port {port}: it cannot be reached from here, sshd there forbids forwarding, and through ssh itself it does not work either: {what}. Open the port, or allow forwarding there (AllowTcpForwarding)"
-        )
+        ))
     })?;
     let own = through.port;
     Ok((Lead::Through { _through: through }, own))
@@ -295,10 +298,12 @@ fn hello_in(line: &str) -> Option<Hello> {
 }
 
 /// A port of ours that leads to the other side's loopback interface.
-async fn tunnel(far: &Far, port: u16) -> Result<(Child, u16), String> {
+async fn tunnel(far: &Far, port: u16) -> Result<(Child, u16), Failure> {
     let host = &far.host;
-    let failed =
-        |what: String| format!("{host}: no way to its port {port}, not through ssh either: {what}");
+    let failed = |what: String| {
+        let text = format!("{host}: no way to its port {port}, not through ssh either: {what}");
+        Failure::sources(text)
+    };
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
     let free = free.and_then(|listener| listener.local_addr());
     let own = free.map_err(|error| failed(error.to_string()))?.port();

@@ -13,6 +13,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::failure::Failure;
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdin, ChildStdout};
@@ -37,7 +39,7 @@ pub struct Through {
 impl Through {
     /// Lead to `port` there, where swath is called `program`; one connection is tried. The error
     /// says what failed.
-    pub async fn open(far: &Far, program: &str, port: u16) -> Result<Through, String> {
+    pub async fn open(far: &Far, program: &str, port: u16) -> Result<Through, Failure> {
         let shared = if far.shares { None } else { Some(Shared::open(far).await?) };
         let starts = Arc::new(Starts {
             far: shared.as_ref().map_or_else(|| far.clone(), |shared| far.by(shared.options())),
@@ -46,9 +48,10 @@ impl Through {
             places: Semaphore::new(PUMPS_MAX),
         });
         *starts.ready.lock().await = Some(starts.pump().await?);
+        let failed = |error: std::io::Error| Failure::sources(error.to_string());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
-        let listener = listener.map_err(|error| error.to_string())?;
-        let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+        let listener = listener.map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
         let taking = AbortOnDropHandle::new(tokio::spawn(take(listener, starts)));
         Ok(Through { port, _taking: taking, _shared: shared })
     }
@@ -119,12 +122,12 @@ struct Pump {
 }
 
 impl Starts {
-    async fn pump(&self) -> Result<Pump, String> {
+    async fn pump(&self) -> Result<Pump, Failure> {
         let mut run = self.far.run(&self.line).await?;
         if let Err(unheard) = run.output.listen(|line| ends(line, READY)).await {
             return Err(self.far.why(&mut run, unheard, "swath serve --through").await);
         }
-        let to = run.input.ok_or("ssh has no input")?;
+        let to = run.input.ok_or_else(|| Failure::sources("ssh has no input"))?;
         Ok(Pump { to, from: run.output.into_inner(), _ssh: run.ssh })
     }
 }
@@ -143,8 +146,10 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    async fn open(far: &Far) -> Result<Shared, String> {
-        let folder = own_folder().map_err(|error| format!("no place for a socket: {error}"))?;
+    async fn open(far: &Far) -> Result<Shared, Failure> {
+        let folder = own_folder();
+        let folder =
+            folder.map_err(|error| Failure::sources(format!("no place for a socket: {error}")))?;
         let mut ssh = far.ssh();
         ssh.args(["-o", "ControlMaster=yes", "-o"]);
         ssh.arg(control_path(&folder)).args(["-o", "ControlPersist=no", "--", &far.host]);
@@ -160,7 +165,7 @@ impl Shared {
         };
         while !shared.folder.join(SOCKET).exists() {
             if let Ok(Some(status)) = shared.ssh.try_wait() {
-                return Err(format!("ssh ended with {status}"));
+                return Err(Failure::sources(format!("ssh ended with {status}")));
             }
             sleep(LOOK_AGAIN).await;
         }

@@ -5,11 +5,12 @@ use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use crate::failure::Failure;
 use swath_formats::listing::{self, Listing};
 use swath_formats::{http_date, percent};
 use swath_model::path::SafePath;
 use swath_source::{Document, LaneError, Net, Trust, display_name, fetch_small, head};
-use swath_transfer::{Destination, Engine, Filter, Mirror, Overwrite, Request, Stop, Verdict};
+use swath_transfer::{Destination, Engine, Filter, Mirror, Overwrite, Request, Stop, Verdict, Why};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use url::Url;
@@ -37,8 +38,8 @@ pub struct Wanted<'a> {
 
 /// Why nothing is fetched.
 pub enum Refused {
-    /// The first replica lists nothing; a reason.
-    NoListing(String),
+    /// The first replica lists nothing, and why.
+    NoListing(Why),
     /// An option makes no sense with it; a sentence.
     Option(String),
 }
@@ -122,15 +123,15 @@ enum Place {
     Bucket { prefix: String },
 }
 
-/// The first part of what lies there, and how it is listed; the error is a reason.
-async fn look(net: &Net, folder: &Url) -> Result<(Place, Listing), String> {
-    let failed = match fetch(net, folder).await {
+/// The first part of what lies there, and how it is listed.
+async fn look(net: &Net, folder: &Url) -> Result<(Place, Listing), Why> {
+    let failed: Why = match fetch(net, folder).await {
         Ok(document) => match read(&document, folder, "") {
             Some(found) => return Ok(found),
-            None => "its page links to nothing that lies below it".to_owned(),
+            None => "its page links to nothing that lies below it".into(),
         },
-        Err(error) if error.is_no_such_thing() => error.to_string(),
-        Err(error) => return Err(error.to_string()),
+        Err(error) if error.is_no_such_thing() => error.into(),
+        Err(error) => return Err(error.into()),
     };
     for (asked, prefix) in buckets(folder) {
         if let Ok(document) = fetch(net, &asked).await
@@ -362,13 +363,13 @@ impl Walk {
 
 /// Tell what would be fetched.
 async fn tell(plan: &Plan, net: &Net, mut entries: mpsc::Receiver<Entry>) -> Exit {
-    let mut asked: JoinSet<Result<(), String>> = JoinSet::new();
+    let mut asked: JoinSet<Result<(), Failure>> = JoinSet::new();
     let mut is_whole = true;
     let mut matches = false;
-    let mut take = |ended: Result<Result<(), String>, tokio::task::JoinError>| {
-        if let Ok(Err(message)) = ended {
+    let mut take = |ended: Result<Result<(), Failure>, tokio::task::JoinError>| {
+        if let Ok(Err(failure)) = ended {
             is_whole = false;
-            crate::exit::fail(Exit::Some, &message);
+            failure.tell();
         }
     };
     while let Some(entry) = entries.recv().await {
@@ -381,7 +382,7 @@ async fn tell(plan: &Plan, net: &Net, mut entries: mpsc::Receiver<Entry>) -> Exi
         let planned = entry.request.map(|request| Planned::of(&request));
         let (plan, net) = (plan.clone(), net.clone());
         asked.spawn(async move {
-            let planned = planned.map_err(|(name, why)| format!("{name}: {why}"))?;
+            let planned = planned.map_err(|(name, why)| left_out(&name, why))?;
             planned.tell(&plan, &net).await
         });
     }
@@ -417,11 +418,10 @@ impl Planned {
         }
     }
 
-    /// The error is a sentence.
-    async fn tell(self, plan: &Plan, net: &Net) -> Result<(), String> {
+    async fn tell(self, plan: &Plan, net: &Net) -> Result<(), Failure> {
         let Some(from) = &self.from else { return Ok(()) };
         let facts = head(net, from, Trust::Named).await;
-        let facts = facts.map_err(|error| format!("{}: {error}", self.name))?;
+        let facts = facts.map_err(|error| left_out(&self.name, error))?;
         let bytes = facts.size_bytes.or(self.size_bytes);
         let modified = facts.last_modified.as_deref().and_then(http_date::parse);
         let is_same = |there: std::fs::Metadata| {
@@ -434,6 +434,11 @@ impl Planned {
         }
         Ok(())
     }
+}
+
+/// One of several files is not there.
+fn left_out(name: &str, why: impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Some, format!("{name}: {why}"))
 }
 
 const KINDS: &str = "text/html, application/xml;q=0.9, */*;q=0.1";

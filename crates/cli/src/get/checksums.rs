@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::failure::Failure;
 use swath_formats::checksums::{ChecksumProblem, Checksums};
 use swath_formats::metalink;
 use swath_model::digest::Digest;
@@ -11,7 +12,7 @@ use swath_transfer::Engine;
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
-use super::inputs::{Refusal, name_of, shown};
+use super::inputs::{name_of, shown};
 use crate::args::Get;
 use crate::exit::Exit;
 use crate::net::parse_url;
@@ -20,18 +21,18 @@ use crate::progress::Progress;
 /// The digests of the one file that the command line names. With `auto` none may be found; where a
 /// checksum file is named, or one that is found says something of the file that cannot be used, that
 /// is an error.
-pub async fn find(get: &Get, engine: &Engine, progress: &Progress) -> Result<Vec<Digest>, Refusal> {
+pub async fn find(get: &Get, engine: &Engine, progress: &Progress) -> Result<Vec<Digest>, Failure> {
     let which = get.checksums.as_deref().unwrap_or_default();
     let urls = get
         .sources
         .iter()
         .filter(|text| text.contains("://"))
-        .map(|text| parse_url(text).map_err(|message| (Exit::Usage, message)))
-        .collect::<Result<Vec<Url>, Refusal>>()?;
+        .map(|text| parse_url(text).map_err(Failure::usage))
+        .collect::<Result<Vec<Url>, Failure>>()?;
     let of_file = urls.iter().filter(|url| !metalink::is_file_name(url.path()));
     let Some((url, name)) = of_file.clone().find_map(|url| Some((url, name_of(url)?))) else {
         let words = "--checksums is for the URL of a file: a Metalink has digests of its own";
-        return Err((Exit::Usage, words.to_owned()));
+        return Err(Failure::usage(words.to_owned()));
     };
     let name = name.as_str().as_bytes();
     if which == "auto" {
@@ -47,23 +48,26 @@ pub async fn find(get: &Get, engine: &Engine, progress: &Progress) -> Result<Vec
     }
     let (title, bytes) = match which.contains("://") {
         true => {
-            let list = parse_url(which).map_err(|message| (Exit::Usage, message))?;
+            let list = parse_url(which).map_err(Failure::usage)?;
             let fetched = fetch_small(engine.net(), &list, Trust::Named, ANY, LIST_BYTES_MAX).await;
             let fetched = fetched.map_err(|error| {
-                (Exit::Sources, format!("cannot fetch the checksum file {}: {error}", shown(&list)))
+                Failure::sources(format!(
+                    "cannot fetch the checksum file {}: {error}",
+                    shown(&list)
+                ))
             })?;
             (shown(&list), fetched.bytes)
         }
         false => {
             let read = tokio::fs::read(which).await;
-            let unread = |error| (Exit::Input, format!("cannot read {which}: {error}"));
+            let unread = |error| Failure::new(Exit::Input, format!("cannot read {which}: {error}"));
             (which.to_owned(), read.map_err(unread)?)
         }
     };
     let digests = read(&title, &bytes, name)?;
     if digests.is_empty() {
         let name = String::from_utf8_lossy(name);
-        return Err((Exit::Input, format!("{title} says nothing of {name}")));
+        return Err(Failure::new(Exit::Input, format!("{title} says nothing of {name}")));
     }
     note(progress, &title, &digests);
     Ok(digests)
@@ -74,7 +78,7 @@ async fn beside(
     engine: &Engine,
     url: &Url,
     name: &[u8],
-) -> Result<Option<(Url, Vec<Digest>)>, Refusal> {
+) -> Result<Option<(Url, Vec<Digest>)>, Failure> {
     let last = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
     let own = ENDINGS.iter().map(|ending| format!("./{last}{ending}"));
     let all = own.chain(LISTS.iter().map(|list| format!("./{list}")));
@@ -97,13 +101,16 @@ async fn beside(
 }
 
 /// What a checksum file says of the file called `name`.
-fn read(title: &str, bytes: &[u8], name: &[u8]) -> Result<Vec<Digest>, Refusal> {
+fn read(title: &str, bytes: &[u8], name: &[u8]) -> Result<Vec<Digest>, Failure> {
     let own = title.rsplit('/').next().unwrap_or(title);
     let checksums = Checksums::parse(bytes, own);
     let is_beside = checksums.entries.len() == 1;
     checksums.of(name, is_beside).map_err(|(line, problem): (u64, ChecksumProblem)| {
         let name = String::from_utf8_lossy(name);
-        (Exit::Input, format!("{title}: line {line}: what it says of {name}: {problem}"))
+        Failure::new(
+            Exit::Input,
+            format!("{title}: line {line}: what it says of {name}: {problem}"),
+        )
     })
 }
 

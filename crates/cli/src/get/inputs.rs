@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Cursor};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::failure::Failure;
 use swath_formats::{depot, metalink, percent};
 use swath_model::path::SafePath;
 use swath_source::{Class, Document, LaneError, fetch_small};
@@ -68,15 +69,10 @@ pub struct Entry {
     pub warnings: Vec<String>,
 }
 
-/// Why there is nothing to fetch.
-pub type Refusal = (Exit, String);
-
 /// What can be refused before anything is read or contacted.
-pub fn check(get: &Get) -> Result<(), Refusal> {
-    let usage = |message| Err((Exit::Usage, message));
-    if let Err(message) = args::one_value_each(&get.digest) {
-        return usage(message);
-    }
+pub fn check(get: &Get) -> Result<(), Failure> {
+    let usage = |message: String| Err(Failure::usage(message));
+    args::one_value_each(&get.digest)?;
     match &get.output {
         Some(_) if get.input.is_some() => {
             usage("a list may hold several files: use -d DIR in place of -o".to_owned())
@@ -101,11 +97,11 @@ fn hint_of_scheme(text: &str) -> Option<String> {
     let is_host = host == "localhost" || host.contains('.') && text.contains('/');
     let fits = (is_port || is_host) && !host.starts_with('.') && !host.is_empty();
     let scheme = if port == "443" || port == "8470" { "https" } else { "http" };
-    fits.then(|| format!("\n  is {scheme}://{text} meant?"))
+    fits.then(|| format!("is {scheme}://{text} meant?"))
 }
 
 /// Read whatever the command line names.
-pub async fn read(get: &Get, engine: &Engine, progress: &Progress) -> Result<Inputs, Refusal> {
+pub async fn read(get: &Get, engine: &Engine, progress: &Progress) -> Result<Inputs, Failure> {
     if let Some(path) = &get.input {
         return list::read(Template::of(get), path).await.map(Inputs::Many);
     }
@@ -115,22 +111,22 @@ pub async fn read(get: &Get, engine: &Engine, progress: &Progress) -> Result<Inp
     let urls = get
         .sources
         .iter()
-        .map(|text| parse_url(text).map_err(|message| (Exit::Usage, message)))
-        .collect::<Result<Vec<Url>, Refusal>>()?;
+        .map(|text| parse_url(text).map_err(Failure::usage))
+        .collect::<Result<Vec<Url>, Failure>>()?;
     let metalinks = urls.iter().filter(|url| metalink::is_file_name(url.path())).count();
     if metalinks == urls.len() {
         return any_metalink_of(get, engine, progress, &urls).await;
     }
     if let Some(url) = urls.iter().find(|url| metalink::is_file_name(url.path())) {
-        return Err((
-            Exit::Usage,
-            format!("{} is a Metalink: it is given alone, for it names the mirrors", shown(url)),
-        ));
+        return Err(Failure::usage(format!(
+            "{} is a Metalink: it is given alone, for it names the mirrors",
+            shown(url)
+        )));
     }
     let name = match &get.output {
         Some(_) => None,
         None => Some(
-            urls.iter().find_map(name_of).ok_or_else(|| (Exit::Usage, why_no_name(&urls[0])))?,
+            urls.iter().find_map(name_of).ok_or_else(|| Failure::usage(why_no_name(&urls[0])))?,
         ),
     };
     let mut request = request(get, destination(get, name.as_ref()));
@@ -144,20 +140,19 @@ pub async fn read(get: &Get, engine: &Engine, progress: &Progress) -> Result<Inp
 }
 
 /// A Metalink on the disk.
-fn read_file(get: &Get, text: &str, progress: &Progress) -> Result<Inputs, Refusal> {
+fn read_file(get: &Get, text: &str, progress: &Progress) -> Result<Inputs, Failure> {
     let shown = shown_text(text);
     if !Path::new(text).is_file() {
-        let hint = hint_of_scheme(&shown).unwrap_or_default();
-        return Err((Exit::Input, format!("{shown} is neither a URL nor a file{hint}")));
+        let text = format!("{shown} is neither a URL nor a file");
+        return Err(Failure::new(Exit::Input, text).hints(hint_of_scheme(&shown)));
     }
     if get.sources.len() > 1 {
-        return Err((
-            Exit::Usage,
-            format!("{shown} is a file, so a Metalink: it is given alone, one for each command"),
-        ));
+        return Err(Failure::usage(format!(
+            "{shown} is a file, so a Metalink: it is given alone, one for each command"
+        )));
     }
-    let file =
-        File::open(text).map_err(|error| (Exit::Input, format!("cannot read {shown}: {error}")))?;
+    let file = File::open(text)
+        .map_err(|error| Failure::new(Exit::Input, format!("cannot read {shown}: {error}")))?;
     from_metalink(get, progress, &shown, BufReader::new(file), None)
 }
 
@@ -167,19 +162,19 @@ async fn any_metalink_of(
     engine: &Engine,
     progress: &Progress,
     urls: &[Url],
-) -> Result<Inputs, Refusal> {
+) -> Result<Inputs, Failure> {
     let mut last = None;
     for url in urls {
         match metalink_of(get, engine, progress, url, Place::Named).await {
-            Err((Exit::Sources, message)) => {
-                if let Some(before) = last.replace(message) {
-                    progress.note(&before, true);
+            Err(failure) if failure.exit == Exit::Sources => {
+                if let Some(before) = last.replace(failure) {
+                    progress.note(&before.to_string(), true);
                 }
             }
             other => return other,
         }
     }
-    Err((Exit::Sources, last.unwrap_or_default()))
+    Err(last.unwrap_or_else(|| Failure::usage("no source was given")))
 }
 
 /// Where a Metalink that is fetched comes from.
@@ -200,7 +195,7 @@ pub async fn metalink_of(
     progress: &Progress,
     url: &Url,
     place: Place,
-) -> Result<Inputs, Refusal> {
+) -> Result<Inputs, Failure> {
     let trust = match place {
         Place::Named => Trust::Named,
         Place::Instead | Place::Beside => Trust::Discovered,
@@ -211,7 +206,7 @@ pub async fn metalink_of(
         let document = document.unwrap_or_else(|_| {
             let (shown, limit_s) = (shown(url), BESIDE_WITHIN.as_secs());
             let words = format!("the Metalink {shown} has not come within {limit_s} s");
-            Err((Exit::Sources, words))
+            Err(Failure::sources(words))
         })?;
         let found = Some((document.final_url, place));
         return from_metalink(get, progress, &shown(url), Cursor::new(document.bytes), found);
@@ -233,9 +228,9 @@ async fn document_of(
     url: &Url,
     trust: Trust,
     tries_max: u32,
-) -> Result<Document, Refusal> {
+) -> Result<Document, Failure> {
     let refused = |error: &LaneError| {
-        (Exit::Sources, format!("cannot fetch the Metalink {}: {error}", shown(url)))
+        Failure::sources(format!("cannot fetch the Metalink {}: {error}", shown(url)))
     };
     let most = match trust {
         Trust::Discovered => METALINK_FOUND_BYTES_MAX,
@@ -263,12 +258,12 @@ fn from_metalink(
     name: &str,
     input: impl BufRead + Send + 'static,
     found: Option<(Url, Place)>,
-) -> Result<Inputs, Refusal> {
+) -> Result<Inputs, Failure> {
     let (base, place) = found.unzip();
     let options = metalink::Options { base: base.clone(), ..metalink::Options::default() };
     let trust = if base.is_some() { Trust::Discovered } else { Trust::Listed };
     let metalink = metalink::parse_with(input, options)
-        .map_err(|error| (Exit::Input, format!("{name}: {}", chain(&error))))?;
+        .map_err(|error| Failure::new(Exit::Input, format!("{name}: {}", chain(&error))))?;
     for (reason, count) in metalink.skipped_summary() {
         let what = counted(count as u64, "entry", "entries");
         progress.note(&format!("{name}: left out {what}: {reason}"), false);
@@ -290,7 +285,7 @@ fn from_metalink(
             Some((file, why)) => format!("{name}: no file of it can be fetched: {file:?}: {why}"),
             None => format!("{name} names no file"),
         };
-        return Err((Exit::Input, why));
+        return Err(Failure::new(Exit::Input, why));
     }
     let count = files.len() + refused.len();
     let mirrors: usize = files.iter().map(|file| file.mirrors.len()).sum();
@@ -310,16 +305,19 @@ fn from_metalink(
     if count == 1 {
         let file = files.remove(0);
         let request = of_metalink_file(get, file, trust).map_err(|(file, error)| {
-            (Exit::Input, format!("{}: {file}: {error}", base_path.as_deref().unwrap_or(name)))
+            Failure::new(
+                Exit::Input,
+                format!("{}: {file}: {error}", base_path.as_deref().unwrap_or(name)),
+            )
         })?;
         return Ok(Inputs::One(Box::new(request)));
     }
     let several = |way: &str| format!("{name} names {count} files: {way}");
     if get.output.is_some() {
-        return Err((Exit::Usage, several("use -d DIR in place of -o")));
+        return Err(Failure::usage(several("use -d DIR in place of -o")));
     }
     if !get.digest.is_empty() {
-        return Err((Exit::Usage, several("--digest is for one")));
+        return Err(Failure::usage(several("--digest is for one")));
     }
     let title = name.to_owned();
     let template = Template::of(get);

@@ -5,18 +5,20 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _};
 use std::path::{Component, Path, PathBuf};
 
+use crate::failure::Failure;
 use swath_formats::list::{Item, List};
 use swath_transfer::{Destination, Mirror, Overwrite, Request, Trust};
 
-use super::inputs::{Entry, Many, Refusal, Template, name_of, read_ahead, shown};
+use super::inputs::{Entry, Many, Template, name_of, read_ahead, shown};
 use crate::exit::{Exit, chain};
 
 /// Open a list. Its files are read later, one by one.
-pub async fn read(template: Template, path: &Path) -> Result<Many, Refusal> {
+pub async fn read(template: Template, path: &Path) -> Result<Many, Failure> {
     let owned = path.to_owned();
     // Opening a named pipe waits for whoever writes into it.
     let opened = tokio::task::spawn_blocking(move || open(&owned)).await;
-    let unreadable = |error| (Exit::Input, format!("cannot read {}: {error}", path.display()));
+    let unreadable =
+        |error| Failure::new(Exit::Input, format!("cannot read {}: {error}", path.display()));
     let (input, count) =
         opened.map_err(io::Error::other).and_then(|opened| opened).map_err(unreadable)?;
     let mut said = HashSet::new();

@@ -12,6 +12,7 @@ use std::io::{self, IsTerminal as _};
 use crate::args::Get;
 use crate::engine::{self, CONNECTIONS_PER_HOST, Wishes};
 use crate::exit::{Exit, fail};
+use crate::failure::Failure;
 use crate::progress::look::show_details;
 use crate::progress::{Mode, Progress};
 use crate::report;
@@ -38,15 +39,14 @@ pub async fn run(mut get: Get) -> Exit {
         return fail(Exit::Target, say::CLOSED);
     }
     if to_stdout && !get.force_terminal && io::stdout().is_terminal() {
-        let text = "-o - would write the file to this terminal, which may garble it\n  \
-                    -o FILE writes to a file, | PROGRAM hands it on; --force-terminal writes it here";
-        return fail(Exit::Usage, text);
+        let text = "-o - would write the file to this terminal, which may garble it";
+        let hint =
+            "-o FILE writes to a file, | PROGRAM hands it on; --force-terminal writes it here";
+        return Failure::usage(text).hint(hint).tell();
     }
     get.usual.explain();
-    if let Err((exit, message)) =
-        inputs::check(&get).and_then(|()| report::check(get.report.as_deref()))
-    {
-        return fail(exit, &message);
+    if let Err(failure) = inputs::check(&get).and_then(|()| report::check(get.report.as_deref())) {
+        return failure.tell();
     }
     let progress = Progress::new(Mode::choose(get.json, get.quiet));
     log_to(&progress, get.verbose > 1);
@@ -54,7 +54,7 @@ pub async fn run(mut get: Get) -> Exit {
     signals::watch(&stop);
     let routes = match get.routes.options() {
         Ok(routes) => routes,
-        Err((exit, message)) => return fail(exit, &message),
+        Err(failure) => return failure.tell(),
     };
     let wishes = Wishes {
         net: &get.net,
@@ -69,7 +69,7 @@ pub async fn run(mut get: Get) -> Exit {
     };
     let engine = match engine::start(wishes) {
         Ok(engine) => engine,
-        Err((exit, message)) => return fail(exit, &message),
+        Err(failure) => return failure.tell(),
     };
     let io_began_as = engine.io_name();
     if get.checksums.is_some() {
@@ -80,13 +80,13 @@ pub async fn run(mut get: Get) -> Exit {
         };
         match found {
             Ok(digests) => get.digest.extend(digests),
-            Err((exit, message)) => {
+            Err(failure) => {
                 progress.clear();
-                return fail(exit, &message);
+                return failure.tell();
             }
         }
-        if let Err(message) = crate::args::one_value_each(&get.digest) {
-            return fail(Exit::Usage, &message);
+        if let Err(failure) = crate::args::one_value_each(&get.digest) {
+            return failure.tell();
         }
     }
     // A server may be silent, and a pipe empty, for as long as they like.
@@ -100,9 +100,9 @@ pub async fn run(mut get: Get) -> Exit {
         Ok(Inputs::Many(many)) => {
             many::run(Manner::of(&get), &engine, many, &progress, &stop).await
         }
-        Err((exit, message)) => {
+        Err(failure) => {
             progress.clear();
-            fail(exit, &message)
+            failure.tell()
         }
     };
     // The disk engine changes by itself where the kernel cannot run it.

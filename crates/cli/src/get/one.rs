@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use swath_store::{FinishError, OpenError};
+use swath_source::TlsFault;
+use swath_store::{FileKind, FinishError, OpenError};
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::report::Recorder;
-use swath_transfer::{Destination, Engine, GetError, Mirror, Request, Stop};
+use swath_transfer::{Destination, Engine, GetError, Mirror, Reason, Request, Stop};
 use url::Url;
 
 use super::inputs::{self, Inputs, Place};
@@ -14,7 +15,7 @@ use super::many::Manner;
 use crate::args::Get;
 use crate::exit::{self, Exit};
 use crate::progress::{Fanout, Progress, units};
-use crate::{report, say};
+use crate::{hints, report, say};
 
 /// Fetch one file and say how it went.
 pub async fn run(
@@ -29,10 +30,10 @@ pub async fn run(
     let mut observers = Fanout(vec![progress.observer()]);
     loop {
         if let Destination::File(path) = &request.destination
-            && let Some((exit, message)) = report::clash(get.report.as_deref(), path)
+            && let Some(failure) = report::clash(get.report.as_deref(), path)
         {
             progress.clear();
-            return exit::fail(exit, &message);
+            return failure.tell();
         }
         let recorder = Recorder::new();
         let name = request.destination_name();
@@ -109,8 +110,8 @@ async fn with_metalink(
             progress.note(&format!("{shown} describes several files and is not used"), true);
             Inputs::One(Box::new(inputs::request_again(get, mirrors)))
         }
-        Err((_, message)) => {
-            progress.note(&format!("{message}; going on without it"), true);
+        Err(failure) => {
+            progress.note(&format!("{failure}; going on without it"), true);
             Inputs::One(Box::new(inputs::request_again(get, mirrors)))
         }
     }
@@ -127,26 +128,16 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
     let to_stdout = name == "-";
     let name = if to_stdout { "standard output" } else { name };
     say::err(&format!("swath: {}", exit::about(name, &exit::words(error))));
-    let (mut no_trust, mut unknown_authority) = (false, false);
     let reasons = error.reasons();
-    if !reasons.is_empty() {
-        let ours = || reasons.iter().filter(|(_, reason)| exit::is_untrusted_here(reason));
-        no_trust = ours().next().is_some();
-        let unknown = "no authority known here has signed it";
-        unknown_authority = ours().any(|(_, reason)| reason.contains(unknown));
-        for (source, reason) in reasons {
-            say::err(&format!("  {source}: {reason}"));
-        }
-        exit::hints_of_tokens(reasons).for_each(say::err);
-        let https = |(source, reason): &(String, String)| exit::hint_of_https(source, reason);
-        if let Some(hint) = reasons.iter().find_map(https) {
-            say::err(&hint);
-        }
-        exit::hints_of_relays(reasons).iter().for_each(|hint| say::err(hint));
+    for Reason { of, why } in reasons {
+        say::hint(&format!("{of}: {why}"));
     }
+    hints::of(reasons).iter().for_each(|hint| say::hint(hint));
+    let errors = reasons.iter().filter_map(|reason| reason.why.lane_error());
+    let untrusted: Vec<TlsFault> = errors.filter_map(hints::untrusted_here).collect();
     let kept = || {
         let next = exit::what_next(error);
-        let mirrors = if next == exit::GOES_ON { ", also with other mirrors" } else { "" };
+        let mirrors = if exit::is_of_old_file(error) { "" } else { ", also with other mirrors" };
         format!("{} are kept in {name}.swath.part: {next}{mirrors}", units::bytes(kept_bytes))
     };
     let hint = match error {
@@ -173,7 +164,7 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
             "nothing was fetched: give --digest, or a Metalink or a list with digests".to_owned(),
         ),
         GetError::Open(OpenError::NotAFile { path, kind }) => Some(match *kind {
-            "symbolic link" => "name the file that it leads to, or remove the link".to_owned(),
+            FileKind::Link => "name the file that it leads to, or remove the link".to_owned(),
             _ => format!("only files are replaced; -o - > {} writes into it", path.display()),
         }),
         GetError::Open(OpenError::LinkOnTheWay { .. }) => Some(
@@ -198,12 +189,12 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         _ => None,
     };
     if let Some(hint) = hint {
-        say::err(&format!("  {hint}"));
+        say::hint(&hint);
     }
-    if unknown_authority {
-        say::err("  --ca FILE trusts the authority in it, --insecure accepts any certificate");
-    } else if no_trust {
-        say::err("  --insecure accepts any certificate");
+    if untrusted.contains(&TlsFault::UnknownAuthority) {
+        say::hint("--ca FILE trusts the authority in it, --insecure accepts any certificate");
+    } else if !untrusted.is_empty() {
+        say::hint("--insecure accepts any certificate");
     }
 }
 

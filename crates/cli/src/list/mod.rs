@@ -4,6 +4,7 @@ pub mod args;
 
 mod place;
 
+use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use swath_model::path::visible;
@@ -12,13 +13,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use swath_formats::{http_date, percent};
 use swath_model::index::{Index, Item, Kind, Mtime};
-use swath_transfer::GetError;
+use swath_transfer::{GetError, Reason};
 use url::Url;
 
 use crate::cp::another_name;
 use crate::exit::{self, Exit, fail};
 use crate::progress::units;
-use crate::say;
+use crate::{hints, say};
 use args::{Du, Ls};
 use place::Place;
 
@@ -50,13 +51,13 @@ pub async fn ls(ls: Ls) -> Exit {
     let listed = match Place::reach(&ls.net, &ls.ssh, &ls.place).await {
         Ok(place) => {
             let listed = list(&place, ls.recursive).await;
-            listed.map_err(|(exit, message)| (exit, place.words(&message)))
+            listed.map_err(|failure| place.renamed(failure))
         }
         Err(failed) => Err(failed),
     };
     let lines = match listed {
         Ok(lines) => lines,
-        Err((exit, message)) => return fail(exit, &message),
+        Err(failure) => return failure.tell(),
     };
     let mut out = String::new();
     let width = lines.iter().map(|line| shown_size(line).chars().count()).max().unwrap_or(0);
@@ -78,14 +79,13 @@ pub async fn ls(ls: Ls) -> Exit {
 pub async fn du(du: Du) -> Exit {
     let place = match Place::reach(&du.net, &du.ssh, &du.place).await {
         Ok(place) => place,
-        Err((exit, message)) => return fail(exit, &message),
+        Err(failure) => return failure.tell(),
     };
     let index = match place.engine.index(&place.folder).await {
         Ok(index) => index,
         Err(error) => {
             let Some(line) = file(&place).await else {
-                let message = words(&place.folder.url, &error);
-                return fail(exit::of(&error, 0), &place.words(&message));
+                return place.renamed(failed(&place.folder.url, &error)).tell();
             };
             let bytes = line.size.unwrap_or(0);
             let (row, sum) = (size_row(&shown_size(&line), &shown_name(&line)), sum(bytes, 1, 0));
@@ -121,25 +121,25 @@ fn sum(bytes: u64, files: u64, folders: u64) -> String {
     size_row(&units::bytes(bytes), &format!("in {files} {of_files} and {folders} {of_folders}"))
 }
 
-fn words(url: &Url, error: &GetError) -> String {
-    let shown = swath_source::display_name(url);
+fn failed(url: &Url, error: &GetError) -> Failure {
+    let (shown, exit) = (swath_source::display_name(url), exit::of(error, 0));
     // With a single source its name would be told twice.
-    if let [(_, reason)] = error.reasons() {
-        return exit::with_hints(&format!("{shown}: {reason}"), &[reason]);
+    if let [Reason { why, .. }] = error.reasons() {
+        let hints = why.lane_error().map(hints::of_server).unwrap_or_default();
+        return Failure::new(exit, format!("{shown}: {why}")).hints(hints);
     }
-    exit::about(&shown, &exit::words_of_all(error))
+    Failure::new(exit, exit::about(&shown, &exit::words_of_all(error)))
 }
 
 /// What lies there; of a file a line of its own.
-async fn list(place: &Place, is_recursive: bool) -> Result<Vec<Line>, (Exit, String)> {
+async fn list(place: &Place, is_recursive: bool) -> Result<Vec<Line>, Failure> {
     let listed = if is_recursive || place.is_file {
         match place.engine.index(&place.folder).await {
             Ok(index) => Ok(recursive(&index.read().unwrap_or_else(PoisonError::into_inner))),
-            Err(error) => Err((exit::of(&error, 0), words(&place.folder.url, &error))),
+            Err(error) => Err(failed(&place.folder.url, &error)),
         }
     } else {
-        let folder = one_folder(place, &place.folder.url).await;
-        folder.map_err(|message| (Exit::Sources, exit::with_hints(&message, &[&message])))
+        one_folder(place, &place.folder.url).await
     };
     match listed {
         Err(failed) => file(place).await.map(|line| vec![line]).ok_or(failed),
@@ -159,20 +159,21 @@ async fn file(place: &Place) -> Option<Line> {
     lines.into_iter().find(|line| line.kind != "folder" && exact(line) == name)
 }
 
-/// What lies in one folder, as its server lists it. The error is a sentence.
-async fn one_folder(place: &Place, folder: &Url) -> Result<Vec<Line>, String> {
+/// What lies in one folder, as its server lists it.
+async fn one_folder(place: &Place, folder: &Url) -> Result<Vec<Line>, Failure> {
     let mut url = folder.clone();
     url.set_query(Some("format=json"));
     let shown = swath_source::display_name(&url);
+    let failed = |what: String| Failure::sources(format!("{shown}: {what}"));
     let (net, trust, kind) = (place.engine.net(), place.folder.trust, "application/json");
     let listing = swath_source::fetch_small(net, &url, trust, kind, LISTING_BYTES_MAX)
         .await
-        .map_err(|error| format!("{shown}: {error}"))?;
+        .map_err(|error| failed(format!("{error}")).hints(hints::of_server(&error)))?;
     if listing.content_type.as_deref() != Some(kind) {
-        return Err(format!("{shown}: it is no folder of a swath server"));
+        return Err(failed("it is no folder of a swath server".to_owned()));
     }
     serde_json::from_slice(&listing.bytes)
-        .map_err(|error| format!("{shown}: its listing cannot be read: {error}"))
+        .map_err(|error| failed(format!("its listing cannot be read: {error}")))
 }
 
 fn recursive(index: &Index) -> Vec<Line> {

@@ -1,12 +1,12 @@
 //! Where `swath ls` and `swath du` look.
 
+use crate::failure::Failure;
 use swath_transfer::{Engine, Mirror, Trust};
 use url::Url;
 
 use crate::args::{Net, Ssh};
 use crate::cp::ssh::{self, Purpose, Remote, Session, Way};
 use crate::engine::{self, Wishes};
-use crate::exit::Exit;
 use crate::progress::{Mode, Progress};
 
 /// A folder of a server, or a file.
@@ -22,36 +22,36 @@ pub struct Place {
 }
 
 impl Place {
-    /// A sentence with the place as its user has named it.
-    pub fn words(&self, text: &str) -> String {
-        match &self.session {
-            Some(session) => crate::cp::renamed(&session.names, text),
-            None => text.to_owned(),
+    /// The same with the place as its user has named it.
+    pub fn renamed(&self, mut failure: Failure) -> Failure {
+        if let Some(session) = &self.session {
+            failure.what = crate::cp::renamed(&session.names, &failure.what);
         }
+        failure
     }
 
-    /// Find the way there. The error is a sentence, with the exit code that it makes.
-    pub async fn reach(net: &Net, ssh: &Ssh, place: &str) -> Result<Place, (Exit, String)> {
+    /// Find the way there.
+    pub async fn reach(net: &Net, ssh: &Ssh, place: &str) -> Result<Place, Failure> {
         let session = match Remote::parse(place) {
             Some(remote) => {
-                let way = Way::of(ssh, net.timeout).map_err(|message| (Exit::Usage, message))?;
+                let way = Way::of(ssh, net.timeout)?;
                 let (progress, purpose) =
                     (Progress::new(Mode::choose(false, false)), Purpose::Read { file_name: None });
                 let session = ssh::start(&way, &remote, purpose, &progress).await;
-                Some(session.map_err(|message| (Exit::Sources, message))?)
+                Some(session?)
             }
             None if !place.contains("://") => {
                 let text = format!(
                     "{place} is a place here, and this looks at servers (https://host/path/) and by \
                      ssh (host:path): 'ls' and 'du' show what is here"
                 );
-                return Err((Exit::Usage, text));
+                return Err(Failure::usage(text));
             }
             None => None,
         };
         let mut url = match &session {
             Some(session) => session.url.clone(),
-            None => crate::net::parse_url(place).map_err(|error| (Exit::Usage, error))?,
+            None => crate::net::parse_url(place).map_err(Failure::usage)?,
         };
         let mut file = None;
         if !url.path().ends_with('/') {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::failure::Failure;
 use clap::{Args, ValueHint};
 use swath_model::digest::Digest;
 use swath_serve::Network;
@@ -111,18 +112,18 @@ fn client(text: &str) -> Result<Client, String> {
 }
 
 impl Relay {
-    /// The file of tokens; the error is a sentence.
-    pub fn token_file(&self) -> Result<Option<PathBuf>, String> {
+    /// The file of tokens.
+    pub fn token_file(&self) -> Result<Option<PathBuf>, Failure> {
         let mut files = self.clients.iter().filter_map(|client| match client {
             Client::Tokens(path) => Some(path),
             Client::Network(_) => None,
         });
         match (files.next(), files.next()) {
             (first, None) => Ok(first.cloned()),
-            (_, Some(second)) => Err(format!(
+            (_, Some(second)) => Err(Failure::usage(format!(
                 "--clients names a second file of tokens, {}: all tokens belong into one",
                 second.display()
-            )),
+            ))),
         }
     }
 
@@ -132,11 +133,11 @@ impl Relay {
         Some(CacheOptions { folder, size_bytes: self.cache_size })
     }
 
-    /// What is wrong with the options for what is kept here: a sentence.
-    pub fn check(&self) -> Result<(), String> {
+    /// What is wrong with the options for what is kept here.
+    pub fn check(&self) -> Result<(), Failure> {
         if self.max_lease.is_some() && self.depot().is_none() {
             let text = "--max-lease is for what a depot leases: --depot or --depot-memory";
-            return Err(text.to_owned());
+            return Err(Failure::usage(text));
         }
         let whole = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
         let folders = [&self.cache, &self.depot].map(|path| path.as_ref().map(whole));
@@ -144,9 +145,9 @@ impl Relay {
             && cache == depot
         {
             let shown = cache.display();
-            return Err(format!(
+            return Err(Failure::usage(format!(
                 "--cache and --depot name the same folder, {shown}: each needs its own"
-            ));
+            )));
         }
         Ok(())
     }

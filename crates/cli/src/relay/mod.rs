@@ -5,6 +5,7 @@ mod folders;
 
 use std::sync::Arc;
 
+use crate::failure::Failure;
 use swath_model::Limiter;
 use swath_serve::relay::{Clients, RelayOptions};
 use swath_serve::{Access, Log, RelayServerOptions, Server, Tls, read_tokens};
@@ -16,7 +17,7 @@ use crate::identity;
 use crate::progress::units;
 use crate::say;
 use crate::serve::standing::Standing;
-use crate::serve::{exit_of, log, machine, warnings, words_of};
+use crate::serve::{failure, log, machine, warnings};
 use args::Relay;
 
 /// Run the command: until a signal ends it.
@@ -24,10 +25,10 @@ pub async fn run(args: Relay) -> Exit {
     warnings::to_standard_error();
     let token_file = match args.token_file() {
         Ok(token_file) => token_file,
-        Err(message) => return fail(Exit::Usage, &message),
+        Err(failure) => return failure.tell(),
     };
-    if let Err(message) = args.check() {
-        return fail(Exit::Usage, &message);
+    if let Err(failure) = args.check() {
+        return failure.tell();
     }
     let standing = match Standing::begin(args.given(token_file.clone())) {
         Ok(standing) => standing,
@@ -53,12 +54,12 @@ pub async fn run(args: Relay) -> Exit {
     let log = args.log.as_deref().map(|path| log::Lines::open(path, args.log_format));
     let log = match log.transpose() {
         Ok(log) => log,
-        Err(error) => return fail(Exit::Target, &error),
+        Err(failure) => return failure.tell(),
     };
     let name = args.name.clone().unwrap_or_else(|| host.clone());
     let tls = match tls(&args, &host) {
         Ok(tls) => tls,
-        Err(message) => return fail(Exit::Input, &message),
+        Err(failure) => return failure.tell(),
     };
     let options = RelayServerOptions {
         relay: RelayOptions {
@@ -84,7 +85,7 @@ pub async fn run(args: Relay) -> Exit {
     let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
     let server = match Server::relay(options, noting).await {
         Ok(server) => server,
-        Err(error) => return fail(exit_of(&error), &words_of(&error)),
+        Err(error) => return failure(&error).tell(),
     };
     machine::tell_of_fewer_connections(&server, args.max_connections);
     folders::watch(watched.0, watched.1);
@@ -162,7 +163,7 @@ fn open(options: DepotOptions) -> Result<Depot, OpenError> {
     Ok(depot)
 }
 
-fn tls(args: &Relay, host: &str) -> Result<Tls, String> {
+fn tls(args: &Relay, host: &str) -> Result<Tls, Failure> {
     Ok(match (&args.tls_cert, &args.tls_key) {
         _ if args.plain => Tls::Plain,
         (Some(certificates), Some(key)) => {

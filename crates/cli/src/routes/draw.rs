@@ -2,6 +2,7 @@
 
 use std::path::Path as FilePath;
 
+use crate::failure::Failure;
 use swath_state::{Grade, HERE};
 use swath_transfer::report::graph::{Drawing, Kind, Line, Site, svg};
 
@@ -9,9 +10,12 @@ use super::map::{Map, Path};
 use crate::exit::Exit;
 
 /// Draw the graph with these routes into a file; `to` stands at the right. The error is a sentence.
-pub fn write(file: &FilePath, map: &Map, to: &str, routes: &[&Path]) -> Result<(), (Exit, String)> {
+pub fn write(file: &FilePath, map: &Map, to: &str, routes: &[&Path]) -> Result<(), Failure> {
     std::fs::write(file, svg(&drawing(map, to, routes))).map_err(|error| {
-        (Exit::Target, format!("cannot write the picture to {}: {error}", file.display()))
+        Failure::new(
+            Exit::Target,
+            format!("cannot write the picture to {}: {error}", file.display()),
+        )
     })
 }
 

@@ -13,11 +13,12 @@ mod past;
 pub mod probe;
 mod table;
 
+use crate::failure::Failure;
 use swath_model::path::visible;
 use swath_state::{HERE, KnownEdge, KnownRelay, Place};
 
 use crate::config::{Config, Relay, RouteWish};
-use crate::exit::{Exit, fail};
+use crate::exit::Exit;
 use crate::progress::look::Look;
 use crate::{remember, say};
 use args::{Routes, Then};
@@ -31,14 +32,12 @@ pub fn run(args: Routes) -> Exit {
         Some(Then::Probe(_)) => Exit::Internal,
         None => match show(&args) {
             Ok(exit) => exit,
-            Err((exit, message)) => fail(exit, &message),
+            Err(failure) => failure.tell(),
         },
     }
 }
 
-type Failed = (Exit, String);
-
-fn show(args: &Routes) -> Result<Exit, Failed> {
+fn show(args: &Routes) -> Result<Exit, Failure> {
     // What a file says of transfers does not hide anything here.
     let config = args.which().configured()?;
     let config = Config { route: args.route.clone(), ..config };
@@ -78,7 +77,7 @@ impl Shown {
         config: &Config,
         from: Option<&str>,
         to: Option<&str>,
-    ) -> Result<Shown, Failed> {
+    ) -> Result<Shown, Failure> {
         let relays = relays(config, memory.relays);
         // What was asked as a relay and never answered as one is most likely a source, named by a slip.
         let is_one = |(site, known): &&(String, Option<KnownRelay>)| {
@@ -95,9 +94,9 @@ impl Shown {
         self.found.routes.iter().flat_map(|of| &of.paths).collect()
     }
 
-    fn json(&self) -> Result<String, Failed> {
+    fn json(&self) -> Result<String, Failure> {
         json::edges(&self.map.edges, &self.routes())
-            .map_err(|error| (Exit::Internal, error.to_string()))
+            .map_err(|error| Failure::new(Exit::Internal, error.to_string()))
     }
 
     /// Take out relays that are past, unless they are configured or asked for.
@@ -185,14 +184,16 @@ impl Found {
         from: Option<&str>,
         to: Option<&str>,
         config: &Config,
-    ) -> Result<Found, Failed> {
+    ) -> Result<Found, Failure> {
         let to = to.map_or(Ok(HERE), |text| site(map, text))?.to_owned();
         let from: Vec<String> = match from {
             Some(text) => vec![site(map, text)?.to_owned()],
             None => map.origins().into_iter().map(str::to_owned).collect(),
         };
         if from.len() == 1 && from[0] == to {
-            return Err((Exit::Usage, format!("{to} is where the route begins and where it ends")));
+            return Err(Failure::usage(format!(
+                "{to} is where the route begins and where it ends"
+            )));
         }
         let left_out = from.len().saturating_sub(ORIGINS_SHOWN);
         let from = from.into_iter().take(ORIGINS_SHOWN);
@@ -202,7 +203,7 @@ impl Found {
 }
 
 impl Of {
-    fn new(map: &Map, from: String, to: String, config: &Config) -> Result<Of, Failed> {
+    fn new(map: &Map, from: String, to: String, config: &Config) -> Result<Of, Failure> {
         let none = Of { paths: Vec::new(), together: None, unknown: None, from, to };
         let (from, to) = (none.from.as_str(), none.to.as_str());
         let over = |relays: &[String]| map.over(map::through(from, relays, to));
@@ -228,7 +229,7 @@ impl Of {
             RouteWish::Over(_) => {
                 let places = config
                     .relays_of_the_route()
-                    .map_err(|wrong| (Exit::Usage, wrong.to_string()))?;
+                    .map_err(|wrong| Failure::usage(wrong.to_string()))?;
                 let sites: Vec<String> =
                     places.into_iter().map(|at| config.relays[at].site()).collect();
                 let (paths, unknown) = of_one(over(&sites));
@@ -238,14 +239,14 @@ impl Of {
     }
 }
 
-fn site<'m>(map: &'m Map, text: &str) -> Result<&'m str, Failed> {
+fn site<'m>(map: &'m Map, text: &str) -> Result<&'m str, Failure> {
     map.site(text).map_err(|error| match error {
         NoSite::Unknown(name) if name.is_empty() => {
-            (Exit::Usage, "a site is wanted, as host:port, and it is empty".to_owned())
+            Failure::usage("a site is wanted, as host:port, and it is empty".to_owned())
         }
-        NoSite::Unknown(name) => (Exit::Input, format!("nothing is known of {name}")),
+        NoSite::Unknown(name) => Failure::new(Exit::Input, format!("nothing is known of {name}")),
         NoSite::Ambiguous(name, names) => {
-            (Exit::Usage, format!("{name} may be {}", names.join(" or ")))
+            Failure::usage(format!("{name} may be {}", names.join(" or ")))
         }
     })
 }

@@ -1,6 +1,7 @@
 //! `swath routes probe`: the network as it is now. Asks the relays, measures, and shows what is known
 //! then as `swath routes` does, with what could not be reached and why.
 
+use crate::failure::Failure;
 use serde::Serialize;
 use swath_model::SourceName;
 use swath_model::path::visible;
@@ -11,10 +12,10 @@ use unicode_width::UnicodeWidthStr as _;
 use url::Url;
 
 use super::args::Probe;
-use super::{Failed, Memory, Shown};
+use super::{Memory, Shown};
 use crate::config::{Config, RouteWish};
 use crate::engine::{self, Wishes};
-use crate::exit::{Exit, fail, warn};
+use crate::exit::{Exit, warn};
 use crate::progress::look::Look;
 use crate::relays::{Relays, Which};
 use crate::{net, remember, say, signals};
@@ -23,22 +24,22 @@ use crate::{net, remember, say, signals};
 pub async fn run(args: Probe) -> Exit {
     match probe(&args).await {
         Ok(exit) => exit,
-        Err((exit, message)) => fail(exit, &message),
+        Err(failure) => failure.tell(),
     }
 }
 
-async fn probe(args: &Probe) -> Result<Exit, Failed> {
+async fn probe(args: &Probe) -> Result<Exit, Failure> {
     let sources: Vec<Url> = args
         .sources
         .iter()
-        .map(|text| net::parse_url(text).map_err(|wrong| (Exit::Usage, wrong)))
+        .map(|text| net::parse_url(text).map_err(Failure::usage))
         .collect::<Result<_, _>>()?;
     // As many routes as pay are tried, whatever transfers are told to take.
     let which = Which { relay: args.relay.clone(), route: Some(RouteWish::Multi) };
     let config = Config { route: None, ..which.configured()? };
     if config.relays.is_empty() {
         let text = "there are no relays to be asked: --relay URL names one";
-        return Err((Exit::Usage, text.to_owned()));
+        return Err(Failure::usage(text.to_owned()));
     }
     let mut routes = Relays { which, end_to_end: false }.options()?;
     match remember::place() {
@@ -82,7 +83,7 @@ fn show(
     config: &Config,
     args: &Probe,
     surveyed: &Surveyed,
-) -> Result<String, Failed> {
+) -> Result<String, Failure> {
     // Of one source the route is shown, if anything is known of it.
     let one = match &args.sources[..] {
         [one] => surveyed.sources.first().map(|it| (one.as_str(), it.site.as_str())),
@@ -94,7 +95,7 @@ fn show(
     if args.json {
         let mut out = shown.json()?;
         for line in lines(surveyed) {
-            out += &line.map_err(|error| (Exit::Internal, error.to_string()))?;
+            out += &line.map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
             out.push('\n');
         }
         return Ok(out);

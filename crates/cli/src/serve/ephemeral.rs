@@ -3,6 +3,7 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
 use swath_formats::percent;
 use swath_serve::{Filter, Only, Server};
 
@@ -17,20 +18,20 @@ pub struct Served {
     pub only: Option<Only>,
 }
 
-/// Settle what is served; `None` for other servers. The error is a sentence.
-pub fn prepare(args: &mut Serve) -> Result<Option<Served>, String> {
+/// Settle what is served; `None` for other servers.
+pub fn prepare(args: &mut Serve) -> Result<Option<Served>, Failure> {
     if !args.ephemeral {
         return Ok(None);
     }
     args.listen = vec![SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))];
     let [folder] = args.folders.as_slice() else {
-        return Err("--ephemeral serves one folder".to_owned());
+        return Err(Failure::input("--ephemeral serves one folder"));
     };
     if !args.write && folder.is_file() {
         let own = folder.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = args.file_name.clone().or(own).unwrap_or_default();
         let offered = crate::cp::offered(folder, Some(&name), Filter::default());
-        let failed = |error| format!("cannot serve {}: {error}", folder.display());
+        let failed = |error| Failure::input(format!("cannot serve {}: {error}", folder.display()));
         let (above, only) = offered.map_err(failed)?;
         args.folders = vec![above];
         return Ok(Some(Served { path: "/".to_owned(), only: Some(only) }));
@@ -47,11 +48,12 @@ pub fn prepare(args: &mut Serve) -> Result<Option<Served>, String> {
         // A single file may be there, and is replaced.
         let is_replaced = args.file_name.is_some() && above == whole;
         if above.symlink_metadata().is_ok() && !is_replaced {
-            return Err(format!("{} is no folder", above.display()));
+            return Err(Failure::input(format!("{} is no folder", above.display())));
         }
         let name = above.file_name();
-        let name = name.ok_or_else(|| format!("{} names no folder", folder.display()))?;
-        let name = name.to_str().ok_or_else(|| format!("{} is no text", folder.display()))?;
+        let odd = |what: &str| Failure::input(format!("{} {what}", folder.display()));
+        let name = name.ok_or_else(|| odd("names no folder"))?;
+        let name = name.to_str().ok_or_else(|| odd("is no text"))?;
         path.insert_str(0, &format!("/{}", percent::encode(name.as_bytes())));
         above = match above.parent() {
             Some(above) if above != Path::new("") => above,

@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::failure::Failure;
 use serde_json::json;
 use swath_model::counted;
 use swath_model::path::is_treacherous;
 use swath_serve::{Log, LogLine};
 
 use super::args::LogFormat;
-use crate::exit::warn;
+use crate::exit::{Exit, warn};
 use crate::say;
 
 /// Where answers are noted. Clones are the same place.
@@ -33,8 +34,8 @@ struct Place {
 }
 
 impl Lines {
-    /// Open the place; the error is a sentence.
-    pub fn open(path: &Path, format: LogFormat) -> Result<Lines, String> {
+    /// Open the place.
+    pub fn open(path: &Path, format: LogFormat) -> Result<Lines, Failure> {
         let place = Place { out: writer(path)?, missing: 0 };
         Ok(Lines { place: Arc::new(Mutex::new(place)), path: path.to_owned(), format })
     }
@@ -57,12 +58,15 @@ pub fn is_file(path: &Path) -> bool {
     path != Path::new("-")
 }
 
-fn writer(path: &Path) -> Result<Box<dyn Write + Send>, String> {
+fn writer(path: &Path) -> Result<Box<dyn Write + Send>, Failure> {
     if !is_file(path) {
         return Ok(Box::new(io::stdout()));
     }
     let file = OpenOptions::new().append(true).create(true).open(path);
-    let file = file.map_err(|error| format!("cannot write to {}: {error}", path.display()))?;
+    let file = file.map_err(|error| {
+        let text = format!("cannot write to {}: {error}", path.display());
+        Failure::new(Exit::Target, text)
+    })?;
     Ok(Box::new(file))
 }
 

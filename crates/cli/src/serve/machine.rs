@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::exit::Exit;
+use crate::failure::Failure;
 use swath_serve::{Server, Tls};
 
 /// A certificate that is made for this machine, by all its names.
@@ -66,15 +68,16 @@ fn raise_descriptors() {
     }
 }
 
-/// Raise the limit of open files as far as may be; a sentence where that is not enough for any command.
-pub fn enough_descriptors() -> Result<(), String> {
+/// Raise the limit of open files as far as may be; a failure where that is not enough for any command.
+pub fn enough_descriptors() -> Result<(), Failure> {
     raise_descriptors();
     match descriptors() {
-        0..DESCRIPTORS_MIN => Err(format!(
-            "this process may open {} files at once, and needs {DESCRIPTORS_MIN}\n  the system limits that \
-             (see 'ulimit -n'): ask for more",
-            descriptors()
-        )),
+        few @ 0..DESCRIPTORS_MIN => {
+            let needs = format!("and needs {DESCRIPTORS_MIN}");
+            let text = format!("this process may open {few} files at once, {needs}");
+            let hint = "the system limits that (see 'ulimit -n'): ask for more";
+            Err(Failure::new(Exit::Internal, text).hint(hint))
+        }
         _ => Ok(()),
     }
 }

@@ -15,6 +15,7 @@ use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::failure::Failure;
 use swath_model::Limiter;
 use swath_serve::{
     Access, Log, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Tls, Token,
@@ -33,7 +34,7 @@ pub async fn run(mut args: Serve) -> Exit {
     warnings::to_standard_error();
     let for_one = match ephemeral::prepare(&mut args) {
         Ok(for_one) => for_one,
-        Err(message) => return fail(Exit::Input, &message),
+        Err(failure) => return failure.tell(),
     };
     let standing = match Standing::begin(args.given()) {
         Ok(standing) => standing,
@@ -66,7 +67,7 @@ pub async fn run(mut args: Serve) -> Exit {
                 made_token = Some(token);
                 vec![Token { secret, may_write: args.write, expires: None }]
             }
-            Err(message) => return fail(Exit::Input, &message),
+            Err(failure) => return failure.tell(),
         },
     };
     if args.write && !tokens.iter().any(|token| token.may_write) {
@@ -79,18 +80,18 @@ pub async fn run(mut args: Serve) -> Exit {
     }
     let (receive, receive_limit) = match receiver(&args) {
         Ok(taking) => taking,
-        Err((exit, message)) => return fail(exit, &message),
+        Err(failure) => return failure.tell(),
     };
     let host = machine::hostname();
     let log = args.log.as_deref().map(|path| log::Lines::open(path, args.log_format));
     let log = match log.transpose() {
         Ok(log) => log,
-        Err(error) => return fail(Exit::Target, &error),
+        Err(failure) => return failure.tell(),
     };
     let access = Access::new(tokens, args.allow.clone());
     let tls = match tls(&args, &host) {
         Ok(tls) => tls,
-        Err(message) => return fail(Exit::Input, &message),
+        Err(failure) => return failure.tell(),
     };
     let options = ServerOptions {
         site: SiteOptions {
@@ -113,7 +114,7 @@ pub async fn run(mut args: Serve) -> Exit {
     let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
     let server = match Server::bind(options, noting).await {
         Ok(server) => server,
-        Err(error) => return fail(exit_of(&error), &words_of(&error)),
+        Err(error) => return failure(&error).tell(),
     };
     if !args.ephemeral {
         machine::tell_of_fewer_connections(&server, args.max_connections);
@@ -151,32 +152,28 @@ pub async fn run(mut args: Serve) -> Exit {
     standing.run(server, Some(&access), log.as_ref(), abandoned, put_in_order).await
 }
 
-/// The exit code of a server that cannot begin.
-pub fn exit_of(error: &ServeError) -> Exit {
-    match error {
+/// Why a server cannot begin.
+pub fn failure(error: &ServeError) -> Failure {
+    let exit = match error {
         ServeError::Site(SiteError::Twice { .. }) | ServeError::Nowhere => Exit::Usage,
         ServeError::Site(_) => Exit::Input,
         ServeError::Tls(_) => Exit::Mismatch,
         ServeError::Listen { .. } => Exit::Target,
         ServeError::Relay(_) => Exit::Input,
         _ => Exit::Internal,
-    }
-}
-
-/// What is told of it.
-pub fn words_of(error: &ServeError) -> String {
-    let hint = match error {
-        ServeError::Site(SiteError::Twice { .. }) => "\n  NAME=DIR serves one under another name",
-        _ => "",
     };
-    chain(error) + hint
+    let hint = match error {
+        ServeError::Site(SiteError::Twice { .. }) => Some("NAME=DIR serves one under another name"),
+        _ => None,
+    };
+    Failure::new(exit, chain(error)).hints(hint)
 }
 
 /// What takes trees, and the limit of all that comes.
 type Taking = (Option<Arc<receive::Receiver>>, Option<Arc<Limiter>>);
 
 /// Takes trees, if that is wanted.
-fn receiver(args: &Serve) -> Result<Taking, (Exit, String)> {
+fn receiver(args: &Serve) -> Result<Taking, Failure> {
     if !args.write {
         return Ok((None, None));
     }
@@ -190,15 +187,15 @@ fn receiver(args: &Serve) -> Result<Taking, (Exit, String)> {
         ..EngineOptions::default()
     };
     let engine = Engine::start(options).map_err(|error| match error {
-        EngineError::Thread(error) => (Exit::Internal, crate::threads::words(&error)),
-        error => (Exit::Input, chain(&error)),
+        EngineError::Thread(error) => crate::threads::failure(&error),
+        error => Failure::new(Exit::Input, chain(&error)),
     })?;
     let limit = Arc::clone(engine.net().limiter());
     Ok((Some(Arc::new(receive::Receiver::new(engine))), Some(limit)))
 }
 
-/// The token that is made where none is given. The error is a sentence.
-fn made(args: &Serve) -> Result<identity::Token, String> {
+/// The token that is made where none is given.
+fn made(args: &Serve) -> Result<identity::Token, Failure> {
     if args.ephemeral {
         return Ok(identity::Token { secret: new_token(), kept_at: None });
     }
@@ -206,7 +203,7 @@ fn made(args: &Serve) -> Result<identity::Token, String> {
     identity::token(&folders, args.write, args.new_identity)
 }
 
-fn tls(args: &Serve, host: &str) -> Result<Tls, String> {
+fn tls(args: &Serve, host: &str) -> Result<Tls, Failure> {
     Ok(match (&args.tls_cert, &args.tls_key) {
         _ if args.plain => Tls::Plain,
         (Some(certificates), Some(key)) => {

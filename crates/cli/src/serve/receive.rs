@@ -10,7 +10,7 @@ use std::time::Duration;
 use swath_serve::{Dialled, Lines, Order, Receive};
 use swath_source::Accepted;
 use swath_transfer::observe::{Event, Observer as _};
-use swath_transfer::sending::{Failed, Line, Passes, Received, Wishes};
+use swath_transfer::sending::{Failed, InTheWay, Line, Passes, Received, Wishes};
 use swath_transfer::{
     Change, Engine, GetError, Mirror, PlanConfig, StageError, Stop, TreeRequest, Trust,
 };
@@ -172,9 +172,15 @@ async fn receive(engine: Engine, order: Order) {
         }
         Err(error) => {
             let exit = exit::of(&error, 1) as u8;
-            let words = match &error {
-                error if !error.reasons().is_empty() => error.with_reasons(),
-                _ => exit::words(&error),
+            let (words, in_the_way) = match &error {
+                error if !error.reasons().is_empty() => (error.with_reasons(), None),
+                // What to do about it the sender knows better.
+                GetError::Tree(StageError::InTheWay { destination, conflicts }) => {
+                    let destination = destination.display().to_string();
+                    let words = exit::in_the_way(&destination, conflicts);
+                    (words, Some(InTheWay::of(conflicts)))
+                }
+                _ => (exit::words(&error), None),
             };
             let passes = match &error {
                 GetError::Stalled { .. } => Passes::Silence,
@@ -182,7 +188,7 @@ async fn receive(engine: Engine, order: Order) {
                 _ => Passes::No,
             };
             let (error, kept_bytes) = (renamed(&names, &words), kept.known_bytes());
-            tell(&Line::Failed(Failed { exit, error, kept_bytes, passes }));
+            tell(&Line::Failed(Failed { exit, error, kept_bytes, passes, in_the_way }));
         }
     }
 }

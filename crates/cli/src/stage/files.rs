@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde_json::{Value, json};
@@ -14,7 +15,6 @@ use swath_model::{Range, Validators};
 use swath_transfer::stage::{Staged, StagedDepot};
 use url::Url;
 
-use super::Failed;
 use super::source::Source;
 use crate::exit::{Exit, chain};
 
@@ -82,8 +82,8 @@ pub struct Draft {
 
 impl Draft {
     /// Begin one; the error is a sentence.
-    pub fn begin(path: &Path, overwrite: bool) -> Result<Draft, Failed> {
-        let target = |text: String| (Exit::Target, text);
+    pub fn begin(path: &Path, overwrite: bool) -> Result<Draft, Failure> {
+        let target = |text: String| Failure::new(Exit::Target, text);
         let there = path.symlink_metadata();
         if there.as_ref().is_ok_and(fs::Metadata::is_dir) {
             return Err(target(format!("{} is a folder", path.display())));
@@ -98,7 +98,7 @@ impl Draft {
             Ok(Some(file)) => file,
             Ok(None) => {
                 let text = format!("another 'swath stage' is about to write {}", path.display());
-                return Err(target(format!("{text}\n  use -o for another name")));
+                return Err(target(text).hint("use -o for another name"));
             }
             Err(error) => return Err(target(format!("cannot write {}: {error}", draft.display()))),
         };
@@ -132,7 +132,7 @@ impl Draft {
 }
 
 fn exists(path: &Path) -> String {
-    format!("{} exists\n  use --overwrite to replace it, or -o for another name", path.display())
+    format!("{} exists: use --overwrite to replace it, or -o for another name", path.display())
 }
 
 /// The empty file of this name, which is ours until it is closed; `None` if it is another's.
@@ -201,7 +201,7 @@ pub struct Kept {
 
 impl Kept {
     /// Keep these. No other keys are replaced by them.
-    pub fn new(output: &Path, keys: &Keys) -> Result<Kept, Failed> {
+    pub fn new(output: &Path, keys: &Keys) -> Result<Kept, Failure> {
         let named = |count: u32| {
             let mut name = output.as_os_str().to_owned();
             name.push(if count == 1 { ".left".to_owned() } else { format!(".left{count}") });
@@ -213,7 +213,7 @@ impl Kept {
     }
 
     /// These are left of them.
-    pub fn reduced_to(self, keys: &Keys) -> Result<Kept, Failed> {
+    pub fn reduced_to(self, keys: &Keys) -> Result<Kept, Failure> {
         self.write(keys, true)
     }
 
@@ -223,13 +223,12 @@ impl Kept {
         let _ = fs::remove_file(keys_of(&self.file));
     }
 
-    fn write(self, keys: &Keys, overwrite: bool) -> Result<Kept, Failed> {
+    fn write(self, keys: &Keys, overwrite: bool) -> Result<Kept, Failure> {
         let path = keys_of(&self.file);
         let mut draft = Draft::begin(&path, overwrite)?;
-        draft
-            .write(&keys.text())
-            .and_then(|()| draft.name())
-            .map_err(|error| (Exit::Target, format!("cannot write {}: {error}", path.display())))?;
+        draft.write(&keys.text()).and_then(|()| draft.name()).map_err(|error| {
+            Failure::new(Exit::Target, format!("cannot write {}: {error}", path.display()))
+        })?;
         Ok(self)
     }
 }
@@ -305,8 +304,10 @@ pub fn earlier(output: &Path) -> Option<Keys> {
 }
 
 /// What is known of a staged file: its keys, or what its Metalink says without them.
-pub fn read(file: &Path) -> Result<Keys, Failed> {
-    let input = |path: &Path, text: String| (Exit::Input, format!("{}: {text}", path.display()));
+pub fn read(file: &Path) -> Result<Keys, Failure> {
+    let input = |path: &Path, text: String| {
+        Failure::new(Exit::Input, format!("{}: {text}", path.display()))
+    };
     let path = keys_of(file);
     match fs::read_to_string(&path) {
         Ok(text) => {
@@ -352,7 +353,7 @@ mod tests {
         // Two of them did so, both ended well, and the second one gave up what the first had leased.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("staged.meta4");
-        let why = |draft: Result<Draft, Failed>| draft.err().map(|(_, why)| why).unwrap();
+        let why = |draft: Result<Draft, Failure>| draft.err().unwrap().what;
         let first = Draft::begin(&path, false).unwrap();
         assert!(why(Draft::begin(&path, true)).contains("another 'swath stage' is about to write"));
         drop(first);

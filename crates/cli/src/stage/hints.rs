@@ -2,43 +2,46 @@
 
 use swath_formats::relay::site;
 use swath_source::display_name;
+use swath_transfer::{Party, Reason};
 use url::Url;
 
 use crate::config::{Config, Relay};
-use crate::exit;
+use crate::hints;
 
 /// What to do about sources that cannot be used, a line for each kind of reason.
-pub fn of_sources(reasons: &[(String, String)]) -> Vec<String> {
-    let first = |hint: fn(&str) -> Option<&'static str>| {
-        reasons.iter().find_map(|(_, reason)| hint(reason)).map(str::to_owned)
-    };
-    [first(exit::hint_of_token), first(exit::hint_of_trust)].into_iter().flatten().collect()
+pub fn of_sources(reasons: &[Reason]) -> Vec<String> {
+    let errors = reasons.iter().filter_map(|reason| reason.why.lane_error());
+    let mut found: Vec<String> = errors.flat_map(hints::of_server).map(str::to_owned).collect();
+    found.dedup();
+    found
 }
 
-/// What to do about depots that cannot be used: each has the name that its address is shown by.
-pub fn of_depots(reasons: &[(String, String)], at: &[Relay]) -> Vec<String> {
-    let mut hints = Vec::new();
+/// What to do about depots that cannot be used.
+pub fn of_depots(reasons: &[Reason], at: &[Relay]) -> Vec<String> {
+    let mut found = Vec::new();
     let mut is_new = |hint: String| {
-        if !hints.contains(&hint) {
-            hints.push(hint);
+        if !found.contains(&hint) {
+            found.push(hint);
         }
     };
-    for (name, reason) in reasons {
-        let relay = at.iter().find(|relay| display_name(&relay.url) == *name);
-        if let Some(relay) = relay.filter(|_| wants_token(reason)) {
+    for Reason { of, why } in reasons {
+        let is_meant = |relay: &&Relay| *of == Party::Depot(display_name(&relay.url));
+        let relay = at.iter().find(is_meant);
+        if let Some(relay) = relay.filter(|_| hints::depot_wants_token(why)) {
             is_new(token(&relay.url, at));
         }
-        if let Some(hint) = exit::hint_of_https(name, reason) {
+        if let Some(hint) = why.lane_error().and_then(|error| hints::of_https(of, error)) {
             is_new(hint);
         }
+        if hints::depot_distrusts_source(why) {
+            is_new(TRUST_OF_RELAY.to_owned());
+        }
         // Also where a fingerprint was given: that may be the source's.
-        match exit::is_untrusted_here(reason) {
-            true if reason.starts_with(SAID_BY_IT) => is_new(TRUST_OF_RELAY.to_owned()),
-            true => is_new(TRUST_OF_US.to_owned()),
-            false => {}
+        if why.lane_error().and_then(hints::untrusted_here).is_some() {
+            is_new(TRUST_OF_US.to_owned());
         }
     }
-    hints
+    found
 }
 
 /// What gives this relay, which answered 401, a token.
@@ -52,19 +55,12 @@ pub fn token(relay: &Url, typed: &[Relay]) -> String {
         if was_shown { "does not take the token that it was shown" } else { "asks for a token" };
     let shows = if was_shown { "shows another" } else { "shows one" };
     format!(
-        "  {named} {wants}: --at {scheme}://any:TOKEN@{named} {shows}, or 'token-file' in the \
+        "{named} {wants}: --at {scheme}://any:TOKEN@{named} {shows}, or 'token-file' in the \
          configuration file"
     )
 }
 
-/// Whether a relay, and not the source that its depot fetches from, wants a token.
-fn wants_token(reason: &str) -> bool {
-    reason.contains(" answered 401") && !reason.starts_with(SAID_BY_IT)
-}
-
-/// How what a depot says of the source begins.
-const SAID_BY_IT: &str = "it cannot fetch: ";
 /// Where the relay does not trust a source's certificate …
-const TRUST_OF_RELAY: &str = "  it is that relay which does not trust it: whoever runs it names the source's certificate (--fingerprint or --ca of 'swath relay')";
+const TRUST_OF_RELAY: &str = "it is that relay which does not trust it: whoever runs it names the source's certificate (--fingerprint or --ca of 'swath relay')";
 /// … and where we do not trust the relay's.
-pub const TRUST_OF_US: &str = "  a relay is known by the fingerprint that 'swath relay' prints: --fingerprint names it here, and fingerprint in the configuration, beside its url";
+pub const TRUST_OF_US: &str = "a relay is known by the fingerprint that 'swath relay' prints: --fingerprint names it here, and fingerprint in the configuration, beside its url";

@@ -2,16 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
 use serde_json::json;
 use swath_source::display_name;
-use swath_transfer::Stop;
 use swath_transfer::stage::{StageError, StageRequest, Staged, StagedDepot, release, stage};
+use swath_transfer::{Reason, Stop};
 use url::Url;
 
 use super::args::Stage;
 use super::files::{self, Draft, Kept, Keys, keys_of};
 use super::source::{self, Source};
-use super::{Failed, hints, manage};
+use super::{hints, manage};
 use crate::config::Relay;
 use crate::exit::{Exit, fail};
 use crate::get::log_to;
@@ -19,21 +20,19 @@ use crate::progress::{Mode, Progress, units};
 use crate::{args, say, signals};
 
 /// Run the command.
-pub async fn run(args: Stage) -> Result<Exit, Failed> {
-    if let Err(message) = args::one_value_each(&args.digest) {
-        return Err((Exit::Usage, message));
-    }
+pub async fn run(args: Stage) -> Result<Exit, Failure> {
+    args::one_value_each(&args.digest)?;
     let depots: Vec<Url> = args.at.iter().map(|relay| relay.url.clone()).collect();
     for (at, relay) in args.at.iter().enumerate() {
         if args.at[..at].iter().any(|other| other.site() == relay.site()) {
-            return Err((Exit::Usage, format!("--at names {} twice", relay.site())));
+            return Err(Failure::usage(format!("--at names {} twice", relay.site())));
         }
     }
     let replicas = usize::from(args.replicas);
     if replicas > depots.len() {
         let named = depots.len();
         let text = format!("--replicas {replicas} takes as many depots: --at names {named}");
-        return Err((Exit::Usage, text));
+        return Err(Failure::usage(text));
     }
     let progress = Progress::new(Mode::choose(args.json, args.quiet));
     log_to(&progress, false);
@@ -42,7 +41,7 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
     let net = super::net(&args.net, &args.at)?;
     let source = tokio::select! {
         biased;
-        () = stop.wait() => return Err((Exit::Interrupted, "stopped before anything was staged".to_owned())),
+        () = stop.wait() => return Err(Failure::new(Exit::Interrupted, "stopped before anything was staged".to_owned())),
         source = source::read(&args, &net) => source?,
     };
     let output = args.output.clone().unwrap_or_else(|| {
@@ -51,7 +50,7 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
     });
     if output.as_os_str() == "-" {
         let text = "two files are written, a Metalink and its keys: -o names the first (./- if it is to be called so)";
-        return Err((Exit::Usage, text.to_owned()));
+        return Err(Failure::usage(text.to_owned()));
     }
     // Before anything is leased.
     let metalink = Draft::begin(&output, args.overwrite)?;
@@ -90,7 +89,7 @@ pub async fn run(args: Stage) -> Result<Exit, Failed> {
         Ok(earlier) => earlier,
         Err(why) => {
             let unreached = release(&net, leased().cloned()).await;
-            let exit = fail(Exit::Target, &format!("{why}; nothing is staged"));
+            let exit = fail(why.exit, &format!("{why}; nothing is staged"));
             tell_left(&source, staged.size_bytes, &unreached, &output, kept);
             return Ok(exit);
         }
@@ -119,10 +118,10 @@ fn replace(
     mut metalink: Draft,
     source: &Source,
     staged: &Staged,
-) -> Result<Option<(Keys, Kept)>, String> {
+) -> Result<Option<(Keys, Kept)>, Failure> {
     let earlier = match files::earlier(output) {
         Some(earlier) => {
-            let kept = Kept::new(output, &earlier).map_err(|(_, why)| why)?;
+            let kept = Kept::new(output, &earlier)?;
             Some((earlier, kept))
         }
         None => None,
@@ -137,7 +136,8 @@ fn replace(
             if let Some((_, kept)) = earlier {
                 kept.remove();
             }
-            Err(format!("cannot write {}: {error}", output.display()))
+            let text = format!("cannot write {}: {error}", output.display());
+            Err(Failure::new(Exit::Target, text))
         }
     }
 }
@@ -195,8 +195,8 @@ fn words(name: &str, staged: &Staged, output: &Path) -> String {
         },
     });
     text += &manage::table(&rows.collect::<Vec<_>>());
-    for (name, reason) in &staged.left_out {
-        text += &format!("  {name} holds nothing: {reason}\n");
+    for Reason { of, why } in &staged.left_out {
+        text += &format!("  {of} holds nothing: {why}\n");
     }
     text += &format!(
         "'swath get {0}' fetches it; {1} extends and releases it\n",
@@ -223,7 +223,7 @@ fn json(staged: &Staged, output: &Path) -> String {
     let left_out: Vec<_> = staged
         .left_out
         .iter()
-        .map(|(name, reason)| json!({"depot": name, "reason": reason}))
+        .map(|it| json!({"depot": it.of.to_string(), "reason": it.why.to_string()}))
         .collect();
     let line = json!({
         "event": "staged",
@@ -260,15 +260,15 @@ fn complain(name: &str, error: &StageError, at: &[Relay]) -> Exit {
         error => (Exit::Input, error.to_string(), None),
     };
     let exit = fail(exit, &format!("{name}: {text}"));
-    for (whose, reason) in reasons.into_iter().flatten() {
-        say::err(&format!("  {whose}: {reason}"));
+    for Reason { of, why } in reasons.into_iter().flatten() {
+        say::hint(&format!("{of}: {why}"));
     }
     let hints = match (error, reasons) {
         (StageError::NoSource { .. }, Some(reasons)) => hints::of_sources(reasons),
         (_, Some(reasons)) => hints::of_depots(reasons, at),
         _ => Vec::new(),
     };
-    hints.iter().for_each(|hint| say::err(hint));
+    hints.iter().for_each(|hint| say::hint(hint));
     exit
 }
 
@@ -299,13 +299,13 @@ fn tell_left(
 }
 
 /// How what has not been given up still can be.
-fn tell_kept(kept: Result<Kept, Failed>) {
+fn tell_kept(kept: Result<Kept, Failure>) {
     let last = match kept {
         Ok(kept) => {
             let file = say::word(&kept.file);
             format!("'swath stage release {file}' has it given up, once that can be")
         }
-        Err((_, error)) => format!("it can only be waited for: {error}"),
+        Err(error) => format!("it can only be waited for: {error}"),
     };
-    say::err(&format!("  {last}"));
+    say::hint(&last);
 }

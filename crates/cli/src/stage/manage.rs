@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use crate::failure::Failure;
 use serde_json::json;
 use swath_source::{DepotError, DepotStatus, Net, display_name};
 use tokio::task::JoinSet;
@@ -11,9 +12,10 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::args::{Extend, Staged};
 use super::files::{self, Key, keys_of};
-use super::{Failed, hints};
+use super::hints;
 use crate::config::Relay;
-use crate::exit::{Exit, is_untrusted_here};
+use crate::exit::Exit;
+use crate::hints::untrusted_here;
 use crate::progress::look::Look;
 use crate::progress::units;
 use crate::say;
@@ -28,7 +30,7 @@ pub struct Row {
 }
 
 /// `swath stage status`
-pub async fn status(args: Staged) -> Result<Exit, Failed> {
+pub async fn status(args: Staged) -> Result<Exit, Failure> {
     let keys = files::read(&args.file)?;
     let net = net(&args, &keys.depots)?;
     let size_bytes = keys.size_bytes;
@@ -63,7 +65,7 @@ pub async fn status(args: Staged) -> Result<Exit, Failed> {
 }
 
 /// `swath stage extend`
-pub async fn extend(args: Extend) -> Result<Exit, Failed> {
+pub async fn extend(args: Extend) -> Result<Exit, Failure> {
     let (length, args) = (args.length, args.staged);
     let keys = files::read(&args.file)?;
     let depots = managed(&args, keys.depots)?;
@@ -87,7 +89,7 @@ pub async fn extend(args: Extend) -> Result<Exit, Failed> {
 }
 
 /// `swath stage release`
-pub async fn release(args: Staged) -> Result<Exit, Failed> {
+pub async fn release(args: Staged) -> Result<Exit, Failure> {
     let text = std::fs::read_to_string(keys_of(&args.file)).ok();
     let keys = files::read(&args.file)?;
     let depots = managed(&args, keys.depots)?;
@@ -122,7 +124,7 @@ pub async fn release(args: Staged) -> Result<Exit, Failed> {
 pub async fn give_up(args: &crate::args::Net, at: &[Relay], depots: &[Key]) -> Vec<(Key, String)> {
     let net = match super::net(args, at) {
         Ok(net) => net,
-        Err((_, why)) => return depots.iter().map(|key| (key.clone(), why.clone())).collect(),
+        Err(why) => return depots.iter().map(|key| (key.clone(), why.to_string())).collect(),
     };
     let answers = each(&net, depots, |net, key| async move {
         net.depot_release(key.manage.as_ref().unwrap_or(&key.read)).await
@@ -133,21 +135,21 @@ pub async fn give_up(args: &crate::args::Net, at: &[Relay], depots: &[Key]) -> V
 }
 
 /// The depots, if the keys are there.
-fn managed(args: &Staged, depots: Vec<Key>) -> Result<Vec<Key>, Failed> {
+fn managed(args: &Staged, depots: Vec<Key>) -> Result<Vec<Key>, Failure> {
     if depots.iter().all(|key| key.manage.is_some()) {
         return Ok(depots);
     }
     let keys = keys_of(&args.file);
     let words = "is not there: who staged the file has it, and nobody else extends or releases it";
-    Err((Exit::Input, format!("{} {words}", keys.display())))
+    Err(Failure::new(Exit::Input, format!("{} {words}", keys.display())))
 }
 
-fn net(args: &Staged, depots: &[Key]) -> Result<Net, Failed> {
+fn net(args: &Staged, depots: &[Key]) -> Result<Net, Failure> {
     for named in &args.at {
         let is_there = |key: &Key| key.read.origin() == named.url.origin();
         if !depots.iter().any(is_there) {
             let at = format!("{}://{}", named.url.scheme(), named.site());
-            return Err((Exit::Usage, format!("--at: nothing of it lies at {at}")));
+            return Err(Failure::usage(format!("--at: nothing of it lies at {at}")));
         }
     }
     super::net(&args.net, &args.at)
@@ -158,15 +160,17 @@ fn hint<T>(answers: &[(Key, Result<T, DepotError>)], at: &[Relay]) {
     let mut is_untrusted = false;
     for (key, answer) in answers {
         match answer {
-            Err(DepotError::Refused { status: 401, .. }) => say::err(&hints::token(&key.relay, at)),
+            Err(DepotError::Refused { status: 401, .. }) => {
+                say::hint(&hints::token(&key.relay, at))
+            }
             Err(DepotError::Lane(error)) => {
-                is_untrusted |= is_untrusted_here(&error.to_string());
+                is_untrusted |= untrusted_here(error).is_some();
             }
             _ => {}
         }
     }
     if is_untrusted {
-        say::err(hints::TRUST_OF_US);
+        say::hint(hints::TRUST_OF_US);
     }
 }
 

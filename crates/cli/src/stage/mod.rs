@@ -12,14 +12,13 @@ mod make;
 mod manage;
 mod source;
 
+use crate::failure::Failure;
 use swath_source::{Net, NetOptions};
 
 use crate::config::{Config, Relay};
-use crate::exit::{Exit, chain, fail};
+use crate::exit::{Exit, chain};
 use crate::relays::access;
 use args::{Stage, Then};
-
-type Failed = (Exit, String);
 
 /// Run the command.
 pub async fn run(stage: Stage) -> Exit {
@@ -29,17 +28,17 @@ pub async fn run(stage: Stage) -> Exit {
         Some(Then::Release(staged)) => manage::release(staged).await,
         None => make::run(stage).await,
     };
-    done.unwrap_or_else(|(exit, message)| fail(exit, &message))
+    done.unwrap_or_else(|failure| failure.tell())
 }
 
 /// The network, with what opens the relays that were typed, and those of the configuration file. No
 /// others are opened, whatever a Metalink names.
-fn net(args: &crate::args::Net, typed: &[Relay]) -> Result<Net, Failed> {
-    let input = |error: String| (Exit::Input, error);
+fn net(args: &crate::args::Net, typed: &[Relay]) -> Result<Net, Failure> {
+    let input = |error: String| Failure::new(Exit::Input, error);
     let file = Config::load().map_err(|error| input(error.to_string()))?.relays;
-    let options = crate::net::options(args).map_err(input)?;
+    let options = crate::net::options(args)?;
     let opened = typed.iter().map(|relay| relay.opened_by(&file)).collect::<Result<Vec<_>, _>>();
-    let mut known = opened.map_err(|wrong| (Exit::Usage, wrong.to_string()))?;
+    let mut known = opened.map_err(|wrong| Failure::usage(wrong.to_string()))?;
     let typed = known.len();
     for relay in file {
         if !known[..typed].iter().any(|own| own.site() == relay.site()) {

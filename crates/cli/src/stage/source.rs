@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::failure::Failure;
 use swath_formats::metalink;
 use swath_model::digest::Digest;
 use swath_model::path::SafePath;
@@ -11,7 +12,6 @@ use swath_source::{Net, fetch_small};
 use swath_transfer::{Mirror, Trust};
 use url::Url;
 
-use super::Failed;
 use super::args::Stage;
 use crate::exit::{Exit, chain};
 use crate::get::{name_of, shown};
@@ -28,13 +28,13 @@ pub struct Source {
 }
 
 /// Read what the command line names.
-pub async fn read(stage: &Stage, net: &Net) -> Result<Source, Failed> {
-    let usage = |message: String| (Exit::Usage, message);
+pub async fn read(stage: &Stage, net: &Net) -> Result<Source, Failure> {
+    let usage = |message: String| Failure::usage(message);
     let mut source = match stage.sources.as_slice() {
         [text] if !text.contains("://") => of_file(text)?,
         texts => {
             let urls = texts.iter().map(|text| parse_url(text).map_err(usage));
-            let urls = urls.collect::<Result<Vec<Url>, Failed>>()?;
+            let urls = urls.collect::<Result<Vec<Url>, Failure>>()?;
             match urls.as_slice() {
                 [url] if metalink::is_file_name(url.path()) => of_metalink_at(net, url).await?,
                 _ => of_urls(stage, urls)?,
@@ -45,36 +45,36 @@ pub async fn read(stage: &Stage, net: &Net) -> Result<Source, Failed> {
     Ok(source)
 }
 
-fn of_urls(stage: &Stage, urls: Vec<Url>) -> Result<Source, Failed> {
+fn of_urls(stage: &Stage, urls: Vec<Url>) -> Result<Source, Failure> {
     let stem = || {
         let stem = stage.output.as_ref()?.file_stem()?.to_str()?;
         SafePath::new(stem).ok()
     };
     let name = urls.iter().find_map(name_of).or_else(stem).ok_or_else(|| {
         let words = "does not name a file; say with -o NAME.meta4 how it is to be called";
-        (Exit::Usage, format!("{} {words}", shown(&urls[0])))
+        Failure::usage(format!("{} {words}", shown(&urls[0])))
     })?;
     let mirror = |url| Mirror { url, priority: 1, trust: Trust::Named, holds: None };
     let mirrors = urls.into_iter().map(mirror).collect();
     Ok(Source { name, mirrors, size_bytes: None, digests: Vec::new(), pieces: None })
 }
 
-fn of_file(text: &str) -> Result<Source, Failed> {
+fn of_file(text: &str) -> Result<Source, Failure> {
     let shown = shown_text(text);
     if !Path::new(text).is_file() {
-        return Err((Exit::Input, format!("{shown} is neither a URL nor a file")));
+        return Err(Failure::new(Exit::Input, format!("{shown} is neither a URL nor a file")));
     }
-    let bytes =
-        fs::read(text).map_err(|error| (Exit::Input, format!("cannot read {shown}: {error}")))?;
+    let bytes = fs::read(text)
+        .map_err(|error| Failure::new(Exit::Input, format!("cannot read {shown}: {error}")))?;
     of_metalink(&shown, &bytes, None, Trust::Listed)
 }
 
-async fn of_metalink_at(net: &Net, url: &Url) -> Result<Source, Failed> {
+async fn of_metalink_at(net: &Net, url: &Url) -> Result<Source, Failure> {
     let name = shown(url);
     let accept = "application/metalink4+xml, application/metalink+xml;q=0.9, */*;q=0.5";
     let document = fetch_small(net, url, Trust::Named, accept, METALINK_BYTES_MAX).await;
     let document = document
-        .map_err(|error| (Exit::Sources, format!("cannot fetch the Metalink {name}: {error}")))?;
+        .map_err(|error| Failure::sources(format!("cannot fetch the Metalink {name}: {error}")))?;
     of_metalink(&name, &document.bytes, Some(document.final_url), Trust::Discovered)
 }
 
@@ -83,8 +83,8 @@ fn of_metalink(
     bytes: &[u8],
     base: Option<Url>,
     trust: Trust,
-) -> Result<Source, Failed> {
-    let input = |message: String| (Exit::Input, format!("{name}: {message}"));
+) -> Result<Source, Failure> {
+    let input = |message: String| Failure::new(Exit::Input, format!("{name}: {message}"));
     let options = metalink::Options { base, ..metalink::Options::default() };
     let read = metalink::parse_with(bytes, options).map_err(|error| input(chain(&error)))?;
     if let Some(refused) = read.refused.first() {

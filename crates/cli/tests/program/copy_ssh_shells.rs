@@ -174,7 +174,7 @@ fn the_users_own_command_for_logins_still_runs() {
     assert!(home.exists("made-box"), "{:?}", home.names());
     // Something that takes ssh's place need not know its options.
     let other = home.home().join("other");
-    let script = "case $* in *' -o '*|*-G*) echo 'bad option' >&2; exit 2;; esac";
+    let script = "case $* in *' -o '*|*' -G '*|'-G '*) echo 'bad option' >&2; exit 2;; esac";
     let run = "while [ $1 != localhost ]; do shift; done; shift\nexec sh -c \"$*\"";
     fs::write(&other, format!("{script}\n{run}\n")).unwrap();
     far.machine.ssh = format!("sh {}", other.display());

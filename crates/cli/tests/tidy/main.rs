@@ -1,7 +1,8 @@
-//! House rules that no other tool checks: sizes of files, words that must not stay, links in the
+//! House rules that no other tool checks: decisions by words, words that must not stay, links in the
 //! documentation, who may depend on whom, licences.
 
 mod crates;
+mod decisions;
 mod text;
 
 use std::path::{Path, PathBuf};

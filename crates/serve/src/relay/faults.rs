@@ -2,7 +2,7 @@
 //! be taken for those of the server behind it.
 
 use swath_formats::{ProxyFault, proxy_status};
-use swath_source::LaneError;
+use swath_source::{LaneError, TlsFault};
 
 use crate::http::Response;
 
@@ -17,11 +17,11 @@ pub(super) fn response(name: &str, fault: ProxyFault, site: Option<&str>, words:
 pub(super) fn of(error: &LaneError) -> (ProxyFault, String) {
     let fault = match error {
         LaneError::Dns { .. } => ProxyFault::DnsError,
-        LaneError::Connect { reason, .. } if reason.starts_with("no answer") => {
-            ProxyFault::ConnectTimeout
-        }
+        LaneError::Connect { timed_out: true, .. } => ProxyFault::ConnectTimeout,
         LaneError::Connect { .. } => ProxyFault::Refused,
-        LaneError::Tls { reason, .. } if reason.contains("certificate") => ProxyFault::Certificate,
+        LaneError::Tls { fault, .. } if fault.is_untrusted() || *fault == TlsFault::WantsOurs => {
+            ProxyFault::Certificate
+        }
         LaneError::Tls { .. } => ProxyFault::Tls,
         LaneError::RefusedAddress { .. } => {
             // Which address that is, is nobody's business outside.

@@ -240,7 +240,7 @@ impl Relay {
         let site = address::site(url).unwrap_or_default();
         if !self.allowed.names(url) {
             let text = "it is not among those that this relay asks (--upstream)";
-            return Err(self.refusal(ProxyFault::Denied, Some(&site), text));
+            return Err(self.refusal(ProxyFault::NotListed, Some(&site), text));
         }
         let passed = || head.fields("via").flat_map(|value| value.split(','));
         if passed().any(|one| one.trim().ends_with(self.pseudonym.as_str())) {
@@ -320,15 +320,15 @@ impl Relay {
         let told = spent.as_ref().map(|(fault, words)| (*fault, words.as_str()));
         let (fault, words) = match self.clients.tokens() {
             Some(_) if let Some(told) = told => told,
-            None => (ProxyFault::Denied, "it lets others in"),
+            None => (ProxyFault::NotAdmitted, "it lets others in"),
             Some(_) if is_shown => {
-                (ProxyFault::Denied, "it lets others in, not who shows this token")
+                (ProxyFault::NotAdmitted, "it lets others in, not who shows this token")
             }
             // It may be for a relay behind this one, or for this one before it was started again.
             Some(_) if is_closed => {
                 (ProxyFault::OtherKey, "it lets others in, and was shown no token that it can open")
             }
-            Some(_) => (ProxyFault::Denied, "it lets others in, and was shown no token"),
+            Some(_) => (ProxyFault::NotAdmitted, "it lets others in, and was shown no token"),
         };
         let status = proxy_status::write(&self.name, fault, None, words);
         let refusal = refusal.with("proxy-status", status);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swath_formats::plain_http::{self, SpeaksHttps};
 use swath_model::Limiter;
 
 use super::SERVER;
@@ -12,18 +13,18 @@ use crate::http::{Answer, Head, Make, Response};
 
 /// Answers each request so.
 pub(crate) struct Misleads {
-    words: &'static str,
+    who: SpeaksHttps,
 }
 
 impl Misleads {
     /// At a server.
     pub fn server() -> Misleads {
-        Misleads { words: "this server speaks HTTPS" }
+        Misleads { who: SpeaksHttps::Server }
     }
 
-    /// At a relay: whoever hears of it by others, or of a server by a relay, knows whose address it is.
+    /// At a relay.
     pub fn relay() -> Misleads {
-        Misleads { words: "this relay speaks HTTPS" }
+        Misleads { who: SpeaksHttps::Relay }
     }
 }
 
@@ -32,9 +33,10 @@ impl Answer for Misleads {
     const TAKES_ANY_TARGET: bool = true;
 
     async fn answer(&self, _: &Head, _: SocketAddr, _: &mut dyn Make) -> Response {
-        let mut response = Response::text(400, self.words).with("server", SERVER);
+        let phrase = self.who.phrase();
+        let mut response = Response::text(plain_http::STATUS, phrase).with("server", SERVER);
         // Clients that show no more than the status line say it too.
-        response.own_reason = Some(self.words);
+        response.own_reason = Some(phrase);
         response
     }
 

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use serde_json::Value;
+use swath_formats::plain_http::SpeaksHttps;
 use swath_formats::relay;
 use url::Url;
 
@@ -24,15 +25,13 @@ pub struct AboutRelay {
 }
 
 impl AboutRelay {
-    /// Why the relay at `url` has told nothing of itself. Where its address names no port, that may
-    /// well be the reason.
-    pub fn why_not(url: &Url, error: &LaneError) -> String {
+    /// Why a relay has told nothing of itself. Where its address names no port, that may well be the
+    /// reason.
+    pub fn why_not(names_port: bool, error: &LaneError) -> String {
         let is_elsewhere = matches!(error, LaneError::Connect { .. } | LaneError::Timeout { .. });
-        match url.port() {
-            None if is_elsewhere => {
-                format!("{error} (relays listen on {PORT} unless told otherwise)")
-            }
-            _ => error.to_string(),
+        match is_elsewhere && !names_port {
+            true => format!("{error} (relays listen on {PORT} unless told otherwise)"),
+            false => error.to_string(),
         }
     }
 }
@@ -107,7 +106,10 @@ impl Net {
         }
         upstream.put_aside();
         if head.status != 200 {
-            let reason = crate::http::head::shortened(&head.reason);
+            if let Some(who) = SpeaksHttps::read(head.status, &head.reason) {
+                return Err(LaneError::SpeaksHttps(who));
+            }
+            let reason = crate::http::head::shortened(&head.reason).into();
             return Err(LaneError::Status { code: head.status, reason, retry_after: None });
         }
         let (about, key) = read(&body[..length], &origins, rtt).ok_or_else(no_relay)?;
@@ -188,15 +190,16 @@ mod tests {
     #[test]
     fn where_no_port_was_named_it_is_told_where_relays_listen() {
         // Nothing pointed to the port that was missing in the address.
-        let why = |url: &str, error| AboutRelay::why_not(&url.parse().unwrap(), &error);
+        let why = |names_port, error| AboutRelay::why_not(names_port, &error);
         let refused = |host: &str| LaneError::Connect {
+            timed_out: false,
             host: host.to_owned(),
             reason: "Connection refused".to_owned(),
         };
-        let words = why("https://r1.example", refused("r1.example:443"));
+        let words = why(false, refused("r1.example:443"));
         assert!(words.contains("r1.example:443: Connection refused (relays listen on 8471 "));
-        assert!(!why("https://r1.example:8471", refused("r1.example:8471")).contains("listen"));
-        assert!(!why("https://r1.example", LaneError::protocol("no")).contains("listen"));
+        assert!(!why(true, refused("r1.example:8471")).contains("listen"));
+        assert!(!why(false, LaneError::protocol("no")).contains("listen"));
     }
 
     #[test]

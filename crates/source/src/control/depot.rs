@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use serde_json::Value;
+use swath_formats::plain_http::SpeaksHttps;
 use swath_formats::{ProxyFault, depot, percent, proxy_status, relay};
 use swath_model::{Range, RangeSet};
 use url::Url;
@@ -106,6 +107,8 @@ pub enum DepotError {
         words: String,
         /// Whether trying again may help.
         may_pass: bool,
+        /// What is wrong on its way to the source, if it has said that.
+        fault: Option<ProxyFault>,
     },
     /// The source has another file by now.
     #[error("{words}")]
@@ -142,10 +145,13 @@ impl DepotError {
     /// What an answer, or the last line of one, says.
     fn of(status: u16, words: &str) -> DepotError {
         let words = crate::http::head::words(words);
+        if let Some(who) = SpeaksHttps::read(status, &words) {
+            return DepotError::Lane(LaneError::SpeaksHttps(who));
+        }
         match status {
             507 => DepotError::Full { words },
             409 => DepotError::Changed { words },
-            502 | 504 => DepotError::Source { words, may_pass: true },
+            502 | 504 => DepotError::Source { words, may_pass: true, fault: None },
             status => DepotError::Refused { status, words },
         }
     }
@@ -275,21 +281,21 @@ impl Net {
             let words = self.text_of(&mut upstream).await.map_err(|error| (error.into(), false))?;
             // What the server behind it answered, if it was that.
             let told = head.field("swath-status").and_then(|code| code.parse::<u16>().ok());
-            let fault = head.field("proxy-status").and_then(proxy_status::read);
-            let is_closed = fault.as_ref().is_some_and(|it| it.fault == Some(ProxyFault::OtherKey))
+            let entry = head.field("proxy-status").and_then(proxy_status::read);
+            let fault = entry.as_ref().and_then(|entry| entry.fault);
+            let is_closed = fault == Some(ProxyFault::OtherKey)
                 || depot::is_path(wish.from.path()) && matches!(told, Some(401 | 403));
             // A certificate that its relay does not trust is the same the next time.
-            let is_final = fault.as_ref().is_some_and(|it| {
-                matches!(head.status, 403 | 508) || it.fault == Some(ProxyFault::Certificate)
-            });
+            let is_final = entry.is_some()
+                && (matches!(head.status, 403 | 508) || fault == Some(ProxyFault::Certificate));
+            let of_source = |may_pass| {
+                let words = crate::http::head::words(&words);
+                DepotError::Source { words, may_pass, fault }
+            };
             let error = match (head.status, told) {
-                (_, Some(code)) => {
-                    let may_pass = matches!(code, 408 | 425 | 429 | 500..=599);
-                    DepotError::Source { words: crate::http::head::words(&words), may_pass }
-                }
-                (_, None) if is_final => {
-                    DepotError::Source { words: crate::http::head::words(&words), may_pass: false }
-                }
+                (_, Some(code)) => of_source(matches!(code, 408 | 425 | 429 | 500..=599)),
+                (_, None) if is_final => of_source(false),
+                (502 | 504, None) => of_source(true),
                 (status, None) => DepotError::of(status, &words),
             };
             return Err((error, is_closed));

@@ -47,7 +47,7 @@ impl Turned {
         if head.status != 101 {
             return Err(target.explain(LaneError::Status {
                 code: head.status,
-                reason: shortened(&head.reason),
+                reason: shortened(&head.reason).into(),
                 retry_after: crate::http::answer::retry_after(&head),
             }));
         }

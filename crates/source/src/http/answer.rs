@@ -232,7 +232,7 @@ fn status_error(head: &Head, teller: Teller) -> LaneError {
     if let Some(told) = told.filter(|_| teller == Teller::Relay) {
         let reason = match told.details {
             Some(details) => words(&details),
-            None => explained(head, b""),
+            None => explained(head, b"").to_string(),
         };
         let fault = told.fault.or(ProxyFault::of_status(head.status));
         return LaneError::Relay { relay: shortened(&told.proxy), fault, reason };

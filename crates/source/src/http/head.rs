@@ -8,6 +8,7 @@
 //! others read them after it, and takes neither ([`Head::parse_strictly`]). Around a value only spaces
 //! and tabs are blank.
 
+use crate::error::Said;
 use swath_formats::{field_text, trim_blanks};
 use swath_model::path::is_treacherous;
 
@@ -235,8 +236,8 @@ const WORDS_CHARS_MAX: usize = 200;
 /// The words of a refusal: what its status line says, and the first line of what follows where that
 /// is text for people, or else what a challenge says of the credentials (RFC 6750, section 3).
 /// Nothing in it can disturb a screen.
-pub(crate) fn explained(head: &Head, body: &[u8]) -> String {
-    let reason = shortened(&head.reason);
+pub(crate) fn explained(head: &Head, body: &[u8]) -> Said {
+    let phrase = shortened(&head.reason);
     let is_text = head.field("content-type").is_some_and(|kind| {
         kind.trim_start().get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case("text/plain"))
     });
@@ -252,15 +253,11 @@ pub(crate) fn explained(head: &Head, body: &[u8]) -> String {
         .filter(|&c| !is_treacherous(c))
         .take(EXPLANATION_CHARS_MAX)
         .collect();
-    let words = match (reason.is_empty(), line.is_empty() || line == reason) {
-        (_, true) => reason,
-        (true, false) => line,
-        (false, false) => format!("{reason}: {line}"),
-    };
-    match asked_for(head) {
-        Some(asked_for) => format!("{words}; {asked_for}"),
-        None => words,
+    let mut said = Said { why: (!line.is_empty() && line != phrase).then_some(line), phrase };
+    if let Some(asked_for) = asked_for(head) {
+        said.why.as_mut().unwrap_or(&mut said.phrase).push_str(&format!("; {asked_for}"));
     }
+    said
 }
 
 /// Which credentials a refusal asks for, where swath speaks none of these schemes, or where it is a
@@ -325,7 +322,7 @@ mod tests {
     fn a_refusal_is_told_in_one_line_that_harms_no_screen() {
         let of = |kind: &str, body: &str| {
             let head = format!("HTTP/1.1 403 Forbidden\r\ncontent-type: {kind}\r\n\r\n");
-            explained(&parsed(&head), body.as_bytes())
+            explained(&parsed(&head), body.as_bytes()).to_string()
         };
         assert_eq!(
             of("text/plain", "nothing is taken here\nmore"),
@@ -341,15 +338,18 @@ mod tests {
         // What would be taken is told where it is not what swath sends.
         let digest = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Digest realm=\"archive\", nonce=\"x\"\r\n\r\n";
         assert_eq!(
-            explained(&parsed(digest), b""),
+            explained(&parsed(digest), b"").to_string(),
             "Unauthorized; it asks for Digest (realm \"archive\"), which swath does not speak"
         );
         let proxy = "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=\"campus\"\r\n\r\n";
-        assert_eq!(explained(&parsed(proxy), b""), "No; it asks for Basic (realm \"campus\")");
+        assert_eq!(
+            explained(&parsed(proxy), b"").to_string(),
+            "No; it asks for Basic (realm \"campus\")"
+        );
         // A lane does not read what follows.
         let challenged = "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Basic realm=\"x\"\r\n\
              www-authenticate: Bearer error=\"invalid_token\", error_description=\"it is \u{202e}over\"\r\n\r\n";
-        assert_eq!(explained(&parsed(challenged), b""), "Unauthorized: it is over");
+        assert_eq!(explained(&parsed(challenged), b"").to_string(), "Unauthorized: it is over");
     }
 
     /// PHP prints its warnings where it stands: nginx and browsers pass over them, and so did nobody

@@ -8,13 +8,14 @@
 
 use std::future::poll_fn;
 use std::time::{Duration, Instant};
+use swath_formats::plain_http::SpeaksHttps;
 use swath_model::path::is_treacherous;
 
 use swath_formats::{ProxyFault, proxy_status, relay};
 use url::Url;
 
 use super::Net;
-use super::connect::{CONNECT_WITHIN, handshake_failed, server_name};
+use super::connect::{CONNECT_WITHIN, handshake_failed, named_in_tls};
 use super::stream::{Conn, ReadAhead, Via};
 use crate::error::LaneError;
 use crate::http::head::shortened;
@@ -49,6 +50,7 @@ impl Net {
         connected.unwrap_or_else(|| {
             Err(LaneError::Connect {
                 host: origin.to_string(),
+                timed_out: true,
                 reason: format!("no answer within {} s", limit.as_secs_f64()),
             })
         })
@@ -86,9 +88,7 @@ impl Net {
         if !end.tls {
             return Ok(Conn::tunnel(tunnel, end.clone(), Via::clone(via), near));
         }
-        let tls_error = |reason: String| LaneError::Tls { host: end.to_string(), reason };
-        let name =
-            server_name(&end.host).ok_or_else(|| tls_error("not a proper host name".to_owned()))?;
+        let name = named_in_tls(end)?;
         let began = Instant::now();
         match self.tls(end)?.connect(name, ReadAhead::new(tunnel)).await {
             Ok(tls) => {
@@ -132,6 +132,9 @@ impl Net {
         };
         if head.status / 100 == 2 {
             return Ok(upstream.into_tunnel());
+        }
+        if let Some(who) = SpeaksHttps::read(head.status, &head.reason) {
+            return Err(LaneError::SpeaksHttps(who));
         }
         let told = head.fields.iter().find(|(name, _)| name == "proxy-status");
         match told.and_then(|(_, value)| proxy_status::read(value)) {

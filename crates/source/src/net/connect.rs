@@ -17,7 +17,7 @@ use super::happy::first_to_answer;
 use super::options::NetError;
 use super::stream::{Conn, ReadAhead, Via};
 use super::{Net, kernel, tls, tunnel};
-use crate::error::LaneError;
+use crate::error::{LaneError, TlsFault};
 use crate::source::Trust;
 use crate::target::{Origin, Target};
 
@@ -78,6 +78,7 @@ impl Net {
             Some(result) => result,
             None => Err(LaneError::Connect {
                 host: origin.to_string(),
+                timed_out: true,
                 reason: format!("no answer within {} s", limit.as_secs_f64()),
             }),
         }
@@ -127,9 +128,7 @@ impl Net {
         if let Some(proxy) = proxy {
             tunnel::open(&mut tcp, proxy, origin).await?;
         }
-        let tls_error = |reason: String| LaneError::Tls { host: origin.to_string(), reason };
-        let name = server_name(&origin.host)
-            .ok_or_else(|| tls_error("not a proper host name".to_owned()))?;
+        let name = named_in_tls(origin)?;
         match self.tls(origin)?.connect(name, ReadAhead::new(tcp)).await {
             Ok(tls) => Ok(Conn::tls(tls, origin.clone(), peer, rtt)),
             Err(error) if speaks_other_http(&error) => by_library(),
@@ -141,6 +140,7 @@ impl Net {
     pub(super) fn tls(&self, origin: &Origin) -> Result<TlsConnector, LaneError> {
         let failed = |error: NetError| LaneError::Tls {
             host: origin.to_string(),
+            fault: TlsFault::Handshake,
             reason: error.to_string(),
         };
         self.shared.tls.of(&self.shared.options, origin).map_err(failed)
@@ -158,7 +158,9 @@ impl Net {
             }
             Err(error) => {
                 self.shared.names.forget(&name);
-                Err(LaneError::Connect { host: origin.to_string(), reason: error.to_string() })
+                let timed_out = error.kind() == std::io::ErrorKind::TimedOut;
+                let (host, reason) = (origin.to_string(), error.to_string());
+                Err(LaneError::Connect { host, timed_out, reason })
             }
         }
     }
@@ -288,9 +290,18 @@ fn is_localhost(name: &str) -> bool {
 /// As curl has it.
 const DEFAULT_PROXY_PORT: u16 = 1080;
 
-pub(super) fn server_name(host: &Host<String>) -> Option<ServerName<'static>> {
-    Some(match host {
-        Host::Domain(name) => ServerName::try_from(name.trim_end_matches('.').to_owned()).ok()?,
+/// The name that the certificate of `origin` is to be for.
+pub(super) fn named_in_tls(origin: &Origin) -> Result<ServerName<'static>, LaneError> {
+    Ok(match &origin.host {
+        Host::Domain(name) => {
+            ServerName::try_from(name.trim_end_matches('.').to_owned()).map_err(|_| {
+                LaneError::Tls {
+                    host: origin.to_string(),
+                    fault: TlsFault::Handshake,
+                    reason: "not a proper host name".to_owned(),
+                }
+            })?
+        }
         Host::Ipv4(address) => ServerName::from(IpAddr::V4(*address)),
         Host::Ipv6(address) => ServerName::from(IpAddr::V6(*address)),
     })
@@ -300,24 +311,29 @@ pub(super) fn server_name(host: &Host<String>) -> Option<ServerName<'static>> {
 /// as it is where either side was asleep or ended, says nothing of how it would go the next time.
 pub(super) fn handshake_failed(origin: &Origin, error: &std::io::Error) -> LaneError {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
-    let host = origin.to_string();
     let reason = match error.kind() {
-        _ if tls::is_behind(error) => return LaneError::Tls { host, reason: tls::words(error) },
+        _ if tls::is_behind(error) => return tls_failed(origin, error),
         std::io::ErrorKind::UnexpectedEof => {
             "it closed the connection before encryption was agreed upon".to_owned()
         }
         BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut => plain_words(error),
-        _ => return LaneError::Tls { host, reason: tls::words(error) },
+        _ => return tls_failed(origin, error),
     };
-    LaneError::Connect { host, reason }
+    LaneError::Connect { host: origin.to_string(), timed_out: false, reason }
 }
 
 /// Why an open connection with `origin` broke.
 pub(crate) fn broke(origin: &Origin, error: &std::io::Error) -> LaneError {
     match tls::wants_ours(error) {
-        true => LaneError::Tls { host: origin.to_string(), reason: tls::words(error) },
+        true => tls_failed(origin, error),
         false => LaneError::reset(error),
     }
+}
+
+/// No encryption with `origin`, as rustls said in `error` or somewhere within.
+pub(super) fn tls_failed(origin: &Origin, error: &(dyn std::error::Error + 'static)) -> LaneError {
+    let (host, fault, reason) = (origin.to_string(), tls::fault(error), tls::words(error));
+    LaneError::Tls { host, fault, reason }
 }
 
 /// Whether the server refused because it speaks no HTTP/1.1.

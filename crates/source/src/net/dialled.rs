@@ -60,6 +60,7 @@ impl Waiting {
     pub async fn connect(&self, origin: &Origin) -> Result<Conn, LaneError> {
         let gone = || LaneError::Connect {
             host: "the sender".to_owned(),
+            timed_out: false,
             reason: "it has gone".to_owned(),
         };
         self.wanted.send(()).map_err(|_| gone())?;

@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
+use super::connect::tls_failed;
 use super::tls;
 use crate::error::LaneError;
 use crate::http::request::is_field_safe;
@@ -162,16 +163,15 @@ fn body_error(error: &reqwest::Error) -> Option<LaneError> {
 
 fn lane_error(error: &reqwest::Error, origin: &Origin) -> LaneError {
     let secure = origin.tls && error.is_connect() && tls::is_behind(error);
-    let reason = if secure { tls::words(error) } else { root_cause(error) };
-    let host = origin.to_string();
-    if error.is_timeout() {
-        LaneError::Connect { host, reason: "no answer in time".to_owned() }
+    let (host, timed_out) = (origin.to_string(), error.is_timeout());
+    if timed_out {
+        LaneError::Connect { host, timed_out, reason: "no answer in time".to_owned() }
     } else if secure {
-        LaneError::Tls { host, reason }
+        tls_failed(origin, error)
     } else if error.is_connect() {
-        LaneError::Connect { host, reason }
+        LaneError::Connect { host, timed_out, reason: root_cause(error) }
     } else {
-        LaneError::Reset { reason }
+        LaneError::Reset { reason: root_cause(error) }
     }
 }
 

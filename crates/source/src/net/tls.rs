@@ -6,6 +6,7 @@ use std::io::BufReader;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::error::TlsFault;
 use rustls::ClientConfig;
 use rustls::RootCertStore;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,7 +15,9 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_t
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{AlertDescription, CertificateError, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{
+    AlertDescription, CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme,
+};
 use swath_model::digest::{Algorithm, Digest, Hasher};
 use tokio_rustls::TlsConnector;
 
@@ -142,7 +145,7 @@ struct OrTheVeryOne {
 struct AnotherFingerprint(Digest);
 
 fn another_fingerprint(digest: Digest) -> Error {
-    let other = rustls::OtherError(Arc::new(AnotherFingerprint(digest)));
+    let other = OtherError(Arc::new(AnotherFingerprint(digest)));
     Error::InvalidCertificate(CertificateError::Other(other))
 }
 
@@ -183,7 +186,7 @@ impl ServerCertVerifier for OrTheVeryOne {
                 Err(another_fingerprint(fingerprint()))
             }
             Err(Error::InvalidCertificate(CertificateError::Other(other)))
-                if other.to_string().contains("CaUsedAsEndEntity")
+                if is_of_webpki(other, webpki::Error::CaUsedAsEndEntity)
                     && self.own.iter().any(|own| own == end_entity) =>
             {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
@@ -215,6 +218,22 @@ impl ServerCertVerifier for OrTheVeryOne {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// What kind of failure there is in the handshake that ended with `error`, or within it.
+pub(super) fn fault(error: &(dyn std::error::Error + 'static)) -> TlsFault {
+    let Some(error) = behind(error) else { return TlsFault::Handshake };
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => TlsFault::UnknownAuthority,
+        Error::InvalidCertificate(CertificateError::Other(other))
+            if other.0.is::<AnotherFingerprint>() =>
+        {
+            TlsFault::OtherFingerprint
+        }
+        Error::InvalidCertificate(_) => TlsFault::Untrusted,
+        Error::AlertReceived(alert) if is_of_certificate(*alert) => TlsFault::WantsOurs,
+        _ => TlsFault::Handshake,
     }
 }
 
@@ -266,6 +285,11 @@ fn behind<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error>
     None
 }
 
+/// Whether webpki says this, for which rustls has no word of its own.
+fn is_of_webpki(other: &OtherError, wanted: webpki::Error) -> bool {
+    other.0.downcast_ref::<webpki::Error>() == Some(&wanted)
+}
+
 fn words_of(error: &Error) -> String {
     use CertificateError as Bad;
     let certificate = match error {
@@ -311,10 +335,10 @@ fn words_of(error: &Error) -> String {
             format!("it is for {}{more}", names.join(", "))
         }
         Bad::Revoked => "it was revoked".to_owned(),
-        Bad::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+        Bad::Other(other) if is_of_webpki(other, webpki::Error::CaUsedAsEndEntity) => {
             "it is that of an authority, not of a server".to_owned()
         }
-        Bad::Other(other) if other.to_string().contains("UnsupportedCertVersion") => {
+        Bad::Other(other) if is_of_webpki(other, webpki::Error::UnsupportedCertVersion) => {
             "it is of a version of X.509 that is not used any more".to_owned()
         }
         // Within it is the reason by itself.

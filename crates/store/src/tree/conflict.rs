@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::file_kind::FileKind;
 use rustix::fs::FileType;
 use swath_model::index::{Index, Kind};
 
@@ -16,9 +17,9 @@ pub struct Conflict {
     /// Its path below the destination.
     pub path: Vec<u8>,
     /// What is there.
-    pub there: &'static str,
+    pub there: FileKind,
     /// What is to have that name.
-    pub here: &'static str,
+    pub here: FileKind,
     /// It is, or holds, what the copy's filter leaves out or another copy keeps until it is complete.
     pub is_sheltered: bool,
 }
@@ -59,7 +60,7 @@ pub(super) fn conflicts(
             (Some(FileType::Directory), Kind::Folder) => continue,
             // They take the place of each other.
             (Some(FileType::RegularFile | FileType::Symlink), _) if !wants_folder => continue,
-            (Some(there), kind) => (name_of(there), kind_name(kind)),
+            (Some(there), kind) => (FileKind::from(there), FileKind::from(kind)),
         };
         if wants_folder {
             closed = Some(item.path.to_vec());
@@ -73,25 +74,6 @@ pub(super) fn conflicts(
         all.retain(|conflict| conflict.is_sheltered);
     }
     Ok(all)
-}
-
-fn name_of(there: FileType) -> &'static str {
-    match there {
-        FileType::Directory => "a folder",
-        FileType::Symlink => "a link",
-        FileType::RegularFile => "a file",
-        FileType::Fifo => "a pipe",
-        FileType::Socket => "a socket",
-        _ => "a device",
-    }
-}
-
-fn kind_name(here: &Kind) -> &'static str {
-    match here {
-        Kind::Folder => "a folder",
-        Kind::Symlink(_) => "a link",
-        _ => "a file",
-    }
 }
 
 /// Mark those that are, or hold, what is left out.

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 use std::path::Path;
 
+use crate::file_kind::FileKind;
 use swath_model::index::{Cursor, Index, Kind};
 
 use super::differ::order;
@@ -96,7 +97,8 @@ pub fn turned(
         Listing::Other => !is_folder,
         Listing::Unknown => true,
     };
-    let found = conflicts.into_iter().find(|it| is_as_listed(&it.path, it.there == "a folder"));
+    let found =
+        conflicts.into_iter().find(|it| is_as_listed(&it.path, it.there == FileKind::Folder));
     Ok(found.map(|conflict| conflict.path))
 }
 

@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 use crate::common::*;
 use swath_model::{Pool, Range, Validators};
 use swath_store::{
-    Disk, DiskOptions, FinishError, HashState, Identity, IoMode, OpenError, Record, Target,
-    TargetSpec, WriteError, look,
+    Disk, DiskOptions, FileKind, FinishError, HashState, Identity, IoMode, OpenError, Record,
+    Target, TargetSpec, WriteError, look,
 };
 
 async fn open_error(path: &Path, size_bytes: u64) -> OpenError {
@@ -83,15 +83,15 @@ async fn only_files_are_ever_replaced() {
     let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
     let (disk, _) = disk(IoMode::Auto);
     let mut places = vec![
-        (at("link"), "symbolic link"),
-        (at("dangling"), "symbolic link"),
-        (at("pipe"), "pipe"),
-        (at("socket"), "socket"),
+        (at("link"), FileKind::Link),
+        (at("dangling"), FileKind::Link),
+        (at("pipe"), FileKind::Pipe),
+        (at("socket"), FileKind::Socket),
     ];
     // Never a device that others use; only root may make one of its own.
     let own = Command::new("mknod").arg(at("device")).args(["c", "1", "3"]).output().unwrap();
     if own.status.success() {
-        places.push((at("device"), "device"));
+        places.push((at("device"), FileKind::Device));
     }
     for (path, what) in places {
         for overwrite in [false, true] {

@@ -31,6 +31,39 @@ pub enum Agreement {
     Size,
 }
 
+/// Why a mirror may not be used beside others.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unlikeness {
+    /// Its file has another size, in bytes.
+    #[error("its file has {theirs} bytes, the others' {ours}")]
+    Size {
+        /// The mirror's.
+        theirs: u64,
+        /// The others'.
+        ours: u64,
+    },
+    /// Its file is another version. A digest that proves whatever comes would let it be used.
+    #[error("its version is {theirs}, the others' {ours}")]
+    Version {
+        /// The mirror's.
+        theirs: String,
+        /// The others'.
+        ours: String,
+    },
+}
+
+impl Unlikeness {
+    /// The same with what lets the mirror be used all the same, if anything does.
+    pub fn with_advice(&self) -> String {
+        match self {
+            Self::Size { .. } => self.to_string(),
+            Self::Version { .. } => {
+                format!("{self}; give --digest to prove whatever comes and use it all the same")
+            }
+        }
+    }
+}
+
 impl Version {
     /// The version that an answer speaks of, `None` if it does not tell the size.
     pub fn of(facts: &Facts) -> Option<Self> {
@@ -41,13 +74,11 @@ impl Version {
     /// digest will prove the bytes.
     ///
     /// # Errors
-    /// The reason in words, if not.
-    pub fn admits(&self, other: &Version, proved: bool) -> Result<Agreement, String> {
+    /// The reason, if not.
+    pub fn admits(&self, other: &Version, proved: bool) -> Result<Agreement, Unlikeness> {
         if other.size_bytes != self.size_bytes {
-            return Err(format!(
-                "its file has {} bytes, the others' {}",
-                other.size_bytes, self.size_bytes
-            ));
+            let (theirs, ours) = (other.size_bytes, self.size_bytes);
+            return Err(Unlikeness::Size { theirs, ours });
         }
         if proved {
             return Ok(Agreement::Strong);
@@ -56,9 +87,7 @@ impl Version {
             Likeness::Same => Ok(Agreement::Strong),
             Likeness::SameTime => Ok(Agreement::Time),
             Likeness::Unknown => Ok(Agreement::Size),
-            Likeness::Different(ours, theirs) => Err(format!(
-                "its version is {theirs}, the others' {ours}; give --digest to prove whatever comes and use it all the same"
-            )),
+            Likeness::Different(ours, theirs) => Err(Unlikeness::Version { theirs, ours }),
         }
     }
 }

@@ -456,7 +456,7 @@ impl Run<'_> {
             );
             if let Some(at) = self.source_of_journal_id(liar) {
                 self.sources[at].fault = Fault::Corrupt;
-                self.drop_source(at, "it delivered corrupt data".to_owned());
+                self.drop_source(at, "it delivered corrupt data");
             }
         }
     }

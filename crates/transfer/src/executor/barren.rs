@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use crate::reason::Why;
 use swath_model::Time;
 use swath_source::LaneError;
 
@@ -21,7 +22,7 @@ pub(super) struct Barren {
     /// When the last of them ended.
     last_at: Time,
     /// And how.
-    words: Option<String>,
+    why: Option<Why>,
 }
 
 impl Barren {
@@ -30,9 +31,9 @@ impl Barren {
         self.count >= BORNE
     }
 
-    /// Why it is not, for people.
-    pub fn words(&self) -> Option<&str> {
-        self.words.as_deref().filter(|_| self.is_it())
+    /// Why it is not.
+    pub fn why(&self) -> Option<&Why> {
+        self.why.as_ref().filter(|_| self.is_it())
     }
 }
 
@@ -65,7 +66,7 @@ impl Run<'_> {
         let what = if self.tree.is_some() { "a block is complete" } else { "anything new comes" };
         let how = error.map_or_else(|| "it falls silent".to_owned(), ToString::to_string);
         let words = format!("each answer ends before {what}: {how}");
-        entry.barren.words = Some(words.clone());
+        entry.barren.why = Some(words.clone().into());
         if entry.barren.count == BORNE {
             let name = entry.source.name().to_string();
             self.note(format!("{name}: {words}; nothing of them is of use"), true);

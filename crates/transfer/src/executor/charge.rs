@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::reason::Why;
 use swath_model::{LaneId, Range, SourceId};
 use swath_plan::{Event as PlanEvent, Loss};
 use swath_source::{Class, LaneError};
@@ -50,9 +51,9 @@ impl Run<'_> {
         let never_there = matches!(error, LaneError::Dns { .. })
             && !entry.ever_up
             && entry.failures >= UNKNOWN_TRIES;
-        let words = error.to_string();
-        let is_news = entry.reason.as_ref() != Some(&words);
-        entry.reason = Some(words);
+        let why = Why::from(error.clone());
+        let is_news = entry.reason.as_ref() != Some(&why);
+        entry.reason = Some(why);
         entry.lied |= error.class() == Class::Lying;
         let loss = match error.class() {
             Class::Busy(wait) => Loss::Busy(wait.min(PATIENCE_MAX)),
@@ -70,7 +71,7 @@ impl Run<'_> {
             Class::Auth | Class::Gone | Class::Lying | Class::Unsupported => Loss::Final,
         };
         if loss == Loss::Final && !self.is_bad(source) {
-            self.set_state(source, SourceState::Bad, Some(error.to_string()));
+            self.set_state(source, SourceState::Bad, Some(error.clone().into()));
         } else if is_news && loss != Loss::Clean && self.phase == Phase::Probing {
             // While nothing comes, whoever waits wants to know what is being waited for.
             let name = self.sources[source].source.name();
@@ -92,7 +93,7 @@ impl Run<'_> {
         }
         let name = entry.source.name();
         if entry.lacks.covers(all) {
-            let reason = "it holds nothing of the file (any more)".to_owned();
+            let reason = "it holds nothing of the file (any more)".into();
             self.set_state(source, SourceState::Bad, Some(reason));
             return Loss::Final;
         }

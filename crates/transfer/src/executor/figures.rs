@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::reason::Why;
 use swath_model::{SourceId, Time};
 use swath_plan::SourceStatus;
 use swath_source::{Meter, plain_bytes};
@@ -247,12 +248,9 @@ impl Run<'_> {
             };
             let reason = match state {
                 SourceState::Bad => Some(
-                    self.sources[at]
-                        .reason
-                        .clone()
-                        .unwrap_or_else(|| "it failed too often".to_owned()),
+                    self.sources[at].reason.clone().unwrap_or_else(|| "it failed too often".into()),
                 ),
-                SourceState::Silent => Some("nothing arrives from it".to_owned()),
+                SourceState::Silent => Some("nothing arrives from it".into()),
                 SourceState::Probing if self.sources[at].failures > 0 => {
                     self.sources[at].reason.clone()
                 }
@@ -287,10 +285,12 @@ impl Run<'_> {
                     source: at as u32,
                     name: entry.source.name().clone(),
                     state: entry.state,
-                    reason: entry.reason.clone().filter(|_| match entry.state {
-                        SourceState::Bad => true,
-                        SourceState::Probing => entry.failures > 0,
-                        _ => false,
+                    reason: entry.reason.as_ref().map(Why::to_string).filter(|_| {
+                        match entry.state {
+                            SourceState::Bad => true,
+                            SourceState::Probing => entry.failures > 0,
+                            _ => false,
+                        }
                     }),
                     bytes: self.told(figures.bytes),
                     share: if fetched_bytes > 0 {

@@ -312,7 +312,7 @@ mod tests {
             }
             assert!(at < 9_999);
         }
-        run.drop_source(2, "it brought something else".to_owned());
+        run.drop_source(2, "it brought something else");
         run.take_figures(now);
         let open = |run: &Run<'_>, way| run.ways.as_ref().unwrap().open.contains_key(&WayId(way));
         assert!(run.is_bad(1) && !open(&run, 100) && !open(&run, 101));
@@ -327,7 +327,7 @@ mod tests {
         run.reset_books();
         assert!(run.is_bad(1) && run.sources[1].accepted.is_none());
         // What it is found to have done while it is away is no accident either.
-        run.drop_source(1, "it brought something else".to_owned());
+        run.drop_source(1, "it brought something else");
         run.open_way(WayId(104), ReplicaId(0), by(1), true);
         assert!(run.is_bad(1) && !open(&run, 104));
     }
@@ -400,7 +400,7 @@ mod tests {
             std::iter::from_fn(|| router.poll(later)).filter(|action| opens(action.clone())).count()
         };
         run.sources[0].accepted = Some(false);
-        run.drop_source(0, "its file has another size".to_owned());
+        run.drop_source(0, "its file has another size");
         assert_eq!(wanted(&mut run), 0);
         run.sources[0].state = SourceState::Waiting;
         run.reset_books();
@@ -461,8 +461,8 @@ mod tests {
         // It takes part as soon as it is open; if nobody else is left, those are asked who are.
         run.open_way(WayId(102), ReplicaId(0), by(2), false);
         assert_eq!(planned(&mut run).0[3], 4);
-        run.drop_source(0, "it is away".to_owned());
-        run.drop_source(3, "it is away".to_owned());
+        run.drop_source(0, "it is away");
+        run.drop_source(3, "it is away");
         run.reset_planner();
         assert_eq!(planned(&mut run).0, [0, 0, 4, 0]);
     }
@@ -498,7 +498,7 @@ mod tests {
         let mut run = run(&engine, &mut observer);
         run.route();
         run.open_way(WayId(100), ReplicaId(0), by(1), false);
-        run.drop_source(0, "nobody is there".to_owned());
+        run.drop_source(0, "nobody is there");
         for version in 0..4 {
             let actual = Hasher::digest(Algorithm::Blake3, &[version]);
             let deliverers = vec![run.journal_ids[1]];

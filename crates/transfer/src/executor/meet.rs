@@ -44,7 +44,7 @@ impl Run<'_> {
         }
         if self.tree.is_some() {
             if !facts.ranges {
-                self.drop_source(source, "it does not answer with ranges".to_owned());
+                self.drop_source(source, "it does not answer with ranges");
             }
             self.sources[source].facts = Some(facts);
             return Ok(());
@@ -55,12 +55,12 @@ impl Run<'_> {
         if self.is_folder_instead(source, &facts) {
             self.sources[source].accepted = Some(false);
             let reason = "it is a folder there, and its server is no swath server: only the page that lists the folder would come";
-            self.drop_source(source, reason.to_owned());
+            self.drop_source(source, reason);
             return Ok(());
         }
         if self.is_page_instead(&facts) {
             self.sources[source].accepted = Some(false);
-            self.drop_source(source, LaneError::Html.to_string());
+            self.drop_source(source, LaneError::Html);
             return Ok(());
         }
         let id = SourceId(source as u32);
@@ -82,7 +82,7 @@ impl Run<'_> {
         }
         let Some(version) = Version::of(&facts) else {
             if self.sources.iter().any(|entry| entry.accepted == Some(true)) {
-                self.drop_source(source, "it does not tell the size of its file".to_owned());
+                self.drop_source(source, "it does not tell the size of its file");
                 return Ok(());
             }
             if self.left.is_some() {
@@ -127,7 +127,7 @@ impl Run<'_> {
         if let Some(reference) = &reference {
             match reference.admits(&version, proved) {
                 Ok(agreement) => self.agreed(agreement),
-                Err(reason) => return self.reject(source, reason),
+                Err(unlike) => return self.reject(source, unlike.with_advice()),
             }
         } else if let Some(reason) = self.contradicts_left(source, &version) {
             return self.put_aside(source, reason);
@@ -160,7 +160,7 @@ impl Run<'_> {
             self.sources[source].accepted = Some(false);
             let reason =
                 "its file cannot be compared with the one that is being written out already";
-            self.drop_source(source, reason.to_owned());
+            self.drop_source(source, reason);
             return Ok(());
         }
         for at in 0..self.sources.len() {
@@ -276,7 +276,7 @@ impl Run<'_> {
             return Err(GetError::Metalink { url }.into());
         }
         if instead && std::mem::replace(&mut entry.metalink_passed, true) {
-            self.drop_source(source, "it answers with a Metalink and not with the file".to_owned());
+            self.drop_source(source, "it answers with a Metalink and not with the file");
         }
         Ok(instead)
     }

@@ -48,7 +48,7 @@ use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, Summary};
 use crate::present;
 use crate::request::{Destination, Overwrite, Request};
-pub use agree::{Agreement, Version};
+pub use agree::{Agreement, Unlikeness, Version};
 pub(crate) use figures::forecast;
 use samples::Samples;
 use sealed::Tree;

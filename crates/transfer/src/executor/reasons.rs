@@ -6,22 +6,22 @@ use swath_source::{Class, LaneError};
 
 use super::state::{Run, SourceEntry};
 use crate::observe::SourceState;
+use crate::reason::{Party, Reason};
 use crate::routes::RouteChoice;
 
 impl Run<'_> {
-    /// (source, why it is out) for every source that was to be asked.
-    pub(super) fn reasons(&self) -> Vec<(String, String)> {
+    /// Why each source is out that was to be asked.
+    pub(super) fn reasons(&self) -> Vec<Reason> {
         let asked = self.sources.iter().filter(|source| !self.is_unasked(source));
-        let reasons: Vec<(String, String)> = asked
+        let reasons: Vec<Reason> = asked
             .map(|source| {
-                let why = source.barren.words().map(str::to_owned);
-                let why = why.or_else(|| source.reason.clone());
+                let why = source.barren.why().or(source.reason.as_ref()).cloned();
                 let why = why.unwrap_or_else(|| match source.state {
-                    SourceState::Silent => "it went silent".to_owned(),
-                    _ if self.has_given_all(source) => "all that it holds has come".to_owned(),
-                    _ => "no answer".to_owned(),
+                    SourceState::Silent => "it went silent".into(),
+                    _ if self.has_given_all(source) => "all that it holds has come".into(),
+                    _ => "no answer".into(),
                 });
-                (source.source.name().to_string(), why)
+                Reason::of_source(source.source.name().clone(), why)
             })
             .collect();
         if reasons.is_empty() { self.lost_relays() } else { reasons }
@@ -51,29 +51,26 @@ impl Run<'_> {
     }
 
     /// Of the route that the user has named, what is known to be wrong with its relays.
-    fn lost_relays(&self) -> Vec<(String, String)> {
+    fn lost_relays(&self) -> Vec<Reason> {
         let (Some(ways), Some(named)) = (&self.ways, self.named_relays()) else {
             return Vec::new();
         };
         let sites = named.iter().map(|&at| SiteId(at as u32 + 1));
-        let name = |site| ways.of(site).map(|site| format!("the relay {}", site.name));
-        sites.filter_map(|site| Some((name(site)?, ways.lost.get(&site)?.clone()))).collect()
+        let reason = |site| {
+            let of = Party::Relay(ways.of(site)?.name.clone());
+            Some(Reason { of, why: ways.lost.get(&site)?.clone() })
+        };
+        sites.filter_map(reason).collect()
     }
 }
 
 impl SourceEntry {
     /// What an error says of the way that a source is reached by.
     pub fn blame_way(&mut self, error: &LaneError) {
-        use swath_formats::ProxyFault::{
-            Certificate, Denied, IpProhibited, Loop, OtherKey, Request, Tls,
-        };
         self.is_gone = matches!(error.class(), Class::Gone | Class::Lying);
         self.fault = match error {
-            LaneError::Relay {
-                fault: Some(Denied | IpProhibited | Loop | Certificate | Tls | Request | OtherKey),
-                ..
-            }
-            | LaneError::Denied { .. } => Fault::Refused,
+            LaneError::Relay { fault: Some(fault), .. } if fault.is_final() => Fault::Refused,
+            LaneError::Denied { .. } | LaneError::SpeaksHttps(_) => Fault::Refused,
             LaneError::Status { code: 400..=499, .. } => Fault::Refused,
             _ => Fault::Broken,
         };

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::reason::Why;
 use swath_model::{SourceId, counted};
 use swath_plan::Event as PlanEvent;
 use swath_plan::routes::{Fault, ReplicaId, Route, RouteEvent, SiteId, WayId};
@@ -31,7 +32,7 @@ pub(super) struct About {
     relay: SiteId,
     /// How far these are from it, in the order of its hops.
     about: Vec<SiteId>,
-    told: Result<AboutRelay, String>,
+    told: Result<AboutRelay, Why>,
     /// Something was found out about others; that it does not answer says nothing of itself.
     is_further: bool,
 }
@@ -104,7 +105,8 @@ impl Run<'_> {
         ways.unheard += 1;
         tokio::spawn(async move {
             let told = net.about_relay(&url, &to).await;
-            let told = told.map_err(|error| AboutRelay::why_not(&url, &error));
+            let names_port = url.port().is_some();
+            let told = told.map_err(|error| Why::NoRelay { names_port, error: Box::new(error) });
             let _ = words.send(Word::About(About { relay, about, told, is_further }));
         });
     }
@@ -170,7 +172,7 @@ impl Run<'_> {
         let name = ways.of(site).map(|site| site.name.clone()).unwrap_or_default();
         let url = ways.of(site).map(|site| site.url.clone());
         if let Some(url) = url.filter(|_| !is_further) {
-            ways.memory.met(&url, told.as_ref().err().cloned());
+            ways.memory.met(&url, told.as_ref().err().map(Why::to_string));
         }
         let told = match told {
             Ok(told) => told,

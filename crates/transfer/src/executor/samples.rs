@@ -13,7 +13,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use swath_model::{Range, RangeSet, SourceId, Time};
+use crate::reason::Reason;
+use swath_model::{Range, RangeSet, SourceId, SourceName, Time};
 use swath_plan::Event as PlanEvent;
 use swath_plan::routes::Fault;
 use swath_source::{Facts, LaneError, fetch_part};
@@ -314,12 +315,15 @@ impl Run<'_> {
         }
         if let Some(source) = now {
             self.sources[source].fault = Fault::Corrupt;
-            self.drop_source(source, reason.to_owned());
+            self.drop_source(source, reason);
             self.wake_beside();
         }
         if self.is_stream {
             let hint = if is_exposed { " (--route direct goes without relays)" } else { "" };
-            let reasons = vec![(name, format!("{reason}, and some of it may be written{hint}"))];
+            let why = format!("{reason}, and some of it may be written{hint}");
+            let name = self.journal_names.get(&id).map(|deliverer| deliverer.name.clone());
+            let name = name.unwrap_or_else(|| SourceName::direct(self.journal_name(id)));
+            let reasons = vec![Reason::of_source(name, why)];
             return Err(GetError::Exhausted { has_some: true, reasons }.into());
         }
         self.samples.left.retain(|(other, _)| !suspects.contains(other));

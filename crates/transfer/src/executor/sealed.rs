@@ -417,7 +417,7 @@ impl Run<'_> {
         }
         if is_out && !self.is_bad(source) {
             self.sources[source].fault = Fault::Corrupt;
-            self.drop_source(source, "it sends bytes that do not fit their checksums".to_owned());
+            self.drop_source(source, "it sends bytes that do not fit their checksums");
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use crate::reason::Why;
 use swath_model::digest::Digest;
 use swath_model::{Buffer, LaneId, Pool, Range, RangeMap, RangeSet, SourceId, SwathId, Time};
 use swath_plan::routes::Fault;
@@ -40,7 +41,7 @@ pub(super) struct SourceEntry {
     /// Whether its file is the one that we fetch; `None` while it has not said.
     pub accepted: Option<bool>,
     pub state: SourceState,
-    pub reason: Option<String>,
+    pub reason: Option<Why>,
     pub ever_up: bool,
     /// It has answered with a Metalink in place of the file once.
     pub metalink_passed: bool,
@@ -478,7 +479,7 @@ impl<'a> Run<'a> {
     }
 
     /// Change a source's state as shown to a user.
-    pub fn set_state(&mut self, at: usize, state: SourceState, reason: Option<String>) {
+    pub fn set_state(&mut self, at: usize, state: SourceState, reason: Option<Why>) {
         let at_s = self.at_s();
         let Some(entry) = self.sources.get_mut(at) else { return };
         if reason.is_some() {
@@ -498,17 +499,18 @@ impl<'a> Run<'a> {
             return;
         }
         let name = self.sources[at].source.name().clone();
+        let reason = reason.map(|why| why.to_string());
         self.observer.observe(&Event::Source { at_s, source: at as u32, name, state, reason });
     }
 
     /// A source is out for good.
-    pub fn drop_source(&mut self, at: usize, reason: String) {
+    pub fn drop_source(&mut self, at: usize, reason: impl Into<Why>) {
         let entry = self.sources.get_mut(at);
         if entry.is_some_and(|entry| std::mem::take(&mut entry.given_up)) {
             // Its way is closed already; this may hold over all ways.
             self.way_failed(at);
         }
-        self.set_state(at, SourceState::Bad, Some(reason));
+        self.set_state(at, SourceState::Bad, Some(reason.into()));
         let source = SourceId(at as u32);
         self.planner.handle(PlanEvent::SourceBad { source }, self.now());
     }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use crate::reason::Why;
 use swath_formats::{Hop, relay};
 use swath_model::{LaneId, SourceId, Time};
 use swath_plan::Event as PlanEvent;
@@ -59,7 +60,7 @@ pub(super) struct Ways {
     /// Relays that have not told of themselves yet.
     pub(super) unheard: usize,
     /// Relays that nothing can be had by, and why.
-    pub(super) lost: BTreeMap<SiteId, String>,
+    pub(super) lost: BTreeMap<SiteId, Why>,
     /// What relays (first) said of others: why they do not reach them, if so.
     pub(super) said: BTreeMap<(SiteId, SiteId), Option<String>>,
     /// Until when the router may find a way by the relays that have told of themselves lately.
@@ -274,7 +275,7 @@ impl Run<'_> {
         for &at in &further {
             self.sources[at].fault = Fault::Final;
             let words = "the file comes in one piece, which is asked for directly";
-            self.drop_source(at, words.to_owned());
+            self.drop_source(at, words);
         }
         further.contains(&source)
     }
@@ -459,7 +460,7 @@ impl Run<'_> {
                     ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
                     let name = relay::site(last).unwrap_or_default();
                     if let Some(&site) = route.relays().last() {
-                        ways.lost.insert(site, "its key came unencrypted".to_owned());
+                        ways.lost.insert(site, "its key came unencrypted".into());
                     }
                     if ways.routes.note_lost(&format!("{name} unsealed")) {
                         let text = format!(

@@ -94,7 +94,7 @@ impl Run<'_> {
                 self.note(format!("{name}: {said}; it is fetched without it"), true);
                 self.sources[at].accepted = Some(false);
                 self.sources[at].fault = Fault::Corrupt;
-                self.drop_source(at, said.to_owned());
+                self.drop_source(at, said);
             }
         }
         if self.is_stream {

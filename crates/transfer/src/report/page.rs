@@ -239,7 +239,6 @@ fn share_bar(scene: &Scene<'_>) -> String {
 
 /// A capital at the start and a point at the end.
 fn as_sentence(text: &str) -> String {
-    let text = text.strip_prefix("limited by ").unwrap_or(text);
     let mut chars = text.chars();
     let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
     let stop = if text.ends_with(['.', '!', '?']) { "" } else { "." };

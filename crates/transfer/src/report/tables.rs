@@ -116,7 +116,8 @@ pub(super) fn events(scene: &Scene<'_>) -> String {
         return String::new();
     }
     let mut items = String::new();
-    for (class, sign, moment) in marked.iter().take(EVENTS_MAX) {
+    for (mark, moment) in marked.iter().take(EVENTS_MAX) {
+        let (class, sign) = (mark.class(), mark.sign());
         let _ = write!(
             items,
             "<li><time>{}</time><span class=\"mark {class}\" aria-hidden=\"true\">{sign}</span><span>{}</span></li>",

@@ -78,11 +78,11 @@ fn legend(scene: &Scene<'_>) -> String {
         .map(|(class, words, _)| format!("<li><i class=\"key {class}\"></i>{words}</li>"))
         .collect();
     let all = marked(scene);
-    let mut signs: Vec<(&str, &str)> = all.iter().map(|(class, sign, _)| (*class, *sign)).collect();
-    signs.sort_unstable();
-    signs.dedup();
-    for (class, sign) in &signs {
-        let words = meaning(sign);
+    let mut marks: Vec<Mark> = all.iter().map(|(mark, _)| *mark).collect();
+    marks.sort_unstable_by_key(|mark| (mark.class(), mark.sign()));
+    marks.dedup();
+    for mark in marks {
+        let (class, sign, words) = (mark.class(), mark.sign(), mark.meaning());
         let _ = write!(
             items,
             "<li><span class=\"mark {class}\" aria-hidden=\"true\">{sign}</span>{words}</li>"
@@ -92,20 +92,6 @@ fn legend(scene: &Scene<'_>) -> String {
         items.push_str("<li class=\"several\"><span class=\"mark note\" aria-hidden=\"true\">3</span>several at once</li>");
     }
     format!("<ul class=\"legend\" aria-label=\"What is drawn\">{items}</ul>")
-}
-
-/// What a mark says.
-fn meaning(sign: &str) -> &'static str {
-    match sign {
-        "⇄" => "other ways in use",
-        "!" => "warning",
-        "…" => "source silent",
-        "↓" => "source slow",
-        "×" => "source left out",
-        "↻" => "source tried again",
-        "✓" => "source back",
-        _ => "note",
-    }
 }
 
 /// The samples that are drawn: few enough for the page, never beyond its end.
@@ -195,23 +181,76 @@ fn rates(scene: &Scene<'_>) -> String {
 }
 
 /// How a moment is marked, and whether it deserves a mark at all.
-fn glyph(moment: &Moment) -> Option<(&'static str, &'static str)> {
-    match moment.kind {
-        MomentKind::Note => Some(("note", "i")),
-        MomentKind::Ways(_) => Some(("note", "⇄")),
-        MomentKind::Warning => Some(("warn", "!")),
-        MomentKind::State { state: SourceState::Silent, .. } => Some(("still", "…")),
-        MomentKind::State { state: SourceState::Slow, .. } => Some(("still", "↓")),
-        MomentKind::State { state: SourceState::Bad, .. } => Some(("bad", "×")),
-        // Only a source that is tried again has a reason to be asked.
-        MomentKind::State { state: SourceState::Probing, .. } if !moment.text.is_empty() => {
-            Some(("still", "↻"))
+/// How a moment is marked on the time axis, the least important first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mark {
+    Note,
+    Routes,
+    Back,
+    Again,
+    Slow,
+    Silent,
+    Warning,
+    LeftOut,
+}
+
+impl Mark {
+    /// That of a moment, if it is worth one.
+    fn of(moment: &Moment) -> Option<Mark> {
+        match moment.kind {
+            MomentKind::Note => Some(Mark::Note),
+            MomentKind::Ways(_) => Some(Mark::Routes),
+            MomentKind::Warning => Some(Mark::Warning),
+            MomentKind::State { state, .. } => match state {
+                SourceState::Silent => Some(Mark::Silent),
+                SourceState::Slow => Some(Mark::Slow),
+                SourceState::Bad => Some(Mark::LeftOut),
+                // Only a source that is tried again has a reason to be asked, and one that runs a
+                // reason to be told of (it is back).
+                SourceState::Probing if !moment.text.is_empty() => Some(Mark::Again),
+                SourceState::Running if !moment.text.is_empty() => Some(Mark::Back),
+                _ => None,
+            },
         }
-        // A source that runs is worth a mark only where the executor says why (it is back).
-        MomentKind::State { state: SourceState::Running, .. } if !moment.text.is_empty() => {
-            Some(("back", "✓"))
+    }
+
+    /// Its class in the style sheet.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Mark::Note | Mark::Routes => "note",
+            Mark::Back => "back",
+            Mark::Again | Mark::Slow | Mark::Silent => "still",
+            Mark::Warning => "warn",
+            Mark::LeftOut => "bad",
         }
-        MomentKind::State { .. } => None,
+    }
+
+    /// What is drawn.
+    pub(super) fn sign(self) -> &'static str {
+        match self {
+            Mark::Note => "i",
+            Mark::Routes => "⇄",
+            Mark::Back => "✓",
+            Mark::Again => "↻",
+            Mark::Slow => "↓",
+            Mark::Silent => "…",
+            Mark::Warning => "!",
+            Mark::LeftOut => "×",
+        }
+    }
+
+    /// What it says.
+    fn meaning(self) -> &'static str {
+        match self {
+            Mark::Note => "note",
+            Mark::Routes => "other ways in use",
+            Mark::Back => "source back",
+            Mark::Again => "source tried again",
+            Mark::Slow => "source slow",
+            Mark::Silent => "source silent",
+            Mark::Warning => "warning",
+            Mark::LeftOut => "source left out",
+        }
     }
 }
 
@@ -237,10 +276,10 @@ pub(super) fn sentence(scene: &Scene<'_>, moment: &Moment) -> String {
     format!("source {} ({host}) {became}{why}", u64::from(source) + 1)
 }
 
-/// The moments worth a mark, each with its sign, for the page's list of events too.
-pub(super) fn marked<'a>(scene: &Scene<'a>) -> Vec<(&'static str, &'static str, &'a Moment)> {
+/// The moments worth a mark, for the page's list of events too.
+pub(super) fn marked<'a>(scene: &Scene<'a>) -> Vec<(Mark, &'a Moment)> {
     let moments = scene.recording.moments.iter();
-    moments.filter_map(|m| glyph(m).map(|(class, sign)| (class, sign, m))).collect()
+    moments.filter_map(|moment| Some((Mark::of(moment)?, moment))).collect()
 }
 
 fn marks(scene: &Scene<'_>) -> String {
@@ -250,28 +289,25 @@ fn marks(scene: &Scene<'_>) -> String {
     }
     // Marks that would lie on each other become one with a count.
     let near_s = scene.end_s * 0.018;
-    let mut groups: Vec<Vec<(&str, &str, &Moment)>> = Vec::new();
+    let mut groups: Vec<Vec<(Mark, &Moment)>> = Vec::new();
     for mark in marked {
         match groups.last_mut() {
-            Some(group) if mark.2.at_s - group[0].2.at_s < near_s => group.push(mark),
+            Some(group) if mark.1.at_s - group[0].1.at_s < near_s => group.push(mark),
             _ => groups.push(vec![mark]),
         }
     }
     let mut out =
         String::from("<div class=\"lab el\"><b>Events</b></div><div class=\"plot marks\">");
     for group in &groups {
-        let rank =
-            |class: &str| ["note", "back", "still", "warn", "bad"].iter().position(|c| *c == class);
-        let Some((class, sign, first)) = group.iter().max_by_key(|(class, ..)| rank(class)) else {
-            continue;
-        };
+        let Some((mark, first)) = group.iter().max_by_key(|(mark, _)| mark) else { continue };
         let lines: Vec<String> = group
             .iter()
             .take(12)
             .map(|(.., m)| format!("{}  {}", axis_time(m.at_s), sentence(scene, m)))
             .collect();
         let text = html(&lines.join(" · "));
-        let sign = if group.len() > 1 { group.len().to_string() } else { (*sign).to_owned() };
+        let (class, sign) = (mark.class(), mark.sign());
+        let sign = if group.len() > 1 { group.len().to_string() } else { sign.to_owned() };
         let _ = write!(
             out,
             "<span class=\"mark {class}\" tabindex=\"0\" role=\"img\" data-t=\"{:.3}\" data-n=\"{}\" style=\"left:{}\" \

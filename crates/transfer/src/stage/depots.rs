@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::reason::{Reason, Why};
 use swath_model::{Range, RangeSet, SourceName};
 use swath_source::{DepotError, DepotLease, display_name};
 use tokio::time::Instant;
@@ -36,17 +37,17 @@ pub(super) struct Depot {
 }
 
 /// Whether a depot takes more.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Condition {
     Usable,
     /// It has no room for more; what it holds counts.
-    Full(String),
+    Full(Why),
     /// It cannot be used; what it holds counts if it says so.
-    Lost(String),
+    Lost(Why),
 }
 
 impl Condition {
-    pub fn reason(&self) -> Option<&str> {
+    pub fn reason(&self) -> Option<&Why> {
         match self {
             Condition::Usable => None,
             Condition::Full(reason) | Condition::Lost(reason) => Some(reason),
@@ -81,7 +82,7 @@ impl Depot {
             manage: lease.manage.clone(),
             held: self.held.clone(),
             left: self.left,
-            reason: self.condition.reason().map(str::to_owned),
+            reason: self.condition.reason().map(Why::to_string),
         })
     }
 
@@ -101,7 +102,7 @@ impl Depot {
         if self.condition != Condition::Usable {
             return;
         }
-        let reason = condition.reason().map(str::to_owned);
+        let reason = condition.reason().map(Why::to_string);
         self.condition = condition;
         let at_s = began.elapsed().as_secs_f64();
         let (source, name, state) = (at as u32, SourceName::direct(&self.name), SourceState::Bad);
@@ -154,23 +155,23 @@ pub(super) fn too_little_room(depots: &[Depot], replicas: usize, size_bytes: u64
 }
 
 /// Each depot with the room that it has.
-pub(super) fn rooms(depots: &[Depot]) -> Vec<(String, String)> {
-    let words = |depot: &Depot| match (depot.condition.reason(), depot.free_bytes) {
-        (Some(reason), _) => reason.to_owned(),
-        (None, Some(free_bytes)) => format!("it has {} free", units::bytes(free_bytes)),
-        (None, None) => "it does not tell how much it has free".to_owned(),
+pub(super) fn rooms(depots: &[Depot]) -> Vec<Reason> {
+    let why = |depot: &Depot| match (depot.condition.reason(), depot.free_bytes) {
+        (Some(reason), _) => reason.clone(),
+        (None, Some(free_bytes)) => format!("it has {} free", units::bytes(free_bytes)).into(),
+        (None, None) => "it does not tell how much it has free".into(),
     };
-    depots.iter().map(|depot| (depot.name.clone(), words(depot))).collect()
+    depots.iter().map(|depot| Reason::of_depot(&depot.name, why(depot))).collect()
 }
 
 /// Each depot with what became of it; `else_` says it of one that nothing is wrong with.
-pub(super) fn reasons(depots: &[Depot], else_: impl Fn(&Depot) -> String) -> Vec<(String, String)> {
-    let reason = |depot: &Depot| match (depot.condition.reason(), &depot.failure) {
-        (Some(reason), _) => reason.to_owned(),
-        (None, Some(failure)) => failure.to_string(),
-        (None, None) => else_(depot),
+pub(super) fn reasons(depots: &[Depot], else_: impl Fn(&Depot) -> String) -> Vec<Reason> {
+    let why = |depot: &Depot| match (depot.condition.reason(), &depot.failure) {
+        (Some(reason), _) => reason.clone(),
+        (None, Some(failure)) => failure.clone().into(),
+        (None, None) => else_(depot).into(),
     };
-    depots.iter().map(|depot| (depot.name.clone(), reason(depot))).collect()
+    depots.iter().map(|depot| Reason::of_depot(&depot.name, why(depot))).collect()
 }
 
 /// Depots give space in blocks of this.
@@ -205,9 +206,9 @@ mod tests {
         assert_eq!(too_little_room(&depots(&[Some(60_000_000)]), 1, 60_000_000), Some(59_998_208));
         assert_eq!(too_little_room(&depots(&[Some(60_002_304)]), 1, 60_000_000), None);
         let mut lost = depots(&[None, Some(50)]);
-        lost[0].condition = Condition::Lost("gone".to_owned());
+        lost[0].condition = Condition::Lost("gone".into());
         assert_eq!(too_little_room(&lost, 1, 100), Some(0));
-        let told = rooms(&lost).into_iter().map(|(_, words)| words).collect::<Vec<_>>();
+        let told = rooms(&lost).into_iter().map(|it| it.why.to_string()).collect::<Vec<_>>();
         assert_eq!(told, ["gone", "it has 50 B free"]);
     }
 

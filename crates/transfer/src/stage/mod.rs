@@ -16,11 +16,12 @@ mod watch;
 
 use std::time::Duration;
 
+use crate::reason::{Reason, Why};
 use futures_util::future::join_all;
 use swath_model::digest::Digest;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::{RangeSet, Time, Validators};
-use swath_source::{AboutRelay, Facts, LaneError, Net, Trust, display_name, probe};
+use swath_source::{AboutRelay, Facts, LaneError, Net, Trust, probe};
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
@@ -70,7 +71,7 @@ pub struct Staged {
     /// up: their leases run on.
     pub unreached: Vec<StagedDepot>,
     /// The depots that do not, and why.
-    pub left_out: Vec<(String, String)>,
+    pub left_out: Vec<Reason>,
     /// How long that took.
     pub elapsed_s: f64,
 }
@@ -113,7 +114,7 @@ pub enum StageError {
     #[error("no source can be used")]
     NoSource {
         /// Each with the reason.
-        reasons: Vec<(String, String)>,
+        reasons: Vec<Reason>,
     },
     /// It has no bytes.
     #[error("the file is empty: there is nothing to stage")]
@@ -126,7 +127,7 @@ pub enum StageError {
         /// How many there are.
         usable: usize,
         /// Each that cannot be used, with the reason.
-        reasons: Vec<(String, String)>,
+        reasons: Vec<Reason>,
     },
     /// The depots have less room than all copies need: nothing was fetched.
     #[error("the depots have room for {free_bytes} bytes, and {wanted_bytes} are needed")]
@@ -136,7 +137,7 @@ pub enum StageError {
         /// How much all copies come to.
         wanted_bytes: u64,
         /// Each depot with the room that it has.
-        reasons: Vec<(String, String)>,
+        reasons: Vec<Reason>,
     },
     /// The depots that are left cannot take what is missing.
     #[error("{lacking_bytes} bytes found no place")]
@@ -144,7 +145,7 @@ pub enum StageError {
         /// How many bytes have too few copies.
         lacking_bytes: u64,
         /// Each depot with what became of it.
-        reasons: Vec<(String, String)>,
+        reasons: Vec<Reason>,
     },
     /// No depot has fetched anything for too long.
     #[error("no depot has fetched anything for {stall_s} s")]
@@ -152,7 +153,7 @@ pub enum StageError {
         /// How long that was, in seconds.
         stall_s: f64,
         /// Each depot with what became of it.
-        reasons: Vec<(String, String)>,
+        reasons: Vec<Reason>,
     },
     /// It was told to stop.
     #[error("stopped")]
@@ -308,21 +309,21 @@ impl Staging<'_> {
         for (mirror, found) in join_all(asked).await {
             let judged = found.and_then(|(version, facts)| {
                 if let Some(wanted) = request.size_bytes.filter(|it| *it != version.size_bytes) {
-                    return Err(format!(
-                        "it has {} bytes, {wanted} are expected",
-                        version.size_bytes
-                    ));
+                    let has = version.size_bytes;
+                    return Err(format!("it has {has} bytes, {wanted} are expected").into());
                 }
                 let known = || request.digests.iter().chain(&self.file.digests);
                 let rival = facts.digests.iter().find(|theirs| {
                     known().any(|it| it.algorithm() == theirs.algorithm() && it != *theirs)
                 });
                 if let Some(digest) = rival {
-                    return Err(format!("its file has the digest {digest}, which is another one"));
+                    let words = format!("its file has the digest {digest}, which is another one");
+                    return Err(words.into());
                 }
                 let is_proved = known().next().is_some();
                 if let Some(first) = &first {
-                    first.admits(&version, is_proved)?;
+                    let admitted = first.admits(&version, is_proved);
+                    admitted.map_err(|unlike| unlike.with_advice())?;
                 }
                 Ok((version, facts))
             });
@@ -343,7 +344,7 @@ impl Staging<'_> {
                     let url = mirror.url.clone();
                     self.file.replicas.push(Replica { url, trust, version: own });
                 }
-                Err(reason) => reasons.push((display_name(&mirror.url), reason)),
+                Err(why) => reasons.push(Reason::of_source(mirror.name(), why)),
             }
         }
         for digest in &request.digests {
@@ -354,8 +355,8 @@ impl Staging<'_> {
         if first.is_none() {
             return Err(StageError::NoSource { reasons });
         }
-        for (name, reason) in reasons {
-            self.note(format!("{name} is not used: {reason}"), true);
+        for Reason { of, why } in reasons {
+            self.note(format!("{of} is not used: {why}"), true);
         }
         if self.file.size_bytes == 0 {
             return Err(StageError::Empty);
@@ -396,14 +397,14 @@ impl Staging<'_> {
         let asked = self.depots.iter().map(|depot| {
             let (relay, origins) = (&depot.relay, &origins);
             let asked = async move {
-                let about = net.about_relay(relay, origins).await.map_err(|it| it.to_string())?;
+                let about = net.about_relay(relay, origins).await?;
                 let open: Vec<bool> = replicas.iter().map(|it| can_show(net, relay, it)).collect();
                 if !open.contains(&true) {
                     let text = "what opens the source is not sent to it, as its key came unencrypted (https:// lets it)";
-                    return Err(text.to_owned());
+                    return Err(text.into());
                 }
                 let lease = net.depot_allocate(relay, size_bytes, length).await;
-                Ok((about, open, lease.map_err(|error| error.to_string())?))
+                Ok((about, open, lease?))
             };
             async move {
                 tokio::select! {
@@ -412,7 +413,7 @@ impl Staging<'_> {
                     () = async {
                         stop.wait().await;
                         sleep(ANSWER_WITHIN).await;
-                    } => Err("it had not answered when all ended".to_owned()),
+                    } => Err("it had not answered when all ended".into()),
                 }
             }
         });
@@ -451,12 +452,12 @@ impl Staging<'_> {
                         _ => break,
                     }
                 }
-                status.map_err(|error| error.to_string())
+                status.map_err(Why::from)
             };
             // One that is lost already may say what it holds, but is not waited for again.
             let is_lost = matches!(depot.condition, Condition::Lost(_));
             let within = if is_lost { COUNT_LOST_WITHIN } else { COUNT_WITHIN };
-            let none = |_| Err(format!("no answer within {} s", within.as_secs()));
+            let none = |_| Err(format!("no answer within {} s", within.as_secs()).into());
             Some(timeout(within, asking).await.unwrap_or_else(none))
         });
         let answers = join_all(asked).await;
@@ -475,8 +476,8 @@ impl Staging<'_> {
                     }
                     // It would be given the same again, and tell the same.
                     let missing = units::bytes(missing.total_bytes());
-                    let reason = format!("it told of {missing} more than it has");
-                    depot.tell(at, Condition::Lost(reason), self.began, self.observer);
+                    let why = format!("it told of {missing} more than it has").into();
+                    depot.tell(at, Condition::Lost(why), self.began, self.observer);
                     continue;
                 }
                 Some(Err(reason)) => reason,
@@ -491,8 +492,9 @@ impl Staging<'_> {
         let depots = self.depots.iter().filter(holds).filter_map(Depot::staged);
         let without = self.depots.iter().filter(|depot| depot.held.is_empty());
         let left_out = without.map(|depot| {
-            let reason = depot.condition.reason().unwrap_or("others had it all before");
-            (depot.name.clone(), reason.to_owned())
+            let reason = depot.condition.reason().cloned();
+            let why = reason.unwrap_or_else(|| "others had it all before".into());
+            Reason::of_depot(&depot.name, why)
         });
         Staged {
             size_bytes: self.file.size_bytes,
@@ -506,7 +508,7 @@ impl Staging<'_> {
         }
     }
 
-    fn reasons(&self) -> Vec<(String, String)> {
+    fn reasons(&self) -> Vec<Reason> {
         depots::reasons(&self.depots, |depot| match depot.held.total_bytes() {
             0 => "it has fetched nothing".to_owned(),
             _ if self.request.replicas > 1 => {
@@ -523,15 +525,15 @@ impl Staging<'_> {
 }
 
 /// What a replica has, if depots can fetch ranges of it.
-fn usable(mirror: &Mirror, found: Result<Facts, LaneError>) -> Result<(Version, Facts), String> {
-    let facts = found.map_err(|error| error.to_string())?;
+fn usable(mirror: &Mirror, found: Result<Facts, LaneError>) -> Result<(Version, Facts), Why> {
+    let facts = found?;
     let version = Version::of(&facts).ok_or("it does not tell the size of its file")?;
     let name = mirror.url.path().rsplit('/').next().unwrap_or_default();
     if facts.is_web_page() && !facts.ranges && !Facts::names_web_page(name) {
-        return Err(LaneError::Html.to_string());
+        return Err(LaneError::Html.into());
     }
     if !facts.ranges && version.size_bytes > 0 {
-        return Err("it does not answer with ranges".to_owned());
+        return Err("it does not answer with ranges".into());
     }
     Ok((version, facts))
 }

@@ -196,12 +196,12 @@ impl<'a> Round<'a> {
                 !matches!(told, Err(DepotError::Lane(_)))
             };
             if self.watch.is_gone(at, self.net.awake_since(), ask) {
-                let words = match &self.depots[at].failure {
-                    Some(DepotError::Lane(error)) => error.to_string(),
-                    _ => format!("it has said nothing for {} s", watch::GONE.as_secs()),
+                let why = match &self.depots[at].failure {
+                    Some(error @ DepotError::Lane(_)) => error.clone().into(),
+                    _ => format!("it has said nothing for {} s", watch::GONE.as_secs()).into(),
                 };
                 self.reopen_brought(at);
-                self.lose(at, Condition::Lost(words), observer);
+                self.lose(at, Condition::Lost(why), observer);
             }
         }
     }
@@ -229,7 +229,12 @@ impl<'a> Round<'a> {
             .collect();
         for (lane, mirror) in silent {
             let words = format!("nothing came for {} s", QUIET.as_secs());
-            self.failed(lane, mirror, DepotError::Source { words, may_pass: true }, observer);
+            self.failed(
+                lane,
+                mirror,
+                DepotError::Source { words, may_pass: true, fault: None },
+                observer,
+            );
         }
     }
 
@@ -313,7 +318,7 @@ impl<'a> Round<'a> {
         let replica = mirror.and_then(|at| Some((at, self.file.replicas.get(at)?)));
         let (Some((mirror, replica)), Some(lease)) = (replica, &depot.lease) else {
             let at = own.depot;
-            self.lose(at, Condition::Lost("it can fetch from no source".to_owned()), observer);
+            self.lose(at, Condition::Lost("it can fetch from no source".into()), observer);
             return;
         };
         // It has nothing to say while it does nothing; but who fails is not there by being asked again.
@@ -424,16 +429,16 @@ impl<'a> Round<'a> {
         depot.failure = Some(error.clone());
         let mut loss = if error.may_pass() { Loss::Broken } else { Loss::Final };
         let condition = match &error {
-            DepotError::Full { .. } => Some(Condition::Full(error.to_string())),
+            DepotError::Full { .. } => Some(Condition::Full(error.clone().into())),
             DepotError::Source { .. } | DepotError::Changed { .. } => {
                 let has_another = depot.mirrors.failed(mirror, error.may_pass());
                 loss = if has_another { Loss::Clean } else { Loss::Broken };
                 let is_out = !has_another && since.elapsed() >= GIVE_UP;
                 let is_out = is_out || depot.mirrors.present().is_none();
-                is_out.then(|| Condition::Lost(error.to_string()))
+                is_out.then(|| Condition::Lost(error.clone().into()))
             }
             error if !error.may_pass() || since.elapsed() >= GIVE_UP => {
-                Some(Condition::Lost(error.to_string()))
+                Some(Condition::Lost(error.clone().into()))
             }
             _ => None,
         };

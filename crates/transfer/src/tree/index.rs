@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
+use crate::reason::Reason;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use swath_model::index::{Index, Reader, Top};
@@ -114,7 +115,7 @@ pub(crate) async fn take_first(
             Some((at, Err(error))) => {
                 failed.insert(at);
                 is_other |= error.is_no_such_thing();
-                reasons.push((display_name(&replicas[at].url), error.to_string()));
+                reasons.push(Reason::of_source(replicas[at].name(), error));
             }
             None => match answered.pop_first() {
                 Some((at, download)) => {
@@ -123,7 +124,7 @@ pub(crate) async fn take_first(
                         Ok(taking) => return Ok(taking),
                         Err(reason) => {
                             failed.insert(at);
-                            reasons.push((display_name(&replicas[at].url), reason));
+                            reasons.push(Reason::of_source(replicas[at].name(), reason));
                         }
                     }
                 }
