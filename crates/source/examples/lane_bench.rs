@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use swath_model::{LaneId, Pool, Range, SourceId, SwathId};
-use swath_source::{Lane, LaneEventKind, Net, NetOptions, Source, Trust, open_lane};
+use std::sync::Arc;
+use swath_model::{LaneId, Pool, Range, SwathId};
+use swath_source::{HttpSource, Lane, LaneEventKind, Net, NetOptions, Source, Trust};
 use tokio::sync::mpsc::unbounded_channel;
 use url::Url;
 
@@ -36,13 +37,13 @@ async fn run(
     buffer_bytes: usize,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let net = Net::new(NetOptions { insecure: true, ..NetOptions::default() })?;
-    let source = Source::new(&net, SourceId(0), url, Trust::Named);
+    let source = HttpSource::new(&net, url, Trust::Named);
     let pool = Pool::new(64, buffer_bytes);
     let (sender, mut events) = unbounded_channel();
     let begin = Instant::now();
     let cpu_begin = cpu_seconds();
-    let mut lanes: HashMap<LaneId, Lane> = HashMap::new();
-    let first = open_lane(&source, LaneId(0), &pool, sender.clone());
+    let mut lanes: HashMap<LaneId, Box<dyn Lane>> = HashMap::new();
+    let first = Arc::clone(&source).open_lane(LaneId(0), &pool, sender.clone());
     first.fetch(SwathId(0), Range::new(0, 1));
     lanes.insert(LaneId(0), first);
     let (mut size, mut next, mut swaths, mut open, mut bytes) = (0, 1, 1, 1, 0);
@@ -56,12 +57,12 @@ async fn run(
                 println!("{size} bytes, ranges: {}", facts.ranges);
                 for number in 0..count {
                     let id = LaneId(number);
-                    let lane = lanes
-                        .entry(id)
-                        .or_insert_with(|| open_lane(&source, id, &pool, sender.clone()));
+                    let lane = lanes.entry(id).or_insert_with(|| {
+                        Arc::clone(&source).open_lane(id, &pool, sender.clone())
+                    });
                     // One swath ahead, as the planner does.
                     for _ in 0..2 {
-                        open += u32::from(give(lane, &mut next, size, swath_bytes, &mut swaths));
+                        open += u32::from(give(&**lane, &mut next, size, swath_bytes, &mut swaths));
                     }
                 }
             }
@@ -71,7 +72,7 @@ async fn run(
                 if size > 0
                     && let Some(lane) = lanes.get(&event.lane)
                 {
-                    open += u32::from(give(lane, &mut next, size, swath_bytes, &mut swaths));
+                    open += u32::from(give(&**lane, &mut next, size, swath_bytes, &mut swaths));
                 }
             }
             LaneEventKind::Failed { error, .. } => return Err(error.into()),
@@ -90,7 +91,7 @@ async fn run(
     Ok(())
 }
 
-fn give(lane: &Lane, next: &mut u64, size: u64, swath_bytes: u64, swaths: &mut u64) -> bool {
+fn give(lane: &dyn Lane, next: &mut u64, size: u64, swath_bytes: u64, swaths: &mut u64) -> bool {
     if *next >= size {
         return false;
     }

@@ -242,6 +242,20 @@ pub enum LaneError {
         /// The scheme of the URL.
         scheme: String,
     },
+    /// An address that only the user may name.
+    #[error("{scheme}: addresses are of this machine, and used only where you name them yourself")]
+    NotForOthers {
+        /// The scheme of the URL.
+        scheme: String,
+    },
+    /// A file of this machine cannot be read.
+    #[error("it cannot be read: {reason}")]
+    Unreadable {
+        /// The kind of error.
+        kind: std::io::ErrorKind,
+        /// What the system said.
+        reason: String,
+    },
     /// The connection broke.
     #[error("the connection broke: {reason}")]
     Reset {
@@ -409,6 +423,8 @@ impl LaneError {
             | Self::Unsteady { .. }
             | Self::Html => Class::Lying,
             Self::NotHeld { .. } | Self::LeaseEnded | Self::DepotLost => Class::Gone,
+            Self::Unreadable { kind: std::io::ErrorKind::NotFound, .. } => Class::Gone,
+            Self::Unreadable { .. } | Self::NotForOthers { .. } => Class::Unsupported,
             Self::Tls { .. }
             | Self::SpeaksHttps(_)
             | Self::NotHttp { .. }

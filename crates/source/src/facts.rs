@@ -9,7 +9,8 @@ use url::Url;
 
 use crate::error::LaneError;
 use crate::http::head::Head;
-use crate::source::{Expected, without_credentials};
+use crate::shown::without_credentials;
+use crate::source::Expected;
 
 /// What an answer's head tells about the whole file.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::error::LaneError;
 use crate::habits::{Conduct, Quirks, TIMES_TO_BELIEVE};
-use crate::source::Source;
+use crate::http_source::HttpSource;
 use crate::target::Origin;
 
 /// The hosts of a run.
@@ -205,7 +205,7 @@ impl Hosts {
     }
 }
 
-impl Source {
+impl HttpSource {
     /// How the server was seen to behave.
     pub fn quirks(&self) -> Quirks {
         let ranges = self.note(|habits| habits.ranges);

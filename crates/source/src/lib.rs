@@ -1,20 +1,26 @@
 //! The network inbound: lanes over HTTP, control requests, credentials.
 //!
-//! A [`Source`] is one replica of a file; [`open_lane`] opens a connection to it that carries
-//! ranges into pool buffers and reports by events. [`Net`] is what they all share. This crate
-//! touches no disk but for certificates and tokens, and plans nothing: who fetches what is
-//! decided elsewhere.
+//! A [`Source`] is one replica of a file, of whatever kind; a [`Lane`] of it carries ranges into pool
+//! buffers and reports by events. [`open`] knows the kinds by the schemes of their addresses. [`Net`] is
+//! what those on a network share. This crate touches no disk but for certificates, tokens and files that
+//! the user names as sources, and plans nothing: who fetches what is decided elsewhere.
 
+pub mod conformance;
 mod control;
 mod cookies;
 mod error;
 mod facts;
+mod file_source;
 mod habits;
 mod hosts;
 mod http;
+mod http_source;
 mod lane;
+mod local_source;
+mod memory_source;
 mod net;
 mod redirect;
+mod registry;
 mod sealed;
 mod sealing;
 mod shown;
@@ -38,17 +44,23 @@ pub use control::{
 };
 pub use error::{Class, LaneError, Presented, Said, TlsFault};
 pub use facts::{Facts, Oddity};
+pub use file_source::{FileSource, LocalFile};
 pub use habits::Quirks;
-pub use lane::{AfterTrim, Lane, LaneEvent, LaneEventKind, Meter, open_lane};
+pub use http_source::HttpSource;
+pub use lane::{AfterTrim, LaneEvent, LaneEventKind, Meter};
+pub use local_source::{LocalSource, ReadAt};
+pub use memory_source::{Memory, MemorySource};
 pub use net::{
     Accepted, BadProxy, Bearer, BearerSearch, Come, Dialled, HostPattern, Net, NetError,
     NetOptions, PatternError, Proxies, ProxyChoice, ProxyError, Reach, RelayAccess, Sealable,
     Secret, ServerAccess, UnknownServer, UnknownServers, ZoneError, check_header, discover_bearer,
     without_zone,
 };
+pub use registry::{Opening, is_known, open};
 pub use sealed::{
     SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, plain_bytes, sealed_bytes, to_sealed,
 };
 pub use sealing::{LASTS_S as SEALED_LASTS_S, Opened, Pass, SealingError, SealingKey, seal};
-pub use source::{Carriage, Expected, Source, Trust, display_name};
+pub use shown::display_name;
+pub use source::{Carriage, Expected, Lane, Limits, Pending, Relaying, Source, Trust};
 pub use upstream::{AnswerHead, Tunnel, Upstream};

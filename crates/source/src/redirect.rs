@@ -5,7 +5,7 @@ use url::Url;
 use crate::cookies::Cookies;
 use crate::error::LaneError;
 use crate::http::head::shortened;
-use crate::source::display_name;
+use crate::shown::display_name;
 
 /// More redirects than this for one request are a loop.
 const REDIRECTS_LIMIT: usize = 10;

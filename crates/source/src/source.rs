@@ -1,28 +1,121 @@
-//! One replica: its address, what is known about the file there, and how its server behaves.
+//! The seam for sources: what is asked of anything that can deliver ranges of a file.
 //!
-//! All lanes of a source share this. What a lane learns (a redirect, no ranges, a server that
-//! closes or confuses pipelined requests) is remembered here, so that later requests and lanes
-//! start with it.
+//! A kind of source is one file that implements [`Source`], one line in `registry`, and a run of
+//! [`crate::conformance`]. Whoever plans and executes transfers knows no kind.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use swath_formats::relay::through;
-use swath_model::{Range, SourceId, SourceName};
+use swath_model::{LaneId, Pool, Range, SourceName, SwathId};
+use tokio::sync::mpsc::UnboundedSender;
 use url::Url;
 
-use crate::cookies::Cookies;
 use crate::error::LaneError;
 use crate::facts::Facts;
-use crate::habits::{End, Habits};
-use crate::net::{Net, Via};
-use crate::sealed::SealedLength;
-pub use crate::shown::display_name;
-use crate::shown::name;
-pub(crate) use crate::shown::without_credentials;
-use crate::target::Target;
-use crate::versions::{Sameness, Versions, difference};
+use crate::lane::{AfterTrim, LaneEvent, Meter};
+
+/// One replica of a file: anything that can deliver ranges of it.
+pub trait Source: fmt::Debug + Send + Sync {
+    /// Its name as a user may see it: without credentials, query and fragment.
+    fn name(&self) -> &SourceName;
+
+    /// The address as given, credentials included: not for display.
+    fn url(&self) -> &Url;
+
+    /// Who named it.
+    fn trust(&self) -> Trust;
+
+    /// From now on every answer must fit this; a size that is `None` stays as it was.
+    fn expect(&self, expected: Expected);
+
+    /// Asks what it says of the file, beside all lanes and relays.
+    ///
+    /// # Errors
+    /// [`LaneError`] if it does not answer, or has no such file.
+    fn describe(&self) -> Pending<'_, Result<Facts, LaneError>>;
+
+    /// Fetches a small part of the file, beside all lanes and relays, with what the answer says of the
+    /// whole.
+    ///
+    /// # Errors
+    /// [`LaneError`] if that part, whole, does not come.
+    fn fetch_part(&self, range: Range) -> Pending<'_, Result<(Facts, Vec<u8>), LaneError>>;
+
+    /// Opens a lane, which reports to `events` under the number `lane`. Must be called within a tokio
+    /// runtime.
+    fn open_lane(
+        self: Arc<Self>,
+        lane: LaneId,
+        pool: &Pool,
+        events: UnboundedSender<LaneEvent>,
+    ) -> Box<dyn Lane>;
+
+    /// The same source as if nothing were known of it yet.
+    fn renewed(&self) -> Arc<dyn Source>;
+
+    /// What it bears at a time, as far as is known.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    /// How relays lead to it; `None` if it is reached directly.
+    fn relaying(&self) -> Option<Relaying> {
+        None
+    }
+
+    /// The same replica by way of `relays`, the nearest first; `far` is the round trip from the first of
+    /// them to it, as far as known. `None` if no relay can lead to it.
+    fn by_way_of(
+        &self,
+        _relays: &[Url],
+        _carriage: Carriage,
+        _far: Duration,
+    ) -> Option<Arc<dyn Source>> {
+        None
+    }
+
+    /// Whether its requests show what nobody but its origin may see.
+    fn has_secrets(&self) -> bool {
+        false
+    }
+
+    /// From now on each answer is a version of its own: the file is to come in one, from the start.
+    fn take_one_answer(&self) {}
+
+    /// Whether a connection that was cut was taken for the end of the file, as a digest will tell.
+    fn end_was_cut(&self) -> bool {
+        false
+    }
+}
+
+/// A lane of a source: it carries swaths one behind the other. Dropping it closes it.
+pub trait Lane: fmt::Debug + Send {
+    /// The number under which it reports.
+    fn id(&self) -> LaneId;
+
+    /// Asks for `range` as swath `swath`; an end of `u64::MAX` asks for everything from the start on.
+    /// `false` if the lane has ended already.
+    fn fetch(&self, swath: SwathId, range: Range) -> bool;
+
+    /// Gives back the end of a swath: nothing from `end` on will be delivered. If that much (or more)
+    /// was delivered already the swath is done at once.
+    fn trim(&self, swath: SwathId, end: u64, then: AfterTrim);
+
+    /// Lets the sender have no more than `window_bytes` under way from now on; `None`: as much as it
+    /// sees fit, as at first. What is under way already still comes.
+    fn narrow(&self, window_bytes: Option<u64>);
+
+    /// Ends the lane; its last event lists what is unfinished.
+    fn close(&self);
+
+    /// Its counters.
+    fn meter(&self) -> &Arc<Meter>;
+}
+
+/// What is answered later.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Who named a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,524 +150,20 @@ pub enum Carriage {
     Carried,
 }
 
-/// By which relays a source is reached.
-#[derive(Debug)]
-struct Way {
-    carriage: Carriage,
-    /// The relays, where they carry connections.
-    via: Via,
-    /// What the first relay is asked for; the origin's own address where they carry connections.
-    address: Url,
-    /// The round trip from the first relay to the origin, in microseconds.
-    far_us: AtomicU64,
-}
-
-/// One replica of a file.
-pub struct Source {
-    id: SourceId,
-    url: Url,
-    name: SourceName,
-    trust: Trust,
-    net: Net,
-    sealed: Option<Arc<SealedLength>>,
-    relays: Vec<Url>,
-    way: Option<Way>,
-    cookies: Mutex<Cookies>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    target: Arc<Target>,
-    facts: Option<Facts>,
-    expected: Expected,
-    habits: Habits,
-    versions: Versions,
-    cut: Cut,
-    /// The size that an answer told which was refused for another reason.
-    told_bytes: Option<u64>,
-    /// A Metalink came where the file was asked for; it is not asked for again.
-    metalink_seen: bool,
-}
-
-/// What a connection that is cut where an answer of unknown length may end is taken for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Cut {
-    /// For the end, if a digest will prove it.
-    #[default]
-    MayBeEnd,
-    /// One was taken for the end.
-    WasEnd,
-    /// For a break: the digest has refuted the other.
-    IsBreak,
-}
-
-/// What an answer taught.
+/// How relays lead to a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Learnt {
-    /// Something worth an event.
-    News,
-    /// Nothing new.
-    Known,
-    /// It may be of another version: ask again.
-    Doubtful,
+pub struct Relaying {
+    /// How they pass on what comes.
+    pub carriage: Carriage,
+    /// They could change what comes: they pass it on, or carry what is not encrypted.
+    pub is_exposed: bool,
 }
 
-impl Source {
-    /// The replica at `url`.
-    pub fn new(net: &Net, id: SourceId, url: Url, trust: Trust) -> Arc<Source> {
-        Source::make(net, id, url, trust, None, &[], Carriage::Passed)
-    }
-
-    /// The sealed replica of a dataset at `url`. Its ranges are those of the sealed file; what its
-    /// lanes deliver are whole groups of the plain one.
-    pub fn of_sealed(
-        net: &Net,
-        id: SourceId,
-        url: Url,
-        trust: Trust,
-        length: Arc<SealedLength>,
-    ) -> Arc<Source> {
-        Source::make(net, id, url, trust, Some(length), &[], Carriage::Passed)
-    }
-
-    /// The same replica by way of `relays`, the nearest first: their schemes, hosts and ports count.
-    /// `far` is the round trip from the first of them to the origin, as far as known.
-    pub fn by_way_of(
-        &self,
-        id: SourceId,
-        relays: &[Url],
-        carriage: Carriage,
-        far: Duration,
-    ) -> Arc<Source> {
-        let (url, sealed) = (self.url.clone(), self.sealed.clone());
-        let source = Source::make(&self.net, id, url, self.trust, sealed, relays, carriage);
-        if carriage == Carriage::Passed {
-            source.set_far(far);
-        }
-        source
-    }
-
-    fn make(
-        net: &Net,
-        id: SourceId,
-        url: Url,
-        trust: Trust,
-        sealed: Option<Arc<SealedLength>>,
-        relays: &[Url],
-        carriage: Carriage,
-    ) -> Arc<Source> {
-        if trust == Trust::Named {
-            net.note_named(&url);
-        }
-        let way = (!relays.is_empty()).then(|| {
-            let (address, via) = match carriage {
-                Carriage::Passed => {
-                    let nested = relays.iter().rev().fold(url.clone(), |to, it| through(it, &to));
-                    (nested, Via::from([]))
-                }
-                Carriage::Carried => (url.clone(), Via::from(relays)),
-            };
-            Way { carriage, via, address, far_us: AtomicU64::new(0) }
-        });
-        relays.iter().for_each(|relay| net.note_relay(relay));
-        let target = Arc::new(match &way {
-            Some(way) if way.carriage == Carriage::Passed => {
-                Target::through(net, &url, &way.address, &way.address, trust)
-            }
-            Some(way) => Target::new(net, &url, &url, trust).carried_by(&way.via),
-            None => Target::new(net, &url, &url, trust),
-        });
-        let state = State {
-            target,
-            facts: None,
-            expected: Expected::default(),
-            habits: Habits::default(),
-            versions: Versions::default(),
-            cut: Cut::default(),
-            told_bytes: None,
-            metalink_seen: false,
-        };
-        Arc::new(Source {
-            id,
-            name: name(&url, relays),
-            url,
-            trust,
-            net: net.clone(),
-            sealed,
-            relays: relays.to_vec(),
-            way,
-            cookies: Mutex::default(),
-            state: Mutex::new(state),
-        })
-    }
-
-    /// The same source as if nothing were known of it yet.
-    pub fn anew(&self) -> Arc<Source> {
-        let (url, sealed) = (self.url.clone(), self.sealed.clone());
-        let far = self.far();
-        let carriage = self.way.as_ref().map_or(Carriage::Passed, |way| way.carriage);
-        let relays = &self.relays;
-        let source = Source::make(&self.net, self.id, url, self.trust, sealed, relays, carriage);
-        source.set_far(far);
-        {
-            let (own, mut new) = (self.lock(), source.lock());
-            new.habits.whole = own.habits.whole;
-            new.habits.one_answer = own.habits.one_answer;
-            if own.cut != Cut::MayBeEnd {
-                new.cut = Cut::IsBreak;
-            }
-        }
-        source
-    }
-
-    /// From now on each answer is a version of its own: the file is to come in one, from the start.
-    pub fn take_one_answer(&self) {
-        let mut state = self.lock();
-        state.habits.whole = true;
-        state.habits.one_answer = true;
-    }
-
-    /// Whether a cut connection was taken for the end of the file, as a digest will tell.
-    pub fn end_was_cut(&self) -> bool {
-        self.lock().cut == Cut::WasEnd
-    }
-
-    /// A connection is cut where the file may end: whether that is taken for its end.
-    pub(crate) fn takes_cut_for_end(&self) -> bool {
-        let mut state = self.lock();
-        let knows_size = state.facts.as_ref().is_some_and(|facts| facts.size_bytes.is_some());
-        let takes = state.expected.proved
-            && state.expected.size_bytes.is_none()
-            && !knows_size
-            && state.cut != Cut::IsBreak;
-        if takes {
-            state.cut = Cut::WasEnd;
-        }
-        takes
-    }
-
-    /// Whether requests are to be for the whole file: this server, or this host, refuses ranges.
-    pub(crate) fn asks_whole(&self) -> bool {
-        let state = self.lock();
-        let is_first = state.habits.ranges.is_none() && self.sealed.is_none();
-        let origin = state.target.origin.as_ref().filter(|_| is_first);
-        state.habits.whole || origin.is_some_and(|origin| self.net.hosts().refuses_ranges(origin))
-    }
-
-    /// A request for a range came to nothing with `error`: whether the whole file is asked for instead.
-    pub(crate) fn gives_up_ranges(&self, error: &LaneError) -> bool {
-        let mut state = self.lock();
-        // The ranges of a sealed file are all that there is of it.
-        if self.sealed.is_some() || state.habits.whole {
-            return false;
-        }
-        let honours = state.habits.ranges == Some(true)
-            || state.target.origin.as_ref().is_some_and(|it| self.net.hosts().honours_ranges(it));
-        state.habits.whole = match error {
-            LaneError::WrongRange { .. } => true,
-            // A relay that says so means us.
-            LaneError::Status { code: 403, .. } if self.is_passed() => false,
-            LaneError::Status { code: 500, .. } | LaneError::Reset { .. } if !honours => {
-                state.habits.failed_again()
-            }
-            LaneError::Status { code, .. } => !honours && MAY_MEAN_RANGES.contains(code),
-            _ => false,
-        };
-        state.habits.whole
-    }
-
-    /// A part came whose end is that of the file, by its own word, and that of what was asked for too: a
-    /// server that takes the end of each part for the end of the file says the same. Only the first
-    /// answer of a file whose size nobody has told can be one of these.
-    pub(crate) fn doubts_end(&self, ends_at: Option<u64>, size: Option<u64>, asked: Range) -> bool {
-        let mut state = self.lock();
-        let ends_as_asked = asked.start == 0 && size == Some(asked.end) && ends_at == size;
-        let is_first = state.facts.is_none() && state.expected.size_bytes.is_none();
-        if !ends_as_asked || !is_first || self.sealed.is_some() || state.habits.end != End::Told {
-            return false;
-        }
-        state.habits.end = End::Doubted;
-        true
-    }
-
-    /// It refused to send the whole file, for which it was asked because of such a doubt: its word has
-    /// to do, and it is asked for ranges again.
-    pub(crate) fn believes_end(&self) -> bool {
-        let mut state = self.lock();
-        let doubted = state.habits.end == End::Doubted;
-        if doubted {
-            state.habits.end = End::Believed;
-            state.habits.whole = false;
-        }
-        doubted
-    }
-
-    /// An answer that is of no other use has told the size of the file.
-    pub(crate) fn note_told(&self, size_bytes: u64) {
-        self.lock().told_bytes.get_or_insert(size_bytes);
-    }
-
-    /// An answer is of no use that cannot be the file, though others were: whether that is borne.
-    pub(crate) fn bears_stray(&self) -> bool {
-        let mut state = self.lock();
-        let had_good = state.facts.is_some() && self.sealed.is_none();
-        had_good && state.habits.strays()
-    }
-
-    /// Whether nothing of use has ever come from it.
-    pub(crate) fn is_unheard(&self) -> bool {
-        self.lock().facts.is_none()
-    }
-
-    /// Whether its requests show what nobody but its origin may see.
-    pub fn has_secrets(&self) -> bool {
-        self.net.has_secrets_for(&self.url, self.trust)
-    }
-
-    /// Whether relays are between it and us.
-    pub fn is_relayed(&self) -> bool {
-        self.way.is_some()
-    }
-
-    /// Whether relays answer its requests, and see what they pass on.
-    pub fn is_passed(&self) -> bool {
-        self.way.as_ref().is_some_and(|way| way.carriage == Carriage::Passed)
-    }
-
-    /// Whether relays could change what comes of it: they pass it on, or carry what is not encrypted.
-    pub fn is_exposed(&self) -> bool {
-        self.is_passed() || self.is_relayed() && self.url.scheme() == "http"
-    }
-
-    /// The round trip from the first relay to the origin.
-    pub(crate) fn far(&self) -> Duration {
-        let far_us = self.way.as_ref().map_or(0, |way| way.far_us.load(Ordering::Relaxed));
-        Duration::from_micros(far_us)
-    }
-
-    /// That round trip is `far`, as the relays measure it.
-    pub(crate) fn set_far(&self, far: Duration) {
-        if let Some(way) = &self.way {
-            let far_us = u64::try_from(far.as_micros()).unwrap_or(u64::MAX);
-            way.far_us.store(far_us.min(FAR_MAX_US), Ordering::Relaxed);
-        }
-    }
-
-    /// Where the first request goes.
-    fn first_url(&self) -> &Url {
-        self.way.as_ref().map_or(&self.url, |way| &way.address)
-    }
-
-    fn target_at(&self, url: &Url) -> Arc<Target> {
-        Arc::new(match &self.way {
-            Some(way) if way.carriage == Carriage::Passed => {
-                Target::through(&self.net, &self.url, &way.address, url, self.trust)
-            }
-            Some(way) => Target::new(&self.net, &self.url, url, self.trust).carried_by(&way.via),
-            None => Target::new(&self.net, &self.url, url, self.trust).showing(&self.cookies()),
-        })
-    }
-
-    /// What servers have set on the way, by redirects.
-    pub(crate) fn cookies(&self) -> MutexGuard<'_, Cookies> {
-        self.cookies.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn sealed(&self) -> Option<Arc<SealedLength>> {
-        self.sealed.clone()
-    }
-
-    /// Its number.
-    pub fn id(&self) -> SourceId {
-        self.id
-    }
-
-    /// The address as given, credentials included: not for display.
-    pub fn url(&self) -> &Url {
-        &self.url
-    }
-
-    /// Its name as a user may see it: without credentials, query and fragment.
-    pub fn name(&self) -> &SourceName {
-        &self.name
-    }
-
-    /// Who named it.
-    pub fn trust(&self) -> Trust {
-        self.trust
-    }
-
-    /// From now on every answer must fit this; a size that is `None` stays as it was.
-    pub fn expect(&self, expected: Expected) {
-        let mut state = self.lock();
-        let size_bytes = expected.size_bytes.or(state.expected.size_bytes);
-        state.expected = Expected { size_bytes, ..expected };
-    }
-
-    /// What is known about the file there.
-    pub fn facts(&self) -> Option<Facts> {
-        self.lock().facts.clone()
-    }
-
-    pub(crate) fn net(&self) -> &Net {
-        &self.net
-    }
-
-    pub(crate) fn target(&self) -> Arc<Target> {
-        Arc::clone(&self.lock().target)
-    }
-
-    /// What answers must fit.
-    pub(crate) fn expected(&self) -> Expected {
-        self.lock().expected.clone()
-    }
-
-    /// The size as far as anybody told.
-    pub(crate) fn known_size(&self) -> Option<u64> {
-        if self.sealed.is_some() {
-            // Of that only the index can be believed.
-            return self.settled_size();
-        }
-        let state = self.lock();
-        state.facts.as_ref().and_then(|facts| facts.size_bytes).or(state.expected.size_bytes)
-    }
-
-    /// Media types and header lines of the first request.
-    pub(crate) fn first_wishes(&self) -> (&'static str, &str) {
-        let metalink_too = self.net.asks_for_metalinks() && !self.lock().metalink_seen;
-        // Content negotiation (RFC 6249, section 2).
-        let accept = if metalink_too { "application/metalink4+xml, */*;q=0.9" } else { "*/*" };
-        (accept, self.net.digest_wishes())
-    }
-
-    /// A Metalink came in place of the file. `true` the first time, if it may have come because
-    /// we asked for one.
-    pub(crate) fn metalink_came(&self) -> bool {
-        let mut state = self.lock();
-        let asked = self.net.asks_for_metalinks() && !state.metalink_seen && state.facts.is_none();
-        state.metalink_seen = true;
-        asked
-    }
-
-    /// Replace what is known by its complete form.
-    pub(crate) fn remember(&self, facts: Facts) {
-        self.lock().facts = Some(facts);
-    }
-
-    /// Hold `facts` of a new answer against what is expected and known.
-    pub(crate) fn learn(&self, facts: &Facts) -> Result<Learnt, LaneError> {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        if let (Some(expected), Some(actual)) = (state.told_bytes, facts.size_bytes)
-            && expected != actual
-        {
-            return Err(LaneError::SizeMismatch { expected, actual });
-        }
-        if let (Some(expected), Some(actual)) = (self.settled_size(), facts.size_bytes)
-            && expected != actual
-        {
-            // What the index says of a sealed file is what there is.
-            return Err(LaneError::SizeMismatch { expected, actual });
-        }
-        if let (Some(expected), Some(actual)) = (state.expected.size_bytes, facts.size_bytes)
-            && expected != actual
-        {
-            return Err(LaneError::SizeMismatch { expected, actual });
-        }
-        let news = match &state.facts {
-            None => true,
-            Some(known) => {
-                let doubts = self.sealed.is_none() && !state.habits.one_answer;
-                match state.versions.judge(known, facts, state.expected.proved) {
-                    Sameness::Same => {}
-                    Sameness::Doubtful if doubts => return Ok(Learnt::Doubtful),
-                    Sameness::Differs(error @ LaneError::SizeMismatch { .. }) => return Err(error),
-                    Sameness::Differs(error) if doubts => return Err(error),
-                    Sameness::Doubtful | Sameness::Differs(_) => {
-                        let (was, is) = difference(known, facts).unwrap_or_default();
-                        return Err(match state.habits.one_answer {
-                            true => LaneError::Unsteady { was, is },
-                            false => LaneError::Changed { was, is },
-                        });
-                    }
-                }
-                known.size_bytes.is_none() && facts.size_bytes.is_some()
-                    || known.ranges != facts.ranges
-                    || known.final_url != facts.final_url
-            }
-        };
-        state.habits.ranges = Some(facts.ranges);
-        state.habits.strays = 0;
-        if !news {
-            return Ok(Learnt::Known);
-        }
-        if let Some(origin) = &state.target.origin {
-            self.net.hosts().note(origin, facts.ranges, state.habits.whole);
-        }
-        state.facts = Some(facts.clone());
-        Ok(Learnt::News)
-    }
-
-    /// The size of a sealed file whose index is complete.
-    fn settled_size(&self) -> Option<u64> {
-        self.sealed.as_ref().and_then(|length| length.settled_bytes())
-    }
-
-    /// Requests go to `url` from now on.
-    pub(crate) fn redirect_to(&self, url: &Url) -> Arc<Target> {
-        tracing::debug!(source = %self.name, to = display_name(url), "redirected");
-        let target = self.target_at(url);
-        self.lock().target = Arc::clone(&target);
-        target
-    }
-
-    /// A relay cannot open what the requests to `refused` show it: whether another one of these relays'
-    /// keys is known now, and requests go to a target for which it is sealed anew.
-    pub(crate) async fn seal_anew(&self, refused: &Target) -> bool {
-        if !self.net.have_changed(&refused.keys).await {
-            return false;
-        }
-        let mut state = self.lock();
-        if self.net.know_others(&state.target.keys) {
-            state.target = self.target_at(&state.target.url);
-        }
-        true
-    }
-
-    /// What a redirect once led to fails now: ask at the original address again. `false` if
-    /// `failed` was that address.
-    pub(crate) fn back_to_original(&self, failed: &Target) -> bool {
-        let mut state = self.lock();
-        if failed.url == *self.first_url() {
-            return false;
-        }
-        if state.target.url == failed.url {
-            state.target = self.target_at(self.first_url());
-        }
-        true
-    }
-
-    /// Note what an answer, or its absence, shows of the server's habits.
-    pub(crate) fn note<T>(&self, what: impl FnOnce(&mut Habits) -> T) -> T {
-        what(&mut self.lock().habits)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent between any two statements, so a poisoned lock is still good.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// What a source bears at a time, as far as is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Most connections.
+    pub connections: Option<u32>,
+    /// Requests that one connection serves.
+    pub requests_per_connection: Option<u64>,
 }
-
-impl std::fmt::Debug for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without the address as given, which may hold credentials.
-        write!(f, "Source({}, {}, {:?})", self.id, self.name, self.trust)
-    }
-}
-
-/// No round trip is longer than this.
-const FAR_MAX_US: u64 = 10_000_000;
-
-/// Statuses by which servers, and what protects them, refuse a request because it asks for a range.
-const MAY_MEAN_RANGES: [u16; 10] = [400, 403, 405, 406, 411, 412, 413, 416, 417, 501];

@@ -195,7 +195,7 @@ impl Target {
             LaneError::Status { code: code @ (401 | 403), reason, .. } => LaneError::Denied {
                 code,
                 reason,
-                redirected_to: self.redirected.then(|| crate::source::display_name(&self.url)),
+                redirected_to: self.redirected.then(|| crate::shown::display_name(&self.url)),
                 presented: self.presented,
             },
             other => other,
@@ -240,6 +240,6 @@ impl Target {
 
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Target({})", crate::source::display_name(&self.url))
+        write!(f, "Target({})", crate::shown::display_name(&self.url))
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::data_file::DataFile;
 use crate::engine::{BufferedQueue, Direction, Engine, Job, Ring, Threads, Turn};
+use crate::simulated::{Faults, SimulatedSteps};
 use crate::stats::{DiskStats, Meter};
 use crate::steps::{Steps, SystemSteps};
 use crate::sys::prefer_huge_pages;
@@ -64,6 +65,8 @@ impl Default for DiskOptions {
 #[derive(Clone)]
 pub struct Disk {
     shared: Arc<Shared>,
+    /// What goes wrong, in simulations.
+    faults: Option<Arc<dyn Faults>>,
 }
 
 struct Shared {
@@ -147,10 +150,29 @@ impl Disk {
                 }
             },
         };
-        let workers = Workers::new(options.worker_threads_max);
-        Ok(Disk {
-            shared: Arc::new(Shared { engine, workers, meter, steps, options, pool: pool.clone() }),
-        })
+        let workers = Workers::new(options.worker_threads_max.max(1));
+        Ok(Disk::of(engine, workers, meter, steps, options, pool))
+    }
+
+    /// A disk without threads, for simulations; see [`crate::simulated`].
+    pub fn simulated(pool: &Pool, faults: Arc<dyn Faults>) -> Disk {
+        let options = DiskOptions { reserve: false, ..DiskOptions::default() };
+        let steps = SimulatedSteps { faults: Arc::clone(&faults), system: SystemSteps::new() };
+        let (workers, meter) = (Workers::new(0), Arc::new(Meter::new(2)));
+        let disk = Disk::of(Engine::None, workers, meter, Arc::new(steps), options, pool);
+        Disk { faults: Some(faults), ..disk }
+    }
+
+    fn of(
+        engine: Engine,
+        workers: Workers,
+        meter: Arc<Meter>,
+        steps: Arc<dyn Steps>,
+        options: DiskOptions,
+        pool: &Pool,
+    ) -> Disk {
+        let shared = Shared { engine, workers, meter, steps, options, pool: pool.clone() };
+        Disk { shared: Arc::new(shared), faults: None }
     }
 
     /// What [`IoMode::Auto`] became: `uring`, `threads` or `buffered`. A ring whose jobs the kernel
@@ -218,6 +240,11 @@ impl Disk {
         buffer: Buffer,
     ) -> (Option<Buffer>, io::Result<usize>) {
         let Way { direction, direct, turn } = way;
+        if let (Some(faults), Direction::Write) = (&self.faults, direction)
+            && let Err(error) = faults.before_write(offset, bytes)
+        {
+            return (Some(buffer), Err(error));
+        }
         let (answer, answered) = oneshot::channel();
         let job =
             Job { direction, file: Arc::clone(file), offset, bytes, done: 0, buffer, answer, turn };

@@ -53,6 +53,7 @@ mod open;
 mod past_cache;
 mod place;
 mod sealed_file;
+pub mod simulated;
 mod stats;
 mod steps;
 mod sys;

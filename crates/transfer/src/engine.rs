@@ -8,6 +8,7 @@ use swath_model::Pool;
 use swath_model::index::{Counts, Index};
 use swath_model::pool::SPAN_MAX;
 use swath_source::{Net, NetError, NetOptions};
+use swath_store::simulated::Faults;
 use swath_store::tree::{Change, Wrong};
 use swath_store::{Disk, DiskError, IoMode};
 use tokio::sync::Notify;
@@ -126,6 +127,33 @@ impl Engine {
             limit_bytes_per_s: options.net.limit_bytes_per_s,
             routes: Routes::of(&options.routes),
             net: Net::new(NetOptions { relays: options.routes.relays, ..options.net })?,
+            read_pool,
+            retained: Allowance::new(pool.slots() / 2),
+            pool,
+        })
+    }
+
+    /// An engine for simulations, which starts no threads: in a runtime of one thread whose clock is
+    /// paused, what it does depends on its requests alone.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn simulated(
+        options: EngineOptions,
+        faults: Arc<dyn Faults>,
+    ) -> Result<Engine, EngineError> {
+        let memory = |_| EngineError::Thread(std::io::ErrorKind::OutOfMemory.into());
+        let count = options.memory_bytes / options.buffer_bytes;
+        let pool = Pool::try_new(count, options.buffer_bytes).ok_or(()).map_err(memory)?;
+        let read_pool =
+            Pool::try_new(READ_BUFFERS, options.buffer_bytes).ok_or(()).map_err(memory)?;
+        Ok(Engine {
+            disk: Disk::simulated(&pool, faults),
+            hash: HashThreads::none(),
+            cores: 1,
+            limit_bytes_per_s: None,
+            routes: None,
+            net: Net::new(options.net)?,
             read_pool,
             retained: Allowance::new(pool.slots() / 2),
             pool,

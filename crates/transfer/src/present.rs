@@ -17,7 +17,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use swath_formats::{http_date, metalink};
 use swath_model::Range;
 use swath_model::digest::Digest;
-use swath_source::{Facts, LaneError, fetch_part, head};
+use swath_source::{Facts, LaneError, Opening};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -195,11 +195,12 @@ async fn ask_all(
 
 /// A server that knows no HEAD is asked for the first byte.
 async fn ask(engine: &Engine, mirror: &Mirror) -> Result<Facts, LaneError> {
-    match head(&engine.net, &mirror.url, mirror.trust).await {
+    let (net, url, trust) = (&engine.net, &mirror.url, mirror.trust);
+    let source = swath_source::open(Opening { net, url, trust, sealed: None })?;
+    match source.describe().await {
         Ok(facts) => Ok(facts),
         Err(error) => {
-            let first = Range::of_len(0, 1);
-            let part = fetch_part(&engine.net, &mirror.url, mirror.trust, first).await;
+            let part = source.fetch_part(Range::of_len(0, 1)).await;
             part.map(|(facts, _)| facts).map_err(|_| error)
         }
     }

@@ -4,11 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use std::sync::Arc;
 use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_model::pieces::Pieces;
 use swath_model::{Range, RangeSet, SourceName};
 use swath_plan::Config;
-use swath_source::{Trust, display_name};
+use swath_source::{Source, Trust, display_name};
 use tokio::io::AsyncWrite;
 use url::Url;
 
@@ -76,6 +77,8 @@ pub enum Overwrite {
 pub struct Request {
     /// Its replicas.
     pub mirrors: Vec<Mirror>,
+    /// Further replicas, of kinds that no address leads to.
+    pub sources: Vec<Arc<dyn Source>>,
     /// Where it goes.
     pub destination: Destination,
     /// Its digests as the user gave them: each is checked.
@@ -150,6 +153,7 @@ impl Request {
     pub(crate) fn to(destination: Destination) -> Self {
         Self {
             mirrors: Vec::new(),
+            sources: Vec::new(),
             destination,
             digests: Vec::new(),
             told_digests: Vec::new(),
@@ -181,6 +185,13 @@ impl Request {
         })?;
         self.mirrors.push(Mirror { url, priority: 1, trust: Trust::Named, holds: None });
         Ok(self)
+    }
+
+    /// Add a replica of any kind.
+    #[must_use]
+    pub fn source(mut self, source: Arc<dyn Source>) -> Self {
+        self.sources.push(source);
+        self
     }
 
     /// Add a digest, as `sha-256:HEX`.

@@ -111,7 +111,7 @@ pub async fn read(get: &Get, engine: &Engine, progress: &Progress) -> Result<Inp
     let urls = get
         .sources
         .iter()
-        .map(|text| parse_url(text).map_err(Failure::usage))
+        .map(|text| source(text).map_err(Failure::usage))
         .collect::<Result<Vec<Url>, Failure>>()?;
     let metalinks = urls.iter().filter(|url| metalink::is_file_name(url.path())).count();
     if metalinks == urls.len() {
@@ -137,6 +137,17 @@ pub async fn read(get: &Get, engine: &Engine, progress: &Progress) -> Result<Inp
     request.digests.clone_from(&get.digest);
     request.metalinks = !get.no_discover;
     Ok(Inputs::One(Box::new(request)))
+}
+
+/// The address of a source as typed: of a server's file, or of one of this machine.
+fn source(text: &str) -> Result<Url, String> {
+    match Url::parse(text) {
+        Ok(url) if url.scheme() == "file" => match url.to_file_path() {
+            Ok(_) => Ok(url),
+            Err(()) => Err(format!("{}: a file of this machine is file:///PATH", shown_text(text))),
+        },
+        _ => parse_url(text),
+    }
 }
 
 /// A Metalink on the disk.

@@ -42,6 +42,7 @@ mod net_config;
 mod net_elements;
 mod net_events;
 mod net_faulty;
+mod net_files;
 mod net_hosts;
 mod net_list;
 mod net_metalink;

@@ -171,7 +171,7 @@ impl Net {
     ) -> Result<DepotLease, DepotError> {
         self.note_relay(relay);
         // What opens the relay is nobody else's: these addresses are written down and handed on.
-        let bare = crate::source::without_credentials(relay);
+        let bare = crate::shown::without_credentials(relay);
         let at = |path: &str| bare.join(path).map_err(|_| no_depot());
         let lease_s = length.as_secs().max(1);
         let target = at(&format!("/depot?size={size_bytes}&lease={lease_s}&reserve=no"))?;
@@ -243,7 +243,7 @@ impl Net {
             // Where it tells none, its relay may let in the one that asks.
             let _ = self.about_relay(wish.from, &[]).await;
         }
-        let from = crate::source::without_credentials(wish.from);
+        let from = crate::shown::without_credentials(wish.from);
         let relays = std::slice::from_ref(wish.write);
         let mut sealed = self.sealed(relays, wish.from, &from, wish.trust);
         let first = self.depot_fetch_with(&wish, &sealed.lines).await;
@@ -270,7 +270,7 @@ impl Net {
             lines.push_str(&format!("If-Unmodified-Since: {modified}\r\n"));
         }
         let mut target = wish.write.clone();
-        let from = crate::source::without_credentials(wish.from);
+        let from = crate::shown::without_credentials(wish.from);
         let from = percent::encode(from.as_str().as_bytes());
         let Range { start, end } = wish.range;
         target.set_query(Some(&format!("from={from}&range={start}-{}", end.saturating_sub(1))));
@@ -464,7 +464,7 @@ impl DepotFetch {
 
 impl std::fmt::Debug for DepotLease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DepotLease({}, {:?})", crate::source::display_name(&self.read), self.left)
+        write!(f, "DepotLease({}, {:?})", crate::shown::display_name(&self.read), self.left)
     }
 }
 

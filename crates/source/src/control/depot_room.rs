@@ -14,7 +14,7 @@ impl Net {
     /// See [`DepotError`].
     pub async fn depot_room(&self, relay: &Url) -> Result<u64, DepotError> {
         self.note_relay(relay);
-        let bare = crate::source::without_credentials(relay);
+        let bare = crate::shown::without_credentials(relay);
         let target = bare.join("/depot").map_err(|_| no_depot())?;
         let told = self.depot_told("GET", &target).await?;
         free_bytes(&told).ok_or_else(no_depot)

@@ -9,7 +9,8 @@ use crate::error::LaneError;
 use crate::http::body::Body;
 use crate::http::head::{EXPLANATION_BYTES_MAX, Head, explained};
 use crate::net::Net;
-use crate::source::{Trust, without_credentials};
+use crate::shown::without_credentials;
+use crate::source::Trust;
 
 /// A document that is coming.
 pub struct Download {

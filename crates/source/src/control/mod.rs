@@ -30,7 +30,8 @@ use crate::http::answer::{Answer, judge};
 use crate::http::head::Head;
 use crate::net::{Conn, Net};
 use crate::redirect::{self, Visit};
-use crate::source::{Trust, without_credentials};
+use crate::shown::without_credentials;
+use crate::source::Trust;
 use crate::target::Target;
 use exchange::{Exchange, Opening};
 

@@ -13,7 +13,8 @@ use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::http::answer::{Answer, judge, judge_whole};
 use crate::net::Net;
-use crate::source::{Expected, Trust, display_name};
+use crate::shown::display_name;
+use crate::source::{Expected, Trust};
 use crate::target::{Origin, Target};
 
 /// What a replica offers.

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::source::Source;
 use swath_formats::{Hop, ProxyFault, content_range, keep_alive};
 use tokio::time::Instant;
 use url::Url;
@@ -18,9 +19,9 @@ use crate::habits::Conduct;
 use crate::http::answer::{Answer, INTERIM_LIMIT, SWITCHING_PROTOCOLS, judge, judge_whole};
 use crate::http::body::Body;
 use crate::http::head::{Head, HeadError};
+use crate::http_source::Learnt;
 use crate::net::broke;
 use crate::redirect::{self, Visit};
-use crate::source::Learnt;
 use crate::target::Origin;
 
 impl OwnLane {

@@ -132,6 +132,14 @@ impl Asks {
         }
     }
 
+    /// The front ask is being delivered, by a lane that sends no requests.
+    pub fn begin_front(&mut self) {
+        if let Some(ask) = self.queue.front_mut() {
+            ask.requested = Range::new(ask.position, ask.end);
+            self.sent = self.sent.max(1);
+        }
+    }
+
     /// The front ask's answer has passed (or it needs none).
     pub fn pop_front(&mut self) -> Option<Ask> {
         self.sent = self.sent.saturating_sub(1);

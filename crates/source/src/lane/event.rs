@@ -29,11 +29,11 @@ pub enum LaneEventKind {
         /// Whether requests may be sent ahead of answers, as far as is known.
         pipelines: bool,
         /// `HTTP/1.1`, …
-        http: &'static str,
+        protocol: &'static str,
         /// Whether the connection was opened for an earlier lane.
         reused: bool,
-        /// The other end (the proxy, if there is one).
-        peer: SocketAddr,
+        /// The other end (the proxy, if there is one), if it is on a network.
+        peer: Option<SocketAddr>,
     },
     /// What the source says about the file: before the first chunk of the first answer, and
     /// again when it changes. Where a Metalink comes in place of the file, because one was asked

@@ -1,9 +1,9 @@
 //! Lanes: one connection to a source each, carrying swaths one behind the other.
 //!
-//! [`open_lane`] starts a task that owns the connection; the [`Lane`] handle sends it orders and
-//! it answers with [`LaneEvent`]s. `own` is the life of a lane: HTTP/1.1 of our own (`asks` holds
-//! what was asked for, `converse` and `answers` talk, `delivery` fills pool buffers). What our own
-//! does not speak goes through a library behind the same connection (`net::gateway`).
+//! A task owns the connection; the [`LaneHandle`] sends it orders and it answers with [`LaneEvent`]s.
+//! `own` is the life of a lane over HTTP/1.1 of our own (`asks` holds what was asked for, `converse` and
+//! `answers` talk, `delivery` fills pool buffers). What our own does not speak goes through a library
+//! behind the same connection (`net::gateway`). `local` is that of one without a protocol between.
 
 mod answers;
 mod asks;
@@ -11,6 +11,7 @@ mod behind;
 mod converse;
 mod delivery;
 mod event;
+pub(crate) mod local;
 mod own;
 mod talk;
 mod window;
@@ -20,11 +21,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use swath_model::{LaneId, Pool, Range, SwathId};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub use event::{LaneEvent, LaneEventKind};
 
-use crate::source::Source;
+use crate::http_source::HttpSource;
+use crate::source::Lane;
 use asks::Ask;
 use delivery::Delivery;
 
@@ -37,9 +39,9 @@ pub enum AfterTrim {
     Drop,
 }
 
-/// The handle of an open lane. Dropping it closes the lane.
+/// The handle of a lane whose task it sends orders to.
 #[derive(Debug)]
-pub struct Lane {
+pub(crate) struct LaneHandle {
     id: LaneId,
     commands: UnboundedSender<Command>,
     meter: Arc<Meter>,
@@ -67,58 +69,45 @@ pub struct Meter {
     holds: AtomicU64,
 }
 
-/// Open a lane to `source`: it connects at once and reports to `events` under the number `lane`.
-/// Must be called within a tokio runtime.
-pub fn open_lane(
-    source: &Arc<Source>,
+/// Opens a lane to `source`: it connects at once and reports to `events` under the number `lane`.
+pub(crate) fn open(
+    source: &Arc<HttpSource>,
     lane: LaneId,
     pool: &Pool,
     events: UnboundedSender<LaneEvent>,
-) -> Lane {
-    let (sender, receiver) = unbounded_channel();
+) -> LaneHandle {
+    let (commands, orders) = unbounded_channel();
     let meter = Arc::new(Meter::default());
     let delivery = Delivery::new(lane, pool.clone(), events, Arc::clone(&meter), source.sealed());
-    tokio::spawn(run(Arc::clone(source), receiver, delivery));
-    Lane { id: lane, commands: sender, meter }
+    tokio::spawn(own::OwnLane::new(Arc::clone(source), orders, delivery).run());
+    LaneHandle { id: lane, commands, meter }
 }
 
-async fn run(source: Arc<Source>, commands: UnboundedReceiver<Command>, delivery: Delivery) {
-    own::OwnLane::new(source, commands, delivery).run().await;
-}
-
-impl Lane {
-    /// The number under which it reports.
-    pub fn id(&self) -> LaneId {
+impl Lane for LaneHandle {
+    fn id(&self) -> LaneId {
         self.id
     }
 
-    /// Ask for `range` as swath `swath`; an end of `u64::MAX` asks for everything from the start
-    /// on. The request leaves at once, also while earlier bodies still arrive, unless the source
-    /// is known not to bear that. `false` if the lane has ended already.
-    pub fn fetch(&self, swath: SwathId, range: Range) -> bool {
+    // The request leaves at once, also while earlier bodies still arrive, unless the source is known
+    // not to bear that.
+    fn fetch(&self, swath: SwathId, range: Range) -> bool {
         self.commands.send(Command::Fetch { swath, range }).is_ok()
     }
 
-    /// Give back the end of a swath: nothing from `end` on will be delivered. If that much (or
-    /// more) was delivered already the swath is done at once.
-    pub fn trim(&self, swath: SwathId, end: u64, then: AfterTrim) {
+    fn trim(&self, swath: SwathId, end: u64, then: AfterTrim) {
         let _ = self.commands.send(Command::Trim { swath, end, then });
     }
 
-    /// Let the sender have no more than `window_bytes` under way from now on; `None`: as much as the
-    /// kernel sees fit, as at first. What is under way already still comes.
-    pub fn narrow(&self, window_bytes: Option<u64>) {
+    fn narrow(&self, window_bytes: Option<u64>) {
         let _ = self.commands.send(Command::Narrow { window_bytes });
     }
 
-    /// End the lane; its last event lists what is unfinished. A connection without outstanding
-    /// answers is kept for the next lane to the same server.
-    pub fn close(&self) {
+    // A connection without outstanding answers is kept for the next lane to the same server.
+    fn close(&self) {
         let _ = self.commands.send(Command::Close);
     }
 
-    /// The lane's counters.
-    pub fn meter(&self) -> &Arc<Meter> {
+    fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::source::Source;
 use swath_model::Share;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
@@ -16,13 +17,13 @@ use super::talk::Talk;
 use super::{AfterTrim, Command};
 use crate::error::LaneError;
 use crate::hosts::Presence;
+use crate::http_source::HttpSource;
 use crate::net::Conn;
-use crate::source::Source;
 use crate::target::Target;
 
 /// The task behind a lane.
 pub(super) struct OwnLane {
-    pub source: Arc<Source>,
+    pub source: Arc<HttpSource>,
     pub orders: UnboundedReceiver<Command>,
     pub out: Delivery,
     pub asks: Asks,
@@ -54,7 +55,7 @@ pub(super) enum Next {
 }
 
 impl OwnLane {
-    pub fn new(source: Arc<Source>, orders: UnboundedReceiver<Command>, out: Delivery) -> Self {
+    pub fn new(source: Arc<HttpSource>, orders: UnboundedReceiver<Command>, out: Delivery) -> Self {
         let target = source.target();
         Self {
             source,
@@ -158,7 +159,13 @@ impl OwnLane {
         let http = if conn.is_gateway() { "HTTP by library" } else { "HTTP/1.1" };
         let (reused, peer) = (conn.reused, conn.peer);
         tracing::debug!(source = %self.source.name(), %peer, ?rtt, reused, http, "connected");
-        self.out.send(LaneEventKind::Up { rtt, pipelines, http, reused, peer });
+        self.out.send(LaneEventKind::Up {
+            rtt,
+            pipelines,
+            protocol: http,
+            reused,
+            peer: Some(peer),
+        });
         Ok(Some((conn, presence)))
     }
 

@@ -57,7 +57,7 @@ impl Net {
         let Some(origin) = Origin::of(url) else { return false };
         let Ok(client) = self.client(&origin, trust) else { return false };
         let head = client
-            .head(crate::source::without_credentials(url))
+            .head(crate::shown::without_credentials(url))
             .timeout(self.timeout())
             .send()
             .await;

@@ -98,7 +98,7 @@ impl Proxies {
 
 impl std::fmt::Debug for Proxies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let shown = |url: &Option<Url>| url.as_ref().map(crate::source::display_name);
+        let shown = |url: &Option<Url>| url.as_ref().map(crate::shown::display_name);
         write!(f, "Proxies(http: {:?}, https: {:?})", shown(&self.http), shown(&self.https))
     }
 }

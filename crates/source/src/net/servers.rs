@@ -72,7 +72,7 @@ impl std::fmt::Debug for ProxyChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ProxyChoice::Direct => write!(f, "direct"),
-            ProxyChoice::Through(url) => write!(f, "{}", crate::source::display_name(url)),
+            ProxyChoice::Through(url) => write!(f, "{}", crate::shown::display_name(url)),
         }
     }
 }

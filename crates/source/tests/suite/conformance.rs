@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::driver::{Outcome, download};
-use swath_model::SourceId;
 use swath_netlab::faulty::{
     Algorithm, Behaviour, Certificate, Content, DigestField, Pipelining, RangeLie, Scope, Server,
 };
-use swath_source::{Class, LaneError, Net, NetOptions, Source, Trust};
+use swath_source::{Class, HttpSource, LaneError, Net, NetOptions, Source, Trust};
 use url::Url;
 
 const SIZE: u64 = 300_007;
@@ -18,7 +17,7 @@ const SIZE: u64 = 300_007;
 struct Case {
     server: Server,
     content: Content,
-    source: Arc<Source>,
+    source: Arc<HttpSource>,
 }
 
 fn options(fallback_only: bool) -> NetOptions {
@@ -37,7 +36,7 @@ fn case_of(fallback_only: bool, content: Content, rules: Vec<Behaviour>) -> Case
     let server = builder.start().unwrap();
     let net = Net::new(options(fallback_only)).unwrap();
     let url = Url::parse(&server.handle().url("/f.bin")).unwrap();
-    let source = Source::new(&net, SourceId(0), url, Trust::Named);
+    let source = HttpSource::new(&net, url, Trust::Named);
     Case { server, content, source }
 }
 
@@ -301,7 +300,7 @@ conformance! {
         let metalink = Behaviour::Metalink("<metalink/>".to_owned());
         let case = case(library, vec![metalink]);
         let net = Net::new(NetOptions { metalinks: true, ..options(library) }).unwrap();
-        let source = Source::new(&net, SourceId(0), case.source.url().clone(), Trust::Named);
+        let source = HttpSource::new(&net, case.source.url().clone(), Trust::Named);
         let mut bench = crate::support::Bench::on(source, swath_model::Pool::new(8, 65536));
         bench.fetch(0, 0, 1000);
         let story = bench.settled(1).await;
@@ -319,13 +318,13 @@ conformance! {
         std::fs::write(&ca, swath_netlab::faulty::ca_pem().unwrap()).unwrap();
         let url = Url::parse(&server.handle().url_as("localhost", "/f.bin")).unwrap();
         let trusting = Net::new(NetOptions { ca_files: vec![ca], ..options(library) }).unwrap();
-        let outcome = download(&Source::new(&trusting, SourceId(0), url.clone(), Trust::Named)).await;
+        let outcome = download(&HttpSource::new(&trusting, url.clone(), Trust::Named)).await;
         assert!(outcome.is(&content.read(0, SIZE)), "{:?}", outcome.errors);
         let careless = Net::new(NetOptions { insecure: true, ..options(library) }).unwrap();
-        let outcome = download(&Source::new(&careless, SourceId(0), url.clone(), Trust::Named)).await;
+        let outcome = download(&HttpSource::new(&careless, url.clone(), Trust::Named)).await;
         assert!(outcome.is(&content.read(0, SIZE)), "{:?}", outcome.errors);
         let strict = Net::new(options(library)).unwrap();
-        let outcome = download(&Source::new(&strict, SourceId(0), url, Trust::Named)).await;
+        let outcome = download(&HttpSource::new(&strict, url, Trust::Named)).await;
         assert!(matches!(outcome.errors[..], [LaneError::Tls { .. }]), "{:?}", outcome.errors);
     }
 }

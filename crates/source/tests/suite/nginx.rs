@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::support::driver::download;
 use crate::support::{Bench, content, options};
-use swath_model::{Pool, Range, SourceId};
-use swath_source::{Net, NetOptions, Source, Trust, probe};
+use swath_model::{Pool, Range};
+use swath_source::{HttpSource, Net, NetOptions, Trust, probe};
 use url::Url;
 
 /// A running nginx with a folder of its own.
@@ -120,7 +120,7 @@ async fn files_arrive_plain_and_over_tls_by_both_kinds_of_lane() {
         ] {
             for (name, data) in &files {
                 let url = Url::parse(&format!("{base}/{name}")).unwrap();
-                let outcome = download(&Source::new(&net, SourceId(0), url, Trust::Named)).await;
+                let outcome = download(&HttpSource::new(&net, url, Trust::Named)).await;
                 assert!(outcome.is(data), "{base}/{name}: {:?}", outcome.errors);
                 assert_eq!(outcome.facts[0].size_bytes, Some(data.len() as u64));
             }
@@ -134,7 +134,7 @@ async fn connection_limits_are_honoured() {
     let Some(server) = nginx(&files, "keepalive_requests 3;") else { return };
     let net = Net::new(options()).unwrap();
     let url = Url::parse(&format!("http://127.0.0.1:{}/f.bin", server.plain)).unwrap();
-    let outcome = download(&Source::new(&net, SourceId(0), url, Trust::Named)).await;
+    let outcome = download(&HttpSource::new(&net, url, Trust::Named)).await;
     assert!(outcome.is(&files[0].1) && outcome.errors.is_empty(), "{:?}", outcome.errors);
 }
 
@@ -145,8 +145,7 @@ async fn many_swaths_at_once_over_tls() {
     let ca_files = vec![server.folder.path().join("ca.pem")];
     let net = Net::new(NetOptions { ca_files, ..options() }).unwrap();
     let url = Url::parse(&format!("https://localhost:{}/f.bin", server.tls)).unwrap();
-    let mut bench =
-        Bench::on(Source::new(&net, SourceId(0), url, Trust::Named), Pool::new(3, 8192));
+    let mut bench = Bench::on(HttpSource::new(&net, url, Trust::Named), Pool::new(3, 8192));
     for number in 0..30 {
         bench.fetch(number, number * 20_000, (number + 1) * 20_000);
     }

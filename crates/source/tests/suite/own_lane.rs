@@ -1,8 +1,8 @@
 //! The lane of our own against a scripted server, one behaviour at a time.
 
 use crate::support::{Bench, Reply, Request, Server, Story, content, partial};
-use swath_model::{Pool, Range, SourceId, SwathId};
-use swath_source::{AfterTrim, LaneError, Net, NetOptions, Source, Trust};
+use swath_model::{Pool, Range, SwathId};
+use swath_source::{AfterTrim, HttpSource, LaneError, Net, NetOptions, Trust};
 
 const SIZE: u64 = 1_000_003;
 
@@ -54,12 +54,7 @@ async fn an_open_range_ends_with_the_file() {
 async fn one_buffer_is_enough() {
     let server = Server::start(|request| Reply::keep(partial(request, SIZE))).await;
     let net = swath_source::Net::new(crate::support::options()).unwrap();
-    let source = swath_source::Source::new(
-        &net,
-        swath_model::SourceId(0),
-        server.url.clone(),
-        swath_source::Trust::Named,
-    );
+    let source = HttpSource::new(&net, server.url.clone(), swath_source::Trust::Named);
     let mut bench = Bench::on(source, Pool::new(1, 4096));
     bench.fetch(0, 0, 500_000);
     bench.fetch(1, 500_000, SIZE);
@@ -158,7 +153,7 @@ async fn a_lane_that_is_held_up_by_us_says_so() {
     }
     // No buffer is the same.
     let net = Net::new(crate::support::options()).unwrap();
-    let source = Source::new(&net, SourceId(0), server.url.clone(), Trust::Named);
+    let source = HttpSource::new(&net, server.url.clone(), Trust::Named);
     let pool = Pool::new(1, 4096);
     let taken = pool.try_take();
     let mut bench = Bench::on(source, pool);

@@ -7,9 +7,9 @@ use std::time::Duration;
 use crate::support::driver::download;
 use crate::support::{Bench, Reply, Server, Story, options, partial};
 use swath_formats::ProxyFault;
-use swath_model::{Pool, Range, SourceId};
+use swath_model::{Pool, Range};
 use swath_source::{
-    Bearer, Carriage, LaneError, Net, NetOptions, SealingKey, Secret, Source, Trust,
+    Bearer, Carriage, HttpSource, LaneError, Net, NetOptions, SealingKey, Secret, Source, Trust,
     discover_bearer, fetch_small,
 };
 use url::Url;
@@ -38,10 +38,8 @@ async fn the_named_origin_gets_credentials_and_a_discovered_one_none() {
     let mut url = named.url.clone();
     url.set_username("me").unwrap();
     url.set_password(Some("p%20w")).unwrap();
-    assert!(download(&Source::new(&net, SourceId(0), url, Trust::Named)).await.done);
-    assert!(
-        download(&Source::new(&net, SourceId(1), mirror.url.clone(), Trust::Discovered)).await.done
-    );
+    assert!(download(&HttpSource::new(&net, url, Trust::Named)).await.done);
+    assert!(download(&HttpSource::new(&net, mirror.url.clone(), Trust::Discovered)).await.done);
     for request in named.seen() {
         assert_eq!(request.field("authorization"), Some("Basic bWU6cCB3"), "me:p w");
         assert_eq!(request.field("x-secret"), Some("mine"));
@@ -52,7 +50,7 @@ async fn the_named_origin_gets_credentials_and_a_discovered_one_none() {
     }
     // Another path on a named origin is as good as named, netrc included.
     let same = named.url.join("/other").unwrap();
-    assert!(download(&Source::new(&net, SourceId(2), same, Trust::Discovered)).await.done);
+    assert!(download(&HttpSource::new(&net, same, Trust::Discovered)).await.done);
     assert_eq!(
         named.seen().last().unwrap().field("authorization"),
         Some("Basic bmV0OnJj"),
@@ -67,10 +65,10 @@ async fn a_relay_is_no_source_of_the_users() {
     let net = net_with_everything();
     let named = plain_server().await;
     let relay = plain_server().await;
-    let source = Source::new(&net, SourceId(0), named.url.clone(), Trust::Named);
+    let source = HttpSource::new(&net, named.url.clone(), Trust::Named);
     let relays = [relay.url.clone()];
     for carriage in [Carriage::Passed, Carriage::Carried] {
-        let _ = source.by_way_of(SourceId(1), &relays, carriage, Duration::ZERO);
+        let _ = source.by_way_of(&relays, carriage, Duration::ZERO);
     }
     assert!(net.round_trip(&relay.url).await.is_ok());
     // It is none that could tell anything.
@@ -79,7 +77,7 @@ async fn a_relay_is_no_source_of_the_users() {
     assert!(net.depot_release(&relay.url).await.is_err());
     for trust in [Trust::Discovered, Trust::Listed] {
         let mirror = relay.url.join("/mirror").unwrap();
-        assert!(download(&Source::new(&net, SourceId(2), mirror, trust)).await.done);
+        assert!(download(&HttpSource::new(&net, mirror, trust)).await.done);
         let asked = relay.seen().pop().unwrap();
         assert_eq!(asked.path, "/mirror");
         assert_eq!((asked.field("authorization"), asked.field("x-secret")), (None, None));
@@ -130,9 +128,9 @@ async fn what_a_relay_cannot_open_is_sealed_anew_once() {
         let net = Net::new(NetOptions { headers, ..options() }).unwrap();
         net.about_relay(&relay.url, &[]).await.unwrap();
         let url = Url::parse("http://data.example/f").unwrap();
-        let direct = Source::new(&net, SourceId(0), url, Trust::Named);
+        let direct = HttpSource::new(&net, url, Trust::Named);
         let relays = [relay.url.clone()];
-        let way = direct.by_way_of(SourceId(1), &relays, Carriage::Passed, Duration::ZERO);
+        let way = direct.by_way_of(&relays, Carriage::Passed, Duration::ZERO);
         let mut bench = Bench::on(way, Pool::new(4, 4096));
         bench.fetch(0, 0, 100);
         let mut story = Story::default();
@@ -164,7 +162,7 @@ async fn a_redirect_to_another_host_drops_credentials() {
         Reply::keep(format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n"))
     })
     .await;
-    assert!(download(&Source::new(&net, SourceId(0), named.url.clone(), Trust::Named)).await.done);
+    assert!(download(&HttpSource::new(&net, named.url.clone(), Trust::Named)).await.done);
     assert!(named.seen()[0].field("authorization").is_some());
     assert!(!elsewhere.seen().is_empty());
     for request in elsewhere.seen() {
@@ -182,9 +180,7 @@ async fn a_found_token_is_not_sent_in_the_clear() {
     // Loopback counts as protected; a name that only looks like another host does not matter here.
     for explicit in [false, true] {
         let net = Net::new(NetOptions { bearer: token(explicit), ..options() }).unwrap();
-        assert!(
-            download(&Source::new(&net, SourceId(0), server.url.clone(), Trust::Named)).await.done
-        );
+        assert!(download(&HttpSource::new(&net, server.url.clone(), Trust::Named)).await.done);
         assert_eq!(server.seen().last().unwrap().field("authorization"), Some("Bearer tok"));
     }
     assert!(!format!("{:?}", token(true)).contains("tok\""));
@@ -201,7 +197,7 @@ async fn https_is_never_left_for_http() {
         .unwrap();
     let net = Net::new(NetOptions { insecure: true, ..options() }).unwrap();
     let url = Url::parse(&server.handle().url("/f")).unwrap();
-    let outcome = download(&Source::new(&net, SourceId(0), url, Trust::Named)).await;
+    let outcome = download(&HttpSource::new(&net, url, Trust::Named)).await;
     assert!(
         matches!(outcome.errors[..], [LaneError::RedirectInsecure { .. }]),
         "{:?}",
@@ -219,7 +215,7 @@ async fn the_network_cannot_lead_us_into_our_own() {
         let mut by_name = inside.url.clone();
         by_name.set_host(Some("localhost")).unwrap();
         for url in [inside.url.clone(), by_name] {
-            let source = Source::new(&net, SourceId(0), url, Trust::Discovered);
+            let source = HttpSource::new(&net, url, Trust::Discovered);
             let mut bench = Bench::on(source, Pool::new(4, 4096));
             bench.fetch(0, 0, 100);
             let mut story = Story::default();
@@ -232,17 +228,9 @@ async fn the_network_cannot_lead_us_into_our_own() {
         }
         assert_eq!(inside.seen().len(), before);
         // Once the user's own source is on loopback the others may be too.
-        let _named = Source::new(
-            &net,
-            SourceId(1),
-            Url::parse("http://127.0.0.1:1/").unwrap(),
-            Trust::Named,
-        );
-        assert!(
-            download(&Source::new(&net, SourceId(0), inside.url.clone(), Trust::Discovered))
-                .await
-                .done
-        );
+        let _named =
+            HttpSource::new(&net, Url::parse("http://127.0.0.1:1/").unwrap(), Trust::Named);
+        assert!(download(&HttpSource::new(&net, inside.url.clone(), Trust::Discovered)).await.done);
     }
 }
 
@@ -297,7 +285,7 @@ fn headers_that_would_smuggle_are_refused() {
 fn nothing_shown_holds_credentials() {
     let net = Net::new(options()).unwrap();
     let url = Url::parse("https://me:secret@host/path?token=secret#secret").unwrap();
-    let source = Source::new(&net, SourceId(0), url, Trust::Named);
+    let source = HttpSource::new(&net, url, Trust::Named);
     assert_eq!(source.name().to_string(), "https://host/path");
     assert!(!format!("{source:?}").contains("token"), "{source:?}");
 }

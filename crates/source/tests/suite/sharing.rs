@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::driver::download;
 use crate::support::{Bench, Reply, Server, Story, options, partial};
-use swath_model::{Pool, Range, SourceId};
-use swath_source::{LaneError, Net, NetOptions, Proxies, Source, Trust};
+use swath_model::{Pool, Range};
+use swath_source::{HttpSource, LaneError, Net, NetOptions, Proxies, Trust};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
@@ -20,8 +20,7 @@ async fn many_small_files_share_connections() {
     let pool = Pool::new(4, 4096);
     for number in 0..50 {
         let url = server.url.join(&format!("/{number}")).unwrap();
-        let mut bench =
-            Bench::on(Source::new(&net, SourceId(number), url, Trust::Named), pool.clone());
+        let mut bench = Bench::on(HttpSource::new(&net, url, Trust::Named), pool.clone());
         bench.fetch(0, 0, 4096);
         let mut story = bench.settled(1).await;
         assert!(story.delivered(0, Range::new(0, 1000)));
@@ -38,11 +37,9 @@ async fn an_idle_connection_that_died_is_replaced_silently() {
     let server =
         Server::start(|request| Reply { bytes: partial(request, 1000), close: true }).await;
     let net = Net::new(options()).unwrap();
-    for number in 0..5 {
-        let mut bench = Bench::on(
-            Source::new(&net, SourceId(number), server.url.clone(), Trust::Named),
-            Pool::new(4, 4096),
-        );
+    for _ in 0..5 {
+        let mut bench =
+            Bench::on(HttpSource::new(&net, server.url.clone(), Trust::Named), Pool::new(4, 4096));
         bench.fetch(0, 0, 4096);
         let mut story = bench.settled(1).await;
         assert!(story.delivered(0, Range::new(0, 1000)) && story.failed.is_empty());
@@ -56,7 +53,7 @@ async fn an_idle_connection_that_died_is_replaced_silently() {
 async fn the_limit_holds_for_all_lanes_together() {
     let server = Server::start(|request| Reply::keep(partial(request, 10_000_000))).await;
     let net = Net::new(NetOptions { limit_bytes_per_s: Some(1_000_000), ..options() }).unwrap();
-    let source = Source::new(&net, SourceId(0), server.url.clone(), Trust::Named);
+    let source = HttpSource::new(&net, server.url.clone(), Trust::Named);
     let begin = Instant::now();
     let mut benches: Vec<Bench> =
         (0..3).map(|_| Bench::on(Arc::clone(&source), Pool::new(8, 64 * 1024))).collect();
@@ -90,7 +87,7 @@ async fn a_stuck_lane_does_not_keep_the_last_buffer() {
     })
     .await;
     let net = Net::new(options()).unwrap();
-    let source = Source::new(&net, SourceId(0), server.url.clone(), Trust::Named);
+    let source = HttpSource::new(&net, server.url.clone(), Trust::Named);
     let pool = Pool::new(1, 64 * 1024);
     let mut stuck = Bench::on(Arc::clone(&source), pool.clone());
     stuck.fetch(0, 0, 60_000);
@@ -159,7 +156,7 @@ async fn plain_requests_go_to_the_proxy() {
         let net =
             Net::new(NetOptions { proxies: through(&url), fallback_only, ..options() }).unwrap();
         let target = Url::parse("http://far.example/file.bin?q=1").unwrap();
-        let source = Source::new(&net, SourceId(0), target, Trust::Named);
+        let source = HttpSource::new(&net, target, Trust::Named);
         let outcome = download(&source).await;
         assert!(outcome.done, "{:?}", outcome.errors);
         let head = heads.lock().unwrap().last().unwrap().to_ascii_lowercase();
@@ -179,7 +176,7 @@ async fn secure_requests_go_through_the_proxy() {
         let net = NetOptions { proxies: through(&url), insecure: true, fallback_only, ..options() };
         let net = Net::new(net).unwrap();
         let target = Url::parse("https://far.example/f").unwrap();
-        let outcome = download(&Source::new(&net, SourceId(0), target, Trust::Named)).await;
+        let outcome = download(&HttpSource::new(&net, target, Trust::Named)).await;
         assert!(outcome.is(&content.read(0, SIZE)), "{:?}", outcome.errors);
         let head = heads.lock().unwrap().last().unwrap().clone();
         assert!(head.starts_with("CONNECT far.example:443 HTTP/1.1\r\n"), "{head}");
@@ -192,7 +189,7 @@ async fn secure_requests_go_through_the_proxy() {
     })
     .unwrap();
     let target = Url::parse("https://far.example/f").unwrap();
-    let outcome = download(&Source::new(&net, SourceId(0), target, Trust::Named)).await;
+    let outcome = download(&HttpSource::new(&net, target, Trust::Named)).await;
     assert!(matches!(outcome.errors[0], LaneError::Proxy { .. }), "{:?}", outcome.errors);
 }
 
@@ -206,7 +203,7 @@ async fn a_proxy_is_no_way_into_our_own_network() {
             let net = Net::new(NetOptions { proxies: through(&url), fallback_only, ..options() })
                 .unwrap();
             let target = Url::parse(address).unwrap();
-            let found = Source::new(&net, SourceId(0), target, Trust::Discovered);
+            let found = HttpSource::new(&net, target, Trust::Discovered);
             let outcome = download(&found).await;
             assert!(
                 matches!(outcome.errors[..], [LaneError::RefusedAddress { .. }]),
@@ -226,7 +223,7 @@ async fn who_comes_while_a_connection_is_being_opened_takes_that_one() {
         assert!(rtt < Duration::from_secs(1));
         1
     });
-    let source = Source::new(&net, SourceId(0), server.url.clone(), Trust::Named);
+    let source = HttpSource::new(&net, server.url.clone(), Trust::Named);
     let mut bench = Bench::on(source, Pool::new(4, 4096));
     bench.fetch(0, 0, 1000);
     assert!(bench.settled(1).await.delivered(0, Range::new(0, 1000)));

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::{Reply, Request, Server, byte_at, content, partial};
-use swath_model::{LaneId, Pool, Range, RangeSet, SourceId, SwathId};
-use swath_source::{AfterTrim, Lane, LaneEventKind, Net, NetOptions, Source, Trust, open_lane};
+use swath_model::{LaneId, Pool, Range, RangeSet, SwathId};
+use swath_source::{AfterTrim, HttpSource, Lane, LaneEventKind, Net, NetOptions, Source, Trust};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 
@@ -103,19 +103,19 @@ async fn storm(seed: u64) {
         ..NetOptions::default()
     })
     .unwrap();
-    let source = Source::new(&net, SourceId(0), server.url.clone(), Trust::Named);
+    let source = HttpSource::new(&net, server.url.clone(), Trust::Named);
     let pool = Pool::new(1 + dice.roll(4) as usize, 4096 << dice.roll(4));
     let mut next_swath = 0;
     for lane_number in 0..12 {
         let (sender, mut events) = unbounded_channel();
-        let lane = open_lane(&source, LaneId(lane_number), &pool, sender);
+        let lane = Arc::clone(&source).open_lane(LaneId(lane_number), &pool, sender);
         let mut books: HashMap<SwathId, Book> = HashMap::new();
         let mut orders = 25;
         let mut closing = false;
         loop {
             while orders > 0 && books.len() < 4 && dice.roll(3) > 0 {
                 orders -= 1;
-                give_order(&mut dice, &lane, &mut books, &mut next_swath);
+                give_order(&mut dice, &*lane, &mut books, &mut next_swath);
             }
             if orders == 0 && books.is_empty() && !closing {
                 closing = true;
@@ -202,7 +202,7 @@ async fn storm(seed: u64) {
 
 fn give_order(
     dice: &mut Dice,
-    lane: &Lane,
+    lane: &dyn Lane,
     books: &mut HashMap<SwathId, Book>,
     next_swath: &mut u64,
 ) {

@@ -1,7 +1,9 @@
 //! What the planner decided is done.
 
+use std::sync::Arc;
 use swath_plan::{Action, Event as PlanEvent, Loss};
-use swath_source::{AfterTrim, open_lane};
+
+use swath_source::AfterTrim;
 
 use super::Ended;
 use super::state::{LaneEntry, Run, SwathEntry};
@@ -16,8 +18,11 @@ impl Run<'_> {
         match action {
             Action::OpenLane { source, lane } => {
                 let Some(entry) = self.sources.get_mut(source.index()) else { return Ok(()) };
-                let handle =
-                    open_lane(&entry.source, lane, &self.engine.pool, self.lane_sender.clone());
+                let handle = Arc::clone(&entry.source).open_lane(
+                    lane,
+                    &self.engine.pool,
+                    self.lane_sender.clone(),
+                );
                 let first = entry.state == SourceState::Waiting;
                 self.lanes.insert(lane, LaneEntry::new(handle, source.index(), now));
                 if first {

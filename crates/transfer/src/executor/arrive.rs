@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use swath_model::digest::{Algorithm, Digest};
-use swath_model::{Buffer, LaneId, Range, RangeSet, SwathId, Time};
+use swath_model::{Buffer, LaneId, Range, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Event as PlanEvent, Loss};
 use swath_source::{Facts, LaneError, LaneEvent, LaneEventKind};
 use swath_store::{Identity, Target, TargetSpec};
@@ -109,6 +109,7 @@ impl Run<'_> {
             self.note_break(source, error.as_ref());
         }
         if let Some(entry) = ended
+            && let id = SourceId(source as u32)
             && let Some(source) = self.sources.get_mut(source)
         {
             let meter = entry.lane.meter();
@@ -118,10 +119,9 @@ impl Run<'_> {
             let now = Time::ZERO + self.began.elapsed();
             self.planner.handle(PlanEvent::Arrived { lane, total_bytes }, now);
             // A limit that turned out to be none must be forgotten there too.
-            let requests = source.source.quirks().requests_per_connection.unwrap_or(u64::MAX);
+            let requests = source.source.limits().requests_per_connection.unwrap_or(u64::MAX);
             let requests = u32::try_from(requests).unwrap_or(u32::MAX);
-            self.planner
-                .handle(PlanEvent::RequestLimit { source: source.source.id(), requests }, now);
+            self.planner.handle(PlanEvent::RequestLimit { source: id, requests }, now);
             brought_bytes = total_bytes;
         }
         for swath in unfinished {
@@ -172,7 +172,7 @@ impl Run<'_> {
         // Where relays brought this answer, the source itself may yet tell a digest.
         if self.request.require_digest
             && self.proof.is_empty()
-            && !self.sources[source].source.is_exposed()
+            && !self.sources[source].is_exposed()
         {
             return Err(GetError::NoDigest.into());
         }

@@ -285,11 +285,17 @@ impl Run<'_> {
         self.new_planner(RangeSet::full(size_bytes));
         let result = self.drive(stop).await;
         self.close_lanes();
+        let mut has_compared = false;
         if let Some(audit) = self.audit.take() {
+            has_compared = !audit.compared.is_empty();
             self.uncompared_bytes = size_bytes.saturating_sub(audit.compared.total_bytes());
             self.disputed = audit.disputes;
         }
-        result
+        match result {
+            // Who could compare the rest has fallen silent; what was compared may be enough.
+            Err(Ended::Error(GetError::Stalled { .. })) if has_compared => Ok(()),
+            result => result,
+        }
     }
 
     /// What this source may not be asked for while sources are compared, or a liar's bytes replaced:

@@ -19,7 +19,7 @@ impl Run<'_> {
         let Some(entry) = self.sources.get_mut(at).filter(|it| it.on_route.is_none()) else {
             return;
         };
-        let serves = entry.source.connections_allowed();
+        let serves = entry.source.limits().connections;
         if std::mem::replace(&mut entry.host_serves, serves) != serves {
             let source = SourceId(at as u32);
             self.planner.handle(PlanEvent::LaneLimit { source, lanes: serves }, now);

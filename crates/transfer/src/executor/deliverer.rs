@@ -18,8 +18,8 @@ pub(super) struct Deliverer {
 
 impl Deliverer {
     /// What the journal keeps of `source`.
-    pub fn of(source: &Source) -> Deliverer {
-        let is_exposed = source.is_exposed();
+    pub fn of(source: &dyn Source) -> Deliverer {
+        let is_exposed = source.relaying().is_some_and(|relaying| relaying.is_exposed);
         Deliverer { name: source.name().clone(), number: 1, is_exposed }
     }
 

@@ -8,8 +8,8 @@
 
 use std::collections::BTreeSet;
 
+use std::sync::Arc;
 use swath_model::Range;
-use swath_source::fetch_part;
 use swath_store::{Left, OpenError, Record, Verdict};
 use tokio::time::timeout;
 
@@ -100,8 +100,7 @@ impl Run<'_> {
         let came = Range::new(swath.range.start, swath.delivered_to.max(swath.range.start));
         let is_whole = came.is_empty() || came.end >= swath.range.end;
         let is_looked_at = self.tree.is_none() && !self.is_stream && self.phase == Phase::Fetching;
-        let is_exposed =
-            self.sources.get(swath.source).is_some_and(|entry| entry.source.is_exposed());
+        let is_exposed = self.sources.get(swath.source).is_some_and(|entry| entry.is_exposed());
         if is_whole || !is_looked_at || !is_exposed || self.is_proved() {
             return;
         }
@@ -141,14 +140,13 @@ impl Run<'_> {
                 continue;
             }
             self.samples.left_asked += 1;
-            let origin = &self.sources[by].source;
-            let (url, trust, net) = (origin.url().clone(), origin.trust(), self.engine.net.clone());
+            let origin = Arc::clone(&self.sources[by].source);
             let pool = self.engine.read_pool.clone();
             self.samples.asked.spawn(async move {
                 let read = target.read(range.start, range.len() as usize, pool.take().await).await;
                 let bytes = read.map(|buffer| buffer.to_vec()).unwrap_or_default();
                 let block = Block { at: range.start, bytes };
-                let told = timeout(ANSWERS_WITHIN, fetch_part(&net, &url, trust, range)).await.ok();
+                let told = timeout(ANSWERS_WITHIN, origin.fetch_part(range)).await.ok();
                 Answer { of: Of::Left { id, by }, block, told }
             });
         }
@@ -198,7 +196,7 @@ impl Run<'_> {
         self.journal_names = known.iter().map(|(id, text)| (*id, Deliverer::parse(text))).collect();
         self.records.clear();
         let ours: Vec<Deliverer> =
-            self.sources.iter().map(|entry| Deliverer::of(&entry.source)).collect();
+            self.sources.iter().map(|entry| Deliverer::of(&*entry.source)).collect();
         self.journal_ids.clear();
         for deliverer in ours {
             self.enter_in_journal(deliverer);

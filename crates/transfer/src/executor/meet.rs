@@ -400,9 +400,9 @@ impl Run<'_> {
             if !self.is_out(at) {
                 // As new, so that it tells again what it offers and is held to nothing old.
                 let entry = &mut self.sources[at];
-                entry.source = entry.source.anew();
+                entry.source = entry.source.renewed();
                 let source = std::sync::Arc::clone(&entry.source);
-                self.promise_proof(&source);
+                self.promise_proof(&*source);
                 let entry = &mut self.sources[at];
                 entry.accepted = None;
                 entry.facts = None;

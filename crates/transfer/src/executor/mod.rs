@@ -63,7 +63,7 @@ pub(crate) async fn run(
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Result<Summary, GetError> {
-    if request.mirrors.is_empty() {
+    if request.mirrors.is_empty() && request.sources.is_empty() {
         return Err(GetError::NoSources);
     }
     if let Some((one, other)) = request.contradiction() {
@@ -268,6 +268,12 @@ impl Run<'_> {
                 self.joins_ended();
             }
         } else if waits_for_sources && self.silence_s() > stall_s {
+            // Those who have another version than an earlier run began are there; those who may have
+            // this one say nothing.
+            if self.give_up_left() {
+                self.last_arrival = now;
+                return Err(Ended::Restart);
+            }
             return Err(GetError::Stalled { stall_s, reasons: self.reasons() }.into());
         }
         Ok(())

@@ -51,7 +51,7 @@ impl PassedOn {
 impl Run<'_> {
     /// Groups that `source` brought are written; whether they wait for a proof.
     pub(super) fn waits_for_proof(&mut self, source: usize, good: &[(Range, u64, Seal)]) -> bool {
-        if !self.sources.get(source).is_some_and(|entry| entry.source.is_passed()) {
+        if !self.sources.get(source).is_some_and(|entry| entry.is_passed()) {
             return false;
         }
         let Some(tree) = &mut self.tree else { return false };

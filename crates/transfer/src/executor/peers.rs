@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::{Range, Time};
-use swath_source::{Facts, LaneError, fetch_part};
+use swath_source::{Facts, LaneError};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -165,15 +165,14 @@ impl Run<'_> {
 
     fn ask_peer(&mut self, peer: usize, of: Of, block: Block) {
         self.samples.peers.asked += 1;
-        let origin = &self.sources[peer].source;
-        let (url, trust, net) = (origin.url().clone(), origin.trust(), self.engine.net.clone());
+        let origin = Arc::clone(&self.sources[peer].source);
         // Comparing is to be a small matter for a mirror, also for one that counts connections.
         let seats = self.samples.peers.seats.entry(peer);
         let seats = seats.or_insert_with(|| Arc::new(Semaphore::new(QUESTIONS_AT_ONCE))).clone();
         self.samples.asked.spawn(async move {
             let _seat = seats.acquire_owned().await;
             let range = Range::of_len(block.at, block.bytes.len() as u64);
-            let told = timeout(ANSWERS_WITHIN, fetch_part(&net, &url, trust, range)).await.ok();
+            let told = timeout(ANSWERS_WITHIN, origin.fetch_part(range)).await.ok();
             Answer { of, block, told }
         });
     }

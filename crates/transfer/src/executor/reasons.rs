@@ -24,6 +24,8 @@ impl Run<'_> {
                 Reason::of_source(source.source.name().clone(), why)
             })
             .collect();
+        let reasons: Vec<Reason> =
+            reasons.into_iter().chain(self.unopened.iter().cloned()).collect();
         if reasons.is_empty() { self.lost_relays() } else { reasons }
     }
 

@@ -14,10 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::reason::Reason;
+use std::sync::Arc;
 use swath_model::{Range, RangeSet, SourceId, SourceName, Time};
 use swath_plan::Event as PlanEvent;
 use swath_plan::routes::Fault;
-use swath_source::{Facts, LaneError, fetch_part};
+use swath_source::{Facts, LaneError};
 use swath_store::Record;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -165,7 +166,7 @@ impl Run<'_> {
     pub(super) fn look_at_sample(&mut self, source: usize, at: u64, bytes: &[u8]) {
         let is_wanted =
             !self.is_proved() && !matches!(self.request.destination, Destination::Nowhere { .. });
-        if !is_wanted || !self.sources[source].source.is_exposed() || self.samples.is_hopeless() {
+        if !is_wanted || !self.sources[source].is_exposed() || self.samples.is_hopeless() {
             return;
         }
         // Whoever named a route wants little to go another way.
@@ -183,11 +184,10 @@ impl Run<'_> {
         let asked_max = if self.samples.asked.len() < CROWD { ASKED_MAX } else { 1 };
         let way = self.samples.ways.get_mut(&source);
         let Some(block) = way.and_then(|way| way.due(is_end, asked_max)) else { return };
-        let origin = &self.sources[source].source;
-        let (url, trust, net) = (origin.url().clone(), origin.trust(), self.engine.net.clone());
+        let origin = Arc::clone(&self.sources[source].source);
         self.samples.asked.spawn(async move {
             let range = Range::of_len(block.at, block.bytes.len() as u64);
-            let told = timeout(ANSWERS_WITHIN, fetch_part(&net, &url, trust, range)).await.ok();
+            let told = timeout(ANSWERS_WITHIN, origin.fetch_part(range)).await.ok();
             Answer { of: Of::Way(source), block, told }
         });
     }
@@ -272,7 +272,7 @@ impl Run<'_> {
     /// What a relay sent is no HTTP. Each answers by itself, so it has lost its place, and perhaps in
     /// the middle of what counted as data before.
     pub(super) fn garbled(&mut self, source: usize) -> Result<(), Ended> {
-        let is_passed = self.sources[source].source.is_passed();
+        let is_passed = self.sources[source].is_passed();
         if !is_passed || self.is_proved() || self.tree.is_some() || self.is_out(source) {
             return Ok(());
         }

@@ -1,15 +1,15 @@
 //! The state of one transfer.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use crate::reason::Why;
+use crate::reason::{Reason, Why};
 use swath_model::digest::Digest;
 use swath_model::{Buffer, LaneId, Pool, Range, RangeMap, RangeSet, SourceId, SwathId, Time};
 use swath_plan::routes::Fault;
 use swath_plan::{Event as PlanEvent, Planner};
-use swath_source::{Expected, Facts, Lane, LaneEvent, Source};
+use swath_source::{Carriage, Expected, Facts, Lane, LaneEvent, Opening, Source};
 use swath_store::{Left, OpenError, Record, Target};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
@@ -34,7 +34,7 @@ use crate::verify::{Proof, Report, VerifierHandle};
 
 /// One source of this transfer.
 pub(super) struct SourceEntry {
-    pub source: Arc<Source>,
+    pub source: Arc<dyn Source>,
     pub facts: Option<Facts>,
     /// What of the file it does not have.
     pub lacks: RangeSet,
@@ -77,8 +77,23 @@ pub(super) struct SourceEntry {
 }
 
 impl SourceEntry {
+    /// Whether relays lead to it.
+    pub fn is_relayed(&self) -> bool {
+        self.source.relaying().is_some()
+    }
+
+    /// Whether relays could change what comes of it.
+    pub fn is_exposed(&self) -> bool {
+        self.source.relaying().is_some_and(|relaying| relaying.is_exposed)
+    }
+
+    /// Whether relays answer its requests, and see what they pass on.
+    pub fn is_passed(&self) -> bool {
+        self.source.relaying().is_some_and(|it| it.carriage == Carriage::Passed)
+    }
+
     /// Of which nothing is known yet.
-    pub fn new(source: Arc<Source>) -> Self {
+    pub fn new(source: Arc<dyn Source>) -> Self {
         Self {
             source,
             lacks: RangeSet::new(),
@@ -110,7 +125,7 @@ impl SourceEntry {
 
 /// One open lane.
 pub(super) struct LaneEntry {
-    pub lane: Lane,
+    pub lane: Box<dyn Lane>,
     pub source: usize,
     /// It is connected, or was.
     pub up: bool,
@@ -128,7 +143,7 @@ pub(super) struct LaneEntry {
 }
 
 impl LaneEntry {
-    pub fn new(lane: Lane, source: usize, now: Time) -> Self {
+    pub fn new(lane: Box<dyn Lane>, source: usize, now: Time) -> Self {
         Self {
             lane,
             source,
@@ -174,7 +189,7 @@ pub(super) struct Run<'a> {
     pub phase: Phase,
     pub sources: Vec<SourceEntry>,
     pub lanes: BTreeMap<LaneId, LaneEntry>,
-    pub swaths: HashMap<SwathId, SwathEntry>,
+    pub swaths: BTreeMap<SwathId, SwathEntry>,
     pub lane_sender: UnboundedSender<LaneEvent>,
     pub lane_events: UnboundedReceiver<LaneEvent>,
     /// Disk reads and writes under way.
@@ -224,6 +239,8 @@ pub(super) struct Run<'a> {
     pub journal_ids: Vec<u32>,
     /// All sources that the journal knows, earlier runs included.
     pub journal_names: BTreeMap<u32, Deliverer>,
+    /// Replicas that are no source at all, and why.
+    pub unopened: Vec<Reason>,
     pub discovered: usize,
     pub wasted_bytes: u64,
     pub last_meters: Time,
@@ -318,7 +335,7 @@ impl<'a> Run<'a> {
             phase: Phase::Probing,
             sources: Vec::new(),
             lanes: BTreeMap::new(),
-            swaths: HashMap::new(),
+            swaths: BTreeMap::new(),
             lane_sender,
             lane_events,
             jobs: Jobs::default(),
@@ -353,6 +370,7 @@ impl<'a> Run<'a> {
             audit: None,
             journal_ids: Vec::new(),
             journal_names: BTreeMap::new(),
+            unopened: Vec::new(),
             discovered: 0,
             wasted_bytes: 0,
             last_meters: Time::ZERO,
@@ -390,6 +408,9 @@ impl<'a> Run<'a> {
         for mirror in run.request.mirrors.clone() {
             run.add_source(&mirror);
         }
+        for source in std::mem::take(&mut run.request.sources) {
+            run.enter_replica(source, None);
+        }
         if run.request.plan.eager {
             run.ask_relays();
         }
@@ -398,31 +419,38 @@ impl<'a> Run<'a> {
 
     /// Make a mirror known to the planner, unless its address is already.
     pub fn add_source(&mut self, mirror: &Mirror) -> bool {
-        let is_it =
-            |entry: &SourceEntry| !entry.source.is_relayed() && entry.source.url() == &mirror.url;
+        let is_it = |entry: &SourceEntry| !entry.is_relayed() && entry.source.url() == &mirror.url;
         if self.sources.iter().any(is_it) {
             return false;
         }
-        let number = self.sources.len();
-        let id = SourceId(number as u32);
-        let (net, url) = (&self.engine.net, mirror.url.clone());
-        let source = match &self.tree {
-            Some(tree) => Source::of_sealed(net, id, url, mirror.trust, tree.length()),
-            None => Source::new(net, id, url, mirror.trust),
+        let sealed = self.tree.as_ref().map(Tree::length);
+        let (net, url, trust) = (&self.engine.net, &mirror.url, mirror.trust);
+        let source = match swath_source::open(Opening { net, url, trust, sealed }) {
+            Ok(source) => source,
+            Err(error) => {
+                self.unopened.push(Reason::of_source(mirror.name(), error));
+                return false;
+            }
         };
-        self.promise_proof(&source);
-        let mut entry = SourceEntry::new(source);
-        if let Some(holds) = &mirror.holds {
-            let all = Range::new(0, u64::MAX);
-            entry.lacks = holds.gaps_within(all).into_iter().collect();
-        }
-        self.enter_source(entry);
-        self.route_replica(number);
+        self.enter_replica(source, mirror.holds.as_ref());
         true
     }
 
+    /// One more replica, which holds no more than this of the file if that is known.
+    fn enter_replica(&mut self, source: Arc<dyn Source>, holds: Option<&RangeSet>) {
+        self.promise_proof(&*source);
+        let mut entry = SourceEntry::new(source);
+        if let Some(holds) = holds {
+            let all = Range::new(0, u64::MAX);
+            entry.lacks = holds.gaps_within(all).into_iter().collect();
+        }
+        let number = self.sources.len();
+        self.enter_source(entry);
+        self.route_replica(number);
+    }
+
     /// A digest of the user's will prove what comes, so that the versions that answers name may differ.
-    pub fn promise_proof(&self, source: &Source) {
+    pub fn promise_proof(&self, source: &dyn Source) {
         let wanted = self.request.known_digests().next().is_some();
         let proved = self.tree.is_none() && (wanted || self.request.pieces.is_some());
         source.expect(Expected { size_bytes: None, proved });
@@ -430,17 +458,17 @@ impl<'a> Run<'a> {
 
     /// One more source, with the next number.
     pub fn enter_source(&mut self, entry: SourceEntry) {
-        let id = entry.source.id();
-        self.enter_in_journal(Deliverer::of(&entry.source));
+        let at = self.sources.len();
+        self.enter_in_journal(Deliverer::of(&*entry.source));
         self.sources.push(entry);
-        self.plan_source(id.index());
+        self.plan_source(at);
     }
 
     /// The planner hears of a source, and of what it does not have before it is asked for anything.
     pub fn plan_source(&mut self, at: usize) {
         let (source, now) = (SourceId(at as u32), self.now());
         let entry = &self.sources[at];
-        let told = entry.source.connections_allowed();
+        let told = entry.source.limits().connections;
         let max_lanes = entry.lanes_max.map_or(told, |own| Some(told.unwrap_or(own).min(own)));
         self.planner.handle(PlanEvent::SourceAdded { source, max_lanes }, now);
         for range in self.sources[at].lacks.iter() {

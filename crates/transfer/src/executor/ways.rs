@@ -232,6 +232,10 @@ impl Run<'_> {
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
         let Some(entry) = self.sources.get_mut(at) else { return };
+        // Relays lead to hosts.
+        if entry.source.url().host().is_none() {
+            return;
+        }
         let replica = ReplicaId(ways.replicas.len() as u32);
         ways.replicas.push(at);
         ways.known.insert((replica, Route::direct()), at);
@@ -240,7 +244,7 @@ impl Run<'_> {
         ways.origins.insert(at, site);
         if matches!(ways.routes.choice(), RouteChoice::Fixed(_)) {
             // Until the router opens it.
-            let source = entry.source.id();
+            let source = SourceId(at as u32);
             self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
         }
         ways.router.handle(RouteEvent::ReplicaAdded { replica, site }, now);
@@ -484,7 +488,12 @@ impl Run<'_> {
             .sum();
         let id = SourceId(self.sources.len() as u32);
         let far = Duration::from_secs_f64(far_s.clamp(0.0, 60.0));
-        let source = self.sources[direct].source.by_way_of(id, &urls, carriage, far);
+        let source = self.sources[direct].source.by_way_of(&urls, carriage, far);
+        let Some(source) = source else {
+            let failed = RouteEvent::WayFailed { way, fault: Fault::Final, at: None };
+            ways.router.handle(failed, now);
+            return;
+        };
         ways.open.insert(way, id.index());
         ways.known.insert(key, id.index());
         let mut entry = SourceEntry::new(source);

@@ -9,10 +9,12 @@
 
 use std::time::Duration;
 
+use std::sync::Arc;
 use swath_model::SourceId;
 use swath_plan::Event as PlanEvent;
 use swath_plan::routes::Fault;
-use swath_source::{Facts, head};
+
+use swath_source::Facts;
 
 use super::Ended;
 use super::agree::Version;
@@ -29,7 +31,7 @@ impl Run<'_> {
     pub(super) fn call_witness(&mut self, source: usize) {
         let entry = &self.sources[source];
         let is_wanted = !matches!(self.request.destination, Destination::Nowhere { .. });
-        if !entry.source.is_exposed() || !is_wanted {
+        if !entry.is_exposed() || !is_wanted {
             return;
         }
         self.word_of_relays = self.digests_offered;
@@ -38,10 +40,9 @@ impl Run<'_> {
         }
         let entry = &self.sources[source];
         self.samples.waits_for_digest = true;
-        let (url, trust) = (entry.source.url().clone(), entry.source.trust());
-        let net = self.engine.net.clone();
+        let origin = Arc::clone(&entry.source);
         self.jobs.add(async move {
-            let told = tokio::time::timeout(ANSWERS_WITHIN, head(&net, &url, trust)).await;
+            let told = tokio::time::timeout(ANSWERS_WITHIN, origin.describe()).await;
             let told = told.ok();
             let is_mute = !is_answer(told.as_ref());
             JobDone::Witnessed { source, is_mute, told: told.and_then(Result::ok).map(Box::new) }
@@ -89,7 +90,7 @@ impl Run<'_> {
     pub(super) fn leave_relays(&mut self) -> Result<(), Ended> {
         let said = "what relays passed on is not what the source has";
         for at in 0..self.sources.len() {
-            if self.sources[at].accepted == Some(true) && self.sources[at].source.is_exposed() {
+            if self.sources[at].accepted == Some(true) && self.sources[at].is_exposed() {
                 let name = self.sources[at].source.name().to_string();
                 self.note(format!("{name}: {said}; it is fetched without it"), true);
                 self.sources[at].accepted = Some(false);
@@ -109,11 +110,9 @@ impl Run<'_> {
     pub(super) fn rests_beside(&self, source: usize) -> bool {
         let replica = |at: usize| self.sources[at].on_route.as_ref().map(|own| own.replica);
         self.named_relays().is_some()
-            && !self.sources[source].source.is_relayed()
+            && !self.sources[source].is_relayed()
             && (0..self.sources.len()).any(|at| {
-                self.sources[at].source.is_relayed()
-                    && replica(at) == replica(source)
-                    && !self.is_bad(at)
+                self.sources[at].is_relayed() && replica(at) == replica(source) && !self.is_bad(at)
             })
     }
 
@@ -122,7 +121,7 @@ impl Run<'_> {
     pub(super) fn wake_beside(&mut self) {
         let now = self.now();
         for at in 0..self.sources.len() {
-            let is_direct = !self.sources[at].source.is_relayed();
+            let is_direct = !self.sources[at].is_relayed();
             if self.named_relays().is_some() && is_direct && !self.rests_beside(at) {
                 let source = SourceId(at as u32);
                 self.planner.handle(PlanEvent::SourceRests { source, rests: false }, now);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ enum Command {
 /// A fixed set of hashing threads; cheap to clone. They end when the last clone is gone.
 #[derive(Clone)]
 pub(crate) struct HashThreads {
-    senders: Arc<Vec<mpsc::Sender<Command>>>,
+    hashers: Arc<Vec<Hasher>>,
     next: Arc<AtomicU64>,
     busy_nanos: Arc<AtomicU64>,
 }
@@ -47,24 +47,42 @@ pub(crate) struct HashThreads {
 /// One verifier on its thread; removed from there when dropped.
 pub(crate) struct VerifierHandle {
     id: u64,
-    sender: mpsc::Sender<Command>,
+    hasher: Hasher,
     hashed_bytes: Arc<AtomicU64>,
 }
 
+/// Where verifiers run.
+#[derive(Clone)]
+enum Hasher {
+    /// On a thread of their own.
+    Thread(mpsc::Sender<Command>),
+    /// Where whoever has bytes for them is.
+    Here(Arc<Mutex<Entries>>),
+}
+
 impl HashThreads {
+    /// No threads: whoever has bytes for a verifier hashes them.
+    pub fn none() -> Self {
+        let busy_nanos = Arc::new(AtomicU64::new(0));
+        let here = Entries { entries: HashMap::new(), busy_nanos: Arc::clone(&busy_nanos) };
+        let hashers = Arc::new(vec![Hasher::Here(Arc::new(Mutex::new(here)))]);
+        Self { hashers, next: Arc::new(AtomicU64::new(0)), busy_nanos }
+    }
+
     /// Start `count` threads.
     pub fn start(count: usize) -> std::io::Result<Self> {
         let busy_nanos = Arc::new(AtomicU64::new(0));
-        let mut senders = Vec::new();
+        let mut hashers = Vec::new();
         for number in 0..count.max(1) {
             let (sender, receiver) = mpsc::channel();
-            let busy = Arc::clone(&busy_nanos);
+            let busy_nanos = Arc::clone(&busy_nanos);
+            let mut own = Entries { entries: HashMap::new(), busy_nanos };
             thread::Builder::new()
                 .name(format!("swath-hash-{number}"))
-                .spawn(move || run(&receiver, &busy))?;
-            senders.push(sender);
+                .spawn(move || receiver.into_iter().for_each(|command| own.obey(command)))?;
+            hashers.push(Hasher::Thread(sender));
         }
-        Ok(Self { senders: Arc::new(senders), next: Arc::new(AtomicU64::new(0)), busy_nanos })
+        Ok(Self { hashers: Arc::new(hashers), next: Arc::new(AtomicU64::new(0)), busy_nanos })
     }
 
     /// Hand a verifier over; its reports go to `reports`, each read-back is at most `most_bytes`,
@@ -76,7 +94,7 @@ impl HashThreads {
         most_bytes: u64,
     ) -> VerifierHandle {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let sender = self.senders[id as usize % self.senders.len()].clone();
+        let hasher = self.hashers[id as usize % self.hashers.len()].clone();
         let hashed_bytes = Arc::new(AtomicU64::new(0));
         let entry = Entry {
             verifier,
@@ -84,7 +102,7 @@ impl HashThreads {
             backs: Backs::new(most_bytes),
             hashed_bytes: Arc::clone(&hashed_bytes),
         };
-        let handle = VerifierHandle { id, sender, hashed_bytes };
+        let handle = VerifierHandle { id, hasher, hashed_bytes };
         handle.send(Command::Add { id, entry: Box::new(entry) });
         handle
     }
@@ -97,8 +115,11 @@ impl HashThreads {
 
 impl VerifierHandle {
     fn send(&self, command: Command) {
-        // A thread only ends with the last sender; a failure means the process is on its way out.
-        let _ = self.sender.send(command);
+        match &self.hasher {
+            // A thread only ends with the last sender; a failure means the process is on its way out.
+            Hasher::Thread(sender) => drop(sender.send(command)),
+            Hasher::Here(own) => own.lock().unwrap_or_else(PoisonError::into_inner).obey(command),
+        }
     }
 
     /// Bytes that every digest has taken in.
@@ -236,9 +257,15 @@ const READS_AT_ONCE: usize = 3;
 /// For so many reads at once the verifier is asked what it needs.
 const STRETCH_READS: u64 = 32;
 
-fn run(commands: &mpsc::Receiver<Command>, busy_nanos: &AtomicU64) {
-    let mut entries: HashMap<u64, Box<Entry>> = HashMap::new();
-    while let Ok(command) = commands.recv() {
+/// The verifiers of one thread.
+struct Entries {
+    entries: HashMap<u64, Box<Entry>>,
+    busy_nanos: Arc<AtomicU64>,
+}
+
+impl Entries {
+    fn obey(&mut self, command: Command) {
+        let Self { entries, busy_nanos } = self;
         let began = Instant::now();
         let id = match command {
             Command::Add { id, mut entry } => {

@@ -3,4 +3,5 @@
 mod crowd;
 mod library;
 mod patience;
+mod simulation;
 mod support;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::{LaneId, Pool, Range, RangeSet, SwathId};
-use swath_source::{Class, Expected, Facts, LaneError, LaneEventKind, Source, open_lane};
+use swath_source::{Class, Expected, Facts, LaneError, LaneEventKind, Source};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 
@@ -33,14 +33,14 @@ const TRIES: usize = 12;
 const SILENCE: Duration = Duration::from_millis(1500);
 
 /// Fetch the whole file; stops at the first error that is not worth a second try.
-pub async fn download(source: &Arc<Source>) -> Outcome {
+pub async fn download<S: Source + ?Sized>(source: &Arc<S>) -> Outcome {
     let mut outcome = Outcome::default();
     let pool = Pool::new(4, 16 * 1024);
     let mut size: Option<u64> = None;
     let mut swath = 0;
     loop {
         let (sender, mut events) = unbounded_channel();
-        let lane = open_lane(source, LaneId(outcome.lanes), &pool, sender);
+        let lane = Arc::clone(source).open_lane(LaneId(outcome.lanes), &pool, sender);
         outcome.lanes += 1;
         let mut out: Vec<(SwathId, Range)> = Vec::new();
         loop {

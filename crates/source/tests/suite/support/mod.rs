@@ -6,9 +6,9 @@ pub mod driver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use swath_model::{LaneId, Pool, Range, SourceId, SwathId};
+use swath_model::{LaneId, Pool, Range, SwathId};
 use swath_source::{
-    Facts, Lane, LaneError, LaneEvent, LaneEventKind, Net, NetOptions, Source, Trust, open_lane,
+    Facts, HttpSource, Lane, LaneError, LaneEvent, LaneEventKind, Net, NetOptions, Source, Trust,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -158,8 +158,8 @@ fn parse(connection: usize, head: String) -> Request {
 
 /// A lane with everything around it.
 pub struct Bench {
-    pub source: Arc<Source>,
-    pub lane: Lane,
+    pub source: Arc<HttpSource>,
+    pub lane: Box<dyn Lane>,
     pub pool: Pool,
     pub events: UnboundedReceiver<LaneEvent>,
 }
@@ -201,13 +201,13 @@ impl Bench {
     }
 
     pub fn with(net: &Net, url: &Url) -> Bench {
-        let source = Source::new(net, SourceId(0), url.clone(), Trust::Named);
+        let source = HttpSource::new(net, url.clone(), Trust::Named);
         Bench::on(source, Pool::new(8, 64 * 1024))
     }
 
-    pub fn on(source: Arc<Source>, pool: Pool) -> Bench {
+    pub fn on(source: Arc<HttpSource>, pool: Pool) -> Bench {
         let (sender, events) = unbounded_channel();
-        let lane = open_lane(&source, LaneId(0), &pool, sender);
+        let lane = Arc::clone(&source).open_lane(LaneId(0), &pool, sender);
         Bench { source, lane, pool, events }
     }
 
