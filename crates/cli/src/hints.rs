@@ -23,7 +23,7 @@ pub fn of_server(error: &LaneError) -> Vec<&'static str> {
 
 /// What to do where a server wants another token than the one it was shown.
 fn of_token(error: &LaneError) -> Option<&'static str> {
-    (error.last().status() == Some(401)).then_some(TOKEN)
+    (error.last().code() == Some(401)).then_some(TOKEN)
 }
 
 /// The same for all reasons of a transfer, by whom they are about: relays are shown other tokens than
@@ -110,7 +110,7 @@ fn of_relays(reasons: &[Reason]) -> Vec<&'static str> {
 pub fn depot_wants_token(why: &Why) -> bool {
     match why {
         Why::Depot(DepotError::Refused { status, .. }) => *status == 401,
-        why => why.lane_error().and_then(LaneError::status) == Some(401),
+        why => why.lane_error().and_then(LaneError::code) == Some(401),
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
         // Where a relay refused, --bearer-file was advised, which no relay is ever shown.
         let denied = |of: Party| {
             let words = "Unauthorized".to_owned();
-            reason(of, LaneError::Status { code: 401, reason: words.into(), retry_after: None })
+            reason(of, LaneError::status(401, words, None))
         };
         let a_source = || denied(source("https://data.example/f", &[]));
         let a_relay = || denied(Party::Relay("r1.example:8471".to_owned()));

@@ -65,26 +65,9 @@ pub enum LaneError {
         /// The status of its answer, if it answered.
         code: Option<u16>,
     },
-    /// The server answered with a status that carries no data.
-    #[error("the server answered {code} {reason}")]
-    Status {
-        /// The status code.
-        code: u16,
-        /// The server's own words for it.
-        reason: Said,
-        /// How long the server asked us to stay away.
-        retry_after: Option<Duration>,
-    },
-    /// The server refused one more connection, it seems: it served others of ours meanwhile.
-    #[error("the server answered {code} {reason} while it served other connections")]
-    Crowded {
-        /// The status code.
-        code: u16,
-        /// The server's own words for it.
-        reason: Said,
-        /// When to ask again.
-        wait: Duration,
-    },
+    /// The server refused: its answer carries no data.
+    #[error("{0}")]
+    Refused(Box<Refusal>),
     /// A relay on the way could not pass the request on, or would not.
     #[error("the relay {relay} passes nothing on: {reason}")]
     Relay {
@@ -94,22 +77,6 @@ pub enum LaneError {
         fault: Option<ProxyFault>,
         /// Its words for it.
         reason: String,
-    },
-    /// The server wants other credentials (401), or lets nobody like us in (403).
-    #[error(
-        "{} answered {code} {reason}{}",
-        .redirected_to.as_ref().map_or("the server".to_owned(), |to| format!("the redirect's target {to}")),
-        about_credentials(*code, reason, *presented)
-    )]
-    Denied {
-        /// The status code.
-        code: u16,
-        /// The server's own words for it.
-        reason: Said,
-        /// Who answered, if a redirect led there; without credentials and query.
-        redirected_to: Option<String>,
-        /// What the request showed.
-        presented: Presented,
     },
     /// More redirects than sensible, or one that leads back to where it began.
     #[error("the redirects never end (last: {last})")]
@@ -264,6 +231,61 @@ pub enum LaneError {
     },
 }
 
+/// A refusal by a server, of whatever protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What it means for the source.
+    pub class: Class,
+    /// The number of the answer in the server's protocol: for people, and for those who speak it.
+    pub code: u16,
+    /// The server's own words for it.
+    pub said: Said,
+    /// How long the server asked us to stay away.
+    pub retry_after: Option<Duration>,
+    /// What else is known of it.
+    pub context: RefusalContext,
+}
+
+/// What is known of a refusal besides what the server said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RefusalContext {
+    /// Nothing.
+    None,
+    /// The server served other connections of ours meanwhile: it refused one more, it seems.
+    OneTooMany,
+    /// It depends on credentials.
+    Credentials {
+        /// What the request showed.
+        presented: Presented,
+        /// Who answered, if a redirect led there; without credentials and query.
+        redirected_to: Option<String>,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refusal { code, said, .. } = self;
+        match &self.context {
+            RefusalContext::None => write!(f, "the server answered {code} {said}"),
+            RefusalContext::OneTooMany => {
+                write!(f, "the server answered {code} {said} while it served other connections")
+            }
+            RefusalContext::Credentials { presented, redirected_to } => {
+                match redirected_to {
+                    None => write!(f, "the server answered {code} {said}")?,
+                    Some(to) => write!(f, "the redirect's target {to} answered {code} {said}")?,
+                }
+                // They were taken, and the server has said why all the same it does not do it.
+                let has_cause = self.class == Class::Forbidden && said.why.is_some();
+                match has_cause && *presented == Presented::Sent {
+                    true => Ok(()),
+                    false => write!(f, "; {presented}"),
+                }
+            }
+        }
+    }
+}
+
 /// What a server says with a status that carries no data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
@@ -287,6 +309,13 @@ impl fmt::Display for Said {
 impl From<String> for Said {
     fn from(phrase: String) -> Said {
         Said { phrase, why: None }
+    }
+}
+
+/// The words of a status line alone.
+impl From<&str> for Said {
+    fn from(phrase: &str) -> Said {
+        phrase.to_owned().into()
     }
 }
 
@@ -350,21 +379,18 @@ pub enum Class {
     Transient,
     /// The server asks for patience of this length.
     Busy(Duration),
-    /// Credentials are missing or not good enough.
-    Auth,
+    /// It wants credentials, or others.
+    Unauthenticated,
+    /// It does not let us in, whatever credentials there are.
+    Forbidden,
     /// The file is not there.
+    Missing,
+    /// The file was there, and is not any more.
     Gone,
     /// What the source says does not fit what was asked or agreed; not to be mixed with others.
     Lying,
     /// Cannot be had from this source by us.
     Unsupported,
-}
-
-/// What the credentials have to do with it: nothing, if they were taken and the server has said why
-/// all the same it does not do it.
-fn about_credentials(code: u16, reason: &Said, presented: Presented) -> String {
-    let has_cause = code == 403 && reason.why.is_some();
-    if has_cause && presented == Presented::Sent { String::new() } else { format!("; {presented}") }
 }
 
 /// Where an answer ended before its time.
@@ -376,18 +402,59 @@ fn ended_after(got: u64, wanted: u64) -> String {
 }
 
 impl LaneError {
-    /// Whether a server has answered that it has no such thing, not for us, or not by that method.
-    pub fn is_no_such_thing(&self) -> bool {
-        matches!(self.status(), Some(400 | 403 | 404 | 405 | 410))
+    /// An answer by which an HTTP server refuses, with this status (RFC 9110, section 15).
+    pub fn status(code: u16, said: impl Into<Said>, retry_after: Option<Duration>) -> LaneError {
+        LaneError::Refused(Box::new(Refusal {
+            class: class_of_status(code, retry_after),
+            code,
+            said: said.into(),
+            retry_after,
+            context: RefusalContext::None,
+        }))
     }
 
-    /// The status of the answer by which a server refused.
-    pub fn status(&self) -> Option<u16> {
+    /// The refusal, if it is one.
+    pub fn refusal(&self) -> Option<&Refusal> {
         match self {
-            Self::Status { code, .. } | Self::Denied { code, .. } => Some(*code),
-            Self::SpeaksHttps(_) => Some(plain_http::STATUS),
+            Self::Refused(refusal) => Some(refusal),
             _ => None,
         }
+    }
+
+    /// The number of the answer by which a server refused.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::SpeaksHttps(_) => Some(plain_http::STATUS),
+            error => error.refusal().map(|refusal| refusal.code),
+        }
+    }
+
+    /// Whether a server has answered that it has no such thing, not for us, or not by that method.
+    pub fn is_no_such_thing(&self) -> bool {
+        matches!(self.code(), Some(400 | 403 | 404 | 405 | 410))
+    }
+
+    /// Whether somebody was reached, and answered.
+    pub fn is_answer(&self) -> bool {
+        !matches!(self, Self::Dns { .. } | Self::Connect { .. } | Self::Timeout { .. })
+    }
+
+    /// Whether the request itself was refused, so that it would be refused again.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Relay { fault: Some(fault), .. } => fault.is_final(),
+            Self::SpeaksHttps(_) => true,
+            Self::Refused(refusal) => {
+                (400..=499).contains(&refusal.code) && refusal.context != RefusalContext::OneTooMany
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a relay that was reached says that nobody behind it was.
+    pub fn is_behind_relay(&self) -> bool {
+        use ProxyFault::{ConnectTimeout, DnsError, Refused};
+        matches!(self, Self::Relay { fault: Some(ConnectTimeout | DnsError | Refused), .. })
     }
 
     /// What the last try came to, where a host is not waited for any more.
@@ -408,14 +475,12 @@ impl LaneError {
             | Self::Truncated { .. }
             | Self::Timeout { .. }
             | Self::Reset { .. } => Class::Transient,
-            Self::Status { code, retry_after, .. } => class_of_status(*code, *retry_after),
+            Self::Refused(refusal) => refusal.class,
             // The way behind it may be mended; what it refuses, it refuses again.
             Self::Proxy { code: Some(code), .. } => class_of_status(*code, None),
-            Self::Crowded { wait, .. } => Class::Busy(*wait),
             Self::Relay { fault: Some(ProxyFault::Limit), .. } => Class::Busy(DEFAULT_PATIENCE),
             Self::Relay { fault: Some(fault), .. } if fault.is_final() => Class::Unsupported,
             Self::Relay { .. } => Class::Transient,
-            Self::Denied { .. } => Class::Auth,
             Self::WrongRange { .. }
             | Self::SizeMismatch { .. }
             | Self::BeyondEnd { .. }
@@ -423,7 +488,7 @@ impl LaneError {
             | Self::Unsteady { .. }
             | Self::Html => Class::Lying,
             Self::NotHeld { .. } | Self::LeaseEnded | Self::DepotLost => Class::Gone,
-            Self::Unreadable { kind: std::io::ErrorKind::NotFound, .. } => Class::Gone,
+            Self::Unreadable { kind: std::io::ErrorKind::NotFound, .. } => Class::Missing,
             Self::Unreadable { .. } | Self::NotForOthers { .. } => Class::Unsupported,
             Self::Tls { .. }
             | Self::SpeaksHttps(_)
@@ -453,8 +518,10 @@ impl LaneError {
 fn class_of_status(code: u16, retry_after: Option<Duration>) -> Class {
     match code {
         // 511 comes from a network that wants a login before it lets anything pass.
-        401 | 403 | 407 | 511 => Class::Auth,
-        404 | 410 => Class::Gone,
+        401 | 407 | 511 => Class::Unauthenticated,
+        403 => Class::Forbidden,
+        404 => Class::Missing,
+        410 => Class::Gone,
         // 202: what was asked for is being fetched, from a tape perhaps.
         202 | 429 | 503 => Class::Busy(retry_after.unwrap_or(DEFAULT_PATIENCE)),
         501 | 505 | 506 | 508 | 510 => Class::Unsupported,

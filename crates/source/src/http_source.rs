@@ -222,12 +222,13 @@ impl HttpSource {
         state.habits.whole = match error {
             LaneError::WrongRange { .. } => true,
             // A relay that says so means us.
-            LaneError::Status { code: 403, .. } if self.is_passed() => false,
-            LaneError::Status { code: 500, .. } | LaneError::Reset { .. } if !honours => {
-                state.habits.failed_again()
-            }
-            LaneError::Status { code, .. } => !honours && MAY_MEAN_RANGES.contains(code),
-            _ => false,
+            LaneError::Reset { .. } => !honours && state.habits.failed_again(),
+            error => match error.code() {
+                Some(403) if self.is_passed() => false,
+                Some(500) => !honours && state.habits.failed_again(),
+                Some(code) => !honours && MAY_MEAN_RANGES.contains(&code),
+                None => false,
+            },
         };
         state.habits.whole
     }

@@ -42,7 +42,7 @@ pub use control::{
     AboutRelay, DepotError, DepotFetch, DepotLease, DepotStatus, DepotWish, Document, Download,
     Fetched, ProbeReport, Stored, Turned, Upload, fetch_part, fetch_small, head, probe,
 };
-pub use error::{Class, LaneError, Presented, Said, TlsFault};
+pub use error::{Class, LaneError, Presented, Refusal, RefusalContext, Said, TlsFault};
 pub use facts::{Facts, Oddity};
 pub use file_source::{FileSource, LocalFile};
 pub use habits::Quirks;

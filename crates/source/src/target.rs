@@ -8,7 +8,7 @@ use swath_model::Range;
 use url::{Host, Url};
 
 use crate::cookies::Cookies;
-use crate::error::{LaneError, Presented, Said};
+use crate::error::{LaneError, Presented, RefusalContext, Said};
 use crate::http::answer::Teller;
 use crate::http::request;
 use crate::net::{Credentials, Keys, Net, Sealed, Via, has};
@@ -184,22 +184,21 @@ impl Target {
     /// A refusal for want of credentials, with what the user must know to do something about it:
     /// who refused, and what was shown there. Other errors as they are.
     pub fn explain(&self, error: LaneError) -> LaneError {
-        if let LaneError::Status { code, reason: Said { phrase, why }, .. } = &error {
-            // A library on the way leaves nothing of the status line but its number.
-            let mut lines = [phrase].into_iter().chain(why);
-            if let Some(who) = lines.find_map(|line| SpeaksHttps::read(*code, line)) {
-                return LaneError::SpeaksHttps(who);
-            }
+        let LaneError::Refused(mut refusal) = error else { return error };
+        // A library on the way leaves nothing of the status line but its number.
+        let Said { phrase, why } = &refusal.said;
+        let lines = [Some(phrase), why.as_ref()];
+        let read = |line: &String| SpeaksHttps::read(refusal.code, line);
+        if let Some(who) = lines.into_iter().flatten().find_map(read) {
+            return LaneError::SpeaksHttps(who);
         }
-        match error {
-            LaneError::Status { code: code @ (401 | 403), reason, .. } => LaneError::Denied {
-                code,
-                reason,
-                redirected_to: self.redirected.then(|| crate::shown::display_name(&self.url)),
+        if matches!(refusal.code, 401 | 403) {
+            refusal.context = RefusalContext::Credentials {
                 presented: self.presented,
-            },
-            other => other,
+                redirected_to: self.redirected.then(|| crate::shown::display_name(&self.url)),
+            };
         }
+        LaneError::Refused(refusal)
     }
 
     /// Append a GET for `range` to `out`, asking for these media types (unless the user said

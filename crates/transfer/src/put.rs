@@ -163,7 +163,7 @@ impl Patience {
         let wait = match error.class() {
             Class::Busy(wait) => wait,
             // Whoever cannot be reached at all at first is not there; a status comes from a gateway.
-            Class::Transient if matches!(error, LaneError::Status { .. }) => Duration::ZERO,
+            Class::Transient if error.refusal().is_some() => Duration::ZERO,
             Class::Transient if self.tries > 0 => Duration::ZERO,
             _ => return None,
         };

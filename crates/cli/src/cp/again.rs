@@ -225,16 +225,9 @@ impl Break {
     /// What this error is, if a receiver that is started again would make it, or one on a way that is
     /// broken.
     pub fn of(error: &LaneError) -> Option<Break> {
-        let pause = match (error, error.class()) {
-            (LaneError::Status { code: 408 | 425 | 429 | 502 | 503 | 504, .. }, class) => {
-                if let Class::Busy(wait) = class {
-                    wait
-                } else {
-                    Duration::ZERO
-                }
-            }
-            (LaneError::Status { .. } | LaneError::SpeaksHttps(_), _) => return None,
-            (_, Class::Transient) => Duration::ZERO,
+        let pause = match (error.code(), error.class()) {
+            (Some(429 | 503), Class::Busy(wait)) => wait,
+            (Some(408 | 425 | 502 | 504) | None, Class::Transient) => Duration::ZERO,
             _ => return None,
         };
         Some(Break { why: error.clone().into(), pause })

@@ -37,7 +37,7 @@ fn exit_of(error: &PutError) -> Exit {
     match error {
         PutError::Read { .. } => Exit::Input,
         PutError::Stopped => Exit::Interrupted,
-        PutError::Server(error) if error.status().is_some_and(|code| code != 401) => Exit::Target,
+        PutError::Server(error) if error.code().is_some_and(|code| code != 401) => Exit::Target,
         PutError::Server(_) => Exit::Sources,
         // The rest of a list may be complete; this one is not there.
         _ => Exit::Some,
@@ -53,7 +53,7 @@ fn failure(shown: &str, error: &PutError) -> Failure {
         };
         return Failure::new(exit, text);
     };
-    let hint = match error.status() {
+    let hint = match error.code() {
         Some(404) => "; there is no such place",
         Some(405 | 501) => "; it takes no files ('swath serve --write' does)",
         Some(409) => "; a folder that is meant needs '/' at its end, and has to be there",
@@ -66,7 +66,7 @@ fn failure(shown: &str, error: &PutError) -> Failure {
 
 /// Why a server that may not be written to takes no file either, if that is what it said of a tree.
 pub fn forbidden(to: &Url, refusal: Option<&LaneError>) -> Option<Failure> {
-    let refusal = refusal.filter(|error| error.status() == Some(403))?;
+    let refusal = refusal.filter(|error| error.code() == Some(403))?;
     let text = format!("{}: {refusal}; {NOTHING}", display_name(to));
     Some(Failure::new(Exit::Target, text))
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::failure::Failure;
 use swath_model::Limiter;
 use swath_serve::{Access, Filter, Offer, Reads, SiteOptions};
-use swath_source::{Download, LaneError, Net, Trust, Turned};
+use swath_source::{Class, Download, LaneError, Net, Trust, Turned};
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::sending::{Failed, Line, LineReader, Received, Wishes};
 use swath_transfer::{Stop, Why};
@@ -149,7 +149,7 @@ impl Sending<'_> {
                 return Ok(Sent::Foreign(None));
             }
             // Whoever is not known is not known for files either.
-            Err(error) if may_be_foreign && error.status().is_some_and(|code| code != 401) => {
+            Err(error) if may_be_foreign && error.code().is_some_and(|code| code != 401) => {
                 return Ok(Sent::Foreign(Some(error)));
             }
             Ok(told) => told,
@@ -159,7 +159,7 @@ impl Sending<'_> {
                 {
                     return Err(broken);
                 }
-                let is_refused = error.status().is_some_and(is_of_the_place);
+                let is_refused = error.code().is_some_and(is_of_the_place);
                 let exit = if is_refused { Exit::Target } else { Exit::Sources };
                 return Ok(self.ended(again, exit, error));
             }
@@ -254,7 +254,11 @@ impl Sending<'_> {
                     offer.serve(turned, peer).await;
                     None
                 }
-                Err(error @ LaneError::Denied { .. }) => Some(error),
+                Err(error)
+                    if matches!(error.class(), Class::Unauthenticated | Class::Forbidden) =>
+                {
+                    Some(error)
+                }
                 // The receiver asks again while it has need.
                 Err(error) => {
                     tracing::debug!(%error, "a lane could not be dialled");

@@ -88,7 +88,7 @@ async fn beside(
         let document = match timeout_at(due, timeout(ONE_WITHIN, asked)).await {
             Ok(Ok(Ok(document))) => document,
             // Nothing of that name, or nobody there: the file itself will show.
-            Ok(Ok(Err(error))) if error.class() == Class::Gone => continue,
+            Ok(Ok(Err(error))) if matches!(error.class(), Class::Missing | Class::Gone) => continue,
             Ok(_) => continue,
             Err(_) => return Ok(None),
         };

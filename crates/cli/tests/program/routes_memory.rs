@@ -254,7 +254,11 @@ fn what_one_transfer_has_learnt_is_known_to_another_that_begins_meanwhile() {
     ];
     until("the route is known", || {
         let edges = far.remembered(&memory);
-        let is_measured = |it: &&Value| !it["age_s"].is_null() && !it["rate_bytes_per_s"].is_null();
+        // Of a first moment in which next to nothing came nobody would expect much.
+        let half = EACH_BYTES_PER_S as f64 / 2.0;
+        let is_measured = |it: &&Value| {
+            !it["age_s"].is_null() && it["rate_bytes_per_s"].as_f64().is_some_and(|it| it >= half)
+        };
         hops.iter().all(|is_it| edges.iter().filter(is_measured).any(|it| is_it(it, &relay)))
     });
     let second = far.get("second", &memory).arg("--limit-rate").arg("6M");

@@ -109,8 +109,8 @@ impl Net {
             if let Some(who) = SpeaksHttps::read(head.status, &head.reason) {
                 return Err(LaneError::SpeaksHttps(who));
             }
-            let reason = crate::http::head::shortened(&head.reason).into();
-            return Err(LaneError::Status { code: head.status, reason, retry_after: None });
+            let reason = crate::http::head::shortened(&head.reason);
+            return Err(LaneError::status(head.status, reason, None));
         }
         let (about, key) = read(&body[..length], &origins, rtt).ok_or_else(no_relay)?;
         if let Some(key) = key {

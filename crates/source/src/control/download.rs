@@ -63,11 +63,11 @@ impl Download {
         if head.status != 200 {
             let why = timeout(WHY_WITHIN, exchange.body(&head, EXPLANATION_BYTES_MAX)).await;
             let why = why.ok().and_then(Result::ok).unwrap_or_default().0;
-            return Err(target.explain(LaneError::Status {
-                code: head.status,
-                reason: explained(&head, &why),
-                retry_after: crate::http::answer::retry_after(&head),
-            }));
+            return Err(target.explain(LaneError::status(
+                head.status,
+                explained(&head, &why),
+                crate::http::answer::retry_after(&head),
+            )));
         }
         let body = Body::after(&head).map_err(|error| LaneError::protocol(error.to_string()))?;
         Ok(Download { exchange, head, body, final_url: without_credentials(&target.url) })

@@ -177,11 +177,11 @@ impl Answered {
         if good.contains(&self.head.status) {
             return Ok(());
         }
-        Err(self.target.explain(LaneError::Status {
-            code: self.head.status,
-            reason: crate::http::head::explained(&self.head, &self.body),
-            retry_after: crate::http::answer::retry_after(&self.head),
-        }))
+        Err(self.target.explain(LaneError::status(
+            self.head.status,
+            crate::http::head::explained(&self.head, &self.body),
+            crate::http::answer::retry_after(&self.head),
+        )))
     }
 
     /// Facts from the answer to HEAD.

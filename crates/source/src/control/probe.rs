@@ -58,7 +58,7 @@ pub async fn probe(net: &Net, url: &Url, trust: Trust) -> Result<ProbeReport, La
     };
     let mut answered = ask(net, url, trust, &request).await?;
     let mut facts = match facts_of(&answered, one_byte) {
-        Err(LaneError::Status { .. } | LaneError::Denied { .. } | LaneError::WrongRange { .. }) => {
+        Err(LaneError::Refused(_) | LaneError::WrongRange { .. }) => {
             // It may mean the range alone.
             answered = ask(net, url, trust, &Request { range: None, ..request }).await?;
             facts_of_whole(&answered)?

@@ -45,11 +45,11 @@ impl Turned {
         let Opened { exchange, head, target, .. } =
             opened.ok_or(LaneError::Timeout { after: limit })??;
         if head.status != 101 {
-            return Err(target.explain(LaneError::Status {
-                code: head.status,
-                reason: shortened(&head.reason).into(),
-                retry_after: crate::http::answer::retry_after(&head),
-            }));
+            return Err(target.explain(LaneError::status(
+                head.status,
+                shortened(&head.reason),
+                crate::http::answer::retry_after(&head),
+            )));
         }
         let (conn, early) = Exchange::into_parts(exchange);
         Ok(Turned { conn, early })

@@ -136,11 +136,11 @@ fn request(target: &Target, length_bytes: u64, digest: &Digest, expects: bool) -
 async fn refused(exchange: &mut Exchange, target: &Target, head: &Head) -> LaneError {
     let why = timeout(WHY_WITHIN, exchange.body(head, EXPLANATION_BYTES_MAX)).await;
     let why = why.ok().and_then(Result::ok).unwrap_or_default().0;
-    target.explain(LaneError::Status {
-        code: head.status,
-        reason: explained(head, &why),
-        retry_after: crate::http::answer::retry_after(head),
-    })
+    target.explain(LaneError::status(
+        head.status,
+        explained(head, &why),
+        crate::http::answer::retry_after(head),
+    ))
 }
 
 const EARLY: &str = "it says that it has the file before all of it was sent";

@@ -13,7 +13,7 @@ use super::converse::SETTLED_LIMIT_BYTES;
 use super::event::LaneEventKind;
 use super::own::{Next, OwnLane};
 use super::talk::{Kind, Passing, Talk};
-use crate::error::LaneError;
+use crate::error::{Class, LaneError, RefusalContext};
 use crate::facts::Facts;
 use crate::habits::Conduct;
 use crate::http::answer::{Answer, INTERIM_LIMIT, SWITCHING_PROTOCOLS, judge, judge_whole};
@@ -214,7 +214,7 @@ impl OwnLane {
         }
     }
 
-    fn refused(&mut self, talk: &mut Talk, body: Body, error: LaneError) -> Option<Next> {
+    fn refused(&mut self, talk: &mut Talk, body: Body, mut error: LaneError) -> Option<Next> {
         let sent_to = self.asks.front().and_then(|front| front.sent_to.clone());
         let front = self.asks.front()?;
         if matches!(error, LaneError::WrongRange { .. }) && front.pipelined {
@@ -225,9 +225,8 @@ impl OwnLane {
             return Some(Next::End(is_passed.then(|| LaneError::protocol("answers out of order"))));
         }
         // A redirect remembered from earlier may have expired; one just followed has not.
-        let stale_redirect = matches!(error, LaneError::Status { .. })
-            && !front.went_back
-            && front.visited.is_empty();
+        let stale_redirect =
+            error.refusal().is_some() && !front.went_back && front.visited.is_empty();
         if stale_redirect
             && let Some(target) = &sent_to
             && self.source.back_to_original(target)
@@ -247,24 +246,27 @@ impl OwnLane {
         }
         // Some hosts answer 403, and not 429 or 503, to connections beyond those that they allow.
         let origin = sent_to.as_ref().and_then(|target| target.origin.as_ref());
-        if let LaneError::Status { code: 403, reason, .. } = &error
+        if let LaneError::Refused(refusal) = &mut error
+            && refusal.class == Class::Forbidden
             && self.source.is_unheard()
             && let Some(origin) = origin
         {
             let borne = self.source.net().hosts().bears_refusals(origin);
             if let Some(wait) = self.source.note(|habits| habits.crowded(borne)) {
-                let reason = reason.clone();
+                refusal.class = Class::Busy(wait);
+                refusal.context = RefusalContext::OneTooMany;
                 if let Some(presence) = &mut talk.presence {
                     presence.is_one_too_many();
                 }
                 talk.reusable = false;
-                return self.fail(talk, body, LaneError::Crowded { code: 403, reason, wait });
+                return self.fail(talk, body, error);
             }
         }
-        if let LaneError::Status { code: 429 | 503, retry_after, .. } = &error
+        if let LaneError::Refused(refusal) = &error
+            && matches!(refusal.code, 429 | 503)
             && let Some(presence) = &mut talk.presence
         {
-            presence.is_put_off(*retry_after);
+            presence.is_put_off(refusal.retry_after);
         }
         let is_sealed_for_another =
             matches!(error, LaneError::Relay { fault: Some(ProxyFault::OtherKey), .. });

@@ -259,14 +259,20 @@ impl Net {
 
     /// `error` as that of the proxy that said it, where requests to `origin` are sent to one.
     pub(crate) fn blame_proxy(&self, origin: Option<&Origin>, error: LaneError) -> LaneError {
-        let LaneError::Status { code: 407, reason, .. } = &error else { return error };
+        let Some(refusal) = error.refusal().filter(|refusal| refusal.code == 407) else {
+            return error;
+        };
         let proxy = origin.and_then(|origin| self.shared.options.proxy(origin));
         let Some(proxy) = proxy.and_then(|proxy| {
             Some(format!("{}:{}", proxy.host_str()?, proxy.port_or_known_default()?))
         }) else {
             return error;
         };
-        LaneError::Proxy { proxy, reason: format!("it answered 407 {reason}"), code: Some(407) }
+        LaneError::Proxy {
+            proxy,
+            reason: format!("it answered 407 {}", refusal.said),
+            code: Some(407),
+        }
     }
 
     /// Whether requests to `origin` are sent to a proxy rather than through one.

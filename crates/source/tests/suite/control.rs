@@ -43,7 +43,7 @@ async fn small_documents_arrive_whole_or_not_at_all() {
         assert_eq!(error, LaneError::TooLarge { limit_bytes: 49_999 });
         let error =
             fetch_small(&net, &url(&server, "/none"), Trust::Named, "*/*", 10).await.unwrap_err();
-        assert_eq!(error.class(), Class::Gone);
+        assert_eq!(error.class(), Class::Missing);
     }
     let log = server.handle().log();
     assert_eq!(log.records[0].header("accept"), Some("application/metalink4+xml"));
@@ -122,7 +122,7 @@ async fn a_probe_finds_out_what_a_server_really_does() {
 
     let closed = Server::builder().behaviour(Behaviour::status(401)).start().unwrap();
     let error = probe(&net, &url(&closed, "/f"), Trust::Named).await.unwrap_err();
-    assert_eq!(error.class(), Class::Auth);
+    assert_eq!(error.class(), Class::Unauthenticated);
     let page = Server::builder()
         .file("/f.iso", Content::random(1, 5))
         .behaviour(Behaviour::HtmlPage)

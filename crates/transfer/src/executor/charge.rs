@@ -36,12 +36,12 @@ impl Run<'_> {
             return self.lacks(source, lacking);
         }
         // Some servers say 403 to a connection beyond those they allow.
-        let one_too_many = error.class() == Class::Auth && self.others_deliver(source, lane);
+        let one_too_many = is_denial(error) && self.others_deliver(source, lane);
         self.follow_host(source);
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
         entry.failures += 1;
         // What was allowed a moment ago is refused: a connection that the server still counts, perhaps.
-        let allowed_before = matches!(error, LaneError::Denied { code: 403, .. })
+        let allowed_before = error.class() == Class::Forbidden
             && entry.figures.bytes > 0
             && entry.failures <= REFUSALS_BORNE;
         let pause = SHORT_LANE_PAUSE * (2 << entry.failures.min(8));
@@ -58,17 +58,22 @@ impl Run<'_> {
         let loss = match error.class() {
             Class::Busy(wait) => Loss::Busy(wait.min(PATIENCE_MAX)),
             Class::Transient if never_there => Loss::Final,
-            Class::Transient if is_unreached(error) => Loss::Unreached,
+            Class::Transient if error.is_behind_relay() => Loss::Unreached,
             Class::Transient => Loss::Broken,
-            Class::Auth if one_too_many => Loss::Broken,
-            Class::Auth if allowed_before => Loss::Busy(pause),
+            Class::Unauthenticated | Class::Forbidden if one_too_many => Loss::Broken,
+            Class::Forbidden if allowed_before => Loss::Busy(pause),
             // The size is told by such an answer; if it is the wrong one that is judged there.
             Class::Lying
                 if matches!(error, LaneError::BeyondEnd { .. }) && self.size_bytes.is_none() =>
             {
                 Loss::Clean
             }
-            Class::Auth | Class::Gone | Class::Lying | Class::Unsupported => Loss::Final,
+            Class::Unauthenticated
+            | Class::Forbidden
+            | Class::Missing
+            | Class::Gone
+            | Class::Lying
+            | Class::Unsupported => Loss::Final,
         };
         if loss == Loss::Final && !self.is_bad(source) {
             self.set_state(source, SourceState::Bad, Some(error.clone().into()));
@@ -115,10 +120,9 @@ impl Run<'_> {
     }
 }
 
-/// Whether a relay that was reached says that nobody behind it was.
-fn is_unreached(error: &LaneError) -> bool {
-    use swath_formats::ProxyFault::{ConnectTimeout, DnsError, Refused};
-    matches!(error, LaneError::Relay { fault: Some(ConnectTimeout | DnsError | Refused), .. })
+/// Whether we are not let in.
+fn is_denial(error: &LaneError) -> bool {
+    matches!(error.class(), Class::Unauthenticated | Class::Forbidden)
 }
 
 /// Who has delivered and then answers 403 is asked again so often: for a quarter of a minute.

@@ -69,12 +69,7 @@ impl Run<'_> {
 impl SourceEntry {
     /// What an error says of the way that a source is reached by.
     pub fn blame_way(&mut self, error: &LaneError) {
-        self.is_gone = matches!(error.class(), Class::Gone | Class::Lying);
-        self.fault = match error {
-            LaneError::Relay { fault: Some(fault), .. } if fault.is_final() => Fault::Refused,
-            LaneError::Denied { .. } | LaneError::SpeaksHttps(_) => Fault::Refused,
-            LaneError::Status { code: 400..=499, .. } => Fault::Refused,
-            _ => Fault::Broken,
-        };
+        self.is_gone = matches!(error.class(), Class::Missing | Class::Gone | Class::Lying);
+        self.fault = if error.is_refusal() { Fault::Refused } else { Fault::Broken };
     }
 }

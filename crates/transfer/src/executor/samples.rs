@@ -423,14 +423,7 @@ impl Run<'_> {
 
 /// Whether somebody answered, whatever it was.
 pub(super) fn is_answer<T>(told: Option<&Result<T, LaneError>>) -> bool {
-    match told {
-        None => false,
-        Some(Ok(_)) => true,
-        Some(Err(error)) => !matches!(
-            error,
-            LaneError::Dns { .. } | LaneError::Connect { .. } | LaneError::Timeout { .. }
-        ),
-    }
+    told.is_some_and(|told| told.as_ref().err().is_none_or(LaneError::is_answer))
 }
 
 /// What is asked for at a time …

@@ -10,7 +10,7 @@ use swath_model::index::{Index, Lack};
 use swath_model::{Buffer, Range, RangeSet, SwathId};
 use swath_plan::Event as PlanEvent;
 use swath_plan::routes::Fault;
-use swath_source::{LaneError, Seal, SealedLength, UNIT_BYTES, sealed_bytes, to_sealed};
+use swath_source::{Class, LaneError, Seal, SealedLength, UNIT_BYTES, sealed_bytes, to_sealed};
 use swath_store::tree::{Keeper, Stage, StageError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use url::Url;
@@ -423,9 +423,10 @@ impl Run<'_> {
 
     /// Whether this says that a source has forgotten what it walked.
     pub(super) fn is_of_forgotten(&mut self, source: usize, error: &LaneError) -> bool {
-        let (Some(tree), LaneError::Status { code: 410, .. }) = (&mut self.tree, error) else {
+        let Some(tree) = &mut self.tree else { return false };
+        if error.refusal().is_none_or(|refusal| refusal.class != Class::Gone) {
             return false;
-        };
+        }
         if !std::mem::replace(&mut tree.is_forgotten, true) {
             self.tell_forgotten(source);
         }

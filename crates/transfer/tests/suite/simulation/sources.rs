@@ -68,9 +68,8 @@ impl Simulated {
                 Kind::Stalls => sleep(Duration::from_secs_f64(spell.to_s - now_s)).await,
                 Kind::Down => return Err(LaneError::Reset { reason: "it is down".to_owned() }),
                 Kind::Busy => {
-                    let reason = "Too Much To Do".to_owned().into();
                     let retry_after = Some(Duration::from_secs(1));
-                    return Err(LaneError::Status { code: 503, reason, retry_after });
+                    return Err(LaneError::status(503, "Too Much To Do", retry_after));
                 }
             }
         }
