@@ -6,7 +6,8 @@ use swath_plan::{Action, Event as PlanEvent, Loss};
 use swath_source::AfterTrim;
 
 use super::Ended;
-use super::state::{LaneEntry, Run, SwathEntry};
+use super::lanes::{LaneEntry, SwathEntry};
+use super::state::Run;
 use crate::error::GetError;
 use crate::observe::{Outcome, SourceState};
 
@@ -21,23 +22,23 @@ impl Run<'_> {
                 let handle = Arc::clone(&entry.source).open_lane(
                     lane,
                     &self.engine.pool,
-                    self.lane_sender.clone(),
+                    self.lanes.sender.clone(),
                 );
                 let first = entry.state == SourceState::Waiting;
-                self.lanes.insert(lane, LaneEntry::new(handle, source.index(), now));
+                self.lanes.open.insert(lane, LaneEntry::new(handle, source.index(), now));
                 if first {
                     self.set_state(source.index(), SourceState::Probing, None);
                 }
             }
             Action::Window { lane, bytes } => {
-                if let Some(entry) = self.lanes.get(&lane) {
+                if let Some(entry) = self.lanes.open.get(&lane) {
                     entry.lane.narrow(bytes);
                 }
             }
             Action::Fetch { lane, swath, range } => {
-                let Some(entry) = self.lanes.get(&lane) else { return Ok(()) };
+                let Some(entry) = self.lanes.open.get(&lane) else { return Ok(()) };
                 let source = entry.source;
-                self.swaths.insert(
+                self.lanes.swaths.insert(
                     swath,
                     SwathEntry {
                         lane,
@@ -57,14 +58,14 @@ impl Run<'_> {
                 entry.lane.fetch(swath, range);
             }
             Action::Trim { lane, swath, end, drop_lane } => {
-                if let Some(entry) = self.swaths.get_mut(&swath) {
+                if let Some(entry) = self.lanes.swaths.get_mut(&swath) {
                     entry.outcome = Some(if end <= entry.delivered_to {
                         Outcome::Lost
                     } else {
                         Outcome::Trimmed
                     });
                 }
-                if let Some(entry) = self.lanes.get(&lane) {
+                if let Some(entry) = self.lanes.open.get(&lane) {
                     entry.lane.trim(
                         swath,
                         end,
@@ -73,7 +74,7 @@ impl Run<'_> {
                 }
             }
             Action::CloseLane { lane } => {
-                if let Some(entry) = self.lanes.get(&lane) {
+                if let Some(entry) = self.lanes.open.get(&lane) {
                     entry.lane.close();
                 } else {
                     self.planner.handle(PlanEvent::LaneLost { lane, loss: Loss::Clean }, now);
@@ -81,12 +82,12 @@ impl Run<'_> {
             }
             Action::Finished => {
                 self.planner_done = true;
-                self.fetch_ended_at.get_or_insert(now);
+                self.telemetry.fetch_ended_at.get_or_insert(now);
             }
             // In a comparison, what nobody else can deliver stays uncompared.
-            Action::Exhausted if self.audit.is_some() => self.planner_done = true,
+            Action::Exhausted if self.comparison.running.is_some() => self.planner_done = true,
             Action::Exhausted
-                if self.target.is_some()
+                if self.persistence.target.is_some()
                     && self
                         .sources
                         .iter()
@@ -95,16 +96,16 @@ impl Run<'_> {
             {
                 return Err(Ended::Restart);
             }
-            Action::Exhausted if self.target.is_none() && self.give_up_left() => {
+            Action::Exhausted if self.persistence.target.is_none() && self.give_up_left() => {
                 return Err(Ended::Restart);
             }
             Action::Exhausted if self.lift_suspicions() => {}
             Action::Exhausted if self.waits_for_ways() => {}
             Action::Exhausted => {
-                if let Some(error) = self.too_large.take() {
+                if let Some(error) = self.persistence.too_large.take() {
                     return Err(error.into());
                 }
-                let has_some = !self.have.is_empty();
+                let has_some = !self.coverage.have.is_empty();
                 return Err(GetError::Exhausted { has_some, reasons: self.reasons() }.into());
             }
         }
@@ -115,7 +116,7 @@ impl Run<'_> {
     pub(super) async fn restart(&mut self) {
         self.close_lanes();
         self.jobs.forget();
-        if let Some(target) = self.target.take() {
+        if let Some(target) = self.persistence.target.take() {
             // Nothing of it may be taken for the other content; a failure shows when the target
             // is opened again.
             let _ = target.discard().await;

@@ -9,8 +9,9 @@ use swath_source::{Facts, LaneError, LaneEvent, LaneEventKind};
 use swath_store::{Identity, Target, TargetSpec};
 
 use super::Ended;
-use super::agree::{Agreement, validators, without_digest};
+use super::agree::validators;
 use super::in_order::InOrder;
+use super::integrity::describe;
 use super::ordered::Ordered;
 use super::state::{Run, window_bytes};
 use crate::error::GetError;
@@ -22,9 +23,9 @@ use tokio::io::AsyncWrite;
 impl Run<'_> {
     pub(super) async fn lane_event(&mut self, event: LaneEvent) -> Result<(), Ended> {
         let lane = event.lane;
-        let Some(source) = self.lanes.get(&lane).map(|entry| entry.source) else { return Ok(()) };
+        let Some(source) = self.lanes.source_of(lane) else { return Ok(()) };
         if let LaneEventKind::Chunk { .. } = event.kind {
-            if let Some(entry) = self.lanes.get_mut(&lane) {
+            if let Some(entry) = self.lanes.open.get_mut(&lane) {
                 entry.brought = true;
             }
             self.bore_fruit(source);
@@ -34,6 +35,7 @@ impl Run<'_> {
                 // A connection is no arrival: a server may accept them for ever and say nothing.
                 let was_up = self
                     .lanes
+                    .open
                     .get_mut(&lane)
                     .is_some_and(|entry| std::mem::replace(&mut entry.up, true));
                 if let Some(entry) = self.sources.get_mut(source) {
@@ -52,7 +54,7 @@ impl Run<'_> {
                 self.sealed_chunk(source, swath, offset, buffer, seals);
             }
             LaneEventKind::Chunk { buffer, .. }
-                if self.lanes.get(&lane).is_some_and(|entry| entry.is_void) =>
+                if self.lanes.open.get(&lane).is_some_and(|entry| entry.is_void) =>
             {
                 self.discard(source, buffer);
             }
@@ -69,7 +71,7 @@ impl Run<'_> {
                 self.close_swath(swath, Outcome::Failed);
                 let loss = self.charge(source, lane, &error);
                 if let LaneError::BeyondEnd { size_bytes } = &error
-                    && self.size_bytes.is_none()
+                    && self.coverage.size_bytes.is_none()
                     && self.tree.is_none()
                 {
                     let facts =
@@ -101,7 +103,7 @@ impl Run<'_> {
             Some(error) => self.charge(source, lane, error),
             None => Loss::Clean,
         };
-        let ended = self.lanes.remove(&lane);
+        let ended = self.lanes.open.remove(&lane);
         if let Some(ended) = &ended {
             self.ended_barren(source, ended, error.as_ref());
         }
@@ -116,7 +118,7 @@ impl Run<'_> {
             source.figures.lane_ended(entry.up, meter);
             // A lane that lived shorter than a look at the meters has not been heard of yet.
             let total_bytes = meter.body_bytes();
-            let now = Time::ZERO + self.began.elapsed();
+            let now = Time::ZERO + self.clock.began.elapsed();
             self.planner.handle(PlanEvent::Arrived { lane, total_bytes }, now);
             // A limit that turned out to be none must be forgotten there too.
             let requests = source.source.limits().requests_per_connection.unwrap_or(u64::MAX);
@@ -127,9 +129,7 @@ impl Run<'_> {
         for swath in unfinished {
             self.close_swath(swath, Outcome::Failed);
         }
-        let crossed: Vec<SwathId> =
-            self.swaths.iter().filter(|(_, swath)| swath.lane == lane).map(|(&id, _)| id).collect();
-        for swath in crossed {
+        for swath in self.lanes.swaths_of(lane) {
             self.close_swath(swath, Outcome::Failed);
         }
         let loss = self.patience_with(source, loss, brought_bytes);
@@ -164,34 +164,34 @@ impl Run<'_> {
                 .as_ref()
                 .map(|facts| facts.digests.clone())
                 .unwrap_or_default();
-            self.digests_offered = !offered.is_empty();
+            self.integrity.digests_offered = !offered.is_empty();
             self.request.told_digests = offered;
             self.call_witness(source);
         }
-        self.proof.wholes = self.request.checked_digests();
+        self.integrity.proof.wholes = self.request.checked_digests();
         // Where relays brought this answer, the source itself may yet tell a digest.
         if self.request.require_digest
-            && self.proof.is_empty()
+            && self.integrity.proof.is_empty()
             && !self.sources[source].is_exposed()
         {
             return Err(GetError::NoDigest.into());
         }
-        if let (Some(pieces), Some(size)) = (&self.proof.pieces, size_bytes)
+        if let (Some(pieces), Some(size)) = (&self.integrity.proof.pieces, size_bytes)
             && let Err(error) = pieces.check(size)
         {
             let text = format!(
                 "the piece digests do not fit the file and are not used, only {} proves it: {error}",
-                describe(&Proof { pieces: None, ..self.proof.clone() }, None)
+                describe(&Proof { pieces: None, ..self.integrity.proof.clone() }, None)
             );
-            self.proof.pieces = None;
+            self.integrity.proof.pieces = None;
             self.note(text, true);
         }
         if matches!(self.request.destination, Destination::Nowhere { .. }) {
-            self.proof = Proof { wholes: Vec::new(), pieces: None };
+            self.integrity.proof = Proof { wholes: Vec::new(), pieces: None };
         }
-        self.verification = describe(&self.proof, self.agreement);
-        if self.digests_offered {
-            self.verification.push_str(" as its server told it");
+        self.integrity.verification = describe(&self.integrity.proof, self.sources.agreement);
+        if self.integrity.digests_offered {
+            self.integrity.verification.push_str(" as its server told it");
         }
         let size = size_bytes.unwrap_or(UNKNOWN_SIZE);
         let mut resumed = swath_store::Resumed::default();
@@ -206,13 +206,13 @@ impl Run<'_> {
                 sparse: self.request.sparse,
             };
             let (target, found) = Target::open(&self.engine.disk, spec).await?;
-            self.target = Some(Arc::new(target));
-            self.resumed_by_digest = found.durable.count() > 0 && self.left_is_proved();
-            self.left = None;
+            self.persistence.target = Some(Arc::new(target));
+            self.persistence.resumed_by_digest = found.durable.count() > 0 && self.left_is_proved();
+            self.persistence.left = None;
             resumed = found;
             if size >= EARLY_COMMITS_FROM_BYTES {
-                self.commit_every = super::COMMIT_FIRST;
-                self.last_commit = self.now();
+                self.persistence.commit_every = super::COMMIT_FIRST;
+                self.persistence.committed_at = self.now();
             }
         } else if let Destination::Writer(_) = &self.request.destination {
             let empty = Destination::File(std::path::PathBuf::new());
@@ -223,25 +223,18 @@ impl Run<'_> {
             };
             self.start_stream(writer, size_bytes);
         }
-        self.size_bytes = size_bytes;
+        self.coverage.size_bytes = size_bytes;
         if let Some(note) = resumed.note.take() {
             self.note(note, true);
         }
         if !resumed.sources.is_empty() {
-            self.adopt_journal_names(&resumed.sources);
+            self.persistence.adopt(&resumed.sources, self.sources.deliverers());
         }
-        for (range, journal_id) in resumed.durable.iter() {
-            self.have.insert(range);
-            self.deliverers.set(range, journal_id);
-        }
-        self.resumed_bytes = self.have.total_bytes();
-        self.resumed = self.have.clone();
+        self.coverage.resume(&resumed.durable, &resumed.verified);
         self.choose_samples_of_left(source);
-        self.verified = resumed.verified.clone();
-        self.verified_bytes = self.verified.total_bytes();
-        if self.target.is_some() && !self.proof.is_empty() {
+        if self.persistence.target.is_some() && !self.integrity.proof.is_empty() {
             let mut verifier = Verifier::new(
-                &self.proof,
+                &self.integrity.proof,
                 if size_bytes.is_some() { size } else { u64::MAX },
                 self.engine.retained.share(),
             );
@@ -256,20 +249,24 @@ impl Run<'_> {
                     })
                 })
                 .collect();
-            verifier.resume(&self.have, &self.verified, &saved, &resumed.groups);
-            self.in_order = verifier.goes_in_order().then(InOrder::default);
+            verifier.resume(&self.coverage.have, &self.coverage.verified, &saved, &resumed.groups);
+            self.integrity.in_order = verifier.goes_in_order().then(InOrder::default);
             let most_bytes = self.engine.read_pool.slot_bytes() as u64;
-            self.verifier =
-                Some(self.engine.hash.add(verifier, self.report_sender.clone(), most_bytes));
+            self.integrity.verifier = Some(self.engine.hash.add(
+                verifier,
+                self.integrity.report_sender.clone(),
+                most_bytes,
+            ));
         }
         self.phase = Phase::Fetching;
         if size >= ROUTES_FROM_BYTES {
             self.ask_relays();
         }
         // Where nothing proves the file, that is said at its end.
-        let is_proved = !self.proof.is_empty();
-        let verification = if is_proved { self.verification.clone() } else { String::new() };
-        let resumed_bytes = self.resumed_bytes;
+        let is_proved = !self.integrity.proof.is_empty();
+        let verification =
+            if is_proved { self.integrity.verification.clone() } else { String::new() };
+        let resumed_bytes = self.coverage.resumed_bytes;
         self.observer.observe(&Event::Opened {
             size_bytes,
             resumed_bytes,
@@ -282,7 +279,7 @@ impl Run<'_> {
             }
             _ => RangeSet::full(size),
         };
-        missing.subtract(&self.have);
+        missing.subtract(&self.coverage.have);
         self.planner.handle(PlanEvent::Layout { size_bytes: size, missing }, self.now());
         Ok(())
     }
@@ -290,18 +287,20 @@ impl Run<'_> {
     /// The file goes to a writer, in order.
     fn start_stream(&mut self, writer: Box<dyn AsyncWrite + Send + Unpin>, size: Option<u64>) {
         let window_bytes = window_bytes(&self.engine.pool);
-        let words = self.ordered_sender.clone();
-        let ordered = Ordered::start(writer, &self.proof, size, window_bytes, words);
-        if let Some(pieces) = self.proof.pieces.as_ref().filter(|_| !ordered.holds_pieces()) {
+        let words = self.output.sender.clone();
+        let ordered = Ordered::start(writer, &self.integrity.proof, size, window_bytes, words);
+        if let Some(pieces) =
+            self.integrity.proof.pieces.as_ref().filter(|_| !ordered.holds_pieces())
+        {
             let length = crate::report::units::bytes(pieces.length_bytes());
             let text = format!(
                 "pieces of {length} do not fit into the memory for buffers: each is written before it is proved, and a wrong one ends the transfer"
             );
             self.note(text, true);
         }
-        self.output_nanos = ordered.writing_nanos();
-        self.ordered = Some(ordered);
-        self.is_stream = true;
+        self.output.nanos = ordered.writing_nanos();
+        self.output.ordered = Some(ordered);
+        self.output.is_stream = true;
     }
 
     /// What is known of the content, for the journal; `also` is a source not accepted yet.
@@ -311,7 +310,7 @@ impl Run<'_> {
         let mut digests: Vec<Digest> = self.request.known_digests().collect();
         if let Some(at) = also
             && digests.is_empty()
-            && self.proof.pieces.is_none()
+            && self.integrity.proof.pieces.is_none()
         {
             digests = told(at).unwrap_or_default().to_vec();
         }
@@ -335,7 +334,7 @@ impl Run<'_> {
                 .map(|digest| format!("{}:{}", digest.algorithm(), digest.to_hex()))
                 .collect(),
             versions,
-            pieces: self.proof.pieces.as_ref().map(|pieces| {
+            pieces: self.integrity.proof.pieces.as_ref().map(|pieces| {
                 let print = swath_model::digest::Hasher::digest(Algorithm::Blake3, pieces.packed());
                 format!("{}:{}:{}", pieces.algorithm(), pieces.length_bytes(), print.to_hex())
             }),
@@ -351,24 +350,24 @@ impl Run<'_> {
         buffer: Buffer,
     ) -> Result<(), Ended> {
         let now = self.now();
-        self.last_arrival = now;
+        self.clock.last_arrival = now;
         let range = Range::of_len(offset, buffer.len() as u64);
-        if let Some(entry) = self.swaths.get_mut(&swath) {
+        if let Some(entry) = self.lanes.swaths.get_mut(&swath) {
             entry.first_byte_at.get_or_insert(now);
             entry.delivered_to = entry.delivered_to.max(range.end);
         }
-        if self.sources[source].accepted != Some(true) || self.is_bad(source) {
+        if self.sources[source].accepted != Some(true) || self.sources.is_bad(source) {
             self.discard(source, buffer);
             return Ok(());
         }
         if let Some(entry) = self.sources.get_mut(source) {
             entry.failures = 0;
         }
-        if self.audit.is_some() {
+        if self.comparison.running.is_some() {
             self.audit_chunk(source, swath, range, buffer);
             return Ok(());
         }
-        let new = self.have.gaps_within(range);
+        let new = self.coverage.have.gaps_within(range);
         match new.as_slice() {
             [] => self.discard(source, buffer),
             [whole] if *whole == range => self.take_in(source, swath, range, buffer),
@@ -384,7 +383,7 @@ impl Run<'_> {
                 buffer.truncate(last.len() as usize);
                 buffer.shrink();
                 self.take_in(source, swath, *last, buffer);
-                self.wasted_bytes += range.len() - new_bytes;
+                self.coverage.wasted_bytes += range.len() - new_bytes;
             }
         }
         Ok(())
@@ -414,8 +413,7 @@ impl Run<'_> {
 
     /// New bytes in our hands: enter them and send them on their way to the disk.
     fn take_in(&mut self, source: usize, swath: SwathId, range: Range, buffer: Buffer) {
-        self.have.insert(range);
-        self.deliverers.set(range, self.journal_ids[source]);
+        self.coverage.take_in(range, self.persistence.id_of(source));
         if let Some(entry) = self.sources.get_mut(source) {
             entry.figures.bytes += range.len();
         }
@@ -428,10 +426,11 @@ impl Run<'_> {
     fn done(&mut self, source: usize, swath: SwathId) -> Result<(), Ended> {
         let now = self.now();
         let end_of_stream = self
+            .lanes
             .swaths
             .get(&swath)
             .filter(|entry| {
-                self.size_bytes.is_none()
+                self.coverage.size_bytes.is_none()
                     && self.tree.is_none()
                     && entry.outcome.is_none()
                     && entry.delivered_to < entry.range.end
@@ -439,49 +438,39 @@ impl Run<'_> {
             .map(|entry| entry.delivered_to);
         self.close_swath(swath, Outcome::Done);
         if let Some(entry) = self.sources.get_mut(source) {
-            entry.figures.answered(now, self.swaths.values().any(|other| other.source == source));
+            entry
+                .figures
+                .answered(now, self.lanes.swaths.values().any(|other| other.source == source));
         }
         self.planner.handle(PlanEvent::SwathDone { swath }, now);
         if let Some(size_bytes) = end_of_stream
             && self.phase != Phase::Probing
         {
-            if let Some(pieces) =
-                self.proof.pieces.as_ref().filter(|_| self.proof.wholes.is_empty())
+            if let Some(pieces) = self
+                .integrity
+                .proof
+                .pieces
+                .as_ref()
+                .filter(|_| self.integrity.proof.wholes.is_empty())
             {
                 // Fewer pieces than there are digests: each is right, and the end is missing.
                 pieces.check(size_bytes).map_err(GetError::Pieces)?;
             }
-            self.size_bytes = Some(size_bytes);
-            if let Some(target) = &self.target {
+            self.coverage.size_bytes = Some(size_bytes);
+            if let Some(target) = &self.persistence.target {
                 target.set_size(size_bytes).map_err(GetError::from)?;
             }
-            if let Some(verifier) = &self.verifier {
+            if let Some(verifier) = &self.integrity.verifier {
                 verifier.end_at(size_bytes);
             }
-            if let Some(ordered) = &self.ordered {
+            if let Some(ordered) = &self.output.ordered {
                 ordered.end_at(size_bytes);
             }
             let mut missing = RangeSet::full(size_bytes);
-            missing.subtract(&self.have);
+            missing.subtract(&self.coverage.have);
             self.planner.handle(PlanEvent::Layout { size_bytes, missing }, now);
         }
         Ok(())
-    }
-}
-
-/// What a user reads about how the file is proved.
-pub(super) fn describe(proof: &Proof, agreement: Option<Agreement>) -> String {
-    let wholes: Vec<&str> = proof.wholes.iter().map(|whole| whole.algorithm().name()).collect();
-    let wholes = wholes.join(" and ");
-    match &proof.pieces {
-        Some(pieces) if wholes.is_empty() => {
-            format!("{} pieces by {}", pieces.count(), pieces.algorithm())
-        }
-        Some(pieces) => {
-            format!("{} pieces by {}, the whole by {wholes}", pieces.count(), pieces.algorithm())
-        }
-        None if wholes.is_empty() => without_digest(agreement).to_owned(),
-        None => wholes,
     }
 }
 

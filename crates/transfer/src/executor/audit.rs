@@ -41,6 +41,23 @@ impl Audit {
     }
 }
 
+/// What comparisons have found.
+#[derive(Default)]
+pub(super) struct Comparison {
+    /// The one that is running.
+    pub running: Option<Audit>,
+    /// (deliverer, contradicted by), in journal numbers.
+    pub disputed: RangeMap<(u32, u32)>,
+    /// What no second source could be asked for.
+    pub uncompared_bytes: u64,
+    /// What is still to be tried of what could explain the disputes; the first is being tried.
+    pub hypotheses: VecDeque<Hypothesis>,
+    /// What is fetched again for it.
+    pub replaced: Vec<Range>,
+    /// All bytes are there and do not come to the digest wanted.
+    pub mismatch: bool,
+}
+
 /// What could explain all disputes; sources by their numbers in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hypothesis {
@@ -124,7 +141,8 @@ impl Run<'_> {
         actual: Digest,
         stop: &Stop,
     ) -> Result<(), Ended> {
-        let by = if self.digests_offered { "; the digest is what a server told" } else { "" };
+        let by =
+            if self.integrity.digests_offered { "; the digest is what a server told" } else { "" };
         let failed = |hint: &str| {
             Err(Ended::Error(GetError::Digest {
                 wanted: Box::new(wanted),
@@ -132,13 +150,19 @@ impl Run<'_> {
                 hint: format!("{by}{hint}"),
             }))
         };
-        if self.proof.pieces.as_ref().is_some_and(|pieces| pieces.algorithm().resists_malice()) {
-            self.mismatch = true;
+        if self
+            .integrity
+            .proof
+            .pieces
+            .as_ref()
+            .is_some_and(|pieces| pieces.algorithm().resists_malice())
+        {
+            self.comparison.mismatch = true;
             return failed(
                 "; each piece is right by its own digest, so the two contradict each other",
             );
         }
-        if self.target.is_none() {
+        if self.persistence.target.is_none() {
             return failed("; what was written to the output is wrong");
         }
         if self.sources.iter().any(|entry| entry.source.end_was_cut()) {
@@ -146,43 +170,43 @@ impl Run<'_> {
             self.note(text.to_owned(), true);
             return Err(Ended::Restart);
         }
-        if self.mismatch {
+        if self.comparison.mismatch {
             // What was tried last did not help.
-            self.hypotheses.pop_front();
+            self.comparison.hypotheses.pop_front();
         } else {
             if self.nobody_to_compare_with() {
                 if self.other_version("its file does not have the digest") {
                     return Err(Ended::Restart);
                 }
-                self.mismatch = true;
+                self.comparison.mismatch = true;
                 return failed("; there is no second source to compare with");
             }
             let text = "the digest does not match: all is fetched once more, each part from another source, to compare";
             self.note(text.to_owned(), true);
             self.compare_all(stop).await?;
-            self.hypotheses = hypotheses(&self.disputed);
-            self.mismatch = true;
+            self.comparison.hypotheses = hypotheses(&self.comparison.disputed);
+            self.comparison.mismatch = true;
         }
-        while let Some(&hypothesis) = self.hypotheses.front() {
+        while let Some(&hypothesis) = self.comparison.hypotheses.front() {
             let ranges = self.wrong_under(hypothesis);
             if !ranges.is_empty() && self.can_try(hypothesis, &ranges) {
                 return self.replace(ranges, stop).await;
             }
-            self.hypotheses.pop_front();
+            self.comparison.hypotheses.pop_front();
         }
         if self.other_version("its file does not have the digest") {
             return Err(Ended::Restart);
         }
-        let hint = match self.disputed.iter().next() {
-            None if self.uncompared_bytes > 0 => format!(
+        let hint = match self.comparison.disputed.iter().next() {
+            None if self.comparison.uncompared_bytes > 0 => format!(
                 "; {} could not be compared, in all else the sources agree with one another",
-                crate::report::units::bytes(self.uncompared_bytes)
+                crate::report::units::bytes(self.comparison.uncompared_bytes)
             ),
             None => "; all sources agree with one another: either the digest is wrong, or all hold the same wrong file".to_owned(),
             Some((range, (one, other))) => format!(
                 "; {} and {} contradict each other, first at byte {}, and neither version comes to the digest",
-                self.journal_name(one),
-                self.journal_name(other),
+                self.persistence.name_of(one),
+                self.persistence.name_of(other),
                 range.start
             ),
         };
@@ -191,11 +215,11 @@ impl Run<'_> {
 
     /// Whether no source is left that did not itself deliver all that there is.
     fn nobody_to_compare_with(&self) -> bool {
-        let whole = Range::new(0, self.size_bytes.unwrap_or(0));
-        let parts = self.deliverers.within(whole);
+        let whole = Range::new(0, self.coverage.size_bytes.unwrap_or(0));
+        let parts = self.coverage.deliverers.within(whole);
         !(0..self.sources.len()).any(|at| {
-            let mut others = parts.iter().filter(|&&(_, id)| id != self.journal_ids[at]);
-            self.is_usable(at) && others.any(|&(range, _)| self.has_some(at, range))
+            let mut others = parts.iter().filter(|&&(_, id)| id != self.persistence.id_of(at));
+            self.sources.is_usable(at) && others.any(|&(range, _)| self.sources.has_some(at, range))
         })
     }
 
@@ -203,7 +227,7 @@ impl Run<'_> {
     fn can_try(&self, hypothesis: Hypothesis, ranges: &[Range]) -> bool {
         let mut left: RangeSet = ranges.iter().copied().collect();
         for at in 0..self.sources.len() {
-            if self.is_usable(at) && !hypothesis.blames(self.journal_ids[at]) {
+            if self.sources.is_usable(at) && !hypothesis.blames(self.persistence.id_of(at)) {
                 left = left.iter().flat_map(|range| self.sources[at].lacks.within(range)).collect();
             }
         }
@@ -215,12 +239,14 @@ impl Run<'_> {
     /// what is wrong, so nothing that they delivered counts, in dispute or not.
     fn wrong_under(&self, hypothesis: Hypothesis) -> Vec<Range> {
         let within: Vec<Range> = match hypothesis {
-            Hypothesis::Liar(_) => self.disputed.iter().map(|(range, _)| range).collect(),
-            Hypothesis::Honest(_) => vec![Range::new(0, self.size_bytes.unwrap_or(0))],
+            Hypothesis::Liar(_) => {
+                self.comparison.disputed.iter().map(|(range, _)| range).collect()
+            }
+            Hypothesis::Honest(_) => vec![Range::new(0, self.coverage.size_bytes.unwrap_or(0))],
         };
         within
             .into_iter()
-            .flat_map(|range| self.deliverers.within(range))
+            .flat_map(|range| self.coverage.deliverers.within(range))
             .filter(|&(_, deliverer)| hypothesis.blames(deliverer))
             .map(|(range, _)| range)
             .collect()
@@ -229,7 +255,7 @@ impl Run<'_> {
     /// Fetch these bytes again from whoever the hypothesis trusts.
     async fn replace(&mut self, ranges: Vec<Range>, stop: &Stop) -> Result<(), Ended> {
         // The whole file is fetched already; only these ranges are, from whoever is trusted.
-        self.replaced.clone_from(&ranges);
+        self.comparison.replaced.clone_from(&ranges);
         self.new_planner(RangeSet::new());
         for range in ranges {
             self.reopen(range);
@@ -241,11 +267,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn journal_name(&self, id: u32) -> String {
-        let deliverer = self.journal_names.get(&id).map(ToString::to_string);
-        deliverer.unwrap_or_else(|| "an earlier source".to_owned())
-    }
-
     /// The version fetched is no good. Where mirrors were left out because theirs is another one,
     /// those in use are dropped in their favour.
     pub(super) fn other_version(&mut self, reason: &str) -> bool {
@@ -254,7 +275,7 @@ impl Run<'_> {
                 self.sources[at].accepted == Some(false) && self.sources[at].left_out_for_version
             })
             .collect();
-        if others.is_empty() || self.digests_offered {
+        if others.is_empty() || self.integrity.digests_offered {
             return false;
         }
         for at in 0..self.sources.len() {
@@ -279,17 +300,18 @@ impl Run<'_> {
 
     /// Ask for every range from somebody who did not deliver it, and compare.
     async fn compare_all(&mut self, stop: &Stop) -> Result<(), Ended> {
-        let Some(size_bytes) = self.size_bytes else { return Ok(()) };
+        let Some(size_bytes) = self.coverage.size_bytes else { return Ok(()) };
         self.phase = Phase::Disputing;
-        self.audit = Some(Audit::new());
+        self.comparison.running = Some(Audit::new());
         self.new_planner(RangeSet::full(size_bytes));
         let result = self.drive(stop).await;
         self.close_lanes();
         let mut has_compared = false;
-        if let Some(audit) = self.audit.take() {
+        if let Some(audit) = self.comparison.running.take() {
             has_compared = !audit.compared.is_empty();
-            self.uncompared_bytes = size_bytes.saturating_sub(audit.compared.total_bytes());
-            self.disputed = audit.disputes;
+            self.comparison.uncompared_bytes =
+                size_bytes.saturating_sub(audit.compared.total_bytes());
+            self.comparison.disputed = audit.disputes;
         }
         match result {
             // Who could compare the rest has fallen silent; what was compared may be enough.
@@ -302,7 +324,7 @@ impl Run<'_> {
     /// what it brought itself, and what came by a relay that it is reached by too, if somebody has it
     /// who is not. For ways that the router opens meanwhile that holds as well.
     pub(super) fn may_not_judge(&self, at: usize) -> Vec<Range> {
-        let own = self.journal_ids[at];
+        let own = self.persistence.id_of(at);
         let mut strangers: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let mut is_barred = |id: u32, range: Range| {
             if id == own || !self.is_kin(at, id) {
@@ -311,15 +333,15 @@ impl Run<'_> {
             let others = strangers.entry(id).or_insert_with(|| self.strangers_to(id));
             others.iter().any(|&it| self.sources[it].lacks.within(range).next().is_none())
         };
-        if self.audit.is_some() {
-            let delivered = self.deliverers.iter();
+        if self.comparison.running.is_some() {
+            let delivered = self.coverage.deliverers.iter();
             return delivered
                 .filter(|&(range, id)| is_barred(id, range))
                 .map(|(range, _)| range)
                 .collect();
         }
-        let replaced = self.replaced.iter().copied();
-        match self.hypotheses.front().filter(|_| self.mismatch) {
+        let replaced = self.comparison.replaced.iter().copied();
+        match self.comparison.hypotheses.front().filter(|_| self.comparison.mismatch) {
             Some(&Hypothesis::Liar(liar)) => {
                 replaced.filter(|&range| is_barred(liar, range)).collect()
             }
@@ -330,21 +352,26 @@ impl Run<'_> {
 
     /// Whether what a hypothesis takes for wrong is being fetched again.
     pub(super) fn is_replacing(&self) -> bool {
-        self.mismatch && self.audit.is_none() && !self.hypotheses.is_empty()
+        self.comparison.mismatch
+            && self.comparison.running.is_none()
+            && !self.comparison.hypotheses.is_empty()
     }
 
     /// Whether this source and the deliverer of this number are reached by a relay in common.
     pub(super) fn is_kin(&self, at: usize, id: u32) -> bool {
         let route = |at: usize| self.sources[at].on_route.as_ref().map(|own| &own.route);
-        match self.source_of_journal_id(id) {
+        match self.persistence.source_of(id) {
             Some(other) => {
                 let (Some(own), Some(other)) = (route(at), route(other)) else { return false };
                 other.relays().iter().any(|&relay| own.contains(relay))
             }
             // Of an earlier run, it has its name alone.
             None => {
-                self.journal_ids[at] != id
-                    && self.kin_in_journal(self.journal_ids[at]).contains(&id)
+                self.persistence.id_of(at) != id
+                    && self
+                        .persistence
+                        .kin(self.persistence.id_of(at), &self.integrity.samples.guilty)
+                        .contains(&id)
             }
         }
     }
@@ -352,8 +379,8 @@ impl Run<'_> {
     /// Those who may be asked, and by no relay by which the deliverer of this number is reached.
     fn strangers_to(&self, id: u32) -> Vec<usize> {
         let is_one = |&at: &usize| {
-            let may_be_asked = self.is_usable(at) && !self.is_closed_way(at);
-            may_be_asked && self.journal_ids[at] != id && !self.is_kin(at, id)
+            let may_be_asked = self.sources.is_usable(at) && !self.is_closed_way(at);
+            may_be_asked && self.persistence.id_of(at) != id && !self.is_kin(at, id)
         };
         (0..self.sources.len()).filter(is_one).collect()
     }
@@ -361,7 +388,7 @@ impl Run<'_> {
     /// A fresh planner that knows all sources and has `missing` to fetch.
     fn new_planner(&mut self, missing: RangeSet) {
         self.reset_planner();
-        let size_bytes = self.size_bytes.unwrap_or(0);
+        let size_bytes = self.coverage.size_bytes.unwrap_or(0);
         self.planner.handle(PlanEvent::Layout { size_bytes, missing }, self.now());
     }
 
@@ -372,11 +399,11 @@ impl Run<'_> {
         self.change_planner(config);
         self.planner_done = false;
         let now = self.now();
-        self.last_arrival = now;
+        self.clock.last_arrival = now;
         for at in 0..self.sources.len() {
             let source = SourceId(at as u32);
             self.plan_source(at);
-            if !self.is_usable(at) {
+            if !self.sources.is_usable(at) {
                 self.planner.handle(PlanEvent::SourceBad { source }, now);
             }
         }
@@ -390,15 +417,15 @@ impl Run<'_> {
         range: Range,
         buffer: Buffer,
     ) {
-        self.wasted_bytes += range.len();
+        self.coverage.wasted_bytes += range.len();
         self.sources[source].figures.wasted_bytes += range.len();
         self.planner.handle(PlanEvent::Delivered { swath, range }, self.now());
-        let Some(audit) = &mut self.audit else { return };
+        let Some(audit) = &mut self.comparison.running else { return };
         if audit.compared.covers(range) {
             return;
         }
         audit.compared.insert(range);
-        let Some(target) = self.target.clone() else { return };
+        let Some(target) = self.persistence.target.clone() else { return };
         let pool = self.engine.read_pool.clone();
         self.jobs.add(async move {
             let mut at = range.start;
@@ -416,8 +443,8 @@ impl Run<'_> {
     }
 
     pub(super) fn compared(&mut self, source: usize, differing: &[Range]) {
-        let other = self.journal_ids[source];
-        let Some(audit) = &mut self.audit else { return };
+        let other = self.persistence.id_of(source);
+        let Some(audit) = &mut self.comparison.running else { return };
         // With many already, a block in which there are some is one.
         let span = match differing {
             [first, .., last] if audit.disputes.count() >= DISPUTES_MAX / 2 => {
@@ -429,7 +456,7 @@ impl Run<'_> {
             if audit.disputes.count() >= DISPUTES_MAX {
                 return;
             }
-            for (part, deliverer) in self.deliverers.within(range) {
+            for (part, deliverer) in self.coverage.deliverers.within(range) {
                 audit.disputes.set(part, (deliverer, other));
             }
         }
@@ -437,10 +464,14 @@ impl Run<'_> {
 
     /// The digest is right now: whoever was contradicted by what is right is convicted.
     pub(super) fn convict_contradicted(&mut self) {
-        let Some(&hypothesis) = self.hypotheses.front().filter(|_| self.mismatch) else { return };
-        self.mismatch = false;
+        let Some(&hypothesis) =
+            self.comparison.hypotheses.front().filter(|_| self.comparison.mismatch)
+        else {
+            return;
+        };
+        self.comparison.mismatch = false;
         let mut liars: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-        for (range, (deliverer, other)) in self.disputed.iter() {
+        for (range, (deliverer, other)) in self.comparison.disputed.iter() {
             // Of two who are both to blame, this does not tell which was wrong here.
             let liar = match (hypothesis.blames(deliverer), hypothesis.blames(other)) {
                 (true, false) => deliverer,
@@ -450,17 +481,17 @@ impl Run<'_> {
             liars.entry(liar).or_insert((range.start, 0)).1 += range.len();
         }
         if let (Hypothesis::Honest(honest), true) = (hypothesis, liars.is_empty()) {
-            let name = self.journal_name(honest);
+            let name = self.persistence.name_of(honest);
             self.note(format!("the digest is right with what {name} alone delivers"), true);
         }
         for (liar, (first, bytes)) in liars {
-            let name = self.journal_name(liar);
+            let name = self.persistence.name_of(liar);
             let bytes = crate::report::units::bytes(bytes);
             self.note(
                 format!("{name} delivered {bytes} that other sources contradict, first at byte {first}: replaced, and the digest is right"),
                 true,
             );
-            if let Some(at) = self.source_of_journal_id(liar) {
+            if let Some(at) = self.persistence.source_of(liar) {
                 self.sources[at].fault = Fault::Corrupt;
                 self.drop_source(at, "it delivered corrupt data");
             }

@@ -12,7 +12,8 @@ use crate::reason::Why;
 use swath_model::Time;
 use swath_source::LaneError;
 
-use super::state::{LaneEntry, Run};
+use super::lanes::LaneEntry;
+use super::state::Run;
 
 /// How often in a row a source was of no use.
 #[derive(Debug, Default)]

@@ -26,29 +26,31 @@ pub(super) struct Broken {
 impl Run<'_> {
     /// A lane of this source ended before its end, perhaps with an error.
     pub(super) fn note_break(&mut self, source: usize, error: Option<&LaneError>) {
-        let is_left = self.lanes.values().any(|entry| entry.up);
+        let is_left = self.lanes.open.values().any(|entry| entry.up);
         let Some(entry) = self.sources.get(source).filter(|entry| entry.ever_up) else { return };
         if self.tree.is_none() || is_left {
             return;
         }
         let name = entry.source.name().to_string();
         let words = error.map_or(ENDED.to_owned(), ToString::to_string);
-        match &mut self.broken {
+        match &mut self.telemetry.broken {
             // The last error tells more than the first one, which at times is none.
             Some(broken) if error.is_some() => broken.words = words,
             Some(_) => {}
-            None => self.broken = Some(Broken { at: self.now(), words, name, is_told: false }),
+            None => {
+                self.telemetry.broken = Some(Broken { at: self.now(), words, name, is_told: false })
+            }
         }
     }
 
     /// Tell what is due of it.
     pub(super) fn tell_break(&mut self) {
-        let Some(broken) = &self.broken else { return };
-        if self.last_arrival > broken.at {
+        let Some(broken) = &self.telemetry.broken else { return };
+        if self.clock.last_arrival > broken.at {
             if broken.is_told {
                 self.tell_return();
             }
-            self.broken = None;
+            self.telemetry.broken = None;
         } else if !broken.is_told && self.now().since(broken.at) >= WORTH_TELLING {
             self.tell_broken();
         }
@@ -56,7 +58,7 @@ impl Run<'_> {
 
     /// The server of this source does not know the walk any more.
     pub(super) fn tell_forgotten(&mut self, source: usize) {
-        match &self.broken {
+        match &self.telemetry.broken {
             None => {
                 let Some(entry) = self.sources.get(source) else { return };
                 let name = entry.source.name().to_string();
@@ -70,13 +72,13 @@ impl Run<'_> {
                 self.tell_return();
             }
         }
-        self.broken = None;
+        self.telemetry.broken = None;
     }
 
     fn tell_broken(&mut self) {
-        let silent_s = self.silence_s();
+        let silent_s = self.clock.silence_s();
         let wait = units::duration((self.request.stall_s - silent_s).max(0.0));
-        let Some(broken) = &mut self.broken else { return };
+        let Some(broken) = &mut self.telemetry.broken else { return };
         broken.is_told = true;
         let text =
             format!("{}: {}; it is asked again, for up to {wait}", broken.name, broken.words);
@@ -84,7 +86,7 @@ impl Run<'_> {
     }
 
     fn tell_return(&mut self) {
-        let Some(broken) = &self.broken else { return };
+        let Some(broken) = &self.telemetry.broken else { return };
         let after = units::duration(self.now().secs_since(broken.at));
         let text = format!("{}: it is there again after {after}, and goes on", broken.name);
         self.note(text, true);

@@ -64,7 +64,8 @@ impl Run<'_> {
             Class::Forbidden if allowed_before => Loss::Busy(pause),
             // The size is told by such an answer; if it is the wrong one that is judged there.
             Class::Lying
-                if matches!(error, LaneError::BeyondEnd { .. }) && self.size_bytes.is_none() =>
+                if matches!(error, LaneError::BeyondEnd { .. })
+                    && self.coverage.size_bytes.is_none() =>
             {
                 Loss::Clean
             }
@@ -75,7 +76,7 @@ impl Run<'_> {
             | Class::Lying
             | Class::Unsupported => Loss::Final,
         };
-        if loss == Loss::Final && !self.is_bad(source) {
+        if loss == Loss::Final && !self.sources.is_bad(source) {
             self.set_state(source, SourceState::Bad, Some(error.clone().into()));
         } else if is_news && loss != Loss::Clean && self.phase == Phase::Probing {
             // While nothing comes, whoever waits wants to know what is being waited for.
@@ -88,7 +89,7 @@ impl Run<'_> {
     /// A depot does not hold what it was asked for, as where a disk has spoilt it: the rest of it is as
     /// good as before.
     fn lacks(&mut self, source: usize, lacking: &[Range]) -> Loss {
-        let all = Range::new(0, self.size_bytes.unwrap_or(u64::MAX));
+        let all = Range::new(0, self.coverage.size_bytes.unwrap_or(u64::MAX));
         let (id, now) = (SourceId(source as u32), self.now());
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
         let is_news = !std::mem::replace(&mut entry.was_short, true);
@@ -114,9 +115,9 @@ impl Run<'_> {
     /// Whether other lanes of this source have brought something. (Some servers count requests,
     /// not connections, so even a lane that has delivered may be refused beside another one.)
     fn others_deliver(&self, source: usize, lane: LaneId) -> bool {
-        self.lanes.iter().any(|(&id, entry)| {
-            id != lane && entry.source == source && entry.lane.meter().body_bytes() > 0
-        })
+        self.lanes
+            .of_source(source)
+            .any(|(id, entry)| id != lane && entry.lane.meter().body_bytes() > 0)
     }
 }
 

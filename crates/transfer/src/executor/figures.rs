@@ -11,7 +11,8 @@ use swath_source::{Meter, plain_bytes};
 
 use super::agree::without_digest;
 use super::audit::Audit;
-use super::state::{Run, SourceEntry};
+use super::sources::SourceEntry;
+use super::state::Run;
 use crate::limited::{Measured, Used};
 use crate::observe::{
     Eta, Event, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary, Verified,
@@ -144,7 +145,7 @@ impl Run<'_> {
         let mut body = vec![0u64; self.sources.len()];
         let mut requests = vec![0u64; self.sources.len()];
         let mut lanes = vec![0u32; self.sources.len()];
-        for entry in self.lanes.values() {
+        for entry in self.lanes.open.values() {
             body[entry.source] += entry.lane.meter().body_bytes();
             requests[entry.source] += entry.lane.meter().requests();
             lanes[entry.source] += 1;
@@ -180,16 +181,17 @@ impl Run<'_> {
                 }
             })
             .collect();
-        let hashed_bytes = self.verifier.as_ref().map_or(0, VerifierHandle::hashed_bytes);
-        let compared_bytes = self.audit.as_ref().map(Audit::compared_bytes);
+        let hashed_bytes = self.integrity.verifier.as_ref().map_or(0, VerifierHandle::hashed_bytes);
+        let compared_bytes = self.comparison.running.as_ref().map(Audit::compared_bytes);
         let snapshot = Snapshot {
             at_s: now.as_secs_f64(),
             phase: self.phase,
-            size_bytes: self.size_bytes.map(|bytes| self.told(bytes)),
-            done_bytes: self.told(self.have.total_bytes()),
-            resumed_bytes: self.told(self.resumed_bytes),
-            verified_bytes: self
-                .told(compared_bytes.unwrap_or_else(|| self.verified_bytes.max(hashed_bytes))),
+            size_bytes: self.coverage.size_bytes.map(|bytes| self.told(bytes)),
+            done_bytes: self.told(self.coverage.have.total_bytes()),
+            resumed_bytes: self.told(self.coverage.resumed_bytes),
+            verified_bytes: self.told(
+                compared_bytes.unwrap_or_else(|| self.coverage.verified_bytes.max(hashed_bytes)),
+            ),
             rate_bytes_per_s: rate,
             eta: self.eta(planned),
             sources,
@@ -199,14 +201,14 @@ impl Run<'_> {
 
     /// The time left.
     fn eta(&mut self, rate: f64) -> Option<Eta> {
-        let compared = self.audit.as_ref().map(Audit::compared_bytes);
-        let done_bytes = compared.unwrap_or_else(|| self.have.total_bytes());
-        let left_bytes = self.size_bytes?.saturating_sub(done_bytes);
+        let compared = self.comparison.running.as_ref().map(Audit::compared_bytes);
+        let done_bytes = compared.unwrap_or_else(|| self.coverage.have.total_bytes());
+        let left_bytes = self.coverage.size_bytes?.saturating_sub(done_bytes);
         let paced_lanes = self.planner.paced_lanes();
-        if std::mem::replace(&mut self.paced_lanes, paced_lanes) != paced_lanes {
-            self.rates = std::iter::repeat_n(rate, RATES_MIN).collect();
+        if std::mem::replace(&mut self.telemetry.paced_lanes, paced_lanes) != paced_lanes {
+            self.telemetry.rates = std::iter::repeat_n(rate, RATES_MIN).collect();
         }
-        let eta = forecast(&mut self.rates, rate, left_bytes);
+        let eta = forecast(&mut self.telemetry.rates, rate, left_bytes);
         eta.filter(|_| matches!(self.phase, Phase::Fetching | Phase::Disputing))
     }
 
@@ -266,12 +268,12 @@ impl Run<'_> {
         self.follow_states();
         let now = self.now();
         let elapsed_s = now.as_secs_f64().max(1e-6);
-        let fetch_s = self.fetch_ended_at.unwrap_or(now).as_secs_f64().max(1e-6);
+        let fetch_s = self.telemetry.fetch_ended_at.unwrap_or(now).as_secs_f64().max(1e-6);
         let fetched_bytes: u64 = self.sources.iter().map(|entry| entry.figures.bytes).sum();
         let mut requests: Vec<u64> =
             self.sources.iter().map(|entry| entry.figures.requests_ended).collect();
-        let mut wasted_bytes = self.wasted_bytes;
-        for entry in self.lanes.values() {
+        let mut wasted_bytes = self.coverage.wasted_bytes;
+        for entry in self.lanes.open.values() {
             requests[entry.source] += entry.lane.meter().requests();
         }
         let sources: Vec<SourceSummary> = self
@@ -315,11 +317,12 @@ impl Run<'_> {
         let limited_by = Measured { efficiency, sources: self.used(), ..measured }.judge();
         Summary {
             sent: false,
-            path: self.name.clone(),
-            size_bytes: self.told(self.size_bytes.unwrap_or_else(|| self.have.total_bytes())),
+            path: self.telemetry.name.clone(),
+            size_bytes: self
+                .told(self.coverage.size_bytes.unwrap_or_else(|| self.coverage.have.total_bytes())),
             fetched_bytes: self.told(fetched_bytes),
-            resumed_bytes: self.told(self.resumed_bytes),
-            kept_bytes: self.told(self.kept_bytes),
+            resumed_bytes: self.told(self.coverage.resumed_bytes),
+            kept_bytes: self.told(self.coverage.kept_bytes),
             kept_files: 0,
             elapsed_s,
             rate_bytes_per_s: self.told(fetched_bytes) as f64 / elapsed_s,
@@ -329,14 +332,14 @@ impl Run<'_> {
             verified_by: self.verified_by(),
             proved: self.verified() != Verified::None,
             limited_by,
-            digest: self.digest.as_ref().map(ToString::to_string),
+            digest: self.integrity.digest.as_ref().map(ToString::to_string),
             sources,
         }
     }
 
     /// Whether digests prove every byte.
     pub(super) fn is_proved(&self) -> bool {
-        !self.proof.is_empty() && !self.word_of_relays || self.tree.is_some()
+        !self.integrity.proof.is_empty() && !self.integrity.word_of_relays || self.tree.is_some()
     }
 
     /// What the file was verified by, in words.
@@ -349,13 +352,13 @@ impl Run<'_> {
         if self.takes_relays_word() {
             return "the checksums of its blocks came by relays like the blocks, and they could have changed both".to_owned();
         }
-        let accepted = self.sources.iter().filter(|entry| entry.accepted == Some(true)).count();
-        if !self.is_proved() && accepted == 1 && !self.verification.is_empty() {
+        let accepted = self.sources.accepted().count();
+        if !self.is_proved() && accepted == 1 && !self.integrity.verification.is_empty() {
             // A single one agrees with nobody.
             return without_digest(None).to_owned();
         }
-        let mut words = self.verification.clone();
-        if let compared @ 1.. = self.samples.peers.right_bytes
+        let mut words = self.integrity.verification.clone();
+        if let compared @ 1.. = self.integrity.samples.peers.right_bytes
             && !self.is_proved()
         {
             let bytes = units::bytes(compared);
@@ -370,7 +373,7 @@ impl Run<'_> {
             Some(_) if self.takes_relays_word() => Verified::None,
             Some(_) => Verified::Blocks,
             None if !self.is_proved() => Verified::None,
-            None if self.proof.wholes.is_empty() => Verified::Pieces,
+            None if self.integrity.proof.wholes.is_empty() => Verified::Pieces,
             None => Verified::Digest,
         }
     }
@@ -383,10 +386,18 @@ impl Run<'_> {
             fetch_s,
             elapsed_s,
             rate_limit: self.engine.limit_bytes_per_s,
-            disk_s: disk.saturated.saturating_sub(self.disk_began.saturated).as_secs_f64(),
-            output_s: self.output_nanos.load(Ordering::Relaxed) as f64 * 1e-9,
-            hashing_s: self.engine.hash.busy().saturating_sub(self.hash_began).as_secs_f64(),
-            cpu_s: process_cpu_s() - self.cpu_began_s,
+            disk_s: disk
+                .saturated
+                .saturating_sub(self.telemetry.disk_began.saturated)
+                .as_secs_f64(),
+            output_s: self.output.nanos.load(Ordering::Relaxed) as f64 * 1e-9,
+            hashing_s: self
+                .engine
+                .hash
+                .busy()
+                .saturating_sub(self.telemetry.hash_began)
+                .as_secs_f64(),
+            cpu_s: process_cpu_s() - self.telemetry.cpu_began_s,
             cores: self.engine.cores as f64,
             efficiency: None,
             is_tree: self.tree.is_some(),
@@ -411,8 +422,7 @@ impl Run<'_> {
     /// The newest modification time that an accepted source tells.
     pub(super) fn newest_modified(&self) -> Option<std::time::SystemTime> {
         self.sources
-            .iter()
-            .filter(|entry| entry.accepted == Some(true))
+            .accepted()
             .filter_map(|entry| entry.facts.as_ref()?.last_modified.as_deref())
             .filter_map(swath_formats::http_date::parse)
             .max()

@@ -17,7 +17,7 @@ impl Run<'_> {
     /// The hops of each way: what its lanes report together.
     pub(super) fn report_hops(&mut self, now: Time) {
         let Some(ways) = &mut self.ways else { return };
-        let lanes = &self.lanes;
+        let lanes = &self.lanes.open;
         ways.hops.retain(|lane, (_, at, _)| lanes.contains_key(lane) && now.since(*at) < FRESH);
         let open: Vec<(WayId, usize)> = ways.open.iter().map(|(&way, &at)| (way, at)).collect();
         for (way, source) in open {
@@ -54,9 +54,9 @@ impl Run<'_> {
 
     pub(super) fn report_progress(&mut self, now: Time) {
         // In a comparison all is asked for once more, by whoever did not bring it.
-        let compared = self.audit.as_ref().map(Audit::compared_bytes);
-        let done_bytes = compared.unwrap_or_else(|| self.have.total_bytes());
-        let left_bytes = self.size_bytes.map(|size| size.saturating_sub(done_bytes));
+        let compared = self.comparison.running.as_ref().map(Audit::compared_bytes);
+        let done_bytes = compared.unwrap_or_else(|| self.coverage.have.total_bytes());
+        let left_bytes = self.coverage.size_bytes.map(|size| size.saturating_sub(done_bytes));
         let Some(ways) = &self.ways else { return };
         let now_of = |(&way, &source): (&WayId, &usize)| Some((way, self.way_now(way, source)?));
         let all = ways.open.iter().filter_map(now_of).collect();
@@ -70,7 +70,7 @@ impl Run<'_> {
         let view = self.planner.source(SourceId(source as u32))?;
         let begun_bytes = self.ways.as_ref()?.begun.get(&way).copied().unwrap_or(0);
         let is_limited = self.engine.limit_bytes_per_s.is_some();
-        let is_held = self.lanes.values().any(|lane| lane.source == source && lane.held_up);
+        let is_held = self.lanes.of_source(source).any(|(_, lane)| lane.held_up);
         let delivered_bytes = self.brought_bytes(source).saturating_sub(begun_bytes);
         // It brought something, and cannot even be asked any more: its relay is gone, say.
         let is_out = delivered_bytes > 0 && view.failing;
@@ -151,7 +151,7 @@ impl Run<'_> {
             && self.sources.iter().enumerate().any(|(other, entry)| {
                 let of_it = entry.on_route.as_ref().filter(|it| it.replica == own.replica);
                 of_it.is_some_and(|it| it.route.is_direct() || is_open(other))
-                    && !self.is_bad(other)
+                    && !self.sources.is_bad(other)
             })
     }
 }
@@ -315,44 +315,21 @@ mod tests {
         run.drop_source(2, "it brought something else");
         run.take_figures(now);
         let open = |run: &Run<'_>, way| run.ways.as_ref().unwrap().open.contains_key(&WayId(way));
-        assert!(run.is_bad(1) && !open(&run, 100) && !open(&run, 101));
+        assert!(run.sources.is_bad(1) && !open(&run, 100) && !open(&run, 101));
         run.open_way(WayId(102), ReplicaId(0), by(1), true);
         run.open_way(WayId(103), ReplicaId(0), by(2), true);
-        assert!(!run.is_bad(1) && open(&run, 102), "it may have been started again");
-        assert!(run.is_bad(2) && !open(&run, 103), "what it did was no accident");
+        assert!(!run.sources.is_bad(1) && open(&run, 102), "it may have been started again");
+        assert!(run.sources.is_bad(2) && !open(&run, 103), "what it did was no accident");
         assert_eq!(planned(&mut run).0, [0, 1, 0]);
         // If another version is begun meanwhile, it has to say anew which one it has.
         run.sources[1].accepted = Some(true);
         (run.sources[1].state, run.sources[1].given_up) = (SourceState::Bad, true);
         run.reset_books();
-        assert!(run.is_bad(1) && run.sources[1].accepted.is_none());
+        assert!(run.sources.is_bad(1) && run.sources[1].accepted.is_none());
         // What it is found to have done while it is away is no accident either.
         run.drop_source(1, "it brought something else");
         run.open_way(WayId(104), ReplicaId(0), by(1), true);
-        assert!(run.is_bad(1) && !open(&run, 104));
-    }
-
-    #[tokio::test]
-    async fn sources_whose_addresses_look_alike_are_told_apart() {
-        // Queries are not shown. Both had one number in the journal, and what the second one did was
-        // laid on the first, for ever.
-        let engine = engine();
-        let mut observer = |_: &Event| {};
-        let mut run = run(&engine, &mut observer);
-        let ours = run.journal_ids.len();
-        for _ in 0..2 {
-            run.enter_in_journal(Deliverer::parse("http://a.example/f"));
-            run.enter_in_journal(Deliverer::parse("http://a.example/f by r1:8471"));
-        }
-        let known = run.journal_names.clone();
-        let names: Vec<String> =
-            run.journal_ids[ours..].iter().map(|id| known[id].text()).collect();
-        let second = ["http://a.example/f #2", "http://a.example/f #2 by r1:8471"];
-        assert_eq!(
-            names,
-            ["http://a.example/f", "http://a.example/f by r1:8471", second[0], second[1]]
-        );
-        assert_eq!(run.kin_in_journal(run.journal_ids[ours + 1]).len(), 2, "it is the same relay");
+        assert!(run.sources.is_bad(1) && !open(&run, 104));
     }
 
     #[tokio::test]
@@ -365,11 +342,9 @@ mod tests {
         run.open_way(WayId(100), ReplicaId(0), by(1), false);
         run.open_way(WayId(101), ReplicaId(0), by(2), false);
         run.open_way(WayId(102), ReplicaId(0), Route::through(vec![SiteId(2), SiteId(1)]), false);
-        run.journal_ids = vec![0, 1, 2, 3];
         let names = ["", " by r1", " by r2", " by r2, r1"];
-        run.journal_names = (0..)
-            .zip(names.map(|by| Deliverer::parse(&format!("http://a.example/f{by}"))))
-            .collect();
+        let deliverers = names.map(|by| Deliverer::parse(&format!("http://a.example/f{by}")));
+        run.persistence.adopt(&[], deliverers.into_iter());
         planned(&mut run);
         let lanes = |run: &Run<'_>, at| run.planner.source(SourceId(at)).unwrap().lanes;
         assert!((0..4).all(|at| lanes(&run, at) > 0));
@@ -382,7 +357,10 @@ mod tests {
         }
         assert_eq!(closed.len(), 8, "those of the first and of the third, and no others");
         // One that is guilty for certain takes the blame for those beside it.
-        assert_eq!(run.kin_in_journal(3).into_iter().collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(
+            run.persistence.kin(3, &run.integrity.samples.guilty).into_iter().collect::<Vec<_>>(),
+            [1, 3]
+        );
     }
 
     #[tokio::test]
@@ -437,11 +415,11 @@ mod tests {
         run.open_way(WayId(100), ReplicaId(0), by(1), false);
         run.open_way(WayId(101), ReplicaId(0), Route::through(vec![SiteId(1), SiteId(2)]), false);
         let all = Range::new(0, 1 << 30);
-        let id = run.journal_ids[1];
-        run.size_bytes = Some(all.len());
-        run.deliverers.set(all, id);
-        run.have.insert(all);
-        run.audit = Some(Audit::new());
+        let id = run.persistence.id_of(1);
+        run.coverage.size_bytes = Some(all.len());
+        run.coverage.deliverers.set(all, id);
+        run.coverage.have.insert(all);
+        run.comparison.running = Some(Audit::new());
         run.reset_planner();
         assert_eq!(planned(&mut run).0, [4, 0, 0]);
         let mut now = Time::from_millis(10_000);
@@ -477,15 +455,15 @@ mod tests {
         let mut run = run(&engine, &mut observer);
         run.route();
         run.open_way(WayId(100), ReplicaId(0), by(1), false);
-        run.hypotheses.push_back(Hypothesis::Liar(run.journal_ids[0]));
-        run.replaced.push(Range::new(0, 1 << 30));
-        run.mismatch = true;
+        run.comparison.hypotheses.push_back(Hypothesis::Liar(run.persistence.id_of(0)));
+        run.comparison.replaced.push(Range::new(0, 1 << 30));
+        run.comparison.mismatch = true;
         run.reset_planner();
         run.close_way(WayId(100));
         assert_eq!(planned(&mut run).0, [0, 4]);
         run.reset_planner();
         assert_eq!(planned(&mut run).0, [0, 4]);
-        run.mismatch = false;
+        run.comparison.mismatch = false;
         run.reset_planner();
         assert_eq!(planned(&mut run).0, [4, 0]);
     }
@@ -501,12 +479,12 @@ mod tests {
         run.drop_source(0, "nobody is there");
         for version in 0..4 {
             let actual = Hasher::digest(Algorithm::Blake3, &[version]);
-            let deliverers = vec![run.journal_ids[1]];
+            let deliverers = vec![run.persistence.id_of(1)];
             let bad = Try { deliverers, actual, parts: Vec::new() };
-            assert!(!run.is_bad(1), "{version}");
+            assert!(!run.sources.is_bad(1), "{version}");
             run.suspect(Range::new(0, 1000), bad).unwrap();
         }
-        assert!(run.is_bad(1));
+        assert!(run.sources.is_bad(1));
         assert_eq!(run.sources[1].fault, Fault::Corrupt);
     }
 }

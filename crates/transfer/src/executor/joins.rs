@@ -25,7 +25,7 @@ impl Run<'_> {
     pub(super) fn void_came(&mut self, source: usize, range: Range) {
         let is_elsewhere = (0..self.sources.len()).any(|at| {
             let is_void = |void: &RangeSet| void.covers(range);
-            at != source && !self.is_bad(at) && !self.tree_void(at).is_some_and(is_void)
+            at != source && !self.sources.is_bad(at) && !self.tree_void(at).is_some_and(is_void)
         });
         let joins_pending = self.tree.as_ref().is_some_and(|tree| !tree.joins_ended);
         match (is_elsewhere, joins_pending, &mut self.tree) {
@@ -104,19 +104,20 @@ impl Run<'_> {
     /// A block that came is to come once more, from another source if `elsewhere`.
     pub(super) fn open_again(&mut self, source: usize, range: Range, elsewhere: bool) {
         let (id, now) = (SourceId(source as u32), self.now());
-        let range = Range::new(range.start, range.end.min(self.size_bytes.unwrap_or(u64::MAX)));
-        self.have.remove(range);
+        let range =
+            Range::new(range.start, range.end.min(self.coverage.size_bytes.unwrap_or(u64::MAX)));
+        self.coverage.have.remove(range);
         if let Some(entry) = self.sources.get_mut(source) {
             entry.figures.bytes = entry.figures.bytes.saturating_sub(range.len());
             entry.figures.wasted_bytes += range.len();
         }
-        self.wasted_bytes += range.len();
+        self.coverage.wasted_bytes += range.len();
         if elsewhere {
             self.planner.handle(PlanEvent::Forbidden { source: id, range }, now);
         }
         self.planner.handle(PlanEvent::Reopened { range }, now);
         self.planner_done = false;
         // Whoever is to bring it has the usual time for that.
-        self.last_arrival = now;
+        self.clock.last_arrival = now;
     }
 }

@@ -10,41 +10,30 @@ use std::collections::BTreeSet;
 
 use std::sync::Arc;
 use swath_model::Range;
-use swath_store::{Left, OpenError, Record, Verdict};
+use swath_store::{Left, OpenError, Verdict};
 use tokio::time::timeout;
 
 use super::Ended;
 use super::agree::Version;
-use super::deliverer::Deliverer;
+use super::lanes::SwathEntry;
 use super::samples::{
     ANSWERS_WITHIN, Answer, BLOCK_BYTES, Block, EVERY_BYTES, EVERY_OFTEN_BYTES, OFTEN_BYTES, Of,
 };
-use super::state::{Run, SwathEntry};
+use super::state::Run;
 use crate::error::GetError;
 use crate::observe::{Phase, SourceState};
 
 impl Run<'_> {
-    /// Whether relays could have changed what the journal says came of this source, be it ours or one of
-    /// an earlier run.
-    pub(super) fn is_exposed(&self, id: u32) -> bool {
-        self.journal_names.get(&id).is_some_and(|deliverer| deliverer.is_exposed)
-    }
-
-    /// What came of the source that the journal knows by this number, in this run and in earlier ones.
-    pub(super) fn brought_by(&self, id: u32) -> Vec<Range> {
-        self.deliverers.iter().filter(|&(_, by)| by == id).map(|(range, _)| range).collect()
-    }
-
     /// What relays brought in an earlier run is taken up: blocks at random places of it are to be held
     /// against the source, as those of this run are.
     pub(super) fn choose_samples_of_left(&mut self, source: usize) {
         if self.is_proved() {
             return;
         }
-        let ids = self.deliverers.iter().map(|(_, id)| id);
-        let exposed: BTreeSet<u32> = ids.filter(|&id| self.is_exposed(id)).collect();
+        let ids = self.coverage.deliverers.iter().map(|(_, id)| id);
+        let exposed: BTreeSet<u32> = ids.filter(|&id| self.persistence.is_exposed(id)).collect();
         for id in exposed {
-            let brought = self.brought_by(id);
+            let brought = self.coverage.of_deliverer(id);
             let bytes: u64 = brought.iter().map(|range| range.len()).sum();
             let often = bytes.min(OFTEN_BYTES).div_ceil(EVERY_OFTEN_BYTES);
             for _ in 0..(often + bytes / EVERY_BYTES).min(LEFT_MAX) {
@@ -52,7 +41,10 @@ impl Run<'_> {
                 for range in &brought {
                     if at < range.len() {
                         let block = Range::of_len(range.start + at, BLOCK_BYTES as u64);
-                        self.samples.left.extend(block.intersect(*range).map(|it| (id, it)));
+                        self.integrity
+                            .samples
+                            .left
+                            .extend(block.intersect(*range).map(|it| (id, it)));
                         break;
                     }
                     at -= range.len();
@@ -60,22 +52,26 @@ impl Run<'_> {
             }
         }
         self.choose_samples_unexposed();
-        self.samples.left_by = source;
+        self.integrity.samples.left_by = source;
     }
 
     /// Size and time say that the file is the one that an earlier run began, and nothing proves it: both
     /// can be the same for other bytes, as where a file was written anew and given its old time. A few
     /// blocks of what is kept are held against the source, too.
     fn choose_samples_unexposed(&mut self) {
-        let kept: Vec<(Range, u32)> =
-            self.deliverers.iter().filter(|&(_, id)| !self.is_exposed(id)).collect();
+        let kept: Vec<(Range, u32)> = self
+            .coverage
+            .deliverers
+            .iter()
+            .filter(|&(_, id)| !self.persistence.is_exposed(id))
+            .collect();
         let bytes: u64 = kept.iter().map(|(range, _)| range.len()).sum();
         for _ in 0..KEPT_BLOCKS.min(usize::try_from(bytes).unwrap_or(usize::MAX)) {
             let mut at = fastrand::u64(..bytes);
             for &(range, id) in &kept {
                 if at < range.len() {
                     let block = Range::of_len(range.start + at, KEPT_BLOCK_BYTES);
-                    self.samples.left.extend(block.intersect(range).map(|it| (id, it)));
+                    self.integrity.samples.left.extend(block.intersect(range).map(|it| (id, it)));
                     break;
                 }
                 at -= range.len();
@@ -90,7 +86,7 @@ impl Run<'_> {
             format!("what an earlier run left differs from what {name} has, at byte {at}, though size and version are the same: starting again"),
             true,
         );
-        self.left = None;
+        self.persistence.left = None;
         Err(Ended::Restart)
     }
 
@@ -99,18 +95,19 @@ impl Run<'_> {
     pub(super) fn look_at_tail(&mut self, swath: &SwathEntry) {
         let came = Range::new(swath.range.start, swath.delivered_to.max(swath.range.start));
         let is_whole = came.is_empty() || came.end >= swath.range.end;
-        let is_looked_at = self.tree.is_none() && !self.is_stream && self.phase == Phase::Fetching;
+        let is_looked_at =
+            self.tree.is_none() && !self.output.is_stream && self.phase == Phase::Fetching;
         let is_exposed = self.sources.get(swath.source).is_some_and(|entry| entry.is_exposed());
         if is_whole || !is_looked_at || !is_exposed || self.is_proved() {
             return;
         }
         let tail = Range::new(came.start.max(came.end.saturating_sub(TAIL_BYTES)), came.end);
-        self.samples.left.push((self.journal_ids[swath.source], tail));
+        self.integrity.samples.left.push((self.persistence.id_of(swath.source), tail));
     }
 
     /// The same of those that are open when everything has come.
     pub(super) fn look_at_open_tails(&mut self) {
-        let open: Vec<SwathEntry> = self.swaths.values().cloned().collect();
+        let open: Vec<SwathEntry> = self.lanes.swaths.values().cloned().collect();
         for swath in &open {
             self.look_at_tail(swath);
         }
@@ -118,31 +115,36 @@ impl Run<'_> {
 
     /// Ask for some of these blocks.
     pub(super) fn ask_for_left(&mut self) {
-        if self.samples.left.is_empty() || self.samples.waits_for_digest {
+        if self.integrity.samples.left.is_empty() || self.integrity.samples.waits_for_digest {
             return;
         }
-        if self.is_proved() || self.samples.is_hopeless() {
-            self.samples.left.clear();
+        if self.is_proved() || self.integrity.samples.is_hopeless() {
+            self.integrity.samples.left.clear();
             return;
         }
-        let by = self.samples.left_by;
-        while self.samples.left_asked < LEFT_AT_ONCE
-            && let Some(target) = self.target.clone()
-            && let Some((id, range)) = self.samples.left.pop()
+        let by = self.integrity.samples.left_by;
+        while self.integrity.samples.left_asked < LEFT_AT_ONCE
+            && let Some(target) = self.persistence.target.clone()
+            && let Some((id, range)) = self.integrity.samples.left.pop()
         {
-            if self.samples.writing.within(range).next().is_some() {
+            if self.integrity.samples.writing.within(range).next().is_some() {
                 // What lies there is not what came.
-                self.samples.left.insert(0, (id, range));
+                self.integrity.samples.left.insert(0, (id, range));
                 break;
             }
-            if !self.brought_by(id).iter().any(|brought| brought.intersect(range) == Some(range)) {
+            if !self
+                .coverage
+                .of_deliverer(id)
+                .iter()
+                .any(|brought| brought.intersect(range) == Some(range))
+            {
                 // Somebody else has brought it since.
                 continue;
             }
-            self.samples.left_asked += 1;
+            self.integrity.samples.left_asked += 1;
             let origin = Arc::clone(&self.sources[by].source);
             let pool = self.engine.read_pool.clone();
-            self.samples.asked.spawn(async move {
+            self.integrity.samples.asked.spawn(async move {
                 let read = target.read(range.start, range.len() as usize, pool.take().await).await;
                 let bytes = read.map(|buffer| buffer.to_vec()).unwrap_or_default();
                 let block = Block { at: range.start, bytes };
@@ -150,62 +152,6 @@ impl Run<'_> {
                 Answer { of: Of::Left { id, by }, block, told }
             });
         }
-    }
-
-    /// The sources that the journal knows whose bytes passed by a relay of this one: it, and its kin.
-    pub(super) fn kin_in_journal(&self, id: u32) -> BTreeSet<u32> {
-        let relays = self.journal_names.get(&id).map_or(&[][..], |own| &own.name.relays);
-        let mut relays: Vec<&String> = relays.iter().collect();
-        if relays.iter().any(|&relay| self.samples.guilty.contains(relay)) {
-            // Nothing is said by that of those beside it.
-            relays.retain(|&relay| self.samples.guilty.contains(relay));
-        }
-        let is_kin = |(_, other): &(&u32, &Deliverer)| {
-            other.is_exposed && other.name.relays.iter().any(|relay| relays.contains(&relay))
-        };
-        let kin = self.journal_names.iter().filter(is_kin).map(|(&id, _)| id);
-        kin.chain([id]).collect()
-    }
-
-    /// The next source gets a number of its own in the journal.
-    pub(super) fn enter_in_journal(&mut self, mut deliverer: Deliverer) {
-        let is_ours = |run: &Self, deliverer: &Deliverer| {
-            let known = run.journal_names.iter().find(|(_, known)| *known == deliverer);
-            known.is_some_and(|(id, _)| run.journal_ids.contains(id))
-        };
-        while is_ours(self, &deliverer) {
-            deliverer.number += 1;
-        }
-        let id = self.journal_id_for(deliverer);
-        self.journal_ids.push(id);
-    }
-
-    /// The number under which the journal knows (from now on) this source.
-    fn journal_id_for(&mut self, deliverer: Deliverer) -> u32 {
-        if let Some((&id, _)) = self.journal_names.iter().find(|(_, known)| **known == deliverer) {
-            return id;
-        }
-        let id = self.journal_names.last_key_value().map_or(0, |(&last, _)| last + 1);
-        self.records.push(Record::Source { id, name: deliverer.text() });
-        self.journal_names.insert(id, deliverer);
-        id
-    }
-
-    /// The journal was read: take its numbers over for the sources that it knows.
-    pub fn adopt_journal_names(&mut self, known: &[(u32, String)]) {
-        self.journal_names = known.iter().map(|(id, text)| (*id, Deliverer::parse(text))).collect();
-        self.records.clear();
-        let ours: Vec<Deliverer> =
-            self.sources.iter().map(|entry| Deliverer::of(&*entry.source)).collect();
-        self.journal_ids.clear();
-        for deliverer in ours {
-            self.enter_in_journal(deliverer);
-        }
-    }
-
-    /// Which of our sources (if any) has this number in the journal.
-    pub fn source_of_journal_id(&self, id: u32) -> Option<usize> {
-        self.journal_ids.iter().position(|&known| known == id)
     }
 
     /// Take up what was found at the target's place, if it can be of what is wanted.
@@ -218,7 +164,7 @@ impl Run<'_> {
                 // What is there already is not asked for while the mirrors are looked at.
                 self.planner.begin_within(gap);
             }
-            self.left = Some(left);
+            self.persistence.left = Some(left);
         }
     }
 
@@ -226,12 +172,16 @@ impl Run<'_> {
     pub(super) fn left_is_proved(&self) -> bool {
         let identity = self.identity(None);
         identity.proves()
-            && self.left.as_ref().is_some_and(|left| left.compare(&identity, None) == Verdict::Same)
+            && self
+                .persistence
+                .left
+                .as_ref()
+                .is_some_and(|left| left.compare(&identity, None) == Verdict::Same)
     }
 
     /// Why a source's file cannot be the one that an earlier run began.
     pub(super) fn contradicts_left(&self, source: usize, version: &Version) -> Option<String> {
-        let left = self.left.as_ref()?;
+        let left = self.persistence.left.as_ref()?;
         let identity = self.identity(Some(source));
         match left.compare(&identity, Some(version.size_bytes)) {
             Verdict::Different(what) => {
@@ -253,31 +203,25 @@ impl Run<'_> {
     pub(super) fn put_aside(&mut self, source: usize, reason: String) -> Result<(), Ended> {
         self.sources[source].accepted = Some(false);
         self.sources[source].left_out_for_version = true;
-        if !self.others_to_hear(source) && self.give_up_left() {
+        if !self.sources.others_to_hear(source) && self.give_up_left() {
             return Err(Ended::Restart);
         }
         self.drop_source(source, reason);
         Ok(())
     }
 
-    /// Whether a source other than this one has yet to say what its file is.
-    pub(super) fn others_to_hear(&self, source: usize) -> bool {
-        (0..self.sources.len())
-            .any(|at| at != source && !self.is_bad(at) && self.sources[at].accepted.is_none())
-    }
-
     /// Nobody has the version that an earlier run began: do without. False if there is none, or if
     /// that would throw away what a digest vouches for.
     pub(super) fn give_up_left(&mut self) -> bool {
         // Of a stream whose end nobody knew, and nobody knows now, nothing can be gone on with.
-        let endless = self.left.as_ref().is_some_and(|left| left.size_bytes.is_none());
-        if self.left.is_none()
+        let endless = self.persistence.left.as_ref().is_some_and(|left| left.size_bytes.is_none());
+        if self.persistence.left.is_none()
             || (self.left_is_proved() && !endless)
             || !self.sources.iter().any(|entry| entry.left_out_for_version)
         {
             return false;
         }
-        self.left = None;
+        self.persistence.left = None;
         for entry in self.sources.iter_mut().filter(|entry| entry.left_out_for_version) {
             entry.left_out_for_version = false;
             entry.state = SourceState::Waiting;
@@ -295,13 +239,16 @@ impl Run<'_> {
             OpenError::Io { source, .. } => source.kind() == std::io::ErrorKind::FileTooLarge,
             _ => false,
         };
-        if !is_too_large || self.request.size_bytes.is_some() || !self.others_to_hear(source) {
+        if !is_too_large
+            || self.request.size_bytes.is_some()
+            || !self.sources.others_to_hear(source)
+        {
             return Err(GetError::Open(error).into());
         }
-        self.forget_proof();
+        self.integrity.forget_offers(&mut self.request);
         self.sources[source].accepted = Some(false);
         self.drop_source(source, error.to_string());
-        self.too_large.get_or_insert(error);
+        self.persistence.too_large.get_or_insert(error);
         Ok(())
     }
 }

@@ -2,20 +2,19 @@
 //! is to be had, and what happens when most say otherwise.
 
 use swath_formats::metalink;
+use swath_model::SourceId;
 use swath_model::digest::Digest;
-use swath_model::{RangeSet, SourceId};
 use swath_plan::Event as PlanEvent;
 use swath_source::{Expected, Facts, LaneError};
 
 use super::Ended;
 use super::agree::{Agreement, Version};
-use super::arrive::describe;
-use super::samples::Samples;
+use super::audit::Comparison;
+use super::integrity::describe;
 use super::state::Run;
 use crate::error::GetError;
 use crate::observe::{Phase, SourceState};
 use crate::request::Destination;
-use crate::verify::Proof;
 
 impl Run<'_> {
     /// A login page, perhaps: a web page comes, and the file is to have the name of something else.
@@ -39,7 +38,7 @@ impl Run<'_> {
 
     /// A source said what its file is.
     pub(super) async fn facts(&mut self, source: usize, facts: Facts) -> Result<(), Ended> {
-        if self.is_bad(source) {
+        if self.sources.is_bad(source) {
             return Ok(());
         }
         if self.tree.is_some() {
@@ -81,17 +80,17 @@ impl Run<'_> {
             return Ok(());
         }
         let Some(version) = Version::of(&facts) else {
-            if self.sources.iter().any(|entry| entry.accepted == Some(true)) {
+            if self.sources.accepted().next().is_some() {
                 self.drop_source(source, "it does not tell the size of its file");
                 return Ok(());
             }
-            if self.left.is_some() {
+            if self.persistence.left.is_some() {
                 return self.put_aside(source, "it does not tell the size of its file".to_owned());
             }
             self.sources[source].accepted = Some(true);
             return self.open(source, None).await;
         };
-        if self.size_bytes.is_none() && self.phase == Phase::Fetching {
+        if self.coverage.size_bytes.is_none() && self.phase == Phase::Fetching {
             return self.size_told_late(source, facts);
         }
         if version.size_bytes > SIZE_BYTES_MAX {
@@ -104,7 +103,7 @@ impl Run<'_> {
         if let Some(reason) = self.contradicts_digest(&facts) {
             return self.reject(source, reason);
         }
-        if let Some(pieces) = &self.proof.pieces
+        if let Some(pieces) = &self.integrity.proof.pieces
             && self.request.known_digests().next().is_none()
             && let Err(error) = pieces.check(version.size_bytes)
         {
@@ -112,18 +111,15 @@ impl Run<'_> {
             return self
                 .reject(source, format!("its file does not fit the piece digests: {error}"));
         }
-        let expected = self.request.size_bytes.or(self.size_bytes);
+        let expected = self.request.size_bytes.or(self.coverage.size_bytes);
         if let Some(expected) = expected.filter(|&expected| expected != version.size_bytes) {
             let reason =
                 format!("its file has {} bytes, {expected} are expected", version.size_bytes);
             return self.reject(source, reason);
         }
-        let reference = self
-            .sources
-            .iter()
-            .filter(|entry| entry.accepted == Some(true))
-            .find_map(|entry| entry.facts.as_ref().and_then(Version::of));
-        let proved = !self.proof.is_empty() || self.request.known_digests().next().is_some();
+        let reference = self.sources.version();
+        let proved =
+            !self.integrity.proof.is_empty() || self.request.known_digests().next().is_some();
         if let Some(reference) = &reference {
             match reference.admits(&version, proved) {
                 Ok(agreement) => self.agreed(agreement),
@@ -133,12 +129,12 @@ impl Run<'_> {
             return self.put_aside(source, reason);
         }
         self.sources[source].accepted = Some(true);
-        if self.size_bytes.is_none()
+        if self.coverage.size_bytes.is_none()
             && let Err(error) = self.open(source, Some(version.size_bytes)).await
         {
             return self.not_opened(source, error);
         }
-        let proved = !self.proof.is_empty();
+        let proved = !self.integrity.proof.is_empty();
         let expected = Expected { size_bytes: Some(version.size_bytes), proved };
         self.sources[source].source.expect(expected);
         self.discover(source, &facts);
@@ -147,16 +143,16 @@ impl Run<'_> {
 
     /// A mirror is used beside others: what that rests on belongs into the summary.
     fn agreed(&mut self, agreement: Agreement) {
-        self.agreement = self.agreement.max(Some(agreement));
-        if self.target.is_some() || self.is_stream {
-            self.verification = describe(&self.proof, self.agreement);
+        self.sources.agreement = self.sources.agreement.max(Some(agreement));
+        if self.persistence.target.is_some() || self.output.is_stream {
+            self.integrity.verification = describe(&self.integrity.proof, self.sources.agreement);
         }
     }
 
     /// A source tells the size of its file while another one, which does not, delivers already.
     /// Whether the two hold the same cannot be known, and the one that tells more is worth more.
     fn size_told_late(&mut self, source: usize, facts: Facts) -> Result<(), Ended> {
-        if self.is_stream {
+        if self.output.is_stream {
             self.sources[source].accepted = Some(false);
             let reason =
                 "its file cannot be compared with the one that is being written out already";
@@ -194,14 +190,13 @@ impl Run<'_> {
         // A digest does not tell which of two sizes is right before all of it is there; if the
         // majority turns out wrong, the others have their turn.
         let known = self.request.size_bytes.is_some()
-            || self.proof.pieces.is_some()
-            || self.resumed_by_digest
+            || self.integrity.proof.pieces.is_some()
+            || self.persistence.resumed_by_digest
             || self.contradicts_digest_given(source).is_some();
-        if !known && self.target.is_some() {
-            let mut in_use =
-                self.sources.iter().filter(|entry| entry.accepted == Some(true)).count();
+        if !known && self.persistence.target.is_some() {
+            let mut in_use = self.sources.accepted().count();
             // What an earlier run was told counts like a mirror.
-            in_use += usize::from(self.resumed_bytes > 0);
+            in_use += usize::from(self.coverage.resumed_bytes > 0);
             let left_out = self
                 .sources
                 .iter()
@@ -219,7 +214,7 @@ impl Run<'_> {
                         );
                     }
                 }
-                for entry in &mut self.sources {
+                for entry in self.sources.iter_mut() {
                     if entry.state == SourceState::Bad
                         && entry.accepted == Some(false)
                         && fits_own(&entry.facts)
@@ -239,7 +234,8 @@ impl Run<'_> {
 
     /// Whether a source's own digest contradicts the one that was asked for.
     fn contradicts_digest_given(&self, source: usize) -> Option<String> {
-        let facts = self.sources[source].facts.as_ref().filter(|_| !self.digests_offered)?;
+        let facts =
+            self.sources[source].facts.as_ref().filter(|_| !self.integrity.digests_offered)?;
         self.contradicts_digest(facts)
     }
 
@@ -270,7 +266,7 @@ impl Run<'_> {
             url::Url::parse(&link.target).ok()
         };
         if self.request.metalinks
-            && self.size_bytes.is_none()
+            && self.coverage.size_bytes.is_none()
             && let Some(url) = if instead { Some(own()) } else { beside() }
         {
             return Err(GetError::Metalink { url }.into());
@@ -285,10 +281,11 @@ impl Run<'_> {
     /// holds, from the start to its end. Whether that is begun now.
     pub(super) fn begins_in_one_answer(&mut self, source: usize) -> bool {
         let others = self.sources.iter().enumerate();
-        let is_alone = !others
-            .into_iter()
-            .any(|(at, entry)| at != source && !self.is_bad(at) && entry.accepted != Some(false));
-        if self.tree.is_some() || self.is_stream || !is_alone || self.is_bad(source) {
+        let is_alone = !others.into_iter().any(|(at, entry)| {
+            at != source && !self.sources.is_bad(at) && entry.accepted != Some(false)
+        });
+        if self.tree.is_some() || self.output.is_stream || !is_alone || self.sources.is_bad(source)
+        {
             return false;
         }
         let entry = &mut self.sources[source];
@@ -320,7 +317,7 @@ impl Run<'_> {
         duplicates.sort_by_key(|link| (!link.is_preferred, link.pri.unwrap_or(u32::MAX)));
         let mut found = 0;
         for link in duplicates {
-            if self.discovered >= DISCOVERED_MAX {
+            if self.sources.discovered >= DISCOVERED_MAX {
                 break;
             }
             let Some(url) = url::Url::parse(&link.target)
@@ -333,7 +330,7 @@ impl Run<'_> {
             let trust = swath_source::Trust::Discovered;
             let mirror = crate::request::Mirror { url, priority, trust, holds: None };
             if self.add_source(&mirror) {
-                self.discovered += 1;
+                self.sources.discovered += 1;
                 found += 1;
             }
         }
@@ -344,60 +341,34 @@ impl Run<'_> {
         }
     }
 
-    /// What is to prove the file, without what one source offered for that.
-    pub(super) fn forget_proof(&mut self) {
-        if std::mem::take(&mut self.digests_offered) {
-            self.request.told_digests.clear();
-        }
-        self.word_of_relays = false;
-        self.proof = Proof { wholes: Vec::new(), pieces: self.request.pieces.clone() };
-    }
-
     /// Forget everything about the content, keep what is known about the sources.
     pub(super) fn reset_books(&mut self) {
-        self.forget_proof();
-        self.size_bytes = None;
-        self.agreement = None;
-        self.mismatch = false;
-        self.resumed_by_digest = false;
-        self.have = RangeSet::new();
-        self.deliverers = swath_model::RangeMap::new();
-        self.verified = RangeSet::new();
-        self.verified_bytes = 0;
-        self.resumed_bytes = 0;
-        self.resumed = RangeSet::new();
-        self.convicted.clear();
-        self.samples = Samples::default();
-        self.fetch_ended_at = None;
-        self.verifier = None;
-        self.in_order = None;
-        // What the old verifier still has to say is about other bytes.
-        (self.report_sender, self.reports) = tokio::sync::mpsc::unbounded_channel();
-        self.wholes.clear();
-        self.suspicions.clear();
-        self.disputed = swath_model::RangeMap::new();
-        self.hypotheses.clear();
+        self.integrity.reset(&mut self.request);
+        self.coverage.reset();
+        self.sources.agreement = None;
+        self.blame.reset();
+        self.comparison = Comparison::default();
+        self.telemetry.fetch_ended_at = None;
         self.planner_done = false;
-        self.committing = false;
         self.phase = Phase::Probing;
-        self.records.clear();
-        self.journal_names.clear();
-        self.adopt_journal_names(&[]);
+        self.persistence.resumed_by_digest = false;
+        self.persistence.committing = false;
+        self.persistence.adopt(&[], self.sources.deliverers());
         self.change_planner(self.request.plan.clone());
         let now = self.now();
         for at in 0..self.sources.len() {
             let figures = &mut self.sources[at].figures;
             let bytes = std::mem::take(&mut figures.bytes);
             figures.wasted_bytes += bytes;
-            self.wasted_bytes += bytes;
+            self.coverage.wasted_bytes += bytes;
             let source = SourceId(at as u32);
             self.plan_source(at);
-            if self.is_bad(at) {
+            if self.sources.is_bad(at) {
                 self.planner.handle(PlanEvent::SourceBad { source }, now);
             } else if self.rests_beside(at) {
                 self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
             }
-            if !self.is_out(at) {
+            if !self.sources.is_out(at) {
                 // As new, so that it tells again what it offers and is held to nothing old.
                 let entry = &mut self.sources[at];
                 entry.source = entry.source.renewed();

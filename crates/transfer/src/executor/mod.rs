@@ -13,32 +13,40 @@ mod barren;
 mod blame;
 mod broken;
 mod charge;
+mod clock;
+mod coverage;
 mod deliverer;
 mod figures;
 mod hops;
 mod in_order;
+mod integrity;
 mod jobs;
 mod joins;
 mod lacking;
+mod lanes;
 mod left;
 mod meet;
 mod ordered;
+mod output;
 mod passed_on;
 mod peers;
+mod persistence;
 mod reasons;
 mod relays;
 mod samples;
 mod sealed;
 mod sink;
+mod sources;
 mod state;
 mod suspect;
+mod telemetry;
 mod ways;
 mod witness;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use swath_model::{LaneId, Range, SwathId, Time};
+use swath_model::Time;
 use swath_plan::{Action, Event as PlanEvent};
 use swath_store::{OpenError, look};
 use tokio::time::{Instant, sleep_until};
@@ -177,18 +185,18 @@ impl Run<'_> {
             tokio::select! {
                 biased;
                 () = stop.wait() => return Err(GetError::Stopped.into()),
-                Some(event) = self.lane_events.recv() => {
+                Some(event) = self.lanes.events.recv() => {
                     self.lane_event(event).await?;
                     // What else is there already is handled before the planner is asked again.
                     for _ in 0..EVENTS_PER_TURN {
-                        let Ok(event) = self.lane_events.try_recv() else { break };
+                        let Ok(event) = self.lanes.events.try_recv() else { break };
                         self.lane_event(event).await?;
                     }
                 }
                 done = self.jobs.next() => self.job_done(done)?,
-                Some(report) = self.reports.recv() => self.hash_report(report)?,
-                Some(word) = self.ordered_words.recv() => self.ordered_word(word)?,
-                answer = Samples::next(&mut self.samples) => self.sampled(answer)?,
+                Some(report) = self.integrity.reports.recv() => self.hash_report(report)?,
+                Some(word) = self.output.words.recv() => self.ordered_word(word)?,
+                answer = Samples::next(&mut self.integrity.samples) => self.sampled(answer)?,
                 word = Tree::word(&mut self.tree) => self.tree_word(word)?,
                 word = Ways::word(&mut self.ways) => self.relay_told(word),
                 () = sleep_until(wake) => {}
@@ -209,24 +217,24 @@ impl Run<'_> {
         self.phase = Phase::Verifying;
         self.close_lanes();
         loop {
-            if let Some((wanted, actual)) = self.take_whole() {
+            if let Some((wanted, actual)) = self.integrity.take_whole() {
                 if wanted == actual {
-                    self.digest = Some(actual);
+                    self.integrity.digest = Some(actual);
                     self.convict_contradicted();
                     return Ok(());
                 }
                 self.audit(wanted, actual, stop).await?;
                 continue;
             }
-            if !self.awaits_whole() {
+            if !self.integrity.awaits_whole() {
                 return Ok(());
             }
             tokio::select! {
                 biased;
                 () = stop.wait() => return Err(GetError::Stopped.into()),
                 done = self.jobs.next() => self.job_done(done)?,
-                Some(report) = self.reports.recv() => self.hash_report(report)?,
-                Some(word) = self.ordered_words.recv() => self.ordered_word(word)?,
+                Some(report) = self.integrity.reports.recv() => self.hash_report(report)?,
+                Some(word) = self.output.words.recv() => self.ordered_word(word)?,
                 () = sleep_until(Instant::now() + SNAPSHOT) => {}
             }
             self.housekeeping()?;
@@ -236,23 +244,23 @@ impl Run<'_> {
     /// When the loop must turn again even if nothing happens.
     fn wake_at(&self) -> Instant {
         let planner = self.planner.poll_timeout().unwrap_or(Time::MAX);
-        let snapshot = self.last_snapshot + SNAPSHOT;
+        let snapshot = self.telemetry.shown_at + SNAPSHOT;
         let routes = self.ways.as_ref().and_then(|ways| ways.wake_at()).unwrap_or(Time::MAX);
-        self.began + planner.min(snapshot).min(routes).max(self.now()).since(Time::ZERO)
+        self.clock.began + planner.min(snapshot).min(routes).max(self.now()).since(Time::ZERO)
     }
 
     /// What is due by time: snapshots, commits, the stall limit.
     fn housekeeping(&mut self) -> Result<(), Ended> {
         let now = self.now();
-        if now.since(self.last_snapshot) >= SNAPSHOT {
-            self.last_snapshot = now;
+        if now.since(self.telemetry.shown_at) >= SNAPSHOT {
+            self.telemetry.shown_at = now;
             self.take_figures(now);
         }
         // What must be known to a later run at once is not put off for a commit that is under way.
-        let waits = self.committing && self.last_commit == Time::ZERO;
-        if now.since(self.last_commit) >= self.commit_every && !waits {
-            self.last_commit = now;
-            self.commit_every = (self.commit_every * 2).min(COMMIT_EVERY);
+        let waits = self.persistence.committing && self.persistence.committed_at == Time::ZERO;
+        if now.since(self.persistence.committed_at) >= self.persistence.commit_every && !waits {
+            self.persistence.committed_at = now;
+            self.persistence.commit_every = (self.persistence.commit_every * 2).min(COMMIT_EVERY);
             self.commit();
         }
         self.relieve(now);
@@ -262,16 +270,16 @@ impl Run<'_> {
         let waits_for_sources =
             matches!(self.phase, Phase::Probing | Phase::Fetching | Phase::Disputing);
         if self.holds_sources_up() {
-            self.last_arrival = now;
+            self.clock.last_arrival = now;
         } else if self.waits_for_joins() {
-            if self.silence_s() > stall_s {
+            if self.clock.silence_s() > stall_s {
                 self.joins_ended();
             }
-        } else if waits_for_sources && self.silence_s() > stall_s {
+        } else if waits_for_sources && self.clock.silence_s() > stall_s {
             // Those who have another version than an earlier run began are there; those who may have
             // this one say nothing.
             if self.give_up_left() {
-                self.last_arrival = now;
+                self.clock.last_arrival = now;
                 return Err(Ended::Restart);
             }
             return Err(GetError::Stalled { stall_s, reasons: self.reasons() }.into());
@@ -282,71 +290,53 @@ impl Run<'_> {
     /// If we were asleep, what had failed before has its time once more.
     fn look_awake(&mut self, now: Time) {
         let since = self.engine.net.awake_since();
-        if since > self.awake_since {
-            self.awake_since = since;
+        if since > self.clock.awake_since {
+            self.clock.awake_since = since;
             self.planner.handle(PlanEvent::Awoke, now);
         }
-    }
-
-    /// For how long nothing has come from any source while we were awake.
-    fn silence_s(&self) -> f64 {
-        let last_arrival = self.began + self.last_arrival.since(Time::ZERO);
-        last_arrival.max(self.awake_since).elapsed().as_secs_f64()
     }
 
     /// If what waits for its turn in an ordered stream holds all buffers, what comes first has none
     /// to come in.
     fn relieve(&mut self, now: Time) {
         let full = self.engine.pool.free_slots() == 0;
-        let Some(ordered) = self.ordered.as_ref().filter(|_| full && !self.reader_is_behind())
-        else {
-            self.starved_since = None;
+        let Some(ordered) = self.output.ordered.as_ref().filter(|_| {
+            full && !self.output.reader_is_behind(&self.coverage, &self.integrity.proof)
+        }) else {
+            self.output.starved_since = None;
             return;
         };
-        let since = *self.starved_since.get_or_insert(now);
+        let since = *self.output.starved_since.get_or_insert(now);
         if now.since(since) >= STARVED_MAX {
             ordered.shed((self.engine.pool.slots() / SHED_PART).max(1));
-            self.starved_since = None;
+            self.output.starved_since = None;
         }
     }
 
     /// Whether nothing comes because of us: the rate limit, the disk, or whoever reads the ordered
     /// stream. However long that lasts, no source is to blame for it.
     fn holds_sources_up(&self) -> bool {
-        if self.reader_is_behind() || (self.planner_done && !self.jobs.is_empty()) {
+        if self.output.reader_is_behind(&self.coverage, &self.integrity.proof)
+            || (self.planner_done && !self.jobs.is_empty())
+        {
             return true;
         }
         // The buffers of an ordered stream come back when its reader takes something; if it has
         // nothing to take, waiting for them must end like any other wait.
-        let may_last = !self.is_stream || self.engine.limit_bytes_per_s.is_some();
-        may_last && self.lanes.values().any(|lane| lane.held_up)
-    }
-
-    /// Whether the ordered stream's reader has yet to take what could be written out. A piece
-    /// with a digest is written when all of it is here.
-    fn reader_is_behind(&self) -> bool {
-        let Some(ordered) = &self.ordered else { return false };
-        let size = self.size_bytes.unwrap_or(u64::MAX);
-        let rest = Range::new(self.consumed.min(size), size);
-        let here = self.have.gaps_within(rest).first().map_or(size, |gap| gap.start);
-        let writable = match &self.proof.pieces {
-            Some(pieces) if here < size && ordered.holds_pieces() => {
-                here - here % pieces.length_bytes().max(1)
-            }
-            _ => here,
-        };
-        writable > self.consumed
+        let may_last = !self.output.is_stream || self.engine.limit_bytes_per_s.is_some();
+        may_last && self.lanes.open.values().any(|lane| lane.held_up)
     }
 
     /// Tell the planner how far every lane has come.
     fn read_meters(&mut self) {
         let now = self.now();
-        if now.since(self.last_meters) < METERS && now.since(self.last_meters) != Duration::ZERO {
+        if now.since(self.lanes.read_at) < METERS && now.since(self.lanes.read_at) != Duration::ZERO
+        {
             return;
         }
-        self.last_meters = now;
+        self.lanes.read_at = now;
         let mut moved = BTreeSet::new();
-        for (&id, lane) in &mut self.lanes {
+        for (&id, lane) in &mut self.lanes.open {
             if lane.look_for_holds() {
                 self.planner.handle(PlanEvent::HeldUp { lane: id }, now);
             }
@@ -362,7 +352,7 @@ impl Run<'_> {
             if let Some(source) = self.sources.get_mut(lane.source) {
                 source.figures.heard(now);
                 if !source.barren.is_it() {
-                    self.last_arrival = now;
+                    self.clock.last_arrival = now;
                 }
             }
             self.planner.handle(PlanEvent::Arrived { lane: id, total_bytes }, now);
@@ -371,22 +361,7 @@ impl Run<'_> {
             self.planner.handle(PlanEvent::Behind { lane: id, bytes }, now);
             self.planner.handle(PlanEvent::Paused { lane: id, total }, now);
         }
-        self.begun(&moved, now);
-    }
-
-    /// The foremost swath of each of these lanes has had its first byte by now. A slow lane hands
-    /// its first buffer over much later.
-    fn begun(&mut self, lanes: &BTreeSet<LaneId>, now: Time) {
-        let mut foremost: BTreeMap<LaneId, SwathId> = BTreeMap::new();
-        for (&id, swath) in self.swaths.iter().filter(|(_, swath)| lanes.contains(&swath.lane)) {
-            let first = foremost.entry(swath.lane).or_insert(id);
-            *first = id.min(*first);
-        }
-        for id in foremost.values() {
-            if let Some(swath) = self.swaths.get_mut(id) {
-                swath.first_byte_at.get_or_insert(now);
-            }
-        }
+        self.lanes.begun(&moved, now);
     }
 
     /// Whether there is nothing more to wait for in the main loop.
@@ -395,8 +370,8 @@ impl Run<'_> {
             && self.are_sampled()
             && self.planner_done
             && self.jobs.is_empty()
-            && self.unproved_pieces() == 0
-            && self.ordered_done()
+            && self.integrity.unproved_pieces(&self.coverage) == 0
+            && self.output.is_done(self.coverage.size_bytes)
             && !self.waits_for_joins()
     }
 }

@@ -126,7 +126,7 @@ impl Run<'_> {
             Err(why) => {
                 let bytes: u64 = batch.values().map(|group| group.range.len()).sum();
                 tree.written.extend(batch.values().map(|group| group.range));
-                self.verified_bytes += bytes;
+                self.coverage.verified_bytes += bytes;
                 let Some(tree) = &mut self.tree else { return Ok(()) };
                 if !std::mem::replace(&mut tree.passed_on.is_hopeless, true) {
                     let name = tree.pass.taking.name.clone();
@@ -141,7 +141,7 @@ impl Run<'_> {
         let mut wrong: BTreeMap<usize, u64> = BTreeMap::new();
         for ((_, group), seal) in batch.into_iter().zip(seals) {
             if group.seal == seal {
-                self.verified_bytes += group.range.len();
+                self.coverage.verified_bytes += group.range.len();
                 if let Some(tree) = &mut self.tree {
                     tree.written.push(group.range);
                 }
@@ -157,7 +157,7 @@ impl Run<'_> {
                 format!("{name} brought {bytes} that are not what the source has; they are fetched again"),
                 true,
             );
-            if !self.is_out(source) {
+            if !self.sources.is_out(source) {
                 self.sources[source].fault = Fault::Corrupt;
                 self.drop_source(
                     source,

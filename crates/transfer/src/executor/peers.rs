@@ -104,39 +104,39 @@ impl Run<'_> {
     /// Bytes of this source count: perhaps some are kept to be compared.
     pub(super) fn look_at_peers(&mut self, source: usize, at: u64, bytes: &[u8]) {
         let is_wanted = self.sources.len() > 1
-            && self.proof.is_empty()
+            && self.integrity.proof.is_empty()
             && self.tree.is_none()
             && !matches!(self.request.destination, Destination::Nowhere { .. });
         if is_wanted {
-            self.samples.peers.kept.entry(source).or_default().see(at, bytes);
+            self.integrity.samples.peers.kept.entry(source).or_default().see(at, bytes);
         }
     }
 
     /// Whether answers of other mirrors are waited for. Everything has come.
     pub(super) fn waits_for_peers(&mut self) -> bool {
-        if !self.proof.is_empty() {
+        if !self.integrity.proof.is_empty() {
             return false;
         }
         let now = self.now();
-        if self.samples.peers.waits_since.is_none() {
-            self.samples.peers.waits_since = Some(now);
+        if self.integrity.samples.peers.waits_since.is_none() {
+            self.integrity.samples.peers.waits_since = Some(now);
             self.ask_peers();
         }
-        let since = self.samples.peers.waits_since.unwrap_or(now);
-        self.samples.peers.asked > 0 && now.since(since) < WAITS
+        let since = self.integrity.samples.peers.waits_since.unwrap_or(now);
+        self.integrity.samples.peers.asked > 0 && now.since(since) < WAITS
     }
 
     /// Something is missing again.
     pub(super) fn goes_on_beside_peers(&mut self) {
-        self.samples.peers.waits_since = None;
+        self.integrity.samples.peers.waits_since = None;
     }
 
     fn ask_peers(&mut self) {
-        let sources: Vec<usize> = self.samples.peers.kept.keys().copied().collect();
+        let sources: Vec<usize> = self.integrity.samples.peers.kept.keys().copied().collect();
         for source in sources {
-            let Some(kept) = self.samples.peers.kept.get_mut(&source) else { continue };
+            let Some(kept) = self.integrity.samples.peers.kept.get_mut(&source) else { continue };
             let blocks = kept.take();
-            if self.is_out(source) {
+            if self.sources.is_out(source) {
                 continue;
             }
             for block in blocks {
@@ -155,8 +155,8 @@ impl Run<'_> {
         let is_free = |at: &usize| {
             let entry = &self.sources[*at];
             entry.accepted == Some(true)
-                && !self.is_out(*at)
-                && !self.samples.peers.mute.contains(at)
+                && !self.sources.is_out(*at)
+                && !self.integrity.samples.peers.mute.contains(at)
                 && !self.is_mute(*at)
                 && others.iter().all(|&other| url(other) != url(*at))
         };
@@ -164,12 +164,12 @@ impl Run<'_> {
     }
 
     fn ask_peer(&mut self, peer: usize, of: Of, block: Block) {
-        self.samples.peers.asked += 1;
+        self.integrity.samples.peers.asked += 1;
         let origin = Arc::clone(&self.sources[peer].source);
         // Comparing is to be a small matter for a mirror, also for one that counts connections.
-        let seats = self.samples.peers.seats.entry(peer);
+        let seats = self.integrity.samples.peers.seats.entry(peer);
         let seats = seats.or_insert_with(|| Arc::new(Semaphore::new(QUESTIONS_AT_ONCE))).clone();
-        self.samples.asked.spawn(async move {
+        self.integrity.samples.asked.spawn(async move {
             let _seat = seats.acquire_owned().await;
             let range = Range::of_len(block.at, block.bytes.len() as u64);
             let told = timeout(ANSWERS_WITHIN, origin.fetch_part(range)).await.ok();
@@ -185,12 +185,12 @@ impl Run<'_> {
         block: Block,
         told: Option<Result<(Facts, Vec<u8>), LaneError>>,
     ) -> Result<(), Ended> {
-        self.samples.peers.asked = self.samples.peers.asked.saturating_sub(1);
-        if self.is_out(source) || self.is_out(peer) {
+        self.integrity.samples.peers.asked = self.integrity.samples.peers.asked.saturating_sub(1);
+        if self.sources.is_out(source) || self.sources.is_out(peer) {
             return Ok(());
         }
         let Some(theirs) = self.comparable(told) else {
-            self.samples.peers.mute.insert(peer);
+            self.integrity.samples.peers.mute.insert(peer);
             if let Some(peer) = self.peer_of(&[source]) {
                 self.ask_peer(peer, Of::Peer { source, peer }, block);
             }
@@ -198,7 +198,7 @@ impl Run<'_> {
         };
         self.count_compared(peer, &theirs);
         if theirs == block.bytes {
-            self.samples.peers.right_bytes += theirs.len() as u64;
+            self.integrity.samples.peers.right_bytes += theirs.len() as u64;
             return Ok(());
         }
         let asked = vec![source, peer];
@@ -208,9 +208,9 @@ impl Run<'_> {
     fn ask_a_third(&mut self, dispute: Dispute) -> Result<(), Ended> {
         let Some(third) = self.peer_of(&dispute.asked) else { return self.undecided(&dispute) };
         let block = Block { at: dispute.block.at, bytes: dispute.block.bytes.clone() };
-        let number = self.samples.peers.disputes_begun;
-        self.samples.peers.disputes_begun += 1;
-        self.samples.peers.disputes.insert(number, dispute);
+        let number = self.integrity.samples.peers.disputes_begun;
+        self.integrity.samples.peers.disputes_begun += 1;
+        self.integrity.samples.peers.disputes.insert(number, dispute);
         self.ask_peer(third, Of::Third { dispute: number, third }, block);
         Ok(())
     }
@@ -222,13 +222,15 @@ impl Run<'_> {
         third: usize,
         told: Option<Result<(Facts, Vec<u8>), LaneError>>,
     ) -> Result<(), Ended> {
-        self.samples.peers.asked = self.samples.peers.asked.saturating_sub(1);
-        let Some(mut dispute) = self.samples.peers.disputes.remove(&number) else { return Ok(()) };
-        if self.is_out(dispute.source) || self.is_out(dispute.peer) {
+        self.integrity.samples.peers.asked = self.integrity.samples.peers.asked.saturating_sub(1);
+        let Some(mut dispute) = self.integrity.samples.peers.disputes.remove(&number) else {
+            return Ok(());
+        };
+        if self.sources.is_out(dispute.source) || self.sources.is_out(dispute.peer) {
             return Ok(());
         }
         let Some(word) = self.comparable(told) else {
-            self.samples.peers.mute.insert(third);
+            self.integrity.samples.peers.mute.insert(third);
             dispute.asked.push(third);
             return self.ask_a_third(dispute);
         };
@@ -246,12 +248,12 @@ impl Run<'_> {
     fn leave_mirror(&mut self, alone: usize, dispute: &Dispute) -> Result<(), Ended> {
         let url = self.sources[alone].source.url().clone();
         for at in 0..self.sources.len() {
-            if *self.sources[at].source.url() == url && !self.is_out(at) {
+            if *self.sources[at].source.url() == url && !self.sources.is_out(at) {
                 let what = format!(
                     "holds other bytes than two other mirrors, at byte {}",
                     dispute.place()
                 );
-                self.condemn(self.journal_ids[at], what)?;
+                self.condemn(self.persistence.id_of(at), what)?;
             }
         }
         Ok(())
@@ -264,7 +266,7 @@ impl Run<'_> {
         let ids = [dispute.source, dispute.peer].map(|at| self.sources[at].source.url().clone());
         for at in 0..self.sources.len() {
             if ids.contains(self.sources[at].source.url()) {
-                self.samples.void(self.journal_ids[at]);
+                self.integrity.samples.void(self.persistence.id_of(at));
             }
         }
         Err(GetError::Disagreement { one, other, at: dispute.place() }.into())
@@ -272,7 +274,7 @@ impl Run<'_> {
 
     fn count_compared(&mut self, peer: usize, bytes: &[u8]) {
         let bytes = bytes.len() as u64;
-        self.wasted_bytes += bytes;
+        self.coverage.wasted_bytes += bytes;
         self.sources[peer].figures.wasted_bytes += bytes;
     }
 }

@@ -4,7 +4,8 @@ use swath_model::Range;
 use swath_plan::routes::{Fault, SiteId};
 use swath_source::{Class, LaneError};
 
-use super::state::{Run, SourceEntry};
+use super::sources::SourceEntry;
+use super::state::Run;
 use crate::observe::SourceState;
 use crate::reason::{Party, Reason};
 use crate::routes::RouteChoice;
@@ -25,13 +26,16 @@ impl Run<'_> {
             })
             .collect();
         let reasons: Vec<Reason> =
-            reasons.into_iter().chain(self.unopened.iter().cloned()).collect();
+            reasons.into_iter().chain(self.sources.unopened.iter().cloned()).collect();
         if reasons.is_empty() { self.lost_relays() } else { reasons }
     }
 
     /// Whether this source has some of the file alone, and nothing of that is missing.
     fn has_given_all(&self, entry: &SourceEntry) -> bool {
-        let missing = self.size_bytes.map(|size| self.have.gaps_within(Range::new(0, size)));
+        let missing = self
+            .coverage
+            .size_bytes
+            .map(|size| self.coverage.have.gaps_within(Range::new(0, size)));
         !entry.lacks.is_empty()
             && missing.is_some_and(|missing| missing.iter().all(|&range| entry.lacks.covers(range)))
     }

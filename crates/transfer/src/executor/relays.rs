@@ -146,7 +146,9 @@ impl Run<'_> {
         let sources: Vec<usize> = ways.open.values().filter(over_it).copied().collect();
         for at in sources {
             let source = SourceId(at as u32);
-            if !self.is_bad(at) && self.planner.source(source).is_some_and(|view| view.failing) {
+            if !self.sources.is_bad(at)
+                && self.planner.source(source).is_some_and(|view| view.failing)
+            {
                 self.planner.handle(PlanEvent::SourceAgain { source }, now);
             }
         }

@@ -166,26 +166,27 @@ impl Run<'_> {
     pub(super) fn look_at_sample(&mut self, source: usize, at: u64, bytes: &[u8]) {
         let is_wanted =
             !self.is_proved() && !matches!(self.request.destination, Destination::Nowhere { .. });
-        if !is_wanted || !self.sources[source].is_exposed() || self.samples.is_hopeless() {
+        if !is_wanted || !self.sources[source].is_exposed() || self.integrity.samples.is_hopeless()
+        {
             return;
         }
         // Whoever named a route wants little to go another way.
         let is_named = self.named_relays().is_some();
         let block_bytes = if is_named { BLOCK_NAMED_BYTES } else { BLOCK_BYTES };
-        self.samples.ways.entry(source).or_default().see(at, bytes, block_bytes);
+        self.integrity.samples.ways.entry(source).or_default().see(at, bytes, block_bytes);
         self.ask_for_samples(source, false);
     }
 
     fn ask_for_samples(&mut self, source: usize, is_end: bool) {
-        if self.samples.waits_for_digest || self.is_proved() || self.is_mute(source) {
+        if self.integrity.samples.waits_for_digest || self.is_proved() || self.is_mute(source) {
             return;
         }
         // What is asked for takes from what the source sends directly.
-        let asked_max = if self.samples.asked.len() < CROWD { ASKED_MAX } else { 1 };
-        let way = self.samples.ways.get_mut(&source);
+        let asked_max = if self.integrity.samples.asked.len() < CROWD { ASKED_MAX } else { 1 };
+        let way = self.integrity.samples.ways.get_mut(&source);
         let Some(block) = way.and_then(|way| way.due(is_end, asked_max)) else { return };
         let origin = Arc::clone(&self.sources[source].source);
-        self.samples.asked.spawn(async move {
+        self.integrity.samples.asked.spawn(async move {
             let range = Range::of_len(block.at, block.bytes.len() as u64);
             let told = timeout(ANSWERS_WITHIN, origin.fetch_part(range)).await.ok();
             Answer { of: Of::Way(source), block, told }
@@ -197,13 +198,14 @@ impl Run<'_> {
         let Answer { of, block, told } = answer;
         let source = match of {
             Of::Way(source) => {
-                if let Some(way) = self.samples.ways.get_mut(&source) {
+                if let Some(way) = self.integrity.samples.ways.get_mut(&source) {
                     way.asked = way.asked.saturating_sub(1);
                 }
                 source
             }
             Of::Left { by, .. } => {
-                self.samples.left_asked = self.samples.left_asked.saturating_sub(1);
+                self.integrity.samples.left_asked =
+                    self.integrity.samples.left_asked.saturating_sub(1);
                 if block.bytes.is_empty() {
                     // It could not be read, which whoever needs it will find out.
                     return Ok(());
@@ -213,32 +215,35 @@ impl Run<'_> {
             Of::Peer { source, peer } => return self.peer_answered(source, peer, block, told),
             Of::Third { dispute, third } => return self.third_answered(dispute, third, told),
         };
-        if !is_answer(told.as_ref()) && self.samples.unanswered + 1 >= UNANSWERED_MAX {
+        if !is_answer(told.as_ref()) && self.integrity.samples.unanswered + 1 >= UNANSWERED_MAX {
             self.note_mute(source);
         }
         let Some(theirs) = self.comparable(told) else {
-            self.samples.unanswered += 1;
+            self.integrity.samples.unanswered += 1;
             return Ok(());
         };
-        self.samples.unanswered = 0;
+        self.integrity.samples.unanswered = 0;
         if theirs == block.bytes {
-            self.samples.right += 1;
-            self.samples.right_bytes += block.bytes.len() as u64;
+            self.integrity.samples.right += 1;
+            self.integrity.samples.right_bytes += block.bytes.len() as u64;
             return Ok(());
         }
         let differs = theirs.iter().zip(&block.bytes).position(|(one, other)| one != other);
         let at = block.at + differs.unwrap_or(0) as u64;
         match of {
-            Of::Left { id, by } if !self.is_exposed(id) => self.left_is_of_another(by, at),
+            Of::Left { id, by } if !self.persistence.is_exposed(id) => {
+                self.left_is_of_another(by, at)
+            }
             Of::Peer { .. } | Of::Third { .. } => Ok(()),
             Of::Left { id, .. } => {
-                let when = if self.resumed.contains(at) { ", in an earlier run," } else { "" };
+                let when =
+                    if self.coverage.resumed.contains(at) { ", in an earlier run," } else { "" };
                 let what = format!("passed on{when} what its source does not have");
                 self.condemn(id, format!("{what}, at byte {at}"))
             }
             Of::Way(source) => {
                 let what = "passed on what its source does not have";
-                self.condemn(self.journal_ids[source], format!("{what}, at byte {at}"))
+                self.condemn(self.persistence.id_of(source), format!("{what}, at byte {at}"))
             }
         }
     }
@@ -251,7 +256,7 @@ impl Run<'_> {
     ) -> Option<Vec<u8>> {
         let (facts, bytes) = told?.ok()?;
         let theirs = Version::of(&facts)?;
-        let mut accepted = self.sources.iter().filter(|entry| entry.accepted == Some(true));
+        let mut accepted = self.sources.accepted();
         let ours = accepted.find_map(|entry| Version::of(entry.facts.as_ref()?))?;
         ours.admits(&theirs, false).is_ok().then_some(bytes)
     }
@@ -273,44 +278,47 @@ impl Run<'_> {
     /// the middle of what counted as data before.
     pub(super) fn garbled(&mut self, source: usize) -> Result<(), Ended> {
         let is_passed = self.sources[source].is_passed();
-        if !is_passed || self.is_proved() || self.tree.is_some() || self.is_out(source) {
+        if !is_passed || self.is_proved() || self.tree.is_some() || self.sources.is_out(source) {
             return Ok(());
         }
-        self.condemn(self.journal_ids[source], "lost its place between two answers".to_owned())
+        self.condemn(
+            self.persistence.id_of(source),
+            "lost its place between two answers".to_owned(),
+        )
     }
 
     /// What came of the source that the journal knows by this number is not what its origin has: it is
     /// left if it is one of this run, and nothing counts that came by its relays, in this run or before.
     pub(super) fn condemn(&mut self, id: u32, what: String) -> Result<(), Ended> {
-        if !self.proof.is_empty() {
+        if !self.integrity.proof.is_empty() {
             // They forged a digest, too.
             return self.leave_relays();
         }
-        let now = self.source_of_journal_id(id).filter(|&source| !self.is_out(source));
-        let deliverer = self.journal_names.get(&id);
+        let now = self.persistence.source_of(id).filter(|&source| !self.sources.is_out(source));
+        let deliverer = self.persistence.deliverer(id);
         if let Some([relay]) = deliverer.map(|deliverer| &deliverer.name.relays[..]) {
-            self.samples.guilty.insert(relay.clone());
+            self.integrity.samples.guilty.insert(relay.clone());
         }
-        let is_exposed = self.is_exposed(id);
+        let is_exposed = self.persistence.is_exposed(id);
         let reason = match is_exposed {
             true => "what it passed on is not what the source has",
             false => "it holds other bytes than the other mirrors",
         };
-        let suspects = self.kin_in_journal(id);
-        let brought = suspects.iter().flat_map(|&id| self.brought_by(id));
+        let suspects = self.persistence.kin(id, &self.integrity.samples.guilty);
+        let brought = suspects.iter().flat_map(|&id| self.coverage.of_deliverer(id));
         let bytes: u64 = brought.map(|range| range.len()).sum();
         let is_left = if now.is_some() { "it is left" } else { "it is not asked again" };
         let again = match bytes {
-            _ if self.is_stream => "; what is written cannot be taken back".to_owned(),
+            _ if self.output.is_stream => "; what is written cannot be taken back".to_owned(),
             0 => String::new(),
             _ => {
                 let from = if is_exposed { "by its relays" } else { "from it" };
                 format!(", and the {} that came {from} are fetched again", units::bytes(bytes))
             }
         };
-        let name = self.journal_name(id);
+        let name = self.persistence.name_of(id);
         self.note(format!("{name} {what}: {is_left}{again}"), true);
-        if let Some(source) = self.source_of_journal_id(id) {
+        if let Some(source) = self.persistence.source_of(id) {
             self.sources[source].figures.corrupt += 1;
         }
         if let Some(source) = now {
@@ -318,34 +326,36 @@ impl Run<'_> {
             self.drop_source(source, reason);
             self.wake_beside();
         }
-        if self.is_stream {
+        if self.output.is_stream {
             let hint = if is_exposed { " (--route direct goes without relays)" } else { "" };
             let why = format!("{reason}, and some of it may be written{hint}");
-            let name = self.journal_names.get(&id).map(|deliverer| deliverer.name.clone());
-            let name = name.unwrap_or_else(|| SourceName::direct(self.journal_name(id)));
+            let name = self.persistence.deliverer(id).map(|deliverer| deliverer.name.clone());
+            let name = name.unwrap_or_else(|| SourceName::direct(self.persistence.name_of(id)));
             let reasons = vec![Reason::of_source(name, why)];
             return Err(GetError::Exhausted { has_some: true, reasons }.into());
         }
-        self.samples.left.retain(|(other, _)| !suspects.contains(other));
+        self.integrity.samples.left.retain(|(other, _)| !suspects.contains(other));
         for &suspect in &suspects {
-            let source = self.source_of_journal_id(suspect);
-            if let Some(way) = source.and_then(|source| self.samples.ways.get_mut(&source)) {
+            let source = self.persistence.source_of(suspect);
+            if let Some(way) =
+                source.and_then(|source| self.integrity.samples.ways.get_mut(&source))
+            {
                 way.kept = None;
             }
-            if let Some(source) = source.filter(|&source| !self.is_bad(source)) {
+            if let Some(source) = source.filter(|&source| !self.sources.is_bad(source)) {
                 self.cut_off(source);
             }
         }
-        self.samples.condemned.extend(suspects);
+        self.integrity.samples.condemned.extend(suspects);
         self.fetch_condemned_again();
         // Whoever is killed now is not to find them again.
-        self.last_commit = Time::ZERO;
+        self.persistence.committed_at = Time::ZERO;
         Ok(())
     }
 
     /// What a source still owes is not waited for: it would count.
     fn cut_off(&mut self, source: usize) {
-        for lane in self.lanes.values_mut().filter(|lane| lane.source == source) {
+        for lane in self.lanes.open.values_mut().filter(|lane| lane.source == source) {
             lane.is_void = true;
         }
         let (source, now) = (SourceId(source as u32), self.now());
@@ -356,10 +366,13 @@ impl Run<'_> {
     /// What condemned sources have brought is fetched again, as soon as all of it lies on the disk: a
     /// block that is written late must not hide the right one.
     pub(super) fn fetch_condemned_again(&mut self) {
-        for id in std::mem::take(&mut self.samples.condemned) {
-            let brought = self.brought_by(id);
-            if brought.iter().any(|&range| self.samples.writing.within(range).next().is_some()) {
-                self.samples.condemned.insert(id);
+        for id in std::mem::take(&mut self.integrity.samples.condemned) {
+            let brought = self.coverage.of_deliverer(id);
+            if brought
+                .iter()
+                .any(|&range| self.integrity.samples.writing.within(range).next().is_some())
+            {
+                self.integrity.samples.condemned.insert(id);
                 continue;
             }
             for range in brought {
@@ -371,32 +384,32 @@ impl Run<'_> {
     /// The transfer ends before what condemned sources have brought could be fetched again: no later run
     /// is to find it.
     pub(super) fn void_condemned(&mut self) {
-        for id in std::mem::take(&mut self.samples.condemned) {
-            let brought = self.brought_by(id);
-            self.records.extend(brought.into_iter().map(|range| Record::Bad { range }));
+        for id in std::mem::take(&mut self.integrity.samples.condemned) {
+            let brought = self.coverage.of_deliverer(id);
+            self.persistence.records.extend(brought.into_iter().map(|range| Record::Bad { range }));
         }
     }
 
     /// Whether no answer is waited for any more. At the end what is left is asked for, and waited for
     /// a moment.
     pub(super) fn are_sampled(&mut self) -> bool {
-        if !self.samples.condemned.is_empty() {
+        if !self.integrity.samples.condemned.is_empty() {
             return false;
         }
         self.ask_for_left();
         if !self.planner_done {
-            self.samples.waits_since = None;
+            self.integrity.samples.waits_since = None;
             self.goes_on_beside_peers();
             return true;
         }
         if self.waits_for_peers() {
             return false;
         }
-        if self.samples.is_hopeless() || self.samples.waits_for_digest {
+        if self.integrity.samples.is_hopeless() || self.integrity.samples.waits_for_digest {
             return true;
         }
-        if self.samples.waits_since.is_none() {
-            let ways: Vec<usize> = self.samples.ways.keys().copied().collect();
+        if self.integrity.samples.waits_since.is_none() {
+            let ways: Vec<usize> = self.integrity.samples.ways.keys().copied().collect();
             for source in ways {
                 self.ask_for_samples(source, true);
             }
@@ -404,14 +417,14 @@ impl Run<'_> {
             self.ask_for_left();
         }
         let now = self.now();
-        let since = *self.samples.waits_since.get_or_insert(now);
-        let waits = if self.samples.left_asked > 0 { LEFT_WAITS } else { WAITS };
-        self.samples.asked.is_empty() || now.since(since) >= waits
+        let since = *self.integrity.samples.waits_since.get_or_insert(now);
+        let waits = if self.integrity.samples.left_asked > 0 { LEFT_WAITS } else { WAITS };
+        self.integrity.samples.asked.is_empty() || now.since(since) >= waits
     }
 
     /// What the samples say, for who is told that nothing else proves it.
     pub(super) fn word_of_samples(&self) -> Option<String> {
-        let samples = &self.samples;
+        let samples = &self.integrity.samples;
         (samples.right > 0).then(|| {
             format!(
                 "{} at random places were compared with the source and are right",

@@ -233,18 +233,20 @@ impl Run<'_> {
         let resumed = tree.pass.stage.present().clone();
         let size_bytes = growth.size_bytes;
         for range in resumed.iter() {
-            self.have.insert(units_around(range, size_bytes));
+            self.coverage.have.insert(units_around(range, size_bytes));
         }
         let mut left = RangeSet::new();
         for range in tree.pass.stage.resumed().iter() {
             left.insert(units_around(range, size_bytes));
         }
         // What this run has fetched itself is from no earlier one.
-        self.resumed_bytes = left.total_bytes().saturating_sub(tree.pass.fetched_before_bytes);
-        self.kept_bytes = self.have.total_bytes().saturating_sub(left.total_bytes());
-        self.resumed = self.have.clone();
-        self.verification = "the checksum of every block".to_owned();
-        for entry in &mut self.sources {
+        self.coverage.resumed_bytes =
+            left.total_bytes().saturating_sub(tree.pass.fetched_before_bytes);
+        self.coverage.kept_bytes =
+            self.coverage.have.total_bytes().saturating_sub(left.total_bytes());
+        self.coverage.resumed = self.coverage.have.clone();
+        self.integrity.verification = "the checksum of every block".to_owned();
+        for entry in self.sources.iter_mut() {
             entry.accepted = Some(true);
         }
         self.phase = Phase::Fetching;
@@ -253,8 +255,8 @@ impl Run<'_> {
         let none = PlanEvent::Grown { size_bytes: 0, missing: RangeSet::new(), more: true };
         self.planner.handle(none, now);
         let (resumed_bytes, kept_bytes) =
-            (self.told(self.resumed_bytes), self.told(self.kept_bytes));
-        let verification = self.verification.clone();
+            (self.told(self.coverage.resumed_bytes), self.told(self.coverage.kept_bytes));
+        let verification = self.integrity.verification.clone();
         let size_bytes = growth.ended.is_some().then_some(size_bytes);
         let opened = Event::Opened { size_bytes, resumed_bytes, kept_bytes, verification };
         self.observer.observe(&opened);
@@ -300,8 +302,8 @@ impl Run<'_> {
         tree.told_bytes = size_bytes;
         let more = !tree.is_complete;
         if !more {
-            self.size_bytes = Some(size_bytes);
-            let left_bytes = size_bytes - self.have.total_bytes().min(size_bytes);
+            self.coverage.size_bytes = Some(size_bytes);
+            let left_bytes = size_bytes - self.coverage.have.total_bytes().min(size_bytes);
             let (stage, disk) = (Arc::clone(&tree.pass.stage), self.engine.disk.clone());
             self.jobs.add(async move {
                 let check = move || stage.check_room(left_bytes);
@@ -313,8 +315,8 @@ impl Run<'_> {
             });
         }
         // Something arrives, if no bytes of files.
-        self.last_arrival = self.now();
-        let missing: RangeSet = self.have.gaps_within(new).into_iter().collect();
+        self.clock.last_arrival = self.now();
+        let missing: RangeSet = self.coverage.have.gaps_within(new).into_iter().collect();
         let grown = PlanEvent::Grown { size_bytes, missing, more };
         self.planner.handle(grown, self.now());
         Ok(())
@@ -330,13 +332,13 @@ impl Run<'_> {
         seals: Vec<Seal>,
     ) {
         let now = self.now();
-        self.last_arrival = now;
+        self.clock.last_arrival = now;
         let sealed = Range::new(to_sealed(offset), sealed_bytes(offset + buffer.len() as u64));
-        if let Some(entry) = self.swaths.get_mut(&swath) {
+        if let Some(entry) = self.lanes.swaths.get_mut(&swath) {
             entry.first_byte_at.get_or_insert(now);
             entry.delivered_to = entry.delivered_to.max(sealed.end);
         }
-        let new = self.have.gaps_within(sealed);
+        let new = self.coverage.have.gaps_within(sealed);
         let new_bytes: u64 = new.iter().map(|range| range.len()).sum();
         let Some(tree) = self.tree.as_ref().filter(|_| !new.is_empty()) else {
             self.discard(source, buffer);
@@ -348,14 +350,14 @@ impl Run<'_> {
             entry.figures.bytes += new_bytes;
             entry.figures.wasted_bytes += sealed.len() - new_bytes;
         }
-        self.wasted_bytes += sealed.len() - new_bytes;
+        self.coverage.wasted_bytes += sealed.len() - new_bytes;
         for &range in &new {
-            self.have.insert(range);
+            self.coverage.have.insert(range);
             self.planner.handle(PlanEvent::Delivered { swath, range }, now);
         }
         // What a source could not read as promised is laid down only where nobody else may have it.
         let mut last: RangeSet = new.iter().copied().filter(|_| tree.joins_ended).collect();
-        for at in (0..self.sources.len()).filter(|&at| at != source && !self.is_bad(at)) {
+        for at in (0..self.sources.len()).filter(|&at| at != source && !self.sources.is_bad(at)) {
             let void = tree.sources.get(at).map(|other| &other.void);
             last = void.map_or_else(RangeSet::new, |void| {
                 last.iter().flat_map(|range| void.within(range)).collect()
@@ -381,9 +383,9 @@ impl Run<'_> {
         let Placed { good, void, bad } = placed;
         let waits = self.waits_for_proof(source, &good);
         if !waits {
-            self.verified_bytes += good.iter().map(|(range, ..)| range.len()).sum::<u64>();
+            self.coverage.verified_bytes += good.iter().map(|(range, ..)| range.len()).sum::<u64>();
         }
-        let others = (0..self.sources.len()).any(|at| at != source && !self.is_bad(at));
+        let others = (0..self.sources.len()).any(|at| at != source && !self.sources.is_bad(at));
         let Some(tree) = &mut self.tree else { return };
         if !waits {
             tree.written.extend(good.into_iter().map(|(range, ..)| range));
@@ -415,7 +417,7 @@ impl Run<'_> {
                 true,
             );
         }
-        if is_out && !self.is_bad(source) {
+        if is_out && !self.sources.is_bad(source) {
             self.sources[source].fault = Fault::Corrupt;
             self.drop_source(source, "it sends bytes that do not fit their checksums");
         }
@@ -440,10 +442,10 @@ impl Run<'_> {
     /// Journal what was written since the last time.
     pub(super) fn commit_tree(&mut self) {
         let Some(tree) = self.tree.as_mut().filter(|tree| tree.is_complete) else { return };
-        if self.committing || tree.written.is_empty() {
+        if self.persistence.committing || tree.written.is_empty() {
             return;
         }
-        self.committing = true;
+        self.persistence.committing = true;
         let (ranges, stage) = (std::mem::take(&mut tree.written), Arc::clone(&tree.pass.stage));
         let disk = self.engine.disk.clone();
         self.jobs.add(async move {
@@ -462,7 +464,7 @@ impl Run<'_> {
             match self.jobs.next().await {
                 JobDone::Placed { source, result } => self.placed(source, result?),
                 JobDone::TreeCommitted { result } => {
-                    self.committing = false;
+                    self.persistence.committing = false;
                     result?;
                 }
                 _ => {}
@@ -474,7 +476,7 @@ impl Run<'_> {
                 result?;
             }
         }
-        Ok(self.have.total_bytes())
+        Ok(self.coverage.have.total_bytes())
     }
 }
 

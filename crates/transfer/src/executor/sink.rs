@@ -10,10 +10,11 @@ use std::sync::Arc;
 use swath_model::digest::Digest;
 use swath_model::{Buffer, Range};
 use swath_source::{Facts, Seal};
-use swath_store::{CommitError, HashState, ReadError, Record, WriteError};
+use swath_store::{CommitError, ReadError, Record, WriteError};
 
 use super::Ended;
 use super::passed_on::Group;
+use super::persistence::hash_record;
 use super::sealed::Placed;
 use super::state::Run;
 use super::suspect::PartPrint;
@@ -49,15 +50,15 @@ pub(super) enum JobDone {
 impl Run<'_> {
     /// Send a block to the disk or into the ordered stream.
     pub(super) fn store(&mut self, range: Range, buffer: Buffer) {
-        if let Some(ordered) = &self.ordered {
+        if let Some(ordered) = &self.output.ordered {
             ordered.accept(range.start, buffer);
             return;
         }
-        let Some(target) = self.target.clone() else { return };
+        let Some(target) = self.persistence.target.clone() else { return };
         if self.ways.is_some() {
-            self.samples.begin(range);
+            self.integrity.samples.begin(range);
         }
-        if let Some(in_order) = &mut self.in_order {
+        if let Some(in_order) = &mut self.integrity.in_order {
             in_order.begin(range);
         }
         self.jobs.add(async move {
@@ -70,13 +71,13 @@ impl Run<'_> {
         match done {
             JobDone::Written { range, result } => {
                 let buffer = result?;
-                self.written(range);
+                self.persistence.written(range, &self.coverage);
                 if self.ways.is_some() {
-                    self.samples.end(range);
+                    self.integrity.samples.end(range);
                     self.fetch_condemned_again();
                 }
-                let Some(verifier) = &self.verifier else { return Ok(()) };
-                match &mut self.in_order {
+                let Some(verifier) = &self.integrity.verifier else { return Ok(()) };
+                match &mut self.integrity.in_order {
                     None => verifier.accept(range.start, buffer),
                     Some(in_order) => {
                         for (start, buffer) in in_order.end(range, buffer) {
@@ -95,13 +96,13 @@ impl Run<'_> {
                         source: io::ErrorKind::UnexpectedEof.into(),
                     }));
                 }
-                if let Some(verifier) = &self.verifier {
-                    let counts = self.have.covers(range);
+                if let Some(verifier) = &self.integrity.verifier {
+                    let counts = self.coverage.have.covers(range);
                     verifier.accept_back(read, counts.then_some((range.start, buffer)));
                 }
             }
             JobDone::Committed { result } => {
-                self.committing = false;
+                self.persistence.committing = false;
                 result?;
             }
             JobDone::Placed { source, result } => self.placed(source, result?),
@@ -111,7 +112,7 @@ impl Run<'_> {
                 self.witnessed(source, is_mute, told.as_deref())?;
             }
             JobDone::TreeCommitted { result } => {
-                self.committing = false;
+                self.persistence.committing = false;
                 result?;
             }
             JobDone::Compared { source, result } => self.compared(source, &result?),
@@ -120,24 +121,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Bytes lie in the part file: they may be journaled after the next sync.
-    fn written(&mut self, range: Range) {
-        for (part, source) in self.deliverers.within(range) {
-            if let Some(Record::Durable { range: last, source: same }) = self.records.last_mut()
-                && last.end == part.start
-                && *same == source
-            {
-                last.end = part.end;
-            } else {
-                self.records.push(Record::Durable { range: part, source });
-            }
-        }
-    }
-
     /// The verifier has something to say.
     pub(super) fn hash_report(&mut self, report: Report) -> Result<(), Ended> {
         for (read, range) in report.wants {
-            let Some(target) = self.target.clone() else { break };
+            let Some(target) = self.persistence.target.clone() else { break };
             let pool = self.engine.read_pool.clone();
             self.jobs.add(async move {
                 let buffer = pool.take().await;
@@ -154,23 +141,22 @@ impl Run<'_> {
             self.commit_tree();
             return;
         }
-        let Some(target) = self.target.clone() else { return };
-        if self.committing || self.records.is_empty() || self.phase == Phase::Disputing {
+        let Some(target) = self.persistence.target.clone() else { return };
+        if self.persistence.committing
+            || self.persistence.records.is_empty()
+            || self.phase == Phase::Disputing
+        {
             return;
         }
-        self.committing = true;
-        let mut records = std::mem::take(&mut self.records);
+        self.persistence.committing = true;
+        let mut records = std::mem::take(&mut self.persistence.records);
         let identity = self.identity(None);
-        records.insert(0, Record::Identity { size_bytes: self.size_bytes, identity });
-        let save = self.verifier.as_ref().map(|verifier| verifier.ask_to_save());
+        records.insert(0, Record::Identity { size_bytes: self.coverage.size_bytes, identity });
+        let save = self.integrity.verifier.as_ref().map(|verifier| verifier.ask_to_save());
         self.jobs.add(async move {
             if let Some(save) = save {
                 for saved in save.await.unwrap_or_default() {
-                    records.push(Record::HashState(HashState {
-                        algorithm: saved.algorithm.to_string(),
-                        front: saved.front,
-                        state: saved.state,
-                    }));
+                    records.push(hash_record(saved));
                 }
             }
             JobDone::Committed { result: target.commit(records).await }
@@ -181,10 +167,10 @@ impl Run<'_> {
     pub(super) async fn finish(&mut self) -> Result<(), GetError> {
         self.phase = Phase::Finishing;
         self.close_lanes();
-        if let Some(ordered) = self.ordered.take() {
+        if let Some(ordered) = self.output.ordered.take() {
             ordered.finish().await.map_err(GetError::Output)?;
         }
-        let Some(target) = self.target.take() else { return Ok(()) };
+        let Some(target) = self.persistence.target.take() else { return Ok(()) };
         // The target waits for whoever is under way in it; here nobody would go on.
         self.jobs.forget();
         let modified = self.request.modified.or_else(|| self.newest_modified());
@@ -195,38 +181,36 @@ impl Run<'_> {
     /// Stopped early: journal what there is; returns the bytes kept for the next run.
     pub(super) async fn keep(&mut self) -> u64 {
         self.close_lanes();
-        let Some(target) = self.target.take() else { return 0 };
+        let Some(target) = self.persistence.target.take() else { return 0 };
         // What is on its way to the disk may still arrive there.
         let deadline = tokio::time::Instant::now() + KEEP_WITHIN;
         while !self.jobs.is_empty() {
             match tokio::time::timeout_at(deadline, self.jobs.next()).await {
-                Ok(JobDone::Written { range, result: Ok(_) }) => self.written(range),
+                Ok(JobDone::Written { range, result: Ok(_) }) => {
+                    self.persistence.written(range, &self.coverage)
+                }
                 Ok(_) => {}
                 Err(_) => break,
             }
         }
         self.jobs.forget();
         self.void_condemned();
-        let mut records = std::mem::take(&mut self.records);
-        if let Some(verifier) = self.verifier.take() {
+        let mut records = std::mem::take(&mut self.persistence.records);
+        if let Some(verifier) = self.integrity.verifier.take() {
             let saved = tokio::time::timeout_at(deadline, verifier.ask_to_save()).await;
             if let Ok(Ok(saved)) = saved {
                 for saved in saved {
-                    records.push(Record::HashState(HashState {
-                        algorithm: saved.algorithm.to_string(),
-                        front: saved.front,
-                        state: saved.state,
-                    }));
+                    records.push(hash_record(saved));
                 }
             }
         }
-        if self.have.is_empty() {
+        if self.coverage.have.is_empty() {
             let _ = target.discard().await;
             return 0;
         }
         let identity = self.identity(None);
-        records.insert(0, Record::Identity { size_bytes: self.size_bytes, identity });
-        if self.mismatch {
+        records.insert(0, Record::Identity { size_bytes: self.coverage.size_bytes, identity });
+        if self.comparison.mismatch {
             records.push(Record::Mismatch);
         }
         // On a full disk this may fail; what was committed before is still there.
@@ -235,7 +219,7 @@ impl Run<'_> {
     }
 
     pub(super) fn target_handle(&self) -> Option<Arc<swath_store::Target>> {
-        self.target.clone()
+        self.persistence.target.clone()
     }
 }
 

@@ -9,7 +9,7 @@
 //! A source that is the only one may try again a few times: a bad cable corrupts now and then, a
 //! bad copy does it every time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use swath_model::digest::{Algorithm, Digest, Hasher};
 use swath_model::{Range, SourceId};
@@ -50,13 +50,32 @@ pub(super) struct Suspicion {
     pub lifted: bool,
 }
 
+/// Whose fault bad pieces are.
+#[derive(Default)]
+pub(super) struct Blame {
+    /// Bad pieces until they come right, by where they begin.
+    pub suspicions: BTreeMap<u64, Suspicion>,
+    /// Who was named for corrupt data, in the journal's numbering.
+    pub convicted: BTreeSet<u32>,
+    /// How often a piece was bad.
+    pub bad_pieces: u64,
+}
+
+impl Blame {
+    /// The content is begun anew.
+    pub fn reset(&mut self) {
+        self.suspicions.clear();
+        self.convicted.clear();
+    }
+}
+
 impl Run<'_> {
     /// A version of a piece proved bad: fetch it again, from somebody else if there is anybody.
     pub(super) fn suspect(&mut self, piece: Range, bad: Try) -> Result<(), Ended> {
         let last: Vec<usize> =
-            bad.deliverers.iter().filter_map(|&id| self.source_of_journal_id(id)).collect();
+            bad.deliverers.iter().filter_map(|&id| self.persistence.source_of(id)).collect();
         let actual = bad.actual;
-        let suspicion = self.suspicions.entry(piece.start).or_insert_with(|| Suspicion {
+        let suspicion = self.blame.suspicions.entry(piece.start).or_insert_with(|| Suspicion {
             piece,
             tries: Vec::new(),
             lifted: false,
@@ -70,11 +89,11 @@ impl Run<'_> {
                 .iter()
                 .filter(|one| !alone || one.deliverers.len() == 1)
                 .flat_map(|one| &one.deliverers)
-                .filter_map(|&id| self.source_of_journal_id(id))
+                .filter_map(|&id| self.persistence.source_of(id))
                 .collect()
         };
         let (involved, alone) = (of(&tries, false), of(&tries, true));
-        let usable = |at: &usize| self.is_usable(*at) && self.has_some(*at, piece);
+        let usable = |at: &usize| self.sources.is_usable(*at) && self.sources.has_some(*at, piece);
         let usable: Vec<usize> = (0..self.sources.len()).filter(usable).collect();
         let untouched = usable.iter().any(|at| !involved.contains(at));
         // Who has not shown yet what it delivers when nobody else has a part in it.
@@ -106,7 +125,7 @@ impl Run<'_> {
             };
             self.planner.handle(event, self.now());
         }
-        if self.bad_pieces <= NOTES_MAX {
+        if self.blame.bad_pieces <= NOTES_MAX {
             let whose = match (&last[..], tries.last().map_or(0, |last| last.deliverers.len())) {
                 ([one], 1) => self.sources[*one].source.name().to_string(),
                 (_, 1) => "an earlier run".to_owned(),
@@ -135,6 +154,7 @@ impl Run<'_> {
     /// The transfer ends because of a piece.
     pub(super) fn wrong_piece(&self, piece: Range, actual: Digest, hint: String) -> Ended {
         let wanted = self
+            .integrity
             .proof
             .pieces
             .as_ref()
@@ -150,9 +170,9 @@ impl Run<'_> {
     /// These bytes proved good: earlier versions of their pieces were wrong.
     pub(super) fn healed(&mut self, range: Range) {
         let pieces: Vec<u64> =
-            self.suspicions.range(range.start..range.end).map(|(&start, _)| start).collect();
+            self.blame.suspicions.range(range.start..range.end).map(|(&start, _)| start).collect();
         for start in pieces {
-            let Some(suspicion) = self.suspicions.get(&start) else { continue };
+            let Some(suspicion) = self.blame.suspicions.get(&start) else { continue };
             let piece = suspicion.piece;
             let lone: BTreeSet<u32> = suspicion
                 .tries
@@ -165,30 +185,30 @@ impl Run<'_> {
             for deliverer in lone {
                 self.convict(deliverer, piece);
             }
-            if self.suspicions[&start].tries.iter().any(|one| !one.parts.is_empty()) {
+            if self.blame.suspicions[&start].tries.iter().any(|one| !one.parts.is_empty()) {
                 self.print_parts(piece, None);
             } else {
-                self.suspicions.remove(&start);
+                self.blame.suspicions.remove(&start);
             }
         }
     }
 
     /// A source is proved to have delivered corrupt data.
     fn convict(&mut self, deliverer: u32, range: Range) {
-        let source = self.source_of_journal_id(deliverer);
-        if source.is_some_and(|at| self.is_out(at)) {
+        let source = self.persistence.source_of(deliverer);
+        if source.is_some_and(|at| self.sources.is_out(at)) {
             return;
         }
         let (start, end) = (range.start, range.end);
-        if self.convicted.insert(deliverer) {
-            let name = self.journal_name(deliverer);
+        if self.blame.convicted.insert(deliverer) {
+            let name = self.persistence.name_of(deliverer);
             self.note(
                 format!("{name} delivered corrupt data (within bytes {start}–{end}); replaced"),
                 true,
             );
         }
         let Some(at) = source else { return };
-        if (0..self.sources.len()).any(|other| other != at && self.is_usable(other)) {
+        if (0..self.sources.len()).any(|other| other != at && self.sources.is_usable(other)) {
             self.sources[at].fault = Fault::Corrupt;
             self.drop_source(at, format!("it delivered corrupt data (within bytes {start}–{end})"));
         }
@@ -197,8 +217,8 @@ impl Run<'_> {
     /// Hash each deliverer's part of a piece as it lies on the disk: of a piece that came to
     /// `bad`, or of one that is good now, the parts of its earlier versions.
     pub(super) fn print_parts(&mut self, piece: Range, bad: Option<Digest>) {
-        let parts: Vec<(Range, u32)> = match (bad, self.suspicions.get(&piece.start)) {
-            (Some(_), _) => self.deliverers.within(piece),
+        let parts: Vec<(Range, u32)> = match (bad, self.blame.suspicions.get(&piece.start)) {
+            (Some(_), _) => self.coverage.deliverers.within(piece),
             (None, Some(suspicion)) => suspicion
                 .tries
                 .iter()
@@ -238,13 +258,10 @@ impl Run<'_> {
         bad: Option<Digest>,
     ) -> Result<(), Ended> {
         if let Some(actual) = bad {
-            let mut deliverers: Vec<u32> =
-                self.deliverers.within(piece).into_iter().map(|(_, id)| id).collect();
-            deliverers.sort_unstable();
-            deliverers.dedup();
+            let deliverers = self.coverage.deliverers_of(piece);
             return self.suspect(piece, Try { deliverers, actual, parts: prints });
         }
-        let Some(suspicion) = self.suspicions.remove(&piece.start) else { return Ok(()) };
+        let Some(suspicion) = self.blame.suspicions.remove(&piece.start) else { return Ok(()) };
         for part in suspicion.tries.iter().flat_map(|one| &one.parts) {
             let now = prints.iter().find(|print| print.range == part.range);
             if now.is_some_and(|now| now.print != part.print) {
@@ -258,9 +275,10 @@ impl Run<'_> {
     /// piece are gone: then those who had a part in it may be asked again. Returns whether that
     /// helps; it does once for each version.
     pub(super) fn lift_suspicions(&mut self) -> bool {
-        let usable: Vec<usize> = (0..self.sources.len()).filter(|&at| self.is_usable(at)).collect();
+        let usable: Vec<usize> =
+            (0..self.sources.len()).filter(|&at| self.sources.is_usable(at)).collect();
         let mut lifted = Vec::new();
-        for suspicion in self.suspicions.values_mut().filter(|suspicion| !suspicion.lifted) {
+        for suspicion in self.blame.suspicions.values_mut().filter(|suspicion| !suspicion.lifted) {
             suspicion.lifted = true;
             lifted.push(suspicion.piece);
         }

@@ -20,7 +20,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use url::Url;
 
 use super::relays::Word;
-use super::state::{Run, SourceEntry};
+use super::sources::SourceEntry;
+use super::state::Run;
 use crate::observe::Event;
 use crate::routes::{Known, Learnt, Memory, RouteChoice, Routes};
 
@@ -266,12 +267,14 @@ impl Run<'_> {
         let own = self.sources[source].on_route.as_ref().map(|own| own.replica);
         let direct = own.and_then(|own| ways.replicas.get(own.0 as usize).copied());
         let is_named = matches!(ways.routes.choice(), RouteChoice::Fixed(_));
-        let Some(direct) = direct.filter(|&it| !is_named && !self.is_bad(it)) else { return false };
+        let Some(direct) = direct.filter(|&it| !is_named && !self.sources.is_bad(it)) else {
+            return false;
+        };
         if !self.comes_in_one_piece(source) || !self.comes_in_one_piece(direct) {
             return false;
         }
         let further: Vec<usize> = (0..self.sources.len())
-            .filter(|&at| at != direct && !self.is_bad(at))
+            .filter(|&at| at != direct && !self.sources.is_bad(at))
             .filter(|&at| {
                 self.sources[at].on_route.as_ref().map(|on_route| on_route.replica) == own
             })
@@ -336,7 +339,10 @@ impl Run<'_> {
     pub(super) fn look_at_ways(&mut self) {
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
-        if self.size_bytes.is_none() && now.as_secs_f64() >= UNREACHED_S && ways.is_seeking() {
+        if self.coverage.size_bytes.is_none()
+            && now.as_secs_f64() >= UNREACHED_S
+            && ways.is_seeking()
+        {
             // Perhaps relays reach what we do not.
             self.ask_relays();
         }
@@ -414,7 +420,7 @@ impl Run<'_> {
         let Some(ways) = &mut self.ways else { return };
         let key = (replica, route.clone());
         if let Some(&at) = ways.known.get(&key) {
-            if self.is_bad(at) && !self.ask_again(at) {
+            if self.sources.is_bad(at) && !self.ask_again(at) {
                 let failed = RouteEvent::WayFailed { way, fault: Fault::Final, at: None };
                 self.tell_router(failed);
                 return;
@@ -435,7 +441,7 @@ impl Run<'_> {
         }
         let Some(&direct) = ways.replicas.get(replica.0 as usize) else { return };
         let is_named = matches!(ways.routes.choice(), RouteChoice::Fixed(_));
-        if !is_named && !self.is_bad(direct) && self.comes_in_one_piece(direct) {
+        if !is_named && !self.sources.is_bad(direct) && self.comes_in_one_piece(direct) {
             self.tell_router(RouteEvent::WayFailed { way, fault: Fault::Final, at: None });
             return;
         }

@@ -34,12 +34,12 @@ impl Run<'_> {
         if !entry.is_exposed() || !is_wanted {
             return;
         }
-        self.word_of_relays = self.digests_offered;
+        self.integrity.word_of_relays = self.integrity.digests_offered;
         if self.is_mute(source) {
             return;
         }
         let entry = &self.sources[source];
-        self.samples.waits_for_digest = true;
+        self.integrity.samples.waits_for_digest = true;
         let origin = Arc::clone(&entry.source);
         self.jobs.add(async move {
             let told = tokio::time::timeout(ANSWERS_WITHIN, origin.describe()).await;
@@ -56,29 +56,27 @@ impl Run<'_> {
         is_mute: bool,
         told: Option<&Facts>,
     ) -> Result<(), Ended> {
-        self.samples.waits_for_digest = false;
+        self.integrity.samples.waits_for_digest = false;
         if is_mute {
             self.note_mute(source);
         }
         let Some(told) = told else { return Ok(()) };
-        let reference = self
-            .sources
-            .iter()
-            .filter(|entry| entry.accepted == Some(true))
-            .find_map(|entry| entry.facts.as_ref().and_then(Version::of));
+        let reference = self.sources.version();
         let is_other = match (reference, Version::of(told)) {
-            (Some(ours), Some(theirs)) => ours.admits(&theirs, self.digests_offered).is_err(),
+            (Some(ours), Some(theirs)) => {
+                ours.admits(&theirs, self.integrity.digests_offered).is_err()
+            }
             _ => false,
         };
-        if is_other || self.digests_offered && self.contradicts_digest(told).is_some() {
+        if is_other || self.integrity.digests_offered && self.contradicts_digest(told).is_some() {
             return self.leave_relays();
         }
         let is_told = |known| told.digests.contains(&known);
         if self.request.known_digests().all(is_told) {
-            self.word_of_relays = false;
+            self.integrity.word_of_relays = false;
         }
-        let is_withheld = self.proof.is_empty() && !told.digests.is_empty();
-        if is_withheld && !self.is_stream && self.resumed_bytes == 0 {
+        let is_withheld = self.integrity.proof.is_empty() && !told.digests.is_empty();
+        if is_withheld && !self.output.is_stream && self.coverage.resumed_bytes == 0 {
             // What has come was not hashed, and is little yet.
             self.request.told_digests.clone_from(&told.digests);
             return Err(Ended::Restart);
@@ -98,7 +96,7 @@ impl Run<'_> {
                 self.drop_source(at, said);
             }
         }
-        if self.is_stream {
+        if self.output.is_stream {
             // What is written cannot be taken back.
             let reasons = self.reasons();
             return Err(crate::GetError::Exhausted { has_some: true, reasons }.into());
@@ -112,7 +110,9 @@ impl Run<'_> {
         self.named_relays().is_some()
             && !self.sources[source].is_relayed()
             && (0..self.sources.len()).any(|at| {
-                self.sources[at].is_relayed() && replica(at) == replica(source) && !self.is_bad(at)
+                self.sources[at].is_relayed()
+                    && replica(at) == replica(source)
+                    && !self.sources.is_bad(at)
             })
     }
 
@@ -148,8 +148,8 @@ impl Run<'_> {
     pub(super) fn warn_unverified(&mut self) {
         let is_file = !matches!(self.request.destination, Destination::Nowhere { .. });
         if is_file && !self.is_proved() && self.exposed_bytes() == 0 {
-            let (path, why) = (self.name.clone(), self.verified_by());
-            let (at_s, bytes) = (self.at_s(), self.have.total_bytes());
+            let (path, why) = (self.telemetry.name.clone(), self.verified_by());
+            let (at_s, bytes) = (self.at_s(), self.coverage.have.total_bytes());
             self.observer.observe(&Event::Unverified { at_s, path, bytes, why });
         }
     }
@@ -161,7 +161,8 @@ impl Run<'_> {
 
     /// What came by relays that could have changed it, in an earlier run too.
     fn exposed_bytes(&self) -> u64 {
-        let brought = self.deliverers.iter().filter(|&(_, id)| self.is_exposed(id));
+        let brought =
+            self.coverage.deliverers.iter().filter(|&(_, id)| self.persistence.is_exposed(id));
         brought.map(|(range, _)| range.len()).sum()
     }
 
@@ -176,7 +177,7 @@ impl Run<'_> {
             Some(words) => format!(" ({words})"),
             None => String::new(),
         };
-        Some(match self.proof.wholes.first() {
+        Some(match self.integrity.proof.wholes.first() {
             Some(whole) => format!(
                 "its {} came by relays like {bytes} of it, and they could have changed both{compared}",
                 whole.algorithm().name()

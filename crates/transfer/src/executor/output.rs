@@ -1,0 +1,66 @@
+//! The ordered stream that bytes go to instead of a file, if there is one.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use swath_model::{Range, Time};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::coverage::Coverage;
+use super::ordered::{Ordered, Word};
+use crate::verify::Proof;
+
+/// The ordered stream.
+pub(super) struct Output {
+    /// Bytes go to an ordered stream, not to a file.
+    pub is_stream: bool,
+    pub ordered: Option<Ordered>,
+    /// What it has written.
+    pub consumed: u64,
+    /// Time that whoever reads it has let us wait.
+    pub nanos: Arc<AtomicU64>,
+    /// Since when it waits for bytes for which there is no buffer.
+    pub starved_since: Option<Time>,
+    /// What it reports.
+    pub words: UnboundedReceiver<Word>,
+    /// By which it reports.
+    pub sender: UnboundedSender<Word>,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        let (sender, words) = unbounded_channel();
+        Output {
+            is_stream: false,
+            ordered: None,
+            consumed: 0,
+            nanos: Arc::default(),
+            starved_since: None,
+            words,
+            sender,
+        }
+    }
+}
+
+impl Output {
+    /// Whether the stream (if there is one) has been written to the end of the file.
+    pub fn is_done(&self, size_bytes: Option<u64>) -> bool {
+        !self.is_stream || Some(self.consumed) == size_bytes
+    }
+
+    /// Whether the reader has yet to take what could be written out. A piece with a digest is
+    /// written when all of it is here.
+    pub fn reader_is_behind(&self, coverage: &Coverage, proof: &Proof) -> bool {
+        let Some(ordered) = &self.ordered else { return false };
+        let size = coverage.size_bytes.unwrap_or(u64::MAX);
+        let rest = Range::new(self.consumed.min(size), size);
+        let here = coverage.have.gaps_within(rest).first().map_or(size, |gap| gap.start);
+        let writable = match &proof.pieces {
+            Some(pieces) if here < size && ordered.holds_pieces() => {
+                here - here % pieces.length_bytes().max(1)
+            }
+            _ => here,
+        };
+        writable > self.consumed
+    }
+}
