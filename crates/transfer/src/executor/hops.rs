@@ -19,7 +19,8 @@ impl Run<'_> {
         let Some(ways) = &mut self.ways else { return };
         let lanes = &self.lanes.open;
         ways.hops.retain(|lane, (_, at, _)| lanes.contains_key(lane) && now.since(*at) < FRESH);
-        let open: Vec<(WayId, usize)> = ways.open.iter().map(|(&way, &at)| (way, at)).collect();
+        let open: Vec<(WayId, usize)> =
+            ways.routed.open.iter().map(|(&way, &at)| (way, at)).collect();
         for (way, source) in open {
             let Some(own) = self.sources.get(source).and_then(|it| it.on_route.clone()) else {
                 continue;
@@ -27,7 +28,7 @@ impl Run<'_> {
             if own.route.is_direct() {
                 continue;
             }
-            let origin = ways.site(self.sources[source].source.url());
+            let origin = ways.sites.number_of(self.sources[source].source.url());
             let sites: Vec<SiteId> = own.route.relays().iter().copied().chain([origin]).collect();
             let told: Vec<&[Hop]> = ways
                 .hops
@@ -37,7 +38,7 @@ impl Run<'_> {
                 .collect();
             let mut reports = Vec::new();
             for (relay, from) in sites.iter().zip(&sites[1..]) {
-                let name = ways.of(*from).map(|site| site.name.as_str()).unwrap_or_default();
+                let name = ways.sites.get(*from).map(|site| site.name.as_str()).unwrap_or_default();
                 // Each lane's report of just this hop.
                 let of_hop =
                     told.iter().filter_map(|hops| hops.iter().find(|hop| hop.upstream == name));
@@ -59,7 +60,7 @@ impl Run<'_> {
         let left_bytes = self.coverage.size_bytes.map(|size| size.saturating_sub(done_bytes));
         let Some(ways) = &self.ways else { return };
         let now_of = |(&way, &source): (&WayId, &usize)| Some((way, self.way_now(way, source)?));
-        let all = ways.open.iter().filter_map(now_of).collect();
+        let all = ways.routed.open.iter().filter_map(now_of).collect();
         if let Some(ways) = &mut self.ways {
             ways.router.handle(RouteEvent::Progress { ways: all, left_bytes }, now);
         }
@@ -68,7 +69,7 @@ impl Run<'_> {
     /// How a way is doing. Its source may have brought something before, by a way that was closed.
     fn way_now(&self, way: WayId, source: usize) -> Option<WayNow> {
         let view = self.planner.source(SourceId(source as u32))?;
-        let begun_bytes = self.ways.as_ref()?.begun.get(&way).copied().unwrap_or(0);
+        let begun_bytes = self.ways.as_ref()?.routed.begun.get(&way).copied().unwrap_or(0);
         let is_limited = self.engine.limit_bytes_per_s.is_some();
         let is_held = self.lanes.of_source(source).any(|(_, lane)| lane.held_up);
         let delivered_bytes = self.brought_bytes(source).saturating_sub(begun_bytes);
@@ -123,7 +124,7 @@ impl Run<'_> {
     pub(super) fn replica_is_back(&mut self, at: usize) {
         let direct = |own: &&OnRoute| own.route.is_direct();
         let own = self.sources[at].on_route.as_ref().filter(direct);
-        let site = self.ways.as_ref().and_then(|ways| ways.origins.get(&at).copied());
+        let site = self.ways.as_ref().and_then(|ways| ways.routed.origins.get(&at).copied());
         if let (Some(replica), Some(site)) = (own.map(|own| own.replica), site) {
             self.tell_router(RouteEvent::ReplicaAdded { replica, site });
         }
@@ -145,7 +146,7 @@ impl Run<'_> {
         let (Some(ways), Some(own)) = (&self.ways, &self.sources[at].on_route) else {
             return false;
         };
-        let is_open = |at: usize| ways.open.values().any(|&open| open == at);
+        let is_open = |at: usize| ways.routed.open.values().any(|&open| open == at);
         !own.route.is_direct()
             && !is_open(at)
             && self.sources.iter().enumerate().any(|(other, entry)| {
@@ -276,7 +277,7 @@ mod tests {
         let (swath, range) = swaths[&0];
         let now = run.now().plus_secs(1.0);
         run.planner.handle(PlanEvent::Delivered { swath, range }, now);
-        run.ways.as_mut().unwrap().open.remove(&WayId(101));
+        run.ways.as_mut().unwrap().routed.open.remove(&WayId(101));
         let told = |run: &mut Run<'_>| {
             run.report_progress(now);
             run.ways.as_ref().unwrap().router.views()[0].delivered_bytes
@@ -314,7 +315,8 @@ mod tests {
         }
         run.drop_source(2, "it brought something else");
         run.take_figures(now);
-        let open = |run: &Run<'_>, way| run.ways.as_ref().unwrap().open.contains_key(&WayId(way));
+        let open =
+            |run: &Run<'_>, way| run.ways.as_ref().unwrap().routed.open.contains_key(&WayId(way));
         assert!(run.sources.is_bad(1) && !open(&run, 100) && !open(&run, 101));
         run.open_way(WayId(102), ReplicaId(0), by(1), true);
         run.open_way(WayId(103), ReplicaId(0), by(2), true);

@@ -63,8 +63,8 @@ impl Run<'_> {
         };
         let sites = named.iter().map(|&at| SiteId(at as u32 + 1));
         let reason = |site| {
-            let of = Party::Relay(ways.of(site)?.name.clone());
-            Some(Reason { of, why: ways.lost.get(&site)?.clone() })
+            let of = Party::Relay(ways.sites.get(site)?.name.clone());
+            Some(Reason { of, why: ways.relays.lost.get(&site)?.clone() })
         };
         sites.filter_map(reason).collect()
     }

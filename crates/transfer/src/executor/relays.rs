@@ -4,14 +4,15 @@
 //! are, and how far they are from everybody else. A replica that is found later is asked about then,
 //! and a relay that did not answer is asked again from time to time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::reason::Why;
-use swath_model::{SourceId, counted};
+use swath_model::{SourceId, Time, counted};
 use swath_plan::Event as PlanEvent;
 use swath_plan::routes::{Fault, ReplicaId, Route, RouteEvent, SiteId, WayId};
 use swath_source::AboutRelay;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
@@ -37,17 +38,64 @@ pub(super) struct About {
     is_further: bool,
 }
 
+/// What relays have told of themselves.
+pub(super) struct Relays {
+    pub(super) words: UnboundedReceiver<Word>,
+    sender: UnboundedSender<Word>,
+    has_asked: bool,
+    /// When relays were last asked what they are.
+    asked_at: Time,
+    /// How many sites there were when they were last asked about all that are.
+    asked_sites: usize,
+    /// Those that have not told of themselves yet.
+    unheard: usize,
+    /// Those that did not answer.
+    unreached: BTreeSet<SiteId>,
+    /// Those that nothing can be had by, and why.
+    pub(super) lost: BTreeMap<SiteId, Why>,
+    /// What relays (first) said of others: why they do not reach them, if so.
+    said: BTreeMap<(SiteId, SiteId), Option<String>>,
+    /// Until when the router may find a way by those that have told of themselves lately.
+    hope_until: Time,
+}
+
+impl Default for Relays {
+    fn default() -> Relays {
+        let (sender, words) = unbounded_channel();
+        Relays {
+            words,
+            sender,
+            has_asked: false,
+            asked_at: Time::ZERO,
+            asked_sites: 0,
+            unheard: 0,
+            unreached: BTreeSet::new(),
+            lost: BTreeMap::new(),
+            said: BTreeMap::new(),
+            hope_until: Time::ZERO,
+        }
+    }
+}
+
+impl Relays {
+    /// Whether some have yet to tell of themselves, or the router has yet to make use of what was told.
+    pub(super) fn may_bring_more(&self, now: Time) -> bool {
+        self.unheard > 0 || now < self.hope_until
+    }
+}
+
 impl Run<'_> {
     /// Ask all relays what they are and how far they are from everybody else.
     pub(super) fn ask_relays(&mut self) {
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
-        if std::mem::replace(&mut ways.has_asked, true) {
+        if std::mem::replace(&mut ways.relays.has_asked, true) {
             return;
         }
-        ways.asked_at = now;
-        let relays: Vec<SiteId> = ways.routes.relays().iter().map(|url| ways.site(url)).collect();
-        ways.asked_sites = ways.sites.len();
+        ways.relays.asked_at = now;
+        let relays: Vec<SiteId> =
+            ways.routes.relays().iter().map(|url| ways.sites.number_of(url)).collect();
+        ways.relays.asked_sites = ways.sites.len();
         for relay in relays {
             self.ask_relay(relay, None);
         }
@@ -59,13 +107,14 @@ impl Run<'_> {
     /// A replica is at `site`: relays that were asked before that are asked about it.
     pub(super) fn ask_about(&mut self, site: SiteId) {
         let Some(ways) = &mut self.ways else { return };
-        if !ways.has_asked || site.0 as usize <= ways.asked_sites {
+        if !ways.relays.has_asked || site.0 as usize <= ways.relays.asked_sites {
             return;
         }
-        ways.asked_sites = ways.sites.len();
-        let relays: Vec<SiteId> = ways.routes.relays().iter().map(|url| ways.site(url)).collect();
+        ways.relays.asked_sites = ways.sites.len();
+        let relays: Vec<SiteId> =
+            ways.routes.relays().iter().map(|url| ways.sites.number_of(url)).collect();
         for relay in relays {
-            if self.ways.as_ref().is_some_and(|ways| !ways.unreached.contains(&relay)) {
+            if self.ways.as_ref().is_some_and(|ways| !ways.relays.unreached.contains(&relay)) {
                 self.ask_relay(relay, Some(site));
             }
         }
@@ -75,11 +124,14 @@ impl Run<'_> {
     pub(super) fn ask_lost_relays(&mut self) {
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
-        if ways.unreached.is_empty() || ways.unheard > 0 || now.since(ways.asked_at) < ASK_AGAIN {
+        if ways.relays.unreached.is_empty()
+            || ways.relays.unheard > 0
+            || now.since(ways.relays.asked_at) < ASK_AGAIN
+        {
             return;
         }
-        ways.asked_at = now;
-        for relay in ways.unreached.clone() {
+        ways.relays.asked_at = now;
+        for relay in ways.relays.unreached.clone() {
             self.ask_relay(relay, None);
         }
     }
@@ -87,7 +139,7 @@ impl Run<'_> {
     /// Ask a relay about one site, or about all and itself.
     fn ask_relay(&mut self, relay: SiteId, about: Option<SiteId>) {
         let Some(ways) = &mut self.ways else { return };
-        let Some(url) = ways.of(relay).map(|site| site.url.clone()) else { return };
+        let Some(url) = ways.sites.get(relay).map(|site| site.url.clone()) else { return };
         let is_further = about.is_some();
         let mut about = match about {
             Some(site) => vec![site],
@@ -100,9 +152,9 @@ impl Run<'_> {
             return;
         }
         let to: Vec<Url> =
-            about.iter().filter_map(|&site| Some(ways.of(site)?.url.clone())).collect();
-        let (net, words) = (self.engine.net.clone(), ways.told.clone());
-        ways.unheard += 1;
+            about.iter().filter_map(|&site| Some(ways.sites.get(site)?.url.clone())).collect();
+        let (net, words) = (self.engine.net.clone(), ways.relays.sender.clone());
+        ways.relays.unheard += 1;
         tokio::spawn(async move {
             let told = net.about_relay(&url, &to).await;
             let names_port = url.port().is_some();
@@ -115,8 +167,8 @@ impl Run<'_> {
     /// was stopped has the question in its hands when it goes on.
     pub(super) fn ask_until_well(&mut self, relay: SiteId) {
         let Some(ways) = &mut self.ways else { return };
-        let Some(url) = ways.of(relay).map(|site| site.url.clone()) else { return };
-        let (net, words) = (self.engine.net.clone(), ways.told.clone());
+        let Some(url) = ways.sites.get(relay).map(|site| site.url.clone()) else { return };
+        let (net, words) = (self.engine.net.clone(), ways.relays.sender.clone());
         tokio::spawn(async move {
             let began = Instant::now();
             let mut has_failed = false;
@@ -143,7 +195,7 @@ impl Run<'_> {
             let own = self.sources.get(**at).and_then(|entry| entry.on_route.as_ref());
             own.is_some_and(|own| own.route.contains(relay))
         };
-        let sources: Vec<usize> = ways.open.values().filter(over_it).copied().collect();
+        let sources: Vec<usize> = ways.routed.open.values().filter(over_it).copied().collect();
         for at in sources {
             let source = SourceId(at as u32);
             if !self.sources.is_bad(at)
@@ -161,8 +213,8 @@ impl Run<'_> {
             Word::About(about) => about,
             Word::Well { relay: site, was_silent } => {
                 if was_silent && let Some(ways) = &mut self.ways {
-                    ways.unreached.remove(&site);
-                    ways.lost.remove(&site);
+                    ways.relays.unreached.remove(&site);
+                    ways.relays.lost.remove(&site);
                 }
                 self.tell_router(RouteEvent::RelayAnswered { site, was_silent });
                 self.retry_ways_over(site);
@@ -170,20 +222,20 @@ impl Run<'_> {
             }
         };
         let Some(ways) = &mut self.ways else { return };
-        ways.unheard = ways.unheard.saturating_sub(1);
-        let name = ways.of(site).map(|site| site.name.clone()).unwrap_or_default();
-        let url = ways.of(site).map(|site| site.url.clone());
+        ways.relays.unheard = ways.relays.unheard.saturating_sub(1);
+        let name = ways.sites.name(site).to_owned();
+        let url = ways.sites.get(site).map(|site| site.url.clone());
         if let Some(url) = url.filter(|_| !is_further) {
-            ways.memory.met(&url, told.as_ref().err().map(Why::to_string));
+            ways.sites.memory.met(&url, told.as_ref().err().map(Why::to_string));
         }
         let told = match told {
             Ok(told) => told,
             Err(_) if is_further => return,
             Err(why) => {
                 ways.router.handle(RouteEvent::RelayLost { site }, now);
-                ways.unreached.insert(site);
-                ways.lost.insert(site, why.clone());
-                let (lost, others): (Vec<_>, Vec<_>) = std::mem::take(&mut ways.deferred)
+                ways.relays.unreached.insert(site);
+                ways.relays.lost.insert(site, why.clone());
+                let (lost, others): (Vec<_>, Vec<_>) = std::mem::take(&mut ways.routed.deferred)
                     .into_iter()
                     .partition(|(_, _, route, _)| route.contains(site));
                 for (way, ..) in lost {
@@ -208,18 +260,18 @@ impl Run<'_> {
         for (&other, rtt) in about.iter().zip(&told.hops) {
             let rtt_s = rtt.as_ref().ok().map(Duration::as_secs_f64);
             ways.router.handle(RouteEvent::RoundTrip { from: other, to: site, rtt_s }, now);
-            ways.said.insert((site, other), rtt.as_ref().err().cloned());
+            ways.relays.said.insert((site, other), rtt.as_ref().err().cloned());
         }
         if !is_further {
-            if ways.unreached.remove(&site) {
-                ways.lost.remove(&site);
+            if ways.relays.unreached.remove(&site) {
+                ways.relays.lost.remove(&site);
             }
             ways.router.handle(RouteEvent::RelayUp { site }, now);
         }
         if ways.is_seeking() {
-            ways.hope_until = now.plus_secs(ROUTER_WITHIN_S);
+            ways.relays.hope_until = now.plus_secs(ROUTER_WITHIN_S);
         }
-        for (way, replica, route, on_trial) in std::mem::take(&mut ways.deferred) {
+        for (way, replica, route, on_trial) in std::mem::take(&mut ways.routed.deferred) {
             self.open_way(way, replica, route, on_trial);
         }
         self.tell_unreached();
@@ -235,14 +287,14 @@ impl Run<'_> {
         let relays: Vec<SiteId> = (1..=ways.routes.relays().len() as u32).map(SiteId).collect();
         // What lies in depots comes from relays, which need not lead to one another.
         let sources: BTreeSet<SiteId> =
-            ways.origins.values().copied().filter(|site| !relays.contains(site)).collect();
+            ways.routed.origins.values().copied().filter(|site| !relays.contains(site)).collect();
         let mut notes = Vec::new();
         for &relay in &relays {
             let whys: Option<Vec<(SiteId, &str)>> = sources
                 .iter()
                 .map(|&source| Some((source, ways.why_unreached(relay, source)?)))
                 .collect();
-            let names = |site| ways.of(site).map(|site| site.name.as_str()).unwrap_or_default();
+            let names = |site| ways.sites.name(site);
             let name = names(relay);
             let mut news = whys.unwrap_or_default();
             news.retain(|(site, _)| ways.routes.note_lost(&format!("{name} for {}", names(*site))));
@@ -264,13 +316,14 @@ impl Run<'_> {
     pub(super) fn defer(&mut self, way: WayId, replica: ReplicaId, route: Route, on_trial: bool) {
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
-        let silent = route.relays().iter().find(|relay| ways.unreached.contains(relay)).copied();
+        let silent =
+            route.relays().iter().find(|relay| ways.relays.unreached.contains(relay)).copied();
         if let Some(site) = silent {
             let fault = Fault::Broken;
             ways.router.handle(RouteEvent::WayFailed { way, fault, at: Some(site) }, now);
             return;
         }
-        ways.deferred.push((way, replica, route, on_trial));
+        ways.routed.deferred.push((way, replica, route, on_trial));
         self.ask_relays();
     }
 
@@ -294,7 +347,7 @@ impl Run<'_> {
         let is_bad = |at: &usize| {
             self.sources.get(*at).is_none_or(|source| source.state == SourceState::Bad)
         };
-        is_over && ways.open.values().all(is_bad)
+        is_over && ways.routed.open.values().all(is_bad)
     }
 }
 
@@ -302,17 +355,17 @@ impl Ways {
     /// Why nothing of this source comes by this relay and those behind it, as far as they have said;
     /// `None` if it does, or may.
     fn why_unreached(&self, relay: SiteId, source: SiteId) -> Option<&str> {
-        let why = self.said.get(&(relay, source))?.as_deref()?;
+        let why = self.relays.said.get(&(relay, source))?.as_deref()?;
         let (mut known, mut at) = (vec![relay], 0);
         while let Some(&by) = known.get(at) {
-            let comes = match self.said.get(&(by, source)) {
+            let comes = match self.relays.said.get(&(by, source)) {
                 Some(why) => why.is_none(),
-                None => !self.unreached.contains(&by),
+                None => !self.relays.unreached.contains(&by),
             };
             if comes {
                 return None;
             }
-            let reached = self.said.range((by, SiteId::HERE)..=(by, SiteId(u32::MAX)));
+            let reached = self.relays.said.range((by, SiteId::HERE)..=(by, SiteId(u32::MAX)));
             for (&(_, other), why) in reached {
                 let is_relay = other.0 as usize <= self.routes.relays().len();
                 if why.is_none() && is_relay && !known.contains(&other) {

@@ -5,10 +5,9 @@
 //! way brings, and what it decides is done. What is learnt goes to the memory that all transfers of
 //! this machine share.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use crate::reason::Why;
 use swath_formats::{Hop, relay};
 use swath_model::{LaneId, SourceId, Time};
 use swath_plan::Event as PlanEvent;
@@ -16,10 +15,9 @@ use swath_plan::routes::{
     Fault, ReplicaId, Route, RouteAction, RouteEvent, Router, SiteId, WayId, WayState,
 };
 use swath_source::{Carriage, Sealable};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use url::Url;
 
-use super::relays::Word;
+use super::relays::{Relays, Word};
 use super::sources::SourceEntry;
 use super::state::Run;
 use crate::observe::Event;
@@ -29,9 +27,30 @@ use crate::routes::{Known, Learnt, Memory, RouteChoice, Routes};
 pub(super) struct Ways {
     pub(super) router: Router,
     pub(super) routes: Routes,
-    pub(super) memory: Memory,
+    pub(super) sites: Sites,
+    pub(super) relays: Relays,
+    pub(super) routed: Routed,
+    /// What was reported last on each lane.
+    pub(super) hops: HashMap<LaneId, (usize, Time, Vec<Hop>)>,
+    pub(super) looked_at: Time,
+    pub(super) saved_at: Time,
+    /// Nobody can deliver anything, unless a way comes yet.
+    pub(super) is_exhausted: bool,
+    pub(super) changes: u32,
+}
+
+/// The vertices of the graph, and what is remembered of its edges.
+pub(super) struct Sites {
     /// By their numbers, less one: `SiteId(0)` is us.
-    pub(super) sites: Vec<Site>,
+    list: Vec<Site>,
+    /// What is remembered of sites that are not known yet.
+    unknown: Vec<Known>,
+    pub(super) memory: Memory,
+}
+
+/// Sources by routes: what leads where.
+#[derive(Default)]
+pub(super) struct Routed {
     /// By their numbers: the source that is the replica itself, without relays.
     pub(super) replicas: Vec<usize>,
     /// Where each of these is.
@@ -41,34 +60,8 @@ pub(super) struct Ways {
     pub(super) begun: HashMap<WayId, u64>,
     /// Every source that a way ever led to.
     pub(super) known: HashMap<(ReplicaId, Route), usize>,
-    pub(super) told: UnboundedSender<Word>,
-    pub(super) heard: UnboundedReceiver<Word>,
-    /// What is remembered of sites that are not known yet.
-    pub(super) unknown: Vec<Known>,
     /// Ways that wait until their last relay has told its key.
     pub(super) deferred: Vec<(WayId, ReplicaId, Route, bool)>,
-    /// What was reported last on each lane.
-    pub(super) hops: HashMap<LaneId, (usize, Time, Vec<Hop>)>,
-    pub(super) looked_at: Time,
-    pub(super) saved_at: Time,
-    pub(super) has_asked: bool,
-    /// When relays were last asked what they are.
-    pub(super) asked_at: Time,
-    /// How many sites there were when they were last asked about all that are.
-    pub(super) asked_sites: usize,
-    /// Relays that did not answer.
-    pub(super) unreached: BTreeSet<SiteId>,
-    /// Relays that have not told of themselves yet.
-    pub(super) unheard: usize,
-    /// Relays that nothing can be had by, and why.
-    pub(super) lost: BTreeMap<SiteId, Why>,
-    /// What relays (first) said of others: why they do not reach them, if so.
-    pub(super) said: BTreeMap<(SiteId, SiteId), Option<String>>,
-    /// Until when the router may find a way by the relays that have told of themselves lately.
-    pub(super) hope_until: Time,
-    /// Nobody can deliver anything, unless a way comes yet.
-    pub(super) is_exhausted: bool,
-    pub(super) changes: u32,
 }
 
 /// A vertex of the graph.
@@ -86,34 +79,53 @@ pub(super) struct OnRoute {
     pub route: Route,
 }
 
+impl Sites {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The number of the site with this address.
+    pub(super) fn number_of(&mut self, url: &Url) -> SiteId {
+        let name = relay::site(url).unwrap_or_default();
+        if let Some(known) = self.named(&name) {
+            return known;
+        }
+        let mut base = url.clone();
+        base.set_path("/");
+        base.set_query(None);
+        base.set_fragment(None);
+        self.list.push(Site { name, url: base });
+        SiteId(self.list.len() as u32)
+    }
+
+    /// The site with this number; none for us.
+    pub(super) fn get(&self, id: SiteId) -> Option<&Site> {
+        self.list.get((id.0 as usize).checked_sub(1)?)
+    }
+
+    /// Host and port of a site; empty if there is none with this number.
+    pub(super) fn name(&self, id: SiteId) -> &str {
+        self.get(id).map_or("", |site| &site.name)
+    }
+
+    fn named(&self, name: &str) -> Option<SiteId> {
+        let at = self.list.iter().position(|site| site.name == name)?;
+        Some(SiteId(at as u32 + 1))
+    }
+}
+
 impl Ways {
     pub fn new(routes: Routes) -> Ways {
-        let (told, heard) = unbounded_channel();
         Ways {
             router: Router::new(routes.config()),
-            memory: routes.memory(),
+            sites: Sites { list: Vec::new(), unknown: Vec::new(), memory: routes.memory() },
             routes,
-            sites: Vec::new(),
-            replicas: Vec::new(),
-            origins: HashMap::new(),
-            open: BTreeMap::new(),
-            begun: HashMap::new(),
-            known: HashMap::new(),
-            told,
-            heard,
-            unknown: Vec::new(),
-            deferred: Vec::new(),
+            relays: Relays::default(),
+            routed: Routed::default(),
             hops: HashMap::new(),
             looked_at: Time::ZERO,
             saved_at: Time::ZERO,
-            has_asked: false,
-            asked_at: Time::ZERO,
-            asked_sites: 0,
-            unreached: BTreeSet::new(),
-            unheard: 0,
-            lost: BTreeMap::new(),
-            said: BTreeMap::new(),
-            hope_until: Time::ZERO,
             is_exhausted: false,
             changes: 0,
         }
@@ -122,7 +134,7 @@ impl Ways {
     /// The next word of a relay; for ever none if there are no relays.
     pub async fn word(ways: &mut Option<Box<Ways>>) -> Word {
         match ways {
-            Some(ways) => match ways.heard.recv().await {
+            Some(ways) => match ways.relays.words.recv().await {
                 Some(word) => word,
                 None => std::future::pending().await,
             },
@@ -137,7 +149,7 @@ impl Ways {
 
     /// Whether relays have yet to tell of themselves, or ways wait for that, or for the router.
     pub(super) fn may_bring_more(&self, now: Time) -> bool {
-        self.unheard > 0 || !self.deferred.is_empty() || now < self.hope_until
+        self.relays.may_bring_more(now) || !self.routed.deferred.is_empty()
     }
 
     /// Whether relays are found that nobody has named for this transfer.
@@ -145,36 +157,16 @@ impl Ways {
         !matches!(self.routes.choice(), RouteChoice::Direct | RouteChoice::Fixed(_))
     }
 
-    /// The number of the site with this address.
-    pub(super) fn site(&mut self, url: &Url) -> SiteId {
-        let name = relay::site(url).unwrap_or_default();
-        let at = self.sites.iter().position(|site| site.name == name).unwrap_or_else(|| {
-            let mut base = url.clone();
-            base.set_path("/");
-            base.set_query(None);
-            base.set_fragment(None);
-            self.sites.push(Site { name, url: base });
-            self.sites.len() - 1
-        });
-        SiteId(at as u32 + 1)
-    }
-
-    pub(super) fn of(&self, id: SiteId) -> Option<&Site> {
-        self.sites.get((id.0 as usize).checked_sub(1)?)
-    }
-
     /// What is remembered of the hops between the sites that are known by now, and what others measure.
     pub(super) fn remember(&mut self, now: Time) {
-        self.unknown.extend(self.memory.news());
+        let mut known = std::mem::take(&mut self.sites.unknown);
+        known.extend(self.sites.memory.news());
         let number = |name: &str| match name {
             Routes::HERE => Some(SiteId::HERE),
-            _ => {
-                let at = self.sites.iter().position(|site| site.name == name)?;
-                Some(SiteId(at as u32 + 1))
-            }
+            name => self.sites.named(name),
         };
         let mut unknown = Vec::new();
-        for known in std::mem::take(&mut self.unknown) {
+        for known in known {
             let (Some(from), Some(to)) = (number(&known.from), number(&known.to)) else {
                 // One of them may become known later.
                 unknown.push(known);
@@ -188,20 +180,20 @@ impl Ways {
             }
         }
         unknown.truncate(UNKNOWN_MAX);
-        self.unknown = unknown;
+        self.sites.unknown = unknown;
     }
 
     /// What was measured goes to the memory.
     fn save(&mut self) {
         let name = |id: SiteId| match id {
             SiteId::HERE => Some(Routes::HERE.to_owned()),
-            id => self.of(id).map(|site| site.name.clone()),
+            id => self.sites.get(id).map(|site| site.name.clone()),
         };
         let mut used: Vec<(SiteId, SiteId)> = Vec::new();
         for view in self.router.views() {
             if view.state == WayState::InUse {
-                let at = self.replicas.get(view.replica.0 as usize);
-                let origin = at.and_then(|at| self.origins.get(at));
+                let at = self.routed.replicas.get(view.replica.0 as usize);
+                let origin = at.and_then(|at| self.routed.origins.get(at));
                 used.extend(origin.into_iter().flat_map(|&site| view.route.edges(site)));
             }
         }
@@ -214,7 +206,7 @@ impl Ways {
                 learnt.push(Learnt { from, to, reading, rtt_s, is_used });
             }
         }
-        self.memory.learn(learnt);
+        self.sites.memory.learn(learnt);
     }
 }
 
@@ -223,7 +215,7 @@ impl Run<'_> {
     pub(super) fn name_relays(&mut self) {
         if let Some(ways) = &mut self.ways {
             for relay in ways.routes.relays() {
-                ways.site(&relay);
+                ways.sites.number_of(&relay);
             }
         }
     }
@@ -237,12 +229,12 @@ impl Run<'_> {
         if entry.source.url().host().is_none() {
             return;
         }
-        let replica = ReplicaId(ways.replicas.len() as u32);
-        ways.replicas.push(at);
-        ways.known.insert((replica, Route::direct()), at);
+        let replica = ReplicaId(ways.routed.replicas.len() as u32);
+        ways.routed.replicas.push(at);
+        ways.routed.known.insert((replica, Route::direct()), at);
         entry.on_route = Some(OnRoute { replica, route: Route::direct() });
-        let site = ways.site(entry.source.url());
-        ways.origins.insert(at, site);
+        let site = ways.sites.number_of(entry.source.url());
+        ways.routed.origins.insert(at, site);
         if matches!(ways.routes.choice(), RouteChoice::Fixed(_)) {
             // Until the router opens it.
             let source = SourceId(at as u32);
@@ -265,7 +257,7 @@ impl Run<'_> {
     pub(super) fn leave_further_ways(&mut self, source: usize) -> bool {
         let Some(ways) = &self.ways else { return false };
         let own = self.sources[source].on_route.as_ref().map(|own| own.replica);
-        let direct = own.and_then(|own| ways.replicas.get(own.0 as usize).copied());
+        let direct = own.and_then(|own| ways.routed.replicas.get(own.0 as usize).copied());
         let is_named = matches!(ways.routes.choice(), RouteChoice::Fixed(_));
         let Some(direct) = direct.filter(|&it| !is_named && !self.sources.is_bad(it)) else {
             return false;
@@ -292,10 +284,10 @@ impl Run<'_> {
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
         let entry = &self.sources[at];
-        if ways.open.values().any(|&source| source == at)
+        if ways.routed.open.values().any(|&source| source == at)
             && entry.on_route.as_ref().is_some_and(|own| own.route.is_direct())
         {
-            let from = ways.site(entry.source.url());
+            let from = ways.sites.number_of(entry.source.url());
             let rtt_s = Some(rtt.as_secs_f64());
             ways.router.handle(RouteEvent::RoundTrip { from, to: SiteId::HERE, rtt_s }, now);
         }
@@ -314,7 +306,7 @@ impl Run<'_> {
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
         let Some(entry) = self.sources.get(at) else { return };
-        let way = ways.open.iter().find(|(_, source)| **source == at).map(|(&way, _)| way);
+        let way = ways.routed.open.iter().find(|(_, source)| **source == at).map(|(&way, _)| way);
         // If it is another file, no hop is any worse for that.
         let is_other = entry.accepted == Some(false);
         let fault = match entry.fault {
@@ -322,7 +314,7 @@ impl Run<'_> {
             fault => fault,
         };
         if let Some(way) = way {
-            ways.open.remove(&way);
+            ways.routed.open.remove(&way);
             ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
         }
         // What the origin itself says of its file holds over all ways; whom it lets in does not.
@@ -359,7 +351,7 @@ impl Run<'_> {
             ways.saved_at = now;
             ways.save();
             ways.remember(now);
-            for warning in ways.memory.warnings() {
+            for warning in ways.sites.memory.warnings() {
                 self.note(warning, true);
             }
             self.ask_lost_relays();
@@ -385,7 +377,7 @@ impl Run<'_> {
                     self.open_way(way, replica, route, on_trial);
                 }
                 RouteAction::Use { way } => {
-                    if let Some(&at) = ways.open.get(&way) {
+                    if let Some(&at) = ways.routed.open.get(&way) {
                         self.limit_lanes(at, None);
                     }
                 }
@@ -400,7 +392,7 @@ impl Run<'_> {
     /// needed, for however little that is.
     pub(super) fn close_way(&mut self, way: WayId) {
         let (now, is_replacing) = (self.now(), self.is_replacing());
-        let closed = self.ways.as_mut().and_then(|ways| ways.open.remove(&way));
+        let closed = self.ways.as_mut().and_then(|ways| ways.routed.open.remove(&way));
         if let Some(at) = closed.filter(|_| !is_replacing) {
             let source = SourceId(at as u32);
             self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
@@ -419,7 +411,7 @@ impl Run<'_> {
         let now = self.now();
         let Some(ways) = &mut self.ways else { return };
         let key = (replica, route.clone());
-        if let Some(&at) = ways.known.get(&key) {
+        if let Some(&at) = ways.routed.known.get(&key) {
             if self.sources.is_bad(at) && !self.ask_again(at) {
                 let failed = RouteEvent::WayFailed { way, fault: Fault::Final, at: None };
                 self.tell_router(failed);
@@ -432,22 +424,25 @@ impl Run<'_> {
             }
             let begun_bytes = self.brought_bytes(at);
             let Some(ways) = &mut self.ways else { return };
-            ways.open.insert(way, at);
-            ways.begun.retain(|way, _| ways.open.contains_key(way));
-            ways.begun.insert(way, begun_bytes);
+            ways.routed.open.insert(way, at);
+            ways.routed.begun.retain(|way, _| ways.routed.open.contains_key(way));
+            ways.routed.begun.insert(way, begun_bytes);
             self.limit_lanes(at, lanes);
             self.planner.handle(PlanEvent::SourceRests { source, rests: false }, now);
             return;
         }
-        let Some(&direct) = ways.replicas.get(replica.0 as usize) else { return };
+        let Some(&direct) = ways.routed.replicas.get(replica.0 as usize) else { return };
         let is_named = matches!(ways.routes.choice(), RouteChoice::Fixed(_));
         if !is_named && !self.sources.is_bad(direct) && self.comes_in_one_piece(direct) {
             self.tell_router(RouteEvent::WayFailed { way, fault: Fault::Final, at: None });
             return;
         }
         let Some(ways) = &mut self.ways else { return };
-        let urls: Option<Vec<Url>> =
-            route.relays().iter().map(|&site| ways.of(site).map(|site| site.url.clone())).collect();
+        let urls: Option<Vec<Url>> = route
+            .relays()
+            .iter()
+            .map(|&site| ways.sites.get(site).map(|site| site.url.clone()))
+            .collect();
         let Some(urls) = urls else { return };
         let carriage = ways.routes.carriage();
         let end = self.sources[direct].source.url();
@@ -470,7 +465,7 @@ impl Run<'_> {
                     ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
                     let name = relay::site(last).unwrap_or_default();
                     if let Some(&site) = route.relays().last() {
-                        ways.lost.insert(site, "its key came unencrypted".into());
+                        ways.relays.lost.insert(site, "its key came unencrypted".into());
                     }
                     if ways.routes.note_lost(&format!("{name} unsealed")) {
                         let text = format!(
@@ -483,8 +478,8 @@ impl Run<'_> {
             }
         }
         let is_bare = carriage == Carriage::Carried && !urls.is_empty() && end.scheme() == "http";
-        let origin = ways.site(end);
-        let name = ways.of(origin).map(|site| site.name.clone()).unwrap_or_default();
+        let origin = ways.sites.number_of(end);
+        let name = ways.sites.get(origin).map(|site| site.name.clone()).unwrap_or_default();
         let is_news = is_bare && ways.routes.note_lost(&format!("{name} bare"));
         // What lies behind the first relay.
         let far_s: f64 = route
@@ -500,8 +495,8 @@ impl Run<'_> {
             ways.router.handle(failed, now);
             return;
         };
-        ways.open.insert(way, id.index());
-        ways.known.insert(key, id.index());
+        ways.routed.open.insert(way, id.index());
+        ways.routed.known.insert(key, id.index());
         let mut entry = SourceEntry::new(source);
         entry.lacks = self.sources[direct].lacks.clone();
         entry.lanes_max = lanes;
@@ -542,7 +537,7 @@ impl Run<'_> {
         let in_use: Vec<u32> = views
             .iter()
             .filter(|view| view.state == WayState::InUse)
-            .filter_map(|view| ways.open.get(&view.way).map(|&at| at as u32))
+            .filter_map(|view| ways.routed.open.get(&view.way).map(|&at| at as u32))
             .collect();
         let at_s = self.at_s();
         self.observer.observe(&Event::Routes { at_s, sources: in_use });
