@@ -1,5 +1,5 @@
-# Everything that is done to this project, by name. `make help` lists it.
-# CARGO_TARGET_DIR is respected; Debian packages are installed only where apt-get may be used.
+# All tasks of this project. `make help` lists them.
+# CARGO_TARGET_DIR is respected. Debian packages are installed only where apt-get may be used.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
@@ -12,29 +12,29 @@ SHARE = $(PREFIX)/share
 MAN = $(SHARE)/man/man1
 UNITS = $(PREFIX)/lib/systemd/system
 
-help: ## This list
+help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 12
 
-build: ## The release binary
+build: ## Build the release program
 	$(CARGO) build --release --locked -p swath
 
-demo: ## Six replicas of one file, one dying (demo/report.html); 10,000 files from 100 ms away
+demo: ## Fetch a file from six replicas, one of which dies (demo/report.html); copy 10,000 files from 100 ms away
 	@scripts/demo
 
-demo-relay: ## A transfer finds its way over seven emulated sites (demo/relay.html, demo/routes.svg; root)
+demo-relay: ## Fetch a file through relays at seven emulated sites (demo/relay.html, demo/routes.svg; root)
 	@scripts/demo-relay
 
-test: ## All tests; says which were skipped, and why
+test: ## Run all tests; show which were skipped, and why
 	@scripts/test
 
-check: ## What must hold beside the tests: format, clippy, docs, licences, house rules
+check: ## Check format, clippy, docs, licences and house rules
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) test --locked --quiet -p swath --test tidy
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check licenses bans sources; fi
 
-bench: ## The benchmarks of docs/benchmarks.md (root; some two hours)
+bench: ## Run the benchmarks of docs/benchmarks.md (root; about two hours)
 	@scripts/need nginx:nginx-light aria2c:aria2 curl:curl rsync:rsync ip:iproute2 || true
 	bench/multisource
 	bench/disk
@@ -45,17 +45,17 @@ bench: ## The benchmarks of docs/benchmarks.md (root; some two hours)
 	bench/routes
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 
-soak: ## A sparse file of 100 GiB, 100,000 small files, 1,200 kills: about half an hour
+soak: ## Run a sparse file of 100 GiB, 100,000 small files and 1,200 kills (about half an hour)
 	bench/soak
 
-fuzz: ## Every parser for FUZZ_SECONDS=60 each (nightly, cargo-fuzz)
+fuzz: ## Fuzz every parser for FUZZ_SECONDS=60 (nightly, cargo-fuzz)
 	fuzz/run $(FUZZ_SECONDS)
 
-dist: ## A static program, a tarball and a Debian package in target/dist, tried in empty roots
+dist: ## Build a static program, a tarball and a Debian package in target/dist, and try them in empty root folders
 	packaging/dist $(TARGET)/dist
 	packaging/try $(TARGET)/dist
 
-install: $(SWATH) ## Program, man pages, completions and systemd units below PREFIX=/usr/local
+install: $(SWATH) ## Install program, man pages, completions and systemd units below PREFIX=/usr/local
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(MAN) $(DESTDIR)$(UNITS)
 	install -m 755 $(SWATH) $(DESTDIR)$(PREFIX)/bin/swath
 	$(SWATH) man --dir $(DESTDIR)$(MAN)
@@ -70,7 +70,7 @@ install: $(SWATH) ## Program, man pages, completions and systemd units below PRE
 		chmod 644 $(DESTDIR)$(UNITS)/swath-$$unit.service; \
 	done
 
-uninstall: ## Remove what install has put below PREFIX=/usr/local
+uninstall: ## Remove what install put below PREFIX=/usr/local
 	rm -f $(DESTDIR)$(PREFIX)/bin/swath \
 		$(DESTDIR)$(MAN)/swath.1 $(DESTDIR)$(MAN)/swath-*.1 \
 		$(DESTDIR)$(SHARE)/bash-completion/completions/swath \
@@ -78,12 +78,12 @@ uninstall: ## Remove what install has put below PREFIX=/usr/local
 		$(DESTDIR)$(SHARE)/fish/vendor_completions.d/swath.fish \
 		$(DESTDIR)$(UNITS)/swath-serve.service $(DESTDIR)$(UNITS)/swath-relay.service
 
-# Root installs what a user has built, without building it again.
+# Root installs what a user built, without building it again.
 $(SWATH): $(SOURCES)
 	$(CARGO) build --release --locked -p swath
 	@touch $@
 
-clean: ## Remove what was built and what the demo left
+clean: ## Remove build results and what the demos left
 	$(CARGO) clean
 	rm -rf demo
 

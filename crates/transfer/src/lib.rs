@@ -74,7 +74,7 @@ pub use tree::{
 };
 pub use url::Url;
 
-/// The example in the README is compiled with the tests.
+/// The example in docs/library.md is compiled with the tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct Readme;
+#[doc = include_str!("../../../docs/library.md")]
+pub struct LibraryGuide;

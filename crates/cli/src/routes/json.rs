@@ -1,4 +1,4 @@
-//! Edges for programs: one object a line, described in `docs/relays.md`. Members are only added.
+//! Edges for programs: one object a line, described in `docs/routes.md`. Members are only added.
 
 use serde::Serialize;
 use swath_state::{By, Grade, KnownEdge};

@@ -65,8 +65,10 @@ fn every_option_is_in_the_man_page_the_completions_and_the_guide() {
         ("ls", "cp.md"),
         ("du", "cp.md"),
         ("serve", "serve.md"),
-        ("routes", "relays.md"),
-        ("stage", "relays.md"),
+        ("relay", "relay.md"),
+        ("routes", "routes.md"),
+        ("stage", "stage.md"),
+        ("verify", "probe-verify.md"),
     ];
     for (command, guide) in guides {
         let man = home.path(format!("man/swath-{command}.1"));
@@ -168,8 +170,12 @@ fn completions_offer_the_values_there_are() {
 #[test]
 fn commands_in_the_documentation_are_understood() {
     let mut count = 0;
-    for file in ["README.md", "docs/get.md", "docs/cp.md", "docs/serve.md", "docs/relays.md"] {
-        for line in shell_lines(&std::fs::read_to_string(root().join(file)).unwrap()) {
+    let pages = std::fs::read_dir(root().join("docs")).unwrap();
+    let mut files = vec![root().join("README.md")];
+    files.extend(pages.map(|entry| entry.unwrap().path()));
+    for path in files.iter().filter(|path| path.extension().is_some_and(|kind| kind == "md")) {
+        let file = path.display();
+        for line in shell_lines(&std::fs::read_to_string(path).unwrap()) {
             let Some(args) = arguments(&line) else { continue };
             let home = Home::new();
             let mut words: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -247,10 +253,11 @@ fn shell_lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// The arguments of a `swath` call, up to a pipe, a redirection or a comment; digests that are
-/// shortened for the page are filled in.
+/// The arguments of a `swath` call, up to a pipe, a redirection or a comment; digests that the page
+/// shortens, or keeps in a variable, are filled in.
 fn arguments(line: &str) -> Option<Vec<String>> {
-    let whole = line.replace("sha-256:9f86…", &format!("sha-256:{}", "9f".repeat(32)));
+    let digest = format!("sha-256:{}", "9f".repeat(32));
+    let whole = line.replace("sha-256:9f86…", &digest).replace("sha-256:$digest", &digest);
     let mut words = Vec::new();
     for word in
         whole.split_whitespace().take_while(|word| !["|", ">", "#", "&&", "\\"].contains(word))

@@ -6,7 +6,7 @@
 //! edges and finds the widest route and the maximum flow. [`Router`] decides which ways are open:
 //! [`Router::handle`] takes what happened, [`Router::poll`] answers what to do,
 //! [`Router::poll_timeout`] says when to ask again. The algorithm is described in
-//! `docs/routes.md`.
+//! `docs/route-choice.md`.
 
 mod belief;
 mod book;
