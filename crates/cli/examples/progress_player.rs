@@ -4,16 +4,14 @@
 
 use std::time::{Duration, Instant};
 
-use swath_transfer::observe::{self, Event, Observer};
+use swath_model::observe::{Event, Observer};
+use swath_netlab::events::{Scenario, play};
 
 #[allow(dead_code)]
 #[path = "../src/progress/mod.rs"]
 mod progress;
-#[path = "../../transfer/src/report/synthetic.rs"]
-mod synthetic;
 
 use progress::{Mode, Progress};
-use synthetic::{Scenario, play};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();

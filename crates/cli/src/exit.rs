@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use swath_model::path::visible;
 
+use swath_model::units;
 use swath_store::tree::{Conflict, StageError};
 use swath_store::{FileKind, FinishError, OpenError};
-use swath_transfer::report::units;
 use swath_transfer::sending::InTheWay;
 use swath_transfer::{GetError, LaneError};
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::failure::Failure;
-use swath_transfer::report::{Recording, render};
+use swath_report::{Recording, render};
 
 use crate::exit::{self, Exit};
 use crate::net::shown_text;
@@ -44,8 +44,8 @@ pub fn clash(report: Option<&Path>, target: &Path) -> Option<Failure> {
 pub fn write(report: Option<&Path>, is_silent: bool, mut recording: Recording, exit: Exit) -> Exit {
     let Some(path) = report else { return exit };
     let args = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
-    recording.command = command_line(args);
-    recording.destination = whole(&recording.path);
+    recording.heading.command = command_line(args);
+    recording.heading.destination = whole(&recording.heading.path);
     match std::fs::write(path, render(&recording)) {
         Ok(()) => {
             if !is_silent {

@@ -1,6 +1,7 @@
 //! The network laboratory: seeded simulator, maps of sites, WAN emulator, faulty servers.
 
 pub mod afar;
+pub mod events;
 pub mod faulty;
 pub mod map;
 pub mod mesh;

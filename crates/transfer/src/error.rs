@@ -8,6 +8,7 @@ use swath_model::pieces::PiecesError;
 use swath_store::tree::StageError;
 use swath_store::{CommitError, FinishError, OpenError, ReadError, WriteError};
 
+use crate::observe::{Event, Summary, Verified};
 use crate::present::Unlike;
 use crate::reason::Reason;
 
@@ -161,6 +162,15 @@ impl GetError {
             | GetError::NoTree { reasons } => reasons,
             _ => &[],
         }
+    }
+
+    /// The event that tells observers of it. A transfer that failed proves nothing.
+    pub(crate) fn event(&self, kept_bytes: u64, mut summary: Summary) -> Event {
+        summary.proved = false;
+        summary.verified = Verified::None;
+        let (path, at_s) = (summary.path.clone(), summary.elapsed_s);
+        let stopped = matches!(self, GetError::Stopped);
+        Event::Failed { path, at_s, error: self.with_reasons(), stopped, kept_bytes, summary }
     }
 
     /// The error as one line, with its causes and with what each source said.

@@ -1,107 +1,6 @@
-//! What limited a transfer: judged by what was measured of it, told in words in one place.
+//! What limited a transfer, judged by what was measured of it.
 
-use serde::{Deserialize, Serialize};
-
-/// What limited a transfer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "by")]
-pub enum LimitedBy {
-    /// Nothing was fetched, so nothing limited it.
-    #[default]
-    Nothing,
-    /// The rate limit that was asked for.
-    RateLimit,
-    /// The disk.
-    Disk {
-        /// The part of the time in which it was saturated, 0 to 1.
-        part: f64,
-    },
-    /// Whoever reads the output.
-    Output,
-    /// Hashing.
-    Hashing {
-        /// How long it took, in seconds …
-        busy_s: f64,
-        /// … of so many in all.
-        elapsed_s: f64,
-    },
-    /// This machine's processors.
-    Processors,
-    /// Sources were lost on the way.
-    LostSources {
-        /// Their names.
-        names: Vec<String>,
-    },
-    /// The servers, which limit the rate of each answer.
-    Servers,
-    /// The link or the server of the only source.
-    OneSource {
-        /// Its name.
-        name: String,
-    },
-    /// Reading what is copied, on this machine.
-    Reading {
-        /// Its name.
-        name: String,
-    },
-    /// A connection by ssh.
-    Ssh {
-        /// The host that it leads to.
-        host: String,
-    },
-    /// The links or servers of the sources: each delivered as fast as it could, to the end.
-    Sources,
-    /// There was too little for the connections to come up to speed.
-    RoundTrips {
-        /// It was a tree.
-        is_tree: bool,
-    },
-    /// What the sources delivered changed while the transfer ran.
-    Changes,
-    /// The network or the receiver of an upload.
-    Receiver,
-}
-
-impl LimitedBy {
-    /// The same in words, as they follow "limited by"; empty where nothing was fetched.
-    pub fn words(&self) -> String {
-        match self {
-            Self::Nothing => String::new(),
-            Self::RateLimit => "the rate limit that was asked for".to_owned(),
-            Self::Disk { part } => {
-                format!("the disk: it was saturated {:.0} % of the time", 100.0 * part)
-            }
-            Self::Output => "whoever reads the output".to_owned(),
-            Self::Hashing { busy_s, elapsed_s } => {
-                format!("hashing: it took {busy_s:.1} s of {elapsed_s:.1} s")
-            }
-            Self::Processors => "this machine's processors".to_owned(),
-            Self::LostSources { names } => match names.as_slice() {
-                [one] => format!("the loss of {one} on the way"),
-                several => format!("the loss of {} sources on the way", several.len()),
-            },
-            Self::Servers => "the servers: they limit the rate of each connection".to_owned(),
-            Self::OneSource { name } => format!("the link or the server of {name}"),
-            Self::Reading { name } => format!("reading {name}"),
-            Self::Ssh { host } => format!("the ssh connection to {host}"),
-            Self::Sources => {
-                "the sources' links: each delivered as fast as it could, to the end".to_owned()
-            }
-            Self::RoundTrips { is_tree: true } => {
-                "round trips: there is too little for the connections to come up to speed"
-                    .to_owned()
-            }
-            Self::RoundTrips { is_tree: false } => {
-                "round trips: the file is too small for the connections to come up to speed"
-                    .to_owned()
-            }
-            Self::Changes => {
-                "the sources: what they delivered changed while the transfer ran".to_owned()
-            }
-            Self::Receiver => "the network or the server that takes it".to_owned(),
-        }
-    }
-}
+use swath_model::observe::LimitedBy;
 
 /// What was measured of a transfer.
 #[derive(Clone, Debug, Default)]
@@ -273,15 +172,5 @@ mod tests {
         for (measured, words) in table {
             assert_eq!(measured.judge().words(), words, "{measured:?}");
         }
-    }
-
-    #[test]
-    fn programs_read_what_it_was_by_its_name() {
-        let json = |limited: &LimitedBy| serde_json::to_value(limited).unwrap();
-        assert_eq!(json(&LimitedBy::RateLimit)["by"], "rate_limit");
-        let disk = json(&LimitedBy::Disk { part: 0.5 });
-        assert_eq!((disk["by"].as_str(), disk["part"].as_f64()), (Some("disk"), Some(0.5)));
-        let lost = LimitedBy::LostSources { names: vec!["a".to_owned()] };
-        assert_eq!(serde_json::from_value::<LimitedBy>(json(&lost)).unwrap(), lost);
     }
 }

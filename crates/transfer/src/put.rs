@@ -303,7 +303,7 @@ impl Told<'_> {
     fn waits(&mut self, error: &LaneError, wait: Duration) {
         (self.sent_bytes, self.last) = (0, (Instant::now(), 0));
         self.state = SourceState::Waiting;
-        let wait = crate::report::units::duration(wait.as_secs_f64());
+        let wait = swath_model::units::duration(wait.as_secs_f64());
         let text = format!("{}: {error}; trying again in {wait}", self.to);
         let at_s = self.began.elapsed().as_secs_f64();
         self.observer.observe(&Event::note(at_s, text, false));
@@ -389,7 +389,7 @@ impl Told<'_> {
             verified_by,
             proved: is_checked,
             limited_by: LimitedBy::Receiver,
-            digest: Some(digest.to_string()),
+            digest: Some(*digest),
             sources: vec![source],
             sent: true,
             ..Summary::of_nothing(self.to)

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::hear::{BEGUN, Ear, HEARD_BYTES_MAX, LOGGED_IN, Unheard};
 use super::ssh::Way;
 use crate::failure::Failure;
-use swath_transfer::report::units;
+use swath_model::units;
 
 /// How a machine is reached.
 #[derive(Clone, Debug)]

@@ -21,9 +21,9 @@ mod web;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use swath_report::{Content, Recorder};
 use swath_source::Download;
 use swath_transfer::observe::{LimitedBy, Observer};
-use swath_transfer::report::{Content, Recorder};
 use swath_transfer::sending::Received;
 use swath_transfer::{
     Change, Engine, Filter, FolderKind, GetError, Mirror, Overwrite, Reason, Request, Stop,
@@ -277,7 +277,7 @@ async fn copy(cp: &Cp, filter: &Filter, job: Job, progress: &Progress, stop: &St
     };
     drop(session);
     let mut recording = recorder.recording();
-    recording.content = content;
+    recording.heading.content = content;
     report::write(cp.report.as_deref(), cp.quiet || cp.json, recording, exit)
 }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swath_report::ListRecorder;
 use swath_transfer::observe::Observer;
-use swath_transfer::report::ListRecorder;
 use swath_transfer::{Destination, Engine, GetError, Request, Stop};
 use tokio::task::{Id, JoinSet};
 use tokio::time::sleep;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use swath_report::Recorder;
 use swath_source::TlsFault;
 use swath_store::{FileKind, FinishError, OpenError};
 use swath_transfer::observe::{Event, Observer};
-use swath_transfer::report::Recorder;
 use swath_transfer::{Destination, Engine, GetError, Mirror, Reason, Request, Stop};
 use url::Url;
 

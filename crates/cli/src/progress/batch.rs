@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 use swath_model::SourceName;
+use swath_report as report;
 use swath_transfer::observe::{Event, Observer, SameBy, Snapshot, Summary};
-use swath_transfer::report;
 
 use super::batch_view::{frame, plain_line, summary};
 use super::eta::Forecast;

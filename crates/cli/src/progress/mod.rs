@@ -26,8 +26,8 @@ mod text;
 use std::io::{self, IsTerminal as _};
 use std::time::Instant;
 
+pub use swath_model::units;
 use swath_transfer::observe::{Event, Observer};
-pub use swath_transfer::report::units;
 
 pub use batch::Files;
 pub use json::Json;

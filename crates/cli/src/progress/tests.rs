@@ -4,8 +4,9 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use swath_model::SourceName;
+use swath_netlab::events;
 use swath_transfer::observe::{
-    self, Eta, Event, LimitedBy, Observer as _, Phase, Snapshot, SourceSnapshot, SourceState,
+    Eta, Event, LimitedBy, Observer as _, Phase, Snapshot, SourceSnapshot, SourceState,
     SourceSummary, Summary, Verified,
 };
 
@@ -13,9 +14,6 @@ use super::batch::Tally;
 use super::frame::{View, frame};
 use super::look::Look;
 use super::{Json, Plain, Quiet, Terminal, batch_view, stopped_summary, summary, text};
-
-#[path = "../../../transfer/src/report/synthetic.rs"]
-mod synthetic;
 
 const ASCII: Look = Look { unicode: false, ..Look::PLAIN };
 
@@ -339,10 +337,9 @@ impl Shared {
 }
 
 fn events() -> Vec<Event> {
-    let mut scenario =
-        synthetic::Scenario::star("/data/a.root", 1_000_000_000, &[60.0, 120.0, 40.0]);
+    let mut scenario = events::Scenario::star("/data/a.root", 1_000_000_000, &[60.0, 120.0, 40.0]);
     scenario.links[2].dies_s = Some((1.5, "connection refused".to_owned()));
-    let mut events = synthetic::play(&scenario);
+    let mut events = events::play(&scenario);
     let note = Event::note(1.6, "a block from source 2 was corrupt".to_owned(), true);
     events.insert(events.len() / 2, note);
     events

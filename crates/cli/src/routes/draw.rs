@@ -3,8 +3,8 @@
 use std::path::Path as FilePath;
 
 use crate::failure::Failure;
+use swath_report::graph::{Drawing, Kind, Line, Site, svg};
 use swath_state::{Grade, HERE};
-use swath_transfer::report::graph::{Drawing, Kind, Line, Site, svg};
 
 use super::map::{Map, Path};
 use crate::exit::Exit;

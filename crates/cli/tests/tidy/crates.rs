@@ -176,6 +176,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("swath-state", &[]),
     ("swath-source", &["swath-model", "swath-formats"]),
     ("swath-serve", &["swath-model", "swath-formats", "swath-store", "swath-source"]),
+    ("swath-report", &["swath-model", "swath-formats"]),
     (
         "swath-transfer",
         &[
@@ -198,6 +199,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "swath-source",
             "swath-serve",
             "swath-transfer",
+            "swath-report",
         ],
     ),
     ("swath-netlab", &["swath-model", "swath-plan"]),
@@ -220,6 +222,7 @@ const BANNED: &[(&str, &[&str])] = &[
     ("swath-model", IMPURE),
     ("swath-plan", IMPURE),
     ("swath-formats", IMPURE),
+    ("swath-report", IMPURE),
     ("swath-store", &["reqwest", "rustls", "tokio-rustls", "hyper", "socket2"]),
     ("swath-state", &["tokio", "reqwest", "rustls", "socket2"]),
     ("swath-source", &["io-uring"]),

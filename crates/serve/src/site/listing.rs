@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::io;
 use std::sync::Arc;
 
+use maud::{Markup, PreEscaped, html};
 use swath_formats::percent::encode;
 use swath_formats::{accept, http_date};
 use swath_model::counted;
@@ -12,7 +13,7 @@ use swath_model::path::is_treacherous;
 use swath_store::tree::{Listed, Root};
 
 use super::own::address_of_file;
-use super::page::{self, POLICY, html};
+use super::page::{self, POLICY};
 use super::sizes::{Below, Sizes};
 use super::{Site, file};
 use crate::http::{Content, Head, Made, Make, Response};
@@ -104,7 +105,10 @@ fn page(
         } else {
             html_start(&entries, address, wish, shown)
         },
-        end: if wish.is_json { "]\n" } else { "</tbody></table></main></body></html>\n" },
+        end: match wish.is_json {
+            true => "]\n".to_owned(),
+            false => format!("</tbody></table>{}", page::END),
+        },
         is_json: wish.is_json,
         is_top: address.is_empty(),
         sizes: if wish.is_json { Arc::default() } else { sizes.below(address) },
@@ -169,7 +173,7 @@ fn size_bytes(entry: &Listed) -> Option<u64> {
 /// Writes the rows while they are sent.
 struct Rows {
     start: String,
-    end: &'static str,
+    end: String,
     is_json: bool,
     is_top: bool,
     /// What is known of folders.
@@ -203,7 +207,7 @@ impl Make for Rows {
             match self.entries.next() {
                 Some(entry) => self.row(&entry, false, &mut text),
                 None => {
-                    text.push_str(self.end);
+                    text.push_str(&self.end);
                     self.state = State::Done;
                 }
             }
@@ -270,30 +274,37 @@ fn json(text: &str) -> String {
 }
 
 fn html_row(entry: &Listed, address: &str, known: Option<u64>, out: &mut String) {
-    let shown = html(&String::from_utf8_lossy(&entry.name));
-    // "./" keeps a name with a colon from being taken for a scheme.
-    // What would answer 404 is not led to: programs follow all that is.
-    let (class, name) = match &entry.kind {
-        Kind::Folder => ("folder", format!("<a href=\"./{address}/\">{shown}/</a>")),
-        Kind::File { .. } | Kind::HardLink(_) => {
-            ("file", format!("<a href=\"./{address}\">{shown}</a>"))
-        }
-        Kind::Symlink(target) => {
-            let target = html(&String::from_utf8_lossy(target));
-            ("link", format!("{shown} -&gt; {target}"))
-        }
-        Kind::Absent(_) => ("other", shown),
+    let name = String::from_utf8_lossy(&entry.name);
+    let class = match entry.kind {
+        Kind::Folder => "folder",
+        Kind::File { .. } | Kind::HardLink(_) => "file",
+        Kind::Symlink(_) => "link",
+        Kind::Absent(_) => "other",
     };
     let (size, exact) = match (size_bytes(entry), known.filter(|_| entry.kind == Kind::Folder)) {
         (Some(bytes), _) => (size_text(bytes), counted(bytes, "byte")),
         (None, Some(bytes)) => (size_text(bytes), "when it was last copied".to_owned()),
         (None, None) => ("–".to_owned(), String::new()),
     };
-    let time = http_date::write_plain(entry.mtime.seconds).unwrap_or_else(|| "–".to_owned());
-    out.push_str(&format!(
-        "<tr class={class}><td>{name}</td>\
-         <td title=\"{exact}\">{size}</td><td>{time}</td></tr>\n"
-    ));
+    let time = http_date::write_plain(entry.mtime.seconds);
+    let row = html! {
+        tr class=(class) {
+            td {
+                // "./" keeps a name with a colon from being taken for a scheme.
+                // What would answer 404 is not led to: programs follow all that is.
+                @match &entry.kind {
+                    Kind::Folder => a href={ "./" (address) "/" } { (name) "/" },
+                    Kind::File { .. } | Kind::HardLink(_) => a href={ "./" (address) } { (name) },
+                    Kind::Symlink(to) => { (name) " -> " (String::from_utf8_lossy(to)) },
+                    Kind::Absent(_) => (name),
+                }
+            }
+            td title=(exact) { (size) }
+            td { (time.as_deref().unwrap_or("–")) }
+        }
+    };
+    out.push_str(&page::shown(&row));
+    out.push('\n');
 }
 
 fn size_text(bytes: u64) -> String {
@@ -325,44 +336,49 @@ fn html_start(entries: &[Listed], address: &[u8], wish: &Wish, server: &Shown) -
         counted(count, "file"),
         size_text(bytes)
     );
-    let mut crumbs = "<a href=\"/\">/</a>".to_owned();
+    // Each folder on the way, with its address.
+    let mut crumbs = Vec::new();
     let mut so_far = Vec::new();
     for component in address.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
         so_far.extend_from_slice(component);
         so_far.push(b'/');
-        let (there, name) = (encode(&so_far), html(&String::from_utf8_lossy(component)));
-        crumbs.push_str(&format!("<a href=\"/{there}\">{name}</a>/"));
+        crumbs.push((encode(&so_far), String::from_utf8_lossy(component)));
     }
-    let head = |column: Column, name: &str, label: &str| {
-        let is_current = wish.by == column;
-        let order = if is_current && !wish.is_descending { "desc" } else { "asc" };
-        let mark = match (is_current, wish.is_descending) {
-            (false, _) => "",
-            (true, false) => " ↑",
-            (true, true) => " ↓",
-        };
-        format!("<th><a href=\"?sort={name}&amp;order={order}\">{label}{mark}</a></th>")
+    let columns = [
+        (Column::Name, "name", "Name"),
+        (Column::Size, "size", "Size"),
+        (Column::Time, "time", "Changed (UTC)"),
+    ];
+    let head = |column: Column| match (wish.by == column, wish.is_descending) {
+        (false, _) => ("asc", ""),
+        (true, false) => ("desc", " ↑"),
+        (true, true) => ("asc", " ↓"),
     };
-    let (by_name, by_size, by_time) = (
-        head(Column::Name, "name", "Name"),
-        head(Column::Size, "size", "Size"),
-        head(Column::Time, "time", "Changed (UTC)"),
-    );
-    let (shown, site) = (html(&String::from_utf8_lossy(address)), html(&server.name));
-    let up = match address.is_empty() {
-        true => "",
-        false => "<tr class=folder><td><a href=\"../\">..</a></td><td></td><td></td></tr>\n",
+    let start = html! {
+        (page::start(&format!("/{} – {}", String::from_utf8_lossy(address), server.name)))
+        h1 {
+            a href="/" { "/" }
+            @for (there, name) in &crumbs { a href={ "/" (there) } { (name) } "/" }
+        }
+        p { (sum) " · " (server.name) }
+        (copy_box(address, server))
+        (PreEscaped("<table>"))
+        thead {
+            tr {
+                @for (column, name, label) in columns {
+                    @let (order, mark) = head(column);
+                    th { a href={ "?sort=" (name) "&order=" (order) } { (label) (mark) } }
+                }
+            }
+        }
+        (PreEscaped("<tbody>"))
+        @if !address.is_empty() { tr.folder { td { a href="../" { ".." } } td {} td {} } }
     };
-    format!(
-        "{}<h1>{crumbs}</h1><p>{sum} · {site}</p>{}\
-         <table><thead><tr>{by_name}{by_size}{by_time}</tr></thead><tbody>\n{up}",
-        page::start(&format!("/{shown} – {site}")),
-        copy_box(address, server),
-    )
+    page::shown(&start) + "\n"
 }
 
 /// What copies a folder, to be pasted.
-fn copy_box(address: &[u8], server: &Shown) -> String {
+fn copy_box(address: &[u8], server: &Shown) -> Markup {
     let name = address.split(|&byte| byte == b'/').rfind(|name| !name.is_empty());
     let name = name.map_or("copy".to_owned(), |name| String::from_utf8_lossy(name).into_owned());
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -375,7 +391,7 @@ fn copy_box(address: &[u8], server: &Shown) -> String {
     let token = if server.asks { " --token @FILE" } else { "" };
     let command = format!("swath cp '{}/{path}{slash}' ./{name}/{token}", server.base);
     let hint = if server.asks { " (FILE holds your token)" } else { "" };
-    format!("<p class=copy>Copy this folder{hint}: <code>{}</code></p>", html(&command))
+    html! { p.copy { "Copy this folder" (hint) ": " code { (command) } } }
 }
 
 /// Made in one go.
@@ -403,9 +419,9 @@ mod tests {
             (b"run7/", "swath cp 'https://h:8470/run7/' ./run7/"),
             (b"a/it's; rm -rf ~/", "swath cp 'https://h:8470/a/it%27s%3B%20rm%20-rf%20~/' ./copy/"),
         ] {
-            let found = copy_box(address, &shown);
-            assert!(found.contains(&html(command)), "{found}");
+            let found = copy_box(address, &shown).0;
+            assert!(found.contains(&html! { (command) }.0), "{found}");
         }
-        assert!(copy_box(b"x/", &Shown { asks: true, ..shown }).contains("--token @FILE"));
+        assert!(copy_box(b"x/", &Shown { asks: true, ..shown }).0.contains("--token @FILE"));
     }
 }

@@ -1,18 +1,33 @@
 //! How the pages of a server look, and what it says on them when it has no other answer.
 
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use swath_formats::accept;
-use swath_model::path::is_treacherous;
+use swath_model::path::visible;
 
 use crate::http::{Content, Head, Method, Response};
 
-/// The beginning of a page, up to its first element; `title` is HTML.
-pub(super) fn start(title: &str) -> String {
-    format!(
-        "<!doctype html><html lang=en><head><meta charset=utf-8>\
-         <meta name=viewport content=\"width=device-width, initial-scale=1\">\
-         <title>{title}</title><link rel=icon href=\"data:image/svg+xml,{ICON}\">\
-         <style>{STYLE}</style></head><body><main>"
-    )
+/// The beginning of a page, up to its first element.
+pub(super) fn start(title: &str) -> Markup {
+    html! {
+        (DOCTYPE)
+        (PreEscaped("<html lang=\"en\">"))
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            title { (title) }
+            link rel="icon" href={ "data:image/svg+xml," (ICON) };
+            style { (PreEscaped(STYLE)) }
+        }
+        (PreEscaped("<body><main>"))
+    }
+}
+
+/// The end of a page.
+pub(super) const END: &str = "</main></body></html>\n";
+
+/// What is sent of a page: names come from anybody, and what would hide in them is shown as a sign.
+pub(super) fn shown(markup: &Markup) -> String {
+    visible(&markup.0)
 }
 
 /// What a page may do: names are others' text, and nothing in them may run.
@@ -27,22 +42,32 @@ pub(super) fn refusal(response: Response, head: &Head, site: &str) -> Response {
     if !is_refusal || !is_shown {
         return response;
     }
-    let words = html(String::from_utf8_lossy(text).trim_end());
-    let (status, site) = (response.status, html(site));
-    let help = match status {
-        401 => TOKEN,
-        403 => {
-            "<p>Whoever runs this server decides who may have what. <a href=\"/\">To the top</a></p>"
+    let words = String::from_utf8_lossy(text);
+    let status = response.status;
+    let page = html! {
+        (start(&format!("{status} – {site}")))
+        h1 { (status) }
+        p.says { (words.trim_end()) }
+        @match status {
+            401 => p {
+                "When the browser asks for a name and a password, the password is the token, and \
+                 the name may be anything. A program shows it as "
+                code { "Authorization: Bearer TOKEN" } "; swath does with "
+                code { "--token TOKEN" } " or, where other users of the machine are not to see it, "
+                code { "--token @FILE" } "."
+            },
+            403 => p {
+                "Whoever runs this server decides who may have what. " a href="/" { "To the top" }
+            },
+            404 => p {
+                "It may have been moved or removed. " a href="./" { "To the folder" } ", "
+                a href="/" { "to the top" }
+            },
+            _ => {},
         }
-        404 => {
-            "<p>It may have been moved or removed. <a href=\"./\">To the folder</a>, <a href=\"/\">to the top</a></p>"
-        }
-        _ => "",
+        p { (site) }
     };
-    let page = format!(
-        "{}<h1>{status}</h1><p class=says>{words}</p>{help}<p>{site}</p></main></body></html>\n",
-        start(&format!("{status} – {site}")),
-    );
+    let page = shown(&page) + END;
     let fields = response.fields.iter().filter(|(name, _)| *name != "content-type").cloned();
     let fields = fields.chain([
         ("content-type", "text/html; charset=utf-8".to_owned()),
@@ -50,26 +75,6 @@ pub(super) fn refusal(response: Response, head: &Head, site: &str) -> Response {
         ("vary", "accept".to_owned()),
     ]);
     Response { fields: fields.collect(), ..response }.containing(Content::Bytes(page.into_bytes()))
-}
-
-const TOKEN: &str = "<p>When the browser asks for a name and a password, the password is the token, and \
-                     the name may be anything. A program shows it as <code>Authorization: Bearer \
-                     TOKEN</code>; swath does with <code>--token TOKEN</code> or, where other users \
-                     of the machine are not to see it, <code>--token @FILE</code>.</p>";
-
-pub(super) fn html(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if is_treacherous(c) => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// Three swaths, each as wide as its source is fast.

@@ -292,7 +292,7 @@ impl Run<'_> {
         if let Some(pieces) =
             self.integrity.proof.pieces.as_ref().filter(|_| !ordered.holds_pieces())
         {
-            let length = crate::report::units::bytes(pieces.length_bytes());
+            let length = swath_model::units::bytes(pieces.length_bytes());
             let text = format!(
                 "pieces of {length} do not fit into the memory for buffers: each is written before it is proved, and a wrong one ends the transfer"
             );

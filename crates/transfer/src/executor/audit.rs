@@ -200,7 +200,7 @@ impl Run<'_> {
         let hint = match self.comparison.disputed.iter().next() {
             None if self.comparison.uncompared_bytes > 0 => format!(
                 "; {} could not be compared, in all else the sources agree with one another",
-                crate::report::units::bytes(self.comparison.uncompared_bytes)
+                swath_model::units::bytes(self.comparison.uncompared_bytes)
             ),
             None => "; all sources agree with one another: either the digest is wrong, or all hold the same wrong file".to_owned(),
             Some((range, (one, other))) => format!(
@@ -486,7 +486,7 @@ impl Run<'_> {
         }
         for (liar, (first, bytes)) in liars {
             let name = self.persistence.name_of(liar);
-            let bytes = crate::report::units::bytes(bytes);
+            let bytes = swath_model::units::bytes(bytes);
             self.note(
                 format!("{name} delivered {bytes} that other sources contradict, first at byte {first}: replaced, and the digest is right"),
                 true,

@@ -11,7 +11,7 @@ use swath_model::Time;
 use swath_source::LaneError;
 
 use super::state::Run;
-use crate::report::units;
+use swath_model::units;
 
 /// How the way broke.
 pub(super) struct Broken {

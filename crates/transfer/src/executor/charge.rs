@@ -10,7 +10,7 @@ use swath_source::{Class, LaneError};
 use super::arrive::SHORT_LANE_PAUSE;
 use super::state::Run;
 use crate::observe::{Phase, SourceState};
-use crate::report::units;
+use swath_model::units;
 
 impl Run<'_> {
     /// Its host may have refused a connection, of this file or of another one.

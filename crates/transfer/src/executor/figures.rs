@@ -17,8 +17,8 @@ use crate::limited::{Measured, Used};
 use crate::observe::{
     Eta, Event, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary, Verified,
 };
-use crate::report::units;
 use crate::verify::VerifierHandle;
+use swath_model::units;
 
 /// One source's figures.
 #[derive(Debug, Default)]
@@ -332,7 +332,7 @@ impl Run<'_> {
             verified_by: self.verified_by(),
             proved: self.verified() != Verified::None,
             limited_by,
-            digest: self.integrity.digest.as_ref().map(ToString::to_string),
+            digest: self.integrity.digest,
             sources,
         }
     }

@@ -169,7 +169,7 @@ impl Run<'_> {
             }
         }
         let name = self.sources[source].source.name().to_string();
-        let size = crate::report::units::bytes(facts.size_bytes.unwrap_or_default());
+        let size = swath_model::units::bytes(facts.size_bytes.unwrap_or_default());
         self.note(
             format!("{name} tells the size of the file ({size}): starting again with it"),
             true,

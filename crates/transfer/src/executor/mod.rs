@@ -142,7 +142,7 @@ pub(crate) async fn run(
                 (0, Destination::File(path), _) => swath_store::kept_bytes(path),
                 (kept_bytes, ..) => kept_bytes,
             };
-            let failed = Event::failed(&error, kept_bytes, run.summary());
+            let failed = error.event(kept_bytes, run.summary());
             run.observer.observe(&failed);
             Err(error)
         }

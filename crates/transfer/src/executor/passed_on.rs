@@ -152,7 +152,7 @@ impl Run<'_> {
         }
         for (source, bytes) in wrong {
             let name = self.sources[source].source.name().to_string();
-            let bytes = crate::report::units::bytes(bytes);
+            let bytes = swath_model::units::bytes(bytes);
             self.note(
                 format!("{name} brought {bytes} that are not what the source has; they are fetched again"),
                 true,

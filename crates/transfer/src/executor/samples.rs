@@ -28,8 +28,8 @@ use super::agree::Version;
 use super::peers::Peers;
 use super::state::Run;
 use crate::error::GetError;
-use crate::report::units;
 use crate::request::Destination;
+use swath_model::units;
 
 /// The samples of one transfer.
 #[derive(Default)]

@@ -222,7 +222,7 @@ impl Run<'_> {
         let summary = self.summary();
         // What has come is of use to a later run only where the journal vouches for it.
         let durable = self.tree.as_ref().map(|tree| tree.pass.stage.durable_bytes());
-        self.observer.observe(&Event::failed(&error, durable.unwrap_or(0), summary));
+        self.observer.observe(&error.event(durable.unwrap_or(0), summary));
         PassEnd::Failed(error)
     }
 

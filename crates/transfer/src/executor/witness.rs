@@ -22,8 +22,8 @@ use super::samples::is_answer;
 use super::sink::JobDone;
 use super::state::Run;
 use crate::observe::Event;
-use crate::report::units;
 use crate::request::Destination;
+use swath_model::units;
 
 impl Run<'_> {
     /// The first answer, by which the file is known, is that of this source: if it came by relays, its

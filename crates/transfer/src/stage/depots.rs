@@ -11,7 +11,7 @@ use url::Url;
 use super::StagedDepot;
 use super::errand::Mirrors;
 use crate::observe::{Event, Observer, SourceState};
-use crate::report::units;
+use swath_model::units;
 
 /// A relay's depot.
 pub(super) struct Depot {

@@ -28,10 +28,10 @@ use url::Url;
 use crate::engine::Stop;
 use crate::executor::Version;
 use crate::observe::{Event, Observer};
-use crate::report::units;
 use crate::request::Mirror;
 use depots::{Condition, Depot};
 use round::Round;
+use swath_model::units;
 
 /// What is to be staged, where and for how long.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use super::index::Taking;
 use crate::engine::Engine;
 use crate::error::GetError;
 use crate::observe::{Event, Observer};
-use crate::report::units;
+use swath_model::units;
 
 /// Who knows the seals of a tree.
 #[derive(Clone)]

@@ -27,7 +27,6 @@ use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::executor::{self, Pass, PassEnd};
 use crate::observe::{Event, Observer, SourceState, Summary, Verified};
-use crate::report::units;
 use crate::request::{Destination, Mirror, Request};
 use content::Seals;
 pub(crate) use content::ask as seals_of;
@@ -38,6 +37,7 @@ pub use planned::Planned;
 pub(crate) use planned::differences;
 pub use removal::{Spare, Spared, Unremoved};
 pub(crate) use replicas::{Joined, units_around};
+use swath_model::units;
 pub use verify::Against;
 pub(crate) use verify::verify;
 
@@ -218,7 +218,7 @@ pub(crate) async fn copy(
             begun = begin(engine, &request, resume, &mut planned, observer, stop) => begun,
         };
         if let (Err(error), Some(summary)) = (&begun, passes.summary().cloned()) {
-            observer.observe(&Event::failed(error, kept_before, summary));
+            observer.observe(&error.event(kept_before, summary));
         }
         let begun = begun?;
         let (mut pass, request_of_pass) = begun;

@@ -6,7 +6,7 @@
 use swath_model::index::{Index, Lack};
 
 use crate::observe::{Event, SourceSummary, Summary};
-use crate::report::units;
+use swath_model::units;
 
 /// The passes so far.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! Round marks on an axis, for times and for rates.
 
-use super::units;
+use swath_model::units;
 
 /// Marks at round values from 0 to at most `max`, about `count` of them.
-pub(super) fn marks(max: f64, count: usize) -> Vec<f64> {
+pub(crate) fn marks(max: f64, count: usize) -> Vec<f64> {
     let step = step(max, count);
     let mut out = Vec::new();
     // A mark within a hair of the end counts; the loop is bounded whatever the arguments.
@@ -18,7 +18,7 @@ pub(super) fn marks(max: f64, count: usize) -> Vec<f64> {
 }
 
 /// The round distance (1, 2 or 5 times a power of ten) that gives at most `count` parts.
-pub(super) fn step(max: f64, count: usize) -> f64 {
+pub(crate) fn step(max: f64, count: usize) -> f64 {
     let rough = (max / count.max(1) as f64).max(1e-9);
     let power = 10_f64.powf(rough.log10().floor());
     let factor =
@@ -27,7 +27,7 @@ pub(super) fn step(max: f64, count: usize) -> f64 {
 }
 
 /// Times use 15, 30 and 60 seconds, quarters of hours and so on above one second.
-pub(super) fn time_marks(max_s: f64, count: usize) -> Vec<f64> {
+pub(crate) fn time_marks(max_s: f64, count: usize) -> Vec<f64> {
     const STEPS_S: [f64; 19] = [
         1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0,
         7_200.0, 14_400.0, 21_600.0, 43_200.0, 86_400.0, 172_800.0,
@@ -45,7 +45,7 @@ pub(super) fn time_marks(max_s: f64, count: usize) -> Vec<f64> {
 }
 
 /// A time on the axis: `0`, `0.4 s`, `12 s`, `1:20`, `1:05:00`.
-pub(super) fn time_label(at_s: f64) -> String {
+pub(crate) fn time_label(at_s: f64) -> String {
     let whole = at_s.round() as u64;
     if at_s == 0.0 {
         "0".to_owned()
@@ -60,7 +60,7 @@ pub(super) fn time_label(at_s: f64) -> String {
 }
 
 /// A round rate on the axis: `200 MB/s`.
-pub(super) fn rate_label(bytes_per_s: f64) -> String {
+pub(crate) fn rate_label(bytes_per_s: f64) -> String {
     let text = units::rate(bytes_per_s);
     match text.split_once(' ') {
         Some((number, unit)) if number.contains('.') => {

@@ -1,14 +1,14 @@
 //! Recordings of whole transfers and the pages made of them.
 
-use swath_model::{Range, SourceName};
-
-use super::synthetic::{Link, Scenario, play};
-use super::{
-    BARS_MAX, Content, Ending, MOMENTS_MAX, PIECES_MAX, RATES_MAX, Recorder, Recording, render,
-};
-use crate::observe::{
+use swath_model::observe::{
     Event, Observer as _, Outcome, Phase, Snapshot, SourceSnapshot, SourceState, Summary,
     SwathRecord,
+};
+use swath_model::{Range, SourceName};
+use swath_netlab::events::{Link, Scenario, play};
+
+use super::{
+    BARS_MAX, Content, Ending, MOMENTS_MAX, PIECES_MAX, RATES_MAX, Recorder, Recording, render,
 };
 
 fn record(events: &[Event]) -> Recording {
@@ -71,10 +71,10 @@ fn ways_are_called_by_their_relays_and_what_is_in_use_is_told_by_what_changed() 
 #[test]
 fn a_page_says_what_it_is_of_and_explains_no_more_than_it_shows() {
     let mut recording = record(&play(&six()));
-    recording.content = Content::Tree;
-    recording.path = ".".to_owned();
-    recording.destination = "/data/run7".to_owned();
-    recording.command = "swath cp https://h/run7/ . --token …".to_owned();
+    recording.heading.content = Content::Tree;
+    recording.heading.path = ".".to_owned();
+    recording.heading.destination = "/data/run7".to_owned();
+    recording.heading.command = "swath cp https://h/run7/ . --token …".to_owned();
     let page = render(&recording);
     for text in [
         "<h1>run7</h1><p class=\"path\">/data/run7</p>",
@@ -94,7 +94,7 @@ fn a_page_says_what_it_is_of_and_explains_no_more_than_it_shows() {
 #[test]
 fn the_map_gives_every_byte_to_one_source() {
     let recording = record(&play(&six()));
-    let ranges: Vec<Range> = recording.map.iter().map(|(range, _)| range).collect();
+    let ranges: Vec<Range> = recording.swaths.map.iter().map(|(range, _)| range).collect();
     assert_eq!(ranges.first().map(|r| r.start), Some(0));
     assert_eq!(ranges.iter().map(|r| r.len()).sum::<u64>(), 1_000_000_000);
     assert_eq!(recording.ending, Some(Ending::Finished));
@@ -122,7 +122,7 @@ fn a_copy_that_came_second_takes_nothing_from_the_first() {
         swath(1, 10, 20, Outcome::Done),
     ]);
     let who: Vec<(u64, u64, u32)> =
-        recording.map.iter().map(|(r, d)| (r.start, r.end, d.source)).collect();
+        recording.swaths.map.iter().map(|(r, d)| (r.start, r.end, d.source)).collect();
     assert_eq!(who, [(0, 10, 0), (10, 20, 1), (20, 50, 0), (50, 60, 1), (60, 100, 2)]);
 }
 
@@ -276,11 +276,11 @@ fn memory_and_page_are_bounded() {
         }
     }
     let recording = recorder.recording();
-    assert!(recording.bars.len() <= BARS_MAX);
-    assert!(recording.map.count() <= PIECES_MAX);
-    assert!(recording.samples.len() * 300 <= RATES_MAX + 300);
-    assert!(recording.moments.len() <= MOMENTS_MAX && recording.moments_dropped > 0);
-    assert_eq!(recording.swaths, 60_000);
+    assert!(recording.swaths.bars.len() <= BARS_MAX);
+    assert!(recording.swaths.map.count() <= PIECES_MAX);
+    assert!(recording.rates.samples.len() * 300 <= RATES_MAX + 300);
+    assert!(recording.moments.kept.len() <= MOMENTS_MAX && recording.moments.dropped > 0);
+    assert_eq!(recording.swaths.count, 60_000);
     let page = render(&recording);
     assert!(page.len() < 8_000_000, "{} bytes", page.len());
 }
@@ -333,7 +333,8 @@ fn a_swath_that_failed_near_its_end_is_drawn_as_delivered_up_to_there() {
 #[test]
 fn the_page_tells_when_it_was_by_which_version_and_of_what() {
     let mut recording = record(&play(&six()));
-    recording.begun = Some(std::time::UNIX_EPOCH + std::time::Duration::from_secs(784_111_777));
+    recording.heading.begun =
+        Some(std::time::UNIX_EPOCH + std::time::Duration::from_secs(784_111_777));
     let page = render(&recording);
     let version = format!("Written by swath {}", env!("CARGO_PKG_VERSION"));
     for text in ["Begun on Sun, 06 Nov 1994 08:49:37 GMT", &version, "9f86d081884c7d65"] {
@@ -349,8 +350,8 @@ fn short_transfers_have_rates_from_their_beginning() {
         .filter(|event| !matches!(event, Event::Progress(_)))
         .collect();
     let recording = record(&short);
-    assert_eq!(recording.samples.len(), 2);
-    assert!(recording.samples[0].rates_bytes_per_s.iter().sum::<f32>() > 1e6);
+    assert_eq!(recording.rates.samples.len(), 2);
+    assert!(recording.rates.samples[0].rates_bytes_per_s.iter().sum::<f32>() > 1e6);
     let rates = data(&render(&record(&play(&six()))))["rates"].clone();
     assert_eq!(rates[0][0], 0, "{rates}");
 }

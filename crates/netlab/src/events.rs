@@ -3,8 +3,7 @@
 //! simply (swaths by time, tails given to whoever is idle) and needs no network.
 
 use swath_model::SourceName;
-
-use super::observe::{
+use swath_model::observe::{
     Eta, Event, LimitedBy, Outcome, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary,
     Summary, SwathRecord, Verified,
 };
@@ -338,9 +337,9 @@ pub fn play(scenario: &Scenario) -> Vec<Event> {
             true => LimitedBy::Sources,
             false => LimitedBy::LostSources { names: lost },
         },
-        digest: Some(
-            "sha-256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
-        ),
+        digest: "sha-256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+            .parse()
+            .ok(),
         sources,
     }));
     events

@@ -1,16 +1,12 @@
 //! Writes report pages of made-up transfers into a folder, for looking at them in a browser:
-//! `cargo run -p swath-transfer --example report_gallery -- FOLDER`.
+//! `cargo run -p swath-report --example report_gallery -- FOLDER`.
 
 use std::io;
 use std::path::PathBuf;
 
-use swath_transfer::observe::{self, Event, Observer as _};
-use swath_transfer::report::{Recorder, render};
-
-#[path = "../src/report/synthetic.rs"]
-mod synthetic;
-
-use synthetic::{Link, Scenario, play};
+use swath_model::observe::{Event, Observer as _};
+use swath_netlab::events::{Link, Scenario, play};
+use swath_report::{Recorder, render};
 
 fn main() -> io::Result<()> {
     let folder =

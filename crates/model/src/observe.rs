@@ -5,11 +5,9 @@
 //! one [`Event`] a line. Times are seconds since the transfer began, sizes are bytes, rates are
 //! bytes per second. No credential ever appears: URLs are shown without user, password and query.
 
-pub use crate::limited::LimitedBy;
 use serde::{Deserialize, Serialize};
-use swath_model::SourceName;
 
-use crate::error::GetError;
+use crate::{Digest, SourceName};
 
 /// Something that happened in a transfer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -135,15 +133,6 @@ impl Event {
     /// Something a user should read now.
     pub fn note(at_s: f64, text: String, warning: bool) -> Event {
         Event::Note { at_s, text, warning, unproved_bytes: 0 }
-    }
-
-    /// A transfer that comes to this has failed: what is not all there is not proved either.
-    pub(crate) fn failed(error: &GetError, kept_bytes: u64, mut summary: Summary) -> Event {
-        summary.proved = false;
-        summary.verified = Verified::None;
-        let (path, at_s) = (summary.path.clone(), summary.elapsed_s);
-        let (stopped, error) = (matches!(error, GetError::Stopped), error.with_reasons());
-        Event::Failed { path, at_s, error, stopped, kept_bytes, summary }
     }
 }
 
@@ -310,8 +299,8 @@ pub struct SwathRecord {
     pub outcome: Outcome,
 }
 
-/// How a swath ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How a swath ended; what a reader should not miss comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Delivered to its end.
@@ -360,8 +349,8 @@ pub struct Summary {
     /// What limited the transfer.
     #[serde(default)]
     pub limited_by: LimitedBy,
-    /// Digest of the file where one was computed, as `algorithm:hex`.
-    pub digest: Option<String>,
+    /// Digest of the file where one was computed.
+    pub digest: Option<Digest>,
     /// Per source.
     pub sources: Vec<SourceSummary>,
     /// It went from here to somewhere else.
@@ -373,6 +362,107 @@ impl Summary {
     /// The summary of a transfer that has fetched nothing.
     pub fn of_nothing(path: String) -> Summary {
         Summary { path, ..Summary::default() }
+    }
+}
+
+/// What limited a transfer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "by")]
+pub enum LimitedBy {
+    /// Nothing was fetched, so nothing limited it.
+    #[default]
+    Nothing,
+    /// The rate limit that was asked for.
+    RateLimit,
+    /// The disk.
+    Disk {
+        /// The part of the time in which it was saturated, 0 to 1.
+        part: f64,
+    },
+    /// Whoever reads the output.
+    Output,
+    /// Hashing.
+    Hashing {
+        /// How long it took, in seconds …
+        busy_s: f64,
+        /// … of so many in all.
+        elapsed_s: f64,
+    },
+    /// This machine's processors.
+    Processors,
+    /// Sources were lost on the way.
+    LostSources {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// The servers, which limit the rate of each answer.
+    Servers,
+    /// The link or the server of the only source.
+    OneSource {
+        /// Its name.
+        name: String,
+    },
+    /// Reading what is copied, on this machine.
+    Reading {
+        /// Its name.
+        name: String,
+    },
+    /// A connection by ssh.
+    Ssh {
+        /// The host that it leads to.
+        host: String,
+    },
+    /// The links or servers of the sources: each delivered as fast as it could, to the end.
+    Sources,
+    /// There was too little for the connections to come up to speed.
+    RoundTrips {
+        /// It was a tree.
+        is_tree: bool,
+    },
+    /// What the sources delivered changed while the transfer ran.
+    Changes,
+    /// The network or the receiver of an upload.
+    Receiver,
+}
+
+impl LimitedBy {
+    /// The same in words, as they follow "limited by"; empty where nothing was fetched.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Nothing => String::new(),
+            Self::RateLimit => "the rate limit that was asked for".to_owned(),
+            Self::Disk { part } => {
+                format!("the disk: it was saturated {:.0} % of the time", 100.0 * part)
+            }
+            Self::Output => "whoever reads the output".to_owned(),
+            Self::Hashing { busy_s, elapsed_s } => {
+                format!("hashing: it took {busy_s:.1} s of {elapsed_s:.1} s")
+            }
+            Self::Processors => "this machine's processors".to_owned(),
+            Self::LostSources { names } => match names.as_slice() {
+                [one] => format!("the loss of {one} on the way"),
+                several => format!("the loss of {} sources on the way", several.len()),
+            },
+            Self::Servers => "the servers: they limit the rate of each connection".to_owned(),
+            Self::OneSource { name } => format!("the link or the server of {name}"),
+            Self::Reading { name } => format!("reading {name}"),
+            Self::Ssh { host } => format!("the ssh connection to {host}"),
+            Self::Sources => {
+                "the sources' links: each delivered as fast as it could, to the end".to_owned()
+            }
+            Self::RoundTrips { is_tree: true } => {
+                "round trips: there is too little for the connections to come up to speed"
+                    .to_owned()
+            }
+            Self::RoundTrips { is_tree: false } => {
+                "round trips: the file is too small for the connections to come up to speed"
+                    .to_owned()
+            }
+            Self::Changes => {
+                "the sources: what they delivered changed while the transfer ran".to_owned()
+            }
+            Self::Receiver => "the network or the server that takes it".to_owned(),
+        }
     }
 }
 
@@ -415,5 +505,20 @@ pub trait Observer: Send {
 impl<F: FnMut(&Event) + Send> Observer for F {
     fn observe(&mut self, event: &Event) {
         self(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_read_what_it_was_by_its_name() {
+        let json = |limited: &LimitedBy| serde_json::to_value(limited).unwrap();
+        assert_eq!(json(&LimitedBy::RateLimit)["by"], "rate_limit");
+        let disk = json(&LimitedBy::Disk { part: 0.5 });
+        assert_eq!((disk["by"].as_str(), disk["part"].as_f64()), (Some("disk"), Some(0.5)));
+        let lost = LimitedBy::LostSources { names: vec!["a".to_owned()] };
+        assert_eq!(serde_json::from_value::<LimitedBy>(json(&lost)).unwrap(), lost);
     }
 }

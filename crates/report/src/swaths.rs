@@ -1,18 +1,105 @@
-//! Keeping a recording small: merging swaths, map pieces and samples that no screen could tell
-//! apart. Nothing that is told in figures (bytes, counts) comes from here, only what is drawn.
+//! The swaths of a transfer and the map of who delivered what, in few enough pieces for a page.
+//!
+//! Finer swaths are merged with their neighbours on the lane, and small pieces of the map become
+//! one, where no screen could tell them apart. Nothing that is told in figures (bytes, counts) comes
+//! from here, only what is drawn.
 
 use std::collections::HashMap;
 
+use swath_model::observe::{Outcome, SwathRecord};
 use swath_model::{Range, RangeMap};
 
-use super::recording::{Bar, Delivery, Sample};
-use crate::observe::Outcome;
+use crate::recording::drawable;
+
+/// Most swaths kept one by one; 20,000 are ten to each pixel of a wide screen.
+pub const BARS_MAX: usize = 20_000;
+/// Most pieces in the map of who delivered what.
+pub const PIECES_MAX: usize = 20_000;
+
+/// The swaths of a transfer.
+#[derive(Clone, Debug, Default)]
+pub struct Swaths {
+    /// In the order of their ends, at most [`BARS_MAX`].
+    pub bars: Vec<Bar>,
+    /// How many have ended, whether kept one by one or merged.
+    pub count: u64,
+    /// Who delivered what, in at most [`PIECES_MAX`] pieces.
+    pub map: RangeMap<Delivery>,
+}
+
+impl Swaths {
+    /// Takes in a swath that ended; `end_s` is the latest time heard of.
+    pub(crate) fn add(&mut self, swath: &SwathRecord, end_s: f64) {
+        self.count += 1;
+        let range = Range::new(swath.start, swath.end);
+        let at_ms = (drawable(swath.ended_at_s) * 1000.0) as u32;
+        // Where another copy counts, this one shows only where nothing had arrived yet.
+        let before = match swath.outcome {
+            Outcome::Lost => self.map.within(range),
+            _ => Vec::new(),
+        };
+        self.map.set(range, Delivery { source: swath.source, at_ms });
+        for (part, other) in before {
+            self.map.set(part, other);
+        }
+        if self.map.count() > PIECES_MAX {
+            self.map = coarser_map(&self.map, PIECES_MAX / 4);
+        }
+        self.bars.push(Bar {
+            source: swath.source,
+            lane: swath.lane,
+            range,
+            asked_bytes: swath.asked_end.saturating_sub(swath.start).max(range.len()),
+            asked_at_s: drawable(swath.asked_at_s),
+            first_byte_at_s: swath.first_byte_at_s.map(drawable),
+            ended_at_s: drawable(swath.ended_at_s),
+            outcome: swath.outcome,
+            swaths: 1,
+        });
+        if self.bars.len() > BARS_MAX {
+            self.bars = fewer_bars(std::mem::take(&mut self.bars), BARS_MAX / 2, end_s);
+        }
+    }
+}
+
+/// One swath, or several neighbours on one lane merged into one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bar {
+    /// Who was asked.
+    pub source: u32,
+    /// On which lane.
+    pub lane: u32,
+    /// First byte, and just after the last byte delivered; of a merged bar, the first swath's start
+    /// and the start plus `bytes`.
+    pub range: Range,
+    /// When the request left, in seconds.
+    pub asked_at_s: f64,
+    /// How many bytes were asked for at first; of a merged bar, by all its swaths.
+    pub asked_bytes: u64,
+    /// When its first byte was here.
+    pub first_byte_at_s: Option<f64>,
+    /// When it ended.
+    pub ended_at_s: f64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How many swaths it stands for.
+    pub swaths: u32,
+}
+
+/// Who brought a piece of the file, and when it was complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delivery {
+    /// The source's number.
+    pub source: u32,
+    /// Milliseconds since the transfer began.
+    pub at_ms: u32,
+}
 
 /// At most `bars_max` bars: neighbours on a lane are merged while the merged bar is short.
 ///
 /// "Short" starts at a part in 100,000 of the time so far and doubles until the bars are few
 /// enough. Different outcomes stay apart unless nothing else helps. The order of ends is kept.
-pub(super) fn fewer_bars(mut bars: Vec<Bar>, bars_max: usize, end_s: f64) -> Vec<Bar> {
+fn fewer_bars(mut bars: Vec<Bar>, bars_max: usize, end_s: f64) -> Vec<Bar> {
     let mut short_s = (end_s / 100_000.0).max(1e-6);
     let mut rounds = 0;
     while bars.len() > bars_max && rounds < 64 {
@@ -43,7 +130,8 @@ fn merge_round(bars: Vec<Bar>, short_s: f64, across_outcomes: bool) -> Vec<Bar> 
                 before.first_byte_at_s = before.first_byte_at_s.or(bar.first_byte_at_s);
                 before.ended_at_s = before.ended_at_s.max(bar.ended_at_s);
                 before.swaths = before.swaths.saturating_add(bar.swaths);
-                before.outcome = worse(before.outcome, bar.outcome);
+                // Readers should not miss the worse one.
+                before.outcome = before.outcome.max(bar.outcome);
                 continue;
             }
         }
@@ -53,22 +141,11 @@ fn merge_round(bars: Vec<Bar>, short_s: f64, across_outcomes: bool) -> Vec<Bar> 
     out
 }
 
-/// The outcome that a reader should not miss.
-fn worse(a: Outcome, b: Outcome) -> Outcome {
-    let rank = |outcome| match outcome {
-        Outcome::Done => 0,
-        Outcome::Trimmed => 1,
-        Outcome::Lost => 2,
-        Outcome::Failed => 3,
-    };
-    if rank(b) > rank(a) { b } else { a }
-}
-
 /// The map with fewer pieces: small neighbours become one, given to whoever brought most of it.
 ///
 /// "Small" is less than a `pieces`th of what the map covers, gaps of that size are closed; at most
 /// about `2 * pieces` pieces remain.
-pub(super) fn coarser_map(map: &RangeMap<Delivery>, pieces: usize) -> RangeMap<Delivery> {
+fn coarser_map(map: &RangeMap<Delivery>, pieces: usize) -> RangeMap<Delivery> {
     let covered: u64 = map.iter().map(|(range, _)| range.len()).sum();
     let small = (covered / pieces.max(1) as u64).max(1);
     let mut out = RangeMap::new();
@@ -98,22 +175,6 @@ fn set_group(map: &mut RangeMap<Delivery>, group: &[(Range, Delivery)]) {
         bytes.into_iter().max_by_key(|&(source, (bytes, _))| (bytes, std::cmp::Reverse(source)));
     if let Some((source, (_, at_ms))) = most {
         map.set(Range::new(first.start, last.end), Delivery { source, at_ms });
-    }
-}
-
-/// The mean of samples that follow each other, at their middle.
-pub(super) fn mean_sample(samples: &[Sample]) -> Sample {
-    let n = samples.len().max(1) as f64;
-    let width = samples.iter().map(|s| s.rates_bytes_per_s.len()).max().unwrap_or(0);
-    let mut rates = vec![0.0_f64; width];
-    for sample in samples {
-        for (sum, rate) in rates.iter_mut().zip(&sample.rates_bytes_per_s) {
-            *sum += f64::from(*rate);
-        }
-    }
-    Sample {
-        at_s: samples.iter().map(|s| s.at_s).sum::<f64>() / n,
-        rates_bytes_per_s: rates.into_iter().map(|sum| (sum / n) as f32).collect(),
     }
 }
 
@@ -181,14 +242,5 @@ mod tests {
         assert_eq!(coarse.iter().map(|(range, _)| range.len()).sum::<u64>(), 180_000);
         let big: Vec<_> = coarse.iter().filter(|(_, d)| d.source == 7).collect();
         assert_eq!(big, [(Range::new(90_000, 180_000), Delivery { source: 7, at_ms: 1 })]);
-    }
-
-    #[test]
-    fn samples_average() {
-        let sample = |at_s, rates: &[f32]| Sample { at_s, rates_bytes_per_s: rates.to_vec() };
-        assert_eq!(
-            mean_sample(&[sample(1.0, &[10.0]), sample(2.0, &[20.0, 4.0])]),
-            sample(1.5, &[15.0, 2.0])
-        );
     }
 }

@@ -1,19 +1,21 @@
 //! One recording of a whole list of files, laid end to end in the order in which they opened.
 //!
-//! The sources of a list are hosts, each by the relays that lead to it, since every file has addresses
-//! of its own; a host's rate is what its bytes grew by between two samples. Files that run at the same time keep lanes apart.
-//! The bounds are those of a [`Recording`]; besides, only files under way are kept.
+//! The sources of a list are hosts, each by the relays that lead to it, since every file has
+//! addresses of its own; a host's rate is what its bytes grew by between two samples. Files that run
+//! at the same time keep lanes apart. The bounds are those of a [`Recording`]; besides, only files
+//! under way are kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
-use swath_model::SourceName;
+use swath_model::observe::{
+    Event, Observer, SourceState, SourceSummary, Summary, SwathRecord, Verified,
+};
+use swath_model::{SourceName, units};
 
-use super::recording::Content;
-use super::recording::{Ending, Recording, Sample};
-use super::units;
-use crate::observe::{Event, Observer, SourceState, SourceSummary, Summary, SwathRecord, Verified};
+use crate::rates::Sample;
+use crate::recording::{Content, Ending, Recording};
 
 /// Time between two samples of the rates.
 const SAMPLE_S: f64 = 0.2;
@@ -31,30 +33,58 @@ pub struct ListRecorder {
 struct List {
     begun: Instant,
     recording: Recording,
-    /// Number of each host.
-    hosts: HashMap<SourceName, u32>,
-    totals: Vec<SourceSummary>,
-    /// Bytes by host at the last sample.
-    sampled: (f64, Vec<u64>),
+    hosts: Hosts,
+    /// When the rates were sampled last, in seconds.
+    sampled_s: f64,
     /// Files under way.
     active: BTreeMap<u64, Active>,
-    /// The lane in the recording of each host, slot and lane.
-    lanes: HashMap<(u32, u32, u32), u32>,
-    lanes_of_host: HashMap<u32, u32>,
-    next_offset: u64,
-    complete: u64,
-    failed: u64,
-    stopped: u64,
-    fetched_bytes: u64,
-    resumed_bytes: u64,
+    ended: Ended,
+    /// The sums over all files so far.
+    sums: Summary,
+    /// What proved the files so far.
     verified_by: Option<String>,
-    /// Whether digests proved every file so far.
-    proved: bool,
     /// Files of which relays passed on what nothing proves, and how many bytes.
     unproved: (u64, u64),
 }
 
-/// Whose the bytes of a source are in a list: its host's, with the relays that lead to it.
+/// How many files have ended, and how.
+#[derive(Default)]
+struct Ended {
+    complete: u64,
+    failed: u64,
+    stopped: u64,
+}
+
+/// The hosts of a list, by number.
+#[derive(Default)]
+struct Hosts {
+    numbers: HashMap<SourceName, u32>,
+    hosts: Vec<Host>,
+}
+
+/// A host.
+struct Host {
+    total: SourceSummary,
+    /// Its bytes at the last sample.
+    sampled_bytes: u64,
+    /// Its lanes in the recording, by slot and lane.
+    lanes: HashMap<(u32, u32), u32>,
+}
+
+/// A file under way.
+struct Active {
+    path: String,
+    begun_s: f64,
+    /// Where it lies in the whole.
+    offset: u64,
+    size_bytes: Option<u64>,
+    /// The place among files under way, for telling lanes apart.
+    slot: u32,
+    /// The host of each of its sources, and the bytes that this source has delivered so far.
+    sources: Vec<(u32, u64)>,
+}
+
+/// The host of a source, with the relays that lead to it: what a list counts as one source.
 pub fn host_of(name: &SourceName) -> SourceName {
     SourceName { address: name.host().to_owned(), relays: name.relays.clone() }
 }
@@ -76,52 +106,27 @@ pub fn warning_of_relays(files: u64, bytes: u64) -> String {
     )
 }
 
-/// A file under way.
-struct Active {
-    path: String,
-    begun_s: f64,
-    /// Where it lies in the whole.
-    offset: u64,
-    size_bytes: Option<u64>,
-    /// The place among files under way, for telling lanes apart.
-    slot: u32,
-    /// Host of each of its sources.
-    hosts: Vec<u32>,
-    /// Bytes so far of each of its sources.
-    bytes: Vec<u64>,
-}
-
 impl ListRecorder {
-    /// A recorder for the list called `title` (its file name).
+    /// Returns a recorder for the list called `title` (its file name).
     pub fn new(title: &str) -> Self {
+        let mut recording = Recording::begun();
+        recording.heading.content = Content::List;
+        recording.heading.path = title.to_owned();
         let list = List {
             begun: Instant::now(),
-            recording: Recording {
-                content: Content::List,
-                path: title.to_owned(),
-                begun: Some(SystemTime::now()),
-                ..Recording::default()
-            },
-            hosts: HashMap::new(),
-            totals: Vec::new(),
-            sampled: (0.0, Vec::new()),
+            recording,
+            hosts: Hosts::default(),
+            sampled_s: 0.0,
             active: BTreeMap::new(),
-            lanes: HashMap::new(),
-            lanes_of_host: HashMap::new(),
-            next_offset: 0,
-            complete: 0,
-            failed: 0,
-            stopped: 0,
-            fetched_bytes: 0,
-            resumed_bytes: 0,
+            ended: Ended::default(),
+            sums: Summary { proved: true, ..Summary::of_nothing(title.to_owned()) },
             verified_by: None,
-            proved: true,
             unproved: (0, 0),
         };
         Self { shared: Arc::new(Mutex::new(list)) }
     }
 
-    /// The observer of the `file`th file of the list.
+    /// Returns the observer of the `file`th file of the list.
     pub fn observer(&self, file: u64) -> Box<dyn Observer> {
         let list = self.clone();
         Box::new(move |event: &Event| {
@@ -131,16 +136,15 @@ impl ListRecorder {
         })
     }
 
-    /// A file failed before its transfer began.
+    /// Enters a file that failed before its transfer began.
     pub fn failed(&self, path: &str, error: &str) {
         let mut list = self.lock();
         let now_s = list.begun.elapsed().as_secs_f64();
-        list.failed += 1;
-        let text = format!("{path}: {error}");
-        list.recording.add(&Event::note(now_s, text, true));
+        list.ended.failed += 1;
+        list.recording.add(&Event::note(now_s, format!("{path}: {error}"), true));
     }
 
-    /// What it heard so far, with the figures of the end as if the list ended now.
+    /// Returns what it heard so far, with the figures of the end as if the list ended now.
     pub fn recording(&self) -> Recording {
         let mut list = self.lock();
         let now_s = list.begun.elapsed().as_secs_f64();
@@ -156,28 +160,27 @@ impl List {
     fn add(&mut self, file: u64, event: &Event, now_s: f64) {
         match event {
             Event::Started { path, sources } | Event::Staging { path, depots: sources } => {
-                let hosts: Vec<u32> =
-                    sources.iter().map(|name| self.host(&SourceName::direct(name))).collect();
+                let sources =
+                    sources.iter().map(|name| (self.host(&SourceName::direct(name)), 0)).collect();
                 let slot =
                     (0..).find(|slot| self.active.values().all(|a| a.slot != *slot)).unwrap_or(0);
-                let bytes = vec![0; hosts.len()];
                 let active = Active {
                     path: path.clone(),
                     begun_s: now_s,
-                    offset: self.next_offset,
+                    offset: self.sums.size_bytes,
                     size_bytes: None,
                     slot,
-                    hosts,
-                    bytes,
+                    sources,
                 };
                 self.active.insert(file, active);
             }
             Event::Opened { size_bytes, resumed_bytes, .. } => {
-                self.resumed_bytes = self.resumed_bytes.saturating_add(*resumed_bytes);
+                let sums = &mut self.sums;
+                sums.resumed_bytes = sums.resumed_bytes.saturating_add(*resumed_bytes);
                 if let Some(active) = self.active.get_mut(&file) {
-                    active.offset = self.next_offset;
+                    active.offset = sums.size_bytes;
                     active.size_bytes = *size_bytes;
-                    self.next_offset = self.next_offset.saturating_add(size_bytes.unwrap_or(0));
+                    sums.size_bytes = sums.size_bytes.saturating_add(size_bytes.unwrap_or(0));
                 }
             }
             Event::Swath(swath) => self.add_swath(file, swath),
@@ -192,53 +195,46 @@ impl List {
             }
             Event::Note { text, warning, .. } => self.note(file, text, *warning, now_s),
             Event::Source { source, state: SourceState::Bad, reason, .. } => {
-                let host =
-                    self.active.get(&file).and_then(|a| a.hosts.get(*source as usize)).copied();
-                let host = host
-                    .and_then(|h| self.recording.sources.get(h as usize))
-                    .cloned()
-                    .unwrap_or_default();
+                let host = self.host_of(file, *source).map(|host| host.total.name.to_string());
+                let host = host.unwrap_or_default();
                 let why = reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
                 self.note(file, &format!("{host} is left out{why}"), true, now_s);
             }
             Event::Finished(end) => {
-                self.complete += 1;
+                self.ended.complete += 1;
                 self.end(file, end);
             }
             Event::Failed { error, stopped, summary, .. } => {
                 // What the user stopped has not failed.
                 if *stopped {
-                    self.stopped += 1;
+                    self.ended.stopped += 1;
                 } else {
-                    self.failed += 1;
+                    self.ended.failed += 1;
                     self.note(file, error, true, now_s);
                 }
                 self.end(file, summary);
             }
             // One file of a list is never asked again.
-            Event::Present { .. } => self.complete += 1,
+            Event::Present { .. } => self.ended.complete += 1,
             Event::Metalink { .. } => {
                 self.active.remove(&file);
             }
             Event::Source { .. } | Event::Routes { .. } | Event::Unverified { .. } => {}
         }
-        if now_s - self.sampled.0 >= SAMPLE_S {
+        if now_s - self.sampled_s >= SAMPLE_S {
             self.sample(now_s);
         }
     }
 
     fn add_swath(&mut self, file: u64, swath: &SwathRecord) {
         let Some(active) = self.active.get(&file) else { return };
-        let Some(&host) = active.hosts.get(swath.source as usize) else { return };
-        let key = (host, active.slot, swath.lane);
-        let lane = *self.lanes.entry(key).or_insert_with(|| {
-            let taken = self.lanes_of_host.entry(host).or_default();
-            *taken += 1;
-            (*taken - 1) % LANES_MAX
-        });
+        let Some(&(number, _)) = active.sources.get(swath.source as usize) else { return };
+        let Some(host) = self.hosts.hosts.get_mut(number as usize) else { return };
+        let next = host.lanes.len() as u32 % LANES_MAX;
+        let lane = *host.lanes.entry((active.slot, swath.lane)).or_insert(next);
         let place = |offset: u64| active.offset.saturating_add(offset);
         let placed = SwathRecord {
-            source: host,
+            source: number,
             lane,
             start: place(swath.start),
             end: place(swath.end),
@@ -251,23 +247,21 @@ impl List {
         self.recording.add(&Event::Swath(placed));
     }
 
-    /// A source of a file has delivered `bytes` in all.
+    /// Enters that a source of a file has delivered `bytes` in all.
     fn grow(&mut self, file: u64, source: u32, name: &SourceName, bytes: u64) {
         let at = source as usize;
-        if self.active.get(&file).is_some_and(|a| a.hosts.len() == at) {
+        if self.active.get(&file).is_some_and(|active| active.sources.len() == at) {
             // Found on the way.
             let host = self.host(name);
             if let Some(active) = self.active.get_mut(&file) {
-                active.hosts.push(host);
-                active.bytes.push(0);
+                active.sources.push((host, 0));
             }
         }
-        let Some(active) = self.active.get_mut(&file) else { return };
-        let (Some(host), Some(before)) = (active.hosts.get(at), active.bytes.get_mut(at)) else {
-            return;
-        };
-        if let Some(total) = self.totals.get_mut(*host as usize) {
-            total.bytes = total.bytes.saturating_add(bytes.saturating_sub(*before));
+        let sources = self.active.get_mut(&file).map(|active| &mut active.sources);
+        let Some((host, before)) = sources.and_then(|all| all.get_mut(at)) else { return };
+        if let Some(host) = self.hosts.hosts.get_mut(*host as usize) {
+            let more = bytes.saturating_sub(*before);
+            host.total.bytes = host.total.bytes.saturating_add(more);
         }
         *before = bytes.max(*before);
     }
@@ -281,9 +275,7 @@ impl List {
     fn end(&mut self, file: u64, end: &Summary) {
         for source in &end.sources {
             self.grow(file, source.source, &source.name, source.bytes);
-            let host =
-                self.active.get(&file).and_then(|a| a.hosts.get(source.source as usize)).copied();
-            if let Some(total) = host.and_then(|h| self.totals.get_mut(h as usize)) {
+            if let Some(Host { total, .. }) = self.host_of(file, source.source) {
                 total.requests = total.requests.saturating_add(source.requests);
                 total.wasted_bytes = total.wasted_bytes.saturating_add(source.wasted_bytes);
                 total.lanes = total.lanes.max(source.lanes);
@@ -293,108 +285,106 @@ impl List {
                 };
             }
         }
-        self.fetched_bytes = self.fetched_bytes.saturating_add(end.fetched_bytes);
-        self.proved &= end.proved;
         self.verified_by = match self.verified_by.take() {
-            None => Some(end.verified_by.clone()),
-            Some(by) if by == end.verified_by => Some(by),
-            Some(_) => Some("what each file's mirrors tell of it".to_owned()),
+            Some(by) if by != end.verified_by => {
+                Some("what each file's mirrors tell of it".to_owned())
+            }
+            _ => Some(end.verified_by.clone()),
         };
+        let sums = &mut self.sums;
+        sums.fetched_bytes = sums.fetched_bytes.saturating_add(end.fetched_bytes);
+        sums.proved &= end.proved;
         if let Some(active) = self.active.remove(&file)
             && active.size_bytes.is_none()
         {
-            self.next_offset = self.next_offset.max(active.offset.saturating_add(end.size_bytes));
+            let end = active.offset.saturating_add(end.size_bytes);
+            sums.size_bytes = sums.size_bytes.max(end);
         }
     }
 
     fn sample(&mut self, now_s: f64) {
-        let (before_s, before) = std::mem::take(&mut self.sampled);
-        let over_s = (now_s - before_s).max(1e-3);
-        let mut rates_bytes_per_s = Vec::with_capacity(self.totals.len());
-        for (host, total) in self.totals.iter_mut().enumerate() {
-            let grown = total.bytes.saturating_sub(before.get(host).copied().unwrap_or(0));
-            let rate = grown as f64 / over_s;
+        let over_s = (now_s - self.sampled_s).max(1e-3);
+        self.sampled_s = now_s;
+        let rates = self.hosts.hosts.iter_mut().map(|Host { total, sampled_bytes, .. }| {
+            let rate = total.bytes.saturating_sub(*sampled_bytes) as f64 / over_s;
+            *sampled_bytes = total.bytes;
             total.capacity_bytes_per_s = total.capacity_bytes_per_s.max(rate);
-            rates_bytes_per_s.push(rate as f32);
-        }
+            rate as f32
+        });
+        let rates_bytes_per_s = rates.collect();
         self.recording.add_sample(Sample { at_s: now_s - over_s / 2.0, rates_bytes_per_s });
-        self.sampled = (now_s, self.totals.iter().map(|t| t.bytes).collect());
     }
 
     /// The number of a source's host.
     fn host(&mut self, name: &SourceName) -> u32 {
-        let host = host_of(name);
-        if let Some(&number) = self.hosts.get(&host) {
+        let name = host_of(name);
+        let Hosts { numbers, hosts } = &mut self.hosts;
+        if let Some(&number) = numbers.get(&name) {
             return number;
         }
-        if self.totals.len() >= HOSTS_MAX {
+        if hosts.len() >= HOSTS_MAX {
             return HOSTS_MAX as u32 - 1;
         }
-        let number = self.totals.len() as u32;
-        self.hosts.insert(host.clone(), number);
-        self.recording.sources.push(host.clone());
+        let source = hosts.len() as u32;
+        numbers.insert(name.clone(), source);
+        self.recording.sources.push(name.clone());
         let state = SourceState::Idle;
-        let total = SourceSummary { source: number, name: host, state, ..SourceSummary::default() };
-        self.totals.push(total);
-        number
+        let total = SourceSummary { source, name, state, ..SourceSummary::default() };
+        hosts.push(Host { total, sampled_bytes: 0, lanes: HashMap::new() });
+        source
+    }
+
+    /// The host of a source of a file.
+    fn host_of(&mut self, file: u64, source: u32) -> Option<&mut Host> {
+        let (host, _) = *self.active.get(&file)?.sources.get(source as usize)?;
+        self.hosts.hosts.get_mut(host as usize)
     }
 
     fn recording(&mut self, now_s: f64) -> Recording {
         self.sample(now_s);
         let mut recording = self.recording.clone();
-        let verified_by = match self.unproved {
-            (0, _) => self.verified_by.clone().unwrap_or_default(),
-            (files, bytes) => {
-                recording.add(&Event::note(now_s, warning_of_relays(files, bytes), true));
-                verified_by_relays(files, bytes)
-            }
-        };
-        recording.flush_pending();
-        let all: u64 = self.totals.iter().map(|t| t.bytes).sum();
-        let sources: Vec<SourceSummary> = self
-            .totals
-            .iter()
-            .map(|total| SourceSummary {
-                share: total.bytes as f64 / all.max(1) as f64,
-                rate_bytes_per_s: total.bytes as f64 / now_s.max(1e-3),
-                ..total.clone()
-            })
-            .collect();
-        let files = self.complete + self.failed + self.stopped;
-        recording.files = Some(files);
-        recording.size_bytes = Some(self.next_offset);
-        recording.resumed_bytes = self.resumed_bytes;
-        recording.end_s = recording.end_s.max(now_s);
-        recording.ending = match self.failed {
-            0 if !self.active.is_empty() => None,
-            0 if self.stopped > 0 => {
-                Some(Ending::Failed(format!("{} of {files} files were under way", self.stopped)))
-            }
-            0 => Some(Ending::Finished),
-            failed => Some(Ending::Failed(format!("{failed} of {files} files failed"))),
-        };
-        recording.summary = Some(Summary {
-            size_bytes: self.next_offset,
-            fetched_bytes: self.fetched_bytes,
-            resumed_bytes: self.resumed_bytes,
-            elapsed_s: now_s,
-            rate_bytes_per_s: self.fetched_bytes as f64 / now_s.max(1e-3),
-            wasted_bytes: sources.iter().map(|s| s.wasted_bytes).sum(),
-            verified: if self.proved { Verified::Digest } else { Verified::None },
-            verified_by,
-            proved: self.proved,
-            sources,
-            ..Summary::of_nothing(recording.path.clone())
+        let mut summary = self.sums.clone();
+        summary.verified_by = self.verified_by.clone().unwrap_or_default();
+        if let (files @ 1.., bytes) = self.unproved {
+            recording.add(&Event::note(now_s, warning_of_relays(files, bytes), true));
+            summary.verified_by = verified_by_relays(files, bytes);
+        }
+        recording.rates.flush();
+        let totals = self.hosts.hosts.iter().map(|host| &host.total);
+        let all: u64 = totals.clone().map(|total| total.bytes).sum();
+        let sources = totals.map(|total| SourceSummary {
+            share: total.bytes as f64 / all.max(1) as f64,
+            rate_bytes_per_s: total.bytes as f64 / now_s.max(1e-3),
+            ..total.clone()
         });
+        summary.sources = sources.collect();
+        summary.elapsed_s = now_s;
+        summary.rate_bytes_per_s = summary.fetched_bytes as f64 / now_s.max(1e-3);
+        summary.wasted_bytes = summary.sources.iter().map(|s| s.wasted_bytes).sum();
+        summary.verified = if summary.proved { Verified::Digest } else { Verified::None };
+        let Ended { complete, failed, stopped } = self.ended;
+        let files = complete + failed + stopped;
+        recording.heading.files = Some(files);
+        recording.size_bytes = Some(summary.size_bytes);
+        recording.resumed_bytes = summary.resumed_bytes;
+        recording.end_s = recording.end_s.max(now_s);
+        recording.ending = match (failed, stopped) {
+            (0, _) if !self.active.is_empty() => None,
+            (0, 0) => Some(Ending::Finished),
+            (0, _) => Some(Ending::Failed(format!("{stopped} of {files} files were under way"))),
+            _ => Some(Ending::Failed(format!("{failed} of {files} files failed"))),
+        };
+        recording.summary = Some(summary);
         recording
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::render;
-    use super::super::synthetic::{Scenario, play};
+    use swath_netlab::events::{Scenario, play};
+
     use super::*;
+    use crate::render;
 
     #[test]
     fn files_lie_end_to_end_and_hosts_are_the_sources() {
@@ -410,15 +400,15 @@ mod tests {
         let recording = list.lock().recording(4.0);
         let hosts = ["mirror1.cern.ch", "mirror2.desy.de"].map(SourceName::direct);
         assert_eq!(recording.sources, hosts);
-        assert_eq!(recording.files, Some(40));
-        let covered: Vec<_> = recording.map.iter().map(|(range, _)| range).collect();
+        assert_eq!(recording.heading.files, Some(40));
+        let covered: Vec<_> = recording.swaths.map.iter().map(|(range, _)| range).collect();
         assert_eq!(covered.iter().map(|r| r.len()).sum::<u64>(), 120_000_000);
         assert_eq!(covered.last().map(|r| r.end), Some(120_000_000));
         let summary = recording.summary.clone().expect("a summary");
         assert_eq!(summary.fetched_bytes, 120_000_000);
         // Fractions of bytes are lost in the made-up sources' sums.
         assert!(summary.sources.iter().map(|s| s.bytes).sum::<u64>() > 119_999_000);
-        assert!(recording.samples.len() > 10);
+        assert!(recording.rates.samples.len() > 10);
         assert!(list.lock().active.is_empty());
         let page = render(&recording);
         assert!(page.contains("list.txt") && page.contains("<dt>files</dt><dd>40"));
@@ -443,7 +433,7 @@ mod tests {
         }
         let recording = list.recording();
         assert_eq!(recording.sources, [SourceName::direct("data.example"), by("data.example")]);
-        let moments = recording.moments.iter();
+        let moments = recording.moments.kept.iter();
         let told: Vec<&str> = moments.map(|moment| moment.text.as_str()).collect();
         assert_eq!(told, ["f1: verified by nothing", &*warning_of_relays(2, 4_000_000)]);
         let verified_by = recording.summary.as_ref().map(|end| end.verified_by.as_str());

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::recording::Bar;
+use crate::swaths::Bar;
 
 /// The same bars with the line of each in place of the number of its lane.
-pub(super) fn numbered(bars: &[Bar]) -> Vec<Bar> {
+pub(crate) fn numbered(bars: &[Bar]) -> Vec<Bar> {
     let mut spans: BTreeMap<(u32, u32), (f64, f64)> = BTreeMap::new();
     for bar in bars {
         let span = spans.entry((bar.source, bar.lane)).or_insert((bar.asked_at_s, bar.ended_at_s));
@@ -38,7 +38,7 @@ mod tests {
     use swath_model::Range;
 
     use super::*;
-    use crate::observe::Outcome;
+    use swath_model::observe::Outcome;
 
     #[test]
     fn lanes_of_a_source_stand_below_each_other_and_lines_are_used_again() {

@@ -2,36 +2,33 @@
 
 use std::fmt::Write as _;
 
-use super::super::escape::html;
+use maud::{Markup, PreEscaped, html};
+use swath_model::path::visible;
+use swath_model::units;
+
 use super::lines::{self, Curve, Frame};
 use super::{Drawing, Kind, Line, labels, layers, order};
 
-/// The drawing as a file of its own. Without sites it says that there are none.
+/// Makes a file of its own of the drawing. Without sites it says that there are none.
 pub fn svg(drawing: &Drawing) -> String {
     if drawing.sites.is_empty() {
-        return page(
-            360.0,
-            80.0,
-            "<text class=\"none\" x=\"180\" y=\"45\">nothing is known yet</text>",
-        );
+        let none = html! { text.none x="180" y="45" { "nothing is known yet" } };
+        return page(360.0, 80.0, none);
     }
     let Layout { frames, curves, width, height } = Layout::of(drawing);
-    let mut out = String::new();
     let mut numbers: Vec<usize> = (0..drawing.edges.len()).collect();
     // What stands out lies on top, and the wide on top of the narrow.
     numbers.sort_by(|a, b| {
         let rank = |edge: usize| drawing.stands_out(&drawing.edges[edge]);
         rank(*a).cmp(&rank(*b)).then(curves[*a].width.total_cmp(&curves[*b].width))
     });
-    for edge in &numbers {
-        out += &edge_svg(drawing, &drawing.edges[*edge], &curves[*edge]);
-    }
-    for (site, frame) in frames.iter().enumerate() {
-        out += &site_svg(drawing, site, frame);
-    }
-    out += &figures(drawing, &numbers, &curves, &frames);
-    out += &legend(height, drawing);
-    page(width.max(LEGEND_WIDTH), height + 40.0, &out)
+    let inner = html! {
+        @for &edge in &numbers { (edge_svg(drawing, &drawing.edges[edge], &curves[edge])) }
+        @for (site, frame) in frames.iter().enumerate() { (site_svg(drawing, site, frame)) }
+        (figures(drawing, &numbers, &curves, &frames))
+        (legend(height, drawing))
+    };
+    page(width.max(LEGEND_WIDTH), height + 40.0, inner)
 }
 
 /// Where everything stands.
@@ -109,13 +106,8 @@ fn heights(drawing: &Drawing, column: &[usize], widths: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-fn edge_svg(drawing: &Drawing, line: &Line, curve: &Curve) -> String {
-    let mut classes = String::from(match drawing.stands_out(line) {
-        true if line.limits => "e way limit",
-        true => "e way",
-        false => "e",
-    });
-    classes += match line.rate_bytes_per_s {
+fn edge_svg(drawing: &Drawing, line: &Line, curve: &Curve) -> Markup {
+    let age = match line.rate_bytes_per_s {
         None => " blank",
         Some(_) if line.age_s > OLD_S => " old",
         Some(_) if line.age_s > STALE_S => " stale",
@@ -131,47 +123,55 @@ fn edge_svg(drawing: &Drawing, line: &Line, curve: &Curve) -> String {
     let (length, half) = lines::arrow(curve.width);
     let back = if curve.leftwards { length } else { -length };
     let (x, y) = curve.tip;
-    let title = title(drawing, line);
-    format!(
-        "<g class=\"{classes}\"><title>{title}</title><path class=\"l\" stroke-width=\"{:.1}\" d=\"{path}\"/>\
-         <path class=\"a\" d=\"M{x:.1} {y:.1}l{back:.1} {:.1}v{:.1}z\"/></g>\n",
-        curve.width,
-        -half,
-        2.0 * half
-    )
+    let arrow = format!("M{x:.1} {y:.1}l{back:.1} {:.1}v{:.1}z", -half, 2.0 * half);
+    html! {
+        g class={ (class("e", drawing, line)) (age) } {
+            title { (title(drawing, line)) }
+            path.l stroke-width=(tenth(curve.width)) d=(path) {}
+            path.a d=(arrow) {}
+        }
+    }
 }
 
-fn site_svg(drawing: &Drawing, site: usize, frame: &Frame) -> String {
-    let Site { class, dot } = match drawing.sites[site].kind {
-        Kind::Here => Site { class: "here", dot: "◆" },
-        Kind::Relay => Site { class: "relay", dot: "●" },
-        Kind::Source => Site { class: "source", dot: "■" },
+/// The class of an edge and of its figure: routes stand out, and so does what limits them.
+fn class(class: &str, drawing: &Drawing, line: &Line) -> String {
+    let route = match drawing.stands_out(line) {
+        true if line.limits => " way limit",
+        true => " way",
+        false => "",
     };
-    let is_on = drawing.routes.iter().any(|route| route.contains(&site));
-    let on = if is_on { " on" } else { "" };
-    let name = &drawing.sites[site].name;
-    let middle = frame.y + frame.height / 2.0 + 4.5;
-    format!(
-        "<g class=\"s {class}{on}\"><title>{}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"9\"/>\
-         <text class=\"d\" x=\"{:.1}\" y=\"{middle:.1}\">{dot}</text><text x=\"{:.1}\" y=\"{middle:.1}\">{}</text></g>\n",
-        html(name),
-        frame.x,
-        frame.y,
-        frame.width,
-        frame.height,
-        frame.x + 10.0,
-        frame.x + 24.0,
-        html(&shown(name)),
-    )
+    format!("{class}{route}")
 }
 
-struct Site {
-    class: &'static str,
-    dot: &'static str,
+fn site_svg(drawing: &Drawing, site: usize, frame: &Frame) -> Markup {
+    let (class, dot) = drawing.sites[site].kind.look();
+    let on = if drawing.routes.iter().any(|route| route.contains(&site)) { " on" } else { "" };
+    let name = &drawing.sites[site].name;
+    let middle = tenth(frame.y + frame.height / 2.0 + 4.5);
+    html! {
+        g class={ "s " (class) (on) } {
+            title { (name) }
+            rect x=(tenth(frame.x)) y=(tenth(frame.y)) width=(tenth(frame.width))
+                height=(tenth(frame.height)) rx="9" {}
+            text.d x=(tenth(frame.x + 10.0)) y=(middle) { (dot) }
+            text x=(tenth(frame.x + 24.0)) y=(middle) { (shown(name)) }
+        }
+    }
+}
+
+impl Kind {
+    /// The class and the sign of a site.
+    fn look(self) -> (&'static str, &'static str) {
+        match self {
+            Kind::Here => ("here", "◆"),
+            Kind::Relay => ("relay", "●"),
+            Kind::Source => ("source", "■"),
+        }
+    }
 }
 
 /// The figures of the edges, those of the routes first, then those of the widest.
-fn figures(drawing: &Drawing, numbers: &[usize], curves: &[Curve], frames: &[Frame]) -> String {
+fn figures(drawing: &Drawing, numbers: &[usize], curves: &[Curve], frames: &[Frame]) -> Markup {
     let is_roomy = drawing.edges.len() <= FEW;
     let text = |line: &Line| match line.rtt_s {
         Some(rtt_s) if is_roomy => format!("{} · {}", figure(line), round_trip(rtt_s)),
@@ -183,44 +183,30 @@ fn figures(drawing: &Drawing, numbers: &[usize], curves: &[Curve], frames: &[Fra
         .take(FIGURES_MAX)
         .map(|edge| (*edge, text_width(&text(&drawing.edges[*edge]), 11.5, BOLD) + 8.0))
         .collect();
-    let mut out = String::new();
-    for (edge, (x, y), width) in labels::place(&wanted, curves, frames) {
-        let line = &drawing.edges[edge];
-        let class = match drawing.stands_out(line) {
-            true if line.limits => "f way limit",
-            true => "f way",
-            false => "f",
-        };
-        let _ = writeln!(
-            out,
-            "<g class=\"{class}\"><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"15\" rx=\"4\"/>\
-             <text x=\"{x:.1}\" y=\"{:.1}\">{}</text></g>",
-            x - width / 2.0,
-            y - 7.5,
-            y + 4.0,
-            html(&text(line))
-        );
+    html! {
+        @for (edge, (x, y), width) in labels::place(&wanted, curves, frames) {
+            @let line = &drawing.edges[edge];
+            g class=(class("f", drawing, line)) {
+                rect x=(tenth(x - width / 2.0)) y=(tenth(y - 7.5)) width=(tenth(width)) height="15"
+                    rx="4" {}
+                text x=(tenth(x)) y=(tenth(y + 4.0)) { (text(line)) }
+            }
+        }
     }
-    out
 }
 
 fn title(drawing: &Drawing, line: &Line) -> String {
     let (from, to) = (&drawing.sites[line.from].name, &drawing.sites[line.to].name);
-    let mut said = format!("{from} → {to}: ");
-    match line.rate_bytes_per_s {
-        None => said += "never measured",
+    let measured = match line.rate_bytes_per_s {
+        None => "never measured".to_owned(),
         Some(_) => {
-            let age = super::super::units::duration(line.age_s);
-            let _ = write!(said, "{} Mbit/s, measured {age} ago", figure(line));
+            format!("{} Mbit/s, measured {} ago", figure(line), units::duration(line.age_s))
         }
-    }
-    if let Some(rtt_s) = line.rtt_s {
-        let _ = write!(said, ", round trip {}", round_trip(rtt_s));
-    }
-    if line.limits {
-        said += "; it limits the route";
-    }
-    html(&said)
+    };
+    let round_trip =
+        line.rtt_s.map_or(String::new(), |it| format!(", round trip {}", round_trip(it)));
+    let limits = if line.limits { "; it limits the route" } else { "" };
+    format!("{from} → {to}: {measured}{round_trip}{limits}")
 }
 
 /// Megabits per second with three digits.
@@ -262,45 +248,62 @@ fn gap(drawing: &Drawing) -> f64 {
     if drawing.edges.len() <= FEW { 150.0 } else { 120.0 }
 }
 
-fn legend(top: f64, drawing: &Drawing) -> String {
+fn legend(top: f64, drawing: &Drawing) -> Markup {
     let y = top + 14.0;
-    let mut out = String::from("<g class=\"k\">");
+    let has_routes = !drawing.routes.is_empty();
+    let has_blank = drawing.edges.iter().any(|edge| edge.rate_bytes_per_s.is_none());
+    let lines = [
+        ("e way", "route", 5.0, has_routes),
+        ("e way limit", "its limit", 5.0, has_routes),
+        ("e", "edge (Mbit/s)", 5.0, true),
+        ("e stale", "over an hour old", 5.0, true),
+        ("e old", "over a day old", 5.0, true),
+        ("e blank", "never measured", 1.2, has_blank),
+    ];
     let mut x = MARGIN;
-    for (class, dot, text) in
-        [("source", "■", "source"), ("relay", "●", "relay"), ("here", "◆", "here")]
-    {
-        let _ = write!(out, "<text class=\"d {class}\" x=\"{x:.1}\" y=\"{y:.1}\">{dot}</text>");
-        let _ = write!(out, "<text x=\"{:.1}\" y=\"{y:.1}\">{text}</text>", x + 13.0);
-        x += text_width(text, 12.0, PLAIN) + 32.0;
-    }
-    let mut line = |class: &str, text: &str, width: f64| {
-        let middle = y - 4.0;
-        let _ = write!(
-            out,
-            "<g class=\"{class}\"><path class=\"l\" stroke-width=\"{width}\" d=\"M{x:.1} {middle:.1}h26\"/></g>\
-             <text x=\"{:.1}\" y=\"{y:.1}\">{text}</text>",
-            x + 32.0
-        );
-        x += text_width(text, 12.0, PLAIN) + 50.0;
+    let mut after = |text: &str, more: f64| {
+        let at = x;
+        x += text_width(text, 12.0, PLAIN) + more;
+        at
     };
-    if !drawing.routes.is_empty() {
-        line("e way", "route", 5.0);
-        line("e way limit", "its limit", 5.0);
+    html! {
+        g.k {
+            @for (kind, text) in
+                [(Kind::Source, "source"), (Kind::Relay, "relay"), (Kind::Here, "here")] {
+                @let (class, dot) = kind.look();
+                @let x = after(text, 32.0);
+                text class={ "d " (class) } x=(tenth(x)) y=(tenth(y)) { (dot) }
+                text x=(tenth(x + 13.0)) y=(tenth(y)) { (text) }
+            }
+            @for (class, text, width, _) in lines.into_iter().filter(|(.., is_drawn)| *is_drawn) {
+                @let x = after(text, 50.0);
+                g class=(class) {
+                    path.l stroke-width=(width) d={ "M" (tenth(x)) " " (tenth(y - 4.0)) "h26" } {}
+                }
+                text x=(tenth(x + 32.0)) y=(tenth(y)) { (text) }
+            }
+        }
     }
-    line("e", "edge (Mbit/s)", 5.0);
-    line("e stale", "over an hour old", 5.0);
-    line("e old", "over a day old", 5.0);
-    if drawing.edges.iter().any(|edge| edge.rate_bytes_per_s.is_none()) {
-        line("e blank", "never measured", 1.2);
-    }
-    out + "</g>"
 }
 
-fn page(width: f64, height: f64, inner: &str) -> String {
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\">\n\
-         <title>routes</title>\n<style>{CSS}</style>\n<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n{inner}\n</svg>\n"
-    )
+/// A length with one digit after the point.
+fn tenth(length: f64) -> String {
+    format!("{length:.1}")
+}
+
+fn page(width: f64, height: f64, inner: Markup) -> String {
+    let (width, height) = (width.round(), height.round());
+    let picture = html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (height) }
+            width=(width) height=(height) role="img" {
+            title { "routes" }
+            style { (PreEscaped(CSS)) }
+            rect.page width="100%" height="100%" {}
+            (inner)
+        }
+    };
+    // Names come from anybody: whatever would hide in them is shown as a sign.
+    visible(&picture.0) + "\n"
 }
 
 const CSS: &str = "\

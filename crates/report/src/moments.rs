@@ -1,0 +1,73 @@
+//! What is marked on the time axis: notes, changes of state, and which routed sources were in use.
+
+use swath_model::observe::SourceState;
+
+/// Most notes and changes of state kept.
+pub const MOMENTS_MAX: usize = 2_000;
+
+/// Moments in the order of time, at most [`MOMENTS_MAX`].
+#[derive(Clone, Debug, Default)]
+pub struct Moments {
+    /// Those that were kept.
+    pub kept: Vec<Moment>,
+    /// Which sources were in use, in the order of time.
+    pub in_use: Vec<InUse>,
+    /// How many were not kept.
+    pub dropped: u64,
+}
+
+/// Something to mark on the time axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moment {
+    /// Seconds since the transfer began.
+    pub at_s: f64,
+    /// What it was.
+    pub kind: MomentKind,
+    /// The sentence.
+    pub text: String,
+}
+
+/// The kinds of moments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MomentKind {
+    /// A source changed its state.
+    State {
+        /// Its number.
+        source: u32,
+        /// What it became.
+        state: SourceState,
+    },
+    /// Other routes are in use; its place in [`Moments::in_use`].
+    Routes(u32),
+    /// Information.
+    Note,
+    /// A warning.
+    Warning,
+}
+
+/// Which sources are in use from a moment on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InUse {
+    /// Seconds since the transfer began.
+    pub at_s: f64,
+    /// Their numbers.
+    pub sources: Vec<u32>,
+}
+
+impl Moments {
+    pub(crate) fn add(&mut self, at_s: f64, kind: MomentKind, text: &str) {
+        if self.kept.len() >= MOMENTS_MAX {
+            self.dropped += 1;
+            return;
+        }
+        self.kept.push(Moment { at_s, kind, text: text.to_owned() });
+    }
+
+    pub(crate) fn add_routes(&mut self, at_s: f64, sources: Vec<u32>) {
+        if self.kept.len() < MOMENTS_MAX {
+            self.in_use.push(InUse { at_s, sources });
+        }
+        let last = (self.in_use.len() as u32).saturating_sub(1);
+        self.add(at_s, MomentKind::Routes(last), "");
+    }
+}
