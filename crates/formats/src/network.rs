@@ -1,13 +1,14 @@
 //! Blocks of addresses, as `192.0.2.0/24` (RFC 4632) and `2001:db8::/32` (RFC 4291, section 2.3).
 
+use core::fmt;
 use core::net::IpAddr;
+use core::str::FromStr;
+
+use ipnet::IpNet;
 
 /// A block of addresses, as `192.0.2.0/24` or `2001:db8::/32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    bits: u8,
-}
+pub struct Network(IpNet);
 
 /// What is no block of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,66 +18,44 @@ pub struct NetworkError(String);
 impl Network {
     /// Whether it has every address of its kind.
     pub fn is_everything(&self) -> bool {
-        self.bits == 0
+        self.0.prefix_len() == 0
     }
 
     /// Whether it is wider than any network of one's own: `10.0.0.0/8` and `fc00::/7` are the widest
     /// (RFC 1918, RFC 4193). Two such may be everything together.
     pub fn is_wide(&self) -> bool {
-        self.bits < if self.address.is_ipv4() { 8 } else { 7 }
+        self.0.prefix_len() < if self.0.addr().is_ipv4() { 8 } else { 7 }
     }
 
     /// Whether it has this address.
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let differs = u32::from(own) ^ u32::from(other);
-                differs.leading_zeros() >= u32::from(self.bits)
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let differs = u128::from(own) ^ u128::from(other);
-                differs.leading_zeros() >= u32::from(self.bits)
-            }
-            _ => false,
-        }
+        self.0.contains(&address)
     }
 }
 
-impl std::fmt::Display for Network {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
-impl std::str::FromStr for Network {
+impl FromStr for Network {
     type Err = NetworkError;
 
     fn from_str(text: &str) -> Result<Network, NetworkError> {
-        let failed = || NetworkError(text.to_owned());
-        let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
-        let address: IpAddr = address.parse().map_err(|_| failed())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits: u8 = match bits {
-            Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                bits.parse().map_err(|_| failed())?
-            }
-            Some(_) => return Err(failed()),
-            None => most,
-        };
-        if bits > most {
-            return Err(failed());
-        }
-        // Who comes is known by the address of its own kind; this is how that one is written too.
-        match (address, bits.checked_sub(MAPPED_BITS)) {
-            (IpAddr::V6(six), Some(bits)) if six.to_ipv4_mapped().is_some() => {
-                Ok(Network { address: address.to_canonical(), bits })
-            }
-            _ => Ok(Network { address, bits }),
-        }
+        let single = || text.parse::<IpAddr>().map(IpNet::from);
+        let block =
+            text.parse().or_else(|_| single()).map_err(|_| NetworkError(text.to_owned()))?;
+        // Clients are compared by their canonical addresses, and mapped ones (RFC 4291, section
+        // 2.5.5.2) are written for IPv4 ones too.
+        let mapped = block.prefix_len().checked_sub(MAPPED_BITS).and_then(|bits| {
+            IpNet::new(block.addr().to_canonical(), bits).ok().filter(|net| net.addr().is_ipv4())
+        });
+        Ok(Network(mapped.unwrap_or(block)))
     }
 }
 
-/// Of `::ffff:0:0/96`, where addresses of the older kind lie (RFC 4291, 2.5.5.2).
+/// The prefix of `::ffff:0:0/96`, where mapped addresses lie.
 const MAPPED_BITS: u8 = 96;
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Who asks, where one client's part of something is limited.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
+use ipnet::Ipv6Net;
 use swath_store::depot::{Capability, Depot};
 
 /// A client by its address. Of IPv6 that is a network of 64 bits: a single machine has all of it, and
@@ -20,9 +21,7 @@ impl From<SocketAddr> for Client {
 impl From<IpAddr> for Client {
     fn from(address: IpAddr) -> Client {
         Client(match address.to_canonical() {
-            IpAddr::V6(address) => {
-                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & NETWORK_OF_ONE))
-            }
+            IpAddr::V6(address) => Ipv6Net::new_assert(address, NETWORK_BITS).network().into(),
             address => address,
         })
     }
@@ -34,7 +33,8 @@ impl Client {
     pub const HERE: Client = Client(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
 }
 
-const NETWORK_OF_ONE: u128 = !0 << 64;
+/// A single machine has all addresses of such a network.
+const NETWORK_BITS: u8 = 64;
 
 /// Which leases of a depot are whose.
 #[derive(Debug, Default)]

@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use url::{Host, Url};
 
 use crate::target::Origin;
@@ -53,11 +54,7 @@ enum Hosts {
     Everything,
     /// This domain and all within it.
     Domain(String),
-    /// Addresses whose first `bits` are those of `base`.
-    Network {
-        base: IpAddr,
-        bits: u32,
-    },
+    Network(IpNet),
 }
 
 impl Proxies {
@@ -124,9 +121,7 @@ impl Hosts {
                 name.strip_suffix(domain.as_str())
                     .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             }
-            (Hosts::Network { base, bits }, _) => {
-                address.is_some_and(|address| shares(address, *base, *bits))
-            }
+            (Hosts::Network(block), _) => address.is_some_and(|address| block.contains(&address)),
             (Hosts::Domain(_), _) => false,
         }
     }
@@ -171,27 +166,15 @@ fn exception(text: &str) -> Option<Exception> {
     let hosts = if host == "*" {
         Hosts::Everything
     } else if let Some((base, bits)) = host.split_once('/') {
-        let bits = bits.trim_end_matches(']').parse().ok()?;
-        Hosts::Network { base: address(base)?, bits }
+        let (base, bits) = (address(base)?, bits.trim_end_matches(']').parse().ok()?);
+        Hosts::Network(IpNet::new(base, bits).unwrap_or(base.into()))
     } else if let Some(base) = address(&host) {
-        Hosts::Network { base, bits: 128 }
+        Hosts::Network(base.into())
     } else {
         let domain = host.trim_start_matches('*').trim_matches('.').to_ascii_lowercase();
         Hosts::Domain(Some(domain).filter(|domain| !domain.is_empty())?)
     };
     Some(Exception { hosts, port })
-}
-
-fn shares(address: IpAddr, base: IpAddr, bits: u32) -> bool {
-    match (address, base) {
-        (IpAddr::V4(address), IpAddr::V4(base)) => {
-            (address.to_bits() ^ base.to_bits()).leading_zeros() >= bits.min(32)
-        }
-        (IpAddr::V6(address), IpAddr::V6(base)) => {
-            (address.to_bits() ^ base.to_bits()).leading_zeros() >= bits.min(128)
-        }
-        _ => false,
-    }
 }
 
 #[cfg(test)]
