@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| swath_serve::fuzzing::depot(bytes));
+fuzz_target!(|bytes: &[u8]| swath_relay::fuzzing::depot(bytes));

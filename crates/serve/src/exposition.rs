@@ -8,7 +8,7 @@ use crate::server::Traffic;
 
 /// A page of figures.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub struct Page {
     text: String,
 }
 

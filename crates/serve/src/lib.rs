@@ -1,28 +1,29 @@
 //! The network outbound: a range server for files and whole datasets.
 //!
-//! Plans nothing: who asks for what is decided by those who ask.
+//! Plans nothing: who asks for what is decided by those who ask. [`Server`] answers for a dataset, or
+//! for any other [`Service`], which is written in the requests and answers of [`http`].
 
 mod client;
 mod dataset;
 mod descriptors;
-mod exposition;
-mod http;
+pub mod exposition;
+pub mod http;
 mod offer;
 mod receive;
-pub mod relay;
 mod server;
 mod site;
 mod tls;
 mod tokens;
 
+pub use client::Client;
 pub use offer::Offer;
 pub use receive::{Destination, Dialled, Lines, Order, Receive};
-pub use server::{RelayServerOptions, Renewal, ServeError, Server, ServerOptions, Stop};
-pub use site::{Access, Folder, Log, LogLine, Only, SiteError, SiteOptions};
+pub use server::{Later, Life, Renewal, ServeError, Server, ServerOptions, Service, Stop, Traffic};
+pub use site::{Access, Folder, Log, LogLine, Misleads, Only, Rights, SiteError, SiteOptions};
 pub use swath_formats::{Network, NetworkError};
 pub use swath_store::Reads;
 pub use swath_store::tree::{Filter, Single};
-pub use tls::{Identity, Tls, TlsError};
+pub use tls::{Identity, Tls, TlsError, random};
 pub use tokens::{Token, TokensError, new_token, read_tokens};
 
 /// Entry points for fuzzing; not part of the interface.
@@ -31,11 +32,6 @@ pub mod fuzzing {
     /// Understand `bytes` as a body in chunks, as it comes with a file that is sent.
     pub fn bodies(bytes: &[u8]) {
         crate::http::fuzz_bodies(bytes);
-    }
-
-    /// Understand `bytes` as what is asked of a depot.
-    pub fn depot(bytes: &[u8]) {
-        crate::relay::fuzz(bytes);
     }
 
     /// Understand `bytes` as the requests of a client.

@@ -16,7 +16,6 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::descriptors;
 use crate::http::{Records, Seat, Seats, Stream};
-use crate::relay::{Relay, RelayError, RelayOptions};
 use crate::site::{Log, Site, SiteError, SiteOptions};
 use crate::tls::{Identity, Speaks, Tls, TlsError};
 
@@ -33,22 +32,9 @@ pub struct ServerOptions {
     pub max_connections: usize,
 }
 
-/// How to serve as a relay.
-#[derive(Debug)]
-pub struct RelayServerOptions {
-    /// What is passed on, and for whom.
-    pub relay: RelayOptions,
-    /// As for [`ServerOptions`].
-    pub listen: Vec<SocketAddr>,
-    /// As for [`ServerOptions`].
-    pub tls: Tls,
-    /// As for [`ServerOptions`].
-    pub max_connections: usize,
-}
-
 /// How far a server is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Life {
+pub enum Life {
     /// Everything is answered.
     Open,
     /// Trees that are under way are brought to their end: what belongs to them is answered, on new
@@ -59,9 +45,14 @@ pub(crate) enum Life {
 }
 
 /// What answers on the connections of a server.
-pub(crate) trait Service: Send + Sync + 'static {
+pub trait Service: Send + Sync + 'static {
     /// Its connections.
     fn traffic(&self) -> &Traffic;
+
+    /// Whether it answers HTTP/2 too.
+    fn speaks_two(&self) -> bool {
+        false
+    }
 
     /// Resolves when nothing is under way that takes more than one request.
     fn finished(&self) -> Later<'_>;
@@ -82,11 +73,11 @@ pub(crate) trait Service: Send + Sync + 'static {
 }
 
 /// Something that ends.
-pub(crate) type Later<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+pub type Later<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// How many connections there were and are.
 #[derive(Debug, Default)]
-pub(crate) struct Traffic {
+pub struct Traffic {
     /// Accepted so far.
     pub connections: AtomicU64,
     /// Open.
@@ -111,9 +102,6 @@ pub enum ServeError {
     /// What it is to serve.
     #[error(transparent)]
     Site(#[from] SiteError),
-    /// What it is to pass on.
-    #[error(transparent)]
-    Relay(#[from] RelayError),
     /// How it is to encrypt.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -139,7 +127,6 @@ pub struct Server {
     identity: Option<Identity>,
     seats: Arc<Seats>,
     end: watch::Sender<Life>,
-    narrowed_cache: Option<u64>,
     max_connections: usize,
 }
 
@@ -193,37 +180,24 @@ impl Server {
         let (end, ending) = watch::channel(Life::Open);
         let scheme = if options.tls == Tls::Plain { "http" } else { "https" };
         let site = Site::open(options.site, log, scheme, crate::tls::random, ending)?;
-        let service = Arc::new(site);
         let (listen, tls) = (options.listen, &options.tls);
-        Server::stand(service, Speaks::All, listen, tls, options.max_connections, end).await
+        Server::of(Arc::new(site), listen, tls, options.max_connections, end).await
     }
 
-    /// The same for a relay.
+    /// Listens for a service, which learns by `end` how far the server is on its way. The other
+    /// arguments are as in [`ServerOptions`].
     ///
     /// # Errors
     /// [`ServeError`].
-    pub async fn relay(
-        options: RelayServerOptions,
-        log: Option<Box<dyn Log>>,
-    ) -> Result<Server, ServeError> {
-        let (end, ending) = watch::channel(Life::Open);
-        let service = Arc::new(Relay::open(options.relay, log, ending)?);
-        let (listen, tls) = (options.listen, &options.tls);
-        let narrowed_cache = service.narrowed_cache();
-        let seats = options.max_connections;
-        let server = Server::stand(service, Speaks::OneOnly, listen, tls, seats, end).await?;
-        Ok(Server { narrowed_cache, ..server })
-    }
-
-    async fn stand(
+    pub async fn of(
         service: Arc<dyn Service>,
-        speaks: Speaks,
         listen: Vec<SocketAddr>,
         tls: &Tls,
         max_connections: usize,
         end: watch::Sender<Life>,
     ) -> Result<Server, ServeError> {
         let identity = tls.identity()?;
+        let speaks = if service.speaks_two() { Speaks::All } else { Speaks::OneOnly };
         let (acceptor, _) = watch::channel(acceptor(identity.as_ref(), speaks)?);
         let mut listeners = Vec::new();
         for address in listen {
@@ -238,18 +212,7 @@ impl Server {
         let room = (room - waiting) / service.descriptors_per_connection();
         let max_connections = max_connections.min(room).max(1);
         let seats = Arc::new(Seats::new(max_connections, waiting));
-        let narrowed_cache = None;
-        Ok(Server {
-            service,
-            speaks,
-            listeners,
-            acceptor,
-            identity,
-            seats,
-            end,
-            narrowed_cache,
-            max_connections,
-        })
+        Ok(Server { service, speaks, listeners, acceptor, identity, seats, end, max_connections })
     }
 
     /// Where it listens.
@@ -260,11 +223,6 @@ impl Server {
     /// What it shows as its certificate; `None` without TLS.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
-    }
-
-    /// How many bytes a relay's cache can keep, where its disk has less than it was told to keep.
-    pub fn narrowed_cache(&self) -> Option<u64> {
-        self.narrowed_cache
     }
 
     /// How many connections it bears at once: fewer than it was told to where the limit of open files

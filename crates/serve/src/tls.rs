@@ -124,7 +124,7 @@ impl Identity {
 }
 
 /// Bytes that nobody can guess.
-pub(crate) fn random(out: &mut [u8]) {
+pub fn random(out: &mut [u8]) {
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     if provider.secure_random.fill(out).is_err() {
         // Only a system without any randomness fails here; a server must not run on such.

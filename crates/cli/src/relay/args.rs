@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::failure::Failure;
 use clap::{Args, ValueHint};
 use swath_model::digest::Digest;
+use swath_relay::{CacheOptions, Upstream};
 use swath_serve::Network;
-use swath_serve::relay::{CacheOptions, Upstream};
 use swath_store::depot::DepotOptions;
 
 use crate::args::fingerprint;

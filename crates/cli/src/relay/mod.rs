@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::failure::Failure;
 use swath_model::Limiter;
-use swath_serve::relay::{Clients, RelayOptions};
-use swath_serve::{Access, Log, RelayServerOptions, Server, Tls, read_tokens};
+use swath_relay::{Bound, Clients, RelayError, RelayOptions, RelayServerOptions};
+use swath_serve::{Access, Log, Server, Tls, read_tokens};
 use swath_store::depot::{Depot, DepotOptions, Note, OpenError, memory_limit_bytes};
 use swath_transfer::NetOptions;
 
@@ -83,13 +83,14 @@ pub async fn run(args: Relay) -> Exit {
         max_connections: args.max_connections as usize,
     };
     let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
-    let server = match Server::relay(options, noting).await {
-        Ok(server) => server,
-        Err(error) => return failure(&error).tell(),
+    let Bound { server, narrowed_cache_bytes } = match swath_relay::bind(options, noting).await {
+        Ok(bound) => bound,
+        Err(RelayError::Serve(error)) => return failure(&error).tell(),
+        Err(error) => return Failure::new(Exit::Input, chain(&error)).tell(),
     };
     machine::tell_of_fewer_connections(&server, args.max_connections);
     folders::watch(watched.0, watched.1);
-    if let Some(most_bytes) = server.narrowed_cache() {
+    if let Some(most_bytes) = narrowed_cache_bytes {
         warn(&format!(
             "--cache-size {}: its disk has room for {}, and no more is kept",
             units::bytes(args.cache_size),

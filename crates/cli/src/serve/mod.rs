@@ -159,7 +159,6 @@ pub fn failure(error: &ServeError) -> Failure {
         ServeError::Site(_) => Exit::Input,
         ServeError::Tls(_) => Exit::Mismatch,
         ServeError::Listen { .. } => Exit::Target,
-        ServeError::Relay(_) => Exit::Input,
         _ => Exit::Internal,
     };
     let hint = match error {

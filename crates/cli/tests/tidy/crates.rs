@@ -178,6 +178,10 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("swath-serve", &["swath-model", "swath-formats", "swath-store", "swath-source"]),
     ("swath-report", &["swath-model", "swath-formats"]),
     (
+        "swath-relay",
+        &["swath-model", "swath-formats", "swath-store", "swath-source", "swath-serve"],
+    ),
+    (
         "swath-transfer",
         &[
             "swath-model",
@@ -198,6 +202,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "swath-state",
             "swath-source",
             "swath-serve",
+            "swath-relay",
             "swath-transfer",
             "swath-report",
         ],

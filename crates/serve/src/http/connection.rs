@@ -26,7 +26,7 @@ use super::seats::Seat;
 use super::stream::{OtherSide, Stream, send_file};
 
 /// Answers requests.
-pub(crate) trait Answer: Send + Sync + 'static {
+pub trait Answer: Send + Sync + 'static {
     /// What is kept of a connection from one request to the next.
     type Held: Default + Send;
 
@@ -90,7 +90,7 @@ pub(crate) trait Answer: Send + Sync + 'static {
 
 /// How it goes on with a connection that was carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum Next {
     /// What comes next is to be understood as if nothing had been.
     Back,
     /// It ends in good order.
@@ -107,12 +107,7 @@ enum After {
 }
 
 /// Serve one connection to its end.
-pub(crate) async fn serve<A: Answer>(
-    mut stream: Stream,
-    peer: SocketAddr,
-    answers: Arc<A>,
-    seat: &Seat,
-) {
+pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc<A>, seat: &Seat) {
     let mut input = Vec::new();
     let mut held = A::Held::default();
     let mut pace = Pace::new(answers.send_limit().cloned());
@@ -520,7 +515,7 @@ pub(super) async fn within<T>(
 }
 
 /// Seconds since 1970.
-pub(crate) fn now_s() -> u64 {
+pub fn now_s() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs())
 }

@@ -8,18 +8,22 @@ use swath_formats::field_text;
 use super::target::{Target, TargetError};
 
 /// A longer head is refused.
-pub(crate) const HEAD_LIMIT_BYTES: usize = 16 * 1024;
+pub const HEAD_LIMIT_BYTES: usize = 16 * 1024;
 /// More header fields than this are refused.
 const FIELDS_MAX: usize = 96;
 
 /// A request without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub struct Head {
+    /// What is to be done.
     pub method: Method,
+    /// To what.
     pub target: Target,
     /// The target as it was written, for the log.
     pub raw_target: String,
+    /// In which version of HTTP it came.
     pub version: Version,
+    /// What follows it.
     pub body: Body,
     /// The connection stays open after the answer.
     pub keeps_alive: bool,
@@ -29,13 +33,20 @@ pub(crate) struct Head {
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
+pub enum Method {
+    /// GET.
     Get,
+    /// HEAD.
     Head,
+    /// PUT.
     Put,
+    /// POST.
     Post,
+    /// DELETE.
     Delete,
+    /// OPTIONS.
     Options,
+    /// Any other, by its name.
     Other(String),
 }
 
@@ -68,9 +79,12 @@ impl Method {
 
 /// The version of HTTP by which it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Version {
+pub enum Version {
+    /// HTTP/1.0.
     OneZero,
+    /// HTTP/1.1.
     OneOne,
+    /// HTTP/2.
     Two,
 }
 
@@ -87,16 +101,19 @@ impl Version {
 
 /// What follows the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Body {
+pub enum Body {
+    /// Nothing.
     None,
+    /// So many bytes.
     Bytes(u64),
+    /// Chunks, until the last one.
     Chunked,
 }
 
 /// Why bytes are no request that can be answered as such. All but those of the target leave
 /// nothing to go on with: the connection ends.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum HeadError {
+pub enum HeadError {
     #[error("the head of the request is longer than {HEAD_LIMIT_BYTES} bytes")]
     TooLong,
     #[error("the request has more than {FIELDS_MAX} header fields")]
@@ -284,7 +301,7 @@ const BLANK_BYTES_MAX: usize = 4;
 
 /// Understand `bytes` as requests, one behind the other, as far as they can be.
 #[cfg(feature = "fuzzing")]
-pub(crate) fn fuzz_requests(mut bytes: &[u8]) {
+pub fn fuzz_requests(mut bytes: &[u8]) {
     while let Ok(Some((head, length))) = Head::parse(bytes) {
         assert!(length > 0 && length <= bytes.len());
         let _ = (head.field("range"), head.fields("accept").count());

@@ -11,17 +11,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The leaves of all connections.
 #[derive(Clone)]
-pub(crate) struct Held(Arc<Semaphore>);
+pub struct Held(Arc<Semaphore>);
 
 /// Those of one connection.
 #[derive(Clone)]
-pub(crate) struct HeldHere {
+pub struct HeldHere {
     all: Held,
     own: Arc<Semaphore>,
 }
 
 /// Leave to hold one part.
-pub(crate) struct Leave {
+pub struct Leave {
     _permit: OwnedSemaphorePermit,
 }
 

@@ -20,16 +20,16 @@ mod stream;
 mod target;
 mod two;
 
-pub(crate) use connection::{Answer, Next, now_s, serve};
-pub(crate) use head::{Body, Head, Method, Version};
-pub(crate) use names::Names;
-pub(crate) use pace::Pace;
+pub use connection::{Answer, Next, now_s, serve};
+pub use head::{Body, Head, Method, Version};
+pub use names::Names;
+pub use pace::Pace;
 pub(crate) use records::Records;
-pub(crate) use response::{
-    Content, Find, Finding, FoundPart, Made, Make, Piece, Response, TakesOver,
-};
-pub(crate) use seats::{Seat, Seats};
-pub(crate) use stream::{Stream, send_file};
+pub use response::{Content, Find, Finding, FoundPart, Made, Make, Piece, Response, TakesOver};
+pub use seats::Seat;
+pub(crate) use seats::Seats;
+pub use stream::{Stream, send_file};
+pub use target::Target;
 pub(crate) use two::serve_two;
 
 #[cfg(feature = "fuzzing")]

@@ -13,7 +13,7 @@ use super::Head;
 
 /// Names that a server goes by, beside addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Names(Vec<String>);
+pub struct Names(Vec<String>);
 
 impl Names {
     /// These names; case does not count.

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// What a connection may move just now. Without a limit that is everything, at no cost.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub struct Pace {
     limiter: Option<Arc<Limiter>>,
     share: Option<Share>,
 }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// An encrypted stream that writes little at a time at first.
-pub(crate) struct Records<S> {
+pub struct Records<S> {
     stream: S,
     written_bytes: u64,
 }

@@ -13,10 +13,12 @@ use swath_model::Range;
 use super::stream::Stream;
 
 /// An answer.
-pub(crate) struct Response {
+pub struct Response {
+    /// Its status code.
     pub status: u16,
     /// All but those of the body's framing and of the connection.
     pub fields: Vec<(&'static str, String)>,
+    /// What follows the head.
     pub body: Content,
     /// What the status line says, if that is not what it says of every such status.
     pub own_reason: Option<&'static str>,
@@ -25,10 +27,10 @@ pub(crate) struct Response {
 }
 
 /// Goes on with a connection that speaks HTTP no more.
-pub(crate) type TakesOver = Box<dyn FnOnce(Stream, SocketAddr) + Send>;
+pub type TakesOver = Box<dyn FnOnce(Stream, SocketAddr) + Send>;
 
 /// What comes after the head.
-pub(crate) enum Content {
+pub enum Content {
     /// Nothing.
     Empty,
     /// What is in memory.
@@ -42,16 +44,23 @@ pub(crate) enum Content {
 }
 
 /// A part of a body.
-pub(crate) enum Piece {
+pub enum Piece {
+    /// Bytes in memory.
     Text(Vec<u8>),
-    Part { file: Arc<File>, range: Range },
+    /// A part of a file.
+    Part {
+        /// The file.
+        file: Arc<File>,
+        /// Where in it.
+        range: Range,
+    },
 }
 
 /// The next bytes of a body that is being made.
-pub(crate) type Made<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send + 'a>>;
+pub type Made<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send + 'a>>;
 
 /// Makes a body part by part.
-pub(crate) trait Make: Send {
+pub trait Make: Send {
     /// Its length, if that is known from the beginning.
     fn length(&self) -> Option<u64>;
 
@@ -64,17 +73,17 @@ pub(crate) trait Make: Send {
 }
 
 /// Finds a body part by part in open files, for where the kernel can send these as they are.
-pub(crate) trait Find: Make {
+pub trait Find: Make {
     /// The next part; `None` at the end. To be used in place of [`Make::next`], not beside it.
     fn part(&mut self) -> Finding<'_>;
 }
 
 /// The next part of a body that is being found.
-pub(crate) type Finding<'a> =
-    Pin<Box<dyn Future<Output = io::Result<Option<FoundPart>>> + Send + 'a>>;
+pub type Finding<'a> = Pin<Box<dyn Future<Output = io::Result<Option<FoundPart>>> + Send + 'a>>;
 
 /// A part of an open file.
-pub(crate) struct FoundPart {
+pub struct FoundPart {
+    /// The file.
     pub file: Box<dyn AsFd + Send + Sync>,
     /// Where in the file.
     pub place: Range,

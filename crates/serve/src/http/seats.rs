@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::held::{Held, HeldHere};
 
 /// All places of a server.
-pub(crate) struct Seats {
+pub struct Seats {
     free: Arc<Semaphore>,
     /// For connections that wait.
     line: Arc<Semaphore>,
@@ -36,7 +36,7 @@ struct Listed {
 
 /// One place, taken by a connection, or waited for.
 #[derive(Default)]
-pub(crate) struct Seat {
+pub struct Seat {
     silent: Arc<Silent>,
     held: Held,
     call: Arc<Call>,
@@ -58,7 +58,7 @@ struct Call {
 }
 
 /// Somebody is silent while this is there.
-pub(crate) struct Silence<'a> {
+pub struct Silence<'a> {
     silent: &'a Silent,
     number: u64,
 }

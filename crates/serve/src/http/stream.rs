@@ -13,8 +13,10 @@ use tokio_rustls::server::TlsStream;
 use super::records::Records;
 
 /// An accepted connection.
-pub(crate) enum Stream {
+pub enum Stream {
+    /// As it is.
     Plain(TcpStream),
+    /// Encrypted; we are its server.
     Tls(Box<Records<TlsStream<TcpStream>>>),
     /// One that was opened in another way.
     Other(Box<dyn Duplex>),
@@ -22,7 +24,7 @@ pub(crate) enum Stream {
 
 /// What is known of the other side's way to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OtherSide {
+pub enum OtherSide {
     /// It may send more.
     Open,
     /// It has ended its side, and may wait for answers all the same.
@@ -32,7 +34,7 @@ pub(crate) enum OtherSide {
 }
 
 /// Both directions of something.
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Duplex for T {}
 
 impl Stream {
@@ -103,7 +105,7 @@ impl Stream {
 
 /// Send some of a part of a file without copying it, as soon as the socket takes any; answers how
 /// many bytes that were. None only where the file ends.
-pub(crate) async fn send_file(tcp: &TcpStream, file: &impl AsFd, range: Range) -> io::Result<u64> {
+pub async fn send_file(tcp: &TcpStream, file: &impl AsFd, range: Range) -> io::Result<u64> {
     let start = i64::try_from(range.start).map_err(|_| io::ErrorKind::InvalidInput)?;
     let most = range.len().min(SENDFILE_BYTES_MAX) as usize;
     tcp.async_io(Interest::WRITABLE, || {

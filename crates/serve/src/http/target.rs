@@ -2,7 +2,7 @@
 
 /// The target of a request, checked and decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Target {
+pub struct Target {
     /// Components divided by `/`, no `/` at either end; empty for the root. Not always text.
     pub path: Vec<u8>,
     /// The path ended in `/` (as that of the root always does): a folder is meant.
@@ -13,7 +13,7 @@ pub(crate) struct Target {
 
 /// Why a target names nothing that could be here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum TargetError {
+pub enum TargetError {
     #[error("the address is neither a path nor a whole one")]
     Form,
     #[error("the address has a '%' that two hexadecimal digits do not follow")]

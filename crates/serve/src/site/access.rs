@@ -21,7 +21,8 @@ pub struct Access {
 
 /// What somebody may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rights {
+pub struct Rights {
+    /// It may write too, where the server takes anything.
     pub may_write: bool,
 }
 
@@ -41,7 +42,7 @@ impl Access {
     }
 
     /// Whether nothing need be shown.
-    pub(crate) fn asks_for_nothing(&self) -> bool {
+    pub fn asks_for_nothing(&self) -> bool {
         self.tokens().is_empty()
     }
 
@@ -60,7 +61,7 @@ impl Access {
     }
 
     /// The same with what is shown, as `Authorization` has it.
-    pub(crate) fn check_shown(
+    pub fn check_shown(
         &self,
         credentials: Option<&str>,
         peer: SocketAddr,

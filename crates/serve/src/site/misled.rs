@@ -12,7 +12,7 @@ use super::SERVER;
 use crate::http::{Answer, Head, Make, Response};
 
 /// Answers each request so.
-pub(crate) struct Misleads {
+pub struct Misleads {
     who: SpeaksHttps,
 }
 

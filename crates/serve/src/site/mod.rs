@@ -32,10 +32,10 @@ use crate::http::{Answer, Head, Make, Method, Names, Response, Seat, Stream, ser
 use crate::receive::{Orders, Receive};
 use crate::server::{Later, Life, Service, Traffic};
 
-pub use access::Access;
+pub use access::{Access, Rights};
 use digests::{Digests, Effort};
 use metrics::Metrics;
-pub(crate) use misled::Misleads;
+pub use misled::Misleads;
 use own::Own;
 pub use place::Folder;
 use place::{Folders, Place};
@@ -164,7 +164,7 @@ pub struct LogLine<'a> {
 
 impl<'a> LogLine<'a> {
     /// For a request that came by a connection of ours.
-    pub(crate) fn of(
+    pub fn of(
         head: &'a Head,
         peer: SocketAddr,
         status: u16,
@@ -379,6 +379,10 @@ impl Site {
 impl Service for Site {
     fn traffic(&self) -> &Traffic {
         &self.metrics.traffic
+    }
+
+    fn speaks_two(&self) -> bool {
+        true
     }
 
     fn finished(&self) -> Later<'_> {

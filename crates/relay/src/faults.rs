@@ -4,7 +4,7 @@
 use swath_formats::{ProxyFault, proxy_status};
 use swath_source::{LaneError, TlsFault};
 
-use crate::http::Response;
+use swath_serve::http::Response;
 
 /// An answer of the relay `name` itself.
 pub(super) fn response(name: &str, fault: ProxyFault, site: Option<&str>, words: &str) -> Response {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::{Relay, faults};
-use crate::http::{Content, Head, Response};
+use swath_serve::http::{Content, Head, Response};
 
 /// Round trips that were measured lately, in milliseconds, by what was asked for.
 #[derive(Debug, Default)]

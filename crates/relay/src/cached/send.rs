@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::ask;
 use super::line::Line;
 use super::reader::Reader;
-use crate::http::send_file;
+use swath_serve::http::send_file;
 
 impl Line<'_> {
     /// What does not come by way of the cache, as it comes.

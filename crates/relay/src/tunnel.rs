@@ -15,7 +15,7 @@ use url::Url;
 
 use super::pass::Form;
 use super::{Relay, faults};
-use crate::http::{Body, Head, Next, Response, Stream, Version};
+use swath_serve::http::{Body, Head, Next, Response, Stream, Version};
 
 /// Answer a request for a tunnel, and carry it to its end.
 pub(super) async fn open(
@@ -33,10 +33,10 @@ pub(super) async fn open(
     let upstream = match opened {
         Ok(upstream) => upstream,
         Err(refusal) => {
-            let date = swath_formats::http_date::write(crate::http::now_s());
+            let date = swath_formats::http_date::write(swath_serve::http::now_s());
             let status = refusal.status;
             let mut bytes = refusal.head(&date, false, false);
-            if let crate::http::Content::Bytes(text) = &refusal.body {
+            if let swath_serve::http::Content::Bytes(text) = &refusal.body {
                 bytes.extend_from_slice(text);
             }
             let sent = timeout(relay.timeout, async {
@@ -135,7 +135,7 @@ async fn one_way(
     to: &mut (impl tokio::io::AsyncWrite + Unpin),
     moved: &AtomicU64,
 ) -> std::io::Result<()> {
-    let mut pace = crate::http::Pace::new(relay.send_limit.clone());
+    let mut pace = swath_serve::http::Pace::new(relay.send_limit.clone());
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let bytes = from.read(&mut buffer).await?;

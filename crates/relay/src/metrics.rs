@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::cached::Cached;
-use crate::exposition::Page;
-use crate::server::Traffic;
+use swath_serve::Traffic;
+use swath_serve::exposition::Page;
 
 /// Counters; all grow only, but for those that say "now".
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use swath_store::cache::CacheRoom;
 
 use super::reader::How;
-use crate::exposition::Page;
+use swath_serve::exposition::Page;
 
 /// Counters; all grow only.
 #[derive(Debug, Default)]

@@ -15,8 +15,8 @@ use super::facts::Facts;
 use super::fetcher::Jobs;
 use super::known::Present;
 use super::reader::{How, Read, Reader, Way};
-use crate::http::{Head, Method, now_s};
-use crate::relay::Relay;
+use crate::Relay;
+use swath_serve::http::{Head, Method, now_s};
 
 /// What is answered.
 pub(super) enum Prepared {

@@ -16,6 +16,7 @@ mod clients;
 mod depot;
 mod faults;
 mod gauge;
+mod leases;
 mod metrics;
 mod pace;
 mod pass;
@@ -34,21 +35,18 @@ use swath_store::depot::Depot;
 use tokio::sync::watch;
 use url::Url;
 
-use crate::http::{
-    Answer, Body, Content, Head, Make, Method, Names, Next, Response, Seat, Stream, now_s, serve,
-};
-use crate::server::{Later, Life, Service, Traffic};
-use crate::site::{Log, LogLine, Misleads};
 use allow::Allowed;
 pub use allow::{Upstream, UpstreamError};
 pub use cached::CacheOptions;
 use cached::Cached;
 use carry::Held;
 pub use clients::Clients;
-#[cfg(feature = "fuzzing")]
-pub(crate) use depot::fuzz;
 use metrics::Metrics;
 use pass::Form;
+use swath_serve::http::{
+    Answer, Body, Content, Head, Make, Method, Names, Next, Response, Seat, Stream, now_s, serve,
+};
+use swath_serve::{Later, Life, Log, LogLine, Misleads, ServeError, Server, Service, Tls, Traffic};
 
 /// What a relay passes on, and for whom.
 pub struct RelayOptions {
@@ -95,9 +93,49 @@ pub enum RelayError {
     /// It would pass nothing on.
     #[error("a relay needs somebody to ask")]
     NoUpstreams,
+    /// It cannot listen.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
     /// It would be there for nobody, or for everybody.
     #[error("a relay needs somebody to be there for")]
     NoClients,
+}
+
+/// How to serve as a relay.
+#[derive(Debug)]
+pub struct RelayServerOptions {
+    /// What is passed on, and for whom.
+    pub relay: RelayOptions,
+    /// Where to listen; port 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Encrypted how.
+    pub tls: Tls,
+    /// More connections than this wait until others end; those that are silent make room.
+    pub max_connections: usize,
+}
+
+/// A relay that listens already.
+pub struct Bound {
+    /// It answers once it [runs](Server::run).
+    pub server: Server,
+    /// How many bytes the cache can keep, where its disk has less than it was told to keep.
+    pub narrowed_cache_bytes: Option<u64>,
+}
+
+/// Opens a relay and listens. Must be called within a tokio runtime.
+///
+/// # Errors
+/// [`RelayError`].
+pub async fn bind(
+    options: RelayServerOptions,
+    log: Option<Box<dyn Log>>,
+) -> Result<Bound, RelayError> {
+    let RelayServerOptions { relay, listen, tls, max_connections } = options;
+    let (end, ending) = watch::channel(Life::Open);
+    let relay = Arc::new(Relay::open(relay, log, ending)?);
+    let narrowed_cache_bytes = relay.cached.as_ref().and_then(Cached::narrowed);
+    let server = Server::of(relay, listen, &tls, max_connections, end).await?;
+    Ok(Bound { server, narrowed_cache_bytes })
 }
 
 /// A relay that stands.
@@ -140,7 +178,7 @@ impl Relay {
         let reach = Some(allowed.reach());
         let net = Net::new(NetOptions { reach, metalinks: false, ..options.net })?;
         let mut random = [0; 8];
-        crate::tls::random(&mut random);
+        swath_serve::random(&mut random);
         let nowhere = Url::parse("http://nowhere.invalid/")
             .map_err(|error| NetError::Tls(error.to_string()))?;
         let door = options.depot.map(|depot| depot::Door::open(depot, life.clone()));
@@ -163,11 +201,6 @@ impl Relay {
             key: SealingKey::new()?,
             door,
         })
-    }
-
-    /// What the cache keeps at most, if its disk has less than it was given.
-    pub fn narrowed_cache(&self) -> Option<u64> {
-        self.cached.as_ref()?.narrowed()
     }
 
     fn is_ending(&self) -> bool {
@@ -521,10 +554,19 @@ impl Answer for Relay {
 }
 
 /// With what the names of relays of this kind begin in `Via`.
-pub(super) const PSEUDONYM: &str = "swath-";
+const PSEUDONYM: &str = "swath-";
 
 const STRANGE: &str = "from this machine it is asked for as localhost, by its address or by the name of \
                        this machine: a page of another site could lead its own name here";
+
+/// Entry points for fuzzing; not part of the interface.
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing {
+    /// Understand `bytes` as what is asked of a depot.
+    pub fn depot(bytes: &[u8]) {
+        crate::depot::fuzz(bytes);
+    }
+}
 
 #[cfg(test)]
 mod tests;

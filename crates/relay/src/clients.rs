@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use swath_formats::Network;
 
-use crate::http::Response;
-use crate::site::Access;
+use swath_serve::Access;
+use swath_serve::http::Response;
 
 /// Whoever comes from one of some networks, and whoever shows one of some tokens. Clones are the same.
 #[derive(Clone, Debug, Default)]

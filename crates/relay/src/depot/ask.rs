@@ -11,7 +11,7 @@ use swath_model::Range;
 use swath_store::depot::{Capability, Medium, Space};
 use url::Url;
 
-use crate::http::{Head, Method, Response};
+use swath_serve::http::{Head, Method, Response};
 
 /// Something that is asked of a depot.
 #[derive(Debug)]

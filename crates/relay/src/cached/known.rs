@@ -12,7 +12,7 @@ use url::Url;
 use super::ask;
 use super::facts::Facts;
 use super::version::Version;
-use crate::relay::Relay;
+use crate::Relay;
 
 /// All of them.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use swath_source::seal;
 use swath_store::depot::DepotOptions;
 
 use super::*;
-use crate::{RelayServerOptions, Server, Stop, Tls};
+use swath_serve::{Stop, Tls};
 
 /// A relay for this machine, to what is on it.
 fn options(timeout: Duration) -> RelayOptions {
@@ -34,7 +34,7 @@ async fn run(relay: RelayOptions) -> SocketAddr {
 async fn run_with(relay: RelayOptions, log: Option<Box<dyn Log>>) -> SocketAddr {
     let listen = vec![(Ipv4Addr::LOCALHOST, 0).into()];
     let options = RelayServerOptions { relay, listen, tls: Tls::Plain, max_connections: 100 };
-    let server = Server::relay(options, log).await.unwrap();
+    let server = bind(options, log).await.unwrap().server;
     let address = server.addresses()[0];
     tokio::spawn(server.run(std::future::pending::<Stop>(), Duration::ZERO, |_| {}));
     address
@@ -121,7 +121,7 @@ fn deaf() -> (tokio::net::TcpListener, Vec<TcpStream>) {
 
 #[tokio::test]
 async fn a_relay_for_everybody_does_not_begin() {
-    for tokens in [None, Some(crate::Access::new(Vec::new(), Vec::new()))] {
+    for tokens in [None, Some(swath_serve::Access::new(Vec::new(), Vec::new()))] {
         let life = watch::channel(Life::Open).1;
         let opened = Relay::open(
             RelayOptions { clients: Clients::new(Vec::new(), tokens), ..options(LONG) },
@@ -444,8 +444,8 @@ const LONG: Duration = Duration::from_secs(60);
 /// A relay that passed a request on could repeat it with what was sealed for the next one.
 #[test]
 fn what_is_sealed_lets_in_once() {
-    let token = crate::Token { secret: "s".to_owned(), ..crate::Token::default() };
-    let tokens = crate::Access::new(vec![token], Vec::new());
+    let token = swath_serve::Token { secret: "s".to_owned(), ..swath_serve::Token::default() };
+    let tokens = swath_serve::Access::new(vec![token], Vec::new());
     let clients = Clients::new(Vec::new(), Some(tokens));
     let life = watch::channel(Life::Open).1;
     let relay = Relay::open(RelayOptions { clients, ..options(LONG) }, None, life).unwrap();

@@ -14,7 +14,7 @@ use super::carry::{Broken, Carry, State};
 use super::faults;
 use super::gauge::Gauge;
 use super::pass::{self, Framing, Marks};
-use crate::http::{Content, Method};
+use swath_serve::http::{Content, Method};
 
 impl Carry<'_> {
     /// Bring answers back.
@@ -177,7 +177,7 @@ impl Carry<'_> {
             return;
         };
         front.status = response.status;
-        let date = swath_formats::http_date::write(crate::http::now_s());
+        let date = swath_formats::http_date::write(swath_serve::http::now_s());
         let response = response.with("via", format!("1.1 {}", self.relay.pseudonym));
         self.out.extend_from_slice(&response.head(&date, false, !closes));
         if let Content::Bytes(bytes) = &response.body

@@ -23,11 +23,11 @@ use url::Url;
 use super::fetcher::Jobs;
 use super::prepare::{Asked, Prepared, prepare};
 use super::reader::{How, Read, Reader};
-use crate::http::{Head, Next, Pace, Stream};
-use crate::relay::PSEUDONYM;
-use crate::relay::carry::Held;
-use crate::relay::pass::{self, Framing, Marks};
-use crate::relay::{Relay, form};
+use crate::PSEUDONYM;
+use crate::carry::Held;
+use crate::pass::{self, Framing, Marks};
+use crate::{Relay, form};
+use swath_serve::http::{Head, Next, Pace, Stream};
 
 /// A connection while it is answered.
 pub(super) struct Line<'a> {
@@ -55,7 +55,7 @@ struct Request {
 
 /// Answer `first`, and what comes behind it as long as it is for the cache; answers with a request
 /// that is not, as it turned out.
-pub(in crate::relay) async fn carry(
+pub(crate) async fn carry(
     relay: &Arc<Relay>,
     stream: &mut Stream,
     input: &mut Vec<u8>,

@@ -31,12 +31,14 @@ use swath_store::depot::{
 use tokio::sync::{Notify, watch};
 
 use super::Relay;
-use crate::client::{Client, Leases};
-use crate::exposition::Page;
-use crate::http::{Content, Head, Make, Method, Response};
-use crate::server::Life;
+use swath_serve::Client;
+
+use crate::leases::Leases;
 use ask::Ask;
 pub(super) use ask::is_for_depot;
+use swath_serve::Life;
+use swath_serve::exposition::Page;
+use swath_serve::http::{Content, Head, Make, Method, Response};
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use ask::fuzz;

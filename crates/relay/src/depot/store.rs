@@ -10,7 +10,7 @@ use swath_model::Range;
 use swath_store::depot::{Capability, Right, StoreError, Writer};
 
 use super::{Door, blocking, broken, over};
-use crate::http::{Make, Response};
+use swath_serve::http::{Make, Response};
 
 impl Door {
     /// Store a body at `range`, or as the whole; answered once it is durable.

@@ -8,7 +8,7 @@ use swath_formats::depot;
 use swath_formats::relay::{self, relays, through};
 use url::Url;
 
-use crate::http::{Head, Method, Version};
+use swath_serve::http::{Head, Method, Version};
 use swath_source::AnswerHead;
 
 /// How a request came to the relay.

@@ -26,7 +26,7 @@ use super::super::pass::{self, Form};
 use super::super::{Relay, faults};
 use super::Door;
 use super::store::{commit, fitting, put, unstored};
-use crate::http::{Content, Head, Made, Make, Method, Response};
+use swath_serve::http::{Content, Head, Made, Make, Method, Response};
 
 impl Relay {
     /// Fetch `range` of what is at `from`.

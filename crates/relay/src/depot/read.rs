@@ -12,7 +12,9 @@ use swath_store::depot::{Capability, Part, ReadError, Reader, Right, Status};
 
 use super::ask::Version;
 use super::{Door, blocking, broken, over, seconds};
-use crate::http::{Content, Find, Finding, FoundPart, Head, Made, Make, Method, Response, now_s};
+use swath_serve::http::{
+    Content, Find, Finding, FoundPart, Head, Made, Make, Method, Response, now_s,
+};
 
 impl Door {
     /// What is stored, by the capability to read.

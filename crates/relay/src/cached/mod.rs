@@ -30,11 +30,11 @@ use url::Url;
 
 use super::pass::{self, Form};
 use super::{Relay, form};
-use crate::http::{Body, Head, Method};
 pub(super) use fetcher::Jobs;
 use figures::Figures;
 use known::Known;
 pub(super) use line::carry;
+use swath_serve::http::{Body, Head, Method};
 use version::Version;
 
 /// Where a relay keeps what passes, and how much of it.
@@ -69,7 +69,7 @@ impl Cached {
     }
 
     /// As `/metrics` shows it.
-    pub fn tell(&self, page: &mut crate::exposition::Page) {
+    pub fn tell(&self, page: &mut swath_serve::exposition::Page) {
         self.figures.tell(page, self.store.room());
     }
 

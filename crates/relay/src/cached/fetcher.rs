@@ -23,8 +23,8 @@ use url::Url;
 use super::ask::{self, Trouble};
 use super::known::Place;
 use super::version::{Need, Version};
-use crate::relay::gauge::Gauge;
-use crate::relay::{Relay, back};
+use crate::gauge::Gauge;
+use crate::{Relay, back};
 
 /// Something to be fetched for all.
 pub(super) struct Job {
@@ -37,7 +37,7 @@ pub(super) struct Job {
 
 /// Takes what is to be fetched for a client's connection. Dropped, nothing more comes.
 #[derive(Clone)]
-pub(in crate::relay) struct Jobs {
+pub(crate) struct Jobs {
     relay: Arc<Relay>,
     fetchers: Arc<Mutex<Vec<Given>>>,
 }

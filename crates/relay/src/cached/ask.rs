@@ -11,7 +11,7 @@ use url::Url;
 
 use super::facts::may_be_kept;
 use super::version::Version;
-use crate::relay::Relay;
+use crate::Relay;
 
 /// Why something did not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ use super::gauge::Gauge;
 use super::pace::PolledPace;
 use super::pass::{self, Form, Framing};
 use super::pipe::Pipe;
-use crate::http::{Head, Next, Response, Stream};
+use swath_serve::http::{Head, Next, Response, Stream};
 
 /// What a connection keeps between requests: the connection to the server that was asked last.
 #[derive(Default)]
@@ -266,7 +266,7 @@ impl Carry<'_> {
                 Err(refusal) => (url, form, State::Refused(Box::new(refusal)), Vec::new()),
             },
             Err(refusal) => {
-                if head.body != crate::http::Body::None {
+                if head.body != swath_serve::http::Body::None {
                     // What follows it is not for us to understand.
                     self.closes = true;
                 }
